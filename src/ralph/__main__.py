@@ -1,0 +1,5 @@
+import sys
+
+from ralph.cli import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""One file per agent CLI, all behind the Protocol in `base`; `registry` lists them."""

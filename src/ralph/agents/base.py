@@ -1,0 +1,107 @@
+"""What the loop needs to know of an agent CLI: how to start it, and what its output means."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ralph.core.events import AgentEvent
+from ralph.core.model import AgentSpec, ClaimRule, Ended, Exit, PromptVia, Purpose, Usage
+
+MOST_TEXT = 16_000
+"""How much of an answer is kept for the journal, from its beginning and from its end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """The prompt of one iteration: its text, and the file it was written to."""
+
+    text: str
+    file: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an agent process amounts to, read from what it printed and how it ended."""
+
+    ended: Ended
+    claim: bool = False
+    text: str = ""
+    usage: Usage = Usage()
+    retry_at: float | None = None
+    detail: str = ""
+
+
+class Parser(Protocol):
+    """Reads one agent process from its first byte to its exit."""
+
+    @property
+    def usage(self) -> Usage:
+        """What has been used so far."""
+
+    def stdout(self, data: bytes) -> Sequence[AgentEvent]: ...
+
+    def stderr(self, data: bytes) -> Sequence[AgentEvent]: ...
+
+    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], Report]: ...
+
+
+class Agent(Protocol):
+    """One agent CLI."""
+
+    prompt_via: PromptVia
+    """How the prompt is passed when the settings do not say."""
+
+    idle_seconds: float
+    """After how long a silence it is taken to hang, when the settings do not say. 0: never."""
+
+    def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
+        """The command line; the first word is looked up on PATH."""
+
+    def parser(self, claim: ClaimRule, prompt: str) -> Parser: ...
+
+
+class LineText:
+    """Bytes that arrive in pieces, as text in whole lines; an endless line is let go piece by piece."""
+
+    def __init__(self) -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+
+    def feed(self, data: bytes) -> str:
+        text = self._decoder.decode(data)
+        whole, newline, rest = text.rpartition("\n")
+        if not newline:
+            self._rest += rest
+            if len(self._rest) < MOST_TEXT:
+                return ""
+            text, self._rest = self._rest, ""
+            return text
+        text, self._rest = self._rest + whole + newline, rest
+        return text
+
+    def finish(self) -> str:
+        return self._rest + self._decoder.decode(b"", final=True)
+
+
+class Ends:
+    """The beginning and the end of a long text."""
+
+    def __init__(self) -> None:
+        self._head = ""
+        self._tail = ""
+
+    def add(self, text: str) -> None:
+        if len(self._head) < MOST_TEXT:
+            room = MOST_TEXT - len(self._head)
+            self._head += text[:room]
+            text = text[room:]
+        if text:
+            self._tail = (self._tail + text[-MOST_TEXT:])[-MOST_TEXT:]
+
+    @property
+    def text(self) -> str:
+        gap = "\n[...]\n" if len(self._tail) == MOST_TEXT else ""
+        return self._head + gap + self._tail

@@ -1,0 +1,25 @@
+"""Any command: it gets the prompt as its last argument unless told otherwise, and prints plain text."""
+
+from __future__ import annotations
+
+from ralph.agents.base import Prompt
+from ralph.agents.plain import PlainParser
+from ralph.core.model import AgentSpec, ClaimRule, PromptVia, Purpose
+
+
+class Custom:
+    prompt_via = PromptVia.ARGUMENT
+    idle_seconds = 0.0
+
+    def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
+        return [spec.command, *spec.flags, *argument(spec, prompt)]
+
+    def parser(self, claim: ClaimRule, prompt: str) -> PlainParser:
+        return PlainParser(claim, prompt)
+
+
+def argument(spec: AgentSpec, prompt: Prompt) -> list[str]:
+    """The prompt's place on the command line, if it has one."""
+    if spec.prompt_via is PromptVia.ARGUMENT:
+        return [prompt.text]
+    return [prompt.file] if spec.prompt_via is PromptVia.FILE else []

@@ -1,0 +1,55 @@
+"""Agents that print plain text: everything on stdout is the answer, and a tag in it may be a claim."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ralph.agents.base import Ends, LineText, Report
+from ralph.core import claims
+from ralph.core.events import AgentEvent, Noise, Text
+from ralph.core.model import ClaimRule, Ended, Exit, Usage
+
+
+class PlainParser:
+    """No structure: the exit code says whether it went well."""
+
+    usage = Usage()
+
+    def __init__(self, claim: ClaimRule, prompt: str) -> None:
+        self._rule = claim
+        self._scanner = claims.Scanner(claim, prompt)
+        self._out, self._err = LineText(), LineText()
+        self._answer, self._complaint = Ends(), Ends()
+
+    def stdout(self, data: bytes) -> Sequence[AgentEvent]:
+        return self._answered(self._out.feed(data))
+
+    def stderr(self, data: bytes) -> Sequence[AgentEvent]:
+        return self._complained(self._err.feed(data))
+
+    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], Report]:
+        last = [*self._answered(self._out.finish()), *self._complained(self._err.finish())]
+        claim = claims.matches(self._scanner.finish(), self._rule)
+        return last, Report(self._ended(exit), claim, self._answer.text, detail=self._detail(exit))
+
+    def _answered(self, text: str) -> Sequence[AgentEvent]:
+        if not text:
+            return ()
+        self._scanner.feed(text)
+        self._answer.add(text)
+        return (Text(text),)
+
+    def _complained(self, text: str) -> Sequence[AgentEvent]:
+        self._complaint.add(text)
+        return (Noise(text),) if text else ()
+
+    def _ended(self, exit: Exit) -> Ended:
+        if exit.signal is not None:
+            return Ended.KILLED
+        if exit.code:
+            return Ended.FAILED
+        return Ended.OK if self._answer.text.strip() else Ended.EMPTY
+
+    def _detail(self, exit: Exit) -> str:
+        lines = self._complaint.text.strip().splitlines()
+        return lines[-1][:500] if exit.code and lines else ""

@@ -1,0 +1,49 @@
+"""A guardrail: a shell command that must exit with 0."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ralph.checks.base import Interrupted, Workbench
+from ralph.core import prompt
+from ralph.core.model import Check, Ended, Exit, Feedback, Verdict
+
+
+class Config(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    command: str
+    timeout_seconds: float = 0.0
+
+
+def configure(command: str, timeout_seconds: float) -> str:
+    return msgspec.json.encode(Config(command, timeout_seconds)).decode()
+
+
+def run(check: Check, bench: Workbench) -> Verdict:
+    config = msgspec.json.decode(check.config, type=Config)
+    done = bench.shell(config.command, config.timeout_seconds)
+    if done.exit.ended is Ended.INTERRUPTED:
+        raise Interrupted
+    green = done.exit.code == 0 and done.exit.ended is None
+    if green:
+        return Verdict(check.name, green=True, required=check.required, reason="exit code 0", log=done.log)
+    reason = exit_text(done.exit, config.timeout_seconds)
+    text = prompt.guardrail_failure(config.command, reason, check.hint, done.log, done.output, bench.truncate)
+    return Verdict(
+        check.name,
+        green=False,
+        required=check.required,
+        reason=reason,
+        feedback=Feedback(check.fail_action, text),
+        log=done.log,
+    )
+
+
+def exit_text(exit: Exit, timeout: float) -> str:
+    """How a command ended, as the agent is told."""
+    if exit.ended is Ended.TIMEOUT:
+        return f"a timeout after {timeout:g} seconds"
+    if exit.signal is not None:
+        return f"exit code {128 + exit.signal}"
+    if exit.code is None:
+        return "no exit code: it was killed"
+    return f"exit code {exit.code}"

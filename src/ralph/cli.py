@@ -1,0 +1,158 @@
+"""argv -> command -> exit code, and the one place where errors become words for people."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from ralph import __version__
+
+if TYPE_CHECKING:
+    import click
+
+GROUPS: dict[str, dict[str, str]] = {
+    "Run an agent": {
+        "run": "Run an agent until the work is proved done.",
+        "resume": "Go on with a run that was stopped, killed or paused.",
+        "demo": "See a whole run in ten seconds, without any agent.",
+    },
+    "See what happens": {
+        "status": "Show all runs, or one of them in detail.",
+    },
+    "Steer a run": {
+        "steer": "Give a run guidance for its next prompt.",
+        "pause": "Let a run finish its step, then hold it.",
+        "cancel": "End a run and everything it has started.",
+    },
+    "Set up": {
+        "config": "Show the settings and where each value comes from.",
+        "completion": "Print the shell completion for bash, zsh or fish.",
+    },
+}
+
+EPILOG_EXAMPLE = 'ralph run -p "Make the tests pass" -m 5'
+
+
+def main(arguments: list[str] | None = None) -> int:
+    argv = sys.argv[1:] if arguments is None else arguments
+    if argv[:1] in (["--version"], ["-v"]):
+        print(f"ralph {__version__}")
+        return 0
+    from ralph.errors import RalphError
+
+    try:
+        return _invoke(argv)
+    except RalphError as error:
+        _complain(error.message, error.hint)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except Exception as error:
+        return _unexpected(error, argv)
+
+
+def _invoke(argv: list[str]) -> int:
+    import click
+
+    group = make_group()
+    try:
+        result = group.main(with_default_command(argv), prog_name="ralph", standalone_mode=False)
+    except click.exceptions.Exit as exit:
+        return exit.exit_code
+    except click.Abort:
+        return 130
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "ralph"
+        _complain(error.format_message(), f"`{command} --help` explains it.")
+        return 2
+    return result if isinstance(result, int) else 0
+
+
+def with_default_command(argv: list[str]) -> list[str]:
+    """`ralph -p …` means `ralph run -p …`; without any arguments there is only help to give."""
+    if not argv:
+        return ["--help"]
+    if argv[0].startswith("-") and argv[0] not in ("-h", "--help"):
+        return ["run", *argv]
+    return argv
+
+
+def make_group() -> click.Group:
+    """The commands as a table: a module is loaded when its command is called."""
+    import click
+
+    class Table(click.Group):
+        def list_commands(self, ctx: click.Context) -> list[str]:
+            return [name for commands in GROUPS.values() for name in commands]
+
+        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+            if not any(cmd_name in commands for commands in GROUPS.values()):
+                return None
+            import importlib
+
+            command: click.Command = importlib.import_module(f"ralph.commands.{cmd_name}").command
+            return command
+
+        def resolve_command(
+            self, ctx: click.Context, args: list[str]
+        ) -> tuple[str | None, click.Command | None, list[str]]:
+            if args and self.get_command(ctx, args[0]) is None:
+                import difflib
+
+                close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
+                hint = f" Did you mean {close[0]!r}?" if close else ""
+                raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
+            return super().resolve_command(ctx, args)
+
+        def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+            for title, commands in GROUPS.items():
+                with formatter.section(title):
+                    formatter.write_dl(list(commands.items()), col_max=16)
+
+        def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+            formatter.write_paragraph()
+            formatter.write(f"  {EPILOG_EXAMPLE}\n")
+            super().format_help_text(ctx, formatter)
+
+    return Table(
+        name="ralph",
+        help="Runs a coding agent again and again, each time with a fresh context,"
+        " until the work is proved done.",
+        epilog="`ralph COMMAND --help` explains a command. `ralph -p …` is short for `ralph run -p …`.",
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        params=[
+            click.Option(["-v", "--version"], is_flag=True, expose_value=False, help="Print the version.")
+        ],
+        no_args_is_help=False,
+    )
+
+
+def _complain(message: str, hint: str = "") -> None:
+    print(f"ralph: error: {message}", file=sys.stderr)
+    if hint:
+        print(f"  {hint}", file=sys.stderr)
+
+
+def _unexpected(error: Exception, argv: list[str]) -> int:
+    """A bug of ours: the details go to a file that can be pasted into a report."""
+    import tempfile
+    import traceback
+
+    details = "".join(traceback.format_exception(error))
+    if "-V" in argv or "--verbose" in argv:
+        print(details, file=sys.stderr)
+    with tempfile.NamedTemporaryFile("w", prefix="ralph-error-", suffix=".log", delete=False) as file:
+        file.write(f"ralph {__version__}, Python {sys.version}, {sys.platform}\n{argv}\n\n{details}")
+    _complain(
+        f"unexpected {type(error).__name__}: {error}",
+        f"This is a bug. The details are in {file.name}; nothing that was journalled is lost.",
+    )
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

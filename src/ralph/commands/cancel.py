@@ -1,0 +1,41 @@
+"""`ralph cancel`: end a run and everything it has started."""
+
+from __future__ import annotations
+
+import time
+
+import click
+
+from ralph.commands.common import open_home, run_argument
+from ralph.core.model import Cancel
+from ralph.errors import RalphError
+from ralph.flows import session
+
+PATIENCE = 15.0
+
+
+@click.command()
+@run_argument
+def command(run: str) -> int:
+    """End a run now: its agent gets TERM, and KILL after 5 seconds. `ralph resume` can go on with it."""
+    home = open_home()
+    runs = home.runs()
+    chosen = runs.find(run)
+    brief = runs.brief(chosen.id)
+    if brief and brief.stop:
+        raise RalphError(f"Run {chosen.id} has already ended: {brief.stop.outcome}.")
+    if not chosen.is_live:
+        session.cancel_dead(home, chosen)
+        click.echo(f"Run {chosen.id} is cancelled; no process was running it.", err=True)
+        return 0
+    runs.send(chosen.id, Cancel(time.time()))
+    click.echo(f"Cancelling run {chosen.id}...", err=True)
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if not runs.find(chosen.id).is_live:
+            click.echo(f"Run {chosen.id} is cancelled.", err=True)
+            return 0
+        time.sleep(0.05)
+    raise RalphError(
+        f"Run {chosen.id} has not stopped yet.", f"`ralph status {chosen.id}` shows what it does."
+    )

@@ -1,0 +1,95 @@
+"""`ralph demo`: a whole run in a scratch repository, with the built-in scripted agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import click
+
+from ralph.commands.run import command as run
+from ralph.process.client import Wakeup, Warden, output_of
+
+PROMPT = "Write greet.sh so that ./check.sh passes."
+
+CHECK = """#!/bin/sh
+# The guardrail of the demo: is the greeting right?
+out=$(sh greet.sh Ada) || { echo "greet.sh failed or is missing"; exit 1; }
+[ "$out" = "Hello, Ada!" ] || { echo "expected: Hello, Ada!"; echo "got:      $out"; exit 1; }
+echo "ok"
+"""
+
+SCRIPT = r"""# What the built-in scripted agent does, iteration by iteration.
+turns:
+  - text: I write a first version of greet.sh.
+    delay: 0.5
+    run: printf 'echo "Hello, $1"\n' > greet.sh
+    say: |-
+      That should do.
+      <response>DONE</response>
+  - text: The guardrail says that the exclamation mark is missing. I add it.
+    delay: 0.5
+    run: printf 'echo "Hello, $1!"\n' > greet.sh
+    say: |-
+      Now the greeting is as expected.
+      <response>DONE</response>
+"""
+
+SETTINGS = {
+    "maximumIterations": 5,
+    "agent": {"command": "scripted", "flags": ["demo-agent.yaml"]},
+    "guardrails": [
+        {"command": "./check.sh", "failAction": "APPEND", "hint": "The expected greeting is in check.sh."}
+    ],
+}
+
+
+@click.command()
+def command() -> int:
+    """See a whole run in ten seconds, without any agent or account.
+
+    The built-in scripted agent works in a scratch git repository. It claims to be done too early, the
+    guardrail refutes it, the feedback goes into the next prompt, the second claim is proved.
+    """
+    scratch = Path(tempfile.mkdtemp(prefix="ralph-demo-"))
+    _prepare(scratch)
+    click.echo(f"A scratch repository: {scratch}", err=True)
+    click.echo(f'$ cd {scratch} && ralph run -p "{PROMPT}"\n', err=True)
+    before = os.getcwd()
+    os.chdir(scratch)
+    try:
+        code: int = run.main(["-p", PROMPT], prog_name="ralph run", standalone_mode=False)
+    finally:
+        os.chdir(before)
+    click.echo(
+        f"""
+What happened: the agent said it was done after iteration 1, but ./check.sh was red, so Ralph fed the
+output back and went round. Iteration 2 was proved done. Look around in {scratch}:
+  .ralph/settings.json          the agent and the guardrail
+  .ralph/prompt_002.txt         the second prompt, with the feedback
+  .ralph/guardrail_001_*.log    what the guardrail printed
+
+Next, in a project of yours, with the agent you have:
+  ralph run --agent claude -p "Make the tests pass" -m 5""",
+        err=True,
+    )
+    return code
+
+
+def _prepare(scratch: Path) -> None:
+    (scratch / ".ralph").mkdir()
+    (scratch / ".ralph" / "settings.json").write_text(json.dumps(SETTINGS, indent=2) + "\n")
+    (scratch / "demo-agent.yaml").write_text(SCRIPT)
+    check = scratch / "check.sh"
+    check.write_text(CHECK)
+    check.chmod(0o755)
+    identity = ["-c", "user.name=Ralph demo", "-c", "user.email=demo@localhost"]
+    with Warden(Wakeup()) as warden:
+        for arguments in (
+            ["init", "-q"],
+            ["add", "-A"],
+            [*identity, "commit", "-q", "-m", "A check to pass"],
+        ):
+            output_of(warden, ["git", *arguments], scratch)

@@ -1,0 +1,135 @@
+"""`ralph run`: run an agent until the work is proved done."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ralph.agents.base import Prompt
+from ralph.agents.registry import AGENTS
+from ralph.commands.common import make_view, open_home, view_options
+from ralph.core import prompt as prompts
+from ralph.core.model import Flow, Left, Plan, Purpose, RunAgent
+from ralph.flows import run as flow
+from ralph.flows import session
+from ralph.settings import Loaded, load, to_json
+from ralph.textfile import read_text
+
+
+@click.command(
+    epilog="Exit codes: 0 complete · 1 a limit was reached · 2 configuration or fatal error ·"
+    " 3 waiting for something outside · 130 interrupted"
+)
+@click.option("-p", "--prompt", metavar="TEXT", help="What the agent is to do.")
+@click.option("-f", "--prompt-file", metavar="FILE", help="The same in a file, read again each iteration.")
+@click.option(
+    "-m", "--maximum-iterations", type=click.IntRange(min=1), metavar="N", help="Stop after N. [10]"
+)
+@click.option("-c", "--completion-response", metavar="TEXT", help="What the agent says when done. [DONE]")
+@click.option("--agent", metavar="NAME", help="The agent's command, instead of the one in the settings.")
+@click.option("--settings", "settings_file", metavar="FILE", help="Settings. [.ralph/settings.json]")
+@click.option(
+    "--stream-agent-output/--no-stream-agent-output",
+    "stream",
+    default=None,
+    help="Show what the agent prints as it works. [on]",
+)
+@click.option("--dry-run", is_flag=True, help="Show the prompt, the command and the checks; run nothing.")
+@view_options
+def command(
+    prompt: str | None,
+    prompt_file: str | None,
+    maximum_iterations: int | None,
+    completion_response: str | None,
+    agent: str | None,
+    settings_file: str | None,
+    stream: bool | None,
+    dry_run: bool,
+    verbose: bool,
+    as_json: bool,
+    detach: bool,
+) -> int:
+    """Run an agent again and again, each time with a fresh context, until the work is proved done.
+
+    An iteration is one agent process and the guardrails after it. The run is complete when the agent
+    has said so, in `<response>DONE</response>`, and every guardrail is green.
+
+    \b
+    ralph run -p "Make the tests pass" -m 5
+    ralph run -f PROMPT.md --agent ./my-agent.sh
+    """
+    directory = Path.cwd()
+    inputs = flow.Inputs(prompt, prompt_file)
+    flow.check_inputs(inputs, directory)
+    flags: dict[str, Any] = {
+        "maximumIterations": maximum_iterations,
+        "completionResponse": completion_response,
+        "streamAgentOutput": stream,
+    }
+    loaded = _load(settings_file, {key: value for key, value in flags.items() if value is not None}, agent)
+    settings = loaded.settings
+    if dry_run:
+        return _show(flow.plan("dry-run", settings, inputs, directory), inputs, as_json=as_json)
+    if verbose:
+        _explain(loaded)
+    flow.plan("check", settings, inputs, directory)
+    tell = make_view(as_json=as_json, verbose=verbose, stream=settings.stream_agent_output)
+    home, where = open_home(), session.here(directory)
+    lock = session.lock(home, where, tell)
+    run = session.begin(home, Flow.RUN, where, lambda id: flow.plan(id, settings, inputs, where.directory))
+    if detach and not session.detach(home.streams(run.id) / "console.log"):
+        click.echo(run.id)
+        click.echo(f"Running in the background. See it with: ralph status {run.id}", err=True)
+        return 0
+    if detach:
+        tell = make_view(as_json=as_json, verbose=verbose, stream=settings.stream_agent_output)
+    state = session.drive(home, run, lock, tell)
+    assert state.stop is not None
+    return state.stop.outcome.exit_code
+
+
+def _load(settings_file: str | None, flags: dict[str, Any], agent: str | None) -> Loaded:
+    path = Path(settings_file) if settings_file else None
+    if agent is not None and load(path).settings.agent.command != agent:
+        flags |= {"agent.command": agent, "agent.flags": [], "agent.type": None}
+    return load(path, flags)
+
+
+def _explain(loaded: Loaded) -> None:
+    for path in loaded.files:
+        click.echo(f"[ralph] Loading settings from {path}", err=True)
+    values = to_json(loaded.settings)
+    values["agent"]["env"] = dict.fromkeys(values["agent"]["env"], "(redacted)")
+    click.echo(f"[ralph] Settings: {json.dumps(values, ensure_ascii=False)}", err=True)
+
+
+def _show(plan: Plan, inputs: flow.Inputs, *, as_json: bool) -> int:
+    """What the first iteration would do."""
+    spec = plan.agents[0]
+    base = (
+        plan.prompt.text
+        if inputs.prompt_file is None
+        else read_text(str(Path(plan.directory) / inputs.prompt_file), most=1 << 28, what="prompt file")
+    )
+    step = RunAgent(Purpose.WORK, 1, spec.name, plan.role, Left(), of=plan.limits.iterations)
+    text = prompts.build(base, step, plan.prompt, plan.claim)
+    argv = AGENTS[spec.type].argv(spec, Purpose.WORK, Prompt(text, ".ralph/prompt_001.txt"))
+    checks = [check.name for check in plan.checks]
+    if as_json:
+        values = {"prompt": text, "argv": argv, "promptVia": spec.prompt_via, "checks": checks}
+        click.echo(json.dumps(values, ensure_ascii=False))
+        return 0
+    click.echo("Prompt of iteration 1:")
+    click.echo(text)
+    click.echo(f"\nAgent command (prompt by {spec.prompt_via}):\n{shlex.join(argv)}")
+    click.echo("\nChecks after each iteration:")
+    click.echo(
+        "\n".join(f"sh -c {shlex.quote(check)}" for check in checks) or "none: the agent's word is enough"
+    )
+    sys.stdout.flush()
+    return 0

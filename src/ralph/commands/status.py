@@ -1,0 +1,105 @@
+"""`ralph status`: all runs, or one of them in detail."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from dataclasses import asdict
+
+import click
+
+from ralph.commands.common import complete_run, open_home
+from ralph.core.text import clean
+from ralph.views.console import duration
+from ralph.views.status import Detail, Summary, detail, summaries
+
+STYLES = {
+    "running": "bold green",
+    "paused": "yellow",
+    "waiting": "yellow",
+    "crashed": "bold red",
+    "complete": "green",
+    "limit": "red",
+    "fatal": "bold red",
+    "interrupted": "yellow",
+}
+
+
+@click.command()
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+def command(run: str | None, as_json: bool) -> int:
+    """Show the runs of all projects, live ones first; with RUN, that one in detail.
+
+    RUN is an id, or any beginning or end of it that no other run has.
+    """
+    runs = open_home().runs()
+    if run is None:
+        found = summaries(runs)
+        if as_json:
+            click.echo(json.dumps([asdict(s) for s in found], indent=2, ensure_ascii=False))
+        else:
+            _list(found)
+        return 0
+    one = detail(runs, runs.find(run))
+    if as_json:
+        click.echo(json.dumps(one.to_json(), indent=2, ensure_ascii=False))
+    else:
+        _detail(one)
+    return 0
+
+
+def _list(found: list[Summary]) -> None:
+    if not found:
+        click.echo('No runs yet. Start one with: ralph run -p "…"', err=True)
+        return
+    from ralph.views.table import print_table
+
+    print_table(
+        ("run", "state", "iteration", "time", "cost", "began", "directory"),
+        [
+            (
+                s.id,
+                s.outcome or s.state,
+                f"{s.iteration}/{s.max_iterations}",
+                duration(s.elapsed),
+                f"${s.cost:.2f}" if s.cost else "-",
+                ago(s.created),
+                s.directory,
+            )
+            for s in found
+        ],
+        STYLES,
+    )
+
+
+def _detail(one: Detail) -> None:
+    s = one.summary
+    state = s.state if s.outcome is None else f"{s.outcome}: {s.reason}"
+    lines = [
+        f"run        {s.id} ({s.flow}, began {ago(s.created)})",
+        f"state      {state}" + (f" (process {s.pid}; {one.doing})" if s.pid else ""),
+        f"directory  {s.directory}",
+        f"agent      {one.agent}",
+        f"prompt     {one.prompt}",
+        f"guardrails {', '.join(one.checks) or 'none'}",
+        f"iterations {s.iteration} of {s.max_iterations}, {duration(s.elapsed)}"
+        + (f", ${s.cost:.2f}" if s.cost else "")
+        + (f", {s.tokens:,} tokens" if s.tokens else ""),
+    ]
+    for i in one.iterations:
+        claim = ", claims to be done" if i.claim else ""
+        lines.append(f"  {i.iteration:>3}  {i.ended}, {duration(i.seconds)}{claim}")
+        for v in i.verdicts:
+            lines.append(f"       {'green' if v['green'] else 'RED  '}  {v['check']} ({v['reason']})")
+    for steer in one.steered:
+        when = f"iteration {steer['iteration']}" if steer["iteration"] else "not delivered yet"
+        lines.append(f"guidance   {steer['text']} ({when})")
+    lines += [f"note       {note}" for note in s.notes]
+    click.echo("\n".join(clean(line) for line in lines))
+    sys.stdout.flush()
+
+
+def ago(at: float) -> str:
+    return f"{duration(max(0.0, time.time() - at))} ago"

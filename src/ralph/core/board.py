@@ -1,0 +1,376 @@
+"""Many tasks as a state machine without I/O: which runs to start, which to stop, what to merge.
+
+    ready(Board) -> actions that may begin now
+    begin(Board, action)               the driver has begun it
+    apply(Board, fact)                 what happened
+
+Each role of a job is a child run. At most `slots` runs at once, at most `per_agent` of one agent, one
+merge at a time; a job starts when all it depends on is merged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+MOST_SENT_BACK = 3
+"""How often a role may send a task back to the first one."""
+
+MOST_MERGE_RETRIES = 1
+"""How often a conflict or a red merge goes back to the first role before the job is blocked."""
+
+
+class JobState(StrEnum):
+    TODO = "todo"
+    ACTIVE = "active"
+    PROVED = "proved"
+    MERGING = "merging"
+    DONE = "done"
+    FAILED = "failed"
+    BLOCKED = "blocked"
+    CANCELLED = "cancelled"
+
+
+ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.BLOCKED, JobState.CANCELLED})
+LOST = ENDED - {JobState.DONE}
+
+
+class RunVerdict(StrEnum):
+    PROVED = "proved"
+    REFUSED = "refused"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+class MergeVerdict(StrEnum):
+    OK = "ok"
+    CONFLICT = "conflict"
+    RED = "red"
+    HELD = "held"
+    LOST = "lost"
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    name: str
+    agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One task on its way. `attempts` run the first role side by side; the first proved one wins."""
+
+    id: str
+    roles: tuple[Role, ...]
+    priority: int = 0
+    depends_on: tuple[str, ...] = ()
+    attempts: int = 1
+    state: JobState = JobState.TODO
+    role: int = 0
+    pending: tuple[int, ...] = ()
+    running: tuple[int, ...] = ()
+    stopping: tuple[int, ...] = ()
+    winner: int = 1
+    sent_back: int = 0
+    merge_retries: int = 0
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Board:
+    """`jobs` keeps the order in which they were added."""
+
+    jobs: tuple[Job, ...]
+    slots: int = 1
+    per_agent: tuple[tuple[str, int], ...] = ()
+
+    def job(self, id: str) -> Job:
+        return next(job for job in self.jobs if job.id == id)
+
+
+# ---- actions ----
+
+
+@dataclass(frozen=True, slots=True)
+class StartRun:
+    job: str
+    role: str
+    attempt: int
+    agent: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRun:
+    job: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Merge:
+    job: str
+    attempt: int
+
+
+Action = StartRun | StopRun | Merge
+
+
+# ---- facts ----
+
+
+@dataclass(frozen=True, slots=True)
+class RunEnded:
+    job: str
+    attempt: int
+    verdict: RunVerdict
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    job: str
+    verdict: MergeVerdict
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    job: str
+
+
+Fact = RunEnded | Merged | Added | Cancelled
+
+
+class Cycle(Exception):
+    """Tasks that wait for each other; `path` begins and ends with the same id."""
+
+    def __init__(self, path: tuple[str, ...]) -> None:
+        super().__init__(" → ".join(path))
+        self.path = path
+
+
+def is_over(board: Board) -> bool:
+    return all(job.state in ENDED and not job.running for job in board.jobs)
+
+
+def ready(board: Board) -> tuple[Action, ...]:
+    """Everything that may begin now; the driver begins each and asks again."""
+    return (*_stops(board), *_merge(board), *_starts(board))
+
+
+def begin(board: Board, action: Action) -> Board:
+    job = board.job(action.job)
+    if isinstance(action, Merge):
+        job = replace(job, state=JobState.MERGING)
+    elif isinstance(action, StopRun):
+        job = replace(job, stopping=(*job.stopping, action.attempt))
+    else:
+        pending = tuple(n for n in job.pending if n != action.attempt)
+        job = replace(job, pending=pending, running=(*job.running, action.attempt), state=JobState.ACTIVE)
+    return _put(board, job)
+
+
+def apply(board: Board, fact: Fact) -> Board:
+    board = _FACTS[type(fact)](board, fact)
+    return _open_next(_block_dependents(board))
+
+
+def find_cycle(depends_on: dict[str, tuple[str, ...]]) -> tuple[str, ...] | None:
+    """A path that leads back to where it began, if there is one."""
+    finished: set[str] = set()
+    for root in depends_on:
+        path: list[str] = []
+        stack: list[tuple[str, bool]] = [(root, False)]
+        while stack:
+            id, left = stack.pop()
+            if left:
+                path.pop()
+                finished.add(id)
+            elif id in path:
+                return (*path[path.index(id) :], id)
+            elif id not in finished:
+                path.append(id)
+                stack.append((id, True))
+                stack.extend((other, False) for other in depends_on.get(id, ()))
+    return None
+
+
+def open_board(jobs: Iterable[Job], slots: int, per_agent: tuple[tuple[str, int], ...] = ()) -> Board:
+    """A board with these jobs, the ones without open dependencies ready to start."""
+    board = Board((), slots, per_agent)
+    jobs = tuple(jobs)
+    if cycle := find_cycle({job.id: job.depends_on for job in jobs}):
+        raise Cycle(cycle)
+    return _open_next(replace(board, jobs=jobs))
+
+
+# ---- what may begin ----
+
+
+def _stops(board: Board) -> Iterable[StopRun]:
+    for job in board.jobs:
+        unwanted = job.running if job.state in ENDED else _losers(job)
+        yield from (StopRun(job.id, n) for n in unwanted if n not in job.stopping)
+
+
+def _losers(job: Job) -> tuple[int, ...]:
+    """Attempts that still run though another one has won."""
+    if job.role == 0 and job.state is JobState.ACTIVE:
+        return ()
+    return tuple(n for n in job.running if n != job.winner)
+
+
+def _merge(board: Board) -> Iterable[Merge]:
+    if any(job.state is JobState.MERGING for job in board.jobs):
+        return
+    proved = [job for job in board.jobs if job.state is JobState.PROVED]
+    if proved:
+        job = min(proved, key=lambda job: job.priority)
+        yield Merge(job.id, job.winner)
+
+
+def _starts(board: Board) -> Iterable[StartRun]:
+    free = board.slots - sum(len(job.running) for job in board.jobs)
+    limits = dict(board.per_agent)
+    busy = Counter(job.roles[job.role].agent for job in board.jobs for _ in job.running)
+    begun_first = sorted(board.jobs, key=lambda job: (job.state is not JobState.ACTIVE, job.priority))
+    for job in begun_first:
+        role = job.roles[job.role] if job.pending else None
+        for attempt in job.pending:
+            assert role is not None
+            if free <= 0:
+                return
+            if busy[role.agent] >= limits.get(role.agent, board.slots):
+                break
+            busy[role.agent] += 1
+            free -= 1
+            yield StartRun(job.id, role.name, attempt, role.agent, job.reason)
+
+
+# ---- what follows ----
+
+
+def _run_ended(board: Board, fact: RunEnded) -> Board:
+    job = board.job(fact.job)
+    job = replace(
+        job,
+        running=tuple(n for n in job.running if n != fact.attempt),
+        stopping=tuple(n for n in job.stopping if n != fact.attempt),
+    )
+    if job.state is not JobState.ACTIVE or (job.role > 0 and fact.attempt != job.winner):
+        return _put(board, job)
+    return _put(board, _RUN_VERDICTS[fact.verdict](job, fact))
+
+
+def _proved(job: Job, fact: RunEnded) -> Job:
+    job = replace(job, winner=fact.attempt, pending=(), reason="")
+    if job.role + 1 < len(job.roles):
+        return replace(job, role=job.role + 1, pending=(job.winner,))
+    return replace(job, state=JobState.PROVED)
+
+
+def _refused(job: Job, fact: RunEnded) -> Job:
+    if job.role == 0 or job.sent_back >= MOST_SENT_BACK:
+        return _failed(job, fact)
+    return replace(job, role=0, pending=(job.winner,), sent_back=job.sent_back + 1, reason=fact.reason)
+
+
+def _failed(job: Job, fact: RunEnded) -> Job:
+    if job.running or job.pending:
+        return job
+    return replace(job, state=JobState.FAILED, reason=fact.reason)
+
+
+def _stopped(job: Job, fact: RunEnded) -> Job:
+    return _failed(job, replace(fact, reason=fact.reason or "stopped"))
+
+
+def _lost(job: Job, fact: RunEnded) -> Job:
+    """The process that drove it is gone: it is started again."""
+    return replace(job, pending=(*job.pending, fact.attempt))
+
+
+_RUN_VERDICTS: dict[RunVerdict, Callable[[Job, RunEnded], Job]] = {
+    RunVerdict.PROVED: _proved,
+    RunVerdict.REFUSED: _refused,
+    RunVerdict.FAILED: _failed,
+    RunVerdict.STOPPED: _stopped,
+    RunVerdict.LOST: _lost,
+}
+
+
+def _merged(board: Board, fact: Merged) -> Board:
+    job = replace(board.job(fact.job), reason=fact.reason)
+    if job.state is not JobState.MERGING:
+        return board
+    if fact.verdict is MergeVerdict.OK:
+        job = replace(job, state=JobState.DONE)
+    elif fact.verdict is MergeVerdict.LOST:
+        job = replace(job, state=JobState.PROVED)
+    elif fact.verdict is MergeVerdict.HELD or job.merge_retries >= MOST_MERGE_RETRIES:
+        job = replace(job, state=JobState.BLOCKED)
+    else:
+        retries = job.merge_retries + 1
+        job = replace(job, state=JobState.ACTIVE, role=0, pending=(job.winner,), merge_retries=retries)
+    return _put(board, job)
+
+
+def _added(board: Board, fact: Added) -> Board:
+    jobs = (*board.jobs, fact.job)
+    if cycle := find_cycle({job.id: job.depends_on for job in jobs}):
+        raise Cycle(cycle)
+    return replace(board, jobs=jobs)
+
+
+def _cancelled(board: Board, fact: Cancelled) -> Board:
+    job = board.job(fact.job)
+    if job.state in ENDED or job.state is JobState.MERGING:
+        return board
+    return _put(board, replace(job, state=JobState.CANCELLED, pending=(), reason="cancelled"))
+
+
+_FACTS: dict[type[Fact], Callable[[Board, Any], Board]] = {
+    RunEnded: _run_ended,
+    Merged: _merged,
+    Added: _added,
+    Cancelled: _cancelled,
+}
+
+
+def _block_dependents(board: Board) -> Board:
+    """What waits for something that will never be merged is blocked, and so on down the graph."""
+    while True:
+        lost = {job.id: job.state for job in board.jobs if job.state in LOST}
+        for job in board.jobs:
+            cause = next((id for id in job.depends_on if id in lost), None)
+            if job.state is JobState.TODO and cause:
+                reason = f"depends on {cause}, which is {lost[cause]}"
+                board = _put(board, replace(job, state=JobState.BLOCKED, pending=(), reason=reason))
+                break
+        else:
+            return board
+
+
+def _open_next(board: Board) -> Board:
+    """A job whose dependencies are all merged may start its first role."""
+    done = {job.id for job in board.jobs if job.state is JobState.DONE}
+    return replace(board, jobs=tuple(_opened(job, done) for job in board.jobs))
+
+
+def _opened(job: Job, done: set[str]) -> Job:
+    if job.state is not JobState.TODO or job.pending or not done.issuperset(job.depends_on):
+        return job
+    return replace(job, pending=tuple(range(1, job.attempts + 1)))
+
+
+def _put(board: Board, job: Job) -> Board:
+    return replace(board, jobs=tuple(job if old.id == job.id else old for old in board.jobs))

@@ -1,0 +1,559 @@
+"""One run as a state machine without I/O.
+
+    next_step(State) -> Step           what to do now
+    apply(State, Result | Command)     what happened, and what is known after it
+
+A driver asks for a step, does it, and hands back what happened. Every rule about going round again,
+holding and stopping is in this file and in `policy`. `ARROWS` lists every legal change of phase; any
+other raises. A run is complete in one place only: `_settle` sets `judged` when there is a claim and
+every required check is green, and nothing but `judged` leads to a complete outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from ralph.core import claims, policy
+from ralph.core.model import (
+    Cancel,
+    Cause,
+    Checked,
+    ClaimKind,
+    Command,
+    Commit,
+    Did,
+    Ended,
+    Fail,
+    FailAction,
+    Feedback,
+    Flow,
+    Hold,
+    HoldWhy,
+    Look,
+    OnLimit,
+    Outcome,
+    Pause,
+    Phase,
+    Plan,
+    Purpose,
+    Ran,
+    Restore,
+    Result,
+    Resume,
+    RunAgent,
+    RunChecks,
+    Seen,
+    State,
+    Steer,
+    Step,
+    Stop,
+    Verdict,
+    When,
+)
+
+WAIT_EXIT = 42
+"""The exit code by which a supervised agent says that it waits for something outside."""
+
+MOST_EMPTIES = 3
+
+ARROWS: tuple[tuple[Phase, str, Phase], ...] = (
+    (Phase.BEFORE, "may start", Phase.WORK),
+    (Phase.BEFORE, "already claimed, or approved at the limit", Phase.CHECK),
+    (Phase.BEFORE, "already claimed, nothing to check", Phase.CHANGES),
+    (Phase.BEFORE, "already claimed, children left", Phase.CHILDREN),
+    (Phase.BEFORE, "limit, budget, marker or problem: stop", Phase.BEFORE),
+    (Phase.WORK, "worked, well or badly", Phase.AFTER),
+    (Phase.WORK, "limited, interrupted or fatal", Phase.BEFORE),
+    (Phase.AFTER, "the board was changed illegally", Phase.RESTORE),
+    (Phase.AFTER, "checks are due", Phase.CHECK),
+    (Phase.AFTER, "green, and there is a repository to commit to", Phase.CHANGES),
+    (Phase.AFTER, "claimed, children left", Phase.CHILDREN),
+    (Phase.AFTER, "go round, or stop", Phase.BEFORE),
+    (Phase.RESTORE, "checks are due", Phase.CHECK),
+    (Phase.RESTORE, "green", Phase.CHANGES),
+    (Phase.RESTORE, "go round", Phase.BEFORE),
+    (Phase.CHECK, "verdicts missing", Phase.CHECK),
+    (Phase.CHECK, "an approval was refuted", Phase.RESTORE),
+    (Phase.CHECK, "green", Phase.CHANGES),
+    (Phase.CHECK, "claimed, children left", Phase.CHILDREN),
+    (Phase.CHECK, "go round, or stop", Phase.BEFORE),
+    (Phase.CHANGES, "there is something to commit", Phase.MESSAGE),
+    (Phase.CHANGES, "claimed, children left", Phase.CHILDREN),
+    (Phase.CHANGES, "go round, or stop", Phase.BEFORE),
+    (Phase.MESSAGE, "limited or interrupted", Phase.MESSAGE),
+    (Phase.MESSAGE, "has a message", Phase.COMMIT),
+    (Phase.MESSAGE, "claimed, children left", Phase.CHILDREN),
+    (Phase.MESSAGE, "no message: go round, or stop", Phase.BEFORE),
+    (Phase.COMMIT, "claimed, children left", Phase.CHILDREN),
+    (Phase.COMMIT, "go round, or stop", Phase.BEFORE),
+    (Phase.CHILDREN, "still waiting", Phase.CHILDREN),
+    (Phase.CHILDREN, "stop", Phase.BEFORE),
+)
+_LEGAL = {(start, end) for start, _, end in ARROWS}
+
+_CLAIMABLE = {Ended.OK, Ended.FAILED, Ended.TIMEOUT, Ended.IDLE}
+"""Ends after which what the agent said still counts; whether it is true is for the checks."""
+
+_FATAL = {
+    Ended.AUTH: (Cause.AUTH, "the agent is not logged in or has no credit"),
+    Ended.DENIED: (Cause.DENIED, "the agent was not allowed to write anything"),
+}
+
+
+class IllegalTransition(Exception):
+    """The driver handed back something that the machine had not asked for."""
+
+
+def start(plan: Plan, at: float) -> State:
+    return State(plan=plan, limits=plan.limits, now=at)
+
+
+def next_step(state: State) -> Step:
+    """What to do now: stop > cancel > pause > hold > the phase's step."""
+    if state.stop:
+        return state.stop
+    if state.cancelled:
+        by = "by a signal" if state.cancelled.cause is Cause.SIGNAL else "by ralph cancel"
+        return Stop(state.cancelled.cause, f"interrupted {by}", state.notes)
+    if state.paused:
+        return Hold(HoldWhy.PAUSED)
+    if state.hold:
+        return state.hold
+    return _STEPS[state.phase](state)
+
+
+def apply(state: State, fact: Result | Command) -> State:
+    """The state after a result of the step in hand, or after a command, which is legal at any time."""
+    if isinstance(fact, Pause | Cancel | Steer | Resume | Fail):
+        return _command(replace(state, now=fact.at), fact)
+    step = next_step(state)
+    if not isinstance(fact, _RESULT_OF[type(step)]):
+        raise IllegalTransition(f"{type(fact).__name__} is no result of {type(step).__name__}")
+    elapsed = 0.0 if _is_pause(step) else fact.took
+    state = replace(state, now=fact.at, elapsed=state.elapsed + elapsed)
+    if isinstance(step, Stop):
+        return replace(state, stop=step)
+    if isinstance(step, Hold) and step.why is not HoldWhy.CHILDREN:
+        return _held(state, step, fact)
+    after = _RESULTS[state.phase](state, fact)
+    if (state.phase, after.phase) not in _LEGAL:
+        raise IllegalTransition(f"{state.phase} -> {after.phase}")
+    return after
+
+
+# ---- commands and holds ----
+
+
+def _command(state: State, command: Command) -> State:
+    if isinstance(command, Pause):
+        return replace(state, paused=True)
+    if isinstance(command, Cancel):
+        hurry = command.now or (state.cancelled is not None and state.cancelled.now)
+        return replace(state, cancelled=replace(command, now=hurry))
+    if isinstance(command, Steer):
+        return replace(state, steer=(*state.steer, command))
+    if isinstance(command, Fail):
+        return replace(state, stop=state.stop or Stop(Cause.CONFIG, command.reason, state.notes))
+    state = replace(state, limits=policy.raised(state.limits, command), paused=False, cancelled=None)
+    if state.stop and state.stop.outcome is not Outcome.COMPLETE:
+        return _reopen(state)
+    return state
+
+
+def _reopen(state: State) -> State:
+    """What was counted towards the stop is counted anew; the phase stays, so no step is repeated."""
+    return replace(
+        state,
+        stop=None,
+        hold=None,
+        approved=False,
+        failures=0,
+        fingerprints=(),
+        still=0,
+        unstartable_since=None,
+        limited_since=None,
+    )
+
+
+def _is_pause(step: Step) -> bool:
+    return isinstance(step, Hold) and step.why is HoldWhy.PAUSED
+
+
+def _held(state: State, step: Hold, did: Result) -> State:
+    """A hold is over when its time has come; one that was woken early keeps what is left of it."""
+    if step.why is HoldWhy.PAUSED:
+        return state
+    if step.until is not None:
+        return state if state.now < step.until else replace(state, hold=None)
+    if isinstance(did, Did) and not did.over:
+        rest = max(0.0, (step.seconds or 0.0) - did.took)
+        return replace(state, hold=replace(step, seconds=rest) if rest else None)
+    return replace(state, hold=None)
+
+
+# ---- the step of each phase ----
+
+
+def _look(state: State) -> Look:
+    return Look()
+
+
+def _run_agent(state: State) -> RunAgent:
+    return RunAgent(
+        purpose=Purpose.WORK,
+        iteration=state.iteration + 1,
+        agent=_free_agent(state),
+        role=_role(state),
+        limits=policy.left(state.limits, state.usage, state.elapsed),
+        of=state.limits.iterations,
+        feedback=state.feedback + tuple(Feedback(FailAction.APPEND, text) for text in state.told),
+        steer=state.steer,
+    )
+
+
+def _ask_message(state: State) -> RunAgent:
+    limits = policy.left(state.limits, state.usage, state.elapsed)
+    return RunAgent(Purpose.MESSAGE, state.iteration, _free_agent(state), _role(state), limits)
+
+
+def _restore(state: State) -> Restore:
+    board = state.after.board if state.after else None
+    return Restore(board.legal if board else "", state.told)
+
+
+def _run_checks(state: State) -> RunChecks:
+    return RunChecks(state.iteration, _unchecked(state))
+
+
+def _commit(state: State) -> Commit:
+    return Commit(state.iteration, state.message)
+
+
+def _wait_for_children(state: State) -> Hold:
+    return state.hold or Hold(HoldWhy.CHILDREN, seconds=state.limits.children_seconds)
+
+
+_STEPS: dict[Phase, Callable[[State], Step]] = {
+    Phase.BEFORE: _look,
+    Phase.WORK: _run_agent,
+    Phase.AFTER: _look,
+    Phase.RESTORE: _restore,
+    Phase.CHECK: _run_checks,
+    Phase.CHANGES: _look,
+    Phase.MESSAGE: _ask_message,
+    Phase.COMMIT: _commit,
+    Phase.CHILDREN: _wait_for_children,
+}
+
+_RESULT_OF: dict[type[Step], type[Result]] = {
+    Look: Seen,
+    RunAgent: Ran,
+    RunChecks: Checked,
+    Restore: Did,
+    Commit: Did,
+    Hold: Did,
+    Stop: Did,
+}
+
+
+# ---- what follows a result, phase by phase ----
+
+
+def _before(state: State, seen: Seen) -> State:
+    """May another iteration start? S3's order: what is already done, then the limits."""
+    state = replace(state, before=seen, after=None, claimed=False, judged=False, verdicts=())
+    if seen.problem:
+        return _stop(state, Cause.CONFIG, seen.problem)
+    if _claim_on_disk(state, seen):
+        return _claimed_without_work(replace(state, after=seen, claimed=True))
+    if seen.wait:
+        return _stop(state, Cause.WAIT_MARKER, seen.wait)
+    if state.iteration >= state.limits.iterations:
+        if state.plan.on_limit is OnLimit.APPROVE and not state.approved:
+            return _claimed_without_work(replace(state, after=seen, claimed=True, approved=True))
+        return _out_of_iterations(state)
+    if cause := policy.spent(state.limits, state.usage, state.elapsed):
+        return _stop(state, cause, f"the {cause} budget is used up")
+    if until := _all_limited_until(state):
+        return _hold_for_limit(state, until)
+    return replace(state, phase=Phase.WORK)
+
+
+def _worked(state: State, ran: Ran) -> State:
+    """The agent's process has ended; `ended` decides whether the iteration counts."""
+    state = replace(state, ran=ran, usage=state.usage + ran.usage)
+    if ran.ended is Ended.UNSTARTABLE:
+        return _unstartable(state, ran)
+    state = replace(state, started=True, unstartable_since=None)
+    if ran.ended is Ended.INTERRUPTED:
+        return replace(state, phase=Phase.BEFORE)
+    if ran.ended is Ended.LIMIT:
+        return replace(_limited(state, ran), phase=Phase.BEFORE)
+    if ran.ended in _FATAL:
+        cause, reason = _FATAL[ran.ended]
+        return _stop(state, cause, ran.detail or reason)
+    return replace(
+        state,
+        phase=Phase.AFTER,
+        iteration=state.iteration + 1,
+        limited_since=None,
+        steer=(),
+        feedback=(),
+        told=(),
+    )
+
+
+def _after(state: State, seen: Seen) -> State:
+    """Look at what the iteration left behind: a claim, a wait marker, an illegal board."""
+    assert state.ran is not None
+    state = replace(state, after=seen)
+    if _is_retried_empty(state, seen):
+        return replace(state, phase=Phase.BEFORE, iteration=state.iteration - 1, empties=state.empties + 1)
+    state = replace(state, claimed=_claim_on_disk(state, seen) or _claim_by_tag(state), empties=0)
+    if not state.claimed and (reason := _wait_reason(state, seen)):
+        return _stop(state, Cause.WAIT_MARKER, reason)
+    if seen.board and seen.board.illegal:
+        return replace(state, phase=Phase.RESTORE, told=seen.board.illegal, claimed=False)
+    return _checks_or_settle(state)
+
+
+def _restored(state: State, did: Did) -> State:
+    state = replace(state, notes=(*state.notes, *(f"undone: {text}" for text in state.told)))
+    if state.verdicts:
+        return _finish(state)
+    return _checks_or_settle(state)
+
+
+def _checked(state: State, checked: Checked) -> State:
+    state = replace(
+        state,
+        verdicts=(*state.verdicts, *checked.verdicts),
+        usage=state.usage + checked.usage,
+    )
+    if checked.retry_at is not None and _unchecked(state):
+        return _hold_for_limit(state, policy.limit_until(state, checked.retry_at))
+    return _checks_or_settle(state)
+
+
+def _changes(state: State, seen: Seen) -> State:
+    if seen.changed and seen.problem == "":
+        return replace(state, phase=Phase.MESSAGE)
+    return _finish(state)
+
+
+def _has_message(state: State, ran: Ran) -> State:
+    state = replace(state, usage=state.usage + ran.usage)
+    if ran.ended is Ended.INTERRUPTED:
+        return state
+    if ran.ended is Ended.LIMIT:
+        state = _limited(state, ran)
+        return _hold_for_limit(state, until) if (until := _all_limited_until(state)) else state
+    text = claims.message(ran.text) if ran.ended is Ended.OK else ""
+    if not text:
+        return _finish(_note(state, f"iteration {state.iteration} was not committed: no commit message"))
+    return replace(state, phase=Phase.COMMIT, message=text)
+
+
+def _committed(state: State, did: Did) -> State:
+    return _finish(_note(state, did.detail) if did.detail else state)
+
+
+def _children_gone(state: State, did: Did) -> State:
+    if not did.over:
+        rest = max(0.0, (_wait_for_children(state).seconds or 0.0) - did.took)
+        return replace(state, hold=Hold(HoldWhy.CHILDREN, seconds=rest))
+    state = replace(state, hold=None)
+    return _complete(_note(state, did.detail) if did.detail else state)
+
+
+_RESULTS: dict[Phase, Callable[[State, Any], State]] = {
+    Phase.BEFORE: _before,
+    Phase.WORK: _worked,
+    Phase.AFTER: _after,
+    Phase.RESTORE: _restored,
+    Phase.CHECK: _checked,
+    Phase.CHANGES: _changes,
+    Phase.MESSAGE: _has_message,
+    Phase.COMMIT: _committed,
+    Phase.CHILDREN: _children_gone,
+}
+
+
+# ---- deciding ----
+
+
+def _checks_or_settle(state: State) -> State:
+    return replace(state, phase=Phase.CHECK) if _unchecked(state) else _settle(state)
+
+
+def _unchecked(state: State) -> tuple[str, ...]:
+    """The checks that are due and have no verdict yet."""
+    board = state.after.board if state.after else None
+    to_prove = state.claimed or (board is not None and board.approves)
+    known = {verdict.check for verdict in state.verdicts}
+    due = (check for check in state.plan.checks if check.when is When.ALWAYS or to_prove)
+    return tuple(check.name for check in due if check.name not in known)
+
+
+def _settle(state: State) -> State:
+    """Every verdict is in. The one place that calls a run proved."""
+    green = all(_is_green(state, verdict) for verdict in state.verdicts if verdict.required)
+    state = replace(state, judged=state.claimed and green)
+    board = state.after.board if state.after else None
+    if board and board.approves and not green and state.phase is not Phase.RESTORE:
+        refuted = tuple(v.reason for v in state.verdicts if not v.green)
+        return replace(state, phase=Phase.RESTORE, told=refuted)
+    if green and state.plan.scm:
+        return replace(state, phase=Phase.CHANGES)
+    return _finish(state)
+
+
+def _is_green(state: State, verdict: Verdict) -> bool:
+    return verdict.green and (state.plan.allow_degraded or not verdict.degraded)
+
+
+def _finish(state: State) -> State:
+    """The iteration is over: complete, or go round again with feedback."""
+    if state.judged:
+        if state.plan.flow is Flow.SUPERVISE and state.after and state.after.children:
+            return replace(state, phase=Phase.CHILDREN)
+        return _complete(state)
+    if state.approved:
+        return _stop(state, Cause.VERIFICATION, "out of iterations, and the checks forbid approval")
+    red = tuple(v.feedback for v in state.verdicts if not _is_green(state, v) and v.feedback)
+    state = _count_failures(_count_still(replace(state, feedback=red)))
+    state = replace(state, phase=Phase.BEFORE, verdicts=(), claimed=False, message="")
+    if state.limits.stagnation and state.still >= state.limits.stagnation:
+        return _stop(state, Cause.STAGNATION, f"nothing changed in {state.still} iterations in a row")
+    restart = state.plan.restart
+    if restart and policy.is_crash_loop(restart, state.failures, state.fingerprints):
+        return _stop(state, Cause.CRASH_LOOP, f"crash loop: {state.failures} failed attempts in a row")
+    if restart and state.iteration < state.limits.iterations:
+        delay = policy.restart_delay(restart, state.failures, state.plan.run)
+        return replace(state, hold=Hold(HoldWhy.RESTART, seconds=delay))
+    return state
+
+
+def _complete(state: State) -> State:
+    degraded = [v.check for v in state.verdicts if v.required and v.degraded]
+    if degraded:
+        state = _note(state, f"degraded: {', '.join(degraded)}")
+    if state.approved:
+        state = _note(state, "auto-approved: the iterations were used up")
+        return _stop(state, Cause.AUTO_APPROVED, "approved at the limit, every required check green")
+    return _stop(state, Cause.PROVED, "claimed, and every required check green")
+
+
+def _stop(state: State, cause: Cause, reason: str) -> State:
+    return replace(state, phase=Phase.BEFORE, stop=Stop(cause, reason, state.notes))
+
+
+def _note(state: State, text: str) -> State:
+    return replace(state, notes=(*state.notes, text))
+
+
+def _claimed_without_work(state: State) -> State:
+    return _checks_or_settle(replace(state, verdicts=(), feedback=()))
+
+
+def _out_of_iterations(state: State) -> State:
+    n, of = state.iteration, "restarts" if state.plan.flow is Flow.SUPERVISE else "iterations"
+    return _stop(state, Cause.ITERATIONS, f"{n} of {state.limits.iterations} {of} used without completion")
+
+
+def _claim_on_disk(state: State, seen: Seen) -> bool:
+    kind = state.plan.claim.kind
+    if kind is ClaimKind.DONE:
+        return seen.done
+    return kind is ClaimKind.BOARD and seen.board is not None and seen.board.done
+
+
+def _claim_by_tag(state: State) -> bool:
+    if state.plan.claim.kind is not ClaimKind.TAG or state.ran is None:
+        return False
+    return state.ran.claim and state.ran.ended in _CLAIMABLE
+
+
+def _wait_reason(state: State, seen: Seen) -> str:
+    ran = state.ran
+    if state.plan.flow is Flow.SUPERVISE and ran is not None and ran.exit == WAIT_EXIT:
+        return f"the agent exited with {WAIT_EXIT}: it waits for something outside"
+    return seen.wait
+
+
+def _is_retried_empty(state: State, seen: Seen) -> bool:
+    """An empty answer of a PRD loop that changed nothing is asked again and costs no iteration."""
+    return (
+        state.plan.flow is Flow.PRD
+        and state.ran is not None
+        and state.ran.ended is Ended.EMPTY
+        and state.empties < MOST_EMPTIES
+        and state.before is not None
+        and state.before.tree == seen.tree
+    )
+
+
+def _role(state: State) -> str:
+    if state.before and state.before.board:
+        return state.before.board.role
+    return state.plan.role
+
+
+# ---- limits, failures, standing still ----
+
+
+def _free_agent(state: State) -> str:
+    """The first agent that is not limited now; when all are, a hold comes first anyway."""
+    limited = {name for name, until in state.limited if until > state.now}
+    names = [agent.name for agent in state.plan.agents]
+    return next((name for name in names if name not in limited), names[0])
+
+
+def _limited(state: State, ran: Ran) -> State:
+    """Remember until when this agent is limited. No iteration is spent; another agent takes over."""
+    others = tuple((name, until) for name, until in state.limited if name != ran.agent)
+    return replace(state, limited=(*others, (ran.agent, policy.limit_until(state, ran.retry_at))))
+
+
+def _all_limited_until(state: State) -> float | None:
+    """When the first agent is free again, if all of them are limited now."""
+    untils = [until for _, until in state.limited if until > state.now]
+    return min(untils) if len(untils) == len(state.plan.agents) else None
+
+
+def _hold_for_limit(state: State, until: float) -> State:
+    since = state.limited_since if state.limited_since is not None else state.now
+    if until - since > state.limits.limit_wait_seconds:
+        reason = "the agent is limited for longer than Ralph may wait"
+        return replace(state, stop=Stop(Cause.LIMIT_WAIT, reason, state.notes))
+    return replace(state, limited_since=since, hold=Hold(HoldWhy.LIMIT, until=until))
+
+
+def _unstartable(state: State, ran: Ran) -> State:
+    """Fatal at once; but an agent that has worked before may be updating itself."""
+    since = state.unstartable_since if state.unstartable_since is not None else state.now
+    if not state.started or state.now - since >= policy.UNSTARTABLE_PATIENCE:
+        return _stop(state, Cause.UNSTARTABLE, ran.detail or "the agent could not be started")
+    hold = Hold(HoldWhy.RESTART, seconds=2.0)
+    return replace(state, phase=Phase.BEFORE, unstartable_since=since, hold=hold)
+
+
+def _count_failures(state: State) -> State:
+    restart, ran = state.plan.restart, state.ran
+    if restart is None or ran is None:
+        return state
+    if policy.is_healthy(restart, ran, state.before, state.after):
+        return replace(state, failures=0, fingerprints=())
+    if ran.ended is Ended.OK:
+        return state
+    last = (*state.fingerprints, ran.fingerprint)[-restart.most_same :]
+    return replace(state, failures=state.failures + 1, fingerprints=last)
+
+
+def _count_still(state: State) -> State:
+    if state.before is None or state.after is None or not state.after.tree:
+        return state
+    moved = state.before.tree != state.after.tree
+    return replace(state, still=0 if moved else state.still + 1)

@@ -1,0 +1,566 @@
+"""The nouns of Ralph as frozen values: what crosses from one room to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Flow(StrEnum):
+    RUN = "run"
+    SUPERVISE = "supervise"
+    PRD = "prd"
+    WORK = "work"
+
+
+class Ended(StrEnum):
+    """How an agent process came to its end."""
+
+    OK = "ok"
+    EMPTY = "empty"
+    FAILED = "failed"
+    TIMEOUT = "timeout"
+    IDLE = "idle"
+    KILLED = "killed"
+    LIMIT = "limit"
+    AUTH = "auth"
+    BUDGET = "budget"
+    DENIED = "denied"
+    UNSTARTABLE = "unstartable"
+    INTERRUPTED = "interrupted"
+
+
+class Outcome(StrEnum):
+    """How a run ended. The outcome owns the exit code of the command."""
+
+    COMPLETE = "complete"
+    LIMIT = "limit"
+    FATAL = "fatal"
+    WAITING = "waiting"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def exit_code(self) -> int:
+        return _EXIT_CODES[self]
+
+
+_EXIT_CODES = {
+    Outcome.COMPLETE: 0,
+    Outcome.LIMIT: 1,
+    Outcome.FATAL: 2,
+    Outcome.WAITING: 3,
+    Outcome.INTERRUPTED: 130,
+}
+
+
+class Cause(StrEnum):
+    """Why a run ended. The cause owns the outcome; the text of a reason is only for people."""
+
+    PROVED = "proved"
+    AUTO_APPROVED = "auto_approved"
+    ITERATIONS = "iterations"
+    COST = "cost"
+    TOKENS = "tokens"
+    DURATION = "duration"
+    STAGNATION = "stagnation"
+    CRASH_LOOP = "crash_loop"
+    VERIFICATION = "verification"
+    CONFIG = "config"
+    UNSTARTABLE = "unstartable"
+    AUTH = "auth"
+    DENIED = "denied"
+    WAIT_MARKER = "wait_marker"
+    LIMIT_WAIT = "limit_wait"
+    SIGNAL = "signal"
+    CANCELLED = "cancelled"
+
+    @property
+    def outcome(self) -> Outcome:
+        return _OUTCOMES[self]
+
+
+_OUTCOMES = {
+    Cause.PROVED: Outcome.COMPLETE,
+    Cause.AUTO_APPROVED: Outcome.COMPLETE,
+    Cause.ITERATIONS: Outcome.LIMIT,
+    Cause.COST: Outcome.LIMIT,
+    Cause.TOKENS: Outcome.LIMIT,
+    Cause.DURATION: Outcome.LIMIT,
+    Cause.STAGNATION: Outcome.LIMIT,
+    Cause.CRASH_LOOP: Outcome.LIMIT,
+    Cause.VERIFICATION: Outcome.LIMIT,
+    Cause.CONFIG: Outcome.FATAL,
+    Cause.UNSTARTABLE: Outcome.FATAL,
+    Cause.AUTH: Outcome.FATAL,
+    Cause.DENIED: Outcome.FATAL,
+    Cause.WAIT_MARKER: Outcome.WAITING,
+    Cause.LIMIT_WAIT: Outcome.WAITING,
+    Cause.SIGNAL: Outcome.INTERRUPTED,
+    Cause.CANCELLED: Outcome.INTERRUPTED,
+}
+
+
+class ClaimKind(StrEnum):
+    TAG = "tag"
+    DONE = "done"
+    BOARD = "board"
+
+
+class FailAction(StrEnum):
+    """What a failed check does to the next prompt."""
+
+    APPEND = "APPEND"
+    PREPEND = "PREPEND"
+    REPLACE = "REPLACE"
+
+    @classmethod
+    def _missing_(cls, value: object) -> FailAction | None:
+        upper = str(value).upper()
+        return cls(upper) if upper in cls.__members__ else None
+
+
+class When(StrEnum):
+    """When a check is run: after every iteration, or only when there is a claim to prove."""
+
+    ALWAYS = "always"
+    CLAIMED = "claimed"
+
+
+class OnLimit(StrEnum):
+    """What follows when the iterations are used up."""
+
+    FAIL = "fail"
+    APPROVE = "approve"
+
+
+class PromptVia(StrEnum):
+    """How the prompt reaches the agent."""
+
+    STDIN = "stdin"
+    ARGUMENT = "argument"
+    FILE = "file"
+
+
+class Purpose(StrEnum):
+    WORK = "work"
+    MESSAGE = "message"
+
+
+class HoldWhy(StrEnum):
+    RESTART = "restart"
+    LIMIT = "limit"
+    PAUSED = "paused"
+    CHILDREN = "children"
+
+
+class RestartKind(StrEnum):
+    BACKOFF = "backoff"
+    FIXED = "fixed"
+
+
+# ---- the plan ----
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRule:
+    """How the agent says that it is done. `strict`: the tag alone on the last non-empty line."""
+
+    kind: ClaimKind = ClaimKind.TAG
+    tag: str = "response"
+    text: str = "DONE"
+    strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """One agent command line. `type` names the adapter."""
+
+    name: str
+    type: str
+    command: str
+    flags: tuple[str, ...] = ()
+    env: tuple[tuple[str, str], ...] = ()
+    prompt_via: PromptVia = PromptVia.STDIN
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One way to find out whether a claim is true. `config` is the method's own JSON."""
+
+    name: str
+    method: str
+    config: str = "{}"
+    required: bool = True
+    when: When = When.ALWAYS
+    fail_action: FailAction = FailAction.APPEND
+    hint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a run may use. 0 is no limit, except for `iterations`."""
+
+    iterations: int = 10
+    cost_usd: float = 0.0
+    tokens: int = 0
+    seconds: float = 0.0
+    iteration_seconds: float = 0.0
+    idle_seconds: float = 0.0
+    stagnation: int = 0
+    limit_wait_seconds: float = 21600.0
+    children_seconds: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class Restart:
+    """How long to wait between attempts, and when failing again and again is a crash loop."""
+
+    kind: RestartKind = RestartKind.BACKOFF
+    delay: float = 1.0
+    longest: float = 300.0
+    healthy_seconds: float = 600.0
+    most_failures: int = 12
+    most_same: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class PromptSource:
+    """Where the base prompt comes from (`text` or `file`) and what is added to it."""
+
+    text: str = ""
+    file: str = ""
+    instruction: bool = True
+    count: bool = False
+    truncate: int = 5000
+
+
+@dataclass(frozen=True, slots=True)
+class Scm:
+    """The version control command and its tasks, run after an iteration with green checks."""
+
+    command: str
+    tasks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything a run needs to know. Journalled as row 0: resume does not read settings again."""
+
+    run: str
+    flow: Flow
+    directory: str
+    agents: tuple[AgentSpec, ...]
+    prompt: PromptSource
+    claim: ClaimRule = ClaimRule()
+    checks: tuple[Check, ...] = ()
+    limits: Limits = Limits()
+    role: str = ""
+    scm: Scm | None = None
+    restart: Restart | None = None
+    on_limit: OnLimit = OnLimit.FAIL
+    allow_degraded: bool = False
+    snapshots: bool = True
+
+
+# ---- what is measured ----
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What the agents reported to have used."""
+
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.cost_usd + other.cost_usd,
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What one agent process may still use. 0 is no limit."""
+
+    cost_usd: float = 0.0
+    tokens: int = 0
+    seconds: float = 0.0
+    iteration_seconds: float = 0.0
+    idle_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """What the agent process in hand has used so far; times are monotonic."""
+
+    seconds: float = 0.0
+    idle: float = 0.0
+    usage: Usage = Usage()
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a command ended. `ended` is set when ralph ended it, `error` when it could not be started."""
+
+    code: int | None = None
+    signal: int | None = None
+    error: int | None = None
+    lost: bool = False
+    ended: Ended | None = None
+    seconds: float = 0.0
+    passes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback:
+    """What a failed check tells the next iteration."""
+
+    action: FailAction
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a check found out. `degraded`: it could not be checked as it should have been."""
+
+    check: str
+    green: bool
+    required: bool = True
+    degraded: bool = False
+    reason: str = ""
+    feedback: Feedback | None = None
+    log: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BoardSeen:
+    """What the story board says, and what the iteration did to it that it may not."""
+
+    role: str
+    done: bool
+    approves: bool = False
+    legal: str = ""
+    illegal: tuple[str, ...] = ()
+
+
+# ---- steps: what the machine asks for ----
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class RunAgent:
+    purpose: Purpose
+    iteration: int
+    agent: str
+    role: str
+    limits: Left
+    of: int = 0
+    feedback: tuple[Feedback, ...] = ()
+    steer: tuple[Steer, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Restore:
+    board: str
+    told: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RunChecks:
+    iteration: int
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    iteration: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Wait: `until` is wall-clock time (a limit's reset), `seconds` a monotonic duration."""
+
+    why: HoldWhy
+    until: float | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    cause: Cause
+    reason: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.cause.outcome
+
+
+Step = Look | RunAgent | Restore | RunChecks | Commit | Hold | Stop
+
+
+# ---- results: what happened. `at` is wall-clock time, `took` monotonic seconds ----
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    at: float
+    took: float = 0.0
+    problem: str = ""
+    prompt: str = ""
+    board: BoardSeen | None = None
+    done: bool = False
+    wait: str = ""
+    children: int = 0
+    tree: str = ""
+    changed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    at: float
+    ended: Ended
+    agent: str = ""
+    took: float = 0.0
+    claim: bool = False
+    usage: Usage = Usage()
+    retry_at: float | None = None
+    exit: int | None = None
+    text: str = ""
+    detail: str = ""
+    fingerprint: str = ""
+    stream: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    at: float
+    took: float = 0.0
+    verdicts: tuple[Verdict, ...] = ()
+    usage: Usage = Usage()
+    retry_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Did:
+    """The result of Restore, Commit, Hold and Stop. `over`: a hold's time has passed."""
+
+    at: float
+    took: float = 0.0
+    over: bool = True
+    detail: str = ""
+
+
+Result = Seen | Ran | Checked | Did
+
+
+# ---- commands: legal in every phase ----
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """`cause` says who asked. `now`: the agent in hand is ended, else it may finish its operation."""
+
+    at: float
+    cause: Cause = Cause.CANCELLED
+    now: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Steer:
+    at: float
+    id: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Go on. `iterations` and the other limits replace the plan's where they are given."""
+
+    at: float
+    iterations: int | None = None
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fail:
+    """The driver cannot go on (a disk error, a swapped directory): stop as fatal."""
+
+    at: float
+    reason: str
+
+
+Command = Pause | Cancel | Steer | Resume | Fail
+
+
+class Phase(StrEnum):
+    """Where a run stands: what its next step is about."""
+
+    BEFORE = "before"
+    WORK = "work"
+    AFTER = "after"
+    RESTORE = "restore"
+    CHECK = "check"
+    CHANGES = "changes"
+    MESSAGE = "message"
+    COMMIT = "commit"
+    CHILDREN = "children"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """All that is known of one run. `now` is the time of the last fact."""
+
+    plan: Plan
+    limits: Limits
+    phase: Phase = Phase.BEFORE
+    now: float = 0.0
+    elapsed: float = 0.0
+    iteration: int = 0
+    before: Seen | None = None
+    after: Seen | None = None
+    ran: Ran | None = None
+    verdicts: tuple[Verdict, ...] = ()
+    feedback: tuple[Feedback, ...] = ()
+    told: tuple[str, ...] = ()
+    steer: tuple[Steer, ...] = ()
+    message: str = ""
+    usage: Usage = Usage()
+    claimed: bool = False
+    judged: bool = False
+    approved: bool = False
+    started: bool = False
+    failures: int = 0
+    fingerprints: tuple[str, ...] = ()
+    empties: int = 0
+    still: int = 0
+    unstartable_since: float | None = None
+    limited: tuple[tuple[str, float], ...] = ()
+    limited_since: float | None = None
+    hold: Hold | None = None
+    paused: bool = False
+    cancelled: Cancel | None = None
+    notes: tuple[str, ...] = ()
+    stop: Stop | None = None

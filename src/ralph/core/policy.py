@@ -1,0 +1,108 @@
+"""Limits and patience: budgets, restart delays, crash loops, and when to end a step early."""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import replace
+
+from ralph.core.model import (
+    Cause,
+    Ended,
+    Left,
+    Limits,
+    Meter,
+    Ran,
+    Restart,
+    RestartKind,
+    Resume,
+    Seen,
+    State,
+    Usage,
+)
+
+LIMIT_BACKOFF = 60.0
+"""Seconds to hold when an agent is limited and does not say until when."""
+
+UNSTARTABLE_PATIENCE = 60.0
+"""Seconds for which an agent that has worked before may be missing (it updates itself)."""
+
+
+def watch(limits: Left, meter: Meter) -> Ended | None:
+    """Must the agent in hand be ended now? Asked at every event and tick."""
+    if meter.interrupted:
+        return Ended.INTERRUPTED
+    if limits.cost_usd and meter.usage.cost_usd >= limits.cost_usd:
+        return Ended.BUDGET
+    if limits.tokens and meter.usage.tokens >= limits.tokens:
+        return Ended.BUDGET
+    if limits.seconds and meter.seconds >= limits.seconds:
+        return Ended.BUDGET
+    if limits.iteration_seconds and meter.seconds >= limits.iteration_seconds:
+        return Ended.TIMEOUT
+    if limits.idle_seconds and meter.idle >= limits.idle_seconds:
+        return Ended.IDLE
+    return None
+
+
+def spent(limits: Limits, usage: Usage, elapsed: float) -> Cause | None:
+    """Which budget is used up?"""
+    if limits.cost_usd and usage.cost_usd >= limits.cost_usd:
+        return Cause.COST
+    if limits.tokens and usage.tokens >= limits.tokens:
+        return Cause.TOKENS
+    if limits.seconds and elapsed >= limits.seconds:
+        return Cause.DURATION
+    return None
+
+
+def left(limits: Limits, usage: Usage, elapsed: float) -> Left:
+    """What the next agent process may use; only called while no budget is spent."""
+    return Left(
+        cost_usd=limits.cost_usd and limits.cost_usd - usage.cost_usd,
+        tokens=limits.tokens and limits.tokens - usage.tokens,
+        seconds=limits.seconds and limits.seconds - elapsed,
+        iteration_seconds=limits.iteration_seconds,
+        idle_seconds=limits.idle_seconds,
+    )
+
+
+def raised(limits: Limits, resume: Resume) -> Limits:
+    """The limits after a resume that may have given new ones."""
+    if resume.iterations is not None:
+        limits = replace(limits, iterations=resume.iterations)
+    if resume.cost_usd is not None:
+        limits = replace(limits, cost_usd=resume.cost_usd)
+    return limits
+
+
+def is_healthy(restart: Restart, ran: Ran, before: Seen | None, after: Seen | None) -> bool:
+    """An attempt that ran long or changed the tree was worth it, whatever its exit."""
+    progress = before is not None and after is not None and before.tree != after.tree
+    return ran.took >= restart.healthy_seconds or progress
+
+
+def restart_delay(restart: Restart, failures: int, seed: str) -> float:
+    """Seconds until the next attempt: doubles with every failure in a row, up to the longest."""
+    if restart.kind is RestartKind.FIXED or failures <= 1:
+        return restart.delay
+    delay = min(restart.delay * 2.0 ** (failures - 1), restart.longest)
+    return delay * (0.6 + 0.4 * jitter(f"{seed}/{failures}"))
+
+
+def is_crash_loop(restart: Restart, failures: int, fingerprints: tuple[str, ...]) -> bool:
+    if restart.kind is RestartKind.FIXED:
+        return False
+    last = fingerprints[-restart.most_same :]
+    same = len(last) == restart.most_same and len(set(last)) == 1
+    return failures >= restart.most_failures or same
+
+
+def limit_until(state: State, retry_at: float | None) -> float:
+    """When a limited agent may be asked again: its reset and a little jitter."""
+    until = retry_at if retry_at is not None else state.now + LIMIT_BACKOFF
+    return max(until, state.now) + 10.0 * jitter(f"{state.plan.run}/{state.iteration}/{until}")
+
+
+def jitter(seed: str) -> float:
+    """A number in [0, 1) that depends on nothing but the seed."""
+    return zlib.crc32(seed.encode()) / 2**32

@@ -1,0 +1,60 @@
+"""The prompt of one iteration: base prompt, feedback, guidance, the completion instruction, the count."""
+
+from __future__ import annotations
+
+import re
+
+from ralph.core.claims import neutralise
+from ralph.core.model import ClaimKind, ClaimRule, FailAction, Feedback, PromptSource, RunAgent
+
+TRUNCATED = "... [truncated]"
+
+COMMIT_MESSAGE = (
+    "Provide a short imperative commit message for the changes. Output only the message, no explanation."
+)
+
+
+def build(base: str, step: RunAgent, source: PromptSource, claim: ClaimRule) -> str:
+    """The text that is sent to the agent in this iteration."""
+    text = base
+    for feedback in step.feedback:
+        text = apply_feedback(text, feedback)
+    for steer in step.steer:
+        text = f"{text}\n\nGuidance from the user: {steer.text}"
+    if source.instruction and claim.kind is not ClaimKind.DONE and not has_tag(text, claim):
+        text = f"{text}\n\n{instruction(claim)}"
+    if source.count:
+        text = f"Iteration {step.iteration} of {step.of}, {step.of - step.iteration} remaining.\n\n{text}"
+    return text
+
+
+def apply_feedback(text: str, feedback: Feedback) -> str:
+    if feedback.action is FailAction.REPLACE:
+        return feedback.text
+    if feedback.action is FailAction.PREPEND:
+        return f"{feedback.text}\n\n{text}"
+    return f"{text}\n\n{feedback.text}"
+
+
+def instruction(claim: ClaimRule) -> str:
+    """One line that names the tag; as inline code, so that an agent which echoes it claims nothing."""
+    tag = f"`<{claim.tag}>{claim.text}</{claim.tag}>`"
+    return f"When everything is done, and only then, end your answer with {tag}."
+
+
+def has_tag(text: str, claim: ClaimRule) -> bool:
+    return re.search(rf"<{re.escape(claim.tag)}>", text, re.IGNORECASE) is not None
+
+
+def guardrail_failure(command: str, exit_text: str, hint: str, log: str, output: str, limit: int) -> str:
+    """What a failed guardrail tells the agent. The hint is never cut; the output is data."""
+    lines = [f'Guardrail "{command}" failed with {exit_text}.']
+    if hint:
+        lines.append(f"Hint: {hint}")
+    lines += [f"Output file: {log}", "Output (truncated):", truncate(neutralise(output), limit)]
+    return "\n".join(lines)
+
+
+def truncate(text: str, limit: int) -> str:
+    """The first `limit` characters, marked if something was cut. 0 is no limit."""
+    return text if limit <= 0 or len(text) <= limit else text[:limit] + TRUNCATED

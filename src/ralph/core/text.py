@@ -1,0 +1,25 @@
+"""Text from agents and commands, made harmless for terminals and prompts."""
+
+from __future__ import annotations
+
+import re
+
+_ESCAPES = re.compile(
+    r"""\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?        # OSC: titles, links, the clipboard
+      | \x1b[PX^_][^\x1b]*(?:\x1b\\)?            # DCS, SOS, PM, APC
+      | (?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?        # CSI: colours, cursor
+      | \x1b[ -/]*[0-~]?                         # two-character escapes
+    """,
+    re.VERBOSE,
+)
+_CONTROLS = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_CARRIAGE = re.compile(r"\r+\n|\r+")
+
+
+def clean(text: str) -> str:
+    """No escape sequence, no control character but tab and newline, no bidirectional override."""
+    if not _CONTROLS.search(text):
+        return text
+    return _CONTROLS.sub("\ufffd", _CARRIAGE.sub("\n", _ESCAPES.sub("", text)))

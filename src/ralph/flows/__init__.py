@@ -1,0 +1,1 @@
+"""Each flow turns its inputs into a Plan; the loop does the rest."""

@@ -1,0 +1,123 @@
+"""`ralph run`: settings, a prompt and flags become the Plan of a plain loop."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.agents.registry import AGENTS, type_of
+from ralph.checks import command as command_check
+from ralph.core.model import (
+    AgentSpec,
+    Check,
+    ClaimRule,
+    Flow,
+    Limits,
+    Plan,
+    PromptSource,
+    Scm,
+)
+from ralph.errors import RalphError
+from ralph.loop import MOST_PROMPT_BYTES
+from ralph.settings import AgentSettings, GuardrailSettings, Settings
+from ralph.textfile import read_text
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What was given on the command line: exactly one of `prompt` and `prompt_file`."""
+
+    prompt: str | None
+    prompt_file: str | None
+
+
+def check_inputs(inputs: Inputs, directory: Path) -> None:
+    """Refuse before anything is started."""
+    if (inputs.prompt is None) == (inputs.prompt_file is None):
+        both = inputs.prompt is not None
+        raise RalphError(
+            "Give either --prompt or --prompt-file, not both." if both else "There is no prompt.",
+            "" if both else 'Say what to do: ralph run -p "…", or ralph run -f PROMPT.md.',
+        )
+    if inputs.prompt_file is not None:
+        read_text(str(directory / inputs.prompt_file), most=MOST_PROMPT_BYTES, what="prompt file")
+    elif inputs.prompt is not None:
+        try:
+            inputs.prompt.encode()
+        except UnicodeEncodeError:
+            raise RalphError("The prompt is not UTF-8 text.", "Put it into a file and use -f.") from None
+
+
+def plan(run: str, settings: Settings, inputs: Inputs, directory: Path) -> Plan:
+    agent = agent_spec(settings.agent)
+    idle = settings.idle_timeout_seconds
+    return Plan(
+        run=run,
+        flow=Flow.RUN,
+        directory=str(directory),
+        agents=(agent,),
+        prompt=PromptSource(
+            text=inputs.prompt or "",
+            file=inputs.prompt_file or "",
+            instruction=settings.include_completion_instruction,
+            count=settings.include_iteration_count_in_prompt,
+            truncate=settings.output_truncate_chars,
+        ),
+        claim=ClaimRule(text=settings.completion_response),
+        checks=guardrails(settings.guardrails),
+        limits=Limits(
+            iterations=settings.maximum_iterations,
+            cost_usd=settings.max_cost_usd,
+            tokens=settings.max_tokens,
+            seconds=settings.max_duration_seconds,
+            iteration_seconds=settings.iteration_timeout_seconds,
+            idle_seconds=AGENTS[agent.type].idle_seconds if idle is None else idle,
+            stagnation=settings.stagnation_limit,
+        ),
+        scm=Scm(settings.scm.command, settings.scm.tasks) if settings.scm else None,
+        snapshots=settings.snapshots,
+    )
+
+
+def agent_spec(agent: AgentSettings) -> AgentSpec:
+    if not agent.command.strip():
+        raise RalphError(
+            "No agent is configured.",
+            'Name one with --agent, or set "agent": {"command": …} in .ralph/settings.json.',
+        )
+    kind = agent.type or type_of(agent.command)
+    if kind not in AGENTS:
+        raise RalphError(f"agent.type: there is no agent {kind!r}.", f"Known: {', '.join(sorted(AGENTS))}.")
+    try:
+        flags = tuple(word for flag in agent.flags for word in shlex.split(flag))
+    except ValueError as error:
+        raise RalphError(f"agent.flags: {error}.", "Each entry is split as a shell would split it.") from None
+    return AgentSpec(
+        name=agent.command,
+        type=kind,
+        command=agent.command,
+        flags=flags,
+        env=tuple(agent.env.items()),
+        prompt_via=agent.prompt_via or AGENTS[kind].prompt_via,
+    )
+
+
+def guardrails(settings: tuple[GuardrailSettings, ...]) -> tuple[Check, ...]:
+    """Each guardrail as a check; a command that stands there twice is told apart by a number."""
+    seen: Counter[str] = Counter()
+    checks = []
+    for guardrail in settings:
+        seen[guardrail.command] += 1
+        number = seen[guardrail.command]
+        checks.append(
+            Check(
+                name=guardrail.command if number == 1 else f"{guardrail.command} #{number}",
+                method="command",
+                config=command_check.configure(guardrail.command, guardrail.timeout_seconds),
+                fail_action=guardrail.fail_action,
+                hint=guardrail.hint,
+            )
+        )
+    return tuple(checks)

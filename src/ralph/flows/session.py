@@ -1,0 +1,244 @@
+"""A run from its lock to its last row: begin it, resume it, drive it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.agents.registry import AGENTS
+from ralph.core import machine
+from ralph.core.events import Event, Notice, RunEnded, RunStarted
+from ralph.core.model import Cancel, Did, Ended, Flow, Outcome, Plan, Ran, Resume, RunAgent, State, Usage
+from ralph.errors import RalphError
+from ralph.loop import Clock, Driver, Place
+from ralph.process.client import Wakeup, Warden
+from ralph.scm import find_repository
+from ralph.store import codec, locks
+from ralph.store.home import Home
+from ralph.store.journal import Journal, Loaded, Row, load
+from ralph.store.runs import Run, Runs
+from ralph.store.runtime import Runtime
+
+Tell = Callable[[Event], None]
+
+DYING_SECONDS = 10.0
+"""How long the tree of a killed ralph may take to end before its directory is free again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A working directory, the directory whose lock it needs, and the project it belongs to."""
+
+    directory: Path
+    lock: Path
+    project: str
+
+
+def here(directory: Path) -> Where:
+    directory = directory.resolve()
+    repository = find_repository(directory)
+    if repository is None:
+        return Where(directory, directory, str(directory))
+    return Where(directory, repository.top, str(repository.common))
+
+
+# ---- beginning and resuming ----
+
+
+def begin(home: Home, flow: Flow, where: Where, make_plan: Callable[[str], Plan]) -> Run:
+    """Write the run and its plan into the store; it can be driven from here on."""
+    runs = home.runs()
+    try:
+        run = runs.create(flow, str(where.lock), where.project, time.time())
+        plan = make_plan(run.id)
+        home.streams(run.id).mkdir(mode=0o700, parents=True, exist_ok=True)
+        journal = Journal(runs.db, runs.path, run.id)
+        journal.plan(plan, machine.start(plan, run.created))
+        journal.flush()
+        return run
+    finally:
+        runs.db.close()
+
+
+def drive(home: Home, run: Run, lock: int, tell: Tell, resume: Resume | None = None) -> State:
+    """Drive a run that is in the store until it stops."""
+    runs = home.runs()
+    loaded = load(runs.db, run.id)
+    if loaded is None:
+        raise RalphError(f"Run {run.id} has no plan: it was killed before it began.", "Start it again.")
+    runs.take_over(run.id)
+    wakeup = Wakeup()
+    runtime = Runtime(Path(loaded.state.plan.directory))
+    with _signals(wakeup), Warden(wakeup, lock) as warden:
+        try:
+            runtime.prepare(run.id)
+            journal = Journal(runs.db, runs.path, run.id)
+            place = Place(runs, journal, runtime, home.streams(run.id), warden, wakeup, tell, Clock())
+            state = _recovered(place, loaded, resume)
+            _tell_start(tell, state, resumed=resume is not None)
+            state = Driver(place, state).drive()
+            assert state.stop is not None
+            tell(RunEnded(run.id, state.stop, state.iteration, state.usage, state.elapsed))
+            return state
+        finally:
+            runs.let_go(run.id)
+            runtime.close()
+
+
+def _tell_start(tell: Tell, state: State, *, resumed: bool) -> None:
+    plan = state.plan
+    tell(
+        RunStarted(
+            plan.run,
+            plan.flow,
+            plan.directory,
+            plan.agents[0].name,
+            tuple(check.name for check in plan.checks),
+            state.limits.iterations,
+            resumed,
+        )
+    )
+
+
+def _recovered(place: Place, loaded: Loaded, resume: Resume | None) -> State:
+    """The last state, with what an iteration had cost that was cut off, and what people have said since."""
+    state, row = loaded.state, loaded.half_done
+    if row is not None and row.kind == "run_agent":
+        half = _half_done(place, row, state)
+        state = machine.apply(state, half)
+        place.journal.complete_cut_off(row, half, state)
+        place.tell(Notice("The iteration that was cut off is done again."))
+    for number, command in place.runs.waiting(state.plan.run):
+        state = machine.apply(state, command)
+        place.journal.command(command, state, number)
+    if resume is not None:
+        state = machine.apply(state, resume)
+        place.journal.command(resume, state)
+    place.journal.flush()
+    return state
+
+
+def _half_done(place: Place, row: Row, state: State) -> Ran:
+    """What can be known of an iteration that was cut off: its cost, from its raw stream."""
+    step: RunAgent = codec.decode("run_agent", row.body)
+    spec = next(agent for agent in state.plan.agents if agent.name == step.agent)
+    name = f"{step.iteration:03d}-{row.seq}.{step.purpose}"
+    usage = Usage()
+    try:
+        parser = AGENTS[spec.type].parser(state.plan.claim, "")
+        with open(place.streams / f"{name}.stdout", "rb") as file:
+            while data := file.read(1 << 20):
+                parser.stdout(data)
+        usage = parser.usage
+    except OSError:
+        pass
+    at = place.clock.wall()
+    return Ran(at, Ended.INTERRUPTED, step.agent, usage=usage, detail="ralph was killed", stream=name)
+
+
+def unfinished(runs: Runs, where: Where) -> Run:
+    """The newest run of a directory that can go on."""
+    for run in runs.in_directory(str(where.lock)):
+        brief = runs.brief(run.id)
+        if brief and not run.is_live and not (brief.stop and brief.stop.outcome is Outcome.COMPLETE):
+            return run
+    raise RalphError(
+        f"There is no unfinished run in {where.lock}.", "Start one with `ralph run`, or see `ralph status`."
+    )
+
+
+# ---- the lock ----
+
+
+def lock(home: Home, where: Where, tell: Tell) -> int:
+    """The lock of a directory, or an error that names the run that holds it."""
+    deadline = time.monotonic() + DYING_SECONDS
+    told = False
+    while True:
+        try:
+            return locks.acquire(where.lock, home.path)
+        except locks.Locked as locked:
+            holder, is_dying = _holder(home, locked.directory)
+            if holder or not is_dying or time.monotonic() > deadline:
+                raise RalphError(
+                    f"Another run works in {locked.directory}{holder}.",
+                    "Wait for it, or stop it with `ralph cancel`; `ralph status` shows it.",
+                ) from None
+            if not told:
+                tell(Notice("Waiting for the processes of a killed run to end..."))
+            told = True
+
+
+def _holder(home: Home, directory: str) -> tuple[str, bool]:
+    """Who holds a lock, in words; or whether it is only the warden of a killed run that cleans up."""
+    runs = home.runs()
+    try:
+        for _ in range(50):
+            known = runs.in_directory(directory)
+            live = next((run for run in known if run.is_live), None)
+            if live:
+                return f": {live.id} (process {live.pid})", False
+            if any(run.pid is not None for run in known):
+                return "", True
+            time.sleep(0.01)
+        return "", False
+    finally:
+        runs.db.close()
+
+
+# ---- signals and the background ----
+
+
+@contextmanager
+def _signals(wakeup: Wakeup) -> Iterator[None]:
+    """The first signal asks the run to stop after the operation in hand, the second ends it now."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    old = {number: signal.signal(number, lambda *_: wakeup.interrupt()) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def detach(output: Path) -> bool:
+    """Go on in the background; True in the process that does, False in the one that was called."""
+    if os.fork():
+        return False
+    os.setsid()
+    null = os.open("/dev/null", os.O_RDONLY)
+    log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for target, source in ((0, null), (1, log), (2, log)):
+        os.dup2(source, target)
+    return True
+
+
+def place_of(run: Run) -> Where:
+    """Where a run of the store works."""
+    return Where(Path(run.directory), Path(run.directory), run.project)
+
+
+def cancel_dead(home: Home, run: Run) -> None:
+    """Cancel a run that no process drives any more: only its journal is left to be told."""
+    runs = home.runs()
+    try:
+        loaded = load(runs.db, run.id)
+        if loaded is None:
+            return
+        journal = Journal(runs.db, runs.path, run.id)
+        now = time.time()
+        cancel = Cancel(now)
+        state = machine.apply(loaded.state, cancel)
+        journal.command(cancel, state)
+        stop = machine.next_step(state)
+        journal.begin(stop, now)
+        did = Did(now)
+        journal.complete(stop, did, machine.apply(state, did))
+        journal.flush()
+    finally:
+        runs.db.close()

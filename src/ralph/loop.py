@@ -1,0 +1,484 @@
+"""The loop: ask the machine for a step, do it, journal it, tell the machine what happened.
+
+Everything here acts; every decision about going on or stopping is in `core.machine`. One iteration is
+    Look → RunAgent → Look → RunChecks → (commit) → Look …
+and `Driver.drive` is all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from ralph.agents.base import Parser, Prompt
+from ralph.agents.registry import AGENTS
+from ralph.checks.base import Interrupted, Shell
+from ralph.checks.registry import METHODS
+from ralph.core import machine, policy
+from ralph.core import prompt as prompts
+from ralph.core.events import (
+    AgentEnded,
+    AgentStarted,
+    CheckEnded,
+    CheckStarted,
+    ClaimLooked,
+    Event,
+    Holding,
+    IterationStarted,
+    Notice,
+)
+from ralph.core.model import (
+    AgentSpec,
+    Cancel,
+    Cause,
+    Check,
+    Checked,
+    ClaimKind,
+    Command,
+    Did,
+    Ended,
+    Exit,
+    Fail,
+    Hold,
+    HoldWhy,
+    Look,
+    Meter,
+    Pause,
+    Phase,
+    PromptVia,
+    Purpose,
+    Ran,
+    Result,
+    Resume,
+    RunAgent,
+    RunChecks,
+    Seen,
+    State,
+    Step,
+    Stop,
+)
+from ralph.core.text import clean
+from ralph.errors import RalphError
+from ralph.process import client
+from ralph.store.database import DiskFull, is_disk_full
+from ralph.store.journal import Journal
+from ralph.store.runs import Runs
+from ralph.store.runtime import Capped, Runtime, Stream, log_slugs
+from ralph.textfile import read_text
+
+MOST_PROMPT_BYTES = 256 << 20
+MOST_ARGUMENT_BYTES = 131_071
+"""One argument holds 128 KiB with its terminating NUL."""
+
+COMMAND_SECONDS = 0.25
+"""How often the store is asked for commands while a step is in hand."""
+
+RECHECK_SECONDS = 30.0
+"""How often a hold looks at the wall clock again: a laptop sleeps."""
+
+DISK_SECONDS = 1.0
+"""How often a run that waits for space on the disk tries again."""
+
+Tell = Callable[[Event], None]
+T = TypeVar("T")
+
+
+class Clock:
+    """The one place that reads the clock."""
+
+    def wall(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run happens and is recorded: its journal, its files, its processes, its listeners."""
+
+    runs: Runs
+    journal: Journal
+    runtime: Runtime
+    streams: Path
+    warden: client.Warden
+    wakeup: client.Wakeup
+    tell: Tell
+    clock: Clock
+
+
+class Driver:
+    """Drives one run from a state to its stop."""
+
+    def __init__(self, place: Place, state: State) -> None:
+        self._place = place
+        self._state = state
+        self.plan = state.plan
+        self._tell = place.tell
+        self._journal = place.journal
+        self._base_prompt: str | None = None
+        self._waiting: list[tuple[int, Command]] = []
+        self._asked_at = 0.0
+        self._signals = self._told_signals = 0
+        self._slugs = log_slugs([check.name for check in state.plan.checks])
+
+    def drive(self) -> State:
+        """Step by step until the machine says stop."""
+        try:
+            while True:
+                self._hear()
+                step = machine.next_step(self._state)
+                seq = self._journal.begin(step, self._now())
+                self._with_room(self._journal.flush)
+                result = self._do(step, seq)
+                self._state = machine.apply(self._state, result)
+                self._journal.complete(step, result, self._state)
+                self._with_room(self._journal.flush)
+                if isinstance(step, Stop):
+                    return self._state
+        except (RalphError, OSError) as error:
+            return self._give_up(error)
+
+    def _do(self, step: Step, seq: int) -> Result:
+        started = self._place.clock.monotonic()
+        match step:
+            case Look():
+                return self._look(started)
+            case RunAgent():
+                return self._run_agent(step, seq)
+            case RunChecks():
+                return self._run_check(step, started)
+            case Hold():
+                return self._hold(step, started)
+            case Stop():
+                return Did(self._now())
+            case _:
+                raise NotImplementedError(type(step).__name__)
+
+    # ---- Look ----
+
+    def _look(self, started: float) -> Seen:
+        problem, digest = "", ""
+        if self._state.phase is Phase.BEFORE:
+            try:
+                digest = hashlib.sha256(self._read_prompt().encode()).hexdigest()[:16]
+            except RalphError as error:
+                problem = error.message
+        return Seen(self._now(), self._since(started), problem=problem, prompt=digest)
+
+    def _read_prompt(self) -> str:
+        """The base prompt; a prompt file is read again in every iteration."""
+        source = self.plan.prompt
+        if source.file:
+            path = os.path.join(self.plan.directory, source.file)
+            self._base_prompt = read_text(path, most=MOST_PROMPT_BYTES, what="prompt file")
+        else:
+            self._base_prompt = source.text
+        return self._base_prompt
+
+    # ---- RunAgent ----
+
+    def _run_agent(self, step: RunAgent, seq: int) -> Ran:
+        spec = next(agent for agent in self.plan.agents if agent.name == step.agent)
+        agent = AGENTS[spec.type]
+        prompt = self._prompt(step)
+        command = agent.argv(spec, step.purpose, prompt)
+        parser = agent.parser(self.plan.claim, prompt.text)
+        if step.purpose is Purpose.WORK:
+            self._tell(IterationStarted(step.iteration, step.of, len(step.steer)))
+            self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
+        self._tell(AgentStarted(step.purpose, tuple(command), prompt.text[:200], len(prompt.text)))
+        stream = f"{step.iteration:03d}-{seq}.{step.purpose}"
+        exit, problem = self._execute(spec, step, command, prompt, parser, stream)
+        ran = self._ran(step, exit, problem, parser, stream)
+        self._tell(AgentEnded(step.purpose, ran))
+        if step.purpose is Purpose.WORK and self.plan.claim.kind is ClaimKind.TAG:
+            rule = self.plan.claim
+            self._tell(ClaimLooked(f"<{rule.tag}>{rule.text}</{rule.tag}>", ran.claim))
+        return ran
+
+    def _prompt(self, step: RunAgent) -> Prompt:
+        if step.purpose is Purpose.MESSAGE:
+            name, text = f"{step.iteration:03d}_message", prompts.COMMIT_MESSAGE
+        else:
+            base = self._base_prompt if self._base_prompt is not None else self._read_prompt()
+            name, text = f"{step.iteration:03d}", prompts.build(base, step, self.plan.prompt, self.plan.claim)
+        return Prompt(text, self._with_room(lambda: self._place.runtime.write_prompt(name, text)))
+
+    def _execute(
+        self, spec: AgentSpec, step: RunAgent, argv: list[str], prompt: Prompt, parser: Parser, stream: str
+    ) -> tuple[Exit, str]:
+        """Run the agent's process; returns how it ended, and what was wrong with its command if anything."""
+        _check_argument(spec, prompt)
+        environment = client.child_environment(dict(spec.env) | self._variables(step.iteration))
+        project = self._place.runtime.project
+        program, problem = client.find_program(argv[0], environment.get("PATH", os.defpath), project)
+        if problem:
+            return Exit(error=0), f"{argv[0]}: {problem}"
+        stdin = self._place.runtime.open_prompt(prompt.file) if spec.prompt_via is PromptVia.STDIN else None
+        tee = _Tee(parser, self._tell, self._place.streams, stream)
+
+        def watch(seconds: float, idle: float) -> Ended | None:
+            meter = Meter(seconds, idle, parser.usage, interrupted=self._is_interrupted())
+            return policy.watch(step.limits, meter)
+
+        try:
+            command = client.Command([program, *argv[1:]], environment, project, stdin)
+            exit = self._place.warden.run(command, tee, watch)
+        finally:
+            if stdin is not None:
+                os.close(stdin)
+            if lost := tee.close():
+                self._tell(Notice(f"the raw stream of this iteration was not kept whole: {lost}"))
+        if exit.error is not None:
+            return exit, f"{argv[0]}: {os.strerror(exit.error)}"
+        return exit, ""
+
+    def _variables(self, iteration: int) -> dict[str, str]:
+        return {
+            "RALPH_RUN_ID": self.plan.run,
+            "RALPH_ITERATION": str(iteration),
+            "RALPH_MAX_ITERATIONS": str(self._state.limits.iterations),
+        }
+
+    def _ran(self, step: RunAgent, exit: Exit, problem: str, parser: Parser, stream: str) -> Ran:
+        last, report = parser.finish(exit)
+        for event in last:
+            self._tell(event)
+        ended, detail = report.ended, report.detail
+        if problem:
+            ended, detail = Ended.UNSTARTABLE, problem
+        elif exit.ended is not None:
+            ended = exit.ended
+        elif exit.lost:
+            ended, detail = Ended.KILLED, "its warden was killed"
+        return Ran(
+            at=self._now(),
+            ended=ended,
+            agent=step.agent,
+            took=exit.seconds,
+            claim=report.claim,
+            usage=report.usage,
+            retry_at=report.retry_at,
+            exit=exit.code,
+            text=report.text,
+            detail=detail,
+            fingerprint=_fingerprint(ended, exit, detail),
+            stream=stream,
+        )
+
+    # ---- RunChecks ----
+
+    def _run_check(self, step: RunChecks, started: float) -> Checked:
+        """One check at a time, so that each verdict is journalled when it is known."""
+        check = next(check for check in self.plan.checks if check.name == step.names[0])
+        self._tell(CheckStarted(check.name))
+        try:
+            verdict = METHODS[check.method](check, _Bench(self, step.iteration, check))
+        except Interrupted:
+            return Checked(self._now(), self._since(started))
+        self._tell(CheckEnded(verdict, check.fail_action, self._since(started)))
+        return Checked(self._now(), self._since(started), (verdict,))
+
+    def shell(self, check: Check, iteration: int, command: str, timeout: float) -> Shell:
+        name = f"guardrail_{iteration:03d}_{self._slugs[check.name]}.log"
+        log = self._with_room(lambda: self._place.runtime.open_log(name))
+        reader = _Log(log, self.plan.prompt.truncate)
+
+        def watch(seconds: float, idle: float) -> Ended | None:
+            if self._is_interrupted():
+                return Ended.INTERRUPTED
+            return Ended.TIMEOUT if timeout and seconds >= timeout else None
+
+        environment = client.child_environment(self._variables(iteration))
+        started = client.Command(
+            ["/bin/sh", "-c", command], environment, self._place.runtime.project, merged=True
+        )
+        try:
+            exit = self._place.warden.run(started, reader, watch)
+        finally:
+            reader.close()
+        return Shell(exit, clean(reader.head), f".ralph/{name}")
+
+    # ---- Hold ----
+
+    def _hold(self, step: Hold, started: float) -> Did:
+        """Wait until the time has come or a command says otherwise. Resets follow the wall clock."""
+        self._tell(Holding(step))
+        while True:
+            if self._is_woken():
+                return Did(self._now(), self._since(started), over=False)
+            left = self._hold_left(step, started)
+            if left is not None and left <= 0:
+                return Did(self._now(), self._since(started))
+            patience = RECHECK_SECONDS if left is None else min(left, RECHECK_SECONDS)
+            self._place.wakeup.wait(min(patience, COMMAND_SECONDS))
+
+    def _hold_left(self, step: Hold, started: float) -> float | None:
+        if step.why is HoldWhy.PAUSED:
+            return None
+        if step.until is not None:
+            return step.until - self._now()
+        return (step.seconds or 0.0) - self._since(started)
+
+    # ---- commands and signals ----
+
+    def _hear(self) -> None:
+        """Apply what people have said since the last step."""
+        for number, command in self._look_for_commands():
+            self._apply(command, number)
+        self._waiting = []
+        signals = self._count_signals()
+        if signals > self._signals:
+            self._signals = signals
+            self._apply(Cancel(self._now(), Cause.SIGNAL, now=signals > 1), None)
+
+    def _apply(self, command: Command, number: int | None) -> None:
+        self._state = machine.apply(self._state, command)
+        self._journal.command(command, self._state, number)
+
+    def _look_for_commands(self) -> list[tuple[int, Command]]:
+        now = self._place.clock.monotonic()
+        if now - self._asked_at >= COMMAND_SECONDS:
+            self._asked_at = now
+            self._waiting = self._place.runs.waiting(self.plan.run)
+        return self._waiting
+
+    def _count_signals(self) -> int:
+        count = self._place.wakeup.count
+        if count > self._told_signals:
+            self._told_signals = count
+            self._tell(Notice("Received signal, shutting down..."))
+        return count
+
+    def _is_interrupted(self) -> bool:
+        """Must the process in hand be ended: a second signal, or `ralph cancel`?"""
+        if self._count_signals() > 1:
+            return True
+        return any(isinstance(c, Cancel) and c.now for _, c in self._look_for_commands())
+
+    def _is_woken(self) -> bool:
+        if self._count_signals() > self._signals:
+            return True
+        return any(isinstance(c, Cancel | Pause | Resume) for _, c in self._look_for_commands())
+
+    # ---- when the disk is not with us ----
+
+    def _with_room(self, write: Callable[[], T]) -> T:
+        """Write something; with a full disk, wait for room instead of losing anything."""
+        told = False
+        while True:
+            try:
+                return write()
+            except (DiskFull, OSError) as error:
+                if self._place.wakeup.count or not is_disk_full(error):
+                    raise
+                if not told:
+                    self._tell(Notice("No space left on the disk. Waiting until there is some."))
+                told = True
+                self._place.wakeup.wait(DISK_SECONDS)
+
+    def _give_up(self, error: RalphError | OSError) -> State:
+        """The driver cannot go on: the run stops as fatal, in the journal too if that can be written."""
+        reason = (
+            error.message if isinstance(error, RalphError) else f"{error.filename or ''}: {error.strerror}"
+        )
+        hint = error.hint if isinstance(error, RalphError) else ""
+        self._state = machine.apply(self._state, Fail(self._now(), f"{reason} {hint}".strip()))
+        try:
+            self._journal.command(Fail(self._now(), reason), self._state)
+            self._journal.flush()
+        except RalphError:
+            pass
+        return self._state
+
+    def _now(self) -> float:
+        return self._place.clock.wall()
+
+    def _since(self, started: float) -> float:
+        return self._place.clock.monotonic() - started
+
+
+class _Tee:
+    """What an agent prints: raw into a file, parsed into events for those who watch."""
+
+    def __init__(self, parser: Parser, tell: Tell, directory: Path, name: str) -> None:
+        self._parser = parser
+        self._tell = tell
+        self._out = Stream(directory, f"{name}.stdout")
+        self._err = Stream(directory, f"{name}.stderr")
+
+    def stdout(self, data: bytes) -> None:
+        self._out.write(data)
+        for event in self._parser.stdout(data):
+            self._tell(event)
+
+    def stderr(self, data: bytes) -> None:
+        self._err.write(data)
+        for event in self._parser.stderr(data):
+            self._tell(event)
+
+    def close(self) -> str:
+        return self._out.close() or self._err.close()
+
+
+class _Log:
+    """What a check prints: all of it into its log, the beginning kept for the agent."""
+
+    def __init__(self, log: Capped, limit: int) -> None:
+        self._log = log
+        self._most = 4 * limit + 4 if limit else 1 << 20
+        self._head = b""
+
+    def stdout(self, data: bytes) -> None:
+        self._log.write(data)
+        if len(self._head) < self._most:
+            self._head += data[: self._most - len(self._head)]
+
+    stderr = stdout
+
+    @property
+    def head(self) -> str:
+        return self._head.decode(errors="replace")
+
+    def close(self) -> None:
+        self._log.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """The means of one check."""
+
+    driver: Driver
+    iteration: int
+    check: Check
+
+    @property
+    def truncate(self) -> int:
+        return self.driver.plan.prompt.truncate
+
+    def shell(self, command: str, timeout: float) -> Shell:
+        return self.driver.shell(self.check, self.iteration, command, timeout)
+
+
+def _check_argument(spec: AgentSpec, prompt: Prompt) -> None:
+    if spec.prompt_via is not PromptVia.ARGUMENT:
+        return
+    size = len(prompt.text.encode())
+    hint = 'Set "promptVia": "stdin" (or "file") in "agent".'
+    if size > MOST_ARGUMENT_BYTES:
+        raise RalphError(f"The prompt has {size:,} bytes; promptVia argument can pass 128 KiB.", hint)
+    if "\0" in prompt.text:
+        raise RalphError("The prompt has a NUL character, which promptVia argument cannot pass.", hint)
+
+
+def _fingerprint(ended: Ended, exit: Exit, detail: str) -> str:
+    """Equal for failures that look the same; numbers in the message do not count."""
+    words = "".join("0" if c.isdigit() else c for c in detail)
+    return f"{zlib.crc32(f'{ended}/{exit.code}/{exit.signal}/{words}'.encode()):08x}"

@@ -1,0 +1,1 @@
+"""The only code that starts or ends a process: the warden and its client."""

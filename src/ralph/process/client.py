@@ -1,0 +1,421 @@
+"""ralph's side of the warden: start a command, read what it prints, end it, learn how it ended."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import signal
+import socket
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from ralph.core.model import Ended, Exit
+from ralph.process import warden
+
+ANSWER_SECONDS = 5.0
+"""A warden that does not answer for so long is killed and its tree swept from here."""
+
+TICK_SECONDS = 0.25
+"""How often `watch` is asked when nothing happens."""
+
+_CHUNK = 1 << 20
+_NULL_DEVICE = "/dev/null"
+
+_DROPPED = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT")
+"""Inherited variables that make an agent refuse to start or believe that it runs inside another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What to start. `directory` and `stdin` are open descriptors; without stdin it reads nothing.
+
+    `merged`: stdout and stderr are one stream, read as stdout.
+    """
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+    directory: int
+    stdin: int | None = None
+    merged: bool = False
+
+
+class Reader(Protocol):
+    """Takes what a command prints, in big pieces that may end anywhere."""
+
+    def stdout(self, data: bytes) -> None: ...
+
+    def stderr(self, data: bytes) -> None: ...
+
+
+Watch = Callable[[float, float], Ended | None]
+"""(seconds since the start, seconds since the last output) -> must it be ended now?"""
+
+
+class Wakeup:
+    """Counts interrupting signals and wakes whoever waits; one for the whole process."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def fileno(self) -> int:
+        return self._reader
+
+    def interrupt(self) -> None:
+        self.count += 1
+        self.wake()
+
+    def wake(self) -> None:
+        try:
+            os.write(self._writer, b"!")
+        except BlockingIOError:
+            pass
+
+    def drain(self) -> None:
+        try:
+            os.read(self._reader, 4096)
+        except BlockingIOError:
+            pass
+
+    def wait(self, seconds: float) -> None:
+        """Sleep until somebody wakes us, `seconds` at most."""
+        if select.select([self._reader], [], [], seconds)[0]:
+            self.drain()
+
+
+def find_program(name: str, path: str, directory: int) -> tuple[str, str]:
+    """Where a program is, and what is wrong with it if it cannot be started."""
+    if "/" in name:
+        return name, _problem(name, directory)
+    for place in path.split(":"):
+        candidate = f"{place or '.'}/{name}"
+        if not _problem(candidate, directory):
+            return candidate, ""
+    return name, "command not found"
+
+
+def _problem(path: str, directory: int) -> str:
+    try:
+        status = os.stat(path, dir_fd=directory)
+    except OSError as error:
+        return "no such file" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
+    if not stat.S_ISREG(status.st_mode):
+        return "no program, but something else"
+    return "" if os.access(path, os.X_OK, dir_fd=directory) else "not executable"
+
+
+def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The environment of an agent or a check: ours, without what misleads it, and `extra`."""
+    environment = {name: value for name, value in os.environ.items() if name not in _DROPPED}
+    return environment | dict(extra)
+
+
+_starting = threading.Lock()
+_wardens: set[int] = set()
+
+
+class Warden:
+    """A running warden. Use it as a context: leaving ends the warden and everything below it."""
+
+    def __init__(self, wakeup: Wakeup, lock: int | None = None) -> None:
+        self._wakeup = wakeup
+        self._lock = lock
+        self._start()
+
+    def __enter__(self) -> Warden:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the warden end its tree and itself, and wait for it."""
+        self._control.close()
+        _forget(self._pid, patience=warden.LIVE_GRACE + 2)
+
+    def _start(self) -> None:
+        warden.become_subreaper()
+        ours, theirs = socket.socketpair()
+        self._control, self._received = ours, b""
+        actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+            (os.POSIX_SPAWN_DUP2, theirs.fileno(), warden.CONTROL_FD),
+            (os.POSIX_SPAWN_OPEN, 1, _NULL_DEVICE, os.O_WRONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 2, _NULL_DEVICE, os.O_WRONLY, 0),
+        ]
+        arguments = [sys.executable, "-I", "-S", warden.__file__]
+        lock = None
+        if self._lock is not None:
+            lock = fcntl.fcntl(self._lock, fcntl.F_DUPFD_CLOEXEC, 10)
+            actions.append((os.POSIX_SPAWN_DUP2, lock, warden.LOCK_FD))
+            arguments.append("lock")
+        with _starting:
+            self._pid = os.posix_spawn(
+                sys.executable,
+                arguments,
+                {},
+                file_actions=actions,
+                setsid=True,
+                setsigmask=(),
+                setsigdef=warden.DEFAULTED,
+            )
+            _wardens.add(self._pid)
+        theirs.close()
+        if lock is not None:
+            os.close(lock)
+
+    # ---- one command ----
+
+    def run(self, command: Command, reader: Reader, watch: Watch) -> Exit:
+        """Start the command and stay with it until it and everything it started is gone."""
+        out, out_end = os.pipe2(os.O_CLOEXEC)
+        err, err_end = (None, out_end) if command.merged else os.pipe2(os.O_CLOEXEC)
+        stdin = command.stdin if command.stdin is not None else os.open(_NULL_DEVICE, os.O_RDONLY)
+        try:
+            fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, _CHUNK)
+        except (OSError, AttributeError):
+            pass
+        self._send_command(command, [stdin, out_end, err_end, command.directory])
+        for descriptor in {out_end, err_end} | ({stdin} if command.stdin is None else set()):
+            os.close(descriptor)
+        readers: dict[int, Callable[[bytes], None]] = {out: reader.stdout}
+        if err is not None:
+            readers[err] = reader.stderr
+        try:
+            return _Step(self, readers, watch).until_swept()
+        finally:
+            for descriptor in readers:
+                os.close(descriptor)
+
+    def _send_command(self, command: Command, descriptors: list[int]) -> None:
+        argv = [os.fsencode(argument) for argument in command.argv]
+        environment = [
+            os.fsencode(f"{name}={value}") for name, value in command.environment.items() if "\0" not in value
+        ]
+        message = warden.pack(b"run", str(len(argv)).encode(), *argv, *environment)
+        try:
+            sent = socket.send_fds(self._control, [message], descriptors)
+            self._control.sendall(message[sent:])
+        except OSError:
+            pass
+
+    def end(self, grace: float) -> None:
+        self._send(b"end", str(grace).encode())
+
+    def ping(self) -> None:
+        self._send(b"ping")
+
+    def _send(self, *fields: bytes) -> None:
+        try:
+            self._control.sendall(warden.pack(*fields))
+        except OSError:
+            pass
+
+    def receive(self) -> list[list[bytes]] | None:
+        """The messages that have arrived; None: the warden is gone."""
+        try:
+            data = self._control.recv(65536)
+        except OSError:
+            data = b""
+        if not data:
+            return None
+        self._received += data
+        messages = []
+        while len(self._received) >= 4:
+            end = 4 + int.from_bytes(self._received[:4], "big")
+            if len(self._received) < end:
+                break
+            messages.append(self._received[4:end].split(b"\0"))
+            self._received = self._received[end:]
+        return messages
+
+    def replace(self) -> int:
+        """The warden is lost: kill it, sweep what it leaves to us, start another. Returns the passes."""
+        self._control.close()
+        _kill(self._pid)
+        _forget(self._pid, patience=ANSWER_SECONDS)
+        passes = _sweep_orphans()
+        self._start()
+        return passes
+
+    def fileno(self) -> int:
+        return self._control.fileno()
+
+    @property
+    def wakeup(self) -> Wakeup:
+        return self._wakeup
+
+
+class _Step:
+    """One command in hand: its pipes, the warden's messages, the clock."""
+
+    def __init__(self, owner: Warden, readers: dict[int, Callable[[bytes], None]], watch: Watch) -> None:
+        self._warden = owner
+        self._readers = readers
+        self._watch = watch
+        self._started = self._last_output = self._last_answer = time.monotonic()
+        self._asked_at: float | None = None
+        self._status: int | None = None
+        self._error: int | None = None
+        self._ended: Ended | None = None
+        self._interrupts = owner.wakeup.count
+        self._passes = -1
+
+    def until_swept(self) -> Exit:
+        poll = select.poll()
+        for descriptor in (*self._readers, self._warden.fileno(), self._warden.wakeup.fileno()):
+            poll.register(descriptor, select.POLLIN)
+        while self._passes < 0 and self._error is None:
+            for descriptor, _ in poll.poll(TICK_SECONDS * 1000):
+                if descriptor == self._warden.fileno():
+                    if not self._hear():
+                        return self._lost()
+                elif descriptor == self._warden.wakeup.fileno():
+                    self._warden.wakeup.drain()
+                elif not self._read(descriptor):
+                    poll.unregister(descriptor)
+            if self._is_silent():
+                return self._lost()
+            self._watch_it()
+        return self._exit()
+
+    def _hear(self) -> bool:
+        messages = self._warden.receive()
+        if messages is None:
+            return False
+        self._last_answer, self._asked_at = time.monotonic(), None
+        for verb, *fields in messages:
+            if verb == b"exited":
+                self._status = int(fields[0])
+            elif verb == b"failed":
+                self._error = int(fields[0])
+            elif verb == b"swept":
+                self._passes = int(fields[0])
+        return True
+
+    def _read(self, descriptor: int) -> bool:
+        data = os.read(descriptor, _CHUNK)
+        if data:
+            self._last_output = time.monotonic()
+            self._readers[descriptor](data)
+        return bool(data)
+
+    def _is_silent(self) -> bool:
+        """A quiet warden is asked whether it lives; has it not answered for too long?"""
+        now = time.monotonic()
+        if self._asked_at is not None:
+            return now - self._asked_at > ANSWER_SECONDS
+        if now - self._last_answer > ANSWER_SECONDS / 2:
+            self._warden.ping()
+            self._asked_at = now
+        return False
+
+    def _watch_it(self) -> None:
+        if self._status is not None:
+            return
+        now = time.monotonic()
+        if self._ended is None:
+            self._ended = self._watch(now - self._started, now - self._last_output)
+            if self._ended is not None:
+                self._end(warden.LIVE_GRACE)
+        elif self._warden.wakeup.count > self._interrupts:
+            self._end(0)
+
+    def _end(self, grace: float) -> None:
+        """TERM and some patience; none after a second interrupt."""
+        self._interrupts = self._warden.wakeup.count
+        self._warden.end(0 if self._interrupts > 1 else grace)
+
+    def _lost(self) -> Exit:
+        passes = self._warden.replace()
+        self._drain()
+        seconds = time.monotonic() - self._started
+        return Exit(lost=True, ended=self._ended, seconds=seconds, passes=passes)
+
+    def _exit(self) -> Exit:
+        self._drain()
+        seconds = time.monotonic() - self._started
+        if self._error is not None:
+            return Exit(error=self._error, seconds=seconds)
+        assert self._status is not None
+        code = os.waitstatus_to_exitcode(self._status)
+        killed_by = -code if code < 0 else None
+        return Exit(None if code < 0 else code, killed_by, None, False, self._ended, seconds, self._passes)
+
+    def _drain(self) -> None:
+        """What is still in the pipes; a stranger who holds one open is not waited for."""
+        for descriptor in self._readers:
+            os.set_blocking(descriptor, False)
+            deadline = time.monotonic() + 1.0
+            try:
+                while time.monotonic() < deadline and self._read(descriptor):
+                    pass
+            except BlockingIOError:
+                pass
+
+
+# ---- the children of ralph itself: wardens, and orphans of a lost warden ----
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _forget(pid: int, patience: float) -> None:
+    """Wait for a warden to end; one that does not is killed."""
+    deadline = time.monotonic() + patience
+    try:
+        while os.waitpid(pid, os.WNOHANG)[0] == 0:
+            if time.monotonic() > deadline:
+                _kill(pid)
+            time.sleep(0.001)
+    except ChildProcessError:
+        pass
+    _wardens.discard(pid)
+
+
+def _sweep_orphans() -> int:
+    """ralph starts nothing but wardens, so any other child of it is an orphan of a lost one."""
+    with _starting:
+        passes, spare = 0, frozenset(_wardens)
+        while warden.reap(spare)[1]:
+            warden.signal_tree(signal.SIGKILL, spare)
+            passes += 1
+            time.sleep(0.002)
+        return passes
+
+
+class _Collected:
+    def __init__(self) -> None:
+        self.data = b""
+
+    def stdout(self, data: bytes) -> None:
+        self.data += data
+
+    stderr = stdout
+
+
+def output_of(owner: Warden, argv: Sequence[str], directory: Path) -> tuple[Exit, str]:
+    """Run a short command and wait for it; returns how it ended and what it printed."""
+    environment = child_environment({})
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        program, problem = find_program(argv[0], environment.get("PATH", os.defpath), descriptor)
+        if problem:
+            return Exit(error=errno.ENOENT), problem
+        collected = _Collected()
+        command = Command([program, *argv[1:]], environment, descriptor, merged=True)
+        exit = owner.run(command, collected, lambda seconds, idle: None)
+        return exit, collected.data.decode(errors="replace")
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,298 @@
+"""The warden: a tiny process that starts the commands of one run and ends what is left of them.
+
+It runs as `python -I -S warden.py [lock]`, imports nothing of ours, and is a child subreaper: whatever an
+agent starts, however it detaches itself, becomes a child of the warden when its parent dies, so an empty
+list of children means an empty tree. Descriptor 0 is the control socket and the lifeline: when it closes,
+the warden ends the tree and itself. Descriptor 3, if there is one, is the lock of the run and is only
+held: the directory of a killed ralph stays locked until its tree is gone.
+
+A message is a length (4 bytes) and fields joined by NUL. To the warden:
+    run ARGC ARG… NAME=VALUE…   with descriptors for stdin, stdout, stderr and the directory
+    end GRACE                    TERM now, KILL after GRACE seconds
+    ping
+From the warden:
+    started PID · failed ERRNO · exited STATUS · swept PASSES · pong
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+LEFTOVER_GRACE = 0.5
+"""Seconds between TERM and KILL for what a finished command has left behind."""
+
+LIVE_GRACE = 5.0
+"""Seconds between TERM and KILL for a command that is still running."""
+
+LINUX = sys.platform.startswith("linux")
+CONTROL_FD = 0
+LOCK_FD = 3
+
+_PR_SET_CHILD_SUBREAPER = 36
+DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+"""Every signal whose disposition a new process could have inherited from us."""
+
+
+def become_subreaper() -> bool:
+    """Orphaned descendants become our children, where the system can do that."""
+    if not LINUX:
+        return False
+    import ctypes
+
+    return bool(ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
+
+
+def pack(*fields: bytes) -> bytes:
+    body = b"\0".join(fields)
+    return len(body).to_bytes(4, "big") + body
+
+
+def children_by_parent() -> dict[int, list[int]]:
+    """Every process of the system by its parent, the newest first."""
+    tree: dict[int, list[int]] = {}
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return tree
+    for name in reversed(names):
+        if name.isdigit() and (parent := parent_of(int(name))):
+            tree.setdefault(parent, []).append(int(name))
+    return tree
+
+
+def parent_of(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return int(file.read().rpartition(b")")[2].split()[1])
+    except (OSError, IndexError):
+        return 0
+
+
+def signal_tree(signum: int, spare: frozenset[int] = frozenset()) -> None:
+    """Signal every descendant of this process but `spare` and what is below it.
+
+    Our own children cannot be reaped by anyone else, so their ids are safe. A deeper descendant's id
+    could be taken over by a stranger: it is pinned by a pidfd and its parent looked up once more.
+    """
+    tree = children_by_parent()
+    below: list[tuple[int, int]] = []
+    for child in tree.get(os.getpid(), ()):
+        if child not in spare:
+            _kill(child, signum)
+            below += ((child, grandchild) for grandchild in tree.get(child, ()))
+    while below:
+        parent, pid = below.pop()
+        below += ((pid, child) for child in tree.get(pid, ()))
+        _kill_pinned(pid, parent, signum)
+
+
+def signal_group(group: int, signum: int) -> bool:
+    """All that can be done where there is neither subreaper nor /proc. False: nobody is left."""
+    try:
+        os.killpg(group, signum)
+    except OSError:
+        return False
+    return True
+
+
+def _kill(pid: int, signum: int) -> None:
+    try:
+        os.kill(pid, signum)
+        if signum == signal.SIGTERM:
+            os.kill(pid, signal.SIGCONT)
+    except ProcessLookupError:
+        pass
+
+
+def _kill_pinned(pid: int, parent: int, signum: int) -> None:
+    try:
+        pin = os.pidfd_open(pid)
+    except OSError:
+        return
+    try:
+        if parent_of(pid) in (parent, os.getpid()):
+            signal.pidfd_send_signal(pin, signum)
+            if signum == signal.SIGTERM:
+                signal.pidfd_send_signal(pin, signal.SIGCONT)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(pin)
+
+
+def reap(spare: frozenset[int] = frozenset()) -> tuple[dict[int, int], bool]:
+    """The exit statuses of dead children, and whether any child but `spare` is left."""
+    statuses: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return statuses, False
+        if pid == 0:
+            return statuses, not spare or _has_other_children(spare)
+        statuses[pid] = status
+
+
+def _has_other_children(spare: frozenset[int]) -> bool:
+    return any(pid not in spare for pid in children_by_parent().get(os.getpid(), ()))
+
+
+class Warden:
+    """One command at a time: started, watched, ended, and its leftovers swept."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._received = b""
+        self._descriptors: list[int] = []
+        self._main = 0
+        self._group = 0
+        self._sweeping = False
+        self._kill_at = 0.0
+        self._passes = 0
+        self._alive = True
+        self._wakeup, writer = os.pipe()
+        os.set_blocking(writer, False)
+        os.set_blocking(self._wakeup, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._poll = select.poll()
+        self._poll.register(control.fileno(), select.POLLIN)
+        self._poll.register(self._wakeup, select.POLLIN)
+
+    def serve(self) -> None:
+        """Serve until ralph closes the socket or dies; never leave anything behind."""
+        while self._alive or self._main or self._sweeping:
+            ready = {fd for fd, _ in self._poll.poll(self._timeout())}
+            if self._wakeup in ready:
+                os.read(self._wakeup, 4096)
+            if self._control.fileno() in ready and self._alive:
+                self._receive()
+            self._reap()
+            self._sweep()
+
+    def _timeout(self) -> int | None:
+        """Milliseconds until there is something to do without being told."""
+        if not self._kill_at:
+            return None
+        wait = self._kill_at - time.monotonic()
+        if wait > 0:
+            return int(wait * 1000) + 1
+        return 0 if self._passes < 3 else 2 if self._passes < 100 else 50
+
+    # ---- messages ----
+
+    def _receive(self) -> None:
+        try:
+            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 20, 8)
+        except OSError:
+            data, descriptors = b"", []
+        if not data:
+            self._orphaned()
+            return
+        self._descriptors += descriptors
+        self._received += data
+        while len(self._received) >= 4:
+            end = 4 + int.from_bytes(self._received[:4], "big")
+            if len(self._received) < end:
+                return
+            message, self._received = self._received[4:end], self._received[end:]
+            self._handle(message.split(b"\0"))
+
+    def _handle(self, fields: list[bytes]) -> None:
+        verb = fields[0]
+        if verb == b"run":
+            self._run(fields[1:])
+        elif verb == b"end":
+            self._end(float(fields[1]))
+        elif verb == b"ping":
+            self._tell(b"pong")
+
+    def _tell(self, *fields: bytes) -> None:
+        if self._alive:
+            try:
+                self._control.sendall(pack(*fields))
+            except OSError:
+                self._orphaned()
+
+    def _orphaned(self) -> None:
+        """ralph is gone, however it went: end the tree, then ourselves."""
+        if self._alive:
+            self._alive = False
+            self._poll.unregister(self._control.fileno())
+            if self._main:
+                self._end(LIVE_GRACE)
+
+    # ---- the command in hand ----
+
+    def _run(self, fields: list[bytes]) -> None:
+        argc = int(fields[0])
+        argv, environment = fields[1 : 1 + argc], fields[1 + argc :]
+        stdio, directory = self._descriptors[:3], self._descriptors[3]
+        try:
+            os.fchdir(directory)
+            self._main = os.posix_spawn(
+                argv[0],
+                argv,
+                dict(pair.split(b"=", 1) for pair in environment),
+                file_actions=[(os.POSIX_SPAWN_DUP2, fd, n) for n, fd in enumerate(stdio)],
+                setsid=True,
+                setsigmask=(),
+                setsigdef=DEFAULTED,
+            )
+        except OSError as error:
+            self._tell(b"failed", str(error.errno).encode())
+        else:
+            self._group = self._main
+            self._tell(b"started", str(self._main).encode())
+        finally:
+            for descriptor in self._descriptors:
+                os.close(descriptor)
+            self._descriptors = []
+
+    def _end(self, grace: float) -> None:
+        """TERM for the whole tree now, KILL for what is left of it after `grace`."""
+        deadline = time.monotonic() + grace
+        self._kill_at = min(self._kill_at or deadline, deadline)
+        if grace:
+            self._signal(signal.SIGTERM)
+
+    def _signal(self, signum: int) -> None:
+        signal_tree(signum)
+        if not LINUX:
+            signal_group(self._group, signum)
+
+    def _reap(self) -> None:
+        statuses, left = reap()
+        left = left or (not LINUX and self._sweeping and signal_group(self._group, 0))
+        if self._main in statuses:
+            self._tell(b"exited", str(statuses[self._main]).encode())
+            self._main, self._sweeping, self._passes = 0, True, 0
+            if left:
+                self._end(LEFTOVER_GRACE)
+        if self._sweeping and not left:
+            self._sweeping, self._kill_at = False, 0.0
+            self._tell(b"swept", str(self._passes).encode())
+
+    def _sweep(self) -> None:
+        if self._kill_at and time.monotonic() >= self._kill_at:
+            self._signal(signal.SIGKILL)
+            self._passes += 1
+
+
+def main() -> None:
+    for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE):
+        signal.signal(signum, signal.SIG_IGN)
+    become_subreaper()
+    os.set_inheritable(CONTROL_FD, False)
+    if len(sys.argv) > 1:
+        os.set_inheritable(LOCK_FD, False)
+    Warden(socket.socket(fileno=CONTROL_FD)).serve()
+
+
+if __name__ == "__main__":
+    main()

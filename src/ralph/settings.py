@@ -1,0 +1,290 @@
+"""Settings: the file, the local file beside it, flags on top, and where each value came from."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import msgspec
+from msgspec import Meta
+
+from ralph.core.model import FailAction, PromptVia
+from ralph.errors import RalphError
+from ralph.textfile import read_text
+
+DEFAULT_PATH = Path(".ralph/settings.json")
+MOST_BYTES = 1 << 20
+DEFAULT = "default"
+
+Count = Annotated[int, Meta(ge=1)]
+Natural = Annotated[int, Meta(ge=0)]
+Amount = Annotated[float, Meta(ge=0)]
+
+
+class _Base(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=False):
+    pass
+
+
+class AgentSettings(_Base, frozen=True):
+    """The agent that is run again and again."""
+
+    command: Annotated[str, Meta(description="The agent's command, by name or path.")] = ""
+    flags: Annotated[
+        tuple[str, ...], Meta(description="Further arguments; each entry is split as a shell would.")
+    ] = ()
+    type: Annotated[
+        str | None, Meta(description="Which adapter reads its output; by default its command's base name.")
+    ] = None
+    prompt_via: Annotated[
+        PromptVia | None, Meta(description="How it gets the prompt: stdin, argument or file.")
+    ] = None
+    env: Annotated[dict[str, str], Meta(description="Environment variables for the agent.")] = {}
+
+
+class GuardrailSettings(_Base, frozen=True):
+    """A command that must succeed after every iteration."""
+
+    command: Annotated[str, Meta(min_length=1, description="Run by `sh -c` after every iteration.")]
+    fail_action: Annotated[
+        FailAction, Meta(description="What its failure does to the next prompt: APPEND, PREPEND, REPLACE.")
+    ] = FailAction.APPEND
+    hint: Annotated[str, Meta(description="Guidance for the agent when it fails.")] = ""
+    timeout_seconds: Annotated[Amount, Meta(description="It is ended after so long. 0: never.")] = 0.0
+
+
+class ScmSettings(_Base, frozen=True):
+    """Version control after an iteration with green guardrails."""
+
+    command: Annotated[str, Meta(min_length=1, description="The command, for example git.")]
+    tasks: Annotated[tuple[str, ...], Meta(description="Its tasks in order, for example commit, push.")] = ()
+
+
+class Settings(_Base, frozen=True):
+    """Everything that `.ralph/settings.json` may say."""
+
+    maximum_iterations: Annotated[Count, Meta(description="Iterations before the run stops.")] = 10
+    completion_response: Annotated[
+        str, Meta(min_length=1, description="What the agent says inside <response> when all is done.")
+    ] = "DONE"
+    output_truncate_chars: Annotated[
+        Natural, Meta(description="How much guardrail output the agent is shown. 0: all.")
+    ] = 5000
+    stream_agent_output: Annotated[bool, Meta(description="Show what the agent prints as it works.")] = True
+    include_iteration_count_in_prompt: Annotated[
+        bool, Meta(description="Begin the prompt with `Iteration X of Y, Z remaining.`")
+    ] = False
+    include_completion_instruction: Annotated[
+        bool, Meta(description="Tell the agent the tag, unless the prompt already has it.")
+    ] = True
+    agent: AgentSettings = AgentSettings()
+    guardrails: tuple[GuardrailSettings, ...] = ()
+    scm: ScmSettings | None = None
+    iteration_timeout_seconds: Annotated[
+        Amount, Meta(description="An iteration's agent is ended after so long. 0: never.")
+    ] = 0.0
+    idle_timeout_seconds: Annotated[
+        Amount | None,
+        Meta(description="Ended after such a silence. 0: never; null: as its type needs."),
+    ] = None
+    max_cost_usd: Annotated[
+        Amount, Meta(description="Stop when the agents have cost so much. 0: no limit.")
+    ] = 0.0
+    max_tokens: Annotated[Natural, Meta(description="Stop when so many tokens are used. 0: no limit.")] = 0
+    max_duration_seconds: Annotated[Amount, Meta(description="Stop after so long. 0: no limit.")] = 0.0
+    stagnation_limit: Annotated[
+        Natural, Meta(description="Stop when so many iterations in a row changed nothing. 0: never.")
+    ] = 0
+    snapshots: Annotated[bool, Meta(description="Keep the tree as it is before every iteration.")] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """The merged settings, which files they came from, and the source of each value by its path."""
+
+    settings: Settings
+    files: tuple[Path, ...]
+    sources: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Document:
+    path: Path
+    text: str
+    values: dict[str, Any]
+
+
+def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Loaded:
+    """Settings file, deep-merged with the local file beside it, then flags by their dotted key."""
+    chosen = path or DEFAULT_PATH
+    local = chosen.with_name(f"{chosen.stem}.local{chosen.suffix}")
+    documents = [
+        _read(file) for file in (chosen, local) if file.exists() or file.is_symlink() or (file == path)
+    ]
+    merged: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for document in documents:
+        _check(document)
+        merged = deep_merge(merged, document.values)
+        _note_sources(sources, document.values, str(document.path))
+    for key, value in (flags or {}).items():
+        nested: Any = value
+        for part in reversed(key.split(".")):
+            nested = {part: nested}
+        merged = deep_merge(merged, nested)
+        _note_sources(sources, nested, "flag")
+    try:
+        settings = msgspec.convert(merged, Settings)
+    except msgspec.ValidationError as error:
+        where = ", ".join([*(str(document.path) for document in documents), *(["flags"] if flags else [])])
+        raise RalphError(f"The settings from {where} do not fit together: {error}.") from None
+    return Loaded(settings, tuple(document.path for document in documents), _all_sources(settings, sources))
+
+
+def deep_merge(base: dict[str, Any], local: dict[str, Any]) -> dict[str, Any]:
+    """Objects are merged key by key; scalars and arrays of `local` replace those of `base`."""
+    merged = dict(base)
+    for key, value in local.items():
+        old = merged.get(key)
+        merged[key] = deep_merge(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
+
+
+def to_json(settings: Settings) -> dict[str, Any]:
+    values: dict[str, Any] = msgspec.to_builtins(settings)
+    return values
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a settings file; a schema reference for editors is no error."""
+    return msgspec.json.schema(Settings)
+
+
+# ---- one file ----
+
+
+def _read(path: Path) -> _Document:
+    text = read_text(str(path), most=MOST_BYTES, what="settings file", follow=False)
+    if text.startswith("\ufeff"):
+        raise RalphError(f"{path}:1: begins with a byte order mark.", "Save it as UTF-8 without one.")
+    try:
+        values = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise RalphError(f"{path}:{error.lineno}: not valid JSON: {error.msg}.") from None
+    except _Repeated as error:
+        raise RalphError(
+            f"{path}:{_line_of(text, error.key)}: the key {error.key!r} stands there twice."
+        ) from None
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise RalphError(f"{path}:1: not usable as settings: {reason}.") from None
+    if not isinstance(values, dict):
+        raise RalphError(f"{path}:1: settings must be a JSON object, not {_json_type(values)}.")
+    values.pop("$schema", None)
+    return _Document(path, text, values)
+
+
+class _Repeated(ValueError):
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Repeated(key)
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _json_type(value: object) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(value), "null")
+
+
+def _check(document: _Document) -> None:
+    """Each file is valid by itself; an error names the file, the line and the key."""
+    try:
+        msgspec.convert(_tolerant(document.values), Settings)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$")
+        keys = re.findall(r"\.?([^.\[\]`]+)", where.rstrip("`"))
+        raise RalphError(*_explain(document, message, keys)) from None
+
+
+def _tolerant(values: dict[str, Any]) -> dict[str, Any]:
+    """A local file may leave out what the other one says: fill in required keys of partial objects."""
+    if isinstance(values.get("scm"), dict):
+        return values | {"scm": {"command": "git"} | values["scm"]}
+    return values
+
+
+def _explain(document: _Document, message: str, keys: list[str]) -> tuple[str, str]:
+    unknown = re.match(r"Object contains unknown field `(.*)`", message)
+    if unknown:
+        key = unknown[1]
+        known = _known_keys(keys)
+        close = difflib.get_close_matches(key, known, 1, 0.5)
+        hint = f"Did you mean {close[0]!r}?" if close else f"Known keys: {', '.join(known)}."
+        dotted = _dotted([*keys, key])
+        return f"{document.path}:{_line_of(document.text, key)}: unknown key {dotted!r}.", hint
+    message = message[0].lower() + message[1:]
+    last = next((key for key in reversed(keys) if not key.isdigit()), "")
+    return f"{document.path}:{_line_of(document.text, last)}: {_dotted(keys)}: {message}.", _hint(keys)
+
+
+def _hint(keys: list[str]) -> str:
+    return f"`ralph config --schema` describes {_dotted(keys)!r}." if keys else ""
+
+
+def _dotted(keys: list[str]) -> str:
+    return "".join(f"[{key}]" if key.isdigit() else f".{key}" for key in keys).lstrip(".")
+
+
+def _known_keys(keys: list[str]) -> list[str]:
+    part: Any = {"": Settings, "agent": AgentSettings, "guardrails": GuardrailSettings, "scm": ScmSettings}
+    struct = part[next((key for key in keys if key in part), "")]
+    return [field.encode_name for field in msgspec.structs.fields(struct)]
+
+
+def _line_of(text: str, key: str) -> int:
+    """The line of the last place where the key stands, which is the one that JSON would use."""
+    places = list(re.finditer(rf'"{re.escape(key)}"\s*:', text))
+    return text.count("\n", 0, places[-1].start()) + 1 if places else 1
+
+
+# ---- where values came from ----
+
+
+def _note_sources(sources: dict[str, str], values: dict[str, Any], source: str) -> None:
+    for path, _ in _leaves(values):
+        sources[path] = source
+
+
+def _all_sources(settings: Settings, sources: dict[str, str]) -> dict[str, str]:
+    return {path: sources.get(path, DEFAULT) for path, _ in _leaves(to_json(settings))}
+
+
+def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value by its dotted path; an array is one value, and so is an empty object."""
+    for key, value in values.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def leaves(loaded: Loaded) -> Iterator[tuple[str, Any, str]]:
+    """Every key with its value and its source, in the order of the settings."""
+    for path, value in _leaves(to_json(loaded.settings)):
+        yield path, value, loaded.sources[path]

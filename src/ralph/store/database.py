@@ -1,0 +1,151 @@
+"""The one SQLite file of a user: opening it, its schema and version, and what can go wrong with it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ralph.errors import RalphError
+
+VERSION = 1
+"""Schema changes only add; a store with a higher number is refused."""
+
+_APPLICATION_ID = 0x52414C50  # "RALP"
+_NETWORK_FILESYSTEMS = ("nfs", "cifs", "smb", "9p", "afs", "fuse.sshfs", "ceph", "glusterfs")
+
+_SCHEMA = """
+CREATE TABLE runs (
+    id TEXT PRIMARY KEY,
+    project TEXT NOT NULL,
+    directory TEXT NOT NULL,
+    flow TEXT NOT NULL,
+    parent TEXT,
+    created REAL NOT NULL,
+    pid INTEGER,
+    pid_start TEXT
+) WITHOUT ROWID;
+CREATE TABLE journal (
+    run TEXT NOT NULL,
+    seq INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    body TEXT NOT NULL,
+    started REAL NOT NULL,
+    result_kind TEXT,
+    result TEXT,
+    state TEXT,
+    ended REAL,
+    PRIMARY KEY (run, seq)
+) WITHOUT ROWID;
+CREATE TABLE commands (
+    id INTEGER PRIMARY KEY,
+    run TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    body TEXT NOT NULL,
+    created REAL NOT NULL,
+    applied REAL,
+    delivered INTEGER
+);
+CREATE INDEX commands_open ON commands (run, id) WHERE applied IS NULL;
+"""
+
+
+class DiskFull(RalphError):
+    """There is no room for the journal. The loop waits for room; nothing is lost."""
+
+
+def is_disk_full(error: Exception) -> bool:
+    return isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno == errno.ENOSPC)
+
+
+def open_database(path: Path, *, create: bool = True) -> sqlite3.Connection:
+    """A connection to the store, its schema made or checked."""
+    if not create and not path.exists():
+        raise FileNotFoundError(path)
+    with clear_errors(path):
+        db = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+        try:
+            _prepare(db, path)
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+def _prepare(db: sqlite3.Connection, path: Path) -> None:
+    version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    if version > VERSION:
+        raise RalphError(
+            f"{path} was written by a newer Ralph: its format is {version}, this one knows {VERSION}.",
+            "Upgrade Ralph, or point RALPH_STATE_DIR to another directory.",
+        )
+    mode = "TRUNCATE" if is_on_network(path) else "WAL"
+    if db.execute("PRAGMA journal_mode").fetchone()[0].upper() != mode:
+        db.execute(f"PRAGMA journal_mode = {mode}")
+    db.execute("PRAGMA synchronous = FULL")
+    if version == 0:
+        _create(db)
+
+
+def _create(db: sqlite3.Connection) -> None:
+    with transaction(db):
+        if db.execute("PRAGMA user_version").fetchone()[0] == 0:
+            for statement in filter(str.strip, _SCHEMA.split(";")):
+                db.execute(statement)
+            db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+            db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+@contextmanager
+def transaction(db: sqlite3.Connection) -> Iterator[None]:
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+@contextmanager
+def clear_errors(path: Path) -> Iterator[None]:
+    """Say in plain words what SQLite could not do with the store."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_FULL:
+            raise DiskFull(
+                f"No space left for {path}.", "Free some space: Ralph goes on by itself."
+            ) from error
+        raise RalphError(f"The store {path} cannot be used: {error}.", _HINTS.get(code, "")) from error
+
+
+_HINTS = {
+    sqlite3.SQLITE_NOTADB: "It is no Ralph store. Move it away, or set RALPH_STATE_DIR to another directory.",
+    sqlite3.SQLITE_CORRUPT: "Move it away and start anew, or restore it from a backup.",
+    sqlite3.SQLITE_READONLY: "Make it writable, or set RALPH_STATE_DIR to a directory you may write to.",
+    sqlite3.SQLITE_CANTOPEN: "Check its directory, or set RALPH_STATE_DIR to a directory you may write to.",
+    sqlite3.SQLITE_PERM: "Make it writable, or set RALPH_STATE_DIR to a directory you may write to.",
+    sqlite3.SQLITE_BUSY: "Another process holds it. Try again in a moment.",
+    sqlite3.SQLITE_IOERR: "The disk reports an error. Check it before you go on.",
+}
+
+
+def is_on_network(path: Path) -> bool:
+    """WAL needs shared memory, which a network mount does not give."""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(errors="replace").splitlines()
+    except OSError:
+        return False
+    here = os.path.realpath(path)
+    best, kind = "", ""
+    for line in mounts:
+        _, point, type_, *_ = line.split(" ")
+        if len(point) >= len(best) and (here + "/").startswith(point.rstrip("/") + "/"):
+            best, kind = point, type_
+    return kind.startswith(_NETWORK_FILESYSTEMS)

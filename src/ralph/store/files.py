@@ -1,0 +1,90 @@
+"""Files that survive a crash whole, and that never leave the directory they belong to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from ralph.errors import RalphError
+
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_TEMPORARY = ".tmp-"
+
+
+@contextmanager
+def opened_directory(name: str, parent: int | None = None, *, make: bool = False) -> Iterator[int]:
+    """An open directory; never through a symbolic link that somebody has put in its place."""
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | (os.O_NOFOLLOW if parent is not None else 0)
+    if make:
+        with suppress(FileExistsError):
+            os.mkdir(name, 0o755, dir_fd=parent)
+    try:
+        descriptor = os.open(name, flags, dir_fd=parent)
+    except NotADirectoryError:
+        raise RalphError(
+            f"{name} is no directory (a file, or a link to somewhere else): Ralph will not use it.",
+            f"Remove {name} and try again.",
+        ) from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def write(directory: int, name: str, data: bytes, *, mode: int = 0o644, durable: bool = True) -> None:
+    """Replace a file as a whole: temp + fsync + rename + directory fsync.
+
+    Without `durable` it is still never seen half written, but a power cut may lose it.
+    """
+    temporary = f"{_TEMPORARY}{os.getpid()}-{name}"
+    descriptor = os.open(
+        temporary,
+        os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC,
+        mode,
+        dir_fd=directory,
+    )
+    try:
+        try:
+            write_all(descriptor, data)
+            if durable:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        os.rename(temporary, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=directory)
+        raise
+    if durable:
+        os.fsync(directory)
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """A short write is continued."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def sweep_temporaries(directory: int) -> None:
+    """Remove what a killed writer has left; a live writer's file is not touched."""
+    for name in os.listdir(directory):
+        if not name.startswith(_TEMPORARY):
+            continue
+        owner = name.removeprefix(_TEMPORARY).partition("-")[0]
+        if owner.isdigit() and not _is_alive(int(owner)):
+            with suppress(OSError):
+                os.unlink(name, dir_fd=directory)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return pid != os.getpid()

@@ -1,0 +1,82 @@
+"""One run per directory: a lock on the directory itself, which `git clean` cannot remove."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import hashlib
+import os
+import time
+from pathlib import Path
+
+_REFUSED = {errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
+"""Errors of file systems that cannot lock a directory."""
+
+
+class Locked(Exception):
+    """Another process holds the lock of this directory or of one above it."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(directory)
+        self.directory = directory
+
+
+def acquire(directory: Path, state: Path, patience: float = 0.2) -> int:
+    """Lock a directory; returns the descriptor that holds the lock. Nothing above it may be locked."""
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            return _try(directory, state)
+        except Locked:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(0.01)
+
+
+def _try(directory: Path, state: Path) -> int:
+    lock = _lock(directory, state, fcntl.LOCK_EX)
+    try:
+        for parent in directory.parents:
+            try:
+                os.close(_lock(parent, state, fcntl.LOCK_SH))
+            except PermissionError:
+                continue
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _lock(directory: Path, state: Path, how: int) -> int:
+    try:
+        return _flock(directory, os.O_RDONLY, how)
+    except Locked:
+        raise
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise
+    return _lock_file(directory, state, how)
+
+
+def _lock_file(directory: Path, state: Path, how: int) -> int:
+    """Where a directory cannot be locked: a file in the state directory, named by the real path."""
+    locks = state / "locks"
+    locks.mkdir(mode=0o700, exist_ok=True)
+    name = hashlib.sha256(os.fsencode(os.path.realpath(directory))).hexdigest()[:32]
+    try:
+        return _flock(locks / name, os.O_RDWR | os.O_CREAT, how)
+    except Locked:
+        raise Locked(str(directory)) from None
+
+
+def _flock(path: Path, flags: int, how: int) -> int:
+    descriptor = os.open(path, flags | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise Locked(str(path)) from None
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor

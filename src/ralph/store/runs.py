@@ -1,0 +1,194 @@
+"""The runs of all projects: creating, finding and summing them up, and the commands for live ones."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from ralph.core.model import Command, Flow, Hold, Phase, Steer, Stop, Usage
+from ralph.errors import RalphError
+from ralph.store import codec
+from ralph.store.database import clear_errors, transaction
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One row of the list of runs."""
+
+    id: str
+    project: str
+    directory: str
+    flow: Flow
+    parent: str | None
+    created: float
+    pid: int | None
+    pid_start: str | None
+
+    @property
+    def is_live(self) -> bool:
+        """Is the process that drives it still the one that began it?"""
+        return self.pid is not None and process_start(self.pid) == self.pid_start
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """The part of a state that a list of runs needs."""
+
+    phase: Phase
+    now: float
+    elapsed: float
+    iteration: int
+    limits: BriefLimits
+    usage: Usage
+    hold: Hold | None
+    paused: bool
+    notes: tuple[str, ...]
+    stop: Stop | None
+
+
+@dataclass(frozen=True, slots=True)
+class BriefLimits:
+    iterations: int
+
+
+_brief = msgspec.json.Decoder(Brief)
+
+
+def process_start(pid: int) -> str | None:
+    """When a process began, as a text that no other process with its number shares. None: no process."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+        ticks = stat.rpartition(b")")[2].split()
+        if ticks[0] in (b"Z", b"X"):
+            return None
+        return f"{_boot_id()}/{ticks[19].decode()}"
+    except OSError:
+        if os.path.isdir("/proc/self"):
+            return None
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return None
+    except PermissionError:
+        pass
+    return "unknown"
+
+
+def _boot_id() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()[:8]
+
+
+def new_id(at: float) -> str:
+    """A run id sorts by time: date, time (UTC) and four hexadecimal digits."""
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(at)) + "-" + secrets.token_hex(2)
+
+
+class Runs:
+    """The list of runs in one store."""
+
+    def __init__(self, db: sqlite3.Connection, path: Path) -> None:
+        self.db = db
+        self.path = path
+
+    def create(self, flow: Flow, directory: str, project: str, at: float, parent: str | None = None) -> Run:
+        for _ in range(10):
+            run = Run(
+                new_id(at), project, directory, flow, parent, at, os.getpid(), process_start(os.getpid())
+            )
+            try:
+                with transaction(self.db):
+                    self.db.execute(
+                        "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                        (run.id, project, directory, flow, parent, at, run.pid, run.pid_start),
+                    )
+                return run
+            except sqlite3.IntegrityError:
+                continue
+            except sqlite3.Error:
+                with clear_errors(self.path):
+                    raise
+        raise RalphError("No free run id could be found.", "Try again.")
+
+    def take_over(self, id: str) -> None:
+        """This process drives the run from now on."""
+        with clear_errors(self.path), transaction(self.db):
+            self.db.execute(
+                "UPDATE runs SET pid = ?, pid_start = ? WHERE id = ?",
+                (os.getpid(), process_start(os.getpid()), id),
+            )
+
+    def let_go(self, id: str) -> None:
+        """No process drives the run any more."""
+        with clear_errors(self.path), transaction(self.db):
+            self.db.execute("UPDATE runs SET pid = NULL WHERE id = ? AND pid = ?", (id, os.getpid()))
+
+    def all(self) -> list[Run]:
+        """Newest first."""
+        return list(self._select("ORDER BY created DESC, id DESC", ()))
+
+    def in_directory(self, directory: str) -> list[Run]:
+        return list(self._select("WHERE directory = ? ORDER BY created DESC, id DESC", (directory,)))
+
+    def find(self, name: str) -> Run:
+        """A run by its id, or by any beginning or end of it that no other run has."""
+        runs = list(
+            self._select("WHERE id = ? OR id LIKE ? || '%' OR id LIKE '%' || ?", (name, name, name))
+            if name and not set(name) & set("%_")
+            else ()
+        )
+        exact = [run for run in runs if run.id == name]
+        if len(exact or runs) == 1:
+            return (exact or runs)[0]
+        if not runs:
+            raise RalphError(f"There is no run {name!r}.", "`ralph status` lists the runs.")
+        ids = ", ".join(run.id for run in runs[:5])
+        raise RalphError(f"{name!r} could be several runs: {ids}.", "Give more of the id.")
+
+    def brief(self, id: str) -> Brief | None:
+        row = self.db.execute(
+            "SELECT state FROM journal WHERE run = ? AND state IS NOT NULL ORDER BY seq DESC LIMIT 1", (id,)
+        ).fetchone()
+        return _brief.decode(row[0]) if row else None
+
+    def _select(self, where: str, values: tuple[object, ...]) -> Iterator[Run]:
+        query = f"SELECT id, project, directory, flow, parent, created, pid, pid_start FROM runs {where}"
+        with clear_errors(self.path):
+            rows = self.db.execute(query, values).fetchall()
+        for id, project, directory, flow, parent, created, pid, pid_start in rows:
+            yield Run(id, project, directory, Flow(flow), parent, created, pid, pid_start)
+
+    # ---- commands ----
+
+    def send(self, run: str, command: Command) -> int:
+        """Queue a command for whoever drives the run; returns its number."""
+        with clear_errors(self.path), transaction(self.db):
+            cursor = self.db.execute(
+                "INSERT INTO commands (run, kind, body, created) VALUES (?, ?, ?, ?)",
+                (run, codec.kind_of(command), codec.encode(command), command.at),
+            )
+        assert cursor.lastrowid is not None
+        return cursor.lastrowid
+
+    def waiting(self, run: str) -> list[tuple[int, Command]]:
+        """Commands that have not been applied yet, in the order in which they were given."""
+        with clear_errors(self.path):
+            rows = self.db.execute(
+                "SELECT id, kind, body FROM commands WHERE run = ? AND applied IS NULL ORDER BY id", (run,)
+            ).fetchall()
+        return [(id, _numbered(id, codec.decode(kind, body))) for id, kind, body in rows]
+
+    def delivery(self, number: int) -> tuple[bool, int | None]:
+        """Has a queued command been applied, and with which iteration was it delivered?"""
+        row = self.db.execute("SELECT applied, delivered FROM commands WHERE id = ?", (number,)).fetchone()
+        return (row[0] is not None, row[1]) if row else (False, None)
+
+
+def _numbered(id: int, command: Command) -> Command:
+    return Steer(command.at, id, command.text) if isinstance(command, Steer) else command

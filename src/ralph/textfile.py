@@ -1,0 +1,36 @@
+"""Read a text file that somebody else has written: any kind of rubbish is one clear error."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from ralph.errors import RalphError
+
+
+def read_text(path: str, *, most: int, what: str, follow: bool = True) -> str:
+    """A regular file of a sane size as UTF-8 text; anything else is one clear error."""
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    try:
+        descriptor = os.open(path, flags)
+    except FileNotFoundError:
+        raise RalphError(f"{path}: there is no such {what}.") from None
+    except OSError as error:
+        link = not follow and os.path.islink(path)
+        reason = "it is a symbolic link" if link else (error.strerror or str(error))
+        raise RalphError(f"{path}: the {what} cannot be read: {reason}.") from None
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise RalphError(f"{path}: the {what} is no regular file.")
+        if status.st_size > most:
+            raise RalphError(f"{path}: the {what} is too large ({status.st_size:,} bytes, at most {most:,}).")
+        try:
+            data = file.read(most + 1)
+        except OSError as error:
+            raise RalphError(f"{path}: the {what} cannot be read: {error.strerror}.") from None
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise RalphError(f"{path}:{line}: the {what} is not UTF-8 text.") from None

@@ -1,0 +1,1 @@
+"""What people and programs see of a run. Views read events and the store, never the loop."""

@@ -1,0 +1,48 @@
+"""A run for programs: one JSON object per event on stdout."""
+
+from __future__ import annotations
+
+import time
+from typing import TextIO
+
+import msgspec
+
+from ralph.core import events
+from ralph.core.events import Event, Noise, Text
+from ralph.core.text import clean
+
+KINDS: dict[type[Event], str] = {
+    events.RunStarted: "run_started",
+    events.IterationStarted: "iteration_started",
+    events.AgentStarted: "agent_started",
+    events.Text: "text",
+    events.Noise: "stderr",
+    events.AgentEnded: "agent_ended",
+    events.CheckStarted: "check_started",
+    events.CheckEnded: "check_ended",
+    events.ClaimLooked: "claim",
+    events.Holding: "holding",
+    events.Notice: "notice",
+    events.RunEnded: "run_ended",
+}
+
+
+class JsonLines:
+    """`{"event": kind, "at": seconds since 1970, …the event's own fields}`."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._encoder = msgspec.json.Encoder()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Text | Noise):
+            event = type(event)(clean(event.text))
+        values = {"event": KINDS[type(event)], "at": time.time()} | msgspec.to_builtins(event)
+        if isinstance(event, events.RunEnded):
+            values["outcome"] = event.stop.outcome
+            values["exit_code"] = event.stop.outcome.exit_code
+        try:
+            self._out.write(self._encoder.encode(values).decode() + "\n")
+            self._out.flush()
+        except (OSError, ValueError):
+            pass

@@ -1,0 +1,177 @@
+"""What the store says of the runs: a list for tables and JSON, and one run in detail."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from ralph.core.model import Checked, HoldWhy, Plan, Purpose, Ran, RunAgent, Steer
+from ralph.store import codec
+from ralph.store.journal import Row, rows
+from ralph.store.runs import Brief, Run, Runs
+
+RUNNING, PAUSED, WAITING, CRASHED, ENDED = "running", "paused", "waiting", "crashed", "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One run as `ralph status --json` shows it."""
+
+    id: str
+    project: str
+    directory: str
+    flow: str
+    state: str
+    outcome: str | None
+    cause: str | None
+    reason: str | None
+    notes: tuple[str, ...]
+    iteration: int
+    max_iterations: int
+    cost: float
+    tokens: int
+    elapsed: float
+    waiting_until: float | None
+    created: float
+    updated: float
+    pid: int | None
+    parent: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """What one iteration came to."""
+
+    iteration: int
+    agent: str
+    ended: str
+    exit: int | None
+    claim: bool
+    seconds: float
+    cost: float
+    tokens: int
+    verdicts: tuple[dict[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Detail:
+    summary: Summary
+    agent: str
+    checks: tuple[str, ...]
+    prompt: str
+    doing: str
+    iterations: tuple[Iteration, ...]
+    steered: tuple[dict[str, Any], ...]
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self.summary) | {k: v for k, v in asdict(self).items() if k != "summary"}
+
+
+def summaries(runs: Runs) -> list[Summary]:
+    """Every run, live ones first, the newest first among each."""
+    found = [summary(runs, run) for run in runs.all()]
+    return sorted(found, key=lambda s: s.state not in (RUNNING, PAUSED, WAITING))
+
+
+def summary(runs: Runs, run: Run) -> Summary:
+    brief = runs.brief(run.id)
+    live = run.is_live
+    stop = brief.stop if brief else None
+    return Summary(
+        id=run.id,
+        project=run.project,
+        directory=run.directory,
+        flow=run.flow,
+        state=_state(brief, live=live),
+        outcome=stop.outcome if stop else None,
+        cause=stop.cause if stop else None,
+        reason=stop.reason if stop else None,
+        notes=brief.notes if brief else (),
+        iteration=brief.iteration if brief else 0,
+        max_iterations=brief.limits.iterations if brief else 0,
+        cost=brief.usage.cost_usd if brief else 0.0,
+        tokens=brief.usage.tokens if brief else 0,
+        elapsed=brief.elapsed if brief else 0.0,
+        waiting_until=brief.hold.until if brief and brief.hold and not stop else None,
+        created=run.created,
+        updated=brief.now if brief else run.created,
+        pid=run.pid if live else None,
+        parent=run.parent,
+    )
+
+
+def _state(brief: Brief | None, *, live: bool) -> str:
+    if brief and brief.stop:
+        return ENDED
+    if not live:
+        return CRASHED
+    if brief and brief.paused:
+        return PAUSED
+    if brief and brief.hold and brief.hold.why is not HoldWhy.RESTART:
+        return WAITING
+    return RUNNING
+
+
+def detail(runs: Runs, run: Run) -> Detail:
+    journal = list(rows(runs.db, run.id))
+    plan: Plan | None = codec.decode("plan", journal[0].body) if journal else None
+    return Detail(
+        summary=summary(runs, run),
+        agent=plan.agents[0].name if plan else "",
+        checks=tuple(check.name for check in plan.checks) if plan else (),
+        prompt=(plan.prompt.file or plan.prompt.text[:200]) if plan else "",
+        doing=_doing(journal) if run.is_live else "",
+        iterations=tuple(_iterations(journal)),
+        steered=tuple(_steered(runs, run.id)),
+    )
+
+
+def _doing(journal: list[Row]) -> str:
+    """The step in hand, in words."""
+    last = journal[-1] if journal else None
+    if last is None or last.state is not None:
+        return "between two steps"
+    since = time.strftime("%H:%M:%S", time.localtime(last.started))
+    words = {"run_agent": "the agent works", "run_checks": "a check runs", "hold": "it waits"}
+    return f"{words.get(last.kind, last.kind)} since {since}"
+
+
+def _iterations(journal: list[Row]) -> list[Iteration]:
+    found: list[Iteration] = []
+    for row in journal:
+        if row.result is None or row.result_kind is None:
+            continue
+        if row.kind == "run_agent":
+            step: RunAgent = codec.decode("run_agent", row.body)
+            ran: Ran = codec.decode("ran", row.result)
+            if step.purpose is Purpose.WORK:
+                found.append(
+                    Iteration(
+                        step.iteration,
+                        ran.agent,
+                        ran.ended,
+                        ran.exit,
+                        ran.claim,
+                        round(ran.took, 3),
+                        ran.usage.cost_usd,
+                        ran.usage.tokens,
+                    )
+                )
+        elif row.kind == "run_checks" and found:
+            checked: Checked = codec.decode("checked", row.result)
+            verdicts = tuple(
+                {"check": v.check, "green": v.green, "required": v.required, "reason": v.reason, "log": v.log}
+                for v in checked.verdicts
+            )
+            found[-1] = replace(found[-1], verdicts=(*found[-1].verdicts, *verdicts))
+    return found
+
+
+def _steered(runs: Runs, run: str) -> list[dict[str, Any]]:
+    query = "SELECT body, applied, delivered FROM commands WHERE run = ? AND kind = 'steer' ORDER BY id"
+    found = []
+    for body, _, delivered in runs.db.execute(query, (run,)):
+        steer: Steer = codec.decode("steer", body)
+        found.append({"at": steer.at, "text": steer.text, "iteration": delivered})
+    return found

@@ -1,0 +1,26 @@
+"""Tables for people: aligned, coloured on a terminal only, never cut when piped."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from ralph.core.text import clean
+
+
+def print_table(
+    titles: Sequence[str], rows: Sequence[Sequence[str]], styles: dict[str, str] | None = None
+) -> None:
+    """One line per row; `styles` colours a cell by its whole text."""
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 1000, highlight=False)
+    table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
+    for title in titles:
+        table.add_column(title, overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(clean(cell), style=(styles or {}).get(cell, "")) for cell in row))
+    console.print(table)

@@ -1,0 +1,599 @@
+"""The machine of one run, simulated: any sequence of results and commands, all four flows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ralph.core import machine
+from ralph.core.model import (
+    AgentSpec,
+    BoardSeen,
+    Cancel,
+    Cause,
+    Check,
+    Checked,
+    ClaimKind,
+    ClaimRule,
+    Command,
+    Commit,
+    Did,
+    Ended,
+    FailAction,
+    Feedback,
+    Flow,
+    Hold,
+    HoldWhy,
+    Limits,
+    Look,
+    OnLimit,
+    Outcome,
+    Pause,
+    Phase,
+    Plan,
+    PromptSource,
+    Purpose,
+    Ran,
+    Restart,
+    Restore,
+    Result,
+    Resume,
+    RunAgent,
+    RunChecks,
+    Scm,
+    Seen,
+    State,
+    Steer,
+    Step,
+    Stop,
+    Usage,
+    Verdict,
+    When,
+)
+
+AGENTS = (AgentSpec("first", "custom", "first"), AgentSpec("second", "custom", "second"))
+
+
+def a_plan(flow: Flow = Flow.RUN, **changes: object) -> Plan:
+    base = Plan(
+        run="20260101-000000-0000",
+        flow=flow,
+        directory="/work",
+        agents=AGENTS[:1],
+        prompt=PromptSource(text="do it"),
+        claim=CLAIMS[flow],
+        limits=Limits(iterations=3),
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+CLAIMS = {
+    Flow.RUN: ClaimRule(),
+    Flow.SUPERVISE: ClaimRule(kind=ClaimKind.DONE),
+    Flow.PRD: ClaimRule(kind=ClaimKind.BOARD, tag="promise", text="COMPLETE", strict=True),
+    Flow.WORK: ClaimRule(tag="promise", text="REVIEW_PASSED", strict=True),
+}
+GUARDRAIL = Check("make test", "command")
+
+
+def play(plan: Plan, *facts: Result | Command) -> State:
+    state = machine.start(plan, at=0.0)
+    for fact in facts:
+        state = machine.apply(state, fact)
+    return state
+
+
+SEEN = Seen(at=1.0)
+WORKED = Ran(at=2.0, ended=Ended.OK, agent="first")
+CLAIMED = replace(WORKED, claim=True)
+GREEN = Checked(at=3.0, verdicts=(Verdict("make test", green=True),))
+RED = Checked(
+    at=3.0,
+    verdicts=(Verdict("make test", green=False, feedback=Feedback(FailAction.APPEND, "it failed")),),
+)
+
+
+# ---- examples ----
+
+
+def test_a_claim_with_green_checks_completes() -> None:
+    """A claim and a green guardrail end the run as complete, exit code 0."""
+    state = play(a_plan(checks=(GUARDRAIL,)), SEEN, CLAIMED, SEEN, GREEN)
+    assert machine.next_step(state) == Stop(Cause.PROVED, "claimed, and every required check green")
+    assert state.stop and state.stop.outcome.exit_code == 0
+
+
+def test_a_claim_with_a_red_check_uses_its_iteration() -> None:
+    """A refuted claim goes round again, with the feedback in the next step and one iteration spent."""
+    state = play(a_plan(checks=(GUARDRAIL,)), SEEN, CLAIMED, SEEN, RED, SEEN)
+    step = machine.next_step(state)
+    assert isinstance(step, RunAgent)
+    assert (step.iteration, step.of) == (2, 3)
+    assert step.feedback == (Feedback(FailAction.APPEND, "it failed"),)
+
+
+def test_green_checks_without_a_claim_go_round() -> None:
+    """Without a claim nothing is complete, however green."""
+    state = play(a_plan(checks=(GUARDRAIL,)), SEEN, WORKED, SEEN, GREEN)
+    assert (state.stop, state.iteration, state.phase) == (None, 1, Phase.BEFORE)
+
+
+def test_the_limit_is_exact() -> None:
+    """Three iterations are three iterations."""
+    state = play(a_plan(), *(SEEN, WORKED, SEEN) * 3, SEEN)
+    assert state.stop == Stop(Cause.ITERATIONS, "3 of 3 iterations used without completion")
+    assert state.stop.outcome.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("ended", "cause"),
+    [(Ended.AUTH, Cause.AUTH), (Ended.DENIED, Cause.DENIED), (Ended.UNSTARTABLE, Cause.UNSTARTABLE)],
+)
+def test_fatal_ends_stop_after_one_attempt(ended: Ended, cause: Cause) -> None:
+    """What no retry can mend stops the run at once with exit code 2."""
+    state = play(a_plan(), SEEN, replace(WORKED, ended=ended, detail="why"))
+    assert state.stop == Stop(cause, "why")
+    assert state.stop.outcome.exit_code == 2
+
+
+def test_an_agent_that_worked_before_may_be_missing_for_a_minute() -> None:
+    """A self-update is waited for, 60 seconds at most."""
+    gone = replace(WORKED, at=10.0, ended=Ended.UNSTARTABLE)
+    state = play(a_plan(), SEEN, WORKED, SEEN, SEEN, gone)
+    assert machine.next_step(state) == Hold(HoldWhy.RESTART, seconds=2.0)
+    state = play(a_plan(), SEEN, WORKED, SEEN, SEEN, gone, Did(12.0), SEEN, replace(gone, at=71.0))
+    assert state.stop and state.stop.cause is Cause.UNSTARTABLE
+
+
+def test_a_limit_spends_no_iteration_and_holds_until_the_reset() -> None:
+    """The run holds until the reset and then does the same iteration."""
+    limited = replace(WORKED, ended=Ended.LIMIT, retry_at=1000.0)
+    state = play(a_plan(), SEEN, limited, SEEN)
+    hold = machine.next_step(state)
+    assert isinstance(hold, Hold) and hold.until is not None and hold.why is HoldWhy.LIMIT
+    assert 1000.0 <= hold.until <= 1010.0
+    early = machine.apply(state, Did(at=999.0))
+    assert machine.next_step(early) == hold
+    after = machine.apply(machine.apply(early, Did(at=1010.0)), replace(SEEN, at=1010.0))
+    step = machine.next_step(after)
+    assert isinstance(step, RunAgent) and step.iteration == 1
+
+
+def test_a_second_agent_takes_over_while_the_first_is_limited() -> None:
+    """The fallback works until the first agent's window is over; then the first returns."""
+    limited = replace(WORKED, ended=Ended.LIMIT, retry_at=1000.0)
+    state = play(a_plan(agents=AGENTS), SEEN, limited, SEEN)
+    step = machine.next_step(state)
+    assert isinstance(step, RunAgent) and step.agent == "second"
+    later = replace(WORKED, at=2000.0, agent="second")
+    state = machine.apply(machine.apply(machine.apply(state, later), SEEN), replace(SEEN, at=2000.0))
+    step = machine.next_step(state)
+    assert isinstance(step, RunAgent) and step.agent == "first"
+
+
+def test_a_limit_longer_than_the_patience_stops_as_waiting() -> None:
+    """A reset that lies beyond the longest wait ends the run with exit code 3."""
+    limited = replace(WORKED, ended=Ended.LIMIT, retry_at=1_000_000.0)
+    state = play(a_plan(), SEEN, limited, SEEN)
+    assert state.stop and state.stop.cause is Cause.LIMIT_WAIT
+    assert state.stop.outcome.exit_code == 3
+
+
+def test_a_done_file_before_the_first_attempt_completes_a_supervised_task() -> None:
+    """S3: DONE is looked for before the first run."""
+    state = play(a_plan(Flow.SUPERVISE), replace(SEEN, done=True))
+    assert state.stop and state.stop.cause is Cause.PROVED
+    assert state.iteration == 0
+
+
+def test_done_waits_for_children() -> None:
+    """Children still running after DONE are waited for, then the run is complete."""
+    state = play(a_plan(Flow.SUPERVISE), SEEN, WORKED, replace(SEEN, done=True, children=2))
+    assert machine.next_step(state) == Hold(HoldWhy.CHILDREN, seconds=300.0)
+    state = machine.apply(state, Did(at=9.0, took=100.0, over=False))
+    assert machine.next_step(state) == Hold(HoldWhy.CHILDREN, seconds=200.0)
+    state = machine.apply(state, Did(at=10.0, detail="2 children were ended"))
+    assert state.stop == Stop(
+        Cause.PROVED, "claimed, and every required check green", ("2 children were ended",)
+    )
+
+
+def test_exit_42_waits_without_restart() -> None:
+    """A supervised agent that exits with 42 is not restarted; exit code 3."""
+    state = play(a_plan(Flow.SUPERVISE), SEEN, replace(WORKED, ended=Ended.FAILED, exit=42), SEEN)
+    assert state.stop and state.stop.outcome is Outcome.WAITING
+
+
+def test_an_illegal_board_is_restored_and_told() -> None:
+    """What a PRD iteration may not do is undone, and the next one hears of it."""
+    board = BoardSeen(role="implement", done=True, legal="{}", illegal=("US-1 approved itself",))
+    plan = a_plan(Flow.PRD)
+    state = play(plan, replace(SEEN, board=BoardSeen("implement", False)), WORKED, replace(SEEN, board=board))
+    assert machine.next_step(state) == Restore("{}", ("US-1 approved itself",))
+    state = machine.apply(state, Did(at=4.0))
+    assert state.stop is None
+    state = machine.apply(state, replace(SEEN, board=BoardSeen("implement", False)))
+    step = machine.next_step(state)
+    assert isinstance(step, RunAgent)
+    assert step.feedback == (Feedback(FailAction.APPEND, "US-1 approved itself"),)
+
+
+def test_a_red_verify_command_takes_an_approval_back() -> None:
+    """An approved story whose verify command is red is not approved."""
+    check = Check("verify", "command", when=When.CLAIMED)
+    approving = replace(SEEN, board=BoardSeen("review", done=True, approves=True, legal="{}"))
+    plan = a_plan(Flow.PRD, checks=(check,))
+    red = Checked(at=3.0, verdicts=(Verdict("verify", green=False, reason="verify is red"),))
+    state = play(plan, replace(SEEN, board=BoardSeen("review", False)), WORKED, approving, red)
+    assert machine.next_step(state) == Restore("{}", ("verify is red",))
+    assert machine.apply(state, Did(at=4.0)).stop is None
+
+
+def test_an_empty_answer_of_a_prd_loop_is_asked_again_three_times() -> None:
+    """Three empty answers cost no iteration, the fourth does."""
+    board = replace(SEEN, board=BoardSeen("implement", False))
+    empty = replace(WORKED, ended=Ended.EMPTY)
+    state = play(a_plan(Flow.PRD), *(board, empty, board) * 3)
+    assert state.iteration == 0
+    assert play(a_plan(Flow.PRD), *(board, empty, board) * 4).iteration == 1
+
+
+def test_a_role_may_be_approved_at_its_limit_if_no_check_forbids_it() -> None:
+    """on_limit=approve completes with a note; a red check prevents it, exit code 1."""
+    check = Check("tests", "command", when=When.CLAIMED)
+    plan = a_plan(Flow.WORK, on_limit=OnLimit.APPROVE, checks=(check,), limits=Limits(iterations=1))
+    at_limit = (SEEN, WORKED, SEEN, SEEN)
+    green = play(plan, *at_limit, Checked(at=3.0, verdicts=(Verdict("tests", green=True),)))
+    assert green.stop == Stop(
+        Cause.AUTO_APPROVED,
+        "approved at the limit, every required check green",
+        ("auto-approved: the iterations were used up",),
+    )
+    red = play(plan, *at_limit, Checked(at=3.0, verdicts=(Verdict("tests", green=False),)))
+    assert red.stop and red.stop.outcome.exit_code == 1
+
+
+def test_a_degraded_green_completes_only_where_it_is_allowed() -> None:
+    """A check that could not be made properly proves nothing unless the user says so."""
+    degraded = Checked(at=3.0, verdicts=(Verdict("make test", green=True, degraded=True),))
+    facts = (SEEN, CLAIMED, SEEN, degraded)
+    assert play(a_plan(checks=(GUARDRAIL,)), *facts).stop is None
+    allowed = play(a_plan(checks=(GUARDRAIL,), allow_degraded=True), *facts)
+    assert allowed.stop and allowed.stop.notes == ("degraded: make test",)
+
+
+def test_a_commit_follows_green_checks_and_not_red_ones() -> None:
+    """Green: look for changes, ask for a message, commit. Red: none of it."""
+    plan = a_plan(checks=(GUARDRAIL,), scm=Scm("git", ("commit",)))
+    changed = replace(SEEN, changed=True)
+    message = Ran(at=4.0, ended=Ended.OK, agent="first", text="Add a thing\nbecause")
+    state = play(plan, SEEN, CLAIMED, SEEN, GREEN, changed)
+    step = machine.next_step(state)
+    assert isinstance(step, RunAgent) and step.purpose is Purpose.MESSAGE
+    state = machine.apply(state, message)
+    assert machine.next_step(state) == Commit(1, "Add a thing")
+    assert machine.apply(state, Did(at=5.0)).stop is not None
+    assert play(plan, SEEN, CLAIMED, SEEN, RED).phase is Phase.BEFORE
+    assert play(plan, SEEN, WORKED, SEEN, GREEN, SEEN).phase is Phase.BEFORE
+
+
+def test_stagnation_stops_at_n() -> None:
+    """Two iterations without a change and a limit of two: stop, not three."""
+    plan = a_plan(limits=Limits(iterations=9, stagnation=2))
+    same = replace(SEEN, tree="abc")
+    state = play(plan, *(same, WORKED, same) * 2)
+    assert state.stop and state.stop.cause is Cause.STAGNATION
+    moved = play(plan, same, WORKED, same, same, WORKED, replace(SEEN, tree="new"))
+    assert moved.stop is None and moved.still == 0
+
+
+def test_a_crash_loop_stops_a_supervised_agent() -> None:
+    """Five failures with one fingerprint are a crash loop, not a hundred restarts."""
+    plan = a_plan(Flow.SUPERVISE, restart=Restart(), limits=Limits(iterations=100))
+    failed = replace(WORKED, ended=Ended.FAILED, exit=1, fingerprint="same")
+    round_ = (SEEN, failed, SEEN, Did(at=5.0))
+    state = play(plan, *round_ * 4, SEEN, failed, SEEN)
+    assert state.stop and state.stop.cause is Cause.CRASH_LOOP
+    assert state.iteration == 5
+
+
+def test_steering_reaches_the_next_prompt_once() -> None:
+    """Guidance is in the next step, and gone after it."""
+    steer = Steer(at=0.5, id=7, text="use tabs")
+    state = play(a_plan(), steer, SEEN)
+    step = machine.next_step(state)
+    assert isinstance(step, RunAgent) and step.steer == (steer,)
+    step = machine.next_step(play(a_plan(), steer, SEEN, WORKED, SEEN, SEEN))
+    assert isinstance(step, RunAgent) and step.steer == ()
+
+
+def test_an_interrupted_iteration_is_done_again_and_its_cost_counts() -> None:
+    """A half-done iteration spends money but no iteration."""
+    half = replace(WORKED, ended=Ended.INTERRUPTED, usage=Usage(cost_usd=0.5))
+    state = play(a_plan(), SEEN, half, SEEN)
+    step = machine.next_step(state)
+    assert isinstance(step, RunAgent) and step.iteration == 1
+    assert state.usage.cost_usd == 0.5
+
+
+def test_cancel_keeps_the_phase_so_that_resume_repeats_nothing() -> None:
+    """Cancelled between agent and checks, resumed: the checks come next, not the agent."""
+    plan = a_plan(checks=(GUARDRAIL,))
+    cancelled = play(plan, SEEN, CLAIMED, SEEN, Cancel(at=3.0), Did(at=3.0))
+    assert cancelled.stop and cancelled.stop.outcome.exit_code == 130
+    resumed = machine.apply(cancelled, Resume(at=4.0))
+    assert machine.next_step(resumed) == RunChecks(1, ("make test",))
+
+
+def test_resume_with_more_iterations_reopens_a_run_at_its_limit() -> None:
+    """A new limit lets a run go on that had used up the old one."""
+    state = play(a_plan(limits=Limits(iterations=1)), SEEN, WORKED, SEEN, SEEN)
+    assert state.stop
+    state = machine.apply(machine.apply(state, Resume(at=9.0, iterations=2)), replace(SEEN, at=9.0))
+    step = machine.next_step(state)
+    assert isinstance(step, RunAgent) and (step.iteration, step.of) == (2, 2)
+
+
+def test_resume_does_not_reopen_a_complete_run() -> None:
+    """Complete is complete."""
+    state = play(a_plan(), SEEN, CLAIMED, SEEN)
+    assert machine.apply(state, Resume(at=9.0)).stop == state.stop
+
+
+def test_a_result_that_was_not_asked_for_raises() -> None:
+    """The machine accepts the result of its own step only."""
+    with pytest.raises(machine.IllegalTransition, match="Ran is no result of Look"):
+        play(a_plan(), WORKED)
+
+
+# ---- simulation: a driver that answers anything ----
+
+times = st.floats(0.0, 2000.0)
+plans = st.builds(
+    lambda flow, checks, scm, limits, on_limit, restart, degraded, agents: a_plan(
+        flow,
+        checks=checks,
+        scm=scm,
+        limits=limits,
+        on_limit=on_limit,
+        restart=restart,
+        allow_degraded=degraded,
+        agents=AGENTS[:agents],
+    ),
+    st.sampled_from(Flow),
+    st.lists(
+        st.builds(
+            Check,
+            st.sampled_from(["lint", "test", "judge"]),
+            st.just("command"),
+            required=st.booleans(),
+            when=st.sampled_from(When),
+        ),
+        unique_by=lambda check: check.name,
+        max_size=3,
+    ).map(tuple),
+    st.sampled_from([None, Scm("git", ("commit",))]),
+    st.builds(
+        Limits,
+        iterations=st.integers(0, 5),
+        cost_usd=st.sampled_from([0.0, 2.0]),
+        seconds=st.sampled_from([0.0, 500.0]),
+        stagnation=st.integers(0, 3),
+        limit_wait_seconds=st.sampled_from([100.0, 21600.0]),
+    ),
+    st.sampled_from(OnLimit),
+    st.sampled_from([None, Restart(), Restart(delay=0.0)]),
+    st.booleans(),
+    st.integers(1, 2),
+)
+boards = st.builds(
+    BoardSeen,
+    st.sampled_from(["implement", "review", "review-fix"]),
+    st.booleans(),
+    st.booleans(),
+    st.just("{}"),
+    st.sampled_from([(), ("illegal",)]),
+)
+usages = st.builds(Usage, cost_usd=st.sampled_from([0.0, 0.3, 1.0]))
+commands = st.one_of(
+    st.builds(Pause, times),
+    st.builds(Cancel, times, st.sampled_from([Cause.SIGNAL, Cause.CANCELLED]), st.booleans()),
+    st.builds(Steer, times, st.integers(0, 9), st.text(max_size=3)),
+    st.builds(Resume, times, st.none() | st.integers(1, 6)),
+)
+
+
+@st.composite
+def answers(draw: st.DrawFn, state: State) -> Result:
+    """Anything that may happen when the machine's step is done."""
+    step, at, took = machine.next_step(state), state.now + draw(times), draw(st.floats(0, 700))
+    if isinstance(step, Look):
+        prd = state.plan.flow is Flow.PRD
+        return Seen(
+            at,
+            took,
+            problem=draw(st.sampled_from([""] * 9 + ["gone"])),
+            board=draw(boards) if prd else None,
+            done=draw(st.booleans()),
+            wait=draw(st.sampled_from([""] * 5 + ["waiting"])),
+            children=draw(st.integers(0, 1)),
+            tree=draw(st.sampled_from(["", "a", "b"])),
+            changed=draw(st.booleans()),
+        )
+    if isinstance(step, RunAgent):
+        return Ran(
+            at,
+            draw(st.sampled_from([Ended.OK] * 6 + list(Ended))),
+            step.agent,
+            took,
+            claim=draw(st.booleans()),
+            usage=draw(usages),
+            retry_at=draw(st.none() | times.map(lambda t: at + t)),
+            exit=draw(st.sampled_from([0, 1, 42])),
+            text=draw(st.sampled_from(["", "message"])),
+            fingerprint=draw(st.sampled_from("xy")),
+        )
+    if isinstance(step, RunChecks):
+        required = {check.name: check.required for check in state.plan.checks}
+        some = draw(st.lists(st.sampled_from(step.names), unique=True))
+        return Checked(
+            at,
+            took,
+            tuple(Verdict(name, draw(st.booleans()), required[name], draw(st.booleans())) for name in some),
+            usage=draw(usages),
+            retry_at=draw(st.none() | times.map(lambda t: at + t)),
+        )
+    return Did(at, took, over=draw(st.booleans()))
+
+
+@dataclass
+class History:
+    plan: Plan
+    facts: list[Result | Command]
+    states: list[State]
+    steps: list[Step]
+
+
+@st.composite
+def histories(draw: st.DrawFn, command: st.SearchStrategy[Command] | None = None) -> History:
+    plan = draw(plans)
+    state = machine.start(plan, at=0.0)
+    history = History(plan, [], [state], [machine.next_step(state)])
+    for _ in range(draw(st.integers(1, 60))):
+        interrupts = command is not None and draw(st.integers(0, 4)) == 0
+        fact: Result | Command = draw(answers(state) if command is None or not interrupts else command)
+        state = machine.apply(state, fact)
+        history.facts.append(fact)
+        history.states.append(state)
+        history.steps.append(machine.next_step(state))
+        if state.stop and command is None:
+            break
+    return history
+
+
+simulated: Callable[[Callable[..., None]], Callable[..., None]] = settings(max_examples=250, deadline=None)
+
+
+@simulated
+@given(histories(commands), st.data())
+def test_replay_of_any_prefix_gives_the_same_state(history: History, data: st.DataObject) -> None:
+    """A run is a pure function of its facts: replay from the start or from any state on the way."""
+    start = data.draw(st.integers(0, len(history.facts)))
+    state = history.states[start]
+    for fact, expected in zip(history.facts[start:], history.states[start + 1 :], strict=True):
+        state = machine.apply(state, fact)
+        assert state == expected
+
+
+@simulated
+@given(histories(commands))
+def test_nothing_completes_without_a_claim_and_green_checks(history: History) -> None:
+    """Complete means: claimed by this flow's kind of claim, and each required check green since then."""
+    final = history.states[-1]
+    if not final.stop or final.stop.outcome is not Outcome.COMPLETE:
+        return
+    assert _was_claimed(history)
+    verdicts = {verdict.check: verdict for verdict in final.verdicts}
+    for check in history.plan.checks:
+        if check.required:
+            verdict = verdicts[check.name]
+            assert verdict.green
+            assert history.plan.allow_degraded or not verdict.degraded
+
+
+def _was_claimed(history: History) -> bool:
+    """Judged from the facts alone: the last answer that this flow's claim depends on."""
+    if history.states[-1].approved:
+        return history.plan.on_limit is OnLimit.APPROVE
+    kind = history.plan.claim.kind
+    if kind is ClaimKind.TAG:
+        works = [
+            fact
+            for fact, step in zip(history.facts, history.steps, strict=False)
+            if isinstance(fact, Ran) and isinstance(step, RunAgent) and step.purpose is Purpose.WORK
+        ]
+        return works[-1].claim
+    phases = (Phase.BEFORE, Phase.AFTER)
+    looks = [
+        fact
+        for fact, state in zip(history.facts, history.states, strict=False)
+        if isinstance(fact, Seen) and state.phase in phases
+    ]
+    last = looks[-1]
+    return last.done if kind is ClaimKind.DONE else bool(last.board and last.board.done)
+
+
+@simulated
+@given(histories())
+def test_limits_are_exact(history: History) -> None:
+    """Never more agent runs than iterations, and the run that reaches the limit has used all of them."""
+    final = history.states[-1]
+    assert final.iteration <= history.plan.limits.iterations
+    if final.stop and final.stop.cause is Cause.ITERATIONS:
+        assert final.iteration == history.plan.limits.iterations
+    for state, step in zip(history.states, history.steps, strict=True):
+        if isinstance(step, RunAgent) and step.purpose is Purpose.WORK:
+            assert step.iteration == state.iteration + 1 <= history.plan.limits.iterations
+            assert not history.plan.limits.cost_usd or state.usage.cost_usd < history.plan.limits.cost_usd
+
+
+@simulated
+@given(histories(commands), commands)
+def test_commands_are_legal_at_any_moment(history: History, command: Command) -> None:
+    """Pause, steer, cancel and resume never raise, and mean the same in every state."""
+    for state in history.states:
+        after = machine.apply(state, command)
+        step = machine.next_step(after)
+        if state.stop and not isinstance(command, Resume):
+            assert step == state.stop
+        elif isinstance(command, Cancel):
+            assert isinstance(step, Stop) and step.outcome is Outcome.INTERRUPTED
+        elif isinstance(command, Pause) and not state.cancelled:
+            assert step == Hold(HoldWhy.PAUSED)
+        elif isinstance(command, Resume) and state.stop:
+            assert (after.stop is None) == (state.stop.outcome is not Outcome.COMPLETE)
+        elif isinstance(command, Steer):
+            assert after.steer[-1] == command
+
+
+@simulated
+@given(histories(commands))
+def test_nothing_starts_before_its_time(history: History) -> None:
+    """While every agent is limited, no agent is started; a paused or stopped run does nothing."""
+    for state, step in zip(history.states, history.steps, strict=True):
+        if state.stop:
+            assert step == state.stop
+        elif isinstance(step, RunAgent):
+            assert not state.paused and not state.cancelled
+            free = [a.name for a in history.plan.agents if dict(state.limited).get(a.name, 0.0) <= state.now]
+            if step.purpose is Purpose.WORK and free:
+                assert step.agent == free[0]
+
+
+def test_every_arrow_is_used_by_some_history() -> None:
+    """The diagram shows no change of phase that cannot happen."""
+    used: set[tuple[Phase, Phase]] = set()
+    done = replace(SEEN, done=True, children=1, changed=True)
+    supervised = a_plan(Flow.SUPERVISE, scm=Scm("git", ("commit",)))
+    message = Ran(at=4.0, ended=Ended.OK, agent="first", text="message")
+    for plan in (supervised, replace(supervised, scm=None)):
+        state = machine.start(plan, at=0.0)
+        for fact in (SEEN, WORKED, done, done, message, Did(at=5.0))[: 6 if plan.scm else 3]:
+            after = machine.apply(state, fact)
+            used.add((state.phase, after.phase))
+            state = after
+
+    @settings(max_examples=1000, deadline=None, database=None, derandomize=True)
+    @given(histories(commands))
+    def collect(history: History) -> None:
+        for before, after, fact in zip(history.states, history.states[1:], history.facts, strict=False):
+            if isinstance(fact, Seen | Ran | Checked | Did) and not before.stop:
+                used.add((before.phase, after.phase))
+
+    collect()
+    listed = {(start, end) for start, _, end in machine.ARROWS}
+    assert listed - used == set()

@@ -1,0 +1,275 @@
+"""The prompt of one iteration: what is added to the base, where, and what is made harmless."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ralph.core import claims, prompt
+from ralph.core.model import (
+    ClaimKind,
+    ClaimRule,
+    FailAction,
+    Feedback,
+    Left,
+    PromptSource,
+    Purpose,
+    RunAgent,
+    Steer,
+)
+
+RULE = ClaimRule()
+PROMISE = ClaimRule(tag="promise", text="COMPLETE", strict=True)
+TAG = "<response>DONE</response>"
+AS_IT_IS = PromptSource(instruction=False)
+TOLD = "When everything is done, and only then, end your answer with `<response>DONE</response>`."
+
+
+def a_step(*feedback: Feedback, steer: tuple[str, ...] = (), iteration: int = 1, of: int = 10) -> RunAgent:
+    told = tuple(Steer(at=0.0, id=n, text=text) for n, text in enumerate(steer))
+    return RunAgent(Purpose.WORK, iteration, "claude", "", Left(), of=of, feedback=feedback, steer=told)
+
+
+def append(text: str) -> Feedback:
+    return Feedback(FailAction.APPEND, text)
+
+
+def prepend(text: str) -> Feedback:
+    return Feedback(FailAction.PREPEND, text)
+
+
+def instead(text: str) -> Feedback:
+    return Feedback(FailAction.REPLACE, text)
+
+
+# ---- what a failed guardrail says ----
+
+
+def test_a_failed_guardrail_with_a_hint() -> None:
+    """The message has the seed's five parts, in its order."""
+    text = prompt.guardrail_failure(
+        "make test", "exit code 2", "run it alone", ".ralph/guardrail_1_make_test.log", "1 failed\n", 5000
+    )
+    assert text == (
+        'Guardrail "make test" failed with exit code 2.\n'
+        "Hint: run it alone\n"
+        "Output file: .ralph/guardrail_1_make_test.log\n"
+        "Output (truncated):\n"
+        "1 failed\n"
+    )
+
+
+def test_a_failed_guardrail_without_a_hint() -> None:
+    """Without a hint there is no line for it."""
+    text = prompt.guardrail_failure("make", "exit code 1", "", "a.log", "", 5000)
+    assert text == 'Guardrail "make" failed with exit code 1.\nOutput file: a.log\nOutput (truncated):\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "limit", "cut"),
+    [
+        ("", 5, ""),
+        ("1234", 5, "1234"),
+        ("12345", 5, "12345"),
+        ("123456", 5, "12345... [truncated]"),
+        ("12345\n", 5, "12345... [truncated]"),
+        ("äöüßé+", 5, "äöüßé... [truncated]"),
+        ("123456", 0, "123456"),
+    ],
+)
+def test_truncation(text: str, limit: int, cut: str) -> None:
+    """The first characters are kept and marked only if something was cut."""
+    assert prompt.truncate(text, limit) == cut
+
+
+def test_only_the_output_is_cut() -> None:
+    """Command, hint and log file are sent whole, however long they are."""
+    long = "long " * 50
+    assert prompt.guardrail_failure(long, "exit code 1", long, long, "123456", 5) == (
+        f'Guardrail "{long}" failed with exit code 1.\n'
+        f"Hint: {long}\n"
+        f"Output file: {long}\n"
+        "Output (truncated):\n"
+        "12345... [truncated]"
+    )
+
+
+def test_tags_in_the_output_are_made_harmless() -> None:
+    """Both tags in fed-back output are shown with escaped brackets."""
+    text = prompt.guardrail_failure("cat x", "exit code 1", "", "a.log", f"{TAG} <promise>x</promise>", 5000)
+    assert text.splitlines()[-1] == "&lt;response&gt;DONE&lt;/response&gt; &lt;promise&gt;x&lt;/promise&gt;"
+
+
+@pytest.mark.parametrize("limit", range(1, 30))
+def test_no_cut_brings_a_tag_back(limit: int) -> None:
+    """Wherever the output is cut, no tag is left in it."""
+    text = prompt.guardrail_failure("cat x", "exit code 1", "", "a.log", TAG * 2, limit)
+    assert not prompt.has_tag(text, RULE)
+
+
+@pytest.mark.xfail(strict=True, reason="the output is made harmless, and longer, before it is cut")
+def test_an_output_within_the_limit_is_not_called_truncated() -> None:
+    """An output of exactly the limit is sent whole though its tags are escaped."""
+    text = prompt.guardrail_failure("cat x", "exit code 1", "", "a.log", TAG, len(TAG))
+    assert text.splitlines()[-1] == "&lt;response&gt;DONE&lt;/response&gt;"
+
+
+# ---- what is added to the base ----
+
+
+def test_the_prompt_is_sent_as_it_is() -> None:
+    """Without feedback, guidance, instruction and count nothing is added to the base, not even trimmed."""
+    assert prompt.build(" fix\n\n", a_step(), AS_IT_IS, RULE) == " fix\n\n"
+
+
+@pytest.mark.parametrize(
+    ("feedback", "text"),
+    [
+        ((append("red"),), "base\n\nred"),
+        ((prepend("red"),), "red\n\nbase"),
+        ((instead("red"),), "red"),
+        ((append("1"), append("2")), "base\n\n1\n\n2"),
+        ((prepend("1"), prepend("2")), "2\n\n1\n\nbase"),
+        ((append("1"), prepend("2")), "2\n\nbase\n\n1"),
+        ((append("1"), instead("2")), "2"),
+        ((instead("1"), append("2")), "1\n\n2"),
+        ((prepend("1"), instead("2"), prepend("3"), append("4")), "3\n\n2\n\n4"),
+        ((instead("1"), instead("2")), "2"),
+    ],
+)
+def test_feedback_is_added_in_order(feedback: tuple[Feedback, ...], text: str) -> None:
+    """Each failed guardrail acts on the text so far, two newlines apart; REPLACE replaces all of it."""
+    assert prompt.build("base", a_step(*feedback), AS_IT_IS, RULE) == text
+
+
+def test_guidance_comes_after_the_feedback() -> None:
+    """What the user steers is added in order and survives a guardrail that replaces the prompt."""
+    step = a_step(instead("red"), steer=("use the old parser", "and be brief"))
+    assert prompt.build("base", step, AS_IT_IS, RULE) == (
+        "red\n\nGuidance from the user: use the old parser\n\nGuidance from the user: and be brief"
+    )
+
+
+@pytest.mark.parametrize(
+    ("iteration", "of", "line"),
+    [
+        (1, 10, "Iteration 1 of 10, 9 remaining."),
+        (10, 10, "Iteration 10 of 10, 0 remaining."),
+    ],
+)
+def test_the_count_comes_first(iteration: int, of: int, line: str) -> None:
+    """The iteration count stands before everything else, two newlines apart."""
+    step = a_step(prepend("red"), iteration=iteration, of=of)
+    source = PromptSource(instruction=False, count=True)
+    assert prompt.build("base", step, source, RULE) == f"{line}\n\nred\n\nbase"
+
+
+def test_everything_at_once() -> None:
+    """Count, prepended, base, appended, guidance, instruction: always in this order."""
+    step = a_step(append("after"), prepend("before"), steer=("hurry",), iteration=2, of=3)
+    assert prompt.build("base", step, PromptSource(count=True), RULE) == (
+        "Iteration 2 of 3, 1 remaining.\n\n"
+        "before\n\nbase\n\nafter\n\n"
+        "Guidance from the user: hurry\n\n"
+        f"{TOLD}"
+    )
+
+
+# ---- who tells the agent the tag ----
+
+
+@pytest.mark.parametrize(
+    ("base", "feedback", "claim", "text"),
+    [
+        ("base", (), RULE, f"base\n\n{TOLD}"),
+        (f"print {TAG}", (), RULE, f"print {TAG}"),
+        ("print <RESPONSE>done</RESPONSE>", (), RULE, "print <RESPONSE>done</RESPONSE>"),
+        ("the <response> tag", (), RULE, "the <response> tag"),
+        ("the response tag", (), RULE, f"the response tag\n\n{TOLD}"),
+        (f"print {TAG}", (instead("red"),), RULE, f"red\n\n{TOLD}"),
+        (f"print {TAG}", (append("red"),), RULE, f"print {TAG}\n\nred"),
+        ("base", (append("&lt;response&gt;"),), RULE, f"base\n\n&lt;response&gt;\n\n{TOLD}"),
+        (f"print {TAG}", (), PROMISE, f"print {TAG}\n\n{prompt.instruction(PROMISE)}"),
+        ("base", (), ClaimRule(kind=ClaimKind.DONE), "base"),
+    ],
+)
+def test_the_completion_instruction(
+    base: str, feedback: tuple[Feedback, ...], claim: ClaimRule, text: str
+) -> None:
+    """One line names the tag unless the prompt that is sent already has it or the claim is no tag."""
+    assert prompt.build(base, a_step(*feedback), PromptSource(), claim) == text
+
+
+def test_the_instruction_names_tag_and_text() -> None:
+    """The instruction shows the run's own tag and text as inline code."""
+    assert prompt.instruction(PROMISE) == (
+        "When everything is done, and only then, end your answer with `<promise>COMPLETE</promise>`."
+    )
+
+
+@pytest.mark.xfail(strict=True, reason="only guardrail_failure makes tags harmless, not every feedback")
+def test_no_feedback_takes_the_place_of_the_instruction() -> None:
+    """A tag in what a judge or a story board told the agent does not stand in for the instruction."""
+    step = a_step(append("criterion 2 is open; the agent printed <response>LATER</response> too early"))
+    assert prompt.build("base", step, PromptSource(), RULE).endswith(TOLD)
+
+
+# ---- an agent that repeats its prompt ----
+
+lines = st.sampled_from(
+    [
+        "Fix the bug.",
+        "",
+        "    ",
+        "```",
+        "~~~",
+        "> quoted",
+        "an odd ` backtick",
+        "1. `make test` must pass",
+        f"At the very end print {TAG}",
+        f"{TAG} is what you print",
+        "Finally say <promise>COMPLETE</promise> please",
+        "The <response> tag is asked for",
+        "<response> is opened and",
+        "closed by </response> here",
+    ]
+)
+bases = st.one_of(st.lists(lines, min_size=1, max_size=6).map("\n".join), st.text(max_size=40))
+feedbacks = st.builds(
+    Feedback,
+    st.sampled_from(FailAction),
+    st.builds(
+        prompt.guardrail_failure,
+        st.sampled_from(["make test", "grep -c '<response>' x.md"]),
+        st.just("exit code 1"),
+        st.sampled_from(["", f"never print {TAG} too early"]),
+        st.just(".ralph/guardrail_1_make.log"),
+        st.sampled_from([TAG, f"ok\n{TAG}\n", "<promise>COMPLETE</promise>", "```", "<respo<response>nse>"]),
+        st.sampled_from([3, 20, 5000]),
+    ),
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    bases,
+    st.lists(feedbacks, max_size=3),
+    st.lists(st.sampled_from(["hurry", f"do not print {TAG} yet"]), max_size=2),
+    st.sampled_from([RULE, PROMISE, ClaimRule(tag="promise", text="COMPLETE"), ClaimRule(strict=True)]),
+    st.builds(PromptSource, instruction=st.booleans(), count=st.booleans()),
+)
+def test_a_prompt_echoed_back_is_never_a_claim(
+    base: str, red: list[Feedback], steer: list[str], rule: ClaimRule, source: PromptSource
+) -> None:
+    """Whatever was built, an agent that prints its prompt and nothing else has claimed nothing."""
+    built = prompt.build(base, a_step(*red, steer=tuple(steer)), source, rule)
+    assert claims.find(built, rule, built) is None
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.text(max_size=60).filter(lambda text: "<" not in text))
+def test_an_unknown_echo_of_a_prompt_without_tags_is_no_claim(base: str) -> None:
+    """The instruction is harmless even where the prompt is not known to the search."""
+    built = prompt.build(base, a_step(), PromptSource(), RULE)
+    assert claims.find(built, RULE) is None
