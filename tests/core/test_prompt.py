@@ -108,7 +108,6 @@ def test_no_cut_brings_a_tag_back(limit: int) -> None:
     assert not prompt.has_tag(text, RULE)
 
 
-@pytest.mark.xfail(strict=True, reason="the output is made harmless, and longer, before it is cut")
 def test_an_output_within_the_limit_is_not_called_truncated() -> None:
     """An output of exactly the limit is sent whole though its tags are escaped."""
     text = prompt.guardrail_failure("cat x", "exit code 1", "", "a.log", TAG, len(TAG))
@@ -208,7 +207,6 @@ def test_the_instruction_names_tag_and_text() -> None:
     )
 
 
-@pytest.mark.xfail(strict=True, reason="only guardrail_failure makes tags harmless, not every feedback")
 def test_no_feedback_takes_the_place_of_the_instruction() -> None:
     """A tag in what a judge or a story board told the agent does not stand in for the instruction."""
     step = a_step(append("criterion 2 is open; the agent printed <response>LATER</response> too early"))

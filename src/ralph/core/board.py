@@ -61,6 +61,16 @@ class Role:
 
 
 @dataclass(frozen=True, slots=True)
+class Running:
+    """One child run. `unwanted`: another attempt has won, or the job is over; `stopping`: it was told."""
+
+    attempt: int
+    role: Role
+    unwanted: bool = False
+    stopping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """One task on its way. `attempts` run the first role side by side; the first proved one wins."""
 
@@ -72,9 +82,9 @@ class Job:
     state: JobState = JobState.TODO
     role: int = 0
     pending: tuple[int, ...] = ()
-    running: tuple[int, ...] = ()
-    stopping: tuple[int, ...] = ()
+    running: tuple[Running, ...] = ()
     winner: int = 1
+    cancelled: bool = False
     sent_back: int = 0
     merge_retries: int = 0
     reason: str = ""
@@ -150,7 +160,7 @@ class Cancelled:
 Fact = RunEnded | Merged | Added | Cancelled
 
 
-class Cycle(Exception):
+class Cycle(ValueError):
     """Tasks that wait for each other; `path` begins and ends with the same id."""
 
     def __init__(self, path: tuple[str, ...]) -> None:
@@ -172,10 +182,12 @@ def begin(board: Board, action: Action) -> Board:
     if isinstance(action, Merge):
         job = replace(job, state=JobState.MERGING)
     elif isinstance(action, StopRun):
-        job = replace(job, stopping=(*job.stopping, action.attempt))
+        told = (replace(r, stopping=True) if r.attempt == action.attempt else r for r in job.running)
+        job = replace(job, running=tuple(told))
     else:
         pending = tuple(n for n in job.pending if n != action.attempt)
-        job = replace(job, pending=pending, running=(*job.running, action.attempt), state=JobState.ACTIVE)
+        run = Running(action.attempt, job.roles[job.role])
+        job = replace(job, pending=pending, running=(*job.running, run), state=JobState.ACTIVE)
     return _put(board, job)
 
 
@@ -206,11 +218,25 @@ def find_cycle(depends_on: dict[str, tuple[str, ...]]) -> tuple[str, ...] | None
 
 def open_board(jobs: Iterable[Job], slots: int, per_agent: tuple[tuple[str, int], ...] = ()) -> Board:
     """A board with these jobs, the ones without open dependencies ready to start."""
-    board = Board((), slots, per_agent)
-    jobs = tuple(jobs)
-    if cycle := find_cycle({job.id: job.depends_on for job in jobs}):
+    board = Board(tuple(jobs), slots, per_agent)
+    _check(board)
+    return _open_next(_block_dependents(board))
+
+
+def _check(board: Board) -> None:
+    """A board that could never come to its end is refused."""
+    if board.slots < 1 or any(most < 1 for _, most in board.per_agent):
+        raise ValueError("a board needs at least one slot, for every agent")
+    ids = Counter(job.id for job in board.jobs)
+    for job in board.jobs:
+        if ids[job.id] > 1:
+            raise ValueError(f"{job.id} is on the board twice")
+        if not job.roles or job.attempts < 1:
+            raise ValueError(f"{job.id} needs at least one role and one attempt")
+        if unknown := [id for id in job.depends_on if id not in ids]:
+            raise ValueError(f"{job.id} depends on {unknown[0]}, which is not on the board")
+    if cycle := find_cycle({job.id: job.depends_on for job in board.jobs}):
         raise Cycle(cycle)
-    return _open_next(replace(board, jobs=jobs))
 
 
 # ---- what may begin ----
@@ -218,15 +244,7 @@ def open_board(jobs: Iterable[Job], slots: int, per_agent: tuple[tuple[str, int]
 
 def _stops(board: Board) -> Iterable[StopRun]:
     for job in board.jobs:
-        unwanted = job.running if job.state in ENDED else _losers(job)
-        yield from (StopRun(job.id, n) for n in unwanted if n not in job.stopping)
-
-
-def _losers(job: Job) -> tuple[int, ...]:
-    """Attempts that still run though another one has won."""
-    if job.role == 0 and job.state is JobState.ACTIVE:
-        return ()
-    return tuple(n for n in job.running if n != job.winner)
+        yield from (StopRun(job.id, r.attempt) for r in job.running if r.unwanted and not r.stopping)
 
 
 def _merge(board: Board) -> Iterable[Merge]:
@@ -241,7 +259,7 @@ def _merge(board: Board) -> Iterable[Merge]:
 def _starts(board: Board) -> Iterable[StartRun]:
     free = board.slots - sum(len(job.running) for job in board.jobs)
     limits = dict(board.per_agent)
-    busy = Counter(job.roles[job.role].agent for job in board.jobs for _ in job.running)
+    busy = Counter(run.role.agent for job in board.jobs for run in job.running)
     begun_first = sorted(board.jobs, key=lambda job: (job.state is not JobState.ACTIVE, job.priority))
     for job in begun_first:
         role = job.roles[job.role] if job.pending else None
@@ -261,21 +279,23 @@ def _starts(board: Board) -> Iterable[StartRun]:
 
 def _run_ended(board: Board, fact: RunEnded) -> Board:
     job = board.job(fact.job)
-    job = replace(
-        job,
-        running=tuple(n for n in job.running if n != fact.attempt),
-        stopping=tuple(n for n in job.stopping if n != fact.attempt),
-    )
-    if job.state is not JobState.ACTIVE or (job.role > 0 and fact.attempt != job.winner):
-        return _put(board, job)
-    return _put(board, _RUN_VERDICTS[fact.verdict](job, fact))
+    run = next((run for run in job.running if run.attempt == fact.attempt), None)
+    if run is None:
+        return board
+    job = replace(job, running=tuple(other for other in job.running if other is not run))
+    return _put(board, job if run.unwanted else _RUN_VERDICTS[fact.verdict](job, fact))
 
 
 def _proved(job: Job, fact: RunEnded) -> Job:
-    job = replace(job, winner=fact.attempt, pending=(), reason="")
+    job = _unwanted(replace(job, winner=fact.attempt, pending=(), reason=""))
     if job.role + 1 < len(job.roles):
         return replace(job, role=job.role + 1, pending=(job.winner,))
     return replace(job, state=JobState.PROVED)
+
+
+def _unwanted(job: Job) -> Job:
+    """Whatever still runs for this job is to be stopped, and its result ignored."""
+    return replace(job, running=tuple(replace(run, unwanted=True) for run in job.running))
 
 
 def _refused(job: Job, fact: RunEnded) -> Job:
@@ -285,7 +305,7 @@ def _refused(job: Job, fact: RunEnded) -> Job:
 
 
 def _failed(job: Job, fact: RunEnded) -> Job:
-    if job.running or job.pending:
+    if job.pending or any(not run.unwanted for run in job.running):
         return job
     return replace(job, state=JobState.FAILED, reason=fact.reason)
 
@@ -314,6 +334,8 @@ def _merged(board: Board, fact: Merged) -> Board:
         return board
     if fact.verdict is MergeVerdict.OK:
         job = replace(job, state=JobState.DONE)
+    elif job.cancelled:
+        job = replace(job, state=JobState.CANCELLED, reason="cancelled")
     elif fact.verdict is MergeVerdict.LOST:
         job = replace(job, state=JobState.PROVED)
     elif fact.verdict is MergeVerdict.HELD or job.merge_retries >= MOST_MERGE_RETRIES:
@@ -325,17 +347,18 @@ def _merged(board: Board, fact: Merged) -> Board:
 
 
 def _added(board: Board, fact: Added) -> Board:
-    jobs = (*board.jobs, fact.job)
-    if cycle := find_cycle({job.id: job.depends_on for job in jobs}):
-        raise Cycle(cycle)
-    return replace(board, jobs=jobs)
+    board = replace(board, jobs=(*board.jobs, fact.job))
+    _check(board)
+    return board
 
 
 def _cancelled(board: Board, fact: Cancelled) -> Board:
     job = board.job(fact.job)
-    if job.state in ENDED or job.state is JobState.MERGING:
+    if job.state in ENDED:
         return board
-    return _put(board, replace(job, state=JobState.CANCELLED, pending=(), reason="cancelled"))
+    if job.state is JobState.MERGING:
+        return _put(board, replace(job, cancelled=True))
+    return _put(board, _unwanted(replace(job, state=JobState.CANCELLED, pending=(), reason="cancelled")))
 
 
 _FACTS: dict[type[Fact], Callable[[Board, Any], Board]] = {

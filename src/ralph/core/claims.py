@@ -1,36 +1,40 @@
 """Find the tag by which an agent says that it is done, and nothing that only looks like it.
 
 A tag is no claim inside a code fence, inline code or a quoted line, where the agent repeats its
-prompt, or where its own clause denies it ("I cannot print <response>DONE</response> yet").
+prompt, or inside a sentence that denies it ("I cannot print <response>DONE</response> yet").
 """
 
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 
 from ralph.core.model import ClaimRule
 
 LONGEST_TAG = 10_000
 """A tag that is still open after this many characters was no tag."""
 
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
+_LONGEST_LINE = 20_000
+_HEAD = 200
+_ECHO_WORDS = 3
+_NEAR = 200
+
+_FENCE = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})(.*)")
 _QUOTED = re.compile(
-    r"""\s*(?: >                # a quotation
-             | \|               # a table or a quotation bar
-             | [+-](?=<)        # a line of a diff
-             | \d+\s*[:|→\t]    # a numbered line of a listing
-             | \S+:\d+:         # a hit of a search
+    r"""\s*(?: [>|│┃]                       # a quotation, a table, a frame
+             | \+{1,2}\s*(?=<) | -{1,2}(?=<)  # a line of a diff
+             | \d+\s*[:|→\t]                # a numbered line of a listing
+             | [^<]{0,200}?[:-]\d+[:-](?:\d+:|\s*(?=<))  # a hit of a search
            )""",
     re.VERBOSE,
 )
 _INLINE_CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
-_CLAUSE_ENDS = re.compile(r"[.;:!?,—()\n]")
+_CLAUSE_ENDS = re.compile(r"[.;:!?,—)(]+(?=\s|$)|\s-\s|\n")
 _DENIED = re.compile(
-    r"\b(?:not|never|cannot|without|unless|until|before|if|when|once|would|instead\s+of|rather\s+than)\b"
-    r"|n['’]t\b",
+    r"\b(?:not|never|cannot|unless|until|if|when|once|would|as\s+soon\s+as|instead\s+of|rather\s+than"
+    r"|before\s+(?:i|we|you|it|(?:print|say|output|writ|end)ing))\b|n['’]t\b|\b(?:no|without)\s*$",
     re.IGNORECASE,
 )
+_POSTPONED = re.compile(r"\s*(?:after|later|yet)\b", re.IGNORECASE)
 
 
 def matches(found: str | None, rule: ClaimRule) -> bool:
@@ -52,10 +56,13 @@ def claimed(text: str, rule: ClaimRule, prompt: str = "") -> bool:
 
 def message(text: str) -> str:
     """The commit message in an agent's answer: the tag's text, else the first non-empty line."""
-    tagged = re.search(r"<response>(.*?)</response>", text, re.IGNORECASE | re.DOTALL)
-    if tagged:
-        return tagged[1].strip()
-    return next((line.strip() for line in text.splitlines() if line.strip()), "")
+    lower = text.casefold()
+    start = lower.find("<response>")
+    end = lower.find("</response>", start)
+    if 0 <= start < end and len(lower) == len(text):
+        return text[start + len("<response>") : end].strip()
+    lines = (line.strip() for line in text.splitlines())
+    return next((line for line in lines if line and not _FENCE.fullmatch(line)), "")
 
 
 def neutralise(text: str) -> str:
@@ -70,7 +77,8 @@ class Scanner:
         self._strict = rule.strict
         self._open_tag = f"<{rule.tag}>".casefold()
         self._tag = re.compile(rf"<(/?){re.escape(rule.tag)}>", re.IGNORECASE)
-        self._echo = _Echo(prompt, self._tag)
+        self._echo_before, self._echo_after = self._learn(prompt)
+        self._before = ""
         self._partial = ""
         self._fence = ""
         self._inside: list[str] | None = None
@@ -82,14 +90,15 @@ class Scanner:
             return
         whole, newline, rest = text.rpartition("\n")
         if not newline:
-            self._partial = _tail(self._partial + rest)
+            self._partial = _shortened(self._partial + rest)
             return
-        block, self._partial = self._partial + whole, _tail(rest)
+        block, self._partial = self._partial + whole, _shortened(rest)
         if self._is_dull(block):
-            self._echo.skip(block)
+            self._pass(block)
             return
         for line in block.split("\n"):
-            self._line(line)
+            self._line(_shortened(line))
+            self._pass(line)
 
     def finish(self) -> str | None:
         """The text has ended: what was claimed?"""
@@ -97,6 +106,25 @@ class Scanner:
             self._line(self._partial)
             self._partial = ""
         return self._found
+
+    def _learn(self, prompt: str) -> tuple[set[tuple[str, ...]], set[tuple[str, ...]]]:
+        """The words around the tags of the prompt: those before, and where there are none, those behind."""
+        before: set[tuple[str, ...]] = set()
+        after: set[tuple[str, ...]] = set()
+        bare = False
+        for tag in self._tag.finditer(prompt):
+            if not tag[1]:
+                words = _words_before(prompt, tag.start())
+                bare = not words
+                before |= {words} - {()}
+            elif bare:
+                after |= {_words_behind(prompt, tag.end())} - {()}
+        return before, after
+
+    def _pass(self, text: str) -> None:
+        """Remember the last words: they tell whether a tag that follows is only the prompt repeated."""
+        if self._echo_before:
+            self._before = f"{self._before}\n{text[-_HEAD:]}"[-_HEAD:]
 
     def _is_dull(self, block: str) -> bool:
         """No line of the block can begin, end or hide a claim."""
@@ -113,15 +141,14 @@ class Scanner:
             self._found, self._inside = None, None
         if self._found is not None:
             return
-        echoed = self._echo.repeats(line)
-        if self._is_fenced(line) or _QUOTED.match(line) or echoed:
+        if self._is_fenced(line) or _QUOTED.match(line):
             self._inside = None
             return
         text = _INLINE_CODE.sub(lambda code: " " * len(code[0]), line)
         if self._strict:
-            self._only_tag(text)
+            self._only_tag(text, line)
         elif self._inside is not None or self._open_tag in text.casefold():
-            self._tags(text)
+            self._tags(text, line)
 
     def _is_fenced(self, line: str) -> bool:
         mark = _FENCE.match(line)
@@ -133,78 +160,66 @@ class Scanner:
             self._fence = ""
         return True
 
-    def _only_tag(self, text: str) -> None:
+    def _only_tag(self, text: str, line: str) -> None:
         tags = list(self._tag.finditer(text))
         if len(tags) == 2 and not tags[0][1] and tags[1][1]:
-            outside = text[: tags[0].start()] + text[tags[1].end() :]
-            if not outside.strip():
+            outside = line[: tags[0].start()] + line[tags[1].end() :]
+            if not outside.strip() and not self._is_echo(line, tags[0].start()):
                 self._found = text[tags[0].end() : tags[1].start()].strip()
 
-    def _tags(self, text: str) -> None:
+    def _tags(self, text: str, line: str) -> None:
         """Walk the tags of one line; an opening tag may have been met on an earlier line."""
         at = 0
         for tag in self._tag.finditer(text):
-            if tag[1]:
-                if self._inside is not None:
-                    self._inside.append(text[at : tag.start()])
-                    if not _denied_after(text[tag.end() :]):
-                        self._found = "".join(self._inside).strip()
-                        return
-                    self._inside = None
-            else:
-                self._inside = None if _denied_before(text[: tag.start()]) else []
+            if not tag[1]:
+                refused = _is_denied_before(text, tag.start()) or self._is_echo(line, tag.start())
+                self._inside = None if refused else []
+            elif self._inside is not None:
+                self._inside.append(text[at : tag.start()])
+                if not _is_denied_after(text, tag.end()) and not self._is_echo_behind(line, tag.end()):
+                    self._found = "".join(self._inside).strip()
+                    return
+                self._inside = None
             at = tag.end()
         if self._inside is not None:
             self._inside.append(text[at:] + "\n")
             if sum(map(len, self._inside)) > LONGEST_TAG:
                 self._inside = None
 
-
-def _denied_before(text: str) -> bool:
-    return bool(_DENIED.search(_CLAUSE_ENDS.split(text)[-1]))
-
-
-def _denied_after(text: str) -> bool:
-    return bool(_DENIED.search(_CLAUSE_ENDS.split(text)[0]))
-
-
-def _tail(partial: str) -> str:
-    """An endless line is kept only by its end, where a claim would stand."""
-    return partial if len(partial) <= 1_000_000 else partial[-LONGEST_TAG:]
-
-
-class _Echo:
-    """Recognises the prompt in the output: its sentences with the tag, and a bare tag in its place.
-
-    A line of the prompt that holds the tag and other words is an echo wherever it appears. A line
-    that is nothing but the tag is an echo only right after the prompt's line before it.
-    """
-
-    def __init__(self, prompt: str, tag: re.Pattern[str]) -> None:
-        lines = [line.strip() for line in prompt.splitlines() if line.strip()]
-        tagged = {line for line in lines if tag.search(line)}
-        self._sentences = {line for line in tagged if _words_beside_tag(line, tag) >= 2}
-        self._follows = {
-            (before, line)
-            for before, line in pairwise(lines)
-            if line in tagged and line not in self._sentences
-        }
-        self._last = ""
-
-    def repeats(self, line: str) -> bool:
-        stripped = line.strip()
-        if not stripped:
+    def _is_echo(self, line: str, at: int) -> bool:
+        """The words before this tag are those before a tag of the prompt: the agent repeats it."""
+        if not self._echo_before:
             return False
-        last, self._last = self._last, stripped
-        return (last, stripped) in self._follows or any(s in stripped for s in self._sentences)
+        text = f"{self._before}\n{line[max(0, at - _HEAD) : at]}"
+        words = _words_before(text, len(text))
+        return any(words[-len(echo) :] == echo for echo in self._echo_before)
 
-    def skip(self, block: str) -> None:
-        """Lines without a tag: only the last one matters."""
-        if self._follows:
-            lines = (line.strip() for line in reversed(block.split("\n")))
-            self._last = next(filter(None, lines), self._last)
+    def _is_echo_behind(self, line: str, at: int) -> bool:
+        return bool(self._echo_after) and _words_behind(line, at) in self._echo_after
 
 
-def _words_beside_tag(line: str, tag: re.Pattern[str]) -> int:
-    marks = list(tag.finditer(line))
-    return len(line[: marks[0].start()].split()) + len(line[marks[-1].end() :].split())
+def _words_before(text: str, at: int) -> tuple[str, ...]:
+    return tuple(text[max(0, at - _HEAD) : at].split()[-_ECHO_WORDS:])
+
+
+def _words_behind(text: str, at: int) -> tuple[str, ...]:
+    return tuple(text[at : at + _HEAD].partition("\n")[0].split()[:_ECHO_WORDS])
+
+
+def _is_denied_before(text: str, at: int) -> bool:
+    """Does the tag's own clause deny it? One that stands alone on its line cannot be denied."""
+    return bool(_DENIED.search(_CLAUSE_ENDS.split(text[max(0, at - _NEAR) : at])[-1]))
+
+
+def _is_denied_after(text: str, at: int) -> bool:
+    """The same for the words that follow, if they go on with the sentence."""
+    clause = _CLAUSE_ENDS.split(text[at : at + _NEAR])[0]
+    goes_on = clause.lstrip()[:1].islower()
+    return goes_on and bool(_DENIED.search(clause) or _POSTPONED.match(clause))
+
+
+def _shortened(line: str) -> str:
+    """An endless line is kept by its beginning, which may quote it, and its end, where a claim stands."""
+    if len(line) <= _LONGEST_LINE:
+        return line
+    return f"{line[:_HEAD]} {line[-LONGEST_TAG:]}"

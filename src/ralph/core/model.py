@@ -291,13 +291,13 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What one agent process may still use. 0 is no limit."""
+    """What one agent process may still use. None is no limit."""
 
-    cost_usd: float = 0.0
-    tokens: int = 0
-    seconds: float = 0.0
-    iteration_seconds: float = 0.0
-    idle_seconds: float = 0.0
+    cost_usd: float | None = None
+    tokens: int | None = None
+    seconds: float | None = None
+    iteration_seconds: float | None = None
+    idle_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,17 +31,17 @@ def watch(limits: Left, meter: Meter) -> Ended | None:
     """Must the agent in hand be ended now? Asked at every event and tick."""
     if meter.interrupted:
         return Ended.INTERRUPTED
-    if limits.cost_usd and meter.usage.cost_usd >= limits.cost_usd:
+    if _reached(limits.cost_usd, meter.usage.cost_usd) or _reached(limits.tokens, meter.usage.tokens):
         return Ended.BUDGET
-    if limits.tokens and meter.usage.tokens >= limits.tokens:
+    if _reached(limits.seconds, meter.seconds):
         return Ended.BUDGET
-    if limits.seconds and meter.seconds >= limits.seconds:
-        return Ended.BUDGET
-    if limits.iteration_seconds and meter.seconds >= limits.iteration_seconds:
+    if _reached(limits.iteration_seconds, meter.seconds):
         return Ended.TIMEOUT
-    if limits.idle_seconds and meter.idle >= limits.idle_seconds:
-        return Ended.IDLE
-    return None
+    return Ended.IDLE if _reached(limits.idle_seconds, meter.idle) else None
+
+
+def _reached(limit: float | None, used: float) -> bool:
+    return limit is not None and used >= limit
 
 
 def spent(limits: Limits, usage: Usage, elapsed: float) -> Cause | None:
@@ -56,13 +56,13 @@ def spent(limits: Limits, usage: Usage, elapsed: float) -> Cause | None:
 
 
 def left(limits: Limits, usage: Usage, elapsed: float) -> Left:
-    """What the next agent process may use; only called while no budget is spent."""
+    """What the next agent process may use."""
     return Left(
-        cost_usd=limits.cost_usd and limits.cost_usd - usage.cost_usd,
-        tokens=limits.tokens and limits.tokens - usage.tokens,
-        seconds=limits.seconds and limits.seconds - elapsed,
-        iteration_seconds=limits.iteration_seconds,
-        idle_seconds=limits.idle_seconds,
+        cost_usd=max(0.0, limits.cost_usd - usage.cost_usd) if limits.cost_usd else None,
+        tokens=max(0, limits.tokens - usage.tokens) if limits.tokens else None,
+        seconds=max(0.0, limits.seconds - elapsed) if limits.seconds else None,
+        iteration_seconds=limits.iteration_seconds or None,
+        idle_seconds=limits.idle_seconds or None,
     )
 
 
@@ -77,15 +77,17 @@ def raised(limits: Limits, resume: Resume) -> Limits:
 
 def is_healthy(restart: Restart, ran: Ran, before: Seen | None, after: Seen | None) -> bool:
     """An attempt that ran long or changed the tree was worth it, whatever its exit."""
-    progress = before is not None and after is not None and before.tree != after.tree
-    return ran.took >= restart.healthy_seconds or progress
+    trees = (before.tree if before else "", after.tree if after else "")
+    return ran.took >= restart.healthy_seconds or (all(trees) and trees[0] != trees[1])
 
 
 def restart_delay(restart: Restart, failures: int, seed: str) -> float:
     """Seconds until the next attempt: doubles with every failure in a row, up to the longest."""
-    if restart.kind is RestartKind.FIXED or failures <= 1:
+    if restart.kind is RestartKind.FIXED:
         return restart.delay
-    delay = min(restart.delay * 2.0 ** (failures - 1), restart.longest)
+    if failures <= 1:
+        return min(restart.delay, restart.longest)
+    delay = min(restart.delay * 2.0 ** min(failures - 1, 60), restart.longest)
     return delay * (0.6 + 0.4 * jitter(f"{seed}/{failures}"))
 
 

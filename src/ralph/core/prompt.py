@@ -16,12 +16,13 @@ COMMIT_MESSAGE = (
 
 def build(base: str, step: RunAgent, source: PromptSource, claim: ClaimRule) -> str:
     """The text that is sent to the agent in this iteration."""
-    text = base
+    text, knows_tag = base, has_tag(base, claim)
     for feedback in step.feedback:
         text = apply_feedback(text, feedback)
+        knows_tag = knows_tag and feedback.action is not FailAction.REPLACE
     for steer in step.steer:
         text = f"{text}\n\nGuidance from the user: {steer.text}"
-    if source.instruction and claim.kind is not ClaimKind.DONE and not has_tag(text, claim):
+    if source.instruction and claim.kind is not ClaimKind.DONE and not knows_tag:
         text = f"{text}\n\n{instruction(claim)}"
     if source.count:
         text = f"Iteration {step.iteration} of {step.of}, {step.of - step.iteration} remaining.\n\n{text}"
@@ -51,7 +52,7 @@ def guardrail_failure(command: str, exit_text: str, hint: str, log: str, output:
     lines = [f'Guardrail "{command}" failed with {exit_text}.']
     if hint:
         lines.append(f"Hint: {hint}")
-    lines += [f"Output file: {log}", "Output (truncated):", truncate(neutralise(output), limit)]
+    lines += [f"Output file: {log}", "Output (truncated):", neutralise(truncate(output, limit))]
     return "\n".join(lines)
 
 

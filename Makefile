@@ -1,0 +1,34 @@
+# Thin over uv; `scripts/uv` installs uv into .tools where there is none.
+uv := sh scripts/uv
+
+.PHONY: all fmt lint test build install clean demo pins
+
+all: fmt lint test build
+
+fmt:      ## format the code
+	$(uv) run ruff format .
+	$(uv) run ruff check --fix .
+
+lint:     ## style, types, import directions
+	$(uv) run ruff format --check .
+	$(uv) run ruff check .
+	$(uv) run mypy
+	$(uv) run lint-imports
+
+test:     ## everything that needs Python packages only
+	$(uv) run pytest
+
+build:    ## wheel and source distribution into dist/
+	$(uv) build
+
+install:  ## the ralph command for this user
+	$(uv) tool install --force .
+
+demo:     ## a whole run in ten seconds
+	$(uv) run ralph demo
+
+pins:     ## pin the newest versions
+	$(uv) run python scripts/pins.py
+
+clean:
+	rm -rf dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis
