@@ -354,7 +354,9 @@ class Driver:
         count = self._place.wakeup.count
         if count > self._told_signals:
             self._told_signals = count
-            self._tell(Notice("Received signal, shutting down..."))
+            self._tell(
+                Notice("Received signal, shutting down..." if count == 1 else "Ending everything now.")
+            )
         return count
 
     def _is_interrupted(self) -> bool:

@@ -115,8 +115,8 @@ def next_step(state: State) -> Step:
     if state.stop:
         return state.stop
     if state.cancelled:
-        by = "by a signal" if state.cancelled.cause is Cause.SIGNAL else "by ralph cancel"
-        return Stop(state.cancelled.cause, f"interrupted {by}", state.notes)
+        by = "by a signal" if state.cancelled.cause is Cause.SIGNAL else "by `ralph cancel`"
+        return Stop(state.cancelled.cause, by, state.notes)
     if state.paused:
         return Hold(HoldWhy.PAUSED)
     if state.hold:

@@ -81,6 +81,8 @@ def drive(home: Home, run: Run, lock: int, tell: Tell, resume: Resume | None = N
             place = Place(runs, journal, runtime, home.streams(run.id), warden, wakeup, tell, Clock())
             state = _recovered(place, loaded, resume)
             _tell_start(tell, state, resumed=resume is not None)
+            if loaded.half_done is not None and loaded.half_done.kind == "run_agent":
+                tell(Notice("The iteration that was cut off is done again."))
             state = Driver(place, state).drive()
             assert state.stop is not None
             tell(RunEnded(run.id, state.stop, state.iteration, state.usage, state.elapsed))
@@ -112,7 +114,6 @@ def _recovered(place: Place, loaded: Loaded, resume: Resume | None) -> State:
         half = _half_done(place, row, state)
         state = machine.apply(state, half)
         place.journal.complete_cut_off(row, half, state)
-        place.tell(Notice("The iteration that was cut off is done again."))
     for number, command in place.runs.waiting(state.plan.run):
         state = machine.apply(state, command)
         place.journal.command(command, state, number)

@@ -1,0 +1,150 @@
+"""A project in a scratch directory, with its own store, and ralph as a real subprocess."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ralph.store.home import Home
+from ralph.store.runs import process_start
+
+RALPH = str(Path(sys.executable).parent / "ralph")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a ralph process ended."""
+
+    code: int
+    out: str
+    err: str
+
+    def lines(self) -> list[dict[str, Any]]:
+        """The JSON objects on stdout, one per line."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+@dataclass
+class Project:
+    """A directory to work in. `home` is the store of its runs, apart from the user's own."""
+
+    path: Path
+    home: Home
+    extra_env: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def env(self) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(("RALPH_", "GIT_"))}
+        mine = {"RALPH_STATE_DIR": str(self.home.path), "HOME": str(self.home.path), "NO_COLOR": "1"}
+        return inherited | mine | self.extra_env
+
+    def settings(self, **values: Any) -> None:
+        directory = self.path / ".ralph"
+        directory.mkdir(exist_ok=True)
+        (directory / "settings.json").write_text(json.dumps(values))
+
+    def script(self, name: str, body: str) -> str:
+        """An executable shell script in the project; returns its absolute path."""
+        path = self.path / name
+        path.write_text(f"#!/bin/sh\n{body}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    def agent(self, body: str, **settings: Any) -> None:
+        """Settings with a shell script as the agent; it gets the prompt as $1 and `$RALPH_ITERATION`."""
+        command = self.script("agent.sh", body)
+        agent = {"command": command} | settings.pop("agent", {})
+        self.settings(agent=agent, snapshots=False, **settings)
+
+    def run(self, *arguments: str, timeout: float = 60, stdin: str | None = None) -> Result:
+        """Run ralph to its end."""
+        done = subprocess.run(
+            [RALPH, *arguments],
+            cwd=self.path,
+            env=self.env,
+            input=stdin if stdin is not None else "",
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        return Result(done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start ralph; the caller waits for it."""
+        return subprocess.Popen(
+            [RALPH, *arguments],
+            cwd=self.path,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def status(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads(self.run("status", "--json").out)
+        return found
+
+    def git(self, *arguments: str) -> str:
+        identity = ["-c", "user.name=Test", "-c", "user.email=test@localhost"]
+        done = subprocess.run(
+            ["git", *identity, *arguments],
+            cwd=self.path,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Iterator[Project]:
+    """A plain directory."""
+    path, state = tmp_path / "project", tmp_path / "state"
+    path.mkdir()
+    state.mkdir()
+    yield Project(path, Home(state))
+
+
+@pytest.fixture
+def repository(project: Project) -> Project:
+    """A git repository with one commit."""
+    (project.path / "README.md").write_text("A project.\n")
+    project.git("init", "-q", "-b", "main")
+    project.git("add", "-A")
+    project.git("commit", "-q", "-m", "First")
+    return project
+
+
+def wait_until(condition: Callable[[], Any], seconds: float = 20.0, every: float = 0.01) -> Any:
+    """Wait for something to become true, and return it; a test that waits in vain fails here."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        time.sleep(every)
+    raise AssertionError(f"not true within {seconds} s: {condition}")
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """Processes that wrote `pid` lines into a file; a number that was reused does not count."""
+
+    file: Path
+
+    def alive(self) -> list[int]:
+        """Those that still run."""
+        if not self.file.exists():
+            return []
+        pids = [int(line) for line in self.file.read_text().split() if line.isdigit()]
+        return [pid for pid in pids if process_start(pid) is not None]
