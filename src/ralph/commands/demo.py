@@ -10,7 +10,8 @@ from pathlib import Path
 import click
 
 from ralph.commands.run import command as run
-from ralph.process.client import Wakeup, Warden, output_of
+from ralph.process.client import Wakeup, Warden, child_environment, output_of
+from ralph.store.files import opened_directory
 
 PROMPT = "Write greet.sh so that ./check.sh passes."
 
@@ -86,10 +87,7 @@ def _prepare(scratch: Path) -> None:
     check.write_text(CHECK)
     check.chmod(0o755)
     identity = ["-c", "user.name=Ralph demo", "-c", "user.email=demo@localhost"]
-    with Warden(Wakeup()) as warden:
-        for arguments in (
-            ["init", "-q"],
-            ["add", "-A"],
-            [*identity, "commit", "-q", "-m", "A check to pass"],
-        ):
-            output_of(warden, ["git", *arguments], scratch)
+    commands = (["init", "-q"], ["add", "-A"], [*identity, "commit", "-q", "-m", "A check to pass"])
+    with opened_directory(str(scratch)) as directory, Warden(Wakeup()) as warden:
+        for arguments in commands:
+            output_of(warden, ["git", *arguments], directory, child_environment({}))

@@ -17,7 +17,7 @@ from ralph.core.model import Cancel, Did, Ended, Flow, Outcome, Plan, Ran, Resum
 from ralph.errors import RalphError
 from ralph.loop import Clock, Driver, Place
 from ralph.process.client import Wakeup, Warden
-from ralph.scm import find_repository
+from ralph.scm.repository import find_repository
 from ralph.store import codec, locks
 from ralph.store.home import Home
 from ralph.store.journal import Journal, Loaded, Row, load

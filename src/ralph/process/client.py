@@ -10,11 +10,11 @@ import signal
 import socket
 import stat
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 from ralph.core.model import Ended, Exit
@@ -397,25 +397,43 @@ def _sweep_orphans() -> int:
 
 class _Collected:
     def __init__(self) -> None:
-        self.data = b""
+        self.out = b""
+        self.err = b""
 
     def stdout(self, data: bytes) -> None:
-        self.data += data
+        self.out += data
 
-    stderr = stdout
+    def stderr(self, data: bytes) -> None:
+        self.err += data
 
 
-def output_of(owner: Warden, argv: Sequence[str], directory: Path) -> tuple[Exit, str]:
-    """Run a short command and wait for it; returns how it ended and what it printed."""
-    environment = child_environment({})
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        program, problem = find_program(argv[0], environment.get("PATH", os.defpath), descriptor)
-        if problem:
-            return Exit(error=errno.ENOENT), problem
-        collected = _Collected()
-        command = Command([program, *argv[1:]], environment, descriptor, merged=True)
-        exit = owner.run(command, collected, lambda seconds, idle: None)
-        return exit, collected.data.decode(errors="replace")
-    finally:
-        os.close(descriptor)
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a short command did. `problem`: it could not be started."""
+
+    exit: Exit
+    out: bytes
+    err: bytes
+    problem: str = ""
+
+
+def output_of(
+    owner: Warden,
+    argv: Sequence[str],
+    directory: int,
+    environment: Mapping[str, str],
+    stdin: bytes = b"",
+    watch: Watch = lambda seconds, idle: None,
+) -> Output:
+    """Run a short command of the harness itself, and collect what it prints."""
+    program, problem = find_program(argv[0], environment.get("PATH", os.defpath), directory)
+    if problem:
+        return Output(Exit(error=errno.ENOENT), b"", b"", f"{argv[0]}: {problem}")
+    collected = _Collected()
+    with tempfile.TemporaryFile() as file:
+        if stdin:
+            file.write(stdin)
+            file.seek(0)
+        command = Command([program, *argv[1:]], environment, directory, file.fileno() if stdin else None)
+        exit = owner.run(command, collected, watch)
+    return Output(exit, collected.out, collected.err)

@@ -1,0 +1,153 @@
+"""Git for the harness's own purposes: whatever an agent has planted in a repository does not run.
+
+Hooks, fsmonitor, filters, external diff, pager, editor and ssh command are switched off for every call,
+through the environment, so that no configuration file is touched.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.errors import RalphError
+from ralph.scm.repository import Repository
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    code: int
+    out: bytes
+    err: str
+
+
+Runner = Callable[[list[str], Mapping[str, str], bytes], Output]
+"""(command line, variables, stdin) -> what it did. The loop hands it in: it runs under the warden."""
+
+_OFF = {
+    "core.hooksPath": "/dev/null",
+    "core.fsmonitor": "false",
+    "core.pager": "cat",
+    "core.editor": "true",
+    "core.sshCommand": "false",
+    "core.askPass": "true",
+    "core.safecrlf": "false",
+    "core.quotePath": "false",
+    "diff.external": "",
+    "gc.auto": "0",
+    "maintenance.auto": "false",
+    "protocol.allow": "never",
+    "protocol.file.allow": "always",
+    "submodule.recurse": "false",
+    "fetch.recurseSubmodules": "false",
+}
+
+_IDENTITY = {
+    f"GIT_{who}_{what}": value
+    for who in ("AUTHOR", "COMMITTER")
+    for what, value in (("NAME", "Ralph"), ("EMAIL", "ralph@localhost"))
+}
+
+_HINTS = (
+    ("dubious ownership", "If you trust it: git config --global --add safe.directory {top}"),
+    ("index.lock", "Another git works there, or one was killed: see {git_dir}/index.lock"),
+    ("gpg failed to sign", "Unlock your signing key, or: git -C {top} config commit.gpgSign false"),
+    (
+        "tell me who you are",
+        'Say who commits: git -C {top} config user.email "you@example.org" (and user.name)',
+    ),
+    ("No configured push destination", "Name one: git -C {top} remote add origin URL"),
+    ("has no upstream branch", "Set it once: git -C {top} push --set-upstream origin HEAD"),
+    ("No space left", "Free some space."),
+)
+
+
+class GitError(RalphError):
+    """A git command that failed, in its own words, and what to do next."""
+
+    def __init__(self, what: str, error: str, repository: Repository) -> None:
+        lines = [line for line in error.splitlines() if line.strip()]
+        first = next(
+            (line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else ""
+        )
+        super().__init__(f"git {what}: {first or 'it failed'}", hint_for(error, repository))
+        self.error = error
+
+
+def hint_for(error: str, repository: Repository) -> str:
+    for words, hint in _HINTS:
+        if words in error:
+            return hint.format(top=repository.top, git_dir=repository.git_dir)
+    return ""
+
+
+class Git:
+    """One repository, called safely."""
+
+    def __init__(self, repository: Repository, run: Runner) -> None:
+        self.repository = repository
+        self._run = run
+        self._filters: dict[str, str] = {}
+
+    def __call__(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> bytes:
+        """Run a git command that must succeed; returns what it printed."""
+        done = self.attempt(*arguments, index=index, stdin=stdin)
+        if done.code:
+            raise GitError(arguments[0], done.err, self.repository)
+        return done.out
+
+    def attempt(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> Output:
+        variables = self.variables() | ({"GIT_INDEX_FILE": str(index)} if index else {})
+        return self._run(["git", *arguments], variables, stdin)
+
+    def line(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> str:
+        return self(*arguments, index=index, stdin=stdin).decode(errors="surrogateescape").strip()
+
+    def variables(self) -> dict[str, str]:
+        where = {"GIT_DIR": str(self.repository.git_dir), "GIT_WORK_TREE": str(self.repository.top)}
+        quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
+        return where | quiet | _IDENTITY | config_variables(_OFF | self._filters)
+
+    def disarm_filters(self) -> None:
+        """Empty every configured filter; called before anything that reads or writes files of the tree."""
+        names = self.attempt("config", "--name-only", "-z", "--get-regexp", r"^(filter|diff|merge)\..*\.")
+        self._filters = {
+            name: "false" if name.endswith(".required") else ""
+            for name in names.out.decode(errors="surrogateescape").split("\0")
+            if re.fullmatch(
+                r"filter\..*\.(clean|smudge|process|required)|diff\..*\.(command|textconv)|merge\..*\.driver",
+                name,
+                re.IGNORECASE | re.DOTALL,
+            )
+        }
+
+
+_LOCAL = re.compile(
+    "GIT_(DIR|WORK_TREE|INDEX_FILE|OBJECT_DIRECTORY|ALTERNATE_OBJECT_DIRECTORIES|COMMON_DIR|NAMESPACE|PREFIX"
+    "|CONFIG_PARAMETERS|CONFIG_COUNT|CONFIG_KEY_.*|CONFIG_VALUE_.*|EXTERNAL_DIFF|.*_PATHSPECS|GRAFT_FILE"
+    "|SHALLOW_FILE|REPLACE_REF_BASE|QUARANTINE_PATH|EDITOR|PAGER)"
+)
+
+
+def without_local(environment: Mapping[str, str]) -> dict[str, str]:
+    """An environment without the variables that would lead git to another repository."""
+    return {name: value for name, value in environment.items() if not _LOCAL.fullmatch(name)}
+
+
+def config_variables(values: Mapping[str, str]) -> dict[str, str]:
+    """Configuration for one call, above every file."""
+    variables = {"GIT_CONFIG_COUNT": str(len(values))}
+    for number, (key, value) in enumerate(values.items()):
+        variables[f"GIT_CONFIG_KEY_{number}"] = key
+        variables[f"GIT_CONFIG_VALUE_{number}"] = value
+    return variables
+
+
+def paths(output: bytes) -> list[str]:
+    """NUL-separated paths; bytes that are no UTF-8 survive."""
+    return [path.decode(errors="surrogateescape") for path in output.split(b"\0") if path]
+
+
+def listed(names: Iterable[str]) -> bytes:
+    return b"".join(name.encode(errors="surrogateescape") + b"\0" for name in names)

@@ -1,0 +1,138 @@
+"""Go back to a snapshot: put its files and its index back. HEAD and the branches stay where they are."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.errors import RalphError
+from ralph.scm.git import Git, Runner, listed, paths
+from ralph.scm.repository import Repository, repository_at
+from ralph.scm.snapshots import Snapshot, Snapshots, ref_of
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What going back does to one file: `A` brings it back, `M` changes it, `D` removes it."""
+
+    kind: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rewind:
+    """What would happen: from the tree as it is now, which was kept first, to the target."""
+
+    now: Snapshot
+    target: str
+    changes: tuple[Change, ...]
+
+
+class Rewinder:
+    def __init__(self, repository: Repository, run: Runner, run_id: str, scratch: Path) -> None:
+        self._git = Git(repository, run)
+        self._snapshots = Snapshots(repository, run, run_id, scratch)
+        self._run = run_id
+        self._index = scratch / "rewind-index"
+
+    def prepare(self, name: str, now: str) -> Rewind:
+        """Keep what is there now under the name `now`, and find out what would change."""
+        target = self._git.attempt("rev-parse", "-q", "--verify", f"{ref_of(self._run, name)}^{{commit}}")
+        if target.code:
+            known = ", ".join(self.names()) or "none"
+            raise RalphError(f"Run {self._run} has no snapshot {name}.", f"There are: {known}.")
+        kept = self._snapshots.take(now)
+        commit = target.out.decode().strip()
+        return Rewind(kept, commit, tuple(changes_between(self._git, kept.commit, commit, self._index)))
+
+    def names(self) -> list[str]:
+        prefix = ref_of(self._run, "")
+        refs = self._git.line("for-each-ref", "--format=%(refname)", prefix).splitlines()
+        return [ref.removeprefix(prefix) for ref in refs if ".nested." not in ref]
+
+    def apply(self, rewind: Rewind) -> list[str]:
+        """Do it; returns what could not be put back, in words.
+
+        What stands in the way goes first, then the files come back, `.gitignore` among them, and only then
+        the rest goes: a file that was ignored at that time is none of ours.
+        """
+        self._git.disarm_filters()
+        wanted = [change.path for change in rewind.changes if change.kind != "D"]
+        unwanted = [change.path for change in rewind.changes if change.kind == "D"]
+        in_the_way = _conflicts(unwanted, wanted)
+        problems = [problem for path in in_the_way for problem in self._remove(path)]
+        blocked = [
+            path for path in wanted if (self._top / path).is_dir() and not (self._top / path).is_symlink()
+        ]
+        problems += [f"{path}: a directory with other files is in its place" for path in blocked]
+        self._write(rewind.target, [path for path in wanted if path not in blocked])
+        self._restore_index(rewind.target)
+        for path in self._not_ignored([path for path in unwanted if path not in in_the_way]):
+            problems += self._remove(path)
+        return problems + self._lost_nested(wanted)
+
+    def _write(self, target: str, wanted: list[str]) -> None:
+        self._index.unlink(missing_ok=True)
+        self._git("read-tree", target, index=self._index)
+        self._git("checkout-index", "-f", "-z", "--stdin", index=self._index, stdin=listed(wanted))
+
+    def _not_ignored(self, names: list[str]) -> list[str]:
+        ignored = self._git.attempt("check-ignore", "-z", "--stdin", stdin=listed(names))
+        return sorted(set(names) - set(paths(ignored.out)))
+
+    @property
+    def _top(self) -> Path:
+        return self._git.repository.top
+
+    def _remove(self, path: str) -> list[str]:
+        """Remove a file and the directories that it leaves empty; never through a link."""
+        target = self._top / path
+        if any(parent.is_symlink() for parent in target.parents if parent != self._top):
+            return [f"{path}: it lies behind a link"]
+        try:
+            target.unlink(missing_ok=True)
+            parent = target.parent
+            while parent != self._top:
+                os.rmdir(parent)
+                parent = parent.parent
+        except OSError:
+            pass
+        return [] if not os.path.lexists(target) else [f"{path}: it could not be removed"]
+
+    def _restore_index(self, commit: str) -> None:
+        """The index as it was then: kept beside the tree if something was staged, else as in HEAD."""
+        parents = self._git.line("rev-parse", f"{commit}^@").split()
+        subjects = {p: self._git.line("log", "-1", "--format=%s", p) for p in parents}
+        index = next((p for p, text in subjects.items() if text.startswith("The index of ralph run")), None)
+        then = index or next(iter(parents), None)
+        if then is None:
+            self._git("read-tree", "--empty")
+            return
+        self._git("read-tree", then)
+        self._git.attempt("update-index", "-q", "--refresh")
+
+    def _lost_nested(self, written: list[str]) -> list[str]:
+        """Nested repositories whose files came back without their own history."""
+        links = self._git.attempt("ls-files", "--stage", "-z")
+        submodules = [e.partition("\t")[2] for e in paths(links.out) if e.startswith("160000 ")]
+        gone = [path for path in submodules if any(w.startswith(f"{path}/") for w in written)]
+        return [
+            f"{path}: its files are back, its .git is not"
+            for path in gone
+            if not repository_at(self._top / path)
+        ]
+
+
+def changes_between(git: Git, old: str, new: str, index: Path) -> list[Change]:
+    """What differs between two trees; `index` is a scratch file, so that a broken one does not matter."""
+    fields = paths(git("diff-tree", "-r", "-z", "--no-renames", "--name-status", old, new, index=index))
+    return [Change(kind[0], path) for kind, path in zip(fields[::2], fields[1::2], strict=True)]
+
+
+def _conflicts(unwanted: list[str], wanted: list[str]) -> list[str]:
+    """Files that stand where a directory is wanted, or below what is to be a file."""
+    files, directories = set(wanted), {str(parent) for path in wanted for parent in Path(path).parents}
+    return [
+        path for path in unwanted if path in directories or any(str(p) in files for p in Path(path).parents)
+    ]

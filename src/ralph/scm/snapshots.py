@@ -1,0 +1,192 @@
+"""The tree before every iteration, kept as a commit under `refs/ralph/<run>/<name>`.
+
+Tracked and untracked files, not ignored ones; nested repositories and submodules too, as plain files of the
+same tree. HEAD, the index and the files stay untouched: everything happens in a copy of the index.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ralph.errors import RalphError
+from ralph.scm.git import Git, GitError, Runner, listed, paths
+from ralph.scm.repository import Repository, repository_at
+
+HUGE_FILE = 50 << 20
+"""An untracked file larger than this is left out, and named."""
+
+HUGE_NESTED = 200 << 20
+"""A nested repository with more packed objects than this is left out, and named."""
+
+_MOST_UNREADABLE = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    ref: str
+    commit: str
+    tree: str
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A copy of the index, brought up to what is in the working tree."""
+
+    index: Path
+    index_tree: str
+    left_out: list[str] = field(default_factory=list)
+
+
+def ref_of(run: str, name: str | int) -> str:
+    return f"refs/ralph/{run}/{name}"
+
+
+class Snapshots:
+    """Takes snapshots of one repository for one run; `scratch` holds the copy of the index."""
+
+    def __init__(self, repository: Repository, run: Runner, run_id: str, scratch: Path) -> None:
+        self._git = Git(repository, run)
+        self._runner = run
+        self._run = run_id
+        self._scratch = scratch
+
+    def take(self, name: str | int) -> Snapshot:
+        """Keep the tree under a name."""
+        copy, tree = self._tree(name)
+        head = self._git.attempt("rev-parse", "-q", "--verify", "HEAD^{commit}").out.decode().strip()
+        parents = [head] if head else []
+        if copy.index_tree and copy.index_tree != self._tree_of(head):
+            message = f"The index of ralph run {self._run}, {name}"
+            parents.append(self._git.line("commit-tree", copy.index_tree, "-m", message))
+        arguments = [part for parent in parents for part in ("-p", parent)]
+        branch = self._git.attempt("symbolic-ref", "-q", "HEAD").out.decode().strip()
+        message = f"ralph run {self._run}, {name}\n\nHead: {branch or 'detached'} {head or 'unborn'}\n"
+        commit = self._git.line("commit-tree", tree, *arguments, "-m", message)
+        ref = ref_of(self._run, name)
+        self._git("update-ref", "--no-deref", ref, commit)
+        return Snapshot(ref, commit, tree, tuple(copy.left_out))
+
+    def tree(self) -> str:
+        """The tree as it is now, without keeping it; equal trees have equal names."""
+        return self._tree("now")[1]
+
+    def _tree(self, name: str | int) -> tuple[_Copy, str]:
+        self._git.disarm_filters()
+        copy = self._copy_index()
+        nested = self._update(copy)
+        for number, path in enumerate(nested):
+            self._embed(copy, path, f"{name}.nested.{number}")
+        return copy, self._git.line("write-tree", index=copy.index)
+
+    def _tree_of(self, commit: str) -> str:
+        return self._git.line("rev-parse", f"{commit}^{{tree}}") if commit else ""
+
+    def _copy_index(self) -> _Copy:
+        self._scratch.mkdir(parents=True, exist_ok=True)
+        target = self._scratch / "index"
+        target.unlink(missing_ok=True)
+        try:
+            shutil.copyfile(self._git.repository.git_dir / "index", target)
+        except FileNotFoundError:
+            return _Copy(target, "")
+        written = self._git.attempt("write-tree", index=target)
+        if written.code == 0:
+            return _Copy(target, written.out.decode().strip())
+        if self._git.attempt("ls-files", index=target).code:
+            target.unlink()
+        return _Copy(target, "")
+
+    def _update(self, copy: _Copy) -> list[str]:
+        """Bring the copy up to the working tree; returns the nested repositories."""
+        top = self._git.repository.top
+        changed, nested = [], []
+        for path, is_untracked in self._changes(copy.index):
+            if path.endswith("/") or repository_at(top / path):
+                nested.append(path.rstrip("/"))
+            elif is_untracked and _size(top / path) > HUGE_FILE:
+                copy.left_out.append(f"{path} is larger than {HUGE_FILE >> 20} MB and is not kept")
+            else:
+                changed.append(path)
+        nested += self._submodules(copy.index)
+        self._git("update-index", "--force-remove", "-z", "--stdin", index=copy.index, stdin=listed(nested))
+        self._add(copy, changed)
+        return sorted(set(nested))
+
+    def _changes(self, index: Path) -> Iterator[tuple[str, bool]]:
+        """Paths that differ from the index, and whether they are untracked."""
+        output = self._git(
+            "status",
+            "--porcelain=v1",
+            "-z",
+            "--untracked-files=all",
+            "--no-renames",
+            "--ignore-submodules=all",
+            index=index,
+        )
+        for entry in paths(output):
+            state, path = entry[:2], entry[3:]
+            if state[1] != " ":
+                yield path, state == "??"
+
+    def _submodules(self, index: Path) -> list[str]:
+        repository = self._git.repository
+        if not (repository.top / ".gitmodules").exists() and not (repository.common / "modules").exists():
+            return []
+        entries = paths(self._git("ls-files", "--stage", "-z", index=index))
+        links = [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
+        return [path for path in links if repository_at(repository.top / path)]
+
+    def _add(self, copy: _Copy, changed: list[str]) -> None:
+        """Put files into the copy; one that cannot be read is left out, and named."""
+        for _ in range(_MOST_UNREADABLE):
+            if not changed:
+                return
+            done = self._git.attempt(
+                "update-index", "--add", "--remove", "-z", "--stdin", index=copy.index, stdin=listed(changed)
+            )
+            if done.code == 0:
+                return
+            bad = next((path for path in changed if path in done.err), None)
+            if bad is None:
+                raise GitError("update-index", done.err, self._git.repository)
+            copy.left_out.append(f"{bad} cannot be read and is not kept")
+            changed = [path for path in changed if path != bad]
+        raise RalphError(f"more than {_MOST_UNREADABLE} files cannot be read")
+
+    def _embed(self, copy: _Copy, path: str, name: str) -> None:
+        """Put the files of a nested repository into the tree, as if they were plain files of ours."""
+        repository = repository_at(self._git.repository.top / path)
+        if repository is None:
+            return
+        if _packed_size(repository) > HUGE_NESTED:
+            copy.left_out.append(f"the nested repository {path} is too large and is not kept")
+            return
+        try:
+            inner = Snapshots(repository, self._runner, self._run, self._scratch / name).take(name)
+            ref = ref_of(self._run, name)
+            self._git(
+                "fetch", "-q", "--no-tags", "--no-write-fetch-head", str(repository.git_dir), f"+{ref}:{ref}"
+            )
+            self._git("read-tree", f"--prefix={path}/", inner.tree, index=copy.index)
+            copy.left_out += [f"{path}/{note}" for note in inner.notes]
+        except RalphError as error:
+            copy.left_out.append(f"the nested repository {path} is not kept: {error.message}")
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.lstat(path).st_size
+    except OSError:
+        return 0
+
+
+def _packed_size(repository: Repository) -> int:
+    try:
+        return sum(entry.stat().st_size for entry in (repository.common / "objects" / "pack").iterdir())
+    except OSError:
+        return 0

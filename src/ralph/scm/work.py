@@ -1,0 +1,92 @@
+"""What the loop needs of version control: the tree before an iteration, changes, commits."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Protocol
+
+from ralph.core.model import Plan, Scm
+from ralph.scm.commits import Done, GitTasks, OtherTasks
+from ralph.scm.git import Git, Runner
+from ralph.scm.repository import Repository
+from ralph.scm.snapshots import Snapshot, Snapshots
+from ralph.scm.start import Recorded
+
+
+class _Tasks(Protocol):
+    def has_changes(self) -> bool: ...
+
+    def do(self, iteration: int, message: str) -> Done: ...
+
+
+class Work:
+    """Version control for one run. Without a repository there are no snapshots, and nothing fails."""
+
+    def __init__(self, plan: Plan, repository: Repository | None, run: Runner, state: Path) -> None:
+        self._plan = plan
+        self._repository = repository
+        self._snapshots: Snapshots | None = None
+        self._recorded: Recorded | None = None
+        if repository is not None:
+            self._snapshots = Snapshots(repository, run, plan.run, state / "scm")
+            self._recorded = Recorded(Git(repository, run), state / "scm")
+        self._tasks = self._make_tasks(plan.scm, run)
+
+    def _make_tasks(self, scm: Scm | None, run: Runner) -> _Tasks | None:
+        if scm is None:
+            return None
+        if os.path.basename(scm.command) != "git":
+            return OtherTasks(run, scm)
+        if self._repository is None or self._recorded is None:
+            return None
+        return GitTasks(self._repository, run, scm, self._plan.run, self._recorded)
+
+    @property
+    def missing(self) -> str:
+        """What the user asked for and cannot have here, in words."""
+        if self._repository is not None:
+            return ""
+        wants_git = self._plan.scm is not None and self._tasks is None
+        if self._plan.snapshots or wants_git:
+            return "This is no git repository: there are no snapshots" + (
+                " and no commits." if wants_git else "."
+            )
+        return ""
+
+    def record_start(self) -> None:
+        if self._recorded is not None and self._tasks is not None:
+            self._recorded.record()
+
+    def snapshot(self, name: str) -> Snapshot | None:
+        if self._snapshots is None or not self._plan.snapshots:
+            return None
+        return self._snapshots.take(name)
+
+    def tree(self) -> str:
+        """A name for the tree as it is: equal when nothing has changed."""
+        if self._snapshots is not None:
+            return self._snapshots.tree()
+        return digest(Path(self._plan.directory))
+
+    def has_changes(self) -> bool:
+        return self._tasks is not None and self._tasks.has_changes()
+
+    def commit(self, iteration: int, message: str) -> Done:
+        return self._tasks.do(iteration, message) if self._tasks is not None else Done()
+
+
+def digest(directory: Path) -> str:
+    """The files of a directory that is no repository, by name, size and time."""
+    found = hashlib.sha256()
+    for root, directories, names in os.walk(directory):
+        directories[:] = sorted(d for d in directories if d not in (".git", ".ralph"))
+        for name in sorted(names):
+            path = os.path.join(root, name)
+            try:
+                status = os.lstat(path)
+            except OSError:
+                continue
+            found.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode(errors="surrogateescape"))
+    return found.hexdigest()[:40]

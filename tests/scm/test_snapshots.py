@@ -1,0 +1,327 @@
+"""Snapshots and going back, with real repositories of every odd kind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conftest import Project
+from ralph.scm.git import Output
+from ralph.scm.repository import Repository, repository_at
+from ralph.scm.rewind import Change, Rewinder
+from ralph.scm.snapshots import Snapshot, Snapshots
+
+RUN = "20260101-000000-0000"
+
+
+class Place:
+    """A repository with its snapshots."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.path = project.path
+        self.scratch = project.home.path / "scratch"
+
+    @property
+    def repository(self) -> Repository:
+        found = repository_at(self.path)
+        assert found is not None
+        return found
+
+    def run(self, argv: list[str], variables: Mapping[str, str], stdin: bytes) -> Output:
+        done = subprocess.run(
+            argv, cwd=self.path, env=self.project.env | dict(variables), input=stdin, capture_output=True
+        )
+        return Output(done.returncode, done.stdout, done.stderr.decode())
+
+    def take(self, name: str | int = 1) -> Snapshot:
+        return Snapshots(self.repository, self.run, RUN, self.scratch).take(name)
+
+    def rewind(self, name: str = "1") -> tuple[tuple[Change, ...], list[str]]:
+        rewinder = Rewinder(self.repository, self.run, RUN, self.scratch)
+        plan = rewinder.prepare(name, "back")
+        return plan.changes, rewinder.apply(plan)
+
+    def files(self) -> dict[str, bytes]:
+        """Every file but git's own and Ralph's, with what it holds."""
+        found = {}
+        for root, directories, names in os.walk(self.path):
+            directories[:] = [d for d in directories if d != ".git"]
+            for name in names:
+                path = Path(root) / name
+                if name != ".git":
+                    content = os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+                    found[str(path.relative_to(self.path))] = content
+        return found
+
+    def git(self, *arguments: str) -> str:
+        return self.project.git(*arguments)
+
+    def shell(self, script: str) -> None:
+        who = {f"GIT_{n}_{w}": "test@localhost" for n in ("AUTHOR", "COMMITTER") for w in ("NAME", "EMAIL")}
+        subprocess.run(["sh", "-c", script], cwd=self.path, env=self.project.env | who, check=True)
+
+
+@pytest.fixture
+def place(repository: Project) -> Place:
+    """A repository with tracked, changed, staged and untracked files."""
+    place = Place(repository)
+    (place.path / "src").mkdir()
+    (place.path / "src/a.py").write_text("a = 1\n")
+    (place.path / "run.sh").write_text("#!/bin/sh\n")
+    (place.path / "run.sh").chmod(0o755)
+    (place.path / "link").symlink_to("src/a.py")
+    (place.path / ".gitignore").write_text("ignored/\n")
+    place.git("add", "-A")
+    place.git("commit", "-q", "-m", "More")
+    (place.path / "src/a.py").write_text("a = 2\n")
+    place.git("add", "src/a.py")
+    (place.path / "src/a.py").write_text("a = 3\n")
+    (place.path / "notes.txt").write_text("mine\n")
+    (place.path / "odd \n name\t'").write_text("odd\n")
+    (place.path / "ignored").mkdir()
+    (place.path / "ignored/x").write_text("ignored\n")
+    return place
+
+
+def untouched(place: Place) -> tuple[str, str, dict[str, bytes], bytes]:
+    head, status = place.git("rev-parse", "HEAD"), place.git("status", "--porcelain", "-z")
+    return head, status, place.files(), (place.repository.git_dir / "index").read_bytes()
+
+
+def test_a_snapshot_touches_neither_head_nor_index_nor_files(place: Place) -> None:
+    """Everything happens in a copy."""
+    before = untouched(place)
+    place.take()
+    assert untouched(place) == before
+
+
+def test_a_snapshot_holds_tracked_and_untracked_files(place: Place) -> None:
+    """Changed, new and unchanged files are in it, ignored ones are not."""
+    snapshot = place.take()
+    names = place.git("ls-tree", "-r", "-z", "--name-only", snapshot.commit).split("\0")[:-1]
+    assert names == [".gitignore", "README.md", "link", "notes.txt", "odd \n name\t'", "run.sh", "src/a.py"]
+    assert place.git("show", f"{snapshot.commit}:src/a.py") == "a = 3\n"
+
+
+def test_equal_trees_have_equal_names(place: Place) -> None:
+    """The name of a tree tells whether anything has changed."""
+    first, second = place.take(1), place.take(2)
+    (place.path / "notes.txt").write_text("changed\n")
+    assert (first.tree == second.tree, first.tree == place.take(3).tree) == (True, False)
+
+
+DAMAGE = {
+    "the index is deleted": "rm .git/index",
+    "the index is rubbish": "echo rubbish > .git/index",
+    "all files are deleted": "rm -rf .gitignore README.md link notes.txt odd* run.sh src",
+    "git clean": "git clean -fdq",
+    "git checkout": "git checkout -q -- .",
+    "git stash": "git stash -q -u",
+    "git reset": "git reset -q --hard",
+    "a commit of everything": "git add -A; git commit -q -m all",
+    "files changed, added, removed": "echo new > new; rm run.sh; echo other > README.md",
+    "a file becomes a directory": "rm notes.txt; mkdir notes.txt; echo x > notes.txt/x",
+    "a directory becomes a file": "rm -r src; echo x > src",
+    "a directory becomes a link": "mv src moved; ln -s moved src",
+    "modes and links": "chmod 644 run.sh; rm link; echo no link > link",
+    "another branch": "git stash -q -u; git checkout -q -b other HEAD~1",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_everything_comes_back(place: Place, damage: str) -> None:
+    """Whatever an agent does to the tree, going back restores files, modes and what was staged."""
+    files, status = place.files(), place.git("status", "--porcelain", "-z")
+    staged = place.git("ls-files", "--stage")
+    mode = (place.path / "run.sh").stat().st_mode
+    place.take()
+    place.shell(DAMAGE[damage])
+    _, problems = place.rewind()
+    assert (problems, place.files()) == ([], files)
+    assert (place.git("ls-files", "--stage"), (place.path / "run.sh").stat().st_mode) == (staged, mode)
+    if damage not in ("a commit of everything", "another branch"):
+        assert place.git("status", "--porcelain", "-z") == status
+
+
+def test_going_back_can_be_undone(place: Place) -> None:
+    """What was there before the rewind was kept first."""
+    place.take()
+    (place.path / "work.txt").write_text("an hour of work")
+    changes, _ = place.rewind()
+    assert changes == (Change("D", "work.txt"),)
+    Rewinder(place.repository, place.run, RUN, place.scratch)
+    assert place.git("show", f"refs/ralph/{RUN}/back:work.txt") == "an hour of work"
+
+
+def test_an_unborn_branch(project: Project) -> None:
+    """A repository without any commit is kept and comes back."""
+    place = Place(project)
+    place.git("init", "-q")
+    (place.path / "a").write_text("a")
+    snapshot = place.take()
+    (place.path / "a").unlink()
+    place.rewind()
+    assert (place.files(), place.git("rev-list", "--count", snapshot.commit).strip()) == ({"a": b"a"}, "1")
+
+
+def test_a_detached_head(place: Place) -> None:
+    """HEAD may point to a commit instead of a branch."""
+    place.git("stash", "-q", "-u")
+    place.git("checkout", "-q", "--detach")
+    before = place.files()
+    place.take()
+    (place.path / "README.md").unlink()
+    place.rewind()
+    assert place.files() == before
+
+
+def test_sha256(project: Project) -> None:
+    """Repositories with the longer object names work alike."""
+    place = Place(project)
+    place.git("init", "-q", "--object-format=sha256")
+    (place.path / "a").write_text("a")
+    assert len(place.take().commit) == 64
+    (place.path / "a").unlink()
+    place.rewind()
+    assert place.files() == {"a": b"a"}
+
+
+def test_no_identity(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Snapshots need neither user.name nor user.email, and ask no hostname."""
+    place.project.extra_env |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+    assert place.take().notes == ()
+
+
+def test_a_linked_worktree(place: Place) -> None:
+    """A worktree that shares its repository has its own tree and its own index."""
+    place.git("worktree", "add", "-q", str(place.path.parent / "linked"), "-b", "linked")
+    linked = Place(replace(place.project, path=place.path.parent / "linked"))
+    (linked.path / "only here").write_text("x")
+    linked.take()
+    (linked.path / "only here").unlink()
+    linked.rewind()
+    assert (linked.path / "only here").read_text() == "x"
+
+
+def nested_repository(path: Path, place: Place, *, commit: bool) -> None:
+    path.mkdir(parents=True)
+    inner = replace(place.project, path=path)
+    inner.git("init", "-q")
+    (path / "inner.txt").write_text("inner\n")
+    if commit:
+        inner.git("add", "-A")
+        inner.git("commit", "-q", "-m", "Inner")
+    (path / "untracked.txt").write_text("untracked inside\n")
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_nested_repository(place: Place, commit: bool) -> None:
+    """Files of a repository inside ours come back too, with a commit or without."""
+    nested_repository(place.path / "vendor/lib", place, commit=commit)
+    before = place.files()
+    assert place.take().notes == ()
+    shutil.rmtree(place.path / "vendor")
+    place.rewind()
+    assert place.files() == before
+
+
+def test_a_nested_repository_is_not_committed_to(place: Place) -> None:
+    """The nested repository's own HEAD, index and files stay as they are."""
+    nested_repository(place.path / "vendor/lib", place, commit=True)
+    inner = replace(place.project, path=place.path / "vendor/lib")
+    before = inner.git("rev-parse", "HEAD"), inner.git("status", "--porcelain")
+    place.take()
+    assert (inner.git("rev-parse", "HEAD"), inner.git("status", "--porcelain")) == before
+
+
+def test_a_submodule(place: Place, tmp_path: Path) -> None:
+    """Changes inside a submodule are kept, and the submodule stays one."""
+    nested_repository(tmp_path / "upstream", place, commit=True)
+    allow = ["-c", "protocol.file.allow=always"]
+    place.git(*allow, "submodule", "--quiet", "add", str(tmp_path / "upstream"), "sub")
+    place.git("commit", "-q", "-m", "Submodule")
+    (place.path / "sub/inner.txt").write_text("changed inside\n")
+    before = place.files()
+    place.take()
+    (place.path / "sub/inner.txt").unlink()
+    _, problems = place.rewind()
+    assert (place.files(), problems) == (before, [])
+    assert place.git("submodule", "status").split()[1] == "sub"
+
+
+def test_a_deleted_submodule(place: Place, tmp_path: Path) -> None:
+    """The files of a submodule that was deleted altogether come back; that it lost its link is said."""
+    nested_repository(tmp_path / "upstream", place, commit=True)
+    allow = ["-c", "protocol.file.allow=always"]
+    place.git(*allow, "submodule", "--quiet", "add", str(tmp_path / "upstream"), "sub")
+    before = place.files()
+    place.take()
+    shutil.rmtree(place.path / "sub")
+    _, problems = place.rewind()
+    assert (place.files(), problems) == (before, ["sub: its files are back, its .git is not"])
+
+
+def test_a_huge_untracked_file_is_left_out_and_named(place: Place) -> None:
+    """A sparse file of 60 MB is not copied into the object store."""
+    with open(place.path / "huge.bin", "wb") as file:
+        file.truncate(60 << 20)
+    snapshot = place.take()
+    assert snapshot.notes == ("huge.bin is larger than 50 MB and is not kept",)
+    place.rewind()
+    assert (place.path / "huge.bin").stat().st_size == 60 << 20
+
+
+PLANTED = {
+    "filter": """
+        git config filter.evil.clean "$EVIL"; git config filter.evil.smudge "$EVIL"
+        git config filter.evil.required true; echo '* filter=evil' > .gitattributes""",
+    "process filter": """
+        git config filter.evil.process "$EVIL"; echo '* filter=evil' > .git/info/attributes""",
+    "included filter": """
+        git config --file .git/more filter.evil.clean "$EVIL"; git config include.path more
+        echo '* filter=evil' > .gitattributes""",
+    "fsmonitor": 'git config core.fsmonitor "$EVIL"',
+    "hooks": """
+        for hook in reference-transaction post-index-change pre-commit post-checkout pre-auto-gc; do
+            printf '#!/bin/sh\n%s\n' "$EVIL" > .git/hooks/$hook; chmod +x .git/hooks/$hook
+        done""",
+    "external diff": """
+        git config diff.external "$EVIL"; git config diff.evil.textconv "$EVIL"
+        git config diff.evil.command "$EVIL"; echo '* diff=evil' > .gitattributes""",
+    "pager": 'git config core.pager "$EVIL"; git config pager.log "$EVIL"',
+    "editor and ssh": 'git config core.editor "$EVIL"; git config core.sshCommand "$EVIL"',
+    "work tree elsewhere": "git config core.worktree /",
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_nothing_planted_runs(place: Place, planted: str) -> None:
+    """Hooks, filters, fsmonitor, external diff, pager and the like do not run in the harness's git."""
+    mark = place.project.home.path / "ran"
+    place.shell(f"EVIL='touch {mark}'\n{PLANTED[planted]}")
+    mark.unlink(missing_ok=True)
+    (place.path / "README.md").write_text("changed\n")
+    before = place.files()
+    place.take()
+    (place.path / "README.md").write_text("again\n")
+    place.rewind()
+    assert (mark.exists(), place.files()) == (False, before)
+
+
+def test_a_planted_filter_in_a_nested_repository_does_not_run(place: Place) -> None:
+    """The same holds for the configuration of nested repositories."""
+    mark = place.project.home.path / "ran"
+    nested_repository(place.path / "lib", place, commit=True)
+    inner = replace(place.project, path=place.path / "lib")
+    inner.git("config", "core.fsmonitor", f"touch {mark}")
+    inner.git("config", "filter.evil.clean", f"touch {mark}; cat")
+    (place.path / "lib/.gitattributes").write_text("* filter=evil\n")
+    mark.unlink(missing_ok=True)
+    assert (place.take().notes, mark.exists()) == ((), False)
