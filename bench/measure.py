@@ -1,0 +1,87 @@
+"""Small tools for fair measurements: alternate, repeat, take the median; a scratch project; memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+RALPH = str(Path(sys.executable).parent / "ralph")
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One figure. `value` is in `unit`; `floor` is what it was compared with in the same run."""
+
+    name: str
+    goal: str
+    value: float
+    unit: str
+    met: bool
+    floor: float | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Scratch:
+    """A directory to run in, with a store of its own."""
+
+    path: Path
+    state: Path
+
+    @property
+    def env(self) -> dict[str, str]:
+        keep = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
+        return keep | {"RALPH_STATE_DIR": str(self.state), "NO_COLOR": "1"}
+
+    def agent(self, body: str, shell: str = "/bin/sh", **settings: object) -> Path:
+        agent = self.path / "agent"
+        agent.write_text(f"#!{shell}\n{body}\n")
+        agent.chmod(0o755)
+        values = {"agent": {"command": str(agent)}, "snapshots": False} | settings
+        (self.path / ".ralph").mkdir(exist_ok=True)
+        (self.path / ".ralph" / "settings.json").write_text(json.dumps(values))
+        return agent
+
+    def ralph(self, *arguments: str) -> tuple[float, int, int]:
+        """Run ralph; returns seconds, exit code and its peak memory in bytes."""
+        started = time.perf_counter()
+        null = subprocess.DEVNULL
+        process = subprocess.Popen(
+            [RALPH, *arguments], cwd=self.path, env=self.env, stdin=null, stdout=null, stderr=null
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        return time.perf_counter() - started, process.returncode, usage.ru_maxrss * 1024
+
+
+def scratch() -> Scratch:
+    """Not in /tmp, which may be memory: a journal on a disk has to reach it."""
+    base = Path(tempfile.mkdtemp(prefix="ralph-bench-", dir=os.environ.get("RALPH_BENCH_DIR", Path.home())))
+    path, state = base / "project", base / "state"
+    path.mkdir()
+    state.mkdir()
+    return Scratch(path, state)
+
+
+def seconds(command: list[str], env: dict[str, str], repeat: int) -> float:
+    """The median time of a command."""
+    times = []
+    for _ in range(repeat):
+        started = time.perf_counter()
+        subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        times.append(time.perf_counter() - started)
+    return statistics.median(times)
+
+
+def alternate(ours: Callable[[], float], floor: Callable[[], float], repeat: int) -> tuple[float, float]:
+    """Medians of two measurements taken in turn, so that a busy moment hits both."""
+    pairs = [(ours(), floor()) for _ in range(repeat)]
+    return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
