@@ -28,6 +28,7 @@ from ralph.core.events import (
     CheckEnded,
     CheckStarted,
     ClaimLooked,
+    Committed,
     Event,
     Holding,
     IterationStarted,
@@ -41,10 +42,12 @@ from ralph.core.model import (
     Checked,
     ClaimKind,
     Command,
+    Commit,
     Did,
     Ended,
     Exit,
     Fail,
+    Flow,
     Hold,
     HoldWhy,
     Look,
@@ -66,6 +69,8 @@ from ralph.core.model import (
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.process import client
+from ralph.scm.git import GitError
+from ralph.scm.work import Work
 from ralph.store.database import DiskFull, is_disk_full
 from ralph.store.journal import Journal
 from ralph.store.runs import Runs
@@ -107,6 +112,7 @@ class Place:
     journal: Journal
     runtime: Runtime
     streams: Path
+    work: Work
     warden: client.Warden
     wakeup: client.Wakeup
     tell: Tell
@@ -126,6 +132,7 @@ class Driver:
         self._waiting: list[tuple[int, Command]] = []
         self._asked_at = 0.0
         self._signals = self._told_signals = 0
+        self._noticed: set[str] = set()
         self._slugs = log_slugs([check.name for check in state.plan.checks])
 
     def drive(self) -> State:
@@ -154,23 +161,66 @@ class Driver:
                 return self._run_agent(step, seq)
             case RunChecks():
                 return self._run_check(step, started)
+            case Commit():
+                return self._commit(step, started)
             case Hold():
                 return self._hold(step, started)
             case Stop():
-                return Did(self._now())
+                self._snapshot()
+                return Did(self._now(), self._since(started))
             case _:
                 raise NotImplementedError(type(step).__name__)
 
     # ---- Look ----
 
     def _look(self, started: float) -> Seen:
-        problem, digest = "", ""
-        if self._state.phase is Phase.BEFORE:
-            try:
-                digest = hashlib.sha256(self._read_prompt().encode()).hexdigest()[:16]
-            except RalphError as error:
-                problem = error.message
-        return Seen(self._now(), self._since(started), problem=problem, prompt=digest)
+        """What there is to see at this point: the prompt, the tree, changes to commit."""
+        problem = prompt = tree = ""
+        changed = False
+        try:
+            if self._state.phase is Phase.BEFORE:
+                prompt = hashlib.sha256(self._read_prompt().encode()).hexdigest()[:16]
+                tree = self._snapshot()
+            elif self._state.phase is Phase.CHANGES:
+                changed = self._place.work.has_changes()
+            elif self._wants_tree():
+                tree = self._place.work.tree()
+        except GitError as error:
+            self._warn(error)
+        except RalphError as error:
+            problem = error.message
+        return Seen(self._now(), self._since(started), problem, prompt, tree=tree, changed=changed)
+
+    def _wants_tree(self) -> bool:
+        """Whether nothing has changed matters only to some runs, and finding out costs time."""
+        return self._state.limits.stagnation > 0 or self.plan.flow is not Flow.RUN
+
+    def _snapshot(self) -> str:
+        """Keep the tree before the iteration that comes next. One that fails is a loud note, not a stop."""
+        try:
+            kept = self._place.work.snapshot(self._snapshot_name())
+        except RalphError as error:
+            self._warn(error)
+            return ""
+        if kept is None:
+            return self._place.work.tree() if self._wants_tree() else ""
+        for note in kept.notes:
+            self._notice_once(f"Snapshot: {note}.")
+        return kept.tree
+
+    def _snapshot_name(self) -> str:
+        """An iteration that is done again keeps its first snapshot."""
+        number = self._state.iteration + 1
+        again = self._state.again
+        return f"{number}-{again + 1}" if again else str(number)
+
+    def _warn(self, error: RalphError) -> None:
+        self._notice_once(f"{error.message} {error.hint}".strip())
+
+    def _notice_once(self, text: str) -> None:
+        if text not in self._noticed:
+            self._noticed.add(text)
+            self._tell(Notice(text))
 
     def _read_prompt(self) -> str:
         """The base prompt; a prompt file is read again in every iteration."""
@@ -305,6 +355,20 @@ class Driver:
         finally:
             reader.close()
         return Shell(exit, clean(reader.head), f".ralph/{name}")
+
+    # ---- Commit ----
+
+    def _commit(self, step: Commit, started: float) -> Did:
+        """Version control, as configured. What fails is shown; the loop goes on."""
+        try:
+            done = self._place.work.commit(step.iteration, step.message)
+        except RalphError as error:
+            return Did(self._now(), self._since(started), detail=f"{error.message} {error.hint}".strip())
+        for problem in done.problems:
+            self._tell(Notice(problem))
+        if done.commit:
+            self._tell(Committed(step.iteration, done.commit, step.message))
+        return Did(self._now(), self._since(started), detail=" · ".join(done.problems), made=done.commit)
 
     # ---- Hold ----
 

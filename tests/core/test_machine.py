@@ -450,12 +450,17 @@ def answers(draw: st.DrawFn, state: State) -> Result:
     return Did(at, took, over=draw(st.booleans()))
 
 
-@dataclass
+@dataclass(repr=False)
 class History:
+    """A plan and what happened to it; shown by its facts alone."""
+
     plan: Plan
     facts: list[Result | Command]
     states: list[State]
     steps: list[Step]
+
+    def __repr__(self) -> str:
+        return f"History({self.plan.flow}, {self.plan.checks}, {self.facts})"
 
 
 @st.composite

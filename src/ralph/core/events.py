@@ -81,6 +81,15 @@ class ClaimLooked:
 
 
 @dataclass(frozen=True, slots=True)
+class Committed:
+    """What the agent made was committed."""
+
+    iteration: int
+    commit: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Notice:
     """Something that people should know. `detail` is shown in verbose mode only."""
 
@@ -108,6 +117,7 @@ Event = (
     | CheckEnded
     | Holding
     | ClaimLooked
+    | Committed
     | Notice
     | RunEnded
 )

@@ -168,7 +168,7 @@ def _reopen(state: State) -> State:
         state,
         stop=None,
         hold=None,
-        approved=False,
+        approved=state.approved and state.phase is not Phase.BEFORE,
         failures=0,
         fingerprints=(),
         still=0,
@@ -286,7 +286,7 @@ def _worked(state: State, ran: Ran) -> State:
     state = replace(state, ran=ran, usage=state.usage + ran.usage)
     if ran.ended is Ended.UNSTARTABLE:
         return _unstartable(state, ran)
-    state = replace(state, started=True, unstartable_since=None)
+    state = replace(state, started=True, unstartable_since=None, again=state.again + 1)
     if ran.ended is Ended.INTERRUPTED:
         return replace(state, phase=Phase.BEFORE)
     if ran.ended is Ended.LIMIT:
@@ -298,6 +298,7 @@ def _worked(state: State, ran: Ran) -> State:
         state,
         phase=Phase.AFTER,
         iteration=state.iteration + 1,
+        again=0,
         limited_since=None,
         steer=(),
         feedback=(),
@@ -310,7 +311,8 @@ def _after(state: State, seen: Seen) -> State:
     assert state.ran is not None
     state = replace(state, after=seen)
     if _is_retried_empty(state, seen):
-        return replace(state, phase=Phase.BEFORE, iteration=state.iteration - 1, empties=state.empties + 1)
+        again = state.empties + 1
+        return replace(state, phase=Phase.BEFORE, iteration=state.iteration - 1, empties=again, again=again)
     state = replace(state, claimed=_claim_on_disk(state, seen) or _claim_by_tag(state), empties=0)
     if not state.claimed and (reason := _wait_reason(state, seen)):
         return _stop(state, Cause.WAIT_MARKER, reason)

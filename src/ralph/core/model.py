@@ -460,12 +460,16 @@ class Checked:
 
 @dataclass(frozen=True, slots=True)
 class Did:
-    """The result of Restore, Commit, Hold and Stop. `over`: a hold's time has passed."""
+    """The result of Restore, Commit, Hold and Stop.
+
+    `over`: a hold's time has passed. `detail`: what did not go well. `made`: the commit that was made.
+    """
 
     at: float
     took: float = 0.0
     over: bool = True
     detail: str = ""
+    made: str = ""
 
 
 Result = Seen | Ran | Checked | Did
@@ -531,7 +535,10 @@ class Phase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """All that is known of one run. `now` is the time of the last fact."""
+    """All that is known of one run.
+
+    `now` is the time of the last fact; `again`, how often this iteration was started without counting.
+    """
 
     plan: Plan
     limits: Limits
@@ -539,6 +546,7 @@ class State:
     now: float = 0.0
     elapsed: float = 0.0
     iteration: int = 0
+    again: int = 0
     before: Seen | None = None
     after: Seen | None = None
     ran: Ran | None = None

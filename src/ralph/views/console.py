@@ -15,6 +15,7 @@ from ralph.core.events import (
     CheckEnded,
     CheckStarted,
     ClaimLooked,
+    Committed,
     Event,
     Holding,
     IterationStarted,
@@ -68,6 +69,7 @@ class Console:
             CheckStarted: self._check_started,
             CheckEnded: self._check_ended,
             ClaimLooked: self._claim_looked,
+            Committed: self._committed,
             Holding: self._holding,
             Notice: self._notice,
             RunEnded: self._run_ended,
@@ -131,6 +133,10 @@ class Console:
 
     def _claim_looked(self, event: ClaimLooked) -> None:
         self._verbose(f"Completion: {clean(event.expected)} {'found' if event.found else 'not found'}")
+
+    def _committed(self, event: Committed) -> None:
+        subject = clean(event.message).strip().partition("\n")[0]
+        self._line(self._paint("green", f"Committed {event.commit[:10]}: {subject[:100]}"))
 
     def _holding(self, event: Holding) -> None:
         hold = event.hold

@@ -22,6 +22,7 @@ KINDS: dict[type[Event], str] = {
     events.CheckEnded: "check_ended",
     events.ClaimLooked: "claim",
     events.Holding: "holding",
+    events.Committed: "committed",
     events.Notice: "notice",
     events.RunEnded: "run_ended",
 }
