@@ -19,6 +19,12 @@ GROUPS: dict[str, dict[str, str]] = {
     },
     "See what happens": {
         "status": "Show all runs, or one of them in detail.",
+        "logs": "Show what happened in a run, or what is happening.",
+        "diff": "Show what an iteration has changed.",
+    },
+    "Undo and tidy up": {
+        "rewind": "Put the tree back as it was before an iteration.",
+        "prune": "Remove old runs, their streams and their snapshots.",
     },
     "Steer a run": {
         "steer": "Give a run guidance for its next prompt.",

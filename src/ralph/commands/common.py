@@ -5,14 +5,16 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
 from ralph.core.events import Event
 from ralph.errors import RalphError
+from ralph.flows.session import here
 from ralph.store.home import Home, find_home
+from ralph.store.runs import Run, Runs
 from ralph.views.console import Console, Look
 from ralph.views.jsonl import JsonLines
 
@@ -44,19 +46,37 @@ def run_argument(function: F) -> F:
     return click.argument("run", metavar="RUN", shell_complete=complete_run)(function)
 
 
+def optional_run_argument(function: F) -> F:
+    return click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)(function)
+
+
+def newest_run(runs: Runs) -> Run:
+    """The newest run of this directory."""
+    where = here(Path.cwd())
+    found = runs.in_directory(str(where.lock))
+    if not found:
+        raise RalphError(
+            f"There is no run in {where.lock}.", "`ralph status` lists the runs of all projects."
+        )
+    return found[0]
+
+
 def view_options(function: F) -> F:
     """How a run is shown while it goes on."""
     options = [
         click.option("-V", "--verbose", is_flag=True, help="Show settings, commands, prompts and timings."),
         click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout."),
-        click.option("--detach", is_flag=True, help="Go on in the background; `ralph status` shows it."),
+        click.option("--detach", is_flag=True, help="Go on in the background; `ralph logs -f` shows it."),
     ]
     for option in reversed(options):
         function = option(function)
     return function
 
 
-def make_view(*, as_json: bool, verbose: bool, stream: bool) -> Callable[[Event], None]:
+def make_view(
+    *, as_json: bool, verbose: bool, stream: bool, progress: TextIO | None = None
+) -> Callable[[Event], None]:
+    """A view on stdout and stderr; `progress` puts what is not the result elsewhere."""
     if as_json:
         return JsonLines(sys.stdout)
-    return Console(sys.stdout, sys.stderr, Look(stream=stream, verbose=verbose))
+    return Console(sys.stdout, progress or sys.stderr, Look(stream=stream, verbose=verbose))

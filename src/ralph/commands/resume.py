@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ralph.commands.common import complete_run, make_view, open_home, view_options
+from ralph.commands.common import make_view, open_home, optional_run_argument, view_options
 from ralph.core.model import Outcome, Resume
 from ralph.errors import RalphError
 from ralph.flows import session
@@ -15,7 +15,7 @@ from ralph.store.runs import Brief, Run
 
 
 @click.command()
-@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@optional_run_argument
 @click.option(
     "-m", "--maximum-iterations", type=click.IntRange(min=1), metavar="N", help="The new limit in all."
 )

@@ -84,7 +84,7 @@ def command(
     run = session.begin(home, Flow.RUN, where, lambda id: flow.plan(id, settings, inputs, where.directory))
     if detach and not session.detach(home.streams(run.id) / "console.log"):
         click.echo(run.id)
-        click.echo(f"Running in the background. See it with: ralph status {run.id}", err=True)
+        click.echo(f"Running in the background. Watch it with: ralph logs -f {run.id}", err=True)
         return 0
     if detach:
         tell = make_view(as_json=as_json, verbose=verbose, stream=settings.stream_agent_output)

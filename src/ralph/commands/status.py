@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 import click
 
-from ralph.commands.common import complete_run, open_home
+from ralph.commands.common import open_home, optional_run_argument
 from ralph.core.text import clean
 from ralph.views.console import duration
 from ralph.views.status import Detail, Summary, detail, summaries
@@ -27,7 +27,7 @@ STYLES = {
 
 
 @click.command()
-@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@optional_run_argument
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 def command(run: str | None, as_json: bool) -> int:
     """Show the runs of all projects, live ones first; with RUN, that one in detail.

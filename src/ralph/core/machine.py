@@ -453,7 +453,7 @@ def _stop(state: State, cause: Cause, reason: str) -> State:
 
 
 def _note(state: State, text: str) -> State:
-    return replace(state, notes=(*state.notes, text))
+    return state if text in state.notes else replace(state, notes=(*state.notes, text))
 
 
 def _claimed_without_work(state: State) -> State:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,21 +15,18 @@ from ralph.core import machine
 from ralph.core.events import Event, Notice, RunEnded, RunStarted
 from ralph.core.model import Cancel, Did, Ended, Flow, Outcome, Plan, Ran, Resume, RunAgent, State, Usage
 from ralph.errors import RalphError
+from ralph.flows.repository import scm_runner
 from ralph.loop import Clock, Driver, Place
-from ralph.process.client import Wakeup, Warden, child_environment, output_of
-from ralph.scm.git import Output, without_local
+from ralph.process.client import Wakeup, Warden
 from ralph.scm.repository import find_repository
 from ralph.scm.work import Work
 from ralph.store import codec, locks
-from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.journal import Journal, Loaded, Row, load
 from ralph.store.runs import Run, Runs
 from ralph.store.runtime import Runtime
 
 Tell = Callable[[Event], None]
-
-SCM_SECONDS = 600.0
 
 DYING_SECONDS = 10.0
 """How long the tree of a killed ralph may take to end before its directory is free again."""
@@ -83,7 +80,7 @@ def drive(home: Home, run: Run, lock: int, tell: Tell, resume: Resume | None = N
         try:
             runtime.prepare(run.id)
             journal = Journal(runs.db, runs.path, run.id)
-            work = _work(loaded.state.plan, warden, runtime, home.streams(run.id))
+            work = _work(loaded.state.plan, warden, home.streams(run.id))
             place = Place(runs, journal, runtime, home.streams(run.id), work, warden, wakeup, tell, Clock())
             state = _recovered(place, loaded, resume)
             _tell_start(tell, state, resumed=resume is not None)
@@ -101,23 +98,11 @@ def drive(home: Home, run: Run, lock: int, tell: Tell, resume: Resume | None = N
             runtime.close()
 
 
-def _work(plan: Plan, warden: Warden, runtime: Runtime, state: Path) -> Work:
+def _work(plan: Plan, warden: Warden, state: Path) -> Work:
     """Version control for the run: git at the top of its repository, any other command in the project."""
     repository = find_repository(Path(plan.directory))
-
-    def run(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> Output:
-        environment = without_local(child_environment({})) | dict(variables)
-        with opened_directory(str(repository.top if repository else plan.directory)) as directory:
-            done = output_of(warden, argv, directory, environment, stdin, _patience)
-        code = done.exit.code if done.exit.code is not None else 128
-        return Output(code, done.out, done.problem or done.err.decode(errors="replace"))
-
-    return Work(plan, repository, run, state)
-
-
-def _patience(seconds: float, idle: float) -> Ended | None:
-    """A version control command that hangs (a push that waits for a password) is ended."""
-    return Ended.TIMEOUT if seconds >= SCM_SECONDS else None
+    top = repository.top if repository else Path(plan.directory)
+    return Work(plan, repository, scm_runner(warden, top), state)
 
 
 def _tell_start(tell: Tell, state: State, *, resumed: bool) -> None:

@@ -67,12 +67,15 @@ class GitError(RalphError):
     """A git command that failed, in its own words, and what to do next."""
 
     def __init__(self, what: str, error: str, repository: Repository) -> None:
-        lines = [line for line in error.splitlines() if line.strip()]
-        first = next(
-            (line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else ""
-        )
-        super().__init__(f"git {what}: {first or 'it failed'}", hint_for(error, repository))
+        super().__init__(f"git {what}: {gist(error)}", hint_for(error, repository))
         self.error = error
+
+
+def gist(error: str) -> str:
+    """The line of git's complaint that says what is wrong."""
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    telling = (line for line in lines if line.startswith(("fatal:", "error:")))
+    return next(telling, lines[-1] if lines else "it failed")
 
 
 def hint_for(error: str, repository: Repository) -> str:

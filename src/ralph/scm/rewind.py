@@ -6,23 +6,18 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.errors import RalphError
 from ralph.scm.git import Git, Runner, listed, paths
+from ralph.scm.history import Change, History, changes_between
 from ralph.scm.repository import Repository, repository_at
-from ralph.scm.snapshots import Snapshot, Snapshots, ref_of
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What going back does to one file: `A` brings it back, `M` changes it, `D` removes it."""
-
-    kind: str
-    path: str
+from ralph.scm.snapshots import Snapshot, Snapshots
 
 
 @dataclass(frozen=True, slots=True)
 class Rewind:
-    """What would happen: from the tree as it is now, which was kept first, to the target."""
+    """What would happen: from the tree as it is now, which was kept first, to the target.
+
+    A change of kind `A` brings a file back, `D` removes one.
+    """
 
     now: Snapshot
     target: str
@@ -33,23 +28,15 @@ class Rewinder:
     def __init__(self, repository: Repository, run: Runner, run_id: str, scratch: Path) -> None:
         self._git = Git(repository, run)
         self._snapshots = Snapshots(repository, run, run_id, scratch)
-        self._run = run_id
+        self.history = History(repository, run, run_id, scratch)
         self._index = scratch / "rewind-index"
 
-    def prepare(self, name: str, now: str) -> Rewind:
-        """Keep what is there now under the name `now`, and find out what would change."""
-        target = self._git.attempt("rev-parse", "-q", "--verify", f"{ref_of(self._run, name)}^{{commit}}")
-        if target.code:
-            known = ", ".join(self.names()) or "none"
-            raise RalphError(f"Run {self._run} has no snapshot {name}.", f"There are: {known}.")
-        kept = self._snapshots.take(now)
-        commit = target.out.decode().strip()
+    def prepare(self, name: str) -> Rewind:
+        """Keep what is there now, under a name of its own, and find out what would change."""
+        commit = self.history.commit(name)
+        number = sum(known.startswith("rewind-") for known in self.history.names()) + 1
+        kept = self._snapshots.take(f"rewind-{number}")
         return Rewind(kept, commit, tuple(changes_between(self._git, kept.commit, commit, self._index)))
-
-    def names(self) -> list[str]:
-        prefix = ref_of(self._run, "")
-        refs = self._git.line("for-each-ref", "--format=%(refname)", prefix).splitlines()
-        return [ref.removeprefix(prefix) for ref in refs if ".nested." not in ref]
 
     def apply(self, rewind: Rewind) -> list[str]:
         """Do it; returns what could not be put back, in words.
@@ -122,12 +109,6 @@ class Rewinder:
             for path in gone
             if not repository_at(self._top / path)
         ]
-
-
-def changes_between(git: Git, old: str, new: str, index: Path) -> list[Change]:
-    """What differs between two trees; `index` is a scratch file, so that a broken one does not matter."""
-    fields = paths(git("diff-tree", "-r", "-z", "--no-renames", "--name-status", old, new, index=index))
-    return [Change(kind[0], path) for kind, path in zip(fields[::2], fields[1::2], strict=True)]
 
 
 def _conflicts(unwanted: list[str], wanted: list[str]) -> list[str]:

@@ -157,6 +157,20 @@ class Runs:
         ).fetchone()
         return _brief.decode(row[0]) if row else None
 
+    def size(self, id: str) -> int:
+        """How many bytes of the database a run takes, roughly."""
+        query = (
+            "SELECT total(length(body) + ifnull(length(result), 0) + ifnull(length(state), 0)) FROM journal"
+        )
+        return int(self.db.execute(f"{query} WHERE run = ?", (id,)).fetchone()[0])
+
+    def forget(self, id: str) -> None:
+        """Remove a run and all its rows."""
+        with clear_errors(self.path), transaction(self.db):
+            self.db.execute("DELETE FROM journal WHERE run = ?", (id,))
+            self.db.execute("DELETE FROM commands WHERE run = ?", (id,))
+            self.db.execute("DELETE FROM runs WHERE id = ?", (id,))
+
     def _select(self, where: str, values: tuple[object, ...]) -> Iterator[Run]:
         query = f"SELECT id, project, directory, flow, parent, created, pid, pid_start FROM runs {where}"
         with clear_errors(self.path):

@@ -24,3 +24,12 @@ def print_table(
     for row in rows:
         table.add_row(*(Text(clean(cell), style=(styles or {}).get(cell, "")) for cell in row))
     console.print(table)
+
+
+def size(count: int) -> str:
+    """A number of bytes as people say it."""
+    value, units = float(count), ["bytes", "KB", "MB", "GB", "TB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{value:.0f} {units[0]}" if units[0] == "bytes" or value >= 100 else f"{value:.1f} {units[0]}"

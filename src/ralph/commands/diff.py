@@ -1,0 +1,57 @@
+"""`ralph diff`: what an iteration changed, from the snapshots."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ralph.commands.common import newest_run, open_home, optional_run_argument
+from ralph.core.text import clean
+from ralph.errors import RalphError
+from ralph.flows.repository import opened_repository
+from ralph.scm.history import History
+from ralph.views.console import wants_colour
+
+COLOURS = {"+": "32", "-": "31", "@": "36", "d": "1"}
+
+
+@click.command()
+@optional_run_argument
+@click.argument("iteration", type=click.IntRange(min=1), required=False)
+@click.option("--stat", is_flag=True, help="Only which files, and how much.")
+def command(run: str | None, iteration: int | None, stat: bool) -> int:
+    """Show what an iteration changed; without ITERATION, what the whole run has changed.
+
+    \b
+    ralph diff             the newest run of this directory
+    ralph diff 7f3a 2      iteration 2 of a run
+    """
+    home = open_home()
+    runs = home.runs()
+    chosen = runs.find(run) if run else newest_run(runs)
+    with opened_repository(home, chosen) as opened:
+        history = History(opened.repository, opened.run, chosen.id, opened.scratch)
+        old, new = _between(history, chosen.id, iteration)
+        text = history.diff(old, new, *(["--stat"] if stat else []))
+    if not text:
+        click.echo("Nothing has changed.", err=True)
+    colour = wants_colour(sys.stdout)
+    for line in text.splitlines():
+        code = COLOURS.get(line[:1]) if colour and not stat else None
+        print(f"\x1b[{code}m{clean(line)}\x1b[0m" if code else clean(line))
+    return 0
+
+
+def _between(history: History, run: str, iteration: int | None) -> tuple[str, str]:
+    """The snapshots before and after an iteration, or the first and the last one."""
+    names = history.numbered()
+    if iteration is not None:
+        if str(iteration + 1) not in names and str(iteration) in names:
+            raise RalphError(f"Iteration {iteration} of run {run} is not over yet.")
+        return str(iteration), str(iteration + 1)
+    if len(names) < 2:
+        raise RalphError(
+            f"Run {run} has no snapshots to compare.", "Were they off, or is it still in iteration 1?"
+        )
+    return names[0], names[-1]

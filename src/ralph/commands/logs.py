@@ -1,0 +1,89 @@
+"""`ralph logs`: what happened in a run, read again from the journal and the raw streams."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from ralph.commands.common import make_view, newest_run, open_home, optional_run_argument
+from ralph.core.model import Purpose, RunAgent
+from ralph.core.text import clean
+from ralph.errors import RalphError
+from ralph.flows.replay import Replay
+from ralph.store import codec
+from ralph.store.home import Home
+from ralph.store.journal import rows
+from ralph.store.runs import Run, Runs
+
+POLL_SECONDS = 0.1
+
+
+@click.command()
+@optional_run_argument
+@click.option("-f", "--follow", is_flag=True, help="Go on showing what happens until the run ends.")
+@click.option("--iteration", type=click.IntRange(min=1), metavar="N", help="Only this iteration.")
+@click.option("--raw", is_flag=True, help="What the agent printed on stdout, untouched.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per event.")
+@click.option("-V", "--verbose", is_flag=True, help="Also commands, prompts and timings.")
+def command(
+    run: str | None, follow: bool, iteration: int | None, raw: bool, as_json: bool, verbose: bool
+) -> int:
+    """Show what happened in a run; without RUN, the newest one of this directory.
+
+    \b
+    ralph logs -f                  watch a detached run
+    ralph logs 7f3a --iteration 2
+    """
+    if raw and as_json:
+        raise RalphError("Give either --raw or --json, not both.")
+    home = open_home()
+    runs = home.runs()
+    chosen = runs.find(run) if run else newest_run(runs)
+    if raw:
+        return _raw(home, runs, chosen, iteration)
+    view = make_view(as_json=as_json, verbose=verbose, stream=True, progress=sys.stdout)
+    replay = Replay(runs, chosen.id, home.streams(chosen.id), iteration)
+    while True:
+        live = runs.find(chosen.id).is_live
+        for event in replay.news():
+            view(event)
+        if not follow or not live:
+            break
+        time.sleep(POLL_SECONDS)
+    for event in replay.end():
+        view(event)
+    return 0
+
+
+def _raw(home: Home, runs: Runs, run: Run, iteration: int | None) -> int:
+    """The streams as they are; on a terminal made harmless."""
+    found = False
+    for path, number in _streams(home, runs, run):
+        if iteration is not None and number != iteration:
+            continue
+        found = True
+        with path.open("rb") as file:
+            while data := file.read(1 << 20):
+                if sys.stdout.isatty():
+                    sys.stdout.write(clean(data.decode(errors="replace")))
+                else:
+                    sys.stdout.buffer.write(data)
+    if not found:
+        raise RalphError(
+            f"Run {run.id} has no stream" + (f" of iteration {iteration}." if iteration else ".")
+        )
+    return 0
+
+
+def _streams(home: Home, runs: Runs, run: Run) -> list[tuple[Path, int]]:
+    found = []
+    for row in rows(runs.db, run.id):
+        if row.kind == "run_agent":
+            step: RunAgent = codec.decode("run_agent", row.body)
+            path = home.streams(run.id) / f"{step.iteration:03d}-{row.seq}.{step.purpose}.stdout"
+            if step.purpose is Purpose.WORK and path.exists():
+                found.append((path, step.iteration))
+    return found

@@ -1,0 +1,64 @@
+"""`ralph rewind`: put the tree back as it was before an iteration."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ralph.commands.common import make_view, open_home, run_argument
+from ralph.core.text import clean
+from ralph.errors import RalphError
+from ralph.flows import session
+from ralph.flows.repository import opened_repository
+from ralph.scm.rewind import Rewind, Rewinder
+
+WORDS = {"A": "comes back", "M": "is changed", "D": "is removed", "T": "is changed"}
+MOST_SHOWN = 40
+
+
+@click.command()
+@run_argument
+@click.argument("iteration")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def command(run: str, iteration: str, yes: bool) -> int:
+    """Put the tree back as it was before ITERATION of a run.
+
+    What is there now is kept first, so this can be undone too. Files and index are put back; HEAD and the
+    branches stay where they are. Ignored files are not touched.
+    """
+    home = open_home()
+    runs = home.runs()
+    chosen = runs.find(run)
+    if chosen.is_live:
+        raise RalphError(f"Run {chosen.id} is running.", f"Stop it first: ralph cancel {chosen.id}")
+    lock = session.lock(home, session.place_of(chosen), make_view(as_json=False, verbose=False, stream=False))
+    assert lock >= 0
+    with opened_repository(home, chosen) as opened:
+        rewinder = Rewinder(opened.repository, opened.run, chosen.id, opened.scratch)
+        plan = rewinder.prepare(iteration)
+        undo = f"ralph rewind {chosen.id} {plan.now.ref.rpartition('/')[2]}"
+        if not plan.changes:
+            click.echo("The files are already as they were then.", err=True)
+            return 0
+        _show(plan)
+        if not yes and not _agreed():
+            click.echo("Nothing was changed.", err=True)
+            return 0
+        for problem in rewinder.apply(plan):
+            click.echo(f"  {clean(problem)}", err=True)
+    click.echo(f"Done. To undo it: {undo}", err=True)
+    return 0
+
+
+def _show(plan: Rewind) -> None:
+    for change in plan.changes[:MOST_SHOWN]:
+        click.echo(f"  {WORDS[change.kind]:<11} {clean(change.path)}")
+    if len(plan.changes) > MOST_SHOWN:
+        click.echo(f"  … and {len(plan.changes) - MOST_SHOWN} more")
+
+
+def _agreed() -> bool:
+    if not sys.stdin.isatty():
+        raise RalphError("There is no terminal to ask on.", "Say --yes to go back without being asked.")
+    return click.confirm("Put these back?", default=False, err=True)

@@ -1,0 +1,81 @@
+"""What the snapshots of a run tell: which there are, and what changed between two of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.errors import RalphError
+from ralph.scm.git import Git, Runner, paths
+from ralph.scm.repository import Repository
+from ralph.scm.snapshots import ref_of
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What happened to one file: `A` added, `M` changed, `D` removed, `T` of another type."""
+
+    kind: str
+    path: str
+
+
+class History:
+    """The snapshots of one run in one repository."""
+
+    def __init__(self, repository: Repository, run: Runner, run_id: str, scratch: Path) -> None:
+        self.git = Git(repository, run)
+        self._run = run_id
+        self._index = scratch / "history-index"
+        scratch.mkdir(parents=True, exist_ok=True)
+
+    def names(self) -> list[str]:
+        """The snapshots in the order in which they were taken; nested ones belong to another."""
+        prefix = ref_of(self._run, "")
+        listing = self.git.line(
+            "for-each-ref", "--sort=creatordate", "--sort=version:refname", "--format=%(refname)", prefix
+        )
+        names = [ref.removeprefix(prefix) for ref in listing.splitlines()]
+        return sorted((name for name in names if ".nested." not in name), key=_order)
+
+    def numbered(self) -> list[str]:
+        """Those before each iteration, and the last one at the end."""
+        return [name for name in self.names() if name.isdigit()]
+
+    def commit(self, name: str) -> str:
+        found = self.git.attempt("rev-parse", "-q", "--verify", f"{ref_of(self._run, name)}^{{commit}}")
+        if found.code:
+            known = ", ".join(self.names())
+            hint = f"There are: {known}." if known else "Its snapshots were off, or were pruned."
+            raise RalphError(f"Run {self._run} has no snapshot {name!r}.", hint)
+        return found.out.decode().strip()
+
+    def changes(self, old: str, new: str) -> list[Change]:
+        return changes_between(self.git, self.commit(old), self.commit(new), self._index)
+
+    def diff(self, old: str, new: str, *options: str) -> str:
+        """The difference as text, without colours; no program of the repository runs for it."""
+        self.git.disarm_filters()
+        arguments = ["diff", "--no-ext-diff", "--no-textconv", "--no-color", *options]
+        return self.git(*arguments, self.commit(old), self.commit(new), index=self._index).decode(
+            errors="replace"
+        )
+
+    def forget(self) -> int:
+        """Remove the refs of the run; returns how many there were."""
+        refs = self.git.line("for-each-ref", "--format=%(refname)", ref_of(self._run, "")).splitlines()
+        if refs:
+            self.git("update-ref", "--stdin", stdin="".join(f"delete {ref}\n" for ref in refs).encode())
+        return len(refs)
+
+
+def changes_between(git: Git, old: str, new: str, index: Path) -> list[Change]:
+    """What differs between two trees; `index` is a scratch file, so that a broken one does not matter."""
+    fields = paths(git("diff-tree", "-r", "-z", "--no-renames", "--name-status", old, new, index=index))
+    return [Change(kind[0], path) for kind, path in zip(fields[::2], fields[1::2], strict=True)]
+
+
+def _order(name: str) -> tuple[bool, int, int, str]:
+    number, _, again = name.partition("-")
+    if number.isdigit():
+        return (False, int(number), int(again) if again.isdigit() else 0, "")
+    return (True, 0, 0, name)

@@ -1,0 +1,54 @@
+"""What could be removed from the store, and how large it is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.store.home import Home
+from ralph.store.runs import Run
+
+LARGE = 2 << 30
+"""From this size on the store says that it could be pruned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    run: Run
+    ended: float
+    bytes: int
+
+
+def candidates(home: Home, before: float, keep: int | None = None) -> list[Candidate]:
+    """Runs that no process drives and that ended before a time, or are too much; the oldest first."""
+    runs = home.runs()
+    try:
+        ended = []
+        for run in reversed(runs.all()):
+            brief = runs.brief(run.id)
+            if not run.is_live:
+                at = brief.now if brief else run.created
+                ended.append(Candidate(run, at, tree_size(home.streams(run.id)) + runs.size(run.id)))
+    finally:
+        runs.db.close()
+    old = [candidate for candidate in ended if candidate.ended < before]
+    if keep is None:
+        return old
+    rest = [candidate for candidate in ended if candidate.ended >= before]
+    left = sum(candidate.bytes for candidate in rest)
+    while rest and left > keep:
+        old.append(rest.pop(0))
+        left -= old[-1].bytes
+    return old
+
+
+def tree_size(directory: Path) -> int:
+    total = 0
+    for root, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += os.lstat(os.path.join(root, name)).st_size
+            except OSError:
+                continue
+    return total
