@@ -2,7 +2,40 @@
 
 from __future__ import annotations
 
-from conftest import Project
+import json
+import re
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Project, wait_until
+
+TAG = "<response>DONE</response>"
+INSTRUCTION = f"When everything is done, and only then, end your answer with `{TAG}`."
+COMPLETE = "complete: claimed, and every required check green"
+
+
+def prompt(project: Project, iteration: int) -> str:
+    return (project.path / f".ralph/prompt_{iteration:03d}.txt").read_text()
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def feedback(
+    command: str, slug: str, output: str, *, code: int = 1, hint: str = "", iteration: int = 1
+) -> str:
+    """What a red guardrail puts into the next prompt, in the documented format."""
+    return (
+        f'Guardrail "{command}" failed with exit code {code}.\n'
+        + (f"Hint: {hint}\n" if hint else "")
+        + f"Output file: .ralph/guardrail_{iteration:03d}_{slug}.log\n"
+        + f"Output (truncated):\n{output}"
+    )
 
 
 def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
@@ -29,3 +62,807 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
         "Output (truncated):\n\n\n"
         "When everything is done, and only then, end your answer with `<response>DONE</response>`."
     )
+
+
+# ---- what is asked for ----
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ([], "There is no prompt."),
+        (["-p", "a", "-f", "PROMPT.md"], "Give either --prompt or --prompt-file, not both."),
+        (["-f", "none.md"], "none.md: there is no such prompt file."),
+        pytest.param(
+            ["-f", "."],
+            "the prompt file is no regular file.",
+            marks=pytest.mark.xfail(
+                strict=True, reason="textfile.read_text: fdopen refuses a directory first"
+            ),
+        ),
+        (["-p", "a", "-m", "0"], "0 is not in the range x>=1"),
+        (["-p", "a", "-m", "many"], "'many' is not a valid integer"),
+        (["-p", "a", "-c", ""], "completionResponse"),
+        (["-p", "a", "--settings", "none.json"], "none.json: there is no such settings file."),
+        (["-p", "a", "--agent", ""], "No agent is configured."),
+        (["-p", "a", "stray"], "unexpected extra argument (stray)"),
+        (["-p", "a", "--max-iterations", "3"], "--maximum-iterations"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_cannot_be_run_is_refused(project: Project, arguments: list[str], complaint: str) -> None:
+    """A wrong command line is exit 2 with one error, before anything is started or written."""
+    project.agent("touch started")
+    (project.path / "PROMPT.md").write_text("x")
+    result = project.run("run", *arguments)
+    assert (result.code, result.out) == (2, "")
+    first, *rest = result.err.splitlines()
+    assert first.startswith("ralph: error: ") and complaint in first
+    assert all(line.startswith("  ") for line in rest)
+    assert not (project.path / "started").exists()
+    assert project.status() == []
+
+
+@pytest.mark.xfail(
+    strict=True, reason="flows.run.check_inputs takes an empty prompt: 10 iterations about nothing"
+)
+@pytest.mark.parametrize("arguments", [["-p", ""], ["-p", " \n"], ["-f", "EMPTY.md"]])
+def test_an_empty_prompt_is_refused(project: Project, arguments: list[str]) -> None:
+    """`ralph run -p "$UNSET"` is a mistake, not a task."""
+    project.agent("touch started")
+    (project.path / "EMPTY.md").write_text("\n")
+    assert (project.run("run", *arguments, "-m", "1").code, (project.path / "started").exists()) == (2, False)
+
+
+def test_no_agent_is_said_with_the_next_step(project: Project) -> None:
+    """Without settings and without --agent, the error tells both ways to name one."""
+    result = project.run("run", "-p", "x")
+    assert (result.code, result.err.splitlines()) == (
+        2,
+        [
+            "ralph: error: No agent is configured.",
+            '  Name one with --agent, or set "agent": {"command": …} in .ralph/settings.json.',
+        ],
+    )
+
+
+def test_run_is_the_default_command(project: Project) -> None:
+    """`ralph -p …` and `ralph --agent … -p …` mean `ralph run …`."""
+    agent = project.script("agent.sh", f"echo '{TAG}'")
+    for arguments in (["-p", "x", "--agent", agent], ["--agent", agent, "--prompt", "x"]):
+        result = project.run(*arguments)
+        assert (result.code, result.out.splitlines()[0]) == (0, COMPLETE)
+
+
+def test_flags_win_over_settings(project: Project) -> None:
+    """-m, -c and --no-stream-agent-output replace what the settings say."""
+    project.agent(
+        "echo x >> starts; echo chatter; echo '<response>FERTIG</response>'",
+        maximumIterations=7,
+        completionResponse="NIE",
+        guardrails=[{"command": "test $RALPH_ITERATION = 2"}],
+    )
+    result = project.run("run", "-p", "x", "-m", "3", "-c", "fertig", "--no-stream-agent-output")
+    assert (result.code, lines(project.path / "starts")) == (0, ["x", "x"])
+    assert "=== Ralph iteration 2/3 ===" in result.err
+    assert "chatter" not in result.err
+
+
+def test_the_agents_output_is_streamed_unless_told_otherwise(project: Project) -> None:
+    """streamAgentOutput and its two flags decide whether the agent's words are shown."""
+    project.agent("echo words; echo aside >&2", streamAgentOutput=False)
+    quiet = project.run("run", "-p", "x", "-m", "1")
+    loud = project.run("run", "-p", "x", "-m", "1", "--stream-agent-output")
+    assert ["words" in quiet.err, "aside" in quiet.err, "words" in loud.err, "aside" in loud.err] == [
+        False,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_output_is_shown_while_the_agent_works(project: Project) -> None:
+    """Streaming does not wait for the agent's end."""
+    project.agent("echo early; while [ ! -f go ]; do sleep 0.02; done")
+    process = project.start("run", "-p", "x", "-m", "1")
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line == "early\n":
+            break
+    (project.path / "go").touch()
+    process.communicate(timeout=60)
+    assert process.returncode == 1
+
+
+def test_settings_from_another_file(project: Project) -> None:
+    """--settings names the file; the local one beside it is merged into it."""
+    agent = project.script("agent.sh", 'echo "$@"')
+    (project.path / "other").mkdir()
+    (project.path / "other/loop.json").write_text(
+        json.dumps({"agent": {"command": agent, "flags": ["--model opus"]}, "maximumIterations": 3})
+    )
+    (project.path / "other/loop.local.json").write_text(
+        json.dumps({"agent": {"flags": ["--title 'a b'", "-x"]}, "maximumIterations": 1})
+    )
+    result = project.run("run", "-p", "hello", "--settings", "other/loop.json")
+    assert (result.code, "--title a b -x hello" in result.err) == (1, True)
+    assert "at most 1 iteration\n" in result.err
+
+
+def test_another_agent_does_not_get_the_flags_of_the_first(project: Project) -> None:
+    """--agent replaces command and flags; naming the configured one keeps its flags."""
+    project.agent(
+        'echo "configured: $*"', agent={"flags": ["--model opus"]}, includeCompletionInstruction=False
+    )
+    other = project.script("other.sh", 'echo "other: $*"')
+    configured = str(project.path / "agent.sh")
+    assert "other: x\n" in project.run("run", "-p", "x", "-m", "1", "--agent", other).err
+    assert (
+        "configured: --model opus x\n" in project.run("run", "-p", "x", "-m", "1", "--agent", configured).err
+    )
+
+
+# ---- what the agent gets ----
+
+
+@pytest.mark.parametrize("via", ["stdin", "argument", "file"])
+def test_the_prompt_reaches_the_agent(project: Project, via: str) -> None:
+    """By stdin, as the last argument, or as the path of a file; never in two ways."""
+    project.agent(
+        'cat > stdin.seen; printf "%s|" "$@" > arguments.seen',
+        agent={"promptVia": via, "flags": ["--flag"]},
+        includeCompletionInstruction=False,
+    )
+    project.run("run", "-p", "The work.", "-m", "1")
+    seen = ((project.path / "stdin.seen").read_text(), (project.path / "arguments.seen").read_text())
+    assert (
+        seen
+        == {
+            "stdin": ("The work.", "--flag|"),
+            "argument": ("", "--flag|The work.|"),
+            "file": ("", "--flag|.ralph/prompt_001.txt|"),
+        }[via]
+    )
+    assert prompt(project, 1) == "The work."
+
+
+def test_what_the_environment_tells(project: Project) -> None:
+    """Agent and guardrail know run, iteration and limit; agent.env is the agent's alone."""
+    show = 'echo "$RALPH_RUN_ID $RALPH_ITERATION $RALPH_MAX_ITERATIONS $TOKEN"'
+    project.agent(
+        f"{show} >> agent.seen",
+        agent={"env": {"TOKEN": "s3cret", "RALPH_ITERATION": "99"}},
+        guardrails=[{"command": f"{show} >> guardrail.seen"}],
+    )
+    project.run("run", "-p", "x", "-m", "2")
+    run = project.status()[0]["id"]
+    assert lines(project.path / "agent.seen") == [f"{run} 1 2 s3cret", f"{run} 2 2 s3cret"]
+    assert lines(project.path / "guardrail.seen") == [f"{run} 1 2 ", f"{run} 2 2 "]
+
+
+def test_the_agent_is_looked_up_where_its_environment_says(project: Project) -> None:
+    """A PATH in agent.env counts for finding the command too."""
+    (project.path / "bin").mkdir()
+    project.script("bin/my-agent", f"echo '{TAG}'")
+    path = f"{project.path}/bin:/usr/bin:/bin"
+    project.settings(agent={"command": "my-agent", "env": {"PATH": path}}, snapshots=False)
+    assert project.run("run", "-p", "x").code == 0
+
+
+def test_agent_and_guardrails_work_where_ralph_was_started(repository: Project) -> None:
+    """In a directory below the repository's top, all of it happens there."""
+    below = repository.path / "below"
+    below.mkdir()
+    inner = Project(below, repository.home)
+    inner.agent("pwd > agent.seen", guardrails=[{"command": "pwd > guardrail.seen"}])
+    inner.run("run", "-p", "x", "-m", "1")
+    assert {(below / name).read_text().strip() for name in ("agent.seen", "guardrail.seen")} == {str(below)}
+    assert (below / ".ralph/prompt_001.txt").exists()
+
+
+def test_the_prompt_file_is_read_again_each_iteration(project: Project) -> None:
+    """What an agent or a user writes into the prompt file counts from the next iteration on."""
+    (project.path / "PROMPT.md").write_text("first")
+    project.agent('echo "after $RALPH_ITERATION" > PROMPT.md', includeCompletionInstruction=False)
+    project.run("run", "-f", "PROMPT.md", "-m", "3")
+    assert [prompt(project, n) for n in (1, 2, 3)] == ["first", "after 1\n", "after 2\n"]
+
+
+def test_a_prompt_file_that_vanishes_ends_the_run(project: Project) -> None:
+    """Without its prompt a run is fatal, exit 2, and says which file it misses."""
+    (project.path / "PROMPT.md").write_text("x")
+    project.agent("rm PROMPT.md")
+    result = project.run("run", "-f", "PROMPT.md", "-m", "3")
+    assert (result.code, result.out.splitlines()[0]) == (
+        2,
+        f"fatal: {project.path}/PROMPT.md: there is no such prompt file.",
+    )
+
+
+# ---- the prompt ----
+
+
+@pytest.mark.parametrize(
+    ("base", "settings", "sent"),
+    [
+        ("Fix it", {}, f"Fix it\n\n{INSTRUCTION}"),
+        ("Fix it", {"includeCompletionInstruction": False}, "Fix it"),
+        ("Print <Response>DONE</Response>.", {}, "Print <Response>DONE</Response>."),
+        ("Fix it", {"completionResponse": "ALL OK"}, f"Fix it\n\n{INSTRUCTION.replace('DONE', 'ALL OK')}"),
+        (
+            "Fix it",
+            {"includeIterationCountInPrompt": True, "maximumIterations": 4},
+            f"Iteration 1 of 4, 3 remaining.\n\nFix it\n\n{INSTRUCTION}",
+        ),
+    ],
+)
+def test_what_is_added_to_the_prompt(
+    project: Project, base: str, settings: dict[str, Any], sent: str
+) -> None:
+    """The completion instruction unless the tag is there already, the count if wanted, and nothing else."""
+    project.agent('printf "%s" "$1" > seen; exit 1', **({"maximumIterations": 1} | settings))
+    project.run("run", "-p", base)
+    assert prompt(project, 1) == sent
+
+
+def test_the_count_goes_down(project: Project) -> None:
+    """The last iteration knows that none is left."""
+    project.agent("true", includeIterationCountInPrompt=True, includeCompletionInstruction=False)
+    project.run("run", "-p", "x", "-m", "3")
+    assert [prompt(project, n).splitlines()[0] for n in (1, 2, 3)] == [
+        "Iteration 1 of 3, 2 remaining.",
+        "Iteration 2 of 3, 1 remaining.",
+        "Iteration 3 of 3, 0 remaining.",
+    ]
+
+
+A = feedback("echo a; false", "echo_a_false", "a\n")
+B = feedback("echo b; exit 2", "echo_b_exit_2", "b\n", code=2, hint="Do b.")
+
+
+@pytest.mark.parametrize(
+    ("actions", "sent"),
+    [
+        (("APPEND", "APPEND"), f"Fix it\n\n{A}\n\n{B}"),
+        (("PREPEND", "PREPEND"), f"{B}\n\n{A}\n\nFix it"),
+        (("APPEND", "PREPEND"), f"{B}\n\nFix it\n\n{A}"),
+        (("REPLACE", "APPEND"), f"{A}\n\n{B}"),
+        (("APPEND", "REPLACE"), B),
+        (("REPLACE", "REPLACE"), B),
+        (("append", "Prepend"), f"{B}\n\nFix it\n\n{A}"),
+    ],
+    ids=str,
+)
+def test_feedback_of_several_guardrails(project: Project, actions: tuple[str, str], sent: str) -> None:
+    """In configured order, each by its own action; REPLACE replaces all so far; the instruction stays last."""
+    project.agent(
+        "true",
+        guardrails=[
+            {"command": "echo a; false", "failAction": actions[0]},
+            {"command": "true"},
+            {"command": "echo b; exit 2", "failAction": actions[1], "hint": "Do b."},
+        ],
+    )
+    project.run("run", "-p", "Fix it", "-m", "2")
+    assert prompt(project, 2) == f"{sent}\n\n{INSTRUCTION}"
+
+
+def test_feedback_is_of_the_last_iteration_only(project: Project) -> None:
+    """What has become green is not told again."""
+    project.agent(
+        "touch done.$RALPH_ITERATION",
+        guardrails=[{"command": "test -f done.2"}],
+        includeCompletionInstruction=False,
+    )
+    project.run("run", "-p", "Fix it", "-m", "3")
+    told = feedback("test -f done.2", "test_f_done_2", "")
+    assert [prompt(project, n) for n in (1, 2, 3)] == ["Fix it", f"Fix it\n\n{told}", "Fix it"]
+
+
+def test_replace_brings_the_instruction_back(project: Project) -> None:
+    """When the prompt that named the tag is replaced, the instruction is added after all."""
+    project.agent("true", guardrails=[{"command": "false", "failAction": "REPLACE"}])
+    project.run("run", "-p", f"Fix it, then say {TAG}", "-m", "2")
+    assert prompt(project, 2) == f"{feedback('false', 'false', '')}\n\n{INSTRUCTION}"
+
+
+def test_output_is_cut_and_the_hint_is_not(project: Project) -> None:
+    """outputTruncateChars cuts what the agent is shown; hint and log stay whole."""
+    hint = "Look at the first line. " * 20
+    project.agent(
+        "true",
+        outputTruncateChars=20,
+        includeCompletionInstruction=False,
+        guardrails=[{"command": "seq 100; false", "hint": hint}],
+    )
+    project.run("run", "-p", "x", "-m", "2")
+    numbers = "".join(f"{n}\n" for n in range(1, 101))
+    assert prompt(project, 2) == "x\n\n" + feedback(
+        "seq 100; false", "seq_100_false", f"{numbers[:20]}... [truncated]", hint=hint
+    )
+    assert (project.path / ".ralph/guardrail_001_seq_100_false.log").read_text() == numbers
+
+
+@pytest.mark.xfail(
+    strict=True, reason="loop._Log keeps 1 MiB when there is no limit, and does not mark the cut"
+)
+def test_without_a_limit_all_output_is_shown(project: Project) -> None:
+    """outputTruncateChars 0 means all, as it says, or else the cut is marked."""
+    project.agent(
+        "true",
+        outputTruncateChars=0,
+        agent={"promptVia": "stdin"},
+        guardrails=[{"command": "yes | head -c 2000000; echo the end; false"}],
+    )
+    project.run("run", "-p", "x", "-m", "2")
+    assert "y\nthe end\n" in prompt(project, 2) or "... [truncated]" in prompt(project, 2)
+
+
+# ---- guardrails ----
+
+
+def test_every_guardrail_runs_in_every_iteration(project: Project) -> None:
+    """A red one does not spare the others, nor does an agent that failed."""
+    project.agent(
+        "exit 1",
+        guardrails=[
+            {"command": "echo one >> ran; exit 1"},
+            {"command": "echo two >> ran"},
+            {"command": "echo three >> ran; exit 3"},
+        ],
+    )
+    project.run("run", "-p", "x", "-m", "2")
+    assert lines(project.path / "ran") == ["one", "two", "three"] * 2
+
+
+def test_start_and_end_of_guardrails_are_printed(project: Project) -> None:
+    """Start, end, exit status, and for a red one its action and log."""
+    project.agent("true", guardrails=[{"command": "true"}, {"command": "exit 3", "failAction": "PREPEND"}])
+    shown = [
+        line.rpartition(",")[0] if "Guardrail end" in line else line
+        for line in project.run("run", "-p", "x", "-m", "1").err.splitlines()
+        if "Guardrail" in line or "output" in line
+    ]
+    assert shown == [
+        "Guardrail start: true",
+        "Guardrail end: true (exit code 0",
+        "Guardrail start: exit 3",
+        "Guardrail end: exit 3 (exit code 3, action PREPEND",
+        "  output: .ralph/guardrail_001_exit_3.log",
+    ]
+
+
+def test_guardrail_logs(project: Project) -> None:
+    """One log per guardrail and iteration, green ones too, with stdout and stderr in the order printed."""
+    long = "echo " + "x" * 80
+    project.agent(
+        "true",
+        guardrails=[
+            {"command": "./check.sh -T 2C"},
+            {"command": "echo out; echo err >&2; echo out"},
+            {"command": "true"},
+            {"command": "true"},
+            {"command": " true;"},
+            {"command": long},
+            {"command": ":"},
+        ],
+    )
+    project.script("check.sh", 'echo "$@"; exit 1')
+    project.run("run", "-p", "x", "-m", "2")
+    names = [
+        "check_sh_T_2C",
+        "echo_out_echo_err_2_echo_out",
+        "true",
+        "true.2",
+        "true.3",
+        ("echo_" + "x" * 80)[:50],
+        "command",
+    ]
+    logs = {path.name: path.read_text() for path in (project.path / ".ralph").glob("guardrail_*.log")}
+    assert set(logs) == {f"guardrail_{n:03d}_{name}.log" for n in (1, 2) for name in names}
+    assert logs["guardrail_001_check_sh_T_2C.log"] == "-T 2C\n"
+    assert logs["guardrail_002_echo_out_echo_err_2_echo_out.log"] == "out\nerr\nout\n"
+
+
+def test_the_same_guardrail_twice_is_run_twice(project: Project) -> None:
+    """Two entries with one command are two checks, each with its own hint."""
+    command = "echo x >> ran; test $(wc -l < ran) -gt 3"
+    project.agent(
+        "true", guardrails=[{"command": command, "hint": "first"}, {"command": command, "hint": "second"}]
+    )
+    result = project.run("run", "-p", "x", "-m", "2")
+    assert lines(project.path / "ran") == ["x"] * 4
+    assert "Hint: first" in prompt(project, 2) and "Hint: second" in prompt(project, 2)
+    assert f"Guardrail start: {command} #2" in result.err
+
+
+def test_a_guardrail_that_hangs_is_ended(project: Project) -> None:
+    """timeoutSeconds makes it red, and the agent is told so."""
+    project.agent("true", guardrails=[{"command": "echo slow; sleep 60", "timeoutSeconds": 0.3}])
+    result = project.run("run", "-p", "x", "-m", "2")
+    assert result.code == 1
+    assert (
+        'Guardrail "echo slow; sleep 60" failed with a timeout after 0.3 seconds.\n'
+        "Output file: .ralph/guardrail_001_echo_slow_sleep_60.log\n"
+        "Output (truncated):\nslow\n" in prompt(project, 2)
+    )
+    assert "a timeout after 0.3 seconds, action APPEND" in result.err
+
+
+def test_a_guardrail_has_nothing_to_read(project: Project) -> None:
+    """Its stdin is empty, so a command that asks does not hang."""
+    project.agent(f"echo '{TAG}'", guardrails=[{"command": 'test -z "$(cat)"'}])
+    assert project.run("run", "-p", "x").code == 0
+
+
+def test_the_files_of_an_earlier_run_are_kept_apart(project: Project) -> None:
+    """Prompts and logs in .ralph are of the run in hand; the earlier ones move to .ralph/old."""
+    project.agent("true", guardrails=[{"command": "false"}])
+    project.run("run", "-p", "first", "-m", "2")
+    first = project.status()[0]["id"]
+    project.run("run", "-p", "second", "-m", "1")
+    here = {path.name for path in (project.path / ".ralph").iterdir() if path.suffix in (".txt", ".log")}
+    assert here == {"prompt_001.txt", "guardrail_001_false.log"}
+    assert {path.name for path in (project.path / ".ralph/old" / first).iterdir()} == {
+        "prompt_001.txt",
+        "prompt_002.txt",
+        "guardrail_001_false.log",
+        "guardrail_002_false.log",
+    }
+
+
+def test_git_does_not_see_the_runtime_files(repository: Project) -> None:
+    """After a run only the settings are new to git."""
+    repository.agent("true", guardrails=[{"command": "false"}])
+    repository.run("run", "-p", "x", "-m", "1")
+    seen = repository.git("status", "--porcelain", "--untracked-files=all").splitlines()
+    assert sorted(seen) == ["?? .ralph/settings.json", "?? agent.sh"]
+
+
+# ---- limits ----
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_the_limit_is_exact(project: Project, limit: int) -> None:
+    """N iterations are N starts of the agent, then exit 1 and the next step."""
+    project.agent("echo x >> starts")
+    result = project.run("run", "-p", "x", "-m", str(limit))
+    run = project.status()[0]["id"]
+    assert (result.code, lines(project.path / "starts")) == (1, ["x"] * limit)
+    first, _, hint = result.out.splitlines()
+    assert first == f"limit: {limit} of {limit} iterations used without completion"
+    assert hint == f"  Go on with: ralph resume {run} -m N (a higher limit)"
+
+
+def test_ten_iterations_are_the_default(project: Project) -> None:
+    """Without any limit given, the tenth iteration is the last."""
+    project.agent("echo x >> starts")
+    assert project.run("run", "-p", "x").code == 1
+    assert len(lines(project.path / "starts")) == 10
+
+
+def test_a_claim_in_the_last_iteration_counts(project: Project) -> None:
+    """Complete at the limit is complete."""
+    project.agent(f"[ $RALPH_ITERATION = 3 ] && echo '{TAG}'; true")
+    assert project.run("run", "-p", "x", "-m", "3").code == 0
+
+
+def test_the_whole_run_can_be_limited_in_time(project: Project) -> None:
+    """maxDurationSeconds ends the agent in hand and the run, as a limit."""
+    project.agent("echo x >> starts; sleep 60", maxDurationSeconds=0.5)
+    result = project.run("run", "-p", "x", "-m", "5")
+    assert (result.code, result.out.splitlines()[0]) == (1, "limit: the duration budget is used up")
+    assert lines(project.path / "starts") == ["x"]
+    assert project.status()[0]["cause"] == "duration"
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("iterationTimeoutSeconds", "Agent was ended: its time was up"),
+        ("idleTimeoutSeconds", "Agent was ended: it had been silent for too long"),
+    ],
+)
+def test_one_iteration_can_be_limited_in_time(project: Project, setting: str, words: str) -> None:
+    """An agent that takes too long, or is silent for too long, is ended; the next iteration starts."""
+    project.agent("echo x >> starts; sleep 60", **{setting: 0.3})
+    result = project.run("run", "-p", "x", "-m", "2")
+    assert (result.code, lines(project.path / "starts"), result.err.count(words)) == (1, ["x", "x"], 2)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="a number too large for a float is infinite: the journal cannot be read again"
+)
+@pytest.mark.parametrize(
+    "settings",
+    ['"maxDurationSeconds": 1e400', '"guardrails": [{"command": "true", "timeoutSeconds": 1e400}]'],
+)
+def test_a_limit_must_be_finite(project: Project, settings: str) -> None:
+    """A number that is none is one clear error, before the agent is started."""
+    agent = project.script("agent.sh", "touch started")
+    (project.path / ".ralph").mkdir()
+    (project.path / ".ralph/settings.json").write_text(f'{{"agent": {{"command": "{agent}"}}, {settings}}}')
+    result = project.run("run", "-p", "x", "-m", "1")
+    assert (result.code, "This is a bug" in result.err, (project.path / "started").exists()) == (
+        2,
+        False,
+        False,
+    )
+
+
+# ---- agents that do not do well ----
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("echo oops >&2; exit 3", "Agent failed, exit code 3: oops"),
+        ("true", "Agent said nothing, exit code 0"),
+        ("echo only noise >&2", "Agent said nothing, exit code 0"),
+        ("echo dying; kill -9 $$", "Agent was killed"),
+    ],
+)
+def test_a_bad_iteration_is_told_and_the_run_goes_on(project: Project, body: str, words: str) -> None:
+    """A failure, silence, a kill: one line for the user, and the next iteration."""
+    project.agent(f"echo x >> starts; {body}")
+    result = project.run("run", "-p", "x", "-m", "2")
+    assert (result.code, lines(project.path / "starts")) == (1, ["x", "x"])
+    assert result.err.splitlines().count(words) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("no-such-agent", "no-such-agent: command not found"),
+        ("./none.sh", "./none.sh: no such file"),
+        ("./plain.txt", "./plain.txt: not executable"),
+        ("./directory", "./directory: no program, but something else"),
+    ],
+)
+def test_an_agent_that_cannot_be_started_is_fatal(project: Project, command: str, reason: str) -> None:
+    """Exit 2 at once, with the command and what is wrong with it."""
+    (project.path / "plain.txt").write_text("text")
+    (project.path / "directory").mkdir()
+    result = project.run("run", "-p", "x", "--agent", command)
+    assert (result.code, result.out.splitlines()[0]) == (2, f"fatal: {reason}")
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="the hint of every fatal end is `Mend that, then: ralph resume`, but resume does not read settings"
+    " again: a wrong agent, promptVia or flag cannot be mended that way",
+)
+def test_the_hint_after_a_wrong_setting_helps(project: Project) -> None:
+    """What a fatal end tells the user to do works: the setting is mended, the command given is run."""
+    project.settings(agent={"command": "./agnet.sh"}, snapshots=False)
+    result = project.run("run", "-p", "x")
+    hint = result.out.splitlines()[-1]
+    project.agent(f"echo '{TAG}'")
+    command = hint.partition("ralph ")[2].split()
+    assert project.run(*(command if command[0] == "resume" else ["run", "-p", "x"])).code == 0
+
+
+# ---- signals ----
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_lets_the_agent_finish(project: Project, signum: signal.Signals) -> None:
+    """The operation in hand is finished, nothing new is started, exit 130."""
+    project.agent("touch started; while [ ! -f go ]; do sleep 0.02; done; touch finished")
+    process = project.start("run", "-p", "x")
+    wait_until((project.path / "started").exists)
+    process.send_signal(signum)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line == "Received signal, shutting down...\n":
+            break
+    (project.path / "go").touch()
+    out, _ = process.communicate(timeout=60)
+    run = project.status()[0]["id"]
+    assert process.returncode == 130
+    assert (project.path / "finished").exists()
+    assert out.splitlines()[0] == "interrupted: by a signal"
+    assert out.splitlines()[-1] == f"  Go on with: ralph resume {run}"
+
+
+# ---- verbose ----
+
+
+def test_verbose_has_its_seven_items(project: Project) -> None:
+    """Files, merged settings, agent command, prompt, guardrails, completion, timings: each as `[ralph] …`."""
+    project.agent("echo working", agent={"promptVia": "stdin", "flags": ["--model opus"]})
+    (project.path / ".ralph/settings.local.json").write_text('{"guardrails": [{"command": "exit 3"}]}')
+    result = project.run("run", "-p", "x" * 300, "-m", "1", "-V")
+    said = [line for line in result.err.splitlines() if line.startswith("[ralph] ")]
+    settings = json.loads(said[2].removeprefix("[ralph] Settings: "))
+    assert (settings["maximumIterations"], settings["guardrails"][0]["command"]) == (1, "exit 3")
+    seconds = r"\d+\.\d"
+    expected = [
+        "Loading settings from .ralph/settings.json",
+        "Loading settings from .ralph/settings.local.json",
+        None,
+        "Iteration 1/1 starting",
+        f"Agent command: {project.path}/agent.sh --model opus",
+        f"Prompt: {'x' * 200}...",
+        f"Agent ended: ok, exit code 0 ({seconds}s)",
+        f"Completion: {TAG} not found",
+        "Running guardrail: exit 3",
+        f"Guardrail exited with code 3 ({seconds}s)",
+    ]
+    assert len(said) == len(expected)
+    for line, pattern in zip(said, expected, strict=True):
+        if pattern is not None:
+            exact = re.escape(f"[ralph] {pattern}").replace(re.escape(seconds), seconds)
+            assert re.fullmatch(exact, line), line
+
+
+def test_secrets_of_the_agent_are_shown_nowhere(project: Project) -> None:
+    """A value of agent.env is in no output, whichever view is chosen."""
+    secret = "hunter2-hunter2"
+    project.agent("echo working", agent={"env": {"API_KEY": secret}}, guardrails=[{"command": "false"}])
+    results = [
+        project.run("run", "-p", "x", "-m", "1", "-V"),
+        project.run("run", "-p", "x", "-m", "1", "-V", "--json"),
+        project.run("run", "-p", "x", "-m", "1", "--dry-run", "-V"),
+        project.run("config"),
+        project.run("config", "--json"),
+        project.run("status", "--json"),
+    ]
+    results.append(project.run("status", "--json", project.status()[0]["id"]))
+    results.append(project.run("status", project.status()[0]["id"]))
+    assert [secret in result.out + result.err for result in results] == [False] * len(results)
+    assert '"API_KEY": "(redacted)"' in results[0].err
+
+
+@pytest.mark.xfail(
+    strict=True, reason="with promptVia argument the agent command shows 2,000 characters of the prompt"
+)
+def test_verbose_cuts_the_prompt_wherever_it_stands(project: Project) -> None:
+    """No more than 200 characters of the prompt are printed, also when it is part of the command line."""
+    project.agent("echo working")
+    result = project.run("run", "-p", "x" * 300, "-m", "1", "-V")
+    assert "x" * 201 not in result.err
+
+
+@pytest.mark.xfail(
+    strict=True, reason="newlines in the prompt and in the command line are printed as they are"
+)
+def test_verbose_says_each_thing_on_one_line(project: Project) -> None:
+    """A prompt of several lines does not look like several messages, nor like one of ralph's own."""
+    project.agent("echo working", agent={"promptVia": "stdin"})
+    result = project.run("run", "-p", "one\n[ralph] Completion: found", "-m", "1", "-V")
+    assert "[ralph] Completion: found" not in result.err.splitlines()
+
+
+# ---- JSON lines ----
+
+FIELDS = {
+    "run_started": {"run", "flow", "directory", "agent", "checks", "iterations", "resumed"},
+    "iteration_started": {"iteration", "of", "steered"},
+    "agent_started": {"purpose", "command", "prompt", "prompt_chars"},
+    "text": {"text"},
+    "stderr": {"text"},
+    "agent_ended": {"purpose", "ran"},
+    "claim": {"expected", "found"},
+    "check_started": {"check"},
+    "check_ended": {"verdict", "fail_action", "seconds"},
+    "holding": {"hold"},
+    "committed": {"iteration", "commit", "message"},
+    "notice": {"text", "detail"},
+    "run_ended": {"run", "stop", "iterations", "usage", "seconds", "outcome", "exit_code"},
+}
+
+
+def test_json_is_one_object_per_event(project: Project) -> None:
+    """A whole run as events with fixed fields, in order, the end last with outcome and exit code."""
+    project.agent(
+        f"echo words; echo aside >&2; [ $RALPH_ITERATION = 2 ] && touch fixed; echo '{TAG}'",
+        guardrails=[{"command": "test -f fixed"}],
+    )
+    before = time.time()
+    result = project.run("run", "-p", "x", "--json")
+    events = result.lines()
+    assert (result.code, result.err) == (0, "")
+    for event in events:
+        assert set(event) == FIELDS[event["event"]] | {"event", "at"}
+    assert [event["at"] for event in events] == sorted(event["at"] for event in events)
+    assert before <= events[0]["at"] <= events[-1]["at"] <= time.time()
+    one = ["iteration_started", "agent_started", "agent_ended", "claim", "check_started", "check_ended"]
+    kinds = [event["event"] for event in events if event["event"] not in ("text", "stderr")]
+    assert kinds == ["run_started", *one, *one, "run_ended"]
+    assert [event["verdict"]["green"] for event in events if event["event"] == "check_ended"] == [False, True]
+    end = events[-1]
+    assert (end["run"], end["outcome"], end["exit_code"], end["iterations"]) == (
+        events[0]["run"],
+        "complete",
+        0,
+        2,
+    )
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments", "code", "outcome"),
+    [
+        ("echo working", ["-m", "1"], 1, "limit"),
+        ("echo working", ["--agent", "no-such-agent"], 2, "fatal"),
+        (f"echo '{TAG}'", [], 0, "complete"),
+    ],
+)
+def test_json_ends_with_the_exit_code(
+    project: Project, body: str, arguments: list[str], code: int, outcome: str
+) -> None:
+    """The last line repeats the process's exit code, however the run ends."""
+    project.agent(body)
+    result = project.run("run", "-p", "x", "--json", *arguments)
+    end = result.lines()[-1]
+    assert (result.code, end["event"], end["exit_code"], end["outcome"]) == (code, "run_ended", code, outcome)
+
+
+def test_json_has_the_agents_output_even_without_streaming(project: Project) -> None:
+    """Streaming is a matter of display; a program gets every event."""
+    project.agent("echo words", streamAgentOutput=False)
+    events = project.run("run", "-p", "x", "-m", "1", "--json").lines()
+    assert [event["text"] for event in events if event["event"] == "text"] == ["words\n"]
+
+
+# ---- dry run ----
+
+
+def test_a_dry_run_shows_and_runs_nothing(project: Project) -> None:
+    """Prompt, command and checks as the first iteration would have them; nothing is started or written."""
+    project.agent(
+        "touch started",
+        agent={"flags": ["--model 'a b'"], "promptVia": "stdin"},
+        guardrails=[{"command": "touch 'checked it'"}],
+        includeIterationCountInPrompt=True,
+    )
+    before = sorted(project.path.rglob("*"))
+    result = project.run("run", "-p", "Fix it", "-m", "3", "--dry-run")
+    assert (result.code, result.err) == (0, "")
+    assert result.out == (
+        "Prompt of iteration 1:\n"
+        f"Iteration 1 of 3, 2 remaining.\n\nFix it\n\n{INSTRUCTION}\n\n"
+        "Agent command (prompt by stdin):\n"
+        f"{project.path}/agent.sh --model 'a b'\n\n"
+        "Checks after each iteration:\n"
+        "sh -c 'touch '\"'\"'checked it'\"'\"''\n"
+    )
+    assert sorted(project.path.rglob("*")) == before
+    assert list(project.home.path.iterdir()) == []
+
+
+def test_a_dry_run_as_json(project: Project) -> None:
+    """The same for programs; the prompt file is read."""
+    project.agent("touch started", guardrails=[{"command": "make"}], includeCompletionInstruction=False)
+    (project.path / "PROMPT.md").write_text("Fix\nit")
+    result = project.run("run", "-f", "PROMPT.md", "--dry-run", "--json")
+    assert (result.code, json.loads(result.out)) == (
+        0,
+        {
+            "prompt": "Fix\nit",
+            "argv": [f"{project.path}/agent.sh", "Fix\nit"],
+            "promptVia": "argument",
+            "checks": ["make"],
+        },
+    )
+
+
+def test_a_dry_run_of_what_cannot_be_run(project: Project) -> None:
+    """What a run would refuse, a dry run refuses too."""
+    result = project.run("run", "-p", "x", "--dry-run")
+    assert (result.code, "No agent is configured." in result.err) == (2, True)
+
+
+# ---- the result ----
+
+
+def test_only_the_result_is_on_stdout(project: Project) -> None:
+    """Progress is on stderr, the outcome and what it took on stdout."""
+    project.agent(f"echo working; echo '{TAG}'", guardrails=[{"command": "true"}])
+    result = project.run("run", "-p", "x")
+    run = project.status()[0]["id"]
+    first, second = result.out.splitlines()
+    assert first == COMPLETE
+    assert second.startswith(f"  run {run}: 1 iteration, ")
+    start = f"Run {run} starts: agent {project.path}/agent.sh, 1 guardrail, at most 10 iterations"
+    assert result.err.splitlines()[0] == start

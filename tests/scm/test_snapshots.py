@@ -13,8 +13,9 @@ import pytest
 
 from conftest import Project
 from ralph.scm.git import Output
+from ralph.scm.history import Change
 from ralph.scm.repository import Repository, repository_at
-from ralph.scm.rewind import Change, Rewinder
+from ralph.scm.rewind import Rewinder
 from ralph.scm.snapshots import Snapshot, Snapshots
 
 RUN = "20260101-000000-0000"
@@ -45,7 +46,7 @@ class Place:
 
     def rewind(self, name: str = "1") -> tuple[tuple[Change, ...], list[str]]:
         rewinder = Rewinder(self.repository, self.run, RUN, self.scratch)
-        plan = rewinder.prepare(name, "back")
+        plan = rewinder.prepare(name)
         return plan.changes, rewinder.apply(plan)
 
     def files(self) -> dict[str, bytes]:
@@ -156,8 +157,7 @@ def test_going_back_can_be_undone(place: Place) -> None:
     (place.path / "work.txt").write_text("an hour of work")
     changes, _ = place.rewind()
     assert changes == (Change("D", "work.txt"),)
-    Rewinder(place.repository, place.run, RUN, place.scratch)
-    assert place.git("show", f"refs/ralph/{RUN}/back:work.txt") == "an hour of work"
+    assert place.git("show", f"refs/ralph/{RUN}/rewind-1:work.txt") == "an hour of work"
 
 
 def test_an_unborn_branch(project: Project) -> None:

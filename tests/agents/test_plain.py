@@ -1,0 +1,185 @@
+"""Agents that print plain text: pieces of bytes become text, events and a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ralph.agents.base import MOST_TEXT, Ends, LineText, Report
+from ralph.agents.plain import PlainParser
+from ralph.core.events import AgentEvent, Noise, Text
+from ralph.core.model import ClaimRule, Ended, Exit, Usage
+
+TAG = b"<response>DONE</response>"
+WELL = Exit(0)
+PIECES = st.lists(
+    st.one_of(
+        st.binary(max_size=20),
+        st.sampled_from(
+            [
+                b"\n",
+                b"\r\n",
+                TAG,
+                TAG[:7],
+                TAG[7:],
+                b"```",
+                b"> ",
+                b"`",
+                "漢".encode(),
+                "🙂".encode()[:2],
+                b"\xff",
+            ]
+        ),
+    ),
+    max_size=20,
+)
+
+
+def cut(data: bytes, cuts: Sequence[int]) -> list[bytes]:
+    """The same bytes in several pieces."""
+    places = sorted({min(place, len(data)) for place in cuts} | {0, len(data)})
+    return [data[start:end] for start, end in pairwise(places)]
+
+
+def play(pieces: Sequence[bytes], exit: Exit = WELL, prompt: str = "") -> tuple[list[AgentEvent], Report]:
+    parser = PlainParser(ClaimRule(), prompt)
+    events = [event for piece in pieces for event in parser.stdout(piece)]
+    last, report = parser.finish(exit)
+    return [*events, *last], report
+
+
+# ---- bytes into lines ----
+
+
+@given(PIECES, st.lists(st.integers(0, 400), max_size=10))
+@settings(max_examples=300, deadline=None)
+def test_no_byte_is_lost_between_pieces(parts: list[bytes], cuts: list[int]) -> None:
+    """However the bytes are cut, the text is what decoding them at once would give."""
+    data = b"".join(parts)
+    lines = LineText()
+    text = "".join([lines.feed(piece) for piece in cut(data, cuts)]) + lines.finish()
+    assert text == data.decode(errors="replace")
+
+
+def test_text_comes_in_whole_lines() -> None:
+    """A line is held back until it is whole; the last one comes at the end."""
+    lines = LineText()
+    assert [lines.feed(b"one\ntw"), lines.feed(b"o"), lines.feed(b"\nthree"), lines.finish()] == [
+        "one\n",
+        "",
+        "two\n",
+        "three",
+    ]
+
+
+def test_an_endless_line_is_not_held_back() -> None:
+    """A line without an end is let go in pieces, so that memory stays bounded."""
+    lines = LineText()
+    let_go = sum(len(lines.feed(b"x" * 1000)) for _ in range(100))
+    assert 100_000 - let_go < MOST_TEXT
+    assert let_go + len(lines.finish()) == 100_000
+
+
+# ---- the beginning and the end of an answer ----
+
+
+def test_a_short_answer_is_kept_whole() -> None:
+    """What fits is kept as it is."""
+    ends = Ends()
+    for piece in ("a" * MOST_TEXT, "b" * (MOST_TEXT - 1)):
+        ends.add(piece)
+    assert ends.text == "a" * MOST_TEXT + "b" * (MOST_TEXT - 1)
+
+
+def test_a_long_answer_is_kept_by_its_ends() -> None:
+    """Of a long answer its beginning and its end are kept, and the gap is marked."""
+    ends = Ends()
+    ends.add("a" * MOST_TEXT)
+    for _ in range(1000):
+        ends.add("m" * 1000)
+    ends.add("z" * MOST_TEXT)
+    assert ends.text == "a" * MOST_TEXT + "\n[...]\n" + "z" * MOST_TEXT
+
+
+# ---- the parser ----
+
+
+@given(PIECES, st.lists(st.integers(0, 400), max_size=10))
+@settings(max_examples=300, deadline=None)
+def test_how_output_is_cut_changes_nothing(parts: list[bytes], cuts: list[int]) -> None:
+    """The report and the text shown depend on the bytes alone, not on how they arrived."""
+    data = b"".join(parts)
+    events, report = play(cut(data, cuts))
+    whole_events, whole_report = play([data])
+    shown = "".join(event.text for event in events)
+    assert (shown, report) == ("".join(event.text for event in whole_events), whole_report)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="claims._shortened keeps the last 10,000 characters of what has arrived, so a tag before the end"
+    " of a line of over 20,000 is found or not depending on how the line was cut",
+)
+def test_how_a_long_line_is_cut_changes_nothing() -> None:
+    """A tag followed by much text on the same line is found in every cut, or in none."""
+    line = b"x" * 16_000 + b" " + TAG + b" " + b"y" * 14_000 + b"\n"
+    cuts: list[list[int]] = [[], [10_000, 25_000], [15_000], [5_000, 10_000, 15_000, 20_000, 25_000]]
+    assert len({play(cut(line, places))[1].claim for places in cuts}) == 1
+
+
+def test_stderr_is_shown_and_never_a_claim() -> None:
+    """A tag on stderr is noise; the last line of stderr tells why an agent failed."""
+    parser = PlainParser(ClaimRule(), "")
+    events = [*parser.stdout(b"working\n"), *parser.stderr(TAG + b"\nno "), *parser.stderr(b"network\n")]
+    last, report = parser.finish(Exit(1))
+    assert [*events, *last] == [
+        Text("working\n"),
+        Noise(TAG.decode() + "\n"),
+        Noise("no network\n"),
+    ]
+    assert report == Report(Ended.FAILED, claim=False, text="working\n", detail="no network")
+
+
+@pytest.mark.parametrize(
+    ("output", "exit", "ended"),
+    [
+        (b"text", Exit(0), Ended.OK),
+        (b"", Exit(0), Ended.EMPTY),
+        (b" \n\t\n", Exit(0), Ended.EMPTY),
+        (b"text", Exit(3), Ended.FAILED),
+        (b"", Exit(3), Ended.FAILED),
+        (b"text", Exit(None, signal=9), Ended.KILLED),
+    ],
+)
+def test_the_exit_says_how_it_went(output: bytes, exit: Exit, ended: Ended) -> None:
+    """Exit code 0 with an answer is well; without one it is empty; the rest failed or was killed."""
+    assert play([output], exit)[1].ended is ended
+
+
+def test_the_reason_of_a_failure_is_short() -> None:
+    """Only the last line of stderr is told, and no more than 500 characters of it."""
+    parser = PlainParser(ClaimRule(), "")
+    parser.stderr(b"first\n" + b"x" * 2000 + b"\n\n")
+    assert parser.finish(Exit(1))[1].detail == "x" * 500
+
+
+def test_the_prompt_repeated_is_no_claim() -> None:
+    """The parser knows the prompt, so an agent that prints it claims nothing; its own tag still counts."""
+    prompt = f"Fix the bug and then print {TAG.decode()} alone."
+    echo = prompt.encode() + b"\n"
+    assert (play([echo], prompt=prompt)[1].claim, play([echo, TAG], prompt=prompt)[1].claim) == (False, True)
+
+
+def test_plain_text_costs_nothing_that_is_known() -> None:
+    """An agent without structured output reports no usage."""
+    assert PlainParser(ClaimRule(), "").usage == Usage()
+
+
+def test_a_tag_after_a_huge_line_is_found() -> None:
+    """Five megabytes on one line do not hide the claim behind them."""
+    chunk = b"x" * (1 << 16)
+    assert play([*[chunk] * 80, b"\n", TAG])[1].claim

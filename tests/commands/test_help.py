@@ -1,0 +1,72 @@
+"""What `--help` says, word for word. After a change on purpose: RALPH_UPDATE_GOLDEN=1 pytest -k help."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from conftest import Project
+from ralph import __version__
+from ralph.cli import GROUPS
+
+GOLDEN = Path(__file__).parent / "help"
+COMMANDS = [name for commands in GROUPS.values() for name in commands]
+
+
+def check(name: str, text: str) -> None:
+    """Compare with the golden file, or write it when asked to."""
+    path = GOLDEN / f"{name}.txt"
+    if os.environ.get("RALPH_UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+    assert text == path.read_text()
+
+
+@pytest.fixture
+def narrow(project: Project) -> Project:
+    """A terminal of 80 columns."""
+    project.extra_env = {"COLUMNS": "80"}
+    return project
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_explains_itself(narrow: Project, name: str) -> None:
+    """`ralph COMMAND --help` is on stdout, fits the terminal, and is what was last agreed on."""
+    result = narrow.run(name, "--help")
+    assert (result.code, result.err) == (0, "")
+    assert [line for line in result.out.splitlines() if len(line) > 80] == []
+    check(name, result.out)
+
+
+def test_ralph_explains_itself(narrow: Project) -> None:
+    """`ralph --help` groups the commands by what a user wants to do and starts with an example."""
+    result = narrow.run("--help")
+    assert (result.code, result.err) == (0, "")
+    check("ralph", result.out)
+
+
+def test_no_help_text_is_left_over() -> None:
+    """Every golden file belongs to a command that exists."""
+    assert {path.stem for path in GOLDEN.iterdir()} == {"ralph", *COMMANDS}
+
+
+@pytest.mark.parametrize("arguments", [[], ["-h"]])
+def test_other_ways_to_ask(narrow: Project, arguments: list[str]) -> None:
+    """`ralph` alone and `-h` say the same as `--help`."""
+    assert narrow.run(*arguments) == narrow.run("--help")
+
+
+@pytest.mark.parametrize("flag", ["--version", "-v"])
+def test_the_version(project: Project, flag: str) -> None:
+    """`--version` and `-v` print it on one line."""
+    result = project.run(flag)
+    assert (result.code, result.out, result.err) == (0, f"ralph {__version__}\n", "")
+
+
+def test_help_touches_nothing(narrow: Project) -> None:
+    """Asking for help or the version makes no file, neither in the project nor in the store."""
+    for arguments in (["--help"], ["run", "--help"], ["--version"], ["config", "--schema"]):
+        narrow.run(*arguments)
+    assert (list(narrow.path.iterdir()), list(narrow.home.path.iterdir())) == ([], [])

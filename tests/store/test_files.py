@@ -1,0 +1,216 @@
+"""Files that are whole or not there, and that never leave their directory."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from ralph.errors import RalphError
+from ralph.store import files
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[int]:
+    """A scratch directory, open."""
+    descriptor = os.open(tmp_path, os.O_RDONLY | os.O_DIRECTORY)
+    yield descriptor
+    os.close(descriptor)
+
+
+def finished() -> int:
+    """The number of a process that has ended."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return process.pid
+
+
+# ---- writing ----
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path, directory: int, durable: bool) -> None:
+    """The new content is there, nothing of the old one, and no temporary file."""
+    (tmp_path / "file").write_bytes(b"old " * 1000)
+    old = (tmp_path / "file").stat().st_ino
+    files.write(directory, "file", b"new", durable=durable)
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert (tmp_path / "file").stat().st_ino != old
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 10, bytes(range(256)) * 8192])
+def test_any_content_is_kept(tmp_path: Path, directory: int, data: bytes) -> None:
+    """Nothing at all, NUL bytes and megabytes are written as they are."""
+    files.write(directory, "file", data)
+    assert (tmp_path / "file").read_bytes() == data
+
+
+def test_the_mode_is_as_asked(tmp_path: Path, directory: int) -> None:
+    """A file can be made for its owner only."""
+    files.write(directory, "secret", b"x", mode=0o600)
+    files.write(directory, "open", b"x")
+    modes = {name: stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("secret", "open")}
+    umask = os.umask(0)
+    os.umask(umask)
+    assert modes == {"secret": 0o600 & ~umask, "open": 0o644 & ~umask}
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(
+    tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the disk fails in any of the calls, the old content stays and the temporary file goes."""
+    (tmp_path / "file").write_bytes(b"old")
+
+    def fail(*_: object, **__: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    for call in ("write", "fsync", "rename"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, fail)
+            with pytest.raises(OSError, match="Input/output error"):
+                files.write(directory, "file", b"new")
+        assert (call, os.listdir(tmp_path), (tmp_path / "file").read_bytes()) == (call, ["file"], b"old")
+
+
+def test_a_short_write_is_continued(tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that takes a few bytes at a time gets all of them."""
+    real = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: real(descriptor, data[:3]))
+    files.write(directory, "file", b"0123456789")
+    assert (tmp_path / "file").read_bytes() == b"0123456789"
+
+
+def test_durable_means_synchronised_before_and_after_the_rename(
+    directory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is on the disk before it gets its name, and the name is on the disk before we go on."""
+    calls: list[str] = []
+    sync, rename = os.fsync, os.rename
+
+    def fsync(descriptor: int) -> None:
+        calls.append("fsync directory" if descriptor == directory else "fsync file")
+        sync(descriptor)
+
+    def renamed(source: str, target: str, *, src_dir_fd: int, dst_dir_fd: int) -> None:
+        calls.append("rename")
+        rename(source, target, src_dir_fd=src_dir_fd, dst_dir_fd=dst_dir_fd)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", renamed)
+    files.write(directory, "file", b"x")
+    assert calls == ["fsync file", "rename", "fsync directory"]
+    calls.clear()
+    files.write(directory, "file", b"x", durable=False)
+    assert calls == ["rename"]
+
+
+# ---- links ----
+
+
+def test_a_link_in_place_of_the_file_is_replaced(tmp_path: Path, directory: int) -> None:
+    """A symbolic link with the file's name is not written through."""
+    (tmp_path / "outside").write_bytes(b"precious")
+    (tmp_path / "file").symlink_to("outside")
+    files.write(directory, "file", b"ours")
+    assert (tmp_path / "outside").read_bytes() == b"precious"
+    assert not (tmp_path / "file").is_symlink()
+
+
+def test_a_link_in_place_of_the_temporary_file_is_not_followed(tmp_path: Path, directory: int) -> None:
+    """Whoever guesses the temporary name gets nothing written elsewhere."""
+    (tmp_path / "outside").write_bytes(b"precious")
+    (tmp_path / f".tmp-{os.getpid()}-file").symlink_to("outside")
+    try:
+        files.write(directory, "file", b"ours")
+    except OSError as error:
+        assert error.errno == errno.ELOOP
+    assert (tmp_path / "outside").read_bytes() == b"precious"
+
+
+@pytest.mark.xfail(strict=True, reason="the temporary file is opened with O_TRUNC, not made with O_EXCL")
+def test_a_hard_link_in_place_of_the_temporary_file_is_not_written(tmp_path: Path, directory: int) -> None:
+    """A second name of somebody else's file is not taken for a temporary file of ours."""
+    (tmp_path / "outside").write_bytes(b"precious")
+    os.link(tmp_path / "outside", tmp_path / f".tmp-{os.getpid()}-file")
+    files.write(directory, "file", b"ours")
+    assert (tmp_path / "outside").read_bytes() == b"precious"
+
+
+@pytest.mark.xfail(strict=True, reason="a FIFO with the temporary name is opened for writing: it hangs")
+def test_a_fifo_in_place_of_the_temporary_file_is_no_hang(tmp_path: Path) -> None:
+    """A FIFO with the temporary name is removed or refused, but not waited for."""
+    code = (
+        "import os, sys\n"
+        "from ralph.store import files\n"
+        "os.mkfifo(f'.tmp-{os.getpid()}-file')\n"
+        "try: files.write(os.open('.', os.O_RDONLY), 'file', b'x')\n"
+        "except OSError: pass\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=5, check=True)
+
+
+def test_a_directory_is_opened_below_another(tmp_path: Path, directory: int) -> None:
+    """A directory is made if asked for, opened if there, and closed at the end."""
+    with pytest.raises(FileNotFoundError), files.opened_directory("sub", directory):
+        pass
+    for _ in range(2):
+        with files.opened_directory("sub", directory, make=True) as sub:
+            files.write(sub, "file", b"x")
+    assert (tmp_path / "sub/file").read_bytes() == b"x"
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(sub)
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "file", "fifo", "link to file"])
+@pytest.mark.parametrize("make", [True, False])
+def test_what_is_no_directory_is_refused(tmp_path: Path, directory: int, kind: str, make: bool) -> None:
+    """A link, even to a directory, a file or a FIFO in place of a directory is one clear error."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "data").touch()
+    place = tmp_path / "sub"
+    makers: dict[str, Callable[[], object]] = {
+        "link": lambda: place.symlink_to("outside"),
+        "dangling": lambda: place.symlink_to("nowhere"),
+        "file": place.touch,
+        "fifo": lambda: os.mkfifo(place),
+        "link to file": lambda: place.symlink_to("data"),
+    }
+    makers[kind]()
+    with (
+        pytest.raises(RalphError, match=r"^sub is no directory"),
+        files.opened_directory("sub", directory, make=make),
+    ):
+        pass
+    assert os.listdir(tmp_path / "outside") == []
+    assert not (tmp_path / "nowhere").exists()
+
+
+# ---- what killed writers leave ----
+
+
+def test_temporaries_of_the_dead_are_swept(tmp_path: Path, directory: int) -> None:
+    """What a killed process left is removed; files of living ones and of the user stay."""
+    parent = os.getppid()
+    keep = ["file", "tmp-1-x", f".tmp-{parent}-prompt_001.txt", ".tmp-notes", ".tmp-", ".tmp-x-1"]
+    gone = [f".tmp-{finished()}-prompt_001.txt", f".tmp-{finished()}-x-y.log", f".tmp-{os.getpid()}-x"]
+    for name in keep + gone:
+        (tmp_path / name).touch()
+    (tmp_path / f".tmp-{finished()}-directory").mkdir()
+    files.sweep_temporaries(directory)
+    left = {name for name in os.listdir(tmp_path) if not name.endswith("-directory")}
+    assert left == set(keep)
+
+
+@pytest.mark.xfail(strict=True, reason="int() and os.kill() raise for what only looks like a number")
+@pytest.mark.parametrize("owner", ["9" * 30, "²"])
+def test_a_temporary_with_a_strange_owner_stops_nobody(tmp_path: Path, directory: int, owner: str) -> None:
+    """A name that looks like ours but has no process number in it is no error."""
+    (tmp_path / f".tmp-{owner}-x").touch()
+    files.sweep_temporaries(directory)

@@ -1,0 +1,181 @@
+"""Where the store is: chosen, usual, or in the project when the home is read-only."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from conftest import RALPH, Project
+from ralph.store.home import Home, find_home
+
+NOWHERE = "/dev/null/x"
+"""A path that nobody can make, not even root."""
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def without_state_dir(project: Project, **variables: str) -> Project:
+    """The project with the usual state directory, or what stands in its way."""
+    return Project(project.path, project.home, {"RALPH_STATE_DIR": "", "XDG_STATE_HOME": ""} | variables)
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> list[str]:
+    """The words before DIRECTORY COMMAND… that run a command with a directory mounted read-only."""
+    script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+    words = ["unshare", "-rm", "sh", "-c", script, "sh"]
+    if shutil.which("unshare"):
+        tried = subprocess.run([*words, str(tmp_path), "true"], check=False, capture_output=True)
+        if tried.returncode == 0:
+            return words
+    pytest.skip("this machine does not let us mount anything")
+
+
+def test_the_state_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`RALPH_STATE_DIR` is made if need be, for its owner only; a relative one is meant from here."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RALPH_STATE_DIR", "deep/state")
+    home = find_home(tmp_path / "elsewhere")
+    assert home == Home(tmp_path / "deep/state")
+    assert mode(home.path) == 0o700
+    assert home.database == tmp_path / "deep/state/ralph.db"
+    assert home.streams("a-run") == tmp_path / "deep/state/runs/a-run"
+
+
+@pytest.mark.parametrize(
+    "command", [["status"], ["run", "-p", "x"], ["resume"], ["cancel", "x"], ["steer", "x", "y"]]
+)
+def test_a_chosen_directory_that_is_a_file_is_refused(project: Project, command: list[str]) -> None:
+    """Every command that needs the store says that RALPH_STATE_DIR cannot be used, and exits with 2."""
+    file = project.path / "file"
+    file.write_text("precious")
+    project.agent("true")
+    project.extra_env["RALPH_STATE_DIR"] = str(file)
+    result = project.run(*command)
+    assert (result.code, result.out) == (2, "")
+    assert result.err.startswith(f"ralph: error: RALPH_STATE_DIR: {file} cannot be used: ")
+    assert file.read_text() == "precious"
+
+
+def test_a_chosen_directory_below_a_file_is_refused(project: Project) -> None:
+    """A chosen directory is never silently replaced by another one."""
+    project.extra_env["RALPH_STATE_DIR"] = NOWHERE
+    result = project.run("status")
+    assert result.code == 2
+    assert result.err.startswith(f"ralph: error: RALPH_STATE_DIR: {NOWHERE} cannot be used: Not a directory.")
+
+
+def test_the_usual_place_is_below_the_users_state(project: Project, tmp_path: Path) -> None:
+    """Without RALPH_STATE_DIR the store is where the platform keeps a user's state."""
+    state = tmp_path / "xdg"
+    usual = without_state_dir(project, XDG_STATE_HOME=str(state))
+    result = usual.run("status")
+    assert result.code == 0
+    assert "warning" not in result.err
+    assert (state / "ralph/ralph.db").is_file()
+    assert mode(state / "ralph") == 0o700
+
+
+@pytest.mark.parametrize("variable", ["HOME", "XDG_STATE_HOME"])
+def test_a_read_only_home_means_a_store_in_the_project(project: Project, variable: str) -> None:
+    """Where the home cannot be written the journal is kept in `.ralph/state`, and a warning says so."""
+    project.agent("echo '<response>DONE</response>'")
+    poor = without_state_dir(project, **{variable: NOWHERE})
+    result = poor.run("run", "-p", "x")
+    store = project.path / ".ralph/state"
+    assert result.code == 0
+    warnings = [line for line in result.err.splitlines() if line.startswith("ralph: warning: ")]
+    assert len(warnings) == 1
+    assert warnings[0].endswith(f"(Not a directory): the journal is kept in {store}.")
+    assert mode(store) == 0o700
+    assert [run["outcome"] for run in poor.status()] == ["complete"]
+
+
+def test_a_home_on_a_read_only_disk(project: Project, read_only: list[str]) -> None:
+    """A home that is mounted read-only is seen before anything is written to it."""
+    home = project.home.path
+    (home / ".local/state/ralph").mkdir(parents=True)
+    poor = without_state_dir(project)
+    done = subprocess.run(
+        [*read_only, str(home), RALPH, "status"],
+        cwd=project.path,
+        env=poor.env,
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"the journal is kept in {project.path}/.ralph/state." in done.stderr
+    assert (project.path / ".ralph/state/ralph.db").is_file()
+
+
+def test_a_store_in_the_project_is_hidden_from_git(repository: Project) -> None:
+    """A run that keeps its journal in the project leaves nothing in `git status`."""
+    repository.agent("echo '<response>DONE</response>'")
+    repository.git("add", "-A")
+    repository.git("commit", "-q", "-m", "Settings")
+    without_state_dir(repository, HOME=NOWHERE).run("run", "-p", "x")
+    assert repository.git("status", "--porcelain", "-uall") == ""
+
+
+@pytest.mark.xfail(
+    strict=True, reason=".ralph/.gitignore is written by a run only, .ralph/state by any command"
+)
+def test_looking_at_runs_leaves_nothing_in_git(repository: Project) -> None:
+    """A mere `ralph status` with a read-only home leaves nothing in `git status` either."""
+    without_state_dir(repository, HOME=NOWHERE).run("status")
+    assert repository.git("status", "--porcelain", "-uall") == ""
+
+
+def test_no_place_at_all_is_an_error(project: Project) -> None:
+    """Where neither the home nor the project can be written, both are named, and exit is 2."""
+    (project.path / ".ralph").touch()
+    result = without_state_dir(project, HOME=NOWHERE).run("status")
+    assert result.code == 2
+    assert result.err.startswith("ralph: error: Neither /dev/null/x/")
+    assert f"{project.path}/.ralph/state" in result.err
+    assert "RALPH_STATE_DIR" in result.err
+
+
+def test_the_state_directory_of_a_user_is_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory is closed to others, whatever the umask, so that nothing in it can be read."""
+    old = os.umask(0)
+    try:
+        monkeypatch.setenv("RALPH_STATE_DIR", str(tmp_path / "state"))
+        home = find_home(tmp_path)
+        home.connect().close()
+    finally:
+        os.umask(old)
+    assert mode(home.path) == 0o700
+
+
+@pytest.mark.xfail(strict=True, reason="SQLite makes the file with the umask; an open directory stays open")
+def test_the_store_is_readable_by_its_owner_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal holds prompts and the agent's environment: in a shared directory it is closed too."""
+    old = os.umask(0o022)
+    try:
+        (tmp_path / "shared").mkdir(mode=0o755)
+        monkeypatch.setenv("RALPH_STATE_DIR", str(tmp_path / "shared"))
+        home = find_home(tmp_path)
+        home.connect().close()
+    finally:
+        os.umask(old)
+    assert mode(home.database) & 0o077 == 0
+
+
+def test_a_store_is_found_from_everywhere(project: Project, tmp_path: Path) -> None:
+    """`ralph status` in another directory sees the runs of this one."""
+    project.agent("echo '<response>DONE</response>'")
+    project.run("run", "-p", "x")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    assert [run["directory"] for run in Project(elsewhere, project.home).status()] == [str(project.path)]

@@ -1,0 +1,238 @@
+"""One run per directory and below it: the lock of a directory."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from conftest import Project, wait_until
+from ralph.errors import RalphError
+from ralph.store import locks
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    """A state directory."""
+    path = tmp_path / "state"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory with one below it, and a sibling."""
+    path = tmp_path / "place"
+    (path / "sub/deep").mkdir(parents=True)
+    (tmp_path / "sibling").mkdir()
+    return path
+
+
+@contextmanager
+def locked(directory: Path, state: Path) -> Iterator[None]:
+    descriptor = locks.acquire(directory, state, patience=0)
+    try:
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def holder_of(directory: Path, state: Path) -> str | None:
+    """The locked directory that is in the way, or None if there is none."""
+    try:
+        with locked(directory, state):
+            return None
+    except locks.Locked as error:
+        return error.directory
+
+
+@pytest.fixture(params=["flock", "file"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Both ways to lock: the directory itself, and a file where directories cannot be locked."""
+    if request.param == "file":
+        refuse_directories(monkeypatch, errno.ENOLCK)
+    return str(request.param)
+
+
+def refuse_directories(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    real = fcntl.flock
+
+    def flock(descriptor: int, how: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        real(descriptor, how)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+
+
+def test_a_locked_directory_is_locked_for_all_below_it(way: str, place: Path, state: Path) -> None:
+    """The same directory and every one below it are refused, and the locked one is named."""
+    with locked(place, state):
+        assert {holder_of(p, state) for p in (place, place / "sub", place / "sub/deep")} == {str(place)}
+
+
+def test_siblings_and_parents_are_free(way: str, place: Path, state: Path) -> None:
+    """A lock does not reach beside or above its directory."""
+    with locked(place / "sub", state):
+        assert holder_of(place.parent / "sibling", state) is None
+        assert holder_of(place, state) is None
+        assert holder_of(place / "sub", state) == str(place / "sub")
+
+
+def test_a_lock_ends_with_its_descriptor(way: str, place: Path, state: Path) -> None:
+    """What was locked is free again when the descriptor is closed."""
+    with locked(place, state):
+        pass
+    with locked(place / "sub", state):
+        pass
+    assert holder_of(place, state) is None
+
+
+def test_another_name_of_the_same_directory_is_locked_too(way: str, place: Path, state: Path) -> None:
+    """A symbolic link to a locked directory leads to the same lock."""
+    link = place.parent / "link"
+    link.symlink_to(place)
+    with locked(place, state):
+        assert holder_of(link, state) is not None
+        assert holder_of(link / "sub", state) is not None
+    with locked(link, state):
+        assert holder_of(place, state) is not None
+
+
+def test_a_lock_is_waited_for_a_moment(way: str, place: Path, state: Path) -> None:
+    """Whoever is just about to let go, or only looks, is not taken for a holder."""
+    first = locks.acquire(place, state)
+    threading.Timer(0.1, os.close, (first,)).start()
+    os.close(locks.acquire(place, state, patience=10))
+
+
+def test_a_refused_attempt_leaves_nothing_locked(way: str, place: Path, state: Path) -> None:
+    """Who is refused because of a lock above keeps neither its own lock nor a descriptor."""
+    before = open_descriptors()
+    with locked(place, state):
+        for _ in range(20):
+            assert holder_of(place / "sub", state) == str(place)
+    assert (holder_of(place / "sub", state), open_descriptors()) == (None, before)
+
+
+def open_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"))
+
+
+@pytest.mark.parametrize("number", sorted(locks._REFUSED))
+def test_a_file_stands_in_for_a_directory_that_cannot_be_locked(
+    number: int, place: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever a file system says to refuse the lock of a directory, a file in the state directory serves."""
+    refuse_directories(monkeypatch, number)
+    with locked(place, state):
+        assert holder_of(place, state) == str(place)
+    assert stat.S_IMODE((state / "locks").stat().st_mode) == 0o700
+    assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in (state / "locks").iterdir())
+
+
+@pytest.mark.xfail(strict=True, reason="a state directory without locks raises a bare OSError")
+def test_no_locks_anywhere_is_one_clear_error(
+    place: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where neither the directory nor the state directory can be locked, that is said in words."""
+
+    def flock(descriptor: int, how: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(RalphError, match="lock"):
+        locks.acquire(place, state)
+
+
+def test_the_lock_of_a_killed_process_is_free(place: Path, state: Path) -> None:
+    """A lock needs no cleaning up: it ends with the process that holds it, however that ends."""
+    code = (
+        "import sys, time; from pathlib import Path; from ralph.store import locks\n"
+        "locks.acquire(Path(sys.argv[1]), Path(sys.argv[2]))\n"
+        "print('locked', flush=True); time.sleep(60)\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code, str(place), str(state)], stdout=subprocess.PIPE, text=True
+    )
+    assert holder.stdout is not None
+    try:
+        assert holder.stdout.readline() == "locked\n"
+        assert holder_of(place / "sub", state) == str(place)
+    finally:
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+        holder.stdout.close()
+    assert holder_of(place, state) is None
+
+
+# ---- as a user meets it ----
+
+
+def test_a_second_run_is_refused_and_the_first_is_named(repository: Project) -> None:
+    """In a repository any directory of it is refused while a run is on, with the run's id and process."""
+    repository.agent(
+        "touch started; while [ ! -e go ]; do sleep 0.05; done; echo '<response>DONE</response>'"
+    )
+    (repository.path / "sub").mkdir()
+    first = repository.start("run", "-p", "x")
+    try:
+        wait_until(lambda: (repository.path / "started").exists())
+        run = repository.status()[0]
+        below = Project(repository.path / "sub", repository.home)
+        for project in (repository, below):
+            result = project.run("run", "-p", "y", "--agent", "true")
+            assert result.code == 2
+            assert result.err.startswith(
+                f"ralph: error: Another run works in {repository.path}: {run['id']} (process {first.pid})."
+            )
+    finally:
+        (repository.path / "go").touch()
+        out, _ = first.communicate(timeout=30)
+    assert first.returncode == 0, out
+
+
+def test_projects_side_by_side_run_at_once(project: Project, tmp_path: Path) -> None:
+    """Two directories with the same store do not wait for each other."""
+    other = Project(tmp_path / "other", project.home)
+    other.path.mkdir()
+    meet = f"touch {tmp_path}/met-$$; while [ $(ls {tmp_path} | grep -c met-) -lt 2 ]; do sleep 0.05; done"
+    for one in (project, other):
+        one.agent(f"{meet}; echo '<response>DONE</response>'")
+    started = [one.start("run", "-p", "x") for one in (project, other)]
+    ended = [process.communicate(timeout=30)[1] for process in started]
+    assert [process.returncode for process in started] == [0, 0], ended
+
+
+@pytest.mark.xfail(strict=True, reason="the lock of a directory that is gone raises a bare OSError")
+def test_resuming_in_a_directory_that_is_gone(project: Project, tmp_path: Path) -> None:
+    """A run whose directory was removed cannot go on: one clear error that names the directory."""
+    project.agent("echo hm")
+    project.run("run", "-p", "x", "-m", "1")
+    run = project.status()[0]["id"]
+    project.path.rename(tmp_path / "moved")
+    elsewhere = Project(tmp_path, project.home)
+    result = elsewhere.run("resume", run, "-m", "3")
+    assert result.code == 2
+    assert result.err.startswith("ralph: error: ") and str(project.path) in result.err
+    assert "unexpected" not in result.err
+
+
+def test_locking_takes_no_time(place: Path, state: Path) -> None:
+    """A refused lock is refused after its patience, not much later."""
+    with locked(place, state):
+        started = time.monotonic()
+        with pytest.raises(locks.Locked):
+            locks.acquire(place, state, patience=0.2)
+        assert 0.2 <= time.monotonic() - started < 5

@@ -1,0 +1,370 @@
+"""The files of a run in `.ralph` and beside the journal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import Project
+from ralph.errors import RalphError
+from ralph.store import runtime as module
+from ralph.store.runtime import Capped, Runtime, Stream, log_slugs
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> Iterator[Runtime]:
+    """The runtime files of a project in `tmp_path`."""
+    found = Runtime(tmp_path)
+    yield found
+    found.close()
+
+
+def tree(path: Path) -> dict[str, str]:
+    """Every file below a directory with its content."""
+    return {str(f.relative_to(path)): f.read_text() for f in sorted(path.rglob("*")) if f.is_file()}
+
+
+# ---- preparing ----
+
+
+def test_a_project_gets_its_directory_and_an_ignore_file(tmp_path: Path, runtime: Runtime) -> None:
+    """`.ralph` is made with an ignore file and the id of the run."""
+    runtime.prepare("run-1")
+    assert set(tree(tmp_path)) == {".ralph/.gitignore", ".ralph/current_run"}
+    assert (tmp_path / ".ralph/current_run").read_text() == "run-1"
+
+
+def test_git_sees_the_settings_and_nothing_else(repository: Project) -> None:
+    """After runs with prompts, logs, temporaries and local settings, git shows only the settings."""
+    repository.agent("echo hm", guardrails=[{"command": "false"}])
+    (repository.path / ".ralph/settings.local.json").write_text("{}")
+    for _ in range(2):
+        repository.run("run", "-p", "x", "-m", "2")
+    (repository.path / ".ralph/.tmp-1-prompt_001.txt").touch()
+    (repository.path / ".ralph/state").mkdir()
+    (repository.path / ".ralph/state/ralph.db").touch()
+    made = tree(repository.path / ".ralph")
+    assert {".gitignore", "prompt_001.txt", "prompt_002.txt", "guardrail_001_false.log"} <= set(made)
+    assert any(name.startswith("old/") for name in made)
+    shown = repository.git("status", "--porcelain", "-uall").splitlines()
+    assert shown == ["?? .ralph/settings.json", "?? agent.sh"]
+
+
+def test_an_ignore_file_of_the_user_stays(tmp_path: Path, runtime: Runtime) -> None:
+    """What the user wrote into `.ralph/.gitignore` is not replaced."""
+    (tmp_path / ".ralph").mkdir()
+    (tmp_path / ".ralph/.gitignore").write_text("mine\n")
+    runtime.prepare("run-1")
+    assert (tmp_path / ".ralph/.gitignore").read_text() == "mine\n"
+
+
+def test_an_earlier_runs_files_are_moved_away(tmp_path: Path, runtime: Runtime) -> None:
+    """Prompts and logs of the run before go to `old/<run>/`; settings and other files stay."""
+    runtime.prepare("run-1")
+    runtime.write_prompt("001", "first")
+    runtime.open_log("guardrail_001_make.log").close()
+    (tmp_path / ".ralph/settings.json").write_text("{}")
+    (tmp_path / ".ralph/notes.txt").write_text("mine")
+    runtime.prepare("run-2")
+    runtime.write_prompt("001", "second")
+    assert tree(tmp_path / ".ralph") == {
+        ".gitignore": module._GITIGNORE.decode(),
+        "current_run": "run-2",
+        "notes.txt": "mine",
+        "old/run-1/guardrail_001_make.log": "",
+        "old/run-1/prompt_001.txt": "first",
+        "prompt_001.txt": "second",
+        "settings.json": "{}",
+    }
+
+
+def test_a_resumed_run_keeps_its_files(tmp_path: Path, runtime: Runtime) -> None:
+    """The same run again moves nothing."""
+    runtime.prepare("run-1")
+    runtime.write_prompt("001", "first")
+    runtime.prepare("run-1")
+    assert (tmp_path / ".ralph/prompt_001.txt").read_text() == "first"
+    assert not (tmp_path / ".ralph/old").exists()
+
+
+def test_files_of_nobody_go_to_unknown(tmp_path: Path, runtime: Runtime) -> None:
+    """Logs whose run is not known are kept all the same."""
+    (tmp_path / ".ralph").mkdir()
+    (tmp_path / ".ralph/guardrail_001_x.log").write_text("old")
+    runtime.prepare("run-1")
+    assert (tmp_path / ".ralph/old/unknown/guardrail_001_x.log").read_text() == "old"
+
+
+@pytest.mark.parametrize("content", ["../../../outside", "/etc", "..", "a/b\0c", "\n"])
+def test_the_earlier_run_is_only_a_name(tmp_path: Path, content: str) -> None:
+    """Whatever stands in `current_run`, nothing is moved out of `.ralph/old`."""
+    project = tmp_path / "project"
+    (project / ".ralph").mkdir(parents=True)
+    (project / ".ralph/current_run").write_text(content)
+    (project / ".ralph/prompt_001.txt").write_text("x")
+    runtime = Runtime(project)
+    runtime.prepare("run-1")
+    runtime.close()
+    assert os.listdir(tmp_path) == ["project"]
+    (target,) = (project / ".ralph/old").iterdir()
+    assert [file.name for file in target.iterdir()] == ["prompt_001.txt"]
+
+
+def test_what_a_killed_run_left_is_swept(tmp_path: Path, runtime: Runtime) -> None:
+    """A half-written file of a dead process is gone after the next start."""
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    (tmp_path / ".ralph").mkdir()
+    (tmp_path / f".ralph/.tmp-{dead.pid}-prompt_001.txt").write_text("half")
+    runtime.prepare("run-1")
+    assert sorted(os.listdir(tmp_path / ".ralph")) == [".gitignore", "current_run"]
+
+
+@pytest.mark.xfail(strict=True, reason="every prompt_*.txt and guardrail_*.log is taken for one of ours")
+def test_a_prompt_file_of_the_user_stays_where_it_is(project: Project) -> None:
+    """A prompt that the user keeps in `.ralph` is read, and neither moved nor lost."""
+    project.agent("echo '<response>DONE</response>'")
+    own = project.path / ".ralph/prompt_main.txt"
+    own.write_text("Do the work")
+    result = project.run("run", "-f", ".ralph/prompt_main.txt")
+    assert (own.exists(), result.code) == (True, 0), result.out
+
+
+@pytest.mark.parametrize("kind", ["link", "fifo", "file"])
+def test_something_else_in_place_of_the_run_id(tmp_path: Path, project: Project, kind: str) -> None:
+    """`current_run` of any kind is replaced, and nothing is written through a link."""
+    project.agent("echo '<response>DONE</response>'")
+    (tmp_path / "outside").write_text("precious")
+    place = project.path / ".ralph/current_run"
+    makers: dict[str, Callable[[], object]] = {
+        "link": lambda: place.symlink_to(tmp_path / "outside"),
+        "fifo": lambda: os.mkfifo(place),
+        "file": lambda: place.write_bytes(b"\xff" * 100_000),
+    }
+    makers[kind]()
+    result = project.run("run", "-p", "x")
+    assert result.code == 0, result.err
+    assert (tmp_path / "outside").read_text() == "precious"
+    assert place.read_text() == project.status()[0]["id"]
+
+
+@pytest.mark.xfail(strict=True, reason="os.fdopen of a directory raises, and nothing can be renamed over it")
+def test_a_directory_in_place_of_the_run_id(project: Project) -> None:
+    """A directory named `current_run` is refused in words: it could be somebody's work."""
+    project.agent("echo '<response>DONE</response>'")
+    (project.path / ".ralph/current_run/work").mkdir(parents=True)
+    result = project.run("run", "-p", "x")
+    assert result.code == 2
+    assert "current_run" in result.err and "unexpected" not in result.err
+
+
+def test_a_project_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    """A directory that cannot be opened is named."""
+    with pytest.raises(RalphError, match=r"nowhere: cannot be used: No such file or directory\.$"):
+        Runtime(tmp_path / "nowhere")
+
+
+# ---- prompts ----
+
+
+@pytest.mark.parametrize("text", ["", "plain", "é 🦀 \0 \x1b", "x" * 3_000_000])
+def test_a_prompt_is_kept_and_read_back(tmp_path: Path, runtime: Runtime, text: str) -> None:
+    """The prompt that an agent reads as stdin is the text that was sent, byte for byte."""
+    path = runtime.write_prompt("001", text)
+    assert path == ".ralph/prompt_001.txt"
+    with os.fdopen(runtime.open_prompt(path), "rb") as file:
+        assert file.read() == text.encode()
+
+
+def test_writing_goes_to_the_directory_that_was_opened(tmp_path: Path) -> None:
+    """After the project was moved and a link put in its place, its files are still in the project."""
+    project, outside = tmp_path / "project", tmp_path / "outside"
+    project.mkdir()
+    outside.mkdir()
+    runtime = Runtime(project)
+    project.rename(tmp_path / "moved")
+    project.symlink_to(outside)
+    runtime.prepare("run-1")
+    runtime.write_prompt("001", "x")
+    runtime.open_log("guardrail_001_x.log").close()
+    runtime.close()
+    assert list(outside.iterdir()) == []
+    assert {"prompt_001.txt", "guardrail_001_x.log"} < set(os.listdir(tmp_path / "moved/.ralph"))
+
+
+# ---- logs and streams ----
+
+
+def test_a_log_begins_anew(tmp_path: Path, runtime: Runtime) -> None:
+    """The log of an iteration that is done again has nothing of the first attempt."""
+    for text in (b"a long first attempt", b"second"):
+        log = runtime.open_log("guardrail_001_x.log")
+        log.write(text)
+        log.close()
+    assert (tmp_path / ".ralph/guardrail_001_x.log").read_bytes() == b"second"
+
+
+def test_a_log_is_not_written_through_a_link(tmp_path: Path, runtime: Runtime) -> None:
+    """A symbolic link with the log's name leads nowhere."""
+    runtime.prepare("run-1")
+    (tmp_path / "outside").write_text("precious")
+    (tmp_path / ".ralph/guardrail_001_x.log").symlink_to("../outside")
+    with pytest.raises(OSError, match="symbolic links"):
+        runtime.open_log("guardrail_001_x.log")
+    assert (tmp_path / "outside").read_text() == "precious"
+
+
+@pytest.mark.xfail(strict=True, reason="an existing log is truncated in place, whoever else has it")
+def test_a_log_is_not_written_into_another_name_of_a_file(tmp_path: Path, runtime: Runtime) -> None:
+    """A hard link with the log's name is replaced, and the other file keeps its content."""
+    runtime.prepare("run-1")
+    (tmp_path / "outside").write_text("precious")
+    os.link(tmp_path / "outside", tmp_path / ".ralph/guardrail_001_x.log")
+    log = runtime.open_log("guardrail_001_x.log")
+    log.write(b"ours")
+    log.close()
+    assert (tmp_path / "outside").read_text() == "precious"
+
+
+@pytest.mark.xfail(strict=True, reason="a FIFO with the log's name is opened for writing: it hangs")
+def test_a_log_that_is_a_fifo_is_no_hang(tmp_path: Path) -> None:
+    """A FIFO with the log's name is replaced or refused, but not waited for."""
+    code = (
+        "import os; from pathlib import Path; from ralph.store.runtime import Runtime\n"
+        "runtime = Runtime(Path('.')); runtime.prepare('run-1')\n"
+        "os.mkfifo('.ralph/guardrail_001_x.log')\n"
+        "try: runtime.open_log('guardrail_001_x.log')\n"
+        "except OSError: pass\n"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=5, check=True)
+
+
+def capped(path: Path, most: int) -> Capped:
+    return Capped(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), most)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "kept", "lost"),
+    [
+        ([b"0123456789"], b"0123456789", 0),
+        ([b"01234", b"56789"], b"0123456789", 0),
+        ([b"01234", b"567890"], b"0123456789\n[ralph] 1 more bytes were not kept\n", 1),
+        ([b"x" * 25], b"x" * 10 + b"\n[ralph] 15 more bytes were not kept\n", 15),
+        ([b"x" * 10, b"", b"y", b"zz"], b"x" * 10 + b"\n[ralph] 3 more bytes were not kept\n", 3),
+        ([], b"", 0),
+    ],
+)
+def test_a_file_stops_growing_at_its_cap(tmp_path: Path, pieces: list[bytes], kept: bytes, lost: int) -> None:
+    """What is over the cap is counted and said at the end, not kept."""
+    file = capped(tmp_path / "log", 10)
+    for piece in pieces:
+        file.write(piece)
+    assert file.lost == lost
+    file.close()
+    assert (tmp_path / "log").read_bytes() == kept
+
+
+def test_a_file_on_a_full_disk_says_so() -> None:
+    """The first error is kept, and nothing is tried after it."""
+    file = Capped(os.open("/dev/full", os.O_WRONLY), 100)
+    file.write(b"one")
+    file.write(b"two")
+    file.close()
+    assert file.problem == "No space left on device"
+
+
+@pytest.mark.xfail(strict=True, reason="the bytes of the piece that failed are not counted as lost")
+def test_a_file_on_a_full_disk_counts_what_is_lost() -> None:
+    """Every byte that was not kept is counted, also those of the piece that failed."""
+    file = Capped(os.open("/dev/full", os.O_WRONLY), 100)
+    file.write(b"one")
+    file.write(b"two")
+    file.close()
+    assert file.lost == 6
+
+
+def test_a_stream_is_made_by_its_first_byte(tmp_path: Path) -> None:
+    """A process that prints nothing has no stream; what another prints is kept, for its owner only."""
+    silent, loud = Stream(tmp_path, "silent"), Stream(tmp_path, "loud")
+    loud.write(b"\x00\xff")
+    loud.write(b"more")
+    assert (silent.close(), loud.close()) == ("", "")
+    assert [file.name for file in tmp_path.iterdir()] == ["loud"]
+    assert (tmp_path / "loud").read_bytes() == b"\x00\xffmore"
+    assert (tmp_path / "loud").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_stream_that_cannot_be_kept_says_why(tmp_path: Path) -> None:
+    """Neither a missing directory nor a link stops the agent; the reason is told at the end."""
+    nowhere = Stream(tmp_path / "nowhere", "x")
+    nowhere.write(b"x")
+    nowhere.write(b"y")
+    assert nowhere.close() == "No such file or directory"
+    (tmp_path / "link").symlink_to("target")
+    linked = Stream(tmp_path, "link")
+    linked.write(b"x")
+    assert linked.close() == "Too many levels of symbolic links"
+    assert not (tmp_path / "target").exists()
+
+
+def test_a_stream_has_a_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An agent that prints without end does not fill the disk."""
+    monkeypatch.setattr(module, "MOST_STREAM_BYTES", 1000)
+    stream = Stream(tmp_path, "x")
+    for _ in range(50):
+        stream.write(b"y" * 100)
+    stream.close()
+    assert (tmp_path / "x").read_bytes() == b"y" * 1000 + b"\n[ralph] 4000 more bytes were not kept\n"
+
+
+# ---- names of logs ----
+
+
+@pytest.mark.parametrize(
+    ("command", "slug"),
+    [
+        ("./mvnw clean install -T 2C", "mvnw_clean_install_T_2C"),
+        ("make test", "make_test"),
+        ("a && b || c; d", "a_b_c_d"),
+        ("  spaces  ", "spaces"),
+        ("__x__", "x"),
+        ("a_-_b", "a_b"),
+        ("Ärger", "rger"),
+        ("é", "command"),
+        ("!!!", "command"),
+        ("", "command"),
+        ("../../etc/passwd", "etc_passwd"),
+        ("x" * 60, "x" * 50),
+        ("line\nline\0nul", "line_line_nul"),
+    ],
+)
+def test_the_slug_of_a_command(command: str, slug: str) -> None:
+    """Runs of other characters become one `_`, ends are trimmed, and it is cut at 50."""
+    assert log_slugs([command]) == {command: slug}
+
+
+def test_equal_slugs_are_numbered() -> None:
+    """Different commands with one slug, and the same command twice, have logs of their own."""
+    commands = ["make test", "make-test", "make test #2", "lint", "make  test"]
+    assert log_slugs(commands) == {
+        "make test": "make_test",
+        "make-test": "make_test.2",
+        "make test #2": "make_test.3",
+        "lint": "lint",
+        "make  test": "make_test.4",
+    }
+
+
+def test_two_equal_guardrails_have_two_logs(project: Project) -> None:
+    """The second log of a command is `guardrail_<iteration>_<slug>.2.log`."""
+    project.agent(
+        "echo '<response>DONE</response>'", guardrails=[{"command": "echo one"}, {"command": "echo one"}]
+    )
+    assert project.run("run", "-p", "x").code == 0
+    logs = {file.name: file.read_text() for file in (project.path / ".ralph").glob("guardrail_*")}
+    assert logs == {"guardrail_001_echo_one.log": "one\n", "guardrail_001_echo_one.2.log": "one\n"}

@@ -1,0 +1,472 @@
+"""A run on the terminal: nothing raw from an agent, colours for people only, no pipe that must stay open."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+import random
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import RALPH, Project, wait_until
+from ralph.agents.plain import PlainParser
+from ralph.core.events import (
+    AgentEnded,
+    AgentStarted,
+    CheckEnded,
+    CheckStarted,
+    ClaimLooked,
+    Committed,
+    Event,
+    Holding,
+    IterationStarted,
+    Noise,
+    Notice,
+    RunEnded,
+    RunStarted,
+    Text,
+)
+from ralph.core.model import (
+    Cause,
+    ClaimRule,
+    Ended,
+    Exit,
+    FailAction,
+    Hold,
+    HoldWhy,
+    Purpose,
+    Ran,
+    Stop,
+    Usage,
+    Verdict,
+)
+from ralph.views.console import Console, Look, duration
+
+HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+OUR_COLOURS = re.compile(r"\x1b\[(?:0|1|2|31|32|33)m")
+FRAGMENTS = [
+    b"\x1b[31mred\x1b[0m",
+    b"\x1b[2J\x1b[H",
+    b"\x1b[?1049h",
+    b"\x1b]0;title\x07",
+    b"\x1b]52;c;cm0gLXJmIC8=\x1b\\",
+    b"\x1b]8;;http://evil\x07",
+    b"\x1bP1$r\x1b\\",
+    b"\x1b_G\x1b\\",
+    b"\x1b",
+    b"\x1b[",
+    b"\x1b]",
+    b"\x9b31m",
+    b"\xc2\x9b31m",
+    b"\xc2\x9d52;c;x\xc2\x9c",
+    "\u202e\u2066\u2069\u061c\u200e".encode(),
+    b"\xe2\x80",
+    b"\xae",
+    b"\xed\xa0\x80",
+    b"\xff\xfe",
+    b"\x00",
+    b"\x08\x08\x08",
+    b"\x7f",
+    b"\r",
+    b"\r\n",
+    b"\n",
+    b"\t",
+    "漢字 🙂".encode(),
+    b"ordinary text ",
+    b"x" * 20_000,
+]
+
+
+def rubbish(dice: random.Random) -> bytes:
+    """Bytes of the worst kinds, in any order."""
+    parts = []
+    for _ in range(dice.randrange(12)):
+        kind = dice.random()
+        if kind < 0.7:
+            parts.append(dice.choice(FRAGMENTS[:-1]))
+        elif kind < 0.95:
+            parts.append(dice.randbytes(dice.randrange(8)))
+        else:
+            parts.append(FRAGMENTS[-1])
+    return b"".join(parts)
+
+
+def cut(dice: random.Random, data: bytes) -> Iterator[bytes]:
+    """The bytes in pieces, as a pipe might deliver them."""
+    while data:
+        size = dice.choice((1, 2, 3, 7, 1000, 30_000))
+        yield data[:size]
+        data = data[size:]
+
+
+class Screen:
+    """A console, and what it wrote."""
+
+    def __init__(self, look: Look) -> None:
+        self.out, self.err = io.StringIO(), io.StringIO()
+        self.tell = Console(self.out, self.err, look)
+
+    @property
+    def text(self) -> str:
+        return self.err.getvalue() + self.out.getvalue()
+
+
+def show(*events: Event, look: Look | None = None) -> Screen:
+    screen = Screen(look or Look())
+    for event in events:
+        screen.tell(event)
+    return screen
+
+
+def drive(tell: Callable[[Event], None], out: Iterator[bytes], err: Iterator[bytes]) -> None:
+    """An agent from its first byte to its exit, as the loop would show it."""
+    parser = PlainParser(ClaimRule(), "")
+    for data in out:
+        for event in parser.stdout(data):
+            tell(event)
+    for data in err:
+        for event in parser.stderr(data):
+            tell(event)
+    last, report = parser.finish(Exit(1))
+    for event in last:
+        tell(event)
+    tell(AgentEnded(Purpose.WORK, Ran(0.0, report.ended, text=report.text, detail=report.detail, exit=1)))
+
+
+# ---- nothing harmful reaches the terminal ----
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_no_output_of_an_agent_reaches_the_terminal_raw(seed: int) -> None:
+    """A thousand agents per seed print rubbish on stdout and stderr: no escape, control or override is left."""
+    dice = random.Random(seed)
+    for _ in range(1000):
+        out, err = rubbish(dice), rubbish(dice)
+        screen = Screen(Look(verbose=dice.random() < 0.5))
+        drive(screen.tell, cut(dice, out), cut(dice, err))
+        assert not HARMFUL.search(screen.text), (out, err)
+
+
+@given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(FRAGMENTS[:-1])), max_size=12))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_are_shown_harmlessly(pieces: list[bytes]) -> None:
+    """The same for bytes that a search for a counterexample comes up with."""
+    screen = Screen(Look(verbose=True))
+    drive(screen.tell, iter(pieces), iter(pieces))
+    assert not HARMFUL.search(screen.text)
+
+
+EVIL = "\x1b]0;pwned\x07\x1b[2J\u202e\x9b1m\x00\r"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Text(EVIL),
+        Noise(EVIL),
+        RunStarted("id", "run", EVIL, EVIL, (EVIL,), 5),
+        AgentStarted(Purpose.WORK, (EVIL, EVIL), EVIL, 5000),
+        AgentEnded(Purpose.WORK, Ran(0.0, Ended.FAILED, EVIL, exit=1, text=EVIL, detail=EVIL)),
+        CheckStarted(EVIL),
+        CheckEnded(Verdict(EVIL, green=True, reason="exit code 0"), FailAction.APPEND, 0.1),
+        CheckEnded(Verdict(EVIL, green=False, reason="exit code 1", log="x.log"), FailAction.APPEND, 0.1),
+        pytest.param(
+            CheckEnded(Verdict("check", green=False, reason=EVIL), FailAction.APPEND, 0.1),
+            marks=pytest.mark.xfail(strict=True, reason="Console._check_ended prints the reason as it is"),
+        ),
+        ClaimLooked(EVIL, found=False),
+        Committed(1, "0123abcd", EVIL),
+        Notice(EVIL),
+        Notice(EVIL, detail=True),
+        RunEnded("id", Stop(Cause.CONFIG, EVIL, (EVIL, EVIL)), 1, Usage(), 0.5),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_no_word_of_an_event_reaches_the_terminal_raw(event: Event) -> None:
+    """Names, prompts, reasons and notes are cleaned too: an agent can write them all."""
+    assert not HARMFUL.search(show(event, look=Look(verbose=True)).text)
+
+
+def test_a_real_terminal_gets_nothing_raw(project: Project) -> None:
+    """A real agent and a real guardrail print every byte; the terminal sees none of the harmful ones."""
+    everything = "".join(f"\\{byte:03o}" for byte in range(256))
+    evil = "\\033]52;c;x\\007\\033[2J\\302\\233\\342\\200\\256\\n"
+    project.agent(
+        f"printf '{everything}{evil}'; printf '{everything}{evil}' >&2; exit 1",
+        guardrails=[{"command": f"printf '{everything}{evil}'; false"}],
+    )
+    code, shown = on_terminal(project, "run", "-p", "x", "-m", "2", "-V")
+    assert code == 1
+    assert not HARMFUL.search(shown.replace("\r\n", "\n"))
+    assert "abcdefghijklmnopqrstuvwxyz" in shown
+
+
+def test_the_raw_stream_is_kept_beside_the_journal(project: Project) -> None:
+    """What the terminal must not see is kept byte by byte in the stream's file."""
+    project.agent("printf 'a\\033[31mb\\377\\000c'; printf '\\033]0;t\\007' >&2")
+    project.run("run", "-p", "x", "-m", "1")
+    directory = project.home.streams(project.status()[0]["id"])
+    assert {path.suffix: path.read_bytes() for path in directory.iterdir()} == {
+        ".stdout": b"a\x1b[31mb\xff\x00c",
+        ".stderr": b"\x1b]0;t\x07",
+    }
+
+
+def test_what_a_guardrail_prints_is_for_its_log(project: Project) -> None:
+    """The terminal shows how a guardrail ended; its output is in the log, and clean in the next prompt."""
+    project.agent("echo hello", guardrails=[{"command": "printf '\\033[31mbroken\\033[0m\\007\\n'; exit 3"}])
+    result = project.run("run", "-p", "x", "-m", "2")
+    assert not re.search(r"^broken", result.err, re.MULTILINE)
+    log = next((project.path / ".ralph").glob("guardrail_001_*.log"))
+    assert log.read_bytes() == b"\x1b[31mbroken\x1b[0m\x07\n"
+    assert "Output (truncated):\nbroken\ufffd\n" in (project.path / ".ralph/prompt_002.txt").read_text()
+
+
+def test_status_shows_nothing_raw(project: Project) -> None:
+    """A directory, a prompt and guidance with escapes in them are shown cleaned."""
+    evil = project.path / "\x1b]0;pwned\x07\u202e"
+    evil.mkdir()
+    inner = Project(evil, project.home)
+    inner.agent("echo hello; echo '\x1b[2J' >&2; exit 1")
+    inner.run("run", "-p", "do \x1b[31mthis\x9b", "-m", "1")
+    inner.run("steer", project.status()[0]["id"], "\x1b[1mnow\u202e")
+    shown = inner.run("status").out + inner.run("status", project.status()[0]["id"]).out
+    assert "do this" in shown and not HARMFUL.search(shown)
+
+
+@pytest.mark.xfail(strict=True, reason="commands.run._show prints the prompt file's text as it is")
+def test_a_dry_run_shows_nothing_raw(project: Project) -> None:
+    """A prompt file that an agent has edited does not play with the terminal of a dry run."""
+    project.agent("true")
+    (project.path / "PROMPT.md").write_text("a\x1b]0;pwned\x07b\u202e\n")
+    assert not HARMFUL.search(project.run("run", "-f", "PROMPT.md", "--dry-run").out)
+
+
+# ---- colours ----
+
+
+def on_terminal(project: Project, *arguments: str, **env: str) -> tuple[int, str]:
+    """Run ralph with a terminal as its stdin, stdout and stderr; returns exit code and what was shown."""
+    ours, theirs = pty.openpty()
+    try:
+        process = subprocess.Popen(
+            [RALPH, *arguments],
+            cwd=project.path,
+            env=project.env | {"TERM": "xterm-256color"} | env,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        )
+        os.close(theirs)
+        shown = b""
+        try:
+            while data := os.read(ours, 65536):
+                shown += data
+        except OSError:
+            pass  # Linux reports a terminal without a user as an error
+        return process.wait(timeout=60), shown.decode()
+    finally:
+        os.close(ours)
+
+
+AGENT = "echo working; echo '\033[35mnoise\033[0m' >&2; echo '<response>DONE</response>'"
+
+
+def test_colours_are_for_a_terminal(project: Project) -> None:
+    """On a terminal there are colours, all of them ours."""
+    project.agent(AGENT, guardrails=[{"command": "true"}])
+    code, shown = on_terminal(project, "run", "-p", "x", NO_COLOR="")
+    assert (code, len(OUR_COLOURS.findall(shown)) > 0) == (0, True)
+    assert not HARMFUL.search(OUR_COLOURS.sub("", shown).replace("\r\n", "\n"))
+    assert "\x1b[32mcomplete: claimed, and every required check green\x1b[0m" in shown
+
+
+@pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"NO_COLOR": "", "TERM": "dumb"}])
+def test_no_colours_where_they_are_not_wanted(project: Project, env: dict[str, str]) -> None:
+    """NO_COLOR and a dumb terminal get plain text."""
+    project.agent(AGENT, guardrails=[{"command": "true"}])
+    code, shown = on_terminal(project, "run", "-p", "x", **env)
+    assert (code, "\x1b" in shown) == (0, False)
+
+
+def test_no_colours_in_a_pipe(project: Project) -> None:
+    """What is piped is plain text even if the terminal could do more."""
+    project.extra_env = {"NO_COLOR": "", "TERM": "xterm-256color"}
+    project.agent(AGENT, guardrails=[{"command": "true"}])
+    result = project.run("run", "-p", "x")
+    assert (result.code, "\x1b" in result.out + result.err) == (0, False)
+
+
+# ---- pipes that close ----
+
+
+@pytest.mark.parametrize("flag", ["--verbose", "--json"])
+@pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
+def test_a_reader_that_goes_away_does_not_stop_the_run(project: Project, flag: str, closed: str) -> None:
+    """The terminal or the pipe behind it may vanish in mid-run: the work goes on to its end."""
+    project.agent(
+        """
+        echo x >> starts
+        while [ ! -f go ]; do sleep 0.02; done
+        yes | head -c 300000
+        [ $RALPH_ITERATION = 2 ] && echo '<response>DONE</response>'
+        true
+        """
+    )
+    process = project.start("run", "-p", "x", flag)
+    assert process.stdout and process.stderr
+    wait_until((project.path / "starts").exists)
+    pipes = {"stdout": process.stdout, "stderr": process.stderr}
+    for name in ("stdout", "stderr") if closed == "both" else (closed,):
+        pipes.pop(name).close()
+    (project.path / "go").touch()
+    for pipe in pipes.values():
+        pipe.read()
+        pipe.close()
+    assert process.wait(timeout=60) == 0
+    assert (project.path / "starts").read_text().split() == ["x", "x"]
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="sys.stdout or sys.stderr is None when its descriptor is closed; the views ask it isatty()",
+)
+@pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_descriptor_that_was_never_open_does_not_stop_the_run(project: Project, closing: str) -> None:
+    """A scheduler may start ralph without stdout or stderr: the run is driven, and its exit code right."""
+    project.agent("echo x >> starts; echo '<response>DONE</response>'")
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$0" "$@" {closing}', RALPH, "run", "-p", "x"],
+        cwd=project.path,
+        env=project.env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, (project.path / "starts").exists()) == (0, True)
+
+
+# ---- what is shown ----
+
+
+def test_stream_off_hides_the_agent_alone() -> None:
+    """Without streaming the agent's words are hidden, the harness's stay."""
+    events: list[Event] = [
+        IterationStarted(1, 3),
+        Text("agent says\n"),
+        Noise("agent groans\n"),
+        CheckStarted("make"),
+        CheckEnded(Verdict("make", green=True, reason="exit code 0"), FailAction.APPEND, 1.24),
+    ]
+    assert show(*events, look=Look(stream=False)).err.getvalue().splitlines() == [
+        "=== Ralph iteration 1/3 ===",
+        "Guardrail start: make",
+        "Guardrail end: make (exit code 0, 1.2s)",
+    ]
+
+
+def test_a_red_guardrail_says_action_and_log() -> None:
+    """Start, end, exit status, fail action and the log's place."""
+    verdict = Verdict("make", green=False, reason="exit code 2", log=".ralph/guardrail_001_make.log")
+    shown = show(CheckStarted("make"), CheckEnded(verdict, FailAction.REPLACE, 61.0)).err.getvalue()
+    assert shown.splitlines() == [
+        "Guardrail start: make",
+        "Guardrail end: make (exit code 2, action REPLACE, 61.0s)",
+        "  output: .ralph/guardrail_001_make.log",
+    ]
+
+
+def test_an_unfinished_line_does_not_swallow_the_next() -> None:
+    """What the harness says begins on a line of its own."""
+    screen = show(Text("no newline"), CheckStarted("make"))
+    assert screen.err.getvalue() == "no newline\nGuardrail start: make\n"
+
+
+@pytest.mark.parametrize(
+    ("cause", "lines"),
+    [
+        (Cause.PROVED, ["complete: why", "  run id: 3 iterations, 2m5s, $1.50, 1,200 tokens", "  note: n"]),
+        (
+            Cause.ITERATIONS,
+            [
+                "limit: why",
+                "  run id: 3 iterations, 2m5s, $1.50, 1,200 tokens",
+                "  note: n",
+                "  Go on with: ralph resume id -m N (a higher limit)",
+            ],
+        ),
+        (
+            Cause.SIGNAL,
+            [
+                "interrupted: why",
+                "  run id: 3 iterations, 2m5s, $1.50, 1,200 tokens",
+                "  note: n",
+                "  Go on with: ralph resume id",
+            ],
+        ),
+    ],
+)
+def test_the_result_is_on_stdout(cause: Cause, lines: list[str]) -> None:
+    """The last word is the outcome, what it took, the notes, and what to do next; stdout has nothing else."""
+    usage = Usage(1.5, 1000, 200)
+    screen = show(Text("words\n"), RunEnded("id", Stop(cause, "why", ("n",)), 3, usage, 125.0))
+    assert screen.out.getvalue().splitlines() == lines
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [
+        pytest.param(
+            cause, marks=pytest.mark.xfail(strict=True, reason="the hint follows the outcome, not the cause")
+        )
+        for cause in (Cause.DURATION, Cause.TOKENS, Cause.STAGNATION, Cause.COST)
+    ],
+)
+def test_the_next_step_fits_the_limit(cause: Cause) -> None:
+    """More iterations are no remedy for a budget that is used up: `-m N` is not offered there."""
+    assert "-m N" not in show(RunEnded("id", Stop(cause, "why"), 3, Usage(), 1.0)).out.getvalue()
+
+
+@pytest.mark.parametrize("ended", list(Ended))
+def test_every_end_of_an_agent_has_its_words(ended: Ended) -> None:
+    """An agent that did not end well is told in one line; one that did needs none."""
+    lines = show(AgentEnded(Purpose.WORK, Ran(0.0, ended, exit=3, detail="why"))).err.getvalue().splitlines()
+    assert len(lines) == (0 if ended is Ended.OK else 1)
+    assert all(line.startswith("Agent ") and line.endswith(", exit code 3: why") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("hold", "words"),
+    [
+        (Hold(HoldWhy.PAUSED), "Paused. Go on with: ralph resume "),
+        (Hold(HoldWhy.LIMIT, until=0.0), "The agent is at its limit. Waiting until "),
+        (Hold(HoldWhy.RESTART, seconds=2.0), "Waiting 2.0s (restart)."),
+    ],
+)
+def test_every_hold_has_its_words(hold: Hold, words: str) -> None:
+    """A run that waits says for what."""
+    assert show(Holding(hold)).err.getvalue().startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0.0s"),
+        (0.44, "0.4s"),
+        (9.96, "10.0s"),
+        (12.9, "12s"),
+        (185, "3m5s"),
+        (3600, "1h0m"),
+        (7845, "2h10m"),
+    ],
+)
+def test_durations_are_said_as_people_say_them(seconds: float, words: str) -> None:
+    """Tenths below ten seconds, then whole seconds, minutes, hours."""
+    assert duration(seconds) == words

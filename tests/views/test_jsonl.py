@@ -1,0 +1,159 @@
+"""A run for programs: every line is a JSON object, whatever the agent prints."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import re
+from typing import Any, get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from conftest import Project
+from ralph.agents.plain import PlainParser
+from ralph.core import events
+from ralph.core.events import AgentEnded, Event, RunEnded
+from ralph.core.model import Cause, ClaimRule, Exit, Outcome, Purpose, Ran, Stop, Usage
+from ralph.core.text import clean
+from ralph.views.jsonl import KINDS, JsonLines
+
+RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+PIECES = st.lists(
+    st.one_of(
+        st.binary(max_size=40),
+        st.sampled_from(
+            [b"\x1b[31m", b"\x1b]52;c;x\x07", b"\xe2\x80\xae", b"\xc2\x9b", b"\xed\xa0\x80", b"\n", b"\0"]
+        ),
+    ),
+    max_size=12,
+)
+
+
+def lines_of(pieces: list[bytes], *, ended: bool = True) -> str:
+    """What an agent that prints these pieces on stdout and stderr amounts to in JSON lines."""
+    out = io.StringIO()
+    tell = JsonLines(out)
+    parser = PlainParser(ClaimRule(), "")
+    for piece in pieces:
+        for event in (*parser.stdout(piece), *parser.stderr(piece)):
+            tell(event)
+    last, report = parser.finish(Exit(1))
+    for event in last:
+        tell(event)
+    if ended:
+        tell(AgentEnded(Purpose.WORK, Ran(0.0, report.ended, text=report.text, detail=report.detail)))
+    return out.getvalue()
+
+
+def objects(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.split("\n")[:-1]]
+
+
+@given(PIECES)
+@settings(max_examples=300, deadline=None)
+def test_every_line_is_an_object(pieces: list[bytes]) -> None:
+    """Invalid UTF-8, NUL, halves of characters: the stream stays valid, and the text is all there."""
+    found = objects(lines_of(pieces))
+    assert {line["event"] for line in found} <= {"text", "stderr", "agent_ended"}
+    whole = b"".join(pieces).decode(errors="replace")
+    assert found[-1]["ran"]["text"] == whole
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_bytes_in_random_pieces(seed: int) -> None:
+    """A thousand agents per seed print random bytes: every line parses, no control stands in a text."""
+    dice = random.Random(seed)
+    for _ in range(1000):
+        pieces = [dice.randbytes(dice.randrange(30)) for _ in range(dice.randrange(6))]
+        shown = "".join(line["text"] for line in objects(lines_of(pieces, ended=False)))
+        assert clean(shown) == shown
+
+
+@given(PIECES)
+@settings(max_examples=200, deadline=None)
+def test_the_agents_text_is_harmless_even_on_a_terminal(pieces: list[bytes]) -> None:
+    """`text` and `stderr` are cleaned, so the lines themselves have no control character."""
+    assert not RAW.search(lines_of(pieces, ended=False))
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="JsonLines cleans Text and Noise only; ran.text, detail, names, prompts, reasons and notes keep C1 and"
+    " bidirectional controls as raw characters",
+)
+@pytest.mark.parametrize("evil", ["\u009b31m", "\u202e", "\u2066", "\x7f"])
+def test_no_line_has_a_raw_control(evil: str) -> None:
+    """A JSON stream that ends up on a terminal plays no tricks there: controls are escaped or removed."""
+    assert not RAW.search(lines_of([evil.encode() + b"\n"]))
+
+
+def test_every_event_has_its_kind() -> None:
+    """No event is without a name, and no two share one."""
+    assert set(KINDS) == set(get_args(Event))
+    assert len(set(KINDS.values())) == len(KINDS)
+
+
+def test_the_kinds_are_fixed() -> None:
+    """The names that programs rely on: there may be more, never fewer."""
+    assert set(KINDS.values()) >= {
+        "agent_ended",
+        "agent_started",
+        "check_ended",
+        "check_started",
+        "claim",
+        "holding",
+        "iteration_started",
+        "notice",
+        "run_ended",
+        "run_started",
+        "stderr",
+        "text",
+    }
+
+
+@pytest.mark.parametrize(
+    ("cause", "outcome", "code"),
+    [
+        (Cause.PROVED, Outcome.COMPLETE, 0),
+        (Cause.ITERATIONS, Outcome.LIMIT, 1),
+        (Cause.CONFIG, Outcome.FATAL, 2),
+        (Cause.LIMIT_WAIT, Outcome.WAITING, 3),
+        (Cause.SIGNAL, Outcome.INTERRUPTED, 130),
+    ],
+)
+def test_the_end_says_outcome_and_exit_code(cause: Cause, outcome: Outcome, code: int) -> None:
+    """The last line tells a program all that the exit code would."""
+    out = io.StringIO()
+    JsonLines(out)(RunEnded("id", Stop(cause, "why", ("note",)), 3, Usage(0.5, 10, 20), 1.5))
+    (end,) = objects(out.getvalue())
+    assert (end["event"], end["outcome"], end["exit_code"], end["iterations"], end["stop"]) == (
+        "run_ended",
+        outcome,
+        code,
+        3,
+        {"cause": cause, "reason": "why", "notes": ["note"]},
+    )
+
+
+def test_a_stream_that_is_closed_stops_nothing() -> None:
+    """Whoever reads may go away."""
+    out = io.StringIO()
+    tell = JsonLines(out)
+    out.close()
+    tell(events.Notice("nobody hears this"))
+
+
+def test_a_real_run_prints_nothing_else_on_stdout(project: Project) -> None:
+    """With every kind of rubbish from agent and guardrail, stdout is JSON lines and stderr is empty."""
+    project.agent(
+        "head -c 20000 /dev/urandom; head -c 20000 /dev/urandom >&2; exit 1",
+        guardrails=[{"command": "head -c 20000 /dev/urandom; false"}],
+    )
+    result = project.run("run", "-p", "x", "-m", "2", "--json")
+    assert (result.code, result.err) == (1, "")
+    found = objects(result.out)
+    assert {line["event"] for line in found} <= set(KINDS.values())
+    assert [line["event"] for line in found][-1] == "run_ended"
