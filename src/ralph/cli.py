@@ -42,12 +42,14 @@ EPILOG_EXAMPLE = 'ralph run -p "Make the tests pass" -m 5'
 
 def main(arguments: list[str] | None = None) -> int:
     argv = sys.argv[1:] if arguments is None else arguments
+    _open_streams()
     if argv[:1] in (["--version"], ["-v"]):
         print(f"ralph {__version__}")
         return 0
     from ralph.errors import RalphError
 
     try:
+        _check_text(argv)
         return _invoke(argv)
     except RalphError as error:
         _complain(error.message, error.hint)
@@ -59,6 +61,27 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     except Exception as error:
         return _unexpected(error, argv)
+
+
+def _open_streams() -> None:
+    """A standard stream that the caller has closed is /dev/null: nothing else may get its number."""
+    for number, mode in enumerate("rww"):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+            stream = open(number, mode, closefd=False)
+            setattr(sys, ("stdin", "stdout", "stderr")[number], stream)
+
+
+def _check_text(argv: list[str]) -> None:
+    from ralph.errors import RalphError
+
+    for argument in argv:
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise RalphError(f"The argument {os.fsencode(argument)!r} is not UTF-8 text.") from None
 
 
 def _invoke(argv: list[str]) -> int:
@@ -109,7 +132,7 @@ def make_group() -> click.Group:
             if args and self.get_command(ctx, args[0]) is None:
                 import difflib
 
-                close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1)
+                close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1, 0.7)
                 hint = f" Did you mean {close[0]!r}?" if close else ""
                 raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
             return super().resolve_command(ctx, args)

@@ -87,6 +87,9 @@ COMMAND_SECONDS = 0.25
 RECHECK_SECONDS = 30.0
 """How often a hold looks at the wall clock again: a laptop sleeps."""
 
+MOST_HEAD_BYTES = 4 << 20
+"""How much of a check's output is looked at for the agent; all of it is in the log."""
+
 DISK_SECONDS = 1.0
 """How often a run that waits for space on the disk tries again."""
 
@@ -243,7 +246,8 @@ class Driver:
         if step.purpose is Purpose.WORK:
             self._tell(IterationStarted(step.iteration, step.of, len(step.steer)))
             self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
-        self._tell(AgentStarted(step.purpose, tuple(command), prompt.text[:200], len(prompt.text)))
+        shown = tuple("<prompt>" if word == prompt.text else word for word in command)
+        self._tell(AgentStarted(step.purpose, shown, prompt.text[:200], len(prompt.text)))
         stream = f"{step.iteration:03d}-{seq}.{step.purpose}"
         exit, problem = self._execute(spec, step, command, prompt, parser, stream)
         ran = self._ran(step, exit, problem, parser, stream)
@@ -354,7 +358,7 @@ class Driver:
             exit = self._place.warden.run(started, reader, watch)
         finally:
             reader.close()
-        return Shell(exit, clean(reader.head), f".ralph/{name}")
+        return Shell(exit, clean(reader.head), reader.is_cut, f".ralph/{name}")
 
     # ---- Commit ----
 
@@ -395,9 +399,10 @@ class Driver:
 
     def _hear(self) -> None:
         """Apply what people have said since the last step."""
-        for number, command in self._look_for_commands():
-            self._apply(command, number)
-        self._waiting = []
+        if self._waiting or self._place.runs.has_news():
+            for number, command in self._place.runs.waiting(self.plan.run):
+                self._apply(command, number)
+            self._waiting = []
         signals = self._count_signals()
         if signals > self._signals:
             self._signals = signals
@@ -411,7 +416,8 @@ class Driver:
         now = self._place.clock.monotonic()
         if now - self._asked_at >= COMMAND_SECONDS:
             self._asked_at = now
-            self._waiting = self._place.runs.waiting(self.plan.run)
+            if self._place.runs.has_news():
+                self._waiting = self._place.runs.waiting(self.plan.run)
         return self._waiting
 
     def _count_signals(self) -> int:
@@ -499,13 +505,15 @@ class _Log:
 
     def __init__(self, log: Capped, limit: int) -> None:
         self._log = log
-        self._most = 4 * limit + 4 if limit else 1 << 20
+        self._most = max(MOST_HEAD_BYTES, 8 * limit)
         self._head = b""
+        self.is_cut = False
 
     def stdout(self, data: bytes) -> None:
         self._log.write(data)
-        if len(self._head) < self._most:
-            self._head += data[: self._most - len(self._head)]
+        room = self._most - len(self._head)
+        self._head += data[:room]
+        self.is_cut = self.is_cut or len(data) > room
 
     stderr = stdout
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -132,6 +133,8 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Lo
         merged = deep_merge(merged, document.values)
         _note_sources(sources, document.values, str(document.path))
     for key, value in (flags or {}).items():
+        if key == "agent":
+            merged.pop("agent", None)
         nested: Any = value
         for part in reversed(key.split(".")):
             nested = {part: nested}
@@ -140,8 +143,11 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Lo
     try:
         settings = msgspec.convert(merged, Settings)
     except msgspec.ValidationError as error:
-        where = ", ".join([*(str(document.path) for document in documents), *(["flags"] if flags else [])])
-        raise RalphError(f"The settings from {where} do not fit together: {error}.") from None
+        message, _, where = str(error).partition(" - at `$")
+        where = where.strip(".`")
+        names = ", ".join(str(document.path) for document in documents)
+        source = "the command line" if where in (flags or {}) else names or "the command line"
+        raise RalphError(f"{where}, from {source}: {message[0].lower()}{message[1:]}.") from None
     return Loaded(settings, tuple(document.path for document in documents), _all_sources(settings, sources))
 
 
@@ -180,7 +186,7 @@ def _read(path: Path) -> _Document:
             f"{path}:{_line_of(text, error.key)}: the key {error.key!r} stands there twice."
         ) from None
     except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(";")[0]
         raise RalphError(f"{path}:1: not usable as settings: {reason}.") from None
     if not isinstance(values, dict):
         raise RalphError(f"{path}:1: settings must be a JSON object, not {_json_type(values)}.")
@@ -214,12 +220,49 @@ def _json_type(value: object) -> str:
 
 def _check(document: _Document) -> None:
     """Each file is valid by itself; an error names the file, the line and the key."""
+    for keys, value in _scalars(document.values, []):
+        if problem := _problem(keys, value):
+            raise RalphError(*_explain(document, problem, keys)) from None
     try:
         msgspec.convert(_tolerant(document.values), Settings)
     except msgspec.ValidationError as error:
         message, _, where = str(error).partition(" - at `$")
         keys = re.findall(r"\.?([^.\[\]`]+)", where.rstrip("`"))
         raise RalphError(*_explain(document, message, keys)) from None
+
+
+def _scalars(value: Any, keys: list[str]) -> Iterator[tuple[list[str], Any]]:
+    """Every plain value, and every key, with the path that leads to it."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield [*keys, key], key
+            yield from _scalars(inner, [*keys, key])
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from _scalars(inner, [*keys, str(number)])
+    else:
+        yield keys, value
+
+
+def _problem(keys: list[str], value: Any) -> str:
+    """What no program could be given, though it is valid JSON."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "the number is too large"
+    if isinstance(value, str) and "\0" in value:
+        return "it has a NUL character"
+    if isinstance(value, str) and not _is_text(value):
+        return "it is not valid text (a lone surrogate)"
+    if keys[:2] == ["agent", "env"] and len(keys) == 3 and ("=" in keys[2] or not keys[2]):
+        return "it is no name of a variable"
+    return ""
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _tolerant(values: dict[str, Any]) -> dict[str, Any]:

@@ -19,18 +19,27 @@ def read_text(path: str, *, most: int, what: str, follow: bool = True) -> str:
         link = not follow and os.path.islink(path)
         reason = "it is a symbolic link" if link else (error.strerror or str(error))
         raise RalphError(f"{path}: the {what} cannot be read: {reason}.") from None
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise RalphError(f"{path}: the {what} is no regular file.")
         if status.st_size > most:
             raise RalphError(f"{path}: the {what} is too large ({status.st_size:,} bytes, at most {most:,}).")
-        try:
-            data = file.read(most + 1)
-        except OSError as error:
-            raise RalphError(f"{path}: the {what} cannot be read: {error.strerror}.") from None
+        data = _read(descriptor, most)
+    except OSError as error:
+        raise RalphError(f"{path}: the {what} cannot be read: {error.strerror}.") from None
+    finally:
+        os.close(descriptor)
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise RalphError(f"{path}:{line}: the {what} is not UTF-8 text.") from None
+
+
+def _read(descriptor: int, most: int) -> bytes:
+    pieces = []
+    while most > 0 and (piece := os.read(descriptor, min(most, 1 << 20))):
+        pieces.append(piece)
+        most -= len(piece)
+    return b"".join(pieces)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Sequence
 
 from ralph.agents.base import Ends, LineText, Report
 from ralph.core import claims
 from ralph.core.events import AgentEvent, Noise, Text
 from ralph.core.model import ClaimRule, Ended, Exit, Usage
+from ralph.core.text import clean
 
 
 class PlainParser:
@@ -35,6 +37,7 @@ class PlainParser:
     def _answered(self, text: str) -> Sequence[AgentEvent]:
         if not text:
             return ()
+        text = clean(text)
         self._scanner.feed(text)
         self._answer.add(text)
         return (Text(text),)
@@ -51,5 +54,14 @@ class PlainParser:
         return Ended.OK if self._answer.text.strip() else Ended.EMPTY
 
     def _detail(self, exit: Exit) -> str:
-        lines = self._complaint.text.strip().splitlines()
+        if exit.signal is not None:
+            return f"by signal {exit.signal} ({signal_name(exit.signal)})"
+        lines = clean(self._complaint.text).strip().splitlines()
         return lines[-1][:500] if exit.code and lines else ""
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"

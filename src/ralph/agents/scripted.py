@@ -14,11 +14,18 @@ Each turn may have, done in this order:
 
 from __future__ import annotations
 
+import argparse
+import os
+import subprocess
 import sys
+import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+import msgspec
 
 from ralph.agents.base import Prompt
+from ralph.agents.custom import argument
 from ralph.agents.plain import PlainParser
 from ralph.core.model import AgentSpec, ClaimRule, PromptVia, Purpose
 
@@ -29,72 +36,77 @@ class Scripted:
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         mode = ["--message"] if purpose is Purpose.MESSAGE else []
-        return [sys.executable, "-I", "-m", "ralph.agents.scripted", *mode, *spec.flags]
+        via = f"--{spec.prompt_via}" + "".join(f"={text}" for text in argument(spec, prompt))
+        return [sys.executable, "-I", "-m", "ralph.agents.scripted", *mode, via, *spec.flags]
 
     def parser(self, claim: ClaimRule, prompt: str) -> PlainParser:
         return PlainParser(claim, prompt)
 
 
-KEYS = ("delay", "text", "stderr", "run", "rubbish", "say", "hang", "exit")
+class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one iteration does, in the order of the fields."""
+
+    delay: float = 0.0
+    text: str = ""
+    stderr: str = ""
+    run: str | list[str] = []
+    rubbish: int = 0
+    say: str = ""
+    hang: bool = False
+    exit: int = 0
 
 
-def load(path: str) -> list[dict[str, Any]]:
-    """The turns of a script; what is wrong with it is said in one line."""
+class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    turns: Annotated[list[Turn], msgspec.Meta(min_length=1)]
+
+
+def load(path: str) -> Script:
+    """A script; what is wrong with it is said in one line."""
     import yaml
 
     try:
-        script = yaml.safe_load(Path(path).read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return msgspec.convert(yaml.safe_load(Path(path).read_text()), Script)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
         raise SystemExit(f"scripted agent: {path}: {error}") from None
-    turns = script.get("turns") if isinstance(script, dict) else None
-    if not isinstance(turns, list) or not turns:
-        raise SystemExit(f"scripted agent: {path}: 'turns' must be a list of at least one turn")
-    for number, turn in enumerate(turns, 1):
-        if not isinstance(turn, dict):
-            raise SystemExit(f"scripted agent: {path}: turn {number} must be a mapping")
-        if unknown := set(turn) - set(KEYS):
-            raise SystemExit(
-                f"scripted agent: {path}: turn {number}: unknown key {sorted(unknown)[0]!r};"
-                f" known are {', '.join(KEYS)}"
-            )
-    return turns
 
 
-def play(turn: dict[str, Any], prompt: str) -> int:
+def play(turn: Turn, prompt: str) -> int:
     """Do what one turn says; returns the exit code."""
-    import subprocess
-    import time
-
-    out = sys.stdout
-    time.sleep(float(turn.get("delay", 0)))
-    if "text" in turn:
-        print(str(turn["text"]).replace("{prompt}", prompt), flush=True)
-    if "stderr" in turn:
-        print(turn["stderr"], file=sys.stderr, flush=True)
-    commands = turn.get("run", [])
-    for command in [commands] if isinstance(commands, str) else commands:
+    time.sleep(turn.delay)
+    if turn.text:
+        print(turn.text.replace("{prompt}", prompt), flush=True)
+    if turn.stderr:
+        print(turn.stderr, file=sys.stderr, flush=True)
+    for command in [turn.run] if isinstance(turn.run, str) else turn.run:
         subprocess.run(["sh", "-c", command], check=False)
-    if "rubbish" in turn:
-        out.buffer.write(bytes(n * 37 % 256 for n in range(int(turn["rubbish"]))))
-        out.flush()
-    if "say" in turn:
-        print(turn["say"], flush=True)
-    while turn.get("hang"):
+    if turn.rubbish:
+        sys.stdout.buffer.write(bytes(n * 37 % 256 for n in range(turn.rubbish)))
+        sys.stdout.flush()
+    if turn.say:
+        print(turn.say, flush=True)
+    while turn.hang:
         time.sleep(60)
-    return int(turn.get("exit", 0))
+    return turn.exit
 
 
 def main(arguments: list[str]) -> int:
-    import os
-
-    if arguments[:1] == ["--message"]:
+    parser = argparse.ArgumentParser(prog="scripted agent", allow_abbrev=False)
+    parser.add_argument("--message", action="store_true")
+    via = parser.add_mutually_exclusive_group()
+    via.add_argument("--stdin", action="store_true")
+    via.add_argument("--argument")
+    via.add_argument("--file", type=Path)
+    parser.add_argument("script", nargs="?")
+    options = parser.parse_args(arguments)
+    if options.message:
         print("Do what the script says")
         return 0
-    if not arguments:
+    if options.script is None:
         raise SystemExit("scripted agent: name the script in agent.flags")
-    turns = load(arguments[0])
+    turns = load(options.script).turns
+    prompt = options.argument or (options.file.read_text() if options.file else sys.stdin.read())
     iteration = int(os.environ.get("RALPH_ITERATION", "1"))
-    return play(turns[min(iteration, len(turns)) - 1], sys.stdin.read())
+    return play(turns[min(iteration, len(turns)) - 1], prompt)
 
 
 if __name__ == "__main__":

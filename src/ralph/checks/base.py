@@ -14,6 +14,7 @@ class Shell:
 
     exit: Exit
     output: str
+    is_cut: bool
     log: str
 
 

@@ -27,7 +27,8 @@ def run(check: Check, bench: Workbench) -> Verdict:
     if green:
         return Verdict(check.name, green=True, required=check.required, reason="exit code 0", log=done.log)
     reason = exit_text(done.exit, config.timeout_seconds)
-    text = prompt.guardrail_failure(config.command, reason, check.hint, done.log, done.output, bench.truncate)
+    output = prompt.truncate(done.output, bench.truncate, is_cut=done.is_cut)
+    text = prompt.guardrail_failure(config.command, reason, check.hint, done.log, output)
     return Verdict(
         check.name,
         green=False,
@@ -41,7 +42,7 @@ def run(check: Check, bench: Workbench) -> Verdict:
 def exit_text(exit: Exit, timeout: float) -> str:
     """How a command ended, as the agent is told."""
     if exit.ended is Ended.TIMEOUT:
-        return f"a timeout after {timeout:g} seconds"
+        return f"a timeout after {timeout:g} s"
     if exit.signal is not None:
         return f"exit code {128 + exit.signal}"
     if exit.code is None:

@@ -22,7 +22,7 @@ def command(run: str) -> int:
     runs = home.runs()
     chosen = runs.find(run)
     brief = runs.brief(chosen.id)
-    if brief and brief.stop:
+    if brief.stop:
         raise RalphError(f"Run {chosen.id} has already ended: {brief.stop.outcome}.")
     if not chosen.is_live:
         session.cancel_dead(home, chosen)

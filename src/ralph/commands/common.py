@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,9 @@ import click
 from click.shell_completion import CompletionItem
 
 from ralph.core.events import Event
+from ralph.core.model import Resume
 from ralph.errors import RalphError
-from ralph.flows.session import here
+from ralph.flows import session
 from ralph.store.home import Home, find_home
 from ralph.store.runs import Run, Runs
 from ralph.views.console import Console, Look
@@ -52,13 +54,82 @@ def optional_run_argument(function: F) -> F:
 
 def newest_run(runs: Runs) -> Run:
     """The newest run of this directory."""
-    where = here(Path.cwd())
+    where = session.here(Path.cwd())
     found = runs.in_directory(str(where.lock))
     if not found:
         raise RalphError(
             f"There is no run in {where.lock}.", "`ralph status` lists the runs of all projects."
         )
     return found[0]
+
+
+class Count(click.ParamType):
+    """A whole number of at least 1."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            number = 0
+        if number < 1:
+            self.fail(f"{value!r} is no whole number of at least 1", param, ctx)
+        return number
+
+
+class Amount(click.ParamType):
+    """A number of at least 0."""
+
+    name = "amount"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = -1.0
+        if not 0 <= number < math.inf:
+            self.fail(f"{value!r} is no number of at least 0", param, ctx)
+        return number
+
+
+COUNT, AMOUNT = Count(), Amount()
+
+
+def budget_options(function: F) -> F:
+    options = [
+        click.option("--max-cost-usd", type=AMOUNT, metavar="USD", help="Stop at such a cost. 0: no limit."),
+        click.option("--max-tokens", type=COUNT, metavar="N", help="Stop when so many tokens are used."),
+        click.option(
+            "--max-duration-seconds", type=AMOUNT, metavar="S", help="Stop after so long. 0: no limit."
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def finish(
+    home: Home,
+    run: Run,
+    lock: int,
+    view: Callable[[], Callable[[Event], None]],
+    resume: Resume | None = None,
+    *,
+    detach: bool,
+) -> int:
+    """Drive a run to its end, here or in the background; returns the exit code."""
+    ready: Callable[[], None] = lambda: None
+    if detach:
+        in_background = session.detach(home.streams(run.id) / "console.log")
+        if in_background is None:
+            click.echo(run.id)
+            click.echo(f"Running in the background. Watch it with: ralph logs -f {run.id}", err=True)
+            return 0
+        ready = in_background
+    state = session.drive(home, run, lock, view(), resume, ready)
+    assert state.stop is not None
+    return state.stop.outcome.exit_code
 
 
 def view_options(function: F) -> F:

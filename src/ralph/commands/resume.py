@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 
 import click
 
-from ralph.commands.common import make_view, open_home, optional_run_argument, view_options
-from ralph.core.model import Outcome, Resume
+from ralph.commands.common import (
+    COUNT,
+    budget_options,
+    finish,
+    make_view,
+    open_home,
+    optional_run_argument,
+    view_options,
+)
+from ralph.core.model import Cause, Outcome, Resume
 from ralph.errors import RalphError
 from ralph.flows import session
 from ralph.store.runs import Brief, Run
@@ -16,18 +25,21 @@ from ralph.store.runs import Brief, Run
 
 @click.command()
 @optional_run_argument
+@click.option("-m", "--maximum-iterations", type=COUNT, metavar="N", help="The new limit, in all.")
+@budget_options
 @click.option(
-    "-m", "--maximum-iterations", type=click.IntRange(min=1), metavar="N", help="The new limit in all."
-)
-@click.option("--max-cost-usd", type=click.FloatRange(min=0), metavar="USD", help="The new budget in all.")
-@click.option(
-    "--stream-agent-output/--no-stream-agent-output", "stream", default=True, help="Show its output."
+    "--stream-agent-output/--no-stream-agent-output",
+    "stream",
+    default=True,
+    help="Show what the agent prints as it works. [on]",
 )
 @view_options
 def command(
     run: str | None,
     maximum_iterations: int | None,
     max_cost_usd: float | None,
+    max_tokens: int | None,
+    max_duration_seconds: float | None,
     stream: bool,
     verbose: bool,
     as_json: bool,
@@ -36,47 +48,48 @@ def command(
     """Go on with a run where it was; without RUN, the newest unfinished one of this directory.
 
     No finished step is repeated; an iteration that was cut off is done again. A run that ended at a
-    limit needs a higher one.
+    limit needs a higher one. Settings are not read again.
 
     \b
     ralph resume
     ralph resume 7f3a -m 20
     """
-    home, where = open_home(), session.here(Path.cwd())
+    home = open_home()
     runs = home.runs()
-    chosen = runs.find(run) if run else session.unfinished(runs, where)
+    chosen = runs.find(run) if run else session.unfinished(runs, session.here(Path.cwd()))
     brief = runs.brief(chosen.id)
-    command = Resume(time.time(), maximum_iterations, max_cost_usd)
+    go_on = Resume(time.time(), maximum_iterations, max_cost_usd, max_tokens, max_duration_seconds)
     if chosen.is_live:
-        if not (brief and brief.paused):
+        if not brief.paused:
             raise RalphError(f"Run {chosen.id} is running.", f"`ralph status {chosen.id}` shows it.")
-        runs.send(chosen.id, command)
+        runs.send(chosen.id, go_on)
         click.echo(f"Run {chosen.id} goes on.", err=True)
         return 0
-    _check(chosen, brief, maximum_iterations)
+    _check(chosen, brief, go_on)
     runs.db.close()
-    tell = make_view(as_json=as_json, verbose=verbose, stream=stream)
-    at = session.place_of(chosen)
-    lock = session.lock(home, at, tell)
-    if detach and not session.detach(home.streams(chosen.id) / "console.log"):
-        click.echo(chosen.id)
-        return 0
-    if detach:
-        tell = make_view(as_json=as_json, verbose=verbose, stream=stream)
-    state = session.drive(home, chosen, lock, tell, command)
-    assert state.stop is not None
-    return state.stop.outcome.exit_code
+    view = partial(make_view, as_json=as_json, verbose=verbose, stream=stream)
+    lock = session.lock(home, session.place_of(chosen), view())
+    return finish(home, chosen, lock, view, go_on, detach=detach)
 
 
-def _check(run: Run, brief: Brief | None, iterations: int | None) -> None:
+def _check(run: Run, brief: Brief, go_on: Resume) -> None:
     """Refuse what could only stop again at once."""
-    if brief is None:
-        raise RalphError(f"Run {run.id} was killed before it began.", "Start it again with `ralph run`.")
-    if brief.stop and brief.stop.outcome is Outcome.COMPLETE:
+    stop = brief.stop
+    if stop is None:
+        return
+    if stop.outcome is Outcome.COMPLETE:
         raise RalphError(f"Run {run.id} is complete: there is nothing to go on with.")
-    limit = iterations if iterations is not None else brief.limits.iterations
-    if brief.iteration >= limit and not (brief.stop is None and iterations is None):
+    used = {
+        Cause.ITERATIONS: (brief.iteration, go_on.iterations, brief.limits.iterations, "-m"),
+        Cause.COST: (brief.usage.cost_usd, go_on.cost_usd, brief.limits.cost_usd, "--max-cost-usd"),
+        Cause.TOKENS: (brief.usage.tokens, go_on.tokens, brief.limits.tokens, "--max-tokens"),
+        Cause.DURATION: (brief.elapsed, go_on.seconds, brief.limits.seconds, "--max-duration-seconds"),
+    }
+    spent, given, old, option = used.get(stop.cause, (0, 1, 0, ""))
+    limit = old if given is None else given
+    no_limit = limit == 0 and stop.cause is not Cause.ITERATIONS
+    if spent >= limit and not no_limit:
         raise RalphError(
-            f"Run {run.id} has used {brief.iteration} iterations, and the limit is {limit}.",
-            f"Give a higher one: ralph resume {run.id} -m {brief.iteration + 5}",
+            f"Run {run.id} has used {spent:g} of {limit:g} ({stop.cause}): it would stop at once.",
+            f"Give it more: ralph resume {run.id} {option} {max(2 * spent, 1):g}",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,11 @@ import click
 
 from ralph.agents.base import Prompt
 from ralph.agents.registry import AGENTS
-from ralph.commands.common import make_view, open_home, view_options
+from ralph.commands.common import COUNT, budget_options, finish, make_view, open_home, view_options
 from ralph.core import prompt as prompts
 from ralph.core.model import Flow, Left, Plan, Purpose, RunAgent
+from ralph.core.text import clean
+from ralph.errors import RalphError
 from ralph.flows import run as flow
 from ralph.flows import session
 from ralph.settings import Loaded, load, to_json
@@ -27,12 +29,11 @@ from ralph.textfile import read_text
 )
 @click.option("-p", "--prompt", metavar="TEXT", help="What the agent is to do.")
 @click.option("-f", "--prompt-file", metavar="FILE", help="The same in a file, read again each iteration.")
-@click.option(
-    "-m", "--maximum-iterations", type=click.IntRange(min=1), metavar="N", help="Stop after N. [10]"
-)
+@click.option("-m", "--maximum-iterations", type=COUNT, metavar="N", help="Stop after N iterations. [10]")
+@budget_options
 @click.option("-c", "--completion-response", metavar="TEXT", help="What the agent says when done. [DONE]")
 @click.option("--agent", metavar="NAME", help="The agent's command, instead of the one in the settings.")
-@click.option("--settings", "settings_file", metavar="FILE", help="Settings. [.ralph/settings.json]")
+@click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
 @click.option(
     "--stream-agent-output/--no-stream-agent-output",
     "stream",
@@ -45,6 +46,9 @@ def command(
     prompt: str | None,
     prompt_file: str | None,
     maximum_iterations: int | None,
+    max_cost_usd: float | None,
+    max_tokens: int | None,
+    max_duration_seconds: float | None,
     completion_response: str | None,
     agent: str | None,
     settings_file: str | None,
@@ -70,6 +74,9 @@ def command(
         "maximumIterations": maximum_iterations,
         "completionResponse": completion_response,
         "streamAgentOutput": stream,
+        "maxCostUsd": max_cost_usd,
+        "maxTokens": max_tokens,
+        "maxDurationSeconds": max_duration_seconds,
     }
     loaded = _load(settings_file, {key: value for key, value in flags.items() if value is not None}, agent)
     settings = loaded.settings
@@ -78,26 +85,27 @@ def command(
     if verbose:
         _explain(loaded)
     flow.plan("check", settings, inputs, directory)
-    tell = make_view(as_json=as_json, verbose=verbose, stream=settings.stream_agent_output)
+    view = partial(make_view, as_json=as_json, verbose=verbose, stream=settings.stream_agent_output)
     home, where = open_home(), session.here(directory)
-    lock = session.lock(home, where, tell)
+    lock = session.lock(home, where, view())
     run = session.begin(home, Flow.RUN, where, lambda id: flow.plan(id, settings, inputs, where.directory))
-    if detach and not session.detach(home.streams(run.id) / "console.log"):
-        click.echo(run.id)
-        click.echo(f"Running in the background. Watch it with: ralph logs -f {run.id}", err=True)
-        return 0
-    if detach:
-        tell = make_view(as_json=as_json, verbose=verbose, stream=settings.stream_agent_output)
-    state = session.drive(home, run, lock, tell)
-    assert state.stop is not None
-    return state.stop.outcome.exit_code
+    return finish(home, run, lock, view, detach=detach)
 
 
 def _load(settings_file: str | None, flags: dict[str, Any], agent: str | None) -> Loaded:
+    """With another agent than the configured one, nothing of the configured one is kept."""
     path = Path(settings_file) if settings_file else None
     if agent is not None and load(path).settings.agent.command != agent:
-        flags |= {"agent.command": agent, "agent.flags": [], "agent.type": None}
+        name, *words = _split(agent)
+        flags |= {"agent": {"command": name, "flags": [shlex.quote(word) for word in words]}}
     return load(path, flags)
+
+
+def _split(agent: str) -> list[str]:
+    try:
+        return shlex.split(agent) or [""]
+    except ValueError as error:
+        raise RalphError(f"--agent {agent!r}: {error}.", "It is split as a shell would split it.") from None
 
 
 def _explain(loaded: Loaded) -> None:
@@ -125,11 +133,10 @@ def _show(plan: Plan, inputs: flow.Inputs, *, as_json: bool) -> int:
         click.echo(json.dumps(values, ensure_ascii=False))
         return 0
     click.echo("Prompt of iteration 1:")
-    click.echo(text)
+    click.echo(clean(text))
     click.echo(f"\nAgent command (prompt by {spec.prompt_via}):\n{shlex.join(argv)}")
     click.echo("\nChecks after each iteration:")
     click.echo(
         "\n".join(f"sh -c {shlex.quote(check)}" for check in checks) or "none: the agent's word is enough"
     )
-    sys.stdout.flush()
     return 0

@@ -12,7 +12,7 @@ import click
 from ralph.commands.common import open_home, optional_run_argument
 from ralph.core.text import clean
 from ralph.views.console import duration
-from ralph.views.status import Detail, Summary, detail, summaries
+from ralph.views.status import CRASHED, Detail, Summary, detail, summaries
 
 STYLES = {
     "running": "bold green",
@@ -61,7 +61,7 @@ def _list(found: list[Summary]) -> None:
         [
             (
                 s.id,
-                s.outcome or s.state,
+                _state(s),
                 f"{s.iteration}/{s.max_iterations}",
                 duration(s.elapsed),
                 f"${s.cost:.2f}" if s.cost else "-",
@@ -72,6 +72,13 @@ def _list(found: list[Summary]) -> None:
         ],
         STYLES,
     )
+
+
+def _state(s: Summary) -> str:
+    """The outcome in one or two words; a limit says which."""
+    if s.outcome in (None, "complete"):
+        return s.outcome or s.state
+    return f"{s.outcome} ({s.cause})"
 
 
 def _detail(one: Detail) -> None:
@@ -97,6 +104,8 @@ def _detail(one: Detail) -> None:
         when = f"iteration {steer['iteration']}" if steer["iteration"] else "not delivered yet"
         lines.append(f"guidance   {steer['text']} ({when})")
     lines += [f"note       {note}" for note in s.notes]
+    if s.state == CRASHED:
+        lines.append(f"next       its process is gone; go on with: ralph resume {s.id}")
     click.echo("\n".join(clean(line) for line in lines))
     sys.stdout.flush()
 

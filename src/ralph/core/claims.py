@@ -80,6 +80,7 @@ class Scanner:
         self._echo_before, self._echo_after = self._learn(prompt)
         self._before = ""
         self._partial = ""
+        self._is_long = False
         self._fence = ""
         self._inside: list[str] | None = None
         self._found: str | None = None
@@ -90,22 +91,35 @@ class Scanner:
             return
         whole, newline, rest = text.rpartition("\n")
         if not newline:
-            self._partial = _shortened(self._partial + rest)
+            self._grow(rest)
             return
-        block, self._partial = self._partial + whole, _shortened(rest)
-        if self._is_dull(block):
-            self._pass(block)
-            return
-        for line in block.split("\n"):
-            self._line(_shortened(line))
-            self._pass(line)
+        first, _, block = (self._partial + whole).partition("\n")
+        self._lines(first, was_long=self._is_long)
+        if block:
+            self._lines(block)
+        self._partial, self._is_long = "", False
+        self._grow(rest)
 
     def finish(self) -> str | None:
         """The text has ended: what was claimed?"""
         if self._partial:
-            self._line(self._partial)
+            self._lines(self._partial, was_long=self._is_long)
             self._partial = ""
         return self._found
+
+    def _grow(self, rest: str) -> None:
+        """A line that is not over yet; an endless one is kept by its beginning and its end."""
+        self._partial += rest
+        if len(self._partial) > _LONGEST_LINE:
+            self._partial, self._is_long = _shortened(self._partial), True
+
+    def _lines(self, block: str, *, was_long: bool = False) -> None:
+        if not was_long and self._is_dull(block):
+            self._pass(block)
+            return
+        for line in block.split("\n"):
+            self._line(_shortened(line) if was_long or len(line) > _LONGEST_LINE else line)
+            self._pass(line)
 
     def _learn(self, prompt: str) -> tuple[set[tuple[str, ...]], set[tuple[str, ...]]]:
         """The words around the tags of the prompt: those before, and where there are none, those behind."""
@@ -199,11 +213,17 @@ class Scanner:
 
 
 def _words_before(text: str, at: int) -> tuple[str, ...]:
-    return tuple(text[max(0, at - _HEAD) : at].split()[-_ECHO_WORDS:])
+    return tuple(_words(text[max(0, at - _HEAD) : at])[-_ECHO_WORDS:])
 
 
 def _words_behind(text: str, at: int) -> tuple[str, ...]:
-    return tuple(text[at : at + _HEAD].partition("\n")[0].split()[:_ECHO_WORDS])
+    return tuple(_words(text[at : at + _HEAD].partition("\n")[0])[:_ECHO_WORDS])
+
+
+def _words(text: str) -> list[str]:
+    """Bare words: an echo in quotation marks or in bold is an echo too."""
+    stripped = (word.strip("\"'`*_.,:;!?()[]{}<>“”‘’«»|#-") for word in text.split())
+    return [word for word in stripped if word]
 
 
 def _is_denied_before(text: str, at: int) -> bool:
@@ -220,6 +240,4 @@ def _is_denied_after(text: str, at: int) -> bool:
 
 def _shortened(line: str) -> str:
     """An endless line is kept by its beginning, which may quote it, and its end, where a claim stands."""
-    if len(line) <= _LONGEST_LINE:
-        return line
     return f"{line[:_HEAD]} {line[-LONGEST_TAG:]}"

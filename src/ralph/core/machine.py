@@ -445,6 +445,8 @@ def _complete(state: State) -> State:
     if state.approved:
         state = _note(state, "auto-approved: the iterations were used up")
         return _stop(state, Cause.AUTO_APPROVED, "approved at the limit, every required check green")
+    if not any(verdict.required for verdict in state.verdicts):
+        return _stop(state, Cause.PROVED, "claimed; no check was configured to prove it")
     return _stop(state, Cause.PROVED, "claimed, and every required check green")
 
 

@@ -501,11 +501,13 @@ class Steer:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Go on. `iterations` and the other limits replace the plan's where they are given."""
+    """Go on. The limits replace those of the run where they are given."""
 
     at: float
     iterations: int | None = None
     cost_usd: float | None = None
+    tokens: int | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,11 +68,9 @@ def left(limits: Limits, usage: Usage, elapsed: float) -> Left:
 
 def raised(limits: Limits, resume: Resume) -> Limits:
     """The limits after a resume that may have given new ones."""
-    if resume.iterations is not None:
-        limits = replace(limits, iterations=resume.iterations)
-    if resume.cost_usd is not None:
-        limits = replace(limits, cost_usd=resume.cost_usd)
-    return limits
+    names = ("iterations", "cost_usd", "tokens", "seconds")
+    given = {name: value for name in names if (value := getattr(resume, name)) is not None}
+    return replace(limits, **given)
 
 
 def is_healthy(restart: Restart, ran: Ran, before: Seen | None, after: Seen | None) -> bool:

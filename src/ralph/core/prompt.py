@@ -47,15 +47,17 @@ def has_tag(text: str, claim: ClaimRule) -> bool:
     return re.search(rf"<{re.escape(claim.tag)}>", text, re.IGNORECASE) is not None
 
 
-def guardrail_failure(command: str, exit_text: str, hint: str, log: str, output: str, limit: int) -> str:
+def guardrail_failure(command: str, exit_text: str, hint: str, log: str, output: str) -> str:
     """What a failed guardrail tells the agent. The hint is never cut; the output is data."""
     lines = [f'Guardrail "{command}" failed with {exit_text}.']
     if hint:
         lines.append(f"Hint: {hint}")
-    lines += [f"Output file: {log}", "Output (truncated):", neutralise(truncate(output, limit))]
+    lines += [f"Output file: {log}", "Output (truncated):", neutralise(output)]
     return "\n".join(lines)
 
 
-def truncate(text: str, limit: int) -> str:
-    """The first `limit` characters, marked if something was cut. 0 is no limit."""
-    return text if limit <= 0 or len(text) <= limit else text[:limit] + TRUNCATED
+def truncate(text: str, limit: int, *, is_cut: bool = False) -> str:
+    """The first `limit` characters, marked if something was cut, here or before. 0 is no limit."""
+    if limit > 0 and len(text) > limit:
+        return text[:limit] + TRUNCATED
+    return text + TRUNCATED if is_cut else text

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 _ESCAPES = re.compile(
-    r"""\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?        # OSC: titles, links, the clipboard
-      | \x1b[PX^_][^\x1b]*(?:\x1b\\)?            # DCS, SOS, PM, APC
+    r"""\x1b\][^\x07\x1b\n]*(?:\x07|\x1b\\)?      # OSC: titles, links, the clipboard
+      | \x1b[PX^_][^\x1b\n]*(?:\x1b\\)?          # DCS, SOS, PM, APC
       | (?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?        # CSI: colours, cursor
       | \x1b[ -/]*[0-~]?                         # two-character escapes
     """,

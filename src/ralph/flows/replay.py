@@ -61,7 +61,7 @@ class Replay:
     def end(self) -> Iterator[Event]:
         """How it ended, if it has."""
         loaded = load(self._runs.db, self._run)
-        if loaded and loaded.state.stop and self._only is None:
+        if loaded.state.stop and self._only is None:
             state = loaded.state
             assert state.stop is not None
             yield RunEnded(self._run, state.stop, state.iteration, state.usage, state.elapsed)

@@ -38,16 +38,21 @@ def check_inputs(inputs: Inputs, directory: Path) -> None:
     if (inputs.prompt is None) == (inputs.prompt_file is None):
         both = inputs.prompt is not None
         raise RalphError(
-            "Give either --prompt or --prompt-file, not both." if both else "There is no prompt.",
-            "" if both else 'Say what to do: ralph run -p "…", or ralph run -f PROMPT.md.',
+            "There are two prompts: --prompt and --prompt-file." if both else "There is no prompt.",
+            'Say what to do: ralph run -p "…", or ralph run -f PROMPT.md.',
+        )
+    if inputs.prompt_file == "-":
+        raise RalphError(
+            "The prompt cannot come from stdin: a prompt file is read again in each iteration.",
+            "Write it to a file: ralph run -f PROMPT.md.",
         )
     if inputs.prompt_file is not None:
-        read_text(str(directory / inputs.prompt_file), most=MOST_PROMPT_BYTES, what="prompt file")
-    elif inputs.prompt is not None:
-        try:
-            inputs.prompt.encode()
-        except UnicodeEncodeError:
-            raise RalphError("The prompt is not UTF-8 text.", "Put it into a file and use -f.") from None
+        path = str(directory / inputs.prompt_file)
+        text = read_text(path, most=MOST_PROMPT_BYTES, what="prompt file")
+    else:
+        path, text = "The prompt", inputs.prompt or ""
+    if not text.strip():
+        raise RalphError(f"{path} is empty.", "Say what the agent is to do.")
 
 
 def plan(run: str, settings: Settings, inputs: Inputs, directory: Path) -> Plan:

@@ -43,6 +43,12 @@ class Where:
 
 def here(directory: Path) -> Where:
     directory = directory.resolve()
+    try:
+        str(directory).encode()
+    except UnicodeEncodeError:
+        raise RalphError(
+            f"The name of {os.fsencode(directory)!r} is not UTF-8 text.", "Rename the directory."
+        ) from None
     repository = find_repository(directory)
     if repository is None:
         return Where(directory, directory, str(directory))
@@ -56,24 +62,26 @@ def begin(home: Home, flow: Flow, where: Where, make_plan: Callable[[str], Plan]
     """Write the run and its plan into the store; it can be driven from here on."""
     runs = home.runs()
     try:
-        run = runs.create(flow, str(where.lock), where.project, time.time())
-        plan = make_plan(run.id)
+        run = runs.create(flow, str(where.lock), where.project, make_plan)
         home.streams(run.id).mkdir(mode=0o700, parents=True, exist_ok=True)
-        journal = Journal(runs.db, runs.path, run.id)
-        journal.plan(plan, machine.start(plan, run.created))
-        journal.flush()
         return run
     finally:
         runs.db.close()
 
 
-def drive(home: Home, run: Run, lock: int, tell: Tell, resume: Resume | None = None) -> State:
-    """Drive a run that is in the store until it stops."""
+def drive(
+    home: Home,
+    run: Run,
+    lock: int,
+    tell: Tell,
+    resume: Resume | None = None,
+    taken_over: Callable[[], None] = lambda: None,
+) -> State:
+    """Drive a run that is in the store until it stops; `taken_over` is called once it is ours."""
     runs = home.runs()
     loaded = load(runs.db, run.id)
-    if loaded is None:
-        raise RalphError(f"Run {run.id} has no plan: it was killed before it began.", "Start it again.")
     runs.take_over(run.id)
+    taken_over()
     wakeup = Wakeup()
     runtime = Runtime(Path(loaded.state.plan.directory))
     with _signals(wakeup), Warden(wakeup, lock) as warden:
@@ -158,8 +166,8 @@ def _half_done(place: Place, row: Row, state: State) -> Ran:
 def unfinished(runs: Runs, where: Where) -> Run:
     """The newest run of a directory that can go on."""
     for run in runs.in_directory(str(where.lock)):
-        brief = runs.brief(run.id)
-        if brief and not run.is_live and not (brief.stop and brief.stop.outcome is Outcome.COMPLETE):
+        stop = runs.brief(run.id).stop
+        if stop is None or stop.outcome is not Outcome.COMPLETE:
             return run
     raise RalphError(
         f"There is no unfinished run in {where.lock}.", "Start one with `ralph run`, or see `ralph status`."
@@ -171,6 +179,8 @@ def unfinished(runs: Runs, where: Where) -> Run:
 
 def lock(home: Home, where: Where, tell: Tell) -> int:
     """The lock of a directory, or an error that names the run that holds it."""
+    if not where.lock.is_dir():
+        raise RalphError(f"{where.lock} is not there any more.", "A run can only go on where it was.")
     deadline = time.monotonic() + DYING_SECONDS
     told = False
     while True:
@@ -220,16 +230,25 @@ def _signals(wakeup: Wakeup) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def detach(output: Path) -> bool:
-    """Go on in the background; True in the process that does, False in the one that was called."""
+def detach(output: Path) -> Callable[[], None] | None:
+    """Go on in the background.
+
+    The process that goes on gets a function to call when the run is its own; the one that was called
+    waits for that and gets None.
+    """
+    reader, writer = os.pipe2(os.O_CLOEXEC)
     if os.fork():
-        return False
+        os.close(writer)
+        os.read(reader, 1)
+        os.close(reader)
+        return None
+    os.close(reader)
     os.setsid()
     null = os.open("/dev/null", os.O_RDONLY)
     log = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     for target, source in ((0, null), (1, log), (2, log)):
         os.dup2(source, target)
-    return True
+    return lambda: os.close(writer)
 
 
 def place_of(run: Run) -> Where:
@@ -242,8 +261,6 @@ def cancel_dead(home: Home, run: Run) -> None:
     runs = home.runs()
     try:
         loaded = load(runs.db, run.id)
-        if loaded is None:
-            return
         journal = Journal(runs.db, runs.path, run.id)
         now = time.time()
         cancel = Cancel(now)

@@ -53,6 +53,10 @@ CREATE INDEX commands_open ON commands (run, id) WHERE applied IS NULL;
 """
 
 
+class Taken(RalphError):
+    """There is such a row already."""
+
+
 class DiskFull(RalphError):
     """There is no room for the journal. The loop waits for room; nothing is lost."""
 
@@ -122,6 +126,8 @@ def clear_errors(path: Path) -> Iterator[None]:
             raise DiskFull(
                 f"No space left for {path}.", "Free some space: Ralph goes on by itself."
             ) from error
+        if code == sqlite3.SQLITE_CONSTRAINT:
+            raise Taken(f"The store {path} has that already: {error}.") from error
         raise RalphError(f"The store {path} cannot be used: {error}.", _HINTS.get(code, "")) from error
 
 

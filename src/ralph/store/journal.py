@@ -51,12 +51,6 @@ class Journal:
         if last is not None:
             self._seq = int(last)
 
-    def plan(self, plan: Plan, state: State) -> None:
-        """Row 0."""
-        body, after = codec.encode(plan), codec.encode_state(state)
-        self._whole("plan", body, state.now, None, None, after, state.now)
-        self._urgent = True
-
     def begin(self, step: Step, at: float) -> int:
         """The step is about to be done; returns its number."""
         self._seq += 1
@@ -130,10 +124,8 @@ class Loaded:
     half_done: Row | None
 
 
-def load(db: sqlite3.Connection, run: str) -> Loaded | None:
+def load(db: sqlite3.Connection, run: str) -> Loaded:
     plan_row = db.execute("SELECT body FROM journal WHERE run = ? AND seq = 0", (run,)).fetchone()
-    if plan_row is None:
-        return None
     plan: Plan = codec.decode("plan", plan_row[0])
     last = db.execute(
         "SELECT state FROM journal WHERE run = ? AND state IS NOT NULL ORDER BY seq DESC LIMIT 1", (run,)

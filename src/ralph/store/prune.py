@@ -28,8 +28,7 @@ def candidates(home: Home, before: float, keep: int | None = None) -> list[Candi
         for run in reversed(runs.all()):
             brief = runs.brief(run.id)
             if not run.is_live:
-                at = brief.now if brief else run.created
-                ended.append(Candidate(run, at, tree_size(home.streams(run.id)) + runs.size(run.id)))
+                ended.append(Candidate(run, brief.now, tree_size(home.streams(run.id)) + runs.size(run.id)))
     finally:
         runs.db.close()
     old = [candidate for candidate in ended if candidate.ended < before]

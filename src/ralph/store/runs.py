@@ -6,16 +6,17 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from ralph.core.model import Command, Flow, Hold, Phase, Steer, Stop, Usage
+from ralph.core import machine
+from ralph.core.model import Command, Flow, Hold, Limits, Phase, Plan, Steer, Stop, Usage
 from ralph.errors import RalphError
 from ralph.store import codec
-from ralph.store.database import clear_errors, transaction
+from ralph.store.database import Taken, clear_errors, transaction
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +46,12 @@ class Brief:
     now: float
     elapsed: float
     iteration: int
-    limits: BriefLimits
+    limits: Limits
     usage: Usage
     hold: Hold | None
     paused: bool
     notes: tuple[str, ...]
     stop: Stop | None
-
-
-@dataclass(frozen=True, slots=True)
-class BriefLimits:
-    iterations: int
 
 
 _brief = msgspec.json.Decoder(Brief)
@@ -96,24 +92,28 @@ class Runs:
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self.db = db
         self.path = path
+        self._version = -1
 
-    def create(self, flow: Flow, directory: str, project: str, at: float, parent: str | None = None) -> Run:
+    def create(self, flow: Flow, directory: str, project: str, make_plan: Callable[[str], Plan]) -> Run:
+        """A new run and its plan, row 0 of its journal, in one transaction."""
+        at, pid = time.time(), os.getpid()
         for _ in range(10):
-            run = Run(
-                new_id(at), project, directory, flow, parent, at, os.getpid(), process_start(os.getpid())
-            )
+            run = Run(new_id(at), project, directory, flow, None, at, pid, process_start(pid))
+            plan = make_plan(run.id)
+            first = codec.encode(plan), codec.encode_state(machine.start(plan, at))
             try:
-                with transaction(self.db):
+                with clear_errors(self.path), transaction(self.db):
                     self.db.execute(
                         "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                        (run.id, project, directory, flow, parent, at, run.pid, run.pid_start),
+                        (run.id, project, directory, flow, run.parent, at, run.pid, run.pid_start),
+                    )
+                    self.db.execute(
+                        "INSERT INTO journal VALUES (?, 0, 'plan', ?, ?, NULL, NULL, ?, ?)",
+                        (run.id, first[0], at, first[1], at),
                     )
                 return run
-            except sqlite3.IntegrityError:
+            except Taken:
                 continue
-            except sqlite3.Error:
-                with clear_errors(self.path):
-                    raise
         raise RalphError("No free run id could be found.", "Try again.")
 
     def take_over(self, id: str) -> None:
@@ -151,11 +151,10 @@ class Runs:
         ids = ", ".join(run.id for run in runs[:5])
         raise RalphError(f"{name!r} could be several runs: {ids}.", "Give more of the id.")
 
-    def brief(self, id: str) -> Brief | None:
-        row = self.db.execute(
-            "SELECT state FROM journal WHERE run = ? AND state IS NOT NULL ORDER BY seq DESC LIMIT 1", (id,)
-        ).fetchone()
-        return _brief.decode(row[0]) if row else None
+    def brief(self, id: str) -> Brief:
+        query = "SELECT state FROM journal WHERE run = ? AND state IS NOT NULL ORDER BY seq DESC LIMIT 1"
+        with clear_errors(self.path):
+            return _brief.decode(self.db.execute(query, (id,)).fetchone()[0])
 
     def size(self, id: str) -> int:
         """How many bytes of the database a run takes, roughly."""
@@ -189,6 +188,13 @@ class Runs:
             )
         assert cursor.lastrowid is not None
         return cursor.lastrowid
+
+    def has_news(self) -> bool:
+        """Has another process written to the store since the last time? Cheap enough for every step."""
+        with clear_errors(self.path):
+            version = int(self.db.execute("PRAGMA data_version").fetchone()[0])
+        news, self._version = version != self._version, version
+        return news
 
     def waiting(self, run: str) -> list[tuple[int, Command]]:
         """Commands that have not been applied yet, in the order in which they were given."""

@@ -25,15 +25,25 @@ from ralph.core.events import (
     RunStarted,
     Text,
 )
-from ralph.core.model import Ended, HoldWhy, Outcome, Purpose, Usage
+from ralph.core.model import Cause, Ended, HoldWhy, Outcome, Purpose, Usage
 from ralph.core.text import clean
 
 _NEXT = {
-    Outcome.COMPLETE: "",
-    Outcome.LIMIT: "Go on with: ralph resume {run} -m N (a higher limit)",
-    Outcome.FATAL: "Mend that, then: ralph resume {run}",
-    Outcome.WAITING: "When it is over: ralph resume {run}",
-    Outcome.INTERRUPTED: "Go on with: ralph resume {run}",
+    Cause.ITERATIONS: "Go on with more: ralph resume {run} -m N",
+    Cause.COST: "Go on with more: ralph resume {run} --max-cost-usd USD",
+    Cause.TOKENS: "Go on with more: ralph resume {run} --max-tokens N",
+    Cause.DURATION: "Go on with more: ralph resume {run} --max-duration-seconds S",
+    Cause.STAGNATION: 'Tell it what to do: ralph steer {run} "…", then: ralph resume {run}',
+    Cause.CRASH_LOOP: "See why with: ralph logs {run}, then: ralph resume {run}",
+    Cause.VERIFICATION: "See what is red with: ralph status {run}",
+    Cause.CONFIG: "Mend that and start again: ralph run …",
+    Cause.UNSTARTABLE: "Mend that, then: ralph resume {run}",
+    Cause.AUTH: "Log in, then: ralph resume {run}",
+    Cause.DENIED: "Change that and start again: ralph run …",
+    Cause.WAIT_MARKER: "When it is over: ralph resume {run}",
+    Cause.LIMIT_WAIT: "When it is over: ralph resume {run}",
+    Cause.SIGNAL: "Go on with: ralph resume {run}",
+    Cause.CANCELLED: "Go on with: ralph resume {run}",
 }
 _COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 
@@ -122,12 +132,15 @@ class Console:
 
     def _check_ended(self, event: CheckEnded) -> None:
         verdict = event.verdict
-        words = verdict.reason.replace("exit code", "exited with code")
+        reason = clean(verdict.reason)
+        words = (
+            reason.replace("exit code", "exited with code") if "exit code" in reason else f"ended by {reason}"
+        )
         self._verbose(f"Guardrail {words} ({event.seconds:.1f}s)")
         action = "" if verdict.green else f", action {event.fail_action}"
         colour = "green" if verdict.green else "red"
         name, seconds = clean(verdict.check), f"{event.seconds:.1f}s"
-        self._line(self._paint(colour, f"Guardrail end: {name} ({verdict.reason}{action}, {seconds})"))
+        self._line(self._paint(colour, f"Guardrail end: {name} ({reason}{action}, {seconds})"))
         if not verdict.green:
             self._line(f"  output: {verdict.log}")
 
@@ -160,7 +173,7 @@ class Console:
         used = [_count(event.iterations, "iteration"), duration(event.seconds), *_usage(event.usage)]
         lines = [f"{stop.outcome}: {clean(stop.reason)}", f"  run {event.run}: {', '.join(used)}"]
         lines += [f"  note: {clean(note)}" for note in stop.notes]
-        if hint := _NEXT[stop.outcome]:
+        if hint := _NEXT.get(stop.cause):
             lines.append(f"  {hint.format(run=event.run)}")
         self._line("")
         if wants_colour(self._out):
@@ -171,7 +184,7 @@ class Console:
 
     def _verbose(self, text: str) -> None:
         if self._look.verbose:
-            self._line(f"[ralph] {text}")
+            self._line("\n".join(f"[ralph] {line}" for line in text.split("\n")))
 
     def _line(self, text: str) -> None:
         self._write(("\n" if self._open_line else "") + text + "\n")

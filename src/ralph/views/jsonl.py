@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TextIO
+from typing import Any, TextIO
 
 import msgspec
 
 from ralph.core import events
-from ralph.core.events import Event, Noise, Text
+from ralph.core.events import Event
 from ralph.core.text import clean
 
 KINDS: dict[type[Event], str] = {
@@ -28,6 +28,15 @@ KINDS: dict[type[Event], str] = {
 }
 
 
+def _harmless(value: Any) -> Any:
+    """No control character in any text, at any depth."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {key: _harmless(inner) for key, inner in value.items()}
+    return [_harmless(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
 class JsonLines:
     """`{"event": kind, "at": seconds since 1970, …the event's own fields}`."""
 
@@ -36,9 +45,7 @@ class JsonLines:
         self._encoder = msgspec.json.Encoder()
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, Text | Noise):
-            event = type(event)(clean(event.text))
-        values = {"event": KINDS[type(event)], "at": time.time()} | msgspec.to_builtins(event)
+        values = {"event": KINDS[type(event)], "at": time.time()} | _harmless(msgspec.to_builtins(event))
         if isinstance(event, events.RunEnded):
             values["outcome"] = event.stop.outcome
             values["exit_code"] = event.stop.outcome.exit_code

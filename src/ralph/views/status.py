@@ -77,7 +77,7 @@ def summaries(runs: Runs) -> list[Summary]:
 def summary(runs: Runs, run: Run) -> Summary:
     brief = runs.brief(run.id)
     live = run.is_live
-    stop = brief.stop if brief else None
+    stop = brief.stop
     return Summary(
         id=run.id,
         project=run.project,
@@ -87,28 +87,28 @@ def summary(runs: Runs, run: Run) -> Summary:
         outcome=stop.outcome if stop else None,
         cause=stop.cause if stop else None,
         reason=stop.reason if stop else None,
-        notes=brief.notes if brief else (),
-        iteration=brief.iteration if brief else 0,
-        max_iterations=brief.limits.iterations if brief else 0,
-        cost=brief.usage.cost_usd if brief else 0.0,
-        tokens=brief.usage.tokens if brief else 0,
-        elapsed=brief.elapsed if brief else 0.0,
-        waiting_until=brief.hold.until if brief and brief.hold and not stop else None,
+        notes=brief.notes,
+        iteration=brief.iteration,
+        max_iterations=brief.limits.iterations,
+        cost=brief.usage.cost_usd,
+        tokens=brief.usage.tokens,
+        elapsed=brief.elapsed,
+        waiting_until=brief.hold.until if brief.hold and not stop else None,
         created=run.created,
-        updated=brief.now if brief else run.created,
+        updated=brief.now,
         pid=run.pid if live else None,
         parent=run.parent,
     )
 
 
-def _state(brief: Brief | None, *, live: bool) -> str:
-    if brief and brief.stop:
+def _state(brief: Brief, *, live: bool) -> str:
+    if brief.stop:
         return ENDED
     if not live:
         return CRASHED
-    if brief and brief.paused:
+    if brief.paused:
         return PAUSED
-    if brief and brief.hold and brief.hold.why is not HoldWhy.RESTART:
+    if brief.hold and brief.hold.why is not HoldWhy.RESTART:
         return WAITING
     return RUNNING
 

@@ -16,13 +16,15 @@ from ralph.core.text import clean
 def print_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], styles: dict[str, str] | None = None
 ) -> None:
-    """One line per row; `styles` colours a cell by its whole text."""
+    """One line per row; `styles` colours a cell by its first word."""
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 1000, highlight=False)
     table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
     for title in titles:
         table.add_column(title, overflow="fold")
     for row in rows:
-        table.add_row(*(Text(clean(cell), style=(styles or {}).get(cell, "")) for cell in row))
+        table.add_row(
+            *(Text(clean(cell), style=(styles or {}).get(cell.partition(" ")[0], "")) for cell in row)
+        )
     console.print(table)
 
 
