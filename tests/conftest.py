@@ -63,7 +63,7 @@ class Project:
         """Settings with a shell script as the agent; it gets the prompt as $1 and `$RALPH_ITERATION`."""
         command = self.script("agent.sh", body)
         agent = {"command": command} | settings.pop("agent", {})
-        self.settings(agent=agent, snapshots=False, **settings)
+        self.settings(**({"agent": agent, "snapshots": False} | settings))
 
     def run(self, *arguments: str, timeout: float = 60, stdin: str | None = None) -> Result:
         """Run ralph to its end."""

@@ -650,7 +650,7 @@ def test_d11_rubbish_is_one_clear_error(project: Project, name: str) -> None:
     rubbish.make(path)
     for command in (["config"], ["run", "-p", "x"]):
         assert_refused(bounded(project, *command, "--settings", "s.json"), f"s.json{rubbish.said}")
-    assert project.status() == []
+    assert not project.home.database.exists()
 
 
 @pytest.mark.parametrize("name", ["bom", "fifo", "sparse", "symlink"])
@@ -667,8 +667,15 @@ def test_d11_a_device_is_no_settings_file(project: Project, path: str) -> None:
     assert_refused(bounded(project, "config", "--settings", path), f"{path}: the settings file is no regular")
 
 
-@pytest.mark.xfail(strict=True, reason="os.fdopen of a directory raises; with_name of `.` and `/` raises")
-@pytest.mark.parametrize("path", ["directory", ".", "..", "/"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "directory",
+        pytest.param(".", marks=pytest.mark.xfail(strict=True, reason="with_name raises for `.` and `/`")),
+        "..",
+        pytest.param("/", marks=pytest.mark.xfail(strict=True, reason="with_name raises for `.` and `/`")),
+    ],
+)
 def test_d11_a_directory_is_no_settings_file(project: Project, path: str) -> None:
     """D11: a directory in place of the settings is one clear error."""
     (project.path / "directory").mkdir()
@@ -681,6 +688,13 @@ def test_d11_a_name_that_is_too_long(project: Project) -> None:
     assert_refused(bounded(project, "config", "--settings", "a" * 5000), "aaaa")
 
 
+@pytest.mark.parametrize("depth", [100, 300, 500, 700, 900, 950, 990, 2000])
+def test_d11_any_depth_is_one_clear_error(project: Project, depth: int) -> None:
+    """D11: nesting that the parser still takes does not break what comes after it."""
+    (project.path / "s.json").write_text('{"agent": ' + '{"env":' * depth + "1" + "}" * depth + "}")
+    assert_refused(bounded(project, "config", "--settings", "s.json"), "s.json:")
+
+
 @pytest.mark.xfail(strict=True, reason="NaN, Infinity and long numbers are always reported for line 1")
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "9" * 5000])
 def test_d11_a_bad_number_is_found_on_its_line(here: Path, number: str) -> None:
@@ -691,7 +705,6 @@ def test_d11_a_bad_number_is_found_on_its_line(here: Path, number: str) -> None:
     assert "set_int_max_str_digits" not in message
 
 
-@pytest.mark.xfail(strict=True, reason="values that the journal cannot hold pass as settings")
 @pytest.mark.parametrize(
     ("key", "literal"),
     [
@@ -715,4 +728,4 @@ def test_values_that_no_run_can_use(project: Project, key: str, literal: str) ->
     result = project.run("run", "--settings", "s.json", "-p", "x")
     assert_refused(result, "s.json:")
     assert key in result.err
-    assert project.status() == []
+    assert not project.home.database.exists()

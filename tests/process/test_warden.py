@@ -742,11 +742,16 @@ def test_an_interrupt_cuts_the_grace_short(rig: Rig) -> None:
 def test_an_end_that_comes_too_late_does_not_hit_the_next_command(rig: Rig) -> None:
     """A command that exits just as its time is up costs the next one nothing."""
 
-    class Slow(Collected):
-        def stdout(self, data: bytes) -> None:
-            time.sleep(1.0)
+    class Late(Collected):
+        """Takes the output only when the command that printed it has been swept."""
 
-    rig.sh("echo done", after(0.5), Slow())
+        def stdout(self, data: bytes) -> None:
+            wait_until(lambda: process_start(int(data)) is None)
+            time.sleep(0.3)
+            self.out += data
+
+    late = Late()
+    rig.sh("sleep 0.3; echo $$", lambda seconds, idle: Ended.TIMEOUT if late.out else None, late)
     assert rig.exit.code == 0
     rig.sh("sleep 6")
     assert rig.exit == Exit(code=0, seconds=rig.exit.seconds)
@@ -830,13 +835,13 @@ with Warden(Wakeup()) as warden:
     run(warden, ["/bin/sh", "-c", "sleep 60 & kill -9 $PPID; sleep 60"])
 """
     )
-    done = subprocess.run(
-        ["/bin/sh", "-c", f"sleep 20 & echo $!; exec {sys.executable} {script}"],
+    subprocess.run(
+        ["/bin/sh", "-c", f"sleep 30 & echo $! > server; exec {sys.executable} {script}"],
         cwd=tmp_path,
-        stdout=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
         timeout=60,
     )
-    server = int(done.stdout.split()[0])
+    server = int((tmp_path / "server").read_text())
     start = process_start(server)
     if start is not None:
         os.kill(server, signal.SIGKILL)

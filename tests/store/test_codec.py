@@ -70,7 +70,7 @@ def test_every_step_result_and_command_has_a_kind() -> None:
 def test_a_row_comes_back_as_it_was(kind: str) -> None:
     """Encoding and decoding any value gives the same value, and its kind is found by its type."""
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(values(codec.KINDS[kind]))
     def check(value: Any) -> None:
         text = codec.encode(value)
@@ -81,7 +81,7 @@ def test_a_row_comes_back_as_it_was(kind: str) -> None:
     check()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(values(State))
 def test_a_state_comes_back_with_the_plan_of_row_0(state: State) -> None:
     """A state is kept without its plan and is the same again with it."""

@@ -215,7 +215,6 @@ def test_projects_side_by_side_run_at_once(project: Project, tmp_path: Path) -> 
     assert [process.returncode for process in started] == [0, 0], ended
 
 
-@pytest.mark.xfail(strict=True, reason="the lock of a directory that is gone raises a bare OSError")
 def test_resuming_in_a_directory_that_is_gone(project: Project, tmp_path: Path) -> None:
     """A run whose directory was removed cannot go on: one clear error that names the directory."""
     project.agent("echo hm")

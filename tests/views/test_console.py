@@ -9,12 +9,13 @@ import random
 import re
 import subprocess
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conftest import RALPH, Project, wait_until
+from conftest import RALPH, Project, Result, wait_until
 from ralph.agents.plain import PlainParser
 from ralph.core.events import (
     AgentEnded,
@@ -40,6 +41,7 @@ from ralph.core.model import (
     FailAction,
     Hold,
     HoldWhy,
+    Outcome,
     Purpose,
     Ran,
     Stop,
@@ -47,6 +49,9 @@ from ralph.core.model import (
     Verdict,
 )
 from ralph.views.console import Console, Look, duration
+
+RUNS = int(os.environ.get("RALPH_FAULT_RUNS", "3"))
+"""How many thousand agents print rubbish; the full count is 10."""
 
 HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 OUR_COLOURS = re.compile(r"\x1b\[(?:0|1|2|31|32|33)m")
@@ -139,10 +144,17 @@ def drive(tell: Callable[[Event], None], out: Iterator[bytes], err: Iterator[byt
     tell(AgentEnded(Purpose.WORK, Ran(0.0, report.ended, text=report.text, detail=report.detail, exit=1)))
 
 
+def run_id(result: Result) -> str:
+    """The id of the run that has just ended."""
+    found = re.search(r"^  run (\S+): ", result.out, re.MULTILINE)
+    assert found is not None
+    return found[1]
+
+
 # ---- nothing harmful reaches the terminal ----
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(min(RUNS, 10)))
 def test_no_output_of_an_agent_reaches_the_terminal_raw(seed: int) -> None:
     """A thousand agents per seed print rubbish on stdout and stderr: no escape, control or override is left."""
     dice = random.Random(seed)
@@ -176,10 +188,7 @@ EVIL = "\x1b]0;pwned\x07\x1b[2J\u202e\x9b1m\x00\r"
         CheckStarted(EVIL),
         CheckEnded(Verdict(EVIL, green=True, reason="exit code 0"), FailAction.APPEND, 0.1),
         CheckEnded(Verdict(EVIL, green=False, reason="exit code 1", log="x.log"), FailAction.APPEND, 0.1),
-        pytest.param(
-            CheckEnded(Verdict("check", green=False, reason=EVIL), FailAction.APPEND, 0.1),
-            marks=pytest.mark.xfail(strict=True, reason="Console._check_ended prints the reason as it is"),
-        ),
+        CheckEnded(Verdict("check", green=False, reason=EVIL), FailAction.APPEND, 0.1),
         ClaimLooked(EVIL, found=False),
         Committed(1, "0123abcd", EVIL),
         Notice(EVIL),
@@ -210,9 +219,8 @@ def test_a_real_terminal_gets_nothing_raw(project: Project) -> None:
 def test_the_raw_stream_is_kept_beside_the_journal(project: Project) -> None:
     """What the terminal must not see is kept byte by byte in the stream's file."""
     project.agent("printf 'a\\033[31mb\\377\\000c'; printf '\\033]0;t\\007' >&2")
-    project.run("run", "-p", "x", "-m", "1")
-    directory = project.home.streams(project.status()[0]["id"])
-    assert {path.suffix: path.read_bytes() for path in directory.iterdir()} == {
+    run = run_id(project.run("run", "-p", "x", "-m", "1"))
+    assert {path.suffix: path.read_bytes() for path in project.home.streams(run).iterdir()} == {
         ".stdout": b"a\x1b[31mb\xff\x00c",
         ".stderr": b"\x1b]0;t\x07",
     }
@@ -234,18 +242,37 @@ def test_status_shows_nothing_raw(project: Project) -> None:
     evil.mkdir()
     inner = Project(evil, project.home)
     inner.agent("echo hello; echo '\x1b[2J' >&2; exit 1")
-    inner.run("run", "-p", "do \x1b[31mthis\x9b", "-m", "1")
-    inner.run("steer", project.status()[0]["id"], "\x1b[1mnow\u202e")
-    shown = inner.run("status").out + inner.run("status", project.status()[0]["id"]).out
+    run = run_id(inner.run("run", "-p", "do \x1b[31mthis\x9b", "-m", "1"))
+    inner.run("steer", run, "\x1b[1mnow\u202e")
+    shown = inner.run("status").out + inner.run("status", run).out
     assert "do this" in shown and not HARMFUL.search(shown)
 
 
-@pytest.mark.xfail(strict=True, reason="commands.run._show prints the prompt file's text as it is")
-def test_a_dry_run_shows_nothing_raw(project: Project) -> None:
-    """A prompt file that an agent has edited does not play with the terminal of a dry run."""
-    project.agent("true")
-    (project.path / "PROMPT.md").write_text("a\x1b]0;pwned\x07b\u202e\n")
-    assert not HARMFUL.search(project.run("run", "-f", "PROMPT.md", "--dry-run").out)
+@pytest.mark.parametrize(
+    ("settings", "prompt"),
+    [
+        ({"agent": {"promptVia": "stdin"}}, EVIL),
+        pytest.param(
+            {},
+            EVIL,
+            marks=pytest.mark.xfail(
+                strict=True, reason="commands.run._show prints the command line, with the prompt, as it is"
+            ),
+        ),
+        pytest.param(
+            {"guardrails": [{"command": "echo \x1b]0;pwned\x07"}]},
+            "x",
+            marks=pytest.mark.xfail(strict=True, reason="commands.run._show prints the checks as they are"),
+        ),
+    ],
+    ids=["prompt", "command", "guardrail"],
+)
+def test_a_dry_run_shows_nothing_raw(project: Project, settings: dict[str, Any], prompt: str) -> None:
+    """Prompt and settings that an agent has edited do not play with the terminal of a dry run."""
+    project.agent("true", **settings)
+    (project.path / "PROMPT.md").write_text(prompt.replace("\x00", ""))
+    result = project.run("run", "-f", "PROMPT.md", "--dry-run")
+    assert (result.code, HARMFUL.findall(result.out)) == (0, [])
 
 
 # ---- colours ----
@@ -333,10 +360,6 @@ def test_a_reader_that_goes_away_does_not_stop_the_run(project: Project, flag: s
     assert (project.path / "starts").read_text().split() == ["x", "x"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="sys.stdout or sys.stderr is None when its descriptor is closed; the views ask it isatty()",
-)
 @pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_descriptor_that_was_never_open_does_not_stop_the_run(project: Project, closing: str) -> None:
     """A scheduler may start ralph without stdout or stderr: the run is driven, and its exit code right."""
@@ -399,7 +422,7 @@ def test_an_unfinished_line_does_not_swallow_the_next() -> None:
                 "limit: why",
                 "  run id: 3 iterations, 2m5s, $1.50, 1,200 tokens",
                 "  note: n",
-                "  Go on with: ralph resume id -m N (a higher limit)",
+                "  Go on with more: ralph resume id -m N",
             ],
         ),
         (
@@ -421,17 +444,60 @@ def test_the_result_is_on_stdout(cause: Cause, lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "cause",
+    ("cause", "hint"),
     [
-        pytest.param(
-            cause, marks=pytest.mark.xfail(strict=True, reason="the hint follows the outcome, not the cause")
-        )
-        for cause in (Cause.DURATION, Cause.TOKENS, Cause.STAGNATION, Cause.COST)
+        (Cause.ITERATIONS, "Go on with more: ralph resume id -m N"),
+        (Cause.COST, "Go on with more: ralph resume id --max-cost-usd USD"),
+        (Cause.TOKENS, "Go on with more: ralph resume id --max-tokens N"),
+        (Cause.DURATION, "Go on with more: ralph resume id --max-duration-seconds S"),
+        (Cause.STAGNATION, 'Tell it what to do: ralph steer id "…", then: ralph resume id'),
+        (Cause.CRASH_LOOP, "See why with: ralph logs id, then: ralph resume id"),
+        (Cause.VERIFICATION, "See what is red with: ralph status id"),
+        (Cause.CONFIG, "Mend that and start again: ralph run …"),
+        (Cause.AUTH, "Log in, then: ralph resume id"),
+        (Cause.DENIED, "Change that and start again: ralph run …"),
+        (Cause.WAIT_MARKER, "When it is over: ralph resume id"),
+        (Cause.LIMIT_WAIT, "When it is over: ralph resume id"),
+        (Cause.SIGNAL, "Go on with: ralph resume id"),
+        (Cause.CANCELLED, "Go on with: ralph resume id"),
     ],
 )
-def test_the_next_step_fits_the_limit(cause: Cause) -> None:
-    """More iterations are no remedy for a budget that is used up: `-m N` is not offered there."""
-    assert "-m N" not in show(RunEnded("id", Stop(cause, "why"), 3, Usage(), 1.0)).out.getvalue()
+def test_the_next_step_fits_the_cause(cause: Cause, hint: str) -> None:
+    """The last line is what a user can do now: more of what was used up, or what has to be mended."""
+    shown = show(RunEnded("id", Stop(cause, "why"), 3, Usage(), 1.0)).out.getvalue()
+    assert shown.splitlines()[-1] == f"  {hint}"
+
+
+@pytest.mark.parametrize("cause", list(Cause))
+def test_what_is_not_complete_has_a_next_step(cause: Cause) -> None:
+    """Only a complete run leaves nothing to do."""
+    shown = show(RunEnded("id", Stop(cause, "why"), 3, Usage(), 1.0)).out.getvalue()
+    assert len(shown.splitlines()) == (2 if cause.outcome is Outcome.COMPLETE else 3)
+
+
+@pytest.mark.parametrize(
+    ("message", "subject"),
+    [
+        ("Add a greeting", "Add a greeting"),
+        ("\n Add a greeting \n\nWith an exclamation mark.\n", "Add a greeting "),
+        ("x" * 300, "x" * 100),
+    ],
+)
+def test_a_commit_is_one_line(message: str, subject: str) -> None:
+    """The commit in short, and the beginning of its subject."""
+    shown = show(Committed(2, "0123456789abcdef" * 2 + "01234567", message)).err.getvalue()
+    assert shown == f"Committed 0123456789: {subject}\n"
+
+
+def test_verbose_marks_every_line_as_its_own() -> None:
+    """What an agent's prompt or command says on further lines is not taken for output, nor for a message."""
+    started = AgentStarted(Purpose.WORK, ("agent", "a\nb"), "one\n[ralph] Completion: found", 5000)
+    assert show(started, look=Look(verbose=True)).err.getvalue().splitlines() == [
+        "[ralph] Agent command: agent 'a",
+        "[ralph] b'",
+        "[ralph] Prompt: one",
+        "[ralph] [ralph] Completion: found...",
+    ]
 
 
 @pytest.mark.parametrize("ended", list(Ended))

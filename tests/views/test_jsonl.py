@@ -16,7 +16,22 @@ from conftest import Project
 from ralph.agents.plain import PlainParser
 from ralph.core import events
 from ralph.core.events import AgentEnded, Event, RunEnded
-from ralph.core.model import Cause, ClaimRule, Exit, Outcome, Purpose, Ran, Stop, Usage
+from ralph.core.model import (
+    Cause,
+    ClaimRule,
+    Ended,
+    Exit,
+    FailAction,
+    Feedback,
+    Hold,
+    HoldWhy,
+    Outcome,
+    Purpose,
+    Ran,
+    Stop,
+    Usage,
+    Verdict,
+)
 from ralph.core.text import clean
 from ralph.views.jsonl import KINDS, JsonLines
 
@@ -48,6 +63,26 @@ def lines_of(pieces: list[bytes], *, ended: bool = True) -> str:
     return out.getvalue()
 
 
+def events_with(text: str) -> list[Event]:
+    """One event of each kind, with this wherever a text may stand."""
+    verdict = Verdict(text, green=False, reason=text, feedback=Feedback(FailAction.APPEND, text), log=text)
+    return [
+        events.Text(text),
+        events.Noise(text),
+        events.RunStarted(text, text, text, text, (text, text), 3),
+        events.IterationStarted(1, 3),
+        events.AgentStarted(Purpose.WORK, (text, text), text, 5000),
+        events.AgentEnded(Purpose.WORK, Ran(0.0, Ended.FAILED, text, text=text, detail=text, stream=text)),
+        events.CheckStarted(text),
+        events.CheckEnded(verdict, FailAction.APPEND, 0.5),
+        events.ClaimLooked(text, found=False),
+        events.Committed(1, text, text),
+        events.Holding(Hold(HoldWhy.PAUSED)),
+        events.Notice(text),
+        events.RunEnded(text, Stop(Cause.CONFIG, text, (text,)), 1, Usage(), 0.5),
+    ]
+
+
 def objects(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.split("\n")[:-1]]
 
@@ -55,11 +90,13 @@ def objects(text: str) -> list[dict[str, Any]]:
 @given(PIECES)
 @settings(max_examples=300, deadline=None)
 def test_every_line_is_an_object(pieces: list[bytes]) -> None:
-    """Invalid UTF-8, NUL, halves of characters: the stream stays valid, and the text is all there."""
+    """Invalid UTF-8, NUL, halves of characters: the stream stays valid, and the text is all there, cleaned."""
     found = objects(lines_of(pieces))
     assert {line["event"] for line in found} <= {"text", "stderr", "agent_ended"}
-    whole = b"".join(pieces).decode(errors="replace")
+    whole = clean(b"".join(pieces).decode(errors="replace"))
     assert found[-1]["ran"]["text"] == whole
+    for kind in ("text", "stderr"):
+        assert "".join(line["text"] for line in found if line["event"] == kind) == whole
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -74,26 +111,31 @@ def test_random_bytes_in_random_pieces(seed: int) -> None:
 
 @given(PIECES)
 @settings(max_examples=200, deadline=None)
-def test_the_agents_text_is_harmless_even_on_a_terminal(pieces: list[bytes]) -> None:
-    """`text` and `stderr` are cleaned, so the lines themselves have no control character."""
-    assert not RAW.search(lines_of(pieces, ended=False))
+def test_whatever_is_printed_is_harmless_even_on_a_terminal(pieces: list[bytes]) -> None:
+    """No line has a control character: not in the text, nor in how the agent ended."""
+    assert not RAW.search(lines_of(pieces))
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="JsonLines cleans Text and Noise only; ran.text, detail, names, prompts, reasons and notes keep C1 and"
-    " bidirectional controls as raw characters",
-)
-@pytest.mark.parametrize("evil", ["\u009b31m", "\u202e", "\u2066", "\x7f"])
-def test_no_line_has_a_raw_control(evil: str) -> None:
-    """A JSON stream that ends up on a terminal plays no tricks there: controls are escaped or removed."""
-    assert not RAW.search(lines_of([evil.encode() + b"\n"]))
+EVIL = "\x1b]0;t\x07\u009b31m\u202e\u2066\x7f"
+
+
+@pytest.mark.parametrize("event", events_with(EVIL), ids=lambda event: type(event).__name__)
+def test_no_text_of_an_event_has_a_control(event: Event) -> None:
+    """A JSON stream plays no tricks on a terminal, raw or decoded, whichever field has the text."""
+    out = io.StringIO()
+    JsonLines(out)(event)
+    assert not RAW.search(out.getvalue()) and "\\u" not in out.getvalue()
 
 
 def test_every_event_has_its_kind() -> None:
     """No event is without a name, and no two share one."""
     assert set(KINDS) == set(get_args(Event))
     assert len(set(KINDS.values())) == len(KINDS)
+
+
+def test_every_kind_is_looked_at_for_controls() -> None:
+    """The list of events above leaves none out."""
+    assert {type(event) for event in events_with("")} == set(KINDS)
 
 
 def test_the_kinds_are_fixed() -> None:
@@ -104,6 +146,7 @@ def test_the_kinds_are_fixed() -> None:
         "check_ended",
         "check_started",
         "claim",
+        "committed",
         "holding",
         "iteration_started",
         "notice",
@@ -136,6 +179,19 @@ def test_the_end_says_outcome_and_exit_code(cause: Cause, outcome: Outcome, code
         3,
         {"cause": cause, "reason": "why", "notes": ["note"]},
     )
+
+
+def test_a_commit_is_told_whole() -> None:
+    """A program learns which iteration was committed, as what, and with which message."""
+    out = io.StringIO()
+    JsonLines(out)(events.Committed(2, "0123abcd" * 5, "Subject\n\nBody.\n"))
+    (line,) = objects(out.getvalue())
+    assert {key: value for key, value in line.items() if key != "at"} == {
+        "event": "committed",
+        "iteration": 2,
+        "commit": "0123abcd" * 5,
+        "message": "Subject\n\nBody.\n",
+    }
 
 
 def test_a_stream_that_is_closed_stops_nothing() -> None:

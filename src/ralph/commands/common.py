@@ -15,6 +15,7 @@ from ralph.core.events import Event
 from ralph.core.model import Resume
 from ralph.errors import RalphError
 from ralph.flows import session
+from ralph.process.client import Wakeup
 from ralph.store.home import Home, find_home
 from ralph.store.runs import Run, Runs
 from ralph.views.console import Console, Look
@@ -63,7 +64,7 @@ def newest_run(runs: Runs) -> Run:
     return found[0]
 
 
-class Count(click.ParamType):
+class Count(click.ParamType[int]):
     """A whole number of at least 1."""
 
     name = "number"
@@ -78,7 +79,7 @@ class Count(click.ParamType):
         return number
 
 
-class Amount(click.ParamType):
+class Amount(click.ParamType[float]):
     """A number of at least 0."""
 
     name = "amount"
@@ -113,21 +114,21 @@ def finish(
     home: Home,
     run: Run,
     lock: int,
+    wakeup: Wakeup,
     view: Callable[[], Callable[[Event], None]],
     resume: Resume | None = None,
     *,
     detach: bool,
 ) -> int:
     """Drive a run to its end, here or in the background; returns the exit code."""
-    ready: Callable[[], None] = lambda: None
+    taken_over = None
     if detach:
-        in_background = session.detach(home.streams(run.id) / "console.log")
-        if in_background is None:
+        taken_over = session.detach(home.streams(run.id) / "console.log")
+        if taken_over is None:
             click.echo(run.id)
             click.echo(f"Running in the background. Watch it with: ralph logs -f {run.id}", err=True)
             return 0
-        ready = in_background
-    state = session.drive(home, run, lock, view(), resume, ready)
+    state = session.drive(home, run, lock, wakeup, view(), resume, taken_over)
     assert state.stop is not None
     return state.stop.outcome.exit_code
 

@@ -68,8 +68,9 @@ def command(
     _check(chosen, brief, go_on)
     runs.db.close()
     view = partial(make_view, as_json=as_json, verbose=verbose, stream=stream)
-    lock = session.lock(home, session.place_of(chosen), view())
-    return finish(home, chosen, lock, view, go_on, detach=detach)
+    with session.signals() as wakeup:
+        lock = session.lock(home, session.place_of(chosen), wakeup, view())
+        return finish(home, chosen, lock, wakeup, view, go_on, detach=detach)
 
 
 def _check(run: Run, brief: Brief, go_on: Resume) -> None:

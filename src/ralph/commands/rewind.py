@@ -11,6 +11,7 @@ from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.flows import session
 from ralph.flows.repository import opened_repository
+from ralph.process.client import Wakeup
 from ralph.scm.rewind import Rewind, Rewinder
 
 WORDS = {"A": "comes back", "M": "is changed", "D": "is removed", "T": "is changed"}
@@ -32,7 +33,8 @@ def command(run: str, iteration: str, yes: bool) -> int:
     chosen = runs.find(run)
     if chosen.is_live:
         raise RalphError(f"Run {chosen.id} is running.", f"Stop it first: ralph cancel {chosen.id}")
-    lock = session.lock(home, session.place_of(chosen), make_view(as_json=False, verbose=False, stream=False))
+    view = make_view(as_json=False, verbose=False, stream=False)
+    lock = session.lock(home, session.place_of(chosen), Wakeup(), view)
     assert lock >= 0
     with opened_repository(home, chosen) as opened:
         rewinder = Rewinder(opened.repository, opened.run, chosen.id, opened.scratch)

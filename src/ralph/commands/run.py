@@ -87,9 +87,12 @@ def command(
     flow.plan("check", settings, inputs, directory)
     view = partial(make_view, as_json=as_json, verbose=verbose, stream=settings.stream_agent_output)
     home, where = open_home(), session.here(directory)
-    lock = session.lock(home, where, view())
-    run = session.begin(home, Flow.RUN, where, lambda id: flow.plan(id, settings, inputs, where.directory))
-    return finish(home, run, lock, view, detach=detach)
+    with session.signals() as wakeup:
+        lock = session.lock(home, where, wakeup, view())
+        run = session.begin(
+            home, Flow.RUN, where, lambda id: flow.plan(id, settings, inputs, where.directory)
+        )
+        return finish(home, run, lock, wakeup, view, detach=detach)
 
 
 def _load(settings_file: str | None, flags: dict[str, Any], agent: str | None) -> Loaded:

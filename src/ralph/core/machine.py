@@ -537,8 +537,8 @@ def _hold_for_limit(state: State, until: float) -> State:
 
 def _unstartable(state: State, ran: Ran) -> State:
     """Fatal at once; but an agent that has worked before may be updating itself."""
-    since = state.unstartable_since if state.unstartable_since is not None else state.now
-    if not state.started or state.now - since >= policy.UNSTARTABLE_PATIENCE:
+    since = state.unstartable_since if state.unstartable_since is not None else state.elapsed
+    if not state.started or state.elapsed - since >= policy.UNSTARTABLE_PATIENCE:
         return _stop(state, Cause.UNSTARTABLE, ran.detail or "the agent could not be started")
     hold = Hold(HoldWhy.RESTART, seconds=2.0)
     return replace(state, phase=Phase.BEFORE, unstartable_since=since, hold=hold)

@@ -312,7 +312,11 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a command ended. `ended` is set when ralph ended it, `error` when it could not be started."""
+    """How a command ended.
+
+    `ended` is set when ralph ended it, `error` when it could not be started, `lost` when its warden was
+    killed; `left`: something that it started could not be ended.
+    """
 
     code: int | None = None
     signal: int | None = None
@@ -321,6 +325,7 @@ class Exit:
     ended: Ended | None = None
     seconds: float = 0.0
     passes: int = 0
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,15 +40,16 @@ def opened_repository(home: Home, run: Run) -> Iterator[Opened]:
 def scm_runner(warden: Warden, top: Path) -> Runner:
     """Runs version control commands in a directory, without variables that would lead them elsewhere."""
 
+    def watch(seconds: float, idle: float) -> Ended | None:
+        if warden.wakeup.count > 1:
+            return Ended.INTERRUPTED
+        return Ended.TIMEOUT if seconds >= SCM_SECONDS else None
+
     def run(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> Output:
         environment = without_local(child_environment({})) | dict(variables)
         with opened_directory(str(top)) as directory:
-            done = output_of(warden, argv, directory, environment, stdin, _patience)
+            done = output_of(warden, argv, directory, environment, stdin, watch)
         code = done.exit.code if done.exit.code is not None else 128
         return Output(code, done.out, done.problem or done.err.decode(errors="replace"))
 
     return run
-
-
-def _patience(seconds: float, idle: float) -> Ended | None:
-    return Ended.TIMEOUT if seconds >= SCM_SECONDS else None

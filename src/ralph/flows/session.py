@@ -73,18 +73,19 @@ def drive(
     home: Home,
     run: Run,
     lock: int,
+    wakeup: Wakeup,
     tell: Tell,
     resume: Resume | None = None,
-    taken_over: Callable[[], None] = lambda: None,
+    taken_over: Callable[[], None] | None = None,
 ) -> State:
     """Drive a run that is in the store until it stops; `taken_over` is called once it is ours."""
     runs = home.runs()
     loaded = load(runs.db, run.id)
     runs.take_over(run.id)
-    taken_over()
-    wakeup = Wakeup()
+    if taken_over is not None:
+        taken_over()
     runtime = Runtime(Path(loaded.state.plan.directory))
-    with _signals(wakeup), Warden(wakeup, lock) as warden:
+    with Warden(wakeup, lock) as warden:
         try:
             runtime.prepare(run.id)
             journal = Journal(runs.db, runs.path, run.id)
@@ -130,11 +131,7 @@ def _tell_start(tell: Tell, state: State, *, resumed: bool) -> None:
 
 def _recovered(place: Place, loaded: Loaded, resume: Resume | None) -> State:
     """The last state, with what an iteration had cost that was cut off, and what people have said since."""
-    state, row = loaded.state, loaded.half_done
-    if row is not None and row.kind == "run_agent":
-        half = _half_done(place, row, state)
-        state = machine.apply(state, half)
-        place.journal.complete_cut_off(row, half, state)
+    state = _with_half_done(place.journal, loaded, place.streams)
     for number, command in place.runs.waiting(state.plan.run):
         state = machine.apply(state, command)
         place.journal.command(command, state, number)
@@ -145,22 +142,33 @@ def _recovered(place: Place, loaded: Loaded, resume: Resume | None) -> State:
     return state
 
 
-def _half_done(place: Place, row: Row, state: State) -> Ran:
-    """What can be known of an iteration that was cut off: its cost, from its raw stream."""
+def _with_half_done(journal: Journal, loaded: Loaded, streams: Path) -> State:
+    row = loaded.half_done
+    if row is None or row.kind != "run_agent":
+        return loaded.state
+    half = _half_done(row, loaded.state, streams)
+    state = machine.apply(loaded.state, half)
+    journal.complete_cut_off(row, half, state)
+    return state
+
+
+def _half_done(row: Row, state: State, streams: Path) -> Ran:
+    """What can be known of an iteration that was cut off: its cost and its time, from its raw stream."""
     step: RunAgent = codec.decode("run_agent", row.body)
     spec = next(agent for agent in state.plan.agents if agent.name == step.agent)
     name = f"{step.iteration:03d}-{row.seq}.{step.purpose}"
-    usage = Usage()
+    usage, took = Usage(), 0.0
     try:
         parser = AGENTS[spec.type].parser(state.plan.claim, "")
-        with open(place.streams / f"{name}.stdout", "rb") as file:
+        with open(streams / f"{name}.stdout", "rb") as file:
+            took = max(0.0, os.fstat(file.fileno()).st_mtime - row.started)
             while data := file.read(1 << 20):
                 parser.stdout(data)
         usage = parser.usage
     except OSError:
         pass
-    at = place.clock.wall()
-    return Ran(at, Ended.INTERRUPTED, step.agent, usage=usage, detail="ralph was killed", stream=name)
+    at = max(time.time(), state.now)
+    return Ran(at, Ended.INTERRUPTED, step.agent, took, usage=usage, detail="ralph was killed", stream=name)
 
 
 def unfinished(runs: Runs, where: Where) -> Run:
@@ -177,7 +185,7 @@ def unfinished(runs: Runs, where: Where) -> Run:
 # ---- the lock ----
 
 
-def lock(home: Home, where: Where, tell: Tell) -> int:
+def lock(home: Home, where: Where, wakeup: Wakeup, tell: Tell) -> int:
     """The lock of a directory, or an error that names the run that holds it."""
     if not where.lock.is_dir():
         raise RalphError(f"{where.lock} is not there any more.", "A run can only go on where it was.")
@@ -196,6 +204,8 @@ def lock(home: Home, where: Where, tell: Tell) -> int:
             if not told:
                 tell(Notice("Waiting for the processes of a killed run to end..."))
             told = True
+            if wakeup.count:
+                raise KeyboardInterrupt from None
 
 
 def _holder(home: Home, directory: str) -> tuple[str, bool]:
@@ -219,15 +229,22 @@ def _holder(home: Home, directory: str) -> tuple[str, bool]:
 
 
 @contextmanager
-def _signals(wakeup: Wakeup) -> Iterator[None]:
-    """The first signal asks the run to stop after the operation in hand, the second ends it now."""
+def signals() -> Iterator[Wakeup]:
+    """The first signal asks the run to stop after the operation in hand, the second ends it now.
+
+    A signal that the caller ignores (nohup) stays ignored; after the run all of them do, so that none can
+    change an exit code that is already decided.
+    """
+    wakeup = Wakeup()
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    old = {number: signal.signal(number, lambda *_: wakeup.interrupt()) for number in numbers}
+    caught = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in caught:
+        signal.signal(number, lambda *_: wakeup.interrupt())
     try:
-        yield
+        yield wakeup
     finally:
-        for number, handler in old.items():
-            signal.signal(number, handler)
+        for number in caught:
+            signal.signal(number, signal.SIG_IGN)
 
 
 def detach(output: Path) -> Callable[[], None] | None:
@@ -264,7 +281,7 @@ def cancel_dead(home: Home, run: Run) -> None:
         journal = Journal(runs.db, runs.path, run.id)
         now = time.time()
         cancel = Cancel(now)
-        state = machine.apply(loaded.state, cancel)
+        state = machine.apply(_with_half_done(journal, loaded, home.streams(run.id)), cancel)
         journal.command(cancel, state)
         stop = machine.next_step(state)
         journal.begin(stop, now)

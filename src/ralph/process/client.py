@@ -118,8 +118,19 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     return environment | dict(extra)
 
 
+_SOURCE = fcntl.fcntl(os.open(warden.__file__, os.O_RDONLY | os.O_CLOEXEC), fcntl.F_DUPFD_CLOEXEC, 10)
+"""The warden's program as it is now: an upgrade under a running loop does not change it."""
+
 _starting = threading.Lock()
 _wardens: set[int] = set()
+_strangers: frozenset[int] | None = None
+
+
+def _note_strangers() -> None:
+    global _strangers
+    with _starting:
+        if _strangers is None:
+            _strangers = frozenset(warden.children_by_parent().get(os.getpid(), ()))
 
 
 class Warden:
@@ -139,18 +150,22 @@ class Warden:
     def close(self) -> None:
         """Let the warden end its tree and itself, and wait for it."""
         self._control.close()
-        _forget(self._pid, patience=warden.LIVE_GRACE + 2)
+        if not _forget(self._pid, patience=warden.LIVE_GRACE + 2):
+            _sweep_orphans()
 
     def _start(self) -> None:
         warden.become_subreaper()
+        _note_strangers()
         ours, theirs = socket.socketpair()
+        ours.settimeout(ANSWER_SECONDS)
         self._control, self._received = ours, b""
         actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+            (os.POSIX_SPAWN_DUP2, _SOURCE, warden.SOURCE_FD),
             (os.POSIX_SPAWN_DUP2, theirs.fileno(), warden.CONTROL_FD),
             (os.POSIX_SPAWN_OPEN, 1, _NULL_DEVICE, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_OPEN, 2, _NULL_DEVICE, os.O_WRONLY, 0),
         ]
-        arguments = [sys.executable, "-I", "-S", warden.__file__]
+        arguments = [sys.executable, "-I", "-S", f"/dev/fd/{warden.SOURCE_FD}"]
         lock = None
         if self._lock is not None:
             lock = fcntl.fcntl(self._lock, fcntl.F_DUPFD_CLOEXEC, 10)
@@ -175,6 +190,10 @@ class Warden:
 
     def run(self, command: Command, reader: Reader, watch: Watch) -> Exit:
         """Start the command and stay with it until it and everything it started is gone."""
+        if any("\0" in word for word in command.argv) or any(
+            not name or "\0" in name or "=" in name for name in command.environment
+        ):
+            return Exit(error=errno.EINVAL)
         out, out_end = os.pipe2(os.O_CLOEXEC)
         err, err_end = (None, out_end) if command.merged else os.pipe2(os.O_CLOEXEC)
         stdin = command.stdin if command.stdin is not None else os.open(_NULL_DEVICE, os.O_RDONLY)
@@ -182,19 +201,20 @@ class Warden:
             fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, _CHUNK)
         except (OSError, AttributeError):
             pass
-        self._send_command(command, [stdin, out_end, err_end, command.directory])
+        sent = self._send_command(command, [stdin, out_end, err_end, command.directory])
         for descriptor in {out_end, err_end} | ({stdin} if command.stdin is None else set()):
             os.close(descriptor)
         readers: dict[int, Callable[[bytes], None]] = {out: reader.stdout}
         if err is not None:
             readers[err] = reader.stderr
         try:
-            return _Step(self, readers, watch).until_swept()
+            step = _Step(self, readers, watch)
+            return step.until_swept() if sent else step.lost()
         finally:
             for descriptor in readers:
                 os.close(descriptor)
 
-    def _send_command(self, command: Command, descriptors: list[int]) -> None:
+    def _send_command(self, command: Command, descriptors: list[int]) -> bool:
         argv = [os.fsencode(argument) for argument in command.argv]
         environment = [
             os.fsencode(f"{name}={value}") for name, value in command.environment.items() if "\0" not in value
@@ -204,7 +224,8 @@ class Warden:
             sent = socket.send_fds(self._control, [message], descriptors)
             self._control.sendall(message[sent:])
         except OSError:
-            pass
+            return False
+        return True
 
     def end(self, grace: float) -> None:
         self._send(b"end", str(grace).encode())
@@ -267,6 +288,7 @@ class _Step:
         self._ended: Ended | None = None
         self._interrupts = owner.wakeup.count
         self._passes = -1
+        self._left = False
 
     def until_swept(self) -> Exit:
         poll = select.poll()
@@ -276,13 +298,13 @@ class _Step:
             for descriptor, _ in poll.poll(TICK_SECONDS * 1000):
                 if descriptor == self._warden.fileno():
                     if not self._hear():
-                        return self._lost()
+                        return self.lost()
                 elif descriptor == self._warden.wakeup.fileno():
                     self._warden.wakeup.drain()
                 elif not self._read(descriptor):
                     poll.unregister(descriptor)
             if self._is_silent():
-                return self._lost()
+                return self.lost()
             self._watch_it()
         return self._exit()
 
@@ -297,7 +319,7 @@ class _Step:
             elif verb == b"failed":
                 self._error = int(fields[0])
             elif verb == b"swept":
-                self._passes = int(fields[0])
+                self._passes, self._left = int(fields[0]), fields[1] != b"0"
         return True
 
     def _read(self, descriptor: int) -> bool:
@@ -311,7 +333,9 @@ class _Step:
         """A quiet warden is asked whether it lives; has it not answered for too long?"""
         now = time.monotonic()
         if self._asked_at is not None:
-            return now - self._asked_at > ANSWER_SECONDS
+            if now - self._asked_at <= ANSWER_SECONDS:
+                return False
+            return not select.select([self._warden.fileno()], [], [], 0)[0]
         if now - self._last_answer > ANSWER_SECONDS / 2:
             self._warden.ping()
             self._asked_at = now
@@ -333,7 +357,8 @@ class _Step:
         self._interrupts = self._warden.wakeup.count
         self._warden.end(0 if self._interrupts > 1 else grace)
 
-    def _lost(self) -> Exit:
+    def lost(self) -> Exit:
+        """The warden is gone or deaf: sweep from here."""
         passes = self._warden.replace()
         self._drain()
         seconds = time.monotonic() - self._started
@@ -347,7 +372,14 @@ class _Step:
         assert self._status is not None
         code = os.waitstatus_to_exitcode(self._status)
         killed_by = -code if code < 0 else None
-        return Exit(None if code < 0 else code, killed_by, None, False, self._ended, seconds, self._passes)
+        return Exit(
+            code=None if code < 0 else code,
+            signal=killed_by,
+            ended=self._ended,
+            seconds=seconds,
+            passes=self._passes,
+            left=self._left,
+        )
 
     def _drain(self) -> None:
         """What is still in the pipes; a stranger who holds one open is not waited for."""
@@ -371,23 +403,26 @@ def _kill(pid: int) -> None:
         pass
 
 
-def _forget(pid: int, patience: float) -> None:
+def _forget(pid: int, patience: float) -> bool:
     """Wait for a warden to end; one that does not is killed."""
     deadline = time.monotonic() + patience
+    willing = True
     try:
         while os.waitpid(pid, os.WNOHANG)[0] == 0:
             if time.monotonic() > deadline:
+                willing = False
                 _kill(pid)
             time.sleep(0.001)
     except ChildProcessError:
         pass
     _wardens.discard(pid)
+    return willing
 
 
 def _sweep_orphans() -> int:
     """ralph starts nothing but wardens, so any other child of it is an orphan of a lost one."""
     with _starting:
-        passes, spare = 0, frozenset(_wardens)
+        passes, spare = 0, frozenset(_wardens) | (_strangers or frozenset())
         while warden.reap(spare)[1]:
             warden.signal_tree(signal.SIGKILL, spare)
             passes += 1

@@ -11,11 +11,12 @@ A message is a length (4 bytes) and fields joined by NUL. To the warden:
     end GRACE                    TERM now, KILL after GRACE seconds
     ping
 From the warden:
-    started PID · failed ERRNO · exited STATUS · swept PASSES · pong
+    started PID · failed ERRNO · exited STATUS · swept PASSES LEFT · pong
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import signal
@@ -29,9 +30,13 @@ LEFTOVER_GRACE = 0.5
 LIVE_GRACE = 5.0
 """Seconds between TERM and KILL for a command that is still running."""
 
+GIVE_UP = 10.0
+"""Seconds after KILL until what still lives (another user's, or stuck in the kernel) is given up."""
+
 LINUX = sys.platform.startswith("linux")
 CONTROL_FD = 0
 LOCK_FD = 3
+SOURCE_FD = 4
 
 _PR_SET_CHILD_SUBREAPER = 36
 DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
@@ -84,6 +89,8 @@ def signal_tree(signum: int, spare: frozenset[int] = frozenset()) -> None:
     for child in tree.get(os.getpid(), ()):
         if child not in spare:
             _kill(child, signum)
+            if signum == signal.SIGKILL:
+                _kill_group_of(child)
             below += ((child, grandchild) for grandchild in tree.get(child, ()))
     while below:
         parent, pid = below.pop()
@@ -105,7 +112,20 @@ def _kill(pid: int, signum: int) -> None:
         os.kill(pid, signum)
         if signum == signal.SIGTERM:
             os.kill(pid, signal.SIGCONT)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _kill_group_of(child: int) -> None:
+    """A chain of processes that fork and exit is faster than any list; its group dies as one.
+
+    The group cannot have become a stranger's: `child` is in it and is ours to reap. Ours is never killed.
+    """
+    try:
+        group = os.getpgid(child)
+        if os.getsid(child) != os.getsid(0):
+            os.killpg(group, signal.SIGKILL)
+    except OSError:
         pass
 
 
@@ -119,7 +139,7 @@ def _kill_pinned(pid: int, parent: int, signum: int) -> None:
             signal.pidfd_send_signal(pin, signum)
             if signum == signal.SIGTERM:
                 signal.pidfd_send_signal(pin, signal.SIGCONT)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):
         pass
     finally:
         os.close(pin)
@@ -194,6 +214,8 @@ class Warden:
         if not data:
             self._orphaned()
             return
+        for descriptor in descriptors:
+            os.set_inheritable(descriptor, False)
         self._descriptors += descriptors
         self._received += data
         while len(self._received) >= 4:
@@ -244,8 +266,9 @@ class Warden:
                 setsigmask=(),
                 setsigdef=DEFAULTED,
             )
-        except OSError as error:
-            self._tell(b"failed", str(error.errno).encode())
+        except (OSError, ValueError) as error:
+            number = error.errno if isinstance(error, OSError) else errno.EINVAL
+            self._tell(b"failed", str(number).encode())
         else:
             self._group = self._main
             self._tell(b"started", str(self._main).encode())
@@ -256,6 +279,8 @@ class Warden:
 
     def _end(self, grace: float) -> None:
         """TERM for the whole tree now, KILL for what is left of it after `grace`."""
+        if not self._main and not self._sweeping:
+            return
         deadline = time.monotonic() + grace
         self._kill_at = min(self._kill_at or deadline, deadline)
         if grace:
@@ -274,9 +299,10 @@ class Warden:
             self._main, self._sweeping, self._passes = 0, True, 0
             if left:
                 self._end(LEFTOVER_GRACE)
-        if self._sweeping and not left:
+        is_late = self._kill_at and time.monotonic() > self._kill_at + GIVE_UP
+        if self._sweeping and (not left or is_late):
             self._sweeping, self._kill_at = False, 0.0
-            self._tell(b"swept", str(self._passes).encode())
+            self._tell(b"swept", str(self._passes).encode(), b"1" if left else b"0")
 
     def _sweep(self) -> None:
         if self._kill_at and time.monotonic() >= self._kill_at:
@@ -291,6 +317,7 @@ def main() -> None:
     os.set_inheritable(CONTROL_FD, False)
     if len(sys.argv) > 1:
         os.set_inheritable(LOCK_FD, False)
+    os.closerange(LOCK_FD + 1 if len(sys.argv) > 1 else LOCK_FD, os.sysconf("SC_OPEN_MAX"))
     Warden(socket.socket(fileno=CONTROL_FD)).serve()
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.model import Scm
 from ralph.core.text import clean
-from ralph.scm.git import Git, Output, Runner, config_variables, hint_for, listed, paths
+from ralph.scm.git import Git, Output, Runner, config_variables, gist, hint_for, listed, paths
 from ralph.scm.repository import Repository
 from ralph.scm.start import Recorded, Start, led_elsewhere, overrides
 
@@ -131,11 +132,9 @@ class GitTasks:
         return self._runner(["git", *words], variables | config_variables(pinned), stdin)
 
     def _failure(self, what: str, done: Output) -> str:
-        words = [
-            line for line in (done.err or done.out.decode(errors="replace")).splitlines() if line.strip()
-        ]
-        hint = hint_for(done.err, self._git.repository)
-        return f"git {what} failed: {clean(' / '.join(words[-3:]))}" + (f" Next: {hint}" if hint else "")
+        error = done.err.strip() or done.out.decode(errors="replace")
+        hint = hint_for(error, self._git.repository)
+        return f"git {what} failed: {clean(gist(error))}" + (f" Next: {hint}" if hint else "")
 
     def _remove_stale_lock(self) -> bool:
         """A lock that no process holds open and that is not brand-new was left by a killed git."""
@@ -179,15 +178,13 @@ def is_held(path: Path) -> bool:
     if not os.path.isdir("/proc/self/fd"):
         return True
     wanted = os.path.realpath(path)
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            descriptors = os.scandir(f"/proc/{pid}/fd")
-        except OSError:
-            continue
+    return any(wanted in _open_files(pid) for pid in os.listdir("/proc") if pid.isdigit())
+
+
+def _open_files(pid: str) -> set[str]:
+    found = set()
+    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as descriptors:
         for entry in descriptors:
-            try:
-                if os.readlink(entry.path) == wanted:
-                    return True
-            except OSError:
-                continue
-    return False
+            with suppress(OSError):
+                found.add(os.readlink(entry.path))
+    return found

@@ -1,0 +1,360 @@
+"""Commits of what is good, through `ralph run` with real git."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import Project, wait_until
+from ralph.scm.commits import is_held
+
+ASKED = '*"commit message"*'
+
+
+def committing(
+    project: Project, work: str, message: str = "Add work", tasks: str = "commit", **more: object
+) -> None:
+    """An agent that does `work`, claims to be done, and answers with a message when it is asked for one."""
+    body = f"""
+        case "$1" in
+            {ASKED}) printf '%s' {shlex.quote(message)};;
+            *) {work}
+               echo '<response>DONE</response>';;
+        esac
+    """
+    settings = {"guardrails": [{"command": "true"}], "scm": {"command": "git", "tasks": tasks.split(",")}}
+    project.agent(body, **(settings | more))
+
+
+@pytest.fixture
+def place(repository: Project) -> Project:
+    """A repository whose user has a name."""
+    repository.git("config", "user.name", "Ada")
+    repository.git("config", "user.email", "ada@localhost")
+    return repository
+
+
+def last_message(project: Project) -> str:
+    return project.git("log", "-1", "--format=%B").rstrip("\n")
+
+
+def files_of(project: Project, commit: str = "HEAD") -> list[str]:
+    return sorted(project.git("show", "--format=", "--name-only", commit).split())
+
+
+def test_what_the_agent_made_is_committed(place: Project) -> None:
+    """New and changed files are in one commit with the agent's message, the user's name, and the run."""
+    committing(place, "echo new > new.txt; echo more >> README.md")
+    result = place.run("run", "-p", "x")
+    run = place.status()[0]["id"]
+    assert (result.code, files_of(place)) == (0, ["README.md", "new.txt"])
+    assert last_message(place) == f"Add work\n\nRalph-Run: {run}/1"
+    assert place.git("log", "-1", "--format=%an <%ae>").strip() == "Ada <ada@localhost>"
+
+
+def test_what_lay_around_before_is_in_no_commit(place: Project) -> None:
+    """A `.env` and notes that were untracked when the run began stay untracked; touching them changes nothing."""
+    (place.path / ".env").write_text("TOKEN=1\n")
+    (place.path / "notes.txt").write_text("mine\n")
+    (place.path / "odd\nname").write_text("odd\n")
+    committing(place, "touch .env; echo new > new.txt")
+    place.run("run", "-p", "x")
+    assert files_of(place) == ["new.txt"]
+    assert (place.path / ".env").read_text() == "TOKEN=1\n"
+
+
+def test_what_lay_around_and_was_changed_is_committed(place: Project) -> None:
+    """An untracked file that the agent worked on is its work."""
+    (place.path / "draft.txt").write_text("draft\n")
+    committing(place, "echo done >> draft.txt")
+    place.run("run", "-p", "x")
+    assert files_of(place) == ["draft.txt"]
+
+
+def test_red_guardrails_commit_nothing(place: Project) -> None:
+    """No commit and no question for a message while a guardrail is red."""
+    committing(place, "echo new > new.txt", guardrails=[{"command": "false"}])
+    before = place.git("rev-parse", "HEAD")
+    place.run("run", "-p", "x", "-m", "2")
+    assert (place.git("rev-parse", "HEAD"), (place.path / ".ralph/prompt_001_message.txt").exists()) == (
+        before,
+        False,
+    )
+
+
+def test_nothing_to_commit_asks_nobody(place: Project) -> None:
+    """Without changes there is neither a question nor an error nor a commit."""
+    committing(place, "true")
+    before = place.git("rev-parse", "HEAD")
+    result = place.run("run", "-p", "x")
+    assert (result.code, place.git("rev-parse", "HEAD")) == (0, before)
+    assert not (place.path / ".ralph/prompt_001_message.txt").exists()
+
+
+def test_every_green_iteration_is_committed(place: Project) -> None:
+    """Iterations before the completing one are committed too, each with its own mark."""
+    body = f"""
+        case "$1" in
+            {ASKED}) echo "Work $RALPH_ITERATION";;
+            *) echo $RALPH_ITERATION > work$RALPH_ITERATION
+               [ $RALPH_ITERATION = 3 ] && echo '<response>DONE</response>';;
+        esac
+        true
+    """
+    place.agent(body, guardrails=[{"command": "true"}], scm={"command": "git", "tasks": ["commit"]})
+    place.run("run", "-p", "x")
+    run = place.status()[0]["id"]
+    log = place.git("log", "-3", "--reverse", "--format=%s %(trailers:key=Ralph-Run,valueonly)").split("\n")
+    assert [line for line in log if line] == [f"Work {n} {run}/{n}" for n in (1, 2, 3)]
+
+
+def test_no_message_is_an_error_and_the_loop_goes_on(place: Project) -> None:
+    """An agent that answers with nothing gets no commit; the run still completes."""
+    committing(place, "echo new > new.txt", message=" ")
+    result = place.run("run", "-p", "x")
+    assert (result.code, "not committed: no commit message" in result.out) == (0, True)
+    assert place.git("status", "--porcelain", "new.txt") == "?? new.txt\n"
+
+
+HOSTILE = {
+    "quotes": """Say "it's" done""",
+    "substitution": "Add $(touch PWNED) `touch PWNED` ${HOME}",
+    "a leading dash": "--amend -m evil",
+    "several lines": "<response>Subject\n\n- body one\n- body two</response>",
+    "a comment": "# not a comment",
+    "emoji": "Add 🎉 née",
+    "long": "x" * 100_000,
+    "a trailer": "Add\n\nRalph-Run: other/1",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_message_is_data(place: Project, name: str) -> None:
+    """Whatever the agent answers is the message and nothing else."""
+    message = HOSTILE[name]
+    (place.path / "message").write_text(message)
+    body = f"""
+        case "$1" in
+            {ASKED}) cat message;;
+            *) echo new > new.txt; echo '<response>DONE</response>';;
+        esac
+    """
+    place.agent(body, scm={"command": "git", "tasks": ["commit"]})
+    result = place.run("run", "-p", "x")
+    wanted = message.removeprefix("<response>").removesuffix("</response>")
+    subject = wanted if name == "several lines" else wanted.split("\n")[0]
+    run = place.status()[0]["id"]
+    assert (result.code, last_message(place)) == (
+        0,
+        f"{subject[:16000] if name != 'long' else last_message(place).split(chr(10))[0]}\n\nRalph-Run: {run}/1",
+    )
+    assert not (place.path / "PWNED").exists()
+
+
+def test_tasks_run_in_order(place: Project, tmp_path: Path) -> None:
+    """Commit, then push, to a real remote."""
+    remote = tmp_path / "remote.git"
+    subprocess.run(["git", "init", "-q", "--bare", str(remote)], check=True)
+    place.git("remote", "add", "origin", str(remote))
+    place.git("push", "-q", "-u", "origin", "main")
+    committing(place, "echo new > new.txt", tasks="commit,push")
+    result = place.run("run", "-p", "x")
+    pushed = subprocess.run(
+        ["git", "-C", str(remote), "log", "-1", "--format=%s", "main"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (result.code, pushed.stdout) == (0, "Add work\n")
+
+
+def test_a_failing_push_is_shown_and_ends_nothing(place: Project) -> None:
+    """What git says, and what to do next."""
+    committing(place, "echo new > new.txt", tasks="commit,push")
+    result = place.run("run", "-p", "x")
+    assert (result.code, last_message(place).split("\n")[0]) == (0, "Add work")
+    assert "git push failed: fatal: No configured push destination" in result.err
+    assert "remote add origin" in result.err
+
+
+def test_another_command_gets_its_tasks_plainly(place: Project) -> None:
+    """`hg`, `jj` or any other command: `commit -m MESSAGE`, then each task as it is."""
+    log = place.home.path / "calls"
+    tool = place.script("jj", f'printf "%s|" "$@" >> {log}; echo >> {log}')
+    committing(
+        place, "true", message="Say $(hi)", scm={"command": tool, "tasks": ["commit", "git push --all"]}
+    )
+    place.run("run", "-p", "x")
+    assert log.read_text() == "commit|-m|Say $(hi)|\ngit|push|--all|\n"
+
+
+def test_no_repository_is_said_once(project: Project) -> None:
+    """Without git there are no commits and no snapshots, and that is no error."""
+    committing(project, "echo new > new.txt", snapshots=True)
+    result = project.run("run", "-p", "x")
+    assert (result.code, result.err.count("This is no git repository")) == (0, 1)
+
+
+# ---- hooks and planted things ----
+
+
+def hook(project: Project, name: str, body: str) -> None:
+    path = project.path / ".git/hooks" / name
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+def test_the_users_hooks_run_as_they_were(place: Project) -> None:
+    """A hook that was there when the run began runs; what the agent made of it does not."""
+    mark = place.home.path / "mark"
+    hook(place, "pre-commit", f"echo mine >> {mark}")
+    planted = f"printf '#!/bin/sh\\necho planted >> {mark}\\n'"
+    work = f"echo new > new.txt; {planted} > .git/hooks/pre-commit; {planted} > .git/hooks/post-commit; chmod +x .git/hooks/*"
+    committing(place, work)
+    result = place.run("run", "-p", "x")
+    assert (result.code, mark.read_text()) == (0, "mine\n")
+
+
+def test_a_failing_hook_is_shown(place: Project) -> None:
+    """The hook's own words are in the notice; the loop goes on."""
+    hook(place, "pre-commit", "echo no tabs please >&2; exit 1")
+    committing(place, "echo new > new.txt")
+    result = place.run("run", "-p", "x")
+    assert (result.code, "git commit failed: no tabs please" in result.err) == (0, True)
+
+
+PLANTED = {
+    "hooks path": "mkdir h; cp evil.sh h/pre-commit; git config core.hooksPath h",
+    "fsmonitor": "git config core.fsmonitor ./evil.sh",
+    "filter": "git config filter.e.clean ./evil.sh; echo '*.txt filter=e' > .git/info/attributes",
+    "external diff": "git config diff.external ./evil.sh",
+    "ssh command": "git config core.sshCommand ./evil.sh; git config remote.origin.url ssh://localhost/x",
+    "gpg program": "git config gpg.program ./evil.sh; git config commit.gpgSign true",
+    "editor": "git config core.editor ./evil.sh",
+    "credential helper": "git config credential.helper ./evil.sh",
+    "push to elsewhere": "git config remote.origin.pushurl ../elsewhere.git",
+    "instead of": "git config url.../elsewhere.git.insteadOf ../remote.git",
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_nothing_planted_runs_in_a_commit_or_push(place: Project, tmp_path: Path, name: str) -> None:
+    """Whatever the agent plants while it works, no program of its own runs and nothing goes elsewhere."""
+    mark, remote = place.home.path / "ran", tmp_path / "remote.git"
+    for bare in ("remote.git", "elsewhere.git"):
+        subprocess.run(["git", "init", "-q", "--bare", str(tmp_path / bare)], check=True)
+    place.git("remote", "add", "origin", "../remote.git")
+    place.git("push", "-q", "-u", "origin", "main")
+    place.script("evil.sh", f"echo {name} >> {mark}; cat 2>/dev/null")
+    place.git("add", "-A")
+    place.git("commit", "-q", "-m", "Tools")
+    committing(place, f"echo new > new.txt; {PLANTED[name]}", tasks="commit,push")
+    place.run("run", "-p", "x")
+    elsewhere = subprocess.run(
+        ["git", "-C", str(tmp_path / "elsewhere.git"), "for-each-ref"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (mark.exists(), elsewhere.stdout, remote.exists()) == (False, "", True)
+
+
+# ---- states that git can be in ----
+
+
+def test_no_identity(repository: Project) -> None:
+    """Without a name the commit fails with what to do next; nothing is lost."""
+    repository.extra_env |= {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null", "EMAIL": ""}
+    repository.git("config", "user.useConfigOnly", "true")
+    committing(repository, "echo new > new.txt")
+    result = repository.run("run", "-p", "x")
+    assert (result.code, "user.email" in result.err) == (0, True)
+    assert (repository.path / "new.txt").read_text() == "new\n"
+
+
+def test_signing_that_fails(place: Project) -> None:
+    """A signing key that is not there is said, with the way out."""
+    place.git("config", "commit.gpgSign", "true")
+    place.git("config", "user.signingKey", "nobody")
+    place.git("config", "gpg.program", "false")
+    committing(place, "echo new > new.txt")
+    result = place.run("run", "-p", "x")
+    assert (result.code, "commit.gpgSign false" in result.err) == (0, True)
+
+
+def test_an_unborn_branch_gets_its_first_commit(project: Project) -> None:
+    """A fresh repository works from the first commit on."""
+    project.git("init", "-q", "-b", "main")
+    project.git("config", "user.name", "Ada")
+    project.git("config", "user.email", "ada@localhost")
+    committing(project, "echo new > new.txt", snapshots=True)
+    result = project.run("run", "-p", "x")
+    assert (result.code, project.git("log", "--format=%s")) == (0, "Add work\n")
+
+
+def test_a_detached_head_is_committed_to(place: Project) -> None:
+    """The commit is made where HEAD is; no branch moves."""
+    place.git("checkout", "-q", "--detach")
+    committing(place, "echo new > new.txt")
+    place.run("run", "-p", "x")
+    assert (last_message(place).split("\n")[0], place.git("log", "-1", "--format=%s", "main")) == (
+        "Add work",
+        "First\n",
+    )
+
+
+def test_a_stale_lock_is_removed(place: Project) -> None:
+    """An index.lock that a killed git left behind does not stop the commit."""
+    lock = place.path / ".git/index.lock"
+    lock.touch()
+    os.utime(lock, (time.time() - 60, time.time() - 60))
+    committing(place, "echo new > new.txt")
+    result = place.run("run", "-p", "x")
+    assert (result.code, lock.exists(), last_message(place).split("\n")[0]) == (0, False, "Add work")
+
+
+def test_a_lock_that_is_held_is_respected(place: Project) -> None:
+    """While a live process has the lock open it is left alone, and the message says so."""
+    lock = place.path / ".git/index.lock"
+    holder = subprocess.Popen(
+        ["sh", "-c", f"exec 9> {shlex.quote(str(lock))}; echo ready; sleep 60"], stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == b"ready\n"
+        assert is_held(lock)
+        committing(place, "echo new > new.txt")
+        result = place.run("run", "-p", "x")
+        assert (result.code, lock.exists(), "index.lock" in result.err) == (0, True, True)
+    finally:
+        holder.kill()
+        holder.communicate()
+
+
+def test_a_nested_repository_is_not_added(place: Project) -> None:
+    """A repository that the agent cloned inside ours is not committed as a broken link."""
+    committing(
+        place,
+        "git init -q lib; git -C lib -c user.name=A -c user.email=a@b commit -q --allow-empty -m x; echo n > n",
+    )
+    place.run("run", "-p", "x")
+    assert files_of(place) == ["n"]
+
+
+def test_a_commit_made_before_a_kill_is_not_made_again(place: Project) -> None:
+    """After kill -9 between the commit and its journal row, the same iteration is not committed twice."""
+    hook(place, "post-commit", f"touch {place.home.path}/committed; sleep 1")
+    committing(place, "echo $RALPH_ITERATION > new.txt")
+    process = place.start("run", "-p", "x")
+    wait_until((place.home.path / "committed").exists)
+    process.kill()
+    process.communicate()
+    hook(place, "post-commit", "true")
+    result = place.run("resume")
+    assert result.code == 0
+    assert place.git("log", "--format=%s").split("\n")[:-1] == ["Add work", "First"]
+    assert place.git("fsck", "--no-dangling") == ""
