@@ -59,6 +59,9 @@ def main(arguments: list[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        _complain(f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror or error))
+        return 2
     except Exception as error:
         return _unexpected(error, argv)
 
@@ -174,11 +177,15 @@ def _unexpected(error: Exception, argv: list[str]) -> int:
     details = "".join(traceback.format_exception(error))
     if "-V" in argv or "--verbose" in argv:
         print(details, file=sys.stderr)
-    with tempfile.NamedTemporaryFile("w", prefix="ralph-error-", suffix=".log", delete=False) as file:
-        file.write(f"ralph {__version__}, Python {sys.version}, {sys.platform}\n{argv}\n\n{details}")
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="ralph-error-", suffix=".log", delete=False) as file:
+            file.write(f"ralph {__version__}, Python {sys.version}, {sys.platform}\n{argv}\n\n{details}")
+        where = f"The details are in {file.name}"
+    except OSError:
+        where = "Run it again with --verbose to see the details"
     _complain(
         f"unexpected {type(error).__name__}: {error}",
-        f"This is a bug. The details are in {file.name}; nothing that was journalled is lost.",
+        f"This is a bug. {where}; nothing that was journalled is lost.",
     )
     return 2
 

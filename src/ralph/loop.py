@@ -13,7 +13,6 @@ import time
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TypeVar
 
 from ralph.agents.base import Parser, Prompt
@@ -71,7 +70,7 @@ from ralph.errors import RalphError
 from ralph.process import client
 from ralph.scm.git import GitError
 from ralph.scm.work import Work
-from ralph.store.database import DiskFull, is_disk_full
+from ralph.store.database import reason_to_wait
 from ralph.store.journal import Journal
 from ralph.store.runs import Runs
 from ralph.store.runtime import Capped, Runtime, Stream, log_slugs
@@ -86,6 +85,9 @@ COMMAND_SECONDS = 0.25
 
 RECHECK_SECONDS = 30.0
 """How often a hold looks at the wall clock again: a laptop sleeps."""
+
+MOST_ANSWER = 4_000
+"""How many characters of an answer's beginning, and of its end, are journalled."""
 
 MOST_HEAD_BYTES = 4 << 20
 """How much of a check's output is looked at for the agent; all of it is in the log."""
@@ -114,7 +116,7 @@ class Place:
     runs: Runs
     journal: Journal
     runtime: Runtime
-    streams: Path
+    streams: int
     work: Work
     warden: client.Warden
     wakeup: client.Wakeup
@@ -152,6 +154,8 @@ class Driver:
                 self._with_room(self._journal.flush)
                 if isinstance(step, Stop):
                     return self._state
+        except _Interrupted:
+            return self._interrupted()
         except (RalphError, OSError) as error:
             return self._give_up(error)
 
@@ -323,7 +327,7 @@ class Driver:
             usage=report.usage,
             retry_at=report.retry_at,
             exit=exit.code,
-            text=report.text,
+            text=_shortened(report.text) if step.purpose is Purpose.WORK else report.text,
             detail=detail,
             fingerprint=_fingerprint(ended, exit, detail),
             stream=stream,
@@ -359,7 +363,8 @@ class Driver:
         try:
             exit = self._place.warden.run(started, reader, watch)
         finally:
-            reader.close()
+            if lost := reader.close():
+                self._tell(Notice(f".ralph/{name} was not kept whole: {lost}"))
         return Shell(exit, clean(reader.head), reader.is_cut, f".ralph/{name}")
 
     # ---- Commit ----
@@ -450,13 +455,21 @@ class Driver:
         while True:
             try:
                 return write()
-            except (DiskFull, OSError) as error:
-                if self._place.wakeup.count or not is_disk_full(error):
+            except (RalphError, OSError) as error:
+                why = reason_to_wait(error)
+                if not why:
                     raise
+                if self._place.wakeup.count:
+                    raise _Interrupted from None
                 if not told:
-                    self._tell(Notice("No space left on the disk. Waiting until there is some."))
+                    self._tell(Notice(why))
                 told = True
                 self._place.wakeup.wait(DISK_SECONDS)
+
+    def _interrupted(self) -> State:
+        """A signal while nothing can be written: the journal stays where it was, and so can be resumed."""
+        state = machine.apply(self._state, Cancel(self._now(), Cause.SIGNAL))
+        return machine.apply(state, Did(self._now()))
 
     def _give_up(self, error: RalphError | OSError) -> State:
         """The driver cannot go on: the run stops as fatal, in the journal too if that can be written."""
@@ -479,10 +492,14 @@ class Driver:
         return self._place.clock.monotonic() - started
 
 
+class _Interrupted(Exception):
+    """A signal came while the run was waiting for the disk."""
+
+
 class _Tee:
     """What an agent prints: raw into a file, parsed into events for those who watch."""
 
-    def __init__(self, parser: Parser, tell: Tell, directory: Path, name: str) -> None:
+    def __init__(self, parser: Parser, tell: Tell, directory: int, name: str) -> None:
         self._parser = parser
         self._tell = tell
         self._out = Stream(directory, f"{name}.stdout")
@@ -523,8 +540,10 @@ class _Log:
     def head(self) -> str:
         return self._head.decode(errors="replace")
 
-    def close(self) -> None:
+    def close(self) -> str:
+        """Returns why the log is not whole, if so."""
         self._log.close()
+        return self._log.problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -552,6 +571,13 @@ def _check_argument(spec: AgentSpec, prompt: Prompt) -> None:
         raise RalphError(f"The prompt has {size:,} bytes; promptVia argument can pass 128 KiB.", hint)
     if "\0" in prompt.text:
         raise RalphError("The prompt has a NUL character, which promptVia argument cannot pass.", hint)
+
+
+def _shortened(text: str) -> str:
+    """The beginning and the end of an answer: all that the journal keeps of it."""
+    if len(text) <= 2 * MOST_ANSWER:
+        return text
+    return f"{text[:MOST_ANSWER]}\n[...]\n{text[-MOST_ANSWER:]}"
 
 
 def _fingerprint(ended: Ended, exit: Exit, detail: str) -> str:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import difflib
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
 from ralph.core.model import FailAction, PromptVia
 from ralph.errors import RalphError
-from ralph.textfile import read_text
+from ralph.jsonfile import Document, read_object, scalars
 
 DEFAULT_PATH = Path(".ralph/settings.json")
 MOST_BYTES = 1 << 20
@@ -112,16 +111,11 @@ class Loaded:
     sources: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class _Document:
-    path: Path
-    text: str
-    values: dict[str, Any]
-
-
 def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Loaded:
     """Settings file, deep-merged with the local file beside it, then flags by their dotted key."""
     chosen = path or DEFAULT_PATH
+    if not chosen.name:
+        raise RalphError(f"{chosen}: the settings file is no regular file.")
     local = chosen.with_name(f"{chosen.stem}.local{chosen.suffix}")
     documents = [
         _read(file) for file in (chosen, local) if file.exists() or file.is_symlink() or (file == path)
@@ -166,61 +160,24 @@ def to_json(settings: Settings) -> dict[str, Any]:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of a settings file; a schema reference for editors is no error."""
-    return msgspec.json.schema(Settings)
+    """The JSON Schema of a settings file, which may name its schema for editors."""
+    found = msgspec.json.schema(Settings)
+    found["$defs"]["Settings"]["properties"]["$schema"] = {"type": "string"}
+    return found
 
 
 # ---- one file ----
 
 
-def _read(path: Path) -> _Document:
-    text = read_text(str(path), most=MOST_BYTES, what="settings file", follow=False)
-    if text.startswith("\ufeff"):
-        raise RalphError(f"{path}:1: begins with a byte order mark.", "Save it as UTF-8 without one.")
-    try:
-        values = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        raise RalphError(f"{path}:{error.lineno}: not valid JSON: {error.msg}.") from None
-    except _Repeated as error:
-        raise RalphError(
-            f"{path}:{_line_of(text, error.key)}: the key {error.key!r} stands there twice."
-        ) from None
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(";")[0]
-        raise RalphError(f"{path}:1: not usable as settings: {reason}.") from None
-    if not isinstance(values, dict):
-        raise RalphError(f"{path}:1: settings must be a JSON object, not {_json_type(values)}.")
-    values.pop("$schema", None)
-    return _Document(path, text, values)
+def _read(path: Path) -> Document:
+    document = read_object(path, MOST_BYTES, "settings file")
+    document.values.pop("$schema", None)
+    return document
 
 
-class _Repeated(ValueError):
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise _Repeated(key)
-        found[key] = value
-    return found
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _json_type(value: object) -> str:
-    names = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
-    return names.get(type(value), "null")
-
-
-def _check(document: _Document) -> None:
+def _check(document: Document) -> None:
     """Each file is valid by itself; an error names the file, the line and the key."""
-    for keys, value in _scalars(document.values, []):
+    for keys, value in scalars(document.values):
         if problem := _problem(keys, value):
             raise RalphError(*_explain(document, problem, keys)) from None
     try:
@@ -231,19 +188,6 @@ def _check(document: _Document) -> None:
         raise RalphError(*_explain(document, message, keys)) from None
 
 
-def _scalars(value: Any, keys: list[str]) -> Iterator[tuple[list[str], Any]]:
-    """Every plain value, and every key, with the path that leads to it."""
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield [*keys, key], key
-            yield from _scalars(inner, [*keys, key])
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _scalars(inner, [*keys, str(number)])
-    else:
-        yield keys, value
-
-
 def _problem(keys: list[str], value: Any) -> str:
     """What no program could be given, though it is valid JSON."""
     if isinstance(value, float) and not math.isfinite(value):
@@ -252,8 +196,10 @@ def _problem(keys: list[str], value: Any) -> str:
         return "it has a NUL character"
     if isinstance(value, str) and not _is_text(value):
         return "it is not valid text (a lone surrogate)"
-    if keys[:2] == ["agent", "env"] and len(keys) == 3 and ("=" in keys[2] or not keys[2]):
-        return "it is no name of a variable"
+    if keys[:2] == ["agent", "env"] and len(keys) == 3:
+        if "=" in keys[2] or not keys[2]:
+            return "it is no name of a variable"
+        return "" if isinstance(value, str) else "expected `str`"
     return ""
 
 
@@ -272,7 +218,7 @@ def _tolerant(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _explain(document: _Document, message: str, keys: list[str]) -> tuple[str, str]:
+def _explain(document: Document, message: str, keys: list[str]) -> tuple[str, str]:
     unknown = re.match(r"Object contains unknown field `(.*)`", message)
     if unknown:
         key = unknown[1]
@@ -280,10 +226,9 @@ def _explain(document: _Document, message: str, keys: list[str]) -> tuple[str, s
         close = difflib.get_close_matches(key, known, 1, 0.5)
         hint = f"Did you mean {close[0]!r}?" if close else f"Known keys: {', '.join(known)}."
         dotted = _dotted([*keys, key])
-        return f"{document.path}:{_line_of(document.text, key)}: unknown key {dotted!r}.", hint
+        return f"{document.path}:{document.line_of([*keys, key])}: unknown key {dotted!r}.", hint
     message = message[0].lower() + message[1:]
-    last = next((key for key in reversed(keys) if not key.isdigit()), "")
-    return f"{document.path}:{_line_of(document.text, last)}: {_dotted(keys)}: {message}.", _hint(keys)
+    return f"{document.path}:{document.line_of(keys)}: {_dotted(keys)}: {message}.", _hint(keys)
 
 
 def _hint(keys: list[str]) -> str:
@@ -298,12 +243,6 @@ def _known_keys(keys: list[str]) -> list[str]:
     part: Any = {"": Settings, "agent": AgentSettings, "guardrails": GuardrailSettings, "scm": ScmSettings}
     struct = part[next((key for key in keys if key in part), "")]
     return [field.encode_name for field in msgspec.structs.fields(struct)]
-
-
-def _line_of(text: str, key: str) -> int:
-    """The line of the last place where the key stands, which is the one that JSON would use."""
-    places = list(re.finditer(rf'"{re.escape(key)}"\s*:', text))
-    return text.count("\n", 0, places[-1].start()) + 1 if places else 1
 
 
 # ---- where values came from ----

@@ -10,8 +10,8 @@ from typing import Protocol
 from ralph.core.events import AgentEvent
 from ralph.core.model import AgentSpec, ClaimRule, Ended, Exit, PromptVia, Purpose, Usage
 
-MOST_TEXT = 16_000
-"""How much of an answer is kept for the journal, from its beginning and from its end."""
+MOST_TEXT = 128_000
+"""How many characters of an answer's beginning, and of its end, are kept."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +63,9 @@ class Agent(Protocol):
     def parser(self, claim: ClaimRule, prompt: str) -> Parser: ...
 
 
+MOST_LINE = 16_000
+
+
 class LineText:
     """Bytes that arrive in pieces, as text in whole lines; an endless line is let go piece by piece."""
 
@@ -75,7 +78,7 @@ class LineText:
         whole, newline, rest = text.rpartition("\n")
         if not newline:
             self._rest += rest
-            if len(self._rest) < MOST_TEXT:
+            if len(self._rest) < MOST_LINE:
                 return ""
             text, self._rest = self._rest, ""
             return text

@@ -60,7 +60,7 @@ class Replay:
 
     def end(self) -> Iterator[Event]:
         """How it ended, if it has."""
-        loaded = load(self._runs.db, self._run)
+        loaded = load(self._runs.db, self._runs.path, self._run)
         if loaded.state.stop and self._only is None:
             state = loaded.state
             assert state.stop is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,12 +34,17 @@ def opened_repository(home: Home, run: Run) -> Iterator[Opened]:
     repository = find_repository(Path(run.directory))
     if repository is None:
         raise RalphError(f"{run.directory} is no git repository: there are no snapshots of run {run.id}.")
-    with Warden(Wakeup()) as warden:
-        yield Opened(repository, scm_runner(warden, repository.top), home.streams(run.id) / "scm")
+    with opened_directory(str(repository.top)) as directory, Warden(Wakeup()) as warden:
+        runner = scm_runner(warden, directory, repository.top)
+        yield Opened(repository, runner, home.streams(run.id) / "scm")
 
 
-def scm_runner(warden: Warden, top: Path) -> Runner:
-    """Runs version control commands in a directory, without variables that would lead them elsewhere."""
+def scm_runner(warden: Warden, directory: int, top: Path) -> Runner:
+    """Runs version control commands in an open directory, `top` when it was opened.
+
+    Git's directories are named from there: if an agent puts another repository in the place of ours, nothing
+    is written to that one.
+    """
 
     def watch(seconds: float, idle: float) -> Ended | None:
         if warden.wakeup.count > 1:
@@ -46,10 +52,17 @@ def scm_runner(warden: Warden, top: Path) -> Runner:
         return Ended.TIMEOUT if seconds >= SCM_SECONDS else None
 
     def run(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> Output:
-        environment = without_local(child_environment({})) | dict(variables)
-        with opened_directory(str(top)) as directory:
-            done = output_of(warden, argv, directory, environment, stdin, watch)
+        places = {name: _from(top, variables[name]) for name in _PLACES if name in variables}
+        environment = without_local(child_environment({})) | dict(variables) | places
+        done = output_of(warden, argv, directory, environment, stdin, watch)
         code = done.exit.code if done.exit.code is not None else 128
         return Output(code, done.out, done.problem or done.err.decode(errors="replace"))
 
     return run
+
+
+_PLACES = ("GIT_DIR", "GIT_WORK_TREE")
+
+
+def _from(top: Path, place: str) -> str:
+    return os.path.relpath(place, top) if Path(place).is_relative_to(top) else place

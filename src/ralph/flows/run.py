@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,18 +110,17 @@ def agent_spec(agent: AgentSettings) -> AgentSpec:
 
 def guardrails(settings: tuple[GuardrailSettings, ...]) -> tuple[Check, ...]:
     """Each guardrail as a check; a command that stands there twice is told apart by a number."""
-    seen: Counter[str] = Counter()
-    checks = []
+    checks: dict[str, Check] = {}
     for guardrail in settings:
-        seen[guardrail.command] += 1
-        number = seen[guardrail.command]
-        checks.append(
-            Check(
-                name=guardrail.command if number == 1 else f"{guardrail.command} #{number}",
-                method="command",
-                config=command_check.configure(guardrail.command, guardrail.timeout_seconds),
-                fail_action=guardrail.fail_action,
-                hint=guardrail.hint,
-            )
+        number, name = 1, guardrail.command
+        while name in checks:
+            number += 1
+            name = f"{guardrail.command} #{number}"
+        checks[name] = Check(
+            name=name,
+            method="command",
+            config=command_check.configure(guardrail.command, guardrail.timeout_seconds),
+            fail_action=guardrail.fail_action,
+            hint=guardrail.hint,
         )
-    return tuple(checks)
+    return tuple(checks.values())

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from ralph.process.client import Wakeup, Warden
 from ralph.scm.repository import find_repository
 from ralph.scm.work import Work
 from ralph.store import codec, locks
+from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.journal import Journal, Loaded, Row, load
 from ralph.store.runs import Run, Runs
@@ -79,19 +80,25 @@ def drive(
     taken_over: Callable[[], None] | None = None,
 ) -> State:
     """Drive a run that is in the store until it stops; `taken_over` is called once it is ours."""
-    runs = home.runs()
-    loaded = load(runs.db, run.id)
+    runs = home.runs(patience=2.0)
+    loaded = load(runs.db, runs.path, run.id)
     runs.take_over(run.id)
     if taken_over is not None:
         taken_over()
-    runtime = Runtime(Path(loaded.state.plan.directory))
-    with Warden(wakeup, lock) as warden:
+    plan, streams = loaded.state.plan, home.streams(run.id)
+    if os.path.realpath(plan.directory) != plan.directory:
+        raise RalphError(f"{plan.directory} is not the directory any more that the run began in.")
+    with (
+        Runtime(Path(plan.directory)) as runtime,
+        opened_directory(str(streams)) as streams_directory,
+        Warden(wakeup, lock) as warden,
+        _version_control(plan, warden, streams) as work,
+    ):
         try:
             runtime.prepare(run.id)
             journal = Journal(runs.db, runs.path, run.id)
-            work = _work(loaded.state.plan, warden, home.streams(run.id))
-            place = Place(runs, journal, runtime, home.streams(run.id), work, warden, wakeup, tell, Clock())
-            state = _recovered(place, loaded, resume)
+            place = Place(runs, journal, runtime, streams_directory, work, warden, wakeup, tell, Clock())
+            state = _recovered(place, loaded, streams, resume)
             _tell_start(tell, state, resumed=resume is not None)
             if loaded.half_done is not None and loaded.half_done.kind == "run_agent":
                 tell(Notice("The iteration that was cut off is done again."))
@@ -103,15 +110,17 @@ def drive(
             tell(RunEnded(run.id, state.stop, state.iteration, state.usage, state.elapsed))
             return state
         finally:
-            runs.let_go(run.id)
-            runtime.close()
+            with suppress(RalphError):
+                runs.let_go(run.id)
 
 
-def _work(plan: Plan, warden: Warden, state: Path) -> Work:
-    """Version control for the run: git at the top of its repository, any other command in the project."""
+@contextmanager
+def _version_control(plan: Plan, warden: Warden, state: Path) -> Iterator[Work]:
+    """Git at the top of the run's repository, any other command in the project."""
     repository = find_repository(Path(plan.directory))
     top = repository.top if repository else Path(plan.directory)
-    return Work(plan, repository, scm_runner(warden, top), state)
+    with opened_directory(str(top)) as directory:
+        yield Work(plan, repository, scm_runner(warden, directory, top), state)
 
 
 def _tell_start(tell: Tell, state: State, *, resumed: bool) -> None:
@@ -129,9 +138,9 @@ def _tell_start(tell: Tell, state: State, *, resumed: bool) -> None:
     )
 
 
-def _recovered(place: Place, loaded: Loaded, resume: Resume | None) -> State:
+def _recovered(place: Place, loaded: Loaded, streams: Path, resume: Resume | None) -> State:
     """The last state, with what an iteration had cost that was cut off, and what people have said since."""
-    state = _with_half_done(place.journal, loaded, place.streams)
+    state = _with_half_done(place.journal, loaded, streams)
     for number, command in place.runs.waiting(state.plan.run):
         state = machine.apply(state, command)
         place.journal.command(command, state, number)
@@ -277,7 +286,7 @@ def cancel_dead(home: Home, run: Run) -> None:
     """Cancel a run that no process drives any more: only its journal is left to be told."""
     runs = home.runs()
     try:
-        loaded = load(runs.db, run.id)
+        loaded = load(runs.db, runs.path, run.id)
         journal = Journal(runs.db, runs.path, run.id)
         now = time.time()
         cancel = Cancel(now)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from ralph.core import model
 from ralph.core.model import Plan, State
+from ralph.errors import RalphError
+
+T = TypeVar("T")
+_NEWER = "A newer Ralph wrote it: upgrade."
+_DAMAGED = "Start a new run; `ralph prune` removes old ones."
 
 KINDS: dict[str, type[Any]] = {
     "plan": model.Plan,
@@ -52,9 +57,18 @@ def decode(kind: str, text: str) -> Any:
     """The value of a row. A kind that this version does not know is refused by its name."""
     if kind not in _decoders:
         if kind not in KINDS:
-            raise ValueError(f"unknown kind of row: {kind}")
+            raise RalphError(
+                f"The journal has a row of a kind that this Ralph does not know: {kind!r}.", _NEWER
+            )
         _decoders[kind] = msgspec.json.Decoder(KINDS[kind])
-    return _decoders[kind].decode(text)
+    return decoded(_decoders[kind], text, f"a row of kind {kind!r}")
+
+
+def decoded(decoder: msgspec.json.Decoder[T], text: str, what: str) -> T:
+    try:
+        return decoder.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RalphError(f"The journal is damaged: {what} cannot be read ({error}).", _DAMAGED) from None
 
 
 def encode_state(state: State) -> str:
@@ -63,5 +77,8 @@ def encode_state(state: State) -> str:
 
 
 def decode_state(text: str, plan: Plan) -> State:
-    values = msgspec.json.decode(text)
-    return msgspec.convert(values | {"plan": plan}, State)
+    try:
+        values = msgspec.json.decode(text)
+        return msgspec.convert(values | {"plan": plan}, State)
+    except (msgspec.DecodeError, TypeError) as error:
+        raise RalphError(f"The journal is damaged: a state cannot be read ({error}).", _DAMAGED) from None

@@ -39,7 +39,7 @@ CREATE TABLE journal (
     state TEXT,
     ended REAL,
     PRIMARY KEY (run, seq)
-) WITHOUT ROWID;
+);
 CREATE TABLE commands (
     id INTEGER PRIMARY KEY,
     run TEXT NOT NULL,
@@ -61,16 +61,22 @@ class DiskFull(RalphError):
     """There is no room for the journal. The loop waits for room; nothing is lost."""
 
 
-def is_disk_full(error: Exception) -> bool:
-    return isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno == errno.ENOSPC)
+class Busy(RalphError):
+    """Another process holds the store for very long. The loop waits; nothing is lost."""
 
 
-def open_database(path: Path, *, create: bool = True) -> sqlite3.Connection:
-    """A connection to the store, its schema made or checked."""
-    if not create and not path.exists():
-        raise FileNotFoundError(path)
+def reason_to_wait(error: Exception) -> str:
+    """Is this something that passes by itself? Then in words what is waited for."""
+    if isinstance(error, DiskFull) or (isinstance(error, OSError) and error.errno == errno.ENOSPC):
+        return "No space left on the disk. Waiting until there is some."
+    return "Another process holds the store. Waiting for it." if isinstance(error, Busy) else ""
+
+
+def open_database(path: Path, patience: float = 30.0) -> sqlite3.Connection:
+    """A connection to the store, its schema made or checked; it waits so long for other writers."""
     with clear_errors(path):
-        db = sqlite3.connect(path, timeout=30.0, isolation_level=None, check_same_thread=False)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+        db = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
         try:
             _prepare(db, path)
         except BaseException:
@@ -81,6 +87,10 @@ def open_database(path: Path, *, create: bool = True) -> sqlite3.Connection:
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
+    owner = int(db.execute("PRAGMA application_id").fetchone()[0])
+    tables = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    if owner != _APPLICATION_ID and (version or owner or tables):
+        raise RalphError(f"{path} is no Ralph store.", _ELSEWHERE)
     if version > VERSION:
         raise RalphError(
             f"{path} was written by a newer Ralph: its format is {version}, this one knows {VERSION}.",
@@ -117,27 +127,31 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def clear_errors(path: Path) -> Iterator[None]:
-    """Say in plain words what SQLite could not do with the store."""
+    """Say in plain words what could not be done with the store."""
     try:
         yield
+    except (IsADirectoryError, NotADirectoryError, PermissionError, FileNotFoundError) as error:
+        raise RalphError(f"The store {path} cannot be used: {error.strerror}.", _ELSEWHERE) from None
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL:
             raise DiskFull(
                 f"No space left for {path}.", "Free some space: Ralph goes on by itself."
             ) from error
+        if code == sqlite3.SQLITE_BUSY:
+            raise Busy(f"The store {path} is held by another process.", "Try again in a moment.") from error
         if code == sqlite3.SQLITE_CONSTRAINT:
             raise Taken(f"The store {path} has that already: {error}.") from error
         raise RalphError(f"The store {path} cannot be used: {error}.", _HINTS.get(code, "")) from error
 
 
+_ELSEWHERE = "Set RALPH_STATE_DIR to another directory."
 _HINTS = {
     sqlite3.SQLITE_NOTADB: "It is no Ralph store. Move it away, or set RALPH_STATE_DIR to another directory.",
     sqlite3.SQLITE_CORRUPT: "Move it away and start anew, or restore it from a backup.",
     sqlite3.SQLITE_READONLY: "Make it writable, or set RALPH_STATE_DIR to a directory you may write to.",
     sqlite3.SQLITE_CANTOPEN: "Check its directory, or set RALPH_STATE_DIR to a directory you may write to.",
     sqlite3.SQLITE_PERM: "Make it writable, or set RALPH_STATE_DIR to a directory you may write to.",
-    sqlite3.SQLITE_BUSY: "Another process holds it. Try again in a moment.",
     sqlite3.SQLITE_IOERR: "The disk reports an error. Check it before you go on.",
 }
 
@@ -152,6 +166,7 @@ def is_on_network(path: Path) -> bool:
     best, kind = "", ""
     for line in mounts:
         _, point, type_, *_ = line.split(" ")
+        point = point.replace("\\040", " ")
         if len(point) >= len(best) and (here + "/").startswith(point.rstrip("/") + "/"):
             best, kind = point, type_
     return kind.startswith(_NETWORK_FILESYSTEMS)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from ralph.errors import RalphError
 
-NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 OLD_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _TEMPORARY = ".tmp-"
@@ -40,12 +40,7 @@ def write(directory: int, name: str, data: bytes, *, mode: int = 0o644, durable:
     Without `durable` it is still never seen half written, but a power cut may lose it.
     """
     temporary = f"{_TEMPORARY}{os.getpid()}-{name}"
-    descriptor = os.open(
-        temporary,
-        os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC,
-        mode,
-        dir_fd=directory,
-    )
+    descriptor = create(directory, temporary, mode)
     try:
         try:
             write_all(descriptor, data)
@@ -62,6 +57,17 @@ def write(directory: int, name: str, data: bytes, *, mode: int = 0o644, durable:
         os.fsync(directory)
 
 
+def create(directory: int, name: str, mode: int) -> int:
+    """A new file of this name. Whatever has the name now, a link or a pipe, is removed, not opened."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    for _ in range(10):
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=directory)
+        with suppress(FileExistsError):
+            return os.open(name, flags, mode, dir_fd=directory)
+    raise RalphError(f"{name}: somebody makes a file of this name again and again.")
+
+
 def write_all(descriptor: int, data: bytes) -> None:
     """A short write is continued."""
     view = memoryview(data)
@@ -74,8 +80,8 @@ def sweep_temporaries(directory: int) -> None:
     for name in os.listdir(directory):
         if not name.startswith(_TEMPORARY):
             continue
-        owner = name.removeprefix(_TEMPORARY).partition("-")[0]
-        if owner.isdigit() and not _is_alive(int(owner)):
+        owner = re.match(rf"{re.escape(_TEMPORARY)}([0-9]{{1,9}})-", name)
+        if owner and not _is_alive(int(owner[1])):
             with suppress(OSError):
                 os.unlink(name, dir_fd=directory)
 

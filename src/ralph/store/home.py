@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.errors import RalphError
 from ralph.store.database import open_database
+from ralph.store.files import opened_directory
 from ralph.store.runs import Runs
+from ralph.store.runtime import ignore_runtime_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +27,9 @@ class Home:
     def streams(self, run: str) -> Path:
         return self.path / "runs" / run
 
-    def connect(self) -> sqlite3.Connection:
-        return open_database(self.database)
-
-    def runs(self) -> Runs:
-        """The list of runs, on a connection of its own."""
-        return Runs(self.connect(), self.database)
+    def runs(self, patience: float = 30.0) -> Runs:
+        """The list of runs, on a connection of its own that waits so long for others."""
+        return Runs(open_database(self.database, patience), self.database)
 
 
 def find_home(directory: Path) -> Home:
@@ -54,6 +52,8 @@ def find_home(directory: Path) -> Home:
             f"Neither {usual} ({problem}) nor {path} ({worse}) can be written.",
             "Set RALPH_STATE_DIR to a directory you may write to.",
         )
+    with opened_directory(str(path.parent)) as ralph:
+        ignore_runtime_files(ralph)
     return Home(path, f"{usual} cannot be written ({problem}): the journal is kept in {path}.")
 
 

@@ -6,17 +6,22 @@ all that has happened since in one transaction. A look has no effect and rides a
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.core.model import Command, Look, Plan, Result, State, Step
+from ralph.errors import RalphError
 from ralph.store import codec
 from ralph.store.database import clear_errors, transaction
 
 _INSERT = "INSERT INTO journal (run, seq, kind, body, started) VALUES (?, ?, ?, ?, ?)"
-_WHOLE = "INSERT INTO journal VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_WHOLE = (
+    "INSERT INTO journal (run, seq, kind, body, started, result_kind, result, state, ended)"
+    " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
 _COMPLETE = "UPDATE journal SET result_kind = ?, result = ?, state = ?, ended = ? WHERE run = ? AND seq = ?"
 _APPLIED = "UPDATE commands SET applied = ? WHERE id = ?"
 _DELIVERED = "UPDATE commands SET delivered = ? WHERE id = ?"
@@ -44,6 +49,7 @@ class Journal:
         self._path = path
         self._run = run
         self._seq = -1
+        self._inode = os.stat(path).st_ino
         self._unwritten: list[tuple[str, tuple[object, ...]]] = []
         self._urgent = False
         with clear_errors(path):
@@ -99,11 +105,23 @@ class Journal:
         """
         if not self._urgent:
             return
+        self._check_there()
         with clear_errors(self._path), transaction(self._db):
             for statement, values in self._unwritten:
                 self._db.execute(statement, values)
         self._unwritten.clear()
         self._urgent = False
+
+    def _check_there(self) -> None:
+        """A store that was deleted under us would take everything and keep nothing."""
+        try:
+            there = os.stat(self._path).st_ino == self._inode
+        except OSError:
+            there = False
+        if not there:
+            raise RalphError(
+                f"The store {self._path} was removed while the run was going on.", "Start it again."
+            )
 
 
 def rows(db: sqlite3.Connection, run: str, after: int = -1) -> Iterator[Row]:
@@ -124,16 +142,17 @@ class Loaded:
     half_done: Row | None
 
 
-def load(db: sqlite3.Connection, run: str) -> Loaded:
-    plan_row = db.execute("SELECT body FROM journal WHERE run = ? AND seq = 0", (run,)).fetchone()
-    plan: Plan = codec.decode("plan", plan_row[0])
-    last = db.execute(
-        "SELECT state FROM journal WHERE run = ? AND state IS NOT NULL ORDER BY seq DESC LIMIT 1", (run,)
-    ).fetchone()
-    newest = next(rows(db, run, after=_last_seq(db, run) - 1))
+_NEWEST = "SELECT max(seq) FROM journal WHERE run = ?"
+_LAST_STATE = "SELECT state FROM journal WHERE run = ? AND state IS NOT NULL ORDER BY seq DESC LIMIT 1"
+
+
+def load(db: sqlite3.Connection, path: Path, run: str) -> Loaded:
+    with clear_errors(path):
+        first = next(rows(db, run), None)
+        if first is None:
+            raise RalphError(f"Run {run} is not in the store {path}.")
+        plan: Plan = codec.decode("plan", first.body)
+        state = db.execute(_LAST_STATE, (run,)).fetchone()[0]
+        newest = next(rows(db, run, after=db.execute(_NEWEST, (run,)).fetchone()[0] - 1))
     half_done = newest if newest.state is None else None
-    return Loaded(codec.decode_state(last[0], plan), half_done)
-
-
-def _last_seq(db: sqlite3.Connection, run: str) -> int:
-    return int(db.execute("SELECT max(seq) FROM journal WHERE run = ?", (run,)).fetchone()[0])
+    return Loaded(codec.decode_state(state, plan), half_done)

@@ -35,7 +35,9 @@ class Run:
     @property
     def is_live(self) -> bool:
         """Is the process that drives it still the one that began it?"""
-        return self.pid is not None and process_start(self.pid) == self.pid_start
+        if self.pid is None or self.pid_start is None:
+            return False
+        return process_start(self.pid) == self.pid_start
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +106,13 @@ class Runs:
             try:
                 with clear_errors(self.path), transaction(self.db):
                     self.db.execute(
-                        "INSERT INTO runs VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                        "INSERT INTO runs (id, project, directory, flow, parent, created, pid, pid_start)"
+                        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
                         (run.id, project, directory, flow, run.parent, at, run.pid, run.pid_start),
                     )
                     self.db.execute(
-                        "INSERT INTO journal VALUES (?, 0, 'plan', ?, ?, NULL, NULL, ?, ?)",
+                        "INSERT INTO journal (run, seq, kind, body, started, state, ended)"
+                        " VALUES (?, 0, 'plan', ?, ?, ?, ?)",
                         (run.id, first[0], at, first[1], at),
                     )
                 return run
@@ -154,7 +158,8 @@ class Runs:
     def brief(self, id: str) -> Brief:
         query = "SELECT state FROM journal WHERE run = ? AND state IS NOT NULL ORDER BY seq DESC LIMIT 1"
         with clear_errors(self.path):
-            return _brief.decode(self.db.execute(query, (id,)).fetchone()[0])
+            row = self.db.execute(query, (id,)).fetchone()
+        return codec.decoded(_brief, row[0] if row else "", f"the state of run {id}")
 
     def size(self, id: str) -> int:
         """How many bytes of the database a run takes, roughly."""
@@ -206,7 +211,10 @@ class Runs:
 
     def delivery(self, number: int) -> tuple[bool, int | None]:
         """Has a queued command been applied, and with which iteration was it delivered?"""
-        row = self.db.execute("SELECT applied, delivered FROM commands WHERE id = ?", (number,)).fetchone()
+        with clear_errors(self.path):
+            row = self.db.execute(
+                "SELECT applied, delivered FROM commands WHERE id = ?", (number,)
+            ).fetchone()
         return (row[0] is not None, row[1]) if row else (False, None)
 
 

@@ -18,9 +18,9 @@ MOST_STREAM_BYTES = 64 << 20
 
 _GITIGNORE = b""".gitignore
 current_run
-guardrail_*.log
+guardrail_[0-9][0-9][0-9]*_*.log
 old/
-prompt_*.txt
+prompt_[0-9][0-9][0-9]*.txt
 settings.local.json
 state/
 .tmp-*
@@ -36,15 +36,17 @@ class Runtime:
         except OSError as error:
             raise RalphError(f"{directory}: cannot be used: {error.strerror}.") from None
 
-    def close(self) -> None:
+    def __enter__(self) -> Runtime:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         os.close(self.project)
 
     def prepare(self, run: str) -> None:
         """Make `.ralph`, keep git from seeing what is not the user's, move an earlier run's files away."""
         with self._opened() as directory:
             files.sweep_temporaries(directory)
-            if not _exists(directory, ".gitignore"):
-                files.write(directory, ".gitignore", _GITIGNORE)
+            ignore_runtime_files(directory)
             earlier = _read(directory, "current_run")
             if earlier != run:
                 _move_away(directory, earlier or "unknown")
@@ -63,7 +65,7 @@ class Runtime:
 
     def open_log(self, name: str) -> Capped:
         with self._opened() as directory:
-            return Capped(os.open(name, files.NEW_FILE, 0o644, dir_fd=directory), MOST_LOG_BYTES)
+            return Capped(files.create(directory, name, 0o644), MOST_LOG_BYTES)
 
     @contextmanager
     def _opened(self) -> Iterator[int]:
@@ -82,13 +84,13 @@ class Capped:
 
     def write(self, data: bytes) -> None:
         kept = data[: self._left] if not self.problem else b""
-        self._left -= len(kept)
         self.lost += len(data) - len(kept)
-        if kept:
-            try:
-                files.write_all(self._descriptor, kept)
-            except OSError as error:
-                self.problem = error.strerror or str(error)
+        try:
+            files.write_all(self._descriptor, kept)
+            self._left -= len(kept)
+        except OSError as error:
+            self.problem = error.strerror or str(error)
+            self.lost += len(kept)
 
     def close(self) -> None:
         if self.lost and not self.problem:
@@ -100,7 +102,7 @@ class Capped:
 class Stream:
     """The raw output of one agent process: made when the first byte comes."""
 
-    def __init__(self, directory: Path, name: str) -> None:
+    def __init__(self, directory: int, name: str) -> None:
         self._directory = directory
         self._name = name
         self._file: Capped | None = None
@@ -111,7 +113,7 @@ class Stream:
             return
         if self._file is None:
             try:
-                descriptor = os.open(self._directory / self._name, files.NEW_FILE, 0o600)
+                descriptor = files.create(self._directory, self._name, 0o600)
             except OSError as error:
                 self._problem = error.strerror or str(error)
                 return
@@ -124,6 +126,12 @@ class Stream:
             self._file.close()
             self._problem = self._problem or self._file.problem
         return self._problem
+
+
+def ignore_runtime_files(directory: int) -> None:
+    """Keep git from seeing what is in `.ralph` and is not the user's."""
+    if not _exists(directory, ".gitignore"):
+        files.write(directory, ".gitignore", _GITIGNORE)
 
 
 def log_slugs(commands: Sequence[str]) -> dict[str, str]:
@@ -148,22 +156,21 @@ def _exists(directory: int, name: str) -> bool:
 
 def _read(directory: int, name: str) -> str:
     try:
-        descriptor = os.open(
-            name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory
-        )
+        descriptor = os.open(name, files.OLD_FILE | os.O_NONBLOCK, dir_fd=directory)
+        try:
+            text = os.read(descriptor, 100).decode(errors="replace")
+        finally:
+            os.close(descriptor)
     except OSError:
         return ""
-    with os.fdopen(descriptor, "rb") as file:
-        return "".join(c for c in file.read(100).decode(errors="replace") if c.isalnum() or c == "-")
+    return "".join(c for c in text if c.isalnum() or c == "-")
+
+
+_OURS = re.compile(r"guardrail_\d{3,}_.*\.log|prompt_\d{3,}(_message)?\.txt", re.DOTALL)
 
 
 def _move_away(directory: int, run: str) -> None:
-    names = [
-        name
-        for name in os.listdir(directory)
-        if (name.startswith("guardrail_") and name.endswith(".log"))
-        or (name.startswith("prompt_") and name.endswith(".txt"))
-    ]
+    names = [name for name in os.listdir(directory) if _OURS.fullmatch(name)]
     if not names:
         return
     with (

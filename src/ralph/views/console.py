@@ -27,6 +27,7 @@ from ralph.core.events import (
 )
 from ralph.core.model import Cause, Ended, HoldWhy, Outcome, Purpose, Usage
 from ralph.core.text import clean
+from ralph.views.outlet import Outlet
 
 _NEXT = {
     Cause.ITERATIONS: "Go on with more: ralph resume {run} -m N",
@@ -64,9 +65,10 @@ class Console:
     """Prints events as they come. A terminal that has gone away stops nothing."""
 
     def __init__(self, out: TextIO, err: TextIO, look: Look) -> None:
-        self._out, self._err = out, err
+        self._out, self._err = Outlet(out), Outlet(err)
         self._look = look
         self._colour = wants_colour(err)
+        self._colour_result = wants_colour(out)
         self._open_line = False
         self._run = ""
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
@@ -176,9 +178,11 @@ class Console:
         if hint := _NEXT.get(stop.cause):
             lines.append(f"  {hint.format(run=event.run)}")
         self._line("")
-        if wants_colour(self._out):
+        self._err.flush()
+        if self._colour_result:
             lines[0] = f"\x1b[{_COLOURS[colour]}m{lines[0]}\x1b[0m"
-        _put(self._out, "\n".join(lines) + "\n")
+        self._out.write("\n".join(lines) + "\n")
+        self._out.flush()
 
     # ---- writing ----
 
@@ -192,7 +196,7 @@ class Console:
     def _write(self, text: str) -> None:
         if text:
             self._open_line = not text.endswith("\n")
-            _put(self._err, text)
+            self._err.write(text)
 
     def _paint(self, colour: str, text: str) -> str:
         if not self._colour or not text:
@@ -214,14 +218,6 @@ _ENDS = {
     Ended.UNSTARTABLE: "could not be started",
     Ended.INTERRUPTED: "was interrupted",
 }
-
-
-def _put(stream: TextIO, text: str) -> None:
-    try:
-        stream.write(text)
-        stream.flush()
-    except (OSError, ValueError):
-        pass
 
 
 def _count(number: int, noun: str) -> str:

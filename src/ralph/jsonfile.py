@@ -1,0 +1,143 @@
+"""Read a JSON object that somebody has written by hand: an error says in which line it is."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ralph.errors import RalphError
+from ralph.textfile import read_text
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A JSON object, and the text it was read from."""
+
+    path: Path
+    text: str
+    values: dict[str, Any]
+
+    def line_of(self, keys: list[str]) -> int:
+        """The line of the key that this path leads to; of the last one on the way that is there."""
+        best, depth = 0, 0
+        for place, path in _places(self.text):
+            if len(path) >= depth and path == keys[: len(path)]:
+                best, depth = place, len(path)
+        return _line(self.text, best)
+
+
+def read_object(path: Path, most: int, what: str) -> Document:
+    text = read_text(str(path), most=most, what=what, follow=False)
+    if text.startswith("\ufeff"):
+        raise RalphError(f"{path}:1: begins with a byte order mark.", "Save it as UTF-8 without one.")
+    try:
+        values = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise RalphError(f"{path}:{error.lineno}: not valid JSON: {error.msg}.") from None
+    except (ValueError, RecursionError) as error:
+        raise RalphError(_unusable(path, text, error)) from None
+    if not isinstance(values, dict):
+        raise RalphError(f"{path}:1: a {what} must be a JSON object, not {_json_type(values)}.")
+    return Document(path, text, values)
+
+
+def scalars(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[list[str], Any]]:
+    """Every plain value, and every key, with the path that leads to it."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield [*keys, key], key
+            yield from scalars(inner, (*keys, key))
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            yield from scalars(inner, (*keys, str(number)))
+    else:
+        yield list(keys), value
+
+
+# ---- what json accepts and we do not ----
+
+
+class _Repeated(ValueError):
+    def __init__(self, key: str) -> None:
+        super().__init__(key)
+        self.key = key
+
+
+class _NoNumber(ValueError):
+    def __init__(self, word: str) -> None:
+        super().__init__(word)
+        self.word = word
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise _Repeated(key)
+        found[key] = value
+    return found
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise _NoNumber(name)
+
+
+def _unusable(path: Path, text: str, error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return f"{path}:1: nested too deeply."
+    if isinstance(error, _Repeated):
+        last = [place for place, keys in _places(text) if keys[-1] == error.key][-1]
+        return f"{path}:{_line(text, last)}: the key {error.key!r} stands there twice."
+    if isinstance(error, _NoNumber):
+        return f"{path}:{_line_of_word(text, error.word.__eq__)}: {error.word} is no JSON number."
+    line = _line_of_word(text, lambda word: len(word) > 4000 and word[0] != '"')
+    return f"{path}:{line}: a number has too many digits."
+
+
+def _json_type(value: object) -> str:
+    names = {list: "an array", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+    return names.get(type(value), "null")
+
+
+# ---- where things stand ----
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+
+
+def _places(text: str) -> Iterator[tuple[int, list[str]]]:
+    """Where each key and each element of an array begins, with the path that leads to it."""
+    path: list[str] = []
+    in_array: list[bool] = []
+    expects_key = False
+    for token in _TOKEN.finditer(text):
+        word = token[0]
+        if word in ("}", "]"):
+            path, in_array, expects_key = path[:-1], in_array[:-1], False
+        elif word == ",":
+            expects_key = not (in_array and in_array[-1])
+            if not expects_key:
+                path[-1] = str(int(path[-1]) + 1)
+        elif word == ":":
+            expects_key = False
+        elif expects_key and path:
+            path[-1] = word[1:-1]
+            yield token.start(), list(path)
+        else:
+            if in_array and in_array[-1]:
+                yield token.start(), list(path)
+            if word in ("{", "["):
+                in_array.append(word == "[")
+                path.append("0" if word == "[" else "")
+                expects_key = word == "{"
+
+
+def _line_of_word(text: str, is_it: Callable[[str], bool]) -> int:
+    return _line(text, next((token.start() for token in _TOKEN.finditer(text) if is_it(token[0])), 0))
+
+
+def _line(text: str, place: int) -> int:
+    return text.count("\n", 0, place) + 1

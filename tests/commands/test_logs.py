@@ -1,0 +1,384 @@
+"""`ralph logs`: a run told again, or while it goes on."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from conftest import RALPH, Project, Result, wait_until
+from ralph.views.status import Summary, summaries
+
+TAG = "<response>DONE</response>"
+HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+
+
+def newest(project: Project) -> Summary:
+    """The newest run, as `ralph status` would show it."""
+    runs = project.home.runs()
+    with closing(runs.db):
+        return summaries(runs)[0]
+
+
+def said(text: str) -> list[str]:
+    """The lines, without what no two readings share: times."""
+    return re.sub(r"\d+\.\ds", "N", text).splitlines()
+
+
+def told(result: Result, *without: str) -> list[dict[str, Any]]:
+    """The events without some kinds and without what no two readings share: times, and how text was cut."""
+    found: list[dict[str, Any]] = []
+    for event in result.lines():
+        if event["event"] == "text" and found and found[-1]["event"] == "text":
+            found[-1]["text"] += event["text"]
+        elif event["event"] not in without:
+            found.append({key: value for key, value in event.items() if key not in ("at", "seconds")})
+    return found
+
+
+def raw(project: Project, *arguments: str) -> bytes:
+    """What `ralph logs --raw` prints, byte for byte."""
+    done = subprocess.run(
+        [RALPH, "logs", "--raw", *arguments],
+        cwd=project.path,
+        env=project.env,
+        capture_output=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stdout
+
+
+# ---- a run that has ended ----
+
+STORY = f"""
+printf 'iteration %s \\033[31min red\\033[0m\\n' $RALPH_ITERATION
+[ $RALPH_ITERATION = 1 ] && exit 3
+[ $RALPH_ITERATION = 2 ] && touch fixed
+echo '{TAG}'
+"""
+"""An agent that fails, then mends what its guardrail finds, and says so."""
+
+
+def test_a_finished_run_is_shown_as_it_was(project: Project) -> None:
+    """What was on the terminal, progress and result, is told again in the same words, on stdout."""
+    project.agent(STORY, guardrails=[{"command": "test -f fixed"}])
+    run = project.run("run", "-p", "x")
+    logs = project.run("logs")
+    assert (logs.code, logs.err, said(logs.out)) == (0, "", said(run.err + run.out))
+    assert "iteration 1 in red" in logs.out and not HARMFUL.search(logs.out)
+    assert project.run("logs", "-f", newest(project).id) == logs
+
+
+def test_the_same_events_for_programs(project: Project) -> None:
+    """--json has the events that `run --json` had, in the same order, each with the same fields."""
+    project.agent(STORY, guardrails=[{"command": "test -f fixed"}])
+    run = project.run("run", "-p", "x", "--json")
+    logs = project.run("logs", "--json")
+    assert (logs.code, logs.err) == (0, "")
+    assert told(logs) == told(run, "agent_started", "claim")
+
+
+@pytest.mark.xfail(
+    strict=True, reason="Replay never calls parser.finish: a last line without its end is lost"
+)
+def test_the_last_line_is_told_too(project: Project) -> None:
+    """Many agents end without a newline, and the last line is the claim."""
+    project.agent(f"echo working; printf '{TAG}'")
+    project.run("run", "-p", "x")
+    assert TAG in project.run("logs").out
+
+
+@pytest.mark.xfail(strict=True, reason="Replay reads the stream of stdout alone")
+def test_what_the_agent_complained_of_is_told(project: Project) -> None:
+    """Why an agent failed is often on stderr, which the terminal showed."""
+    project.agent("echo first >&2; echo second >&2; exit 1")
+    project.run("run", "-p", "x", "-m", "1")
+    assert "first\nsecond\n" in project.run("logs").out
+
+
+@pytest.mark.xfail(strict=True, reason="JsonLines takes the time of printing, not that of the event")
+def test_an_event_has_the_time_at_which_it_happened(project: Project) -> None:
+    """A run of yesterday did not happen now."""
+    project.agent("echo working")
+    project.run("run", "-p", "x", "-m", "1")
+    ended = newest(project).updated
+    assert [
+        event["at"] for event in project.run("logs", "--json").lines() if event["at"] > ended + 0.01
+    ] == []
+
+
+@pytest.mark.xfail(strict=True, reason="Replay tells neither commands nor prompts, though -V promises them")
+def test_verbose_shows_commands_and_prompts(project: Project) -> None:
+    """-V adds what its help says: commands, prompts and timings."""
+    project.agent("echo working")
+    project.run("run", "-p", "The work.", "-m", "1")
+    shown = project.run("logs", "-V").out
+    assert "[ralph] Agent ended: ok" in shown
+    assert "[ralph] Agent command: " in shown and "[ralph] Prompt: The work." in shown
+
+
+def test_a_commit_is_told_with_its_iteration(repository: Project) -> None:
+    """The commit that was made, as the run told it, and as git has it."""
+    repository.agent(
+        'case "$1" in Provide*) echo "Add a file";; *) echo x > file; echo working;; esac',
+        scm={"command": "git", "tasks": ["commit"]},
+    )
+    repository.git("config", "user.name", "Test")
+    repository.git("config", "user.email", "test@localhost")
+    run = repository.run("run", "-p", "x", "-m", "1", "--json")
+    head = repository.git("rev-parse", "HEAD").strip()
+    (event,) = [event for event in told(run) if event["event"] == "committed"]
+    assert event == {"event": "committed", "iteration": 1, "commit": head, "message": "Add a file"}
+    assert [event for event in told(repository.run("logs", "--json")) if event["event"] == "committed"] == [
+        event
+    ]
+    assert f"Committed {head[:10]}: Add a file\n" in repository.run("logs", "--iteration", "1").out
+
+
+def test_guidance_and_cut_off_iterations_are_told(project: Project) -> None:
+    """What the user has said, and an iteration that was killed and done again, are part of the story."""
+    project.agent("echo x >> starts; echo at work; while [ ! -f go ]; do sleep 0.02; done")
+    process = project.start("run", "-p", "x", "-m", "1")
+    wait_until((project.path / "starts").exists)
+    process.kill()
+    process.communicate(timeout=30)
+    crashed = project.run("logs")
+    assert (crashed.code, crashed.out.splitlines()[1:]) == (0, ["=== Ralph iteration 1/1 ===", "at work"])
+    (project.path / "go").touch()
+    project.run("steer", newest(project).id, "Use tabs.")
+    project.run("resume")
+    assert said(project.run("logs").out)[1:-2] == [
+        "=== Ralph iteration 1/1 ===",
+        "at work",
+        "Agent was interrupted: ralph was killed",
+        "Guidance: Use tabs.",
+        "=== Ralph iteration 1/1 ===",
+        "Guidance delivered with this prompt: 1",
+        "at work",
+        "",
+        "limit: 1 of 1 iterations used without completion",
+    ]
+
+
+# ---- a run that goes on ----
+
+
+@pytest.fixture
+def background(project: Project) -> Iterator[Project]:
+    """A project whose agents are let go at the end, so that no detached run outlives its test."""
+    yield project
+    (project.path / "go").touch()
+    wait_until(lambda: newest(project).pid is None)
+
+
+def test_a_live_run_is_followed_to_its_end(background: Project) -> None:
+    """Lines come while the agent works, and the run's end is the end of `logs -f`."""
+    background.agent(
+        f"""
+        [ $RALPH_ITERATION = 1 ] && echo warming up && exit
+        echo early; while [ ! -f go ]; do sleep 0.02; done; echo late
+        echo '{TAG}'
+        """,
+        guardrails=[{"command": "true"}],
+    )
+    run = background.run("run", "-p", "x", "--detach").out.strip()
+    logs = background.start("logs", "-f")
+    assert logs.stdout is not None
+    shown: list[str] = []
+    for line in logs.stdout:
+        shown.append(line)
+        if line == "early\n":
+            break
+    assert (logs.poll(), newest(background).state) == (None, "running")
+    assert [line for line in shown if "===" in line or line == "warming up\n"] == [
+        "=== Ralph iteration 1/10 ===\n",
+        "warming up\n",
+        "=== Ralph iteration 2/10 ===\n",
+    ]
+    (background.path / "go").touch()
+    rest, err = logs.communicate(timeout=30)
+    assert (logs.returncode, err) == (0, "")
+    assert "".join(shown) + rest == background.run("logs", run).out
+    assert rest.splitlines()[0] == "late"
+
+
+def test_a_live_run_is_shown_without_waiting(background: Project) -> None:
+    """Without -f what has happened so far is told, and nothing is waited for."""
+    background.agent("echo early; touch started; while [ ! -f go ]; do sleep 0.02; done; echo late")
+    background.run("run", "-p", "x", "-m", "1", "--detach")
+    wait_until((background.path / "started").exists)
+    logs = background.run("logs")
+    assert (logs.code, logs.out.splitlines()[1:]) == (0, ["=== Ralph iteration 1/1 ===", "early"])
+
+
+def test_a_pause_is_told_once(background: Project) -> None:
+    """However long it takes, a hold is one line."""
+    background.agent(f"exec {RALPH} pause $RALPH_RUN_ID")
+    run = background.run("run", "-p", "x", "-m", "2", "--detach").out.strip()
+    logs = background.start("logs", "-f")
+    wait_until(lambda: newest(background).state == "paused")
+    background.run("resume")
+    wait_until(lambda: newest(background).iteration == 2 and newest(background).state == "paused")
+    background.run("cancel", run)
+    out, _ = logs.communicate(timeout=30)
+    assert [line.split(".")[0] for line in out.splitlines() if "===" in line or "Paused" in line] == [
+        "=== Ralph iteration 1/2 ===",
+        "Paused",
+        "=== Ralph iteration 2/2 ===",
+        "Paused",
+    ]
+
+
+# ---- a part of it ----
+
+
+@pytest.fixture
+def three(project: Project) -> Project:
+    """A run of three iterations; the second prints bytes that are no text."""
+    project.agent(
+        """
+        echo "iteration $RALPH_ITERATION"
+        [ $RALPH_ITERATION = 2 ] && printf 'a\\033]0;t\\007b\\377\\000\\r\\nno end'
+        [ $RALPH_ITERATION = 3 ] && echo aside >&2
+        exit 0
+        """,
+        guardrails=[{"command": "test $RALPH_ITERATION != 2"}],
+    )
+    project.run("run", "-p", "x", "-m", "3")
+    return project
+
+
+SECOND = b"iteration 2\na\x1b]0;t\x07b\xff\x00\r\nno end"
+
+
+def test_one_iteration(three: Project) -> None:
+    """--iteration leaves the others out, and the beginning and the end of the run."""
+    assert said(three.run("logs", "--iteration", "3").out) == [
+        "=== Ralph iteration 3/3 ===",
+        "iteration 3",
+        "Guardrail start: test $RALPH_ITERATION != 2",
+        "Guardrail end: test $RALPH_ITERATION != 2 (exit code 0, N)",
+    ]
+    events = three.run("logs", "--iteration", "2", "--json").lines()
+    assert [event["event"] for event in events if event["event"] != "text"] == [
+        "iteration_started",
+        "agent_ended",
+        "check_started",
+        "check_ended",
+    ]
+
+
+@pytest.mark.xfail(strict=True, reason="nothing is printed, and the exit code is 0")
+def test_an_iteration_that_was_not_there(three: Project) -> None:
+    """It is an error, as it is with --raw."""
+    assert three.run("logs", "--iteration", "4").code == 2
+
+
+def test_raw_is_byte_for_byte(three: Project) -> None:
+    """--raw is what the agent printed on stdout, all iterations or one, and nothing else."""
+    assert raw(three) == b"iteration 1\n" + SECOND + b"iteration 3\n"
+    assert raw(three, "--iteration", "2") == SECOND
+    none = three.run("logs", "--raw", "--iteration", "4")
+    assert (none.code, none.out, none.err) == (
+        2,
+        "",
+        f"ralph: error: Run {newest(three).id} has no stream of iteration 4.\n",
+    )
+
+
+def test_raw_on_a_terminal_is_harmless(three: Project) -> None:
+    """A person who asks for the raw stream gets its text, and no escape sequence."""
+    ours, theirs = pty.openpty()
+    with open(ours, "rb", buffering=0) as terminal:
+        process = subprocess.Popen(
+            [RALPH, "logs", "--raw", "--iteration", "2"], cwd=three.path, env=three.env, stdout=theirs
+        )
+        os.close(theirs)
+        assert process.wait(timeout=30) == 0
+        shown = terminal.read(65536).decode()
+    assert shown.replace("\r\n", "\n") == "iteration 2\nab\ufffd\ufffd\nno end"
+
+
+# ---- which run ----
+
+
+def test_without_a_run_it_is_the_newest_of_this_directory(project: Project) -> None:
+    """Older runs here and newer ones elsewhere are passed over; an id reaches them all."""
+    below, other = project.path / "below", project.path.parent / "other"
+    for directory, text in ((below, "old"), (below, "newest here"), (other, "elsewhere")):
+        directory.mkdir(exist_ok=True)
+        place = Project(directory, project.home)
+        place.agent(f"echo {text}")
+        place.run("run", "-p", "x", "-m", "1")
+    assert raw(Project(below, project.home)) == b"newest here\n"
+    assert raw(project, newest(project).id[-4:]) == b"elsewhere\n"
+    none = project.run("logs")
+    assert (none.code, none.err.splitlines()) == (
+        2,
+        [
+            f"ralph: error: There is no run in {project.path}.",
+            "  `ralph status` lists the runs of all projects.",
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nothing"], "There is no run 'nothing'."),
+        (["--raw", "--json"], "Give either --raw or --json, not both."),
+        (["--iteration", "0"], "Invalid value for '--iteration': 0 is not in the range x>=1."),
+    ],
+)
+def test_what_cannot_be_shown(project: Project, arguments: list[str], complaint: str) -> None:
+    """It is exit 2 with one error."""
+    result = project.run("logs", *arguments)
+    assert (result.code, result.out, result.err.splitlines()[0]) == (2, "", f"ralph: error: {complaint}")
+
+
+# ---- readers that go away ----
+
+
+@pytest.mark.parametrize("flags", ["", "--raw", "--json"])
+def test_a_reader_that_has_seen_enough(project: Project, flags: str) -> None:
+    """`ralph logs | head` ends quietly."""
+    project.agent("seq 100000")
+    project.run("run", "-p", "x", "-m", "1")
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f'"$0" logs {flags} | head -n 1 > first', RALPH],
+        cwd=project.path,
+        env=project.env,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert len((project.path / "first").read_text().splitlines()) == 1
+
+
+@pytest.mark.xfail(
+    strict=True, reason="the views pass over a closed pipe, and so -f goes on until the run ends"
+)
+def test_a_follower_ends_with_its_reader(background: Project) -> None:
+    """`ralph logs -f | grep -m 1 ready` is the way to wait for a line: it does not wait for the run."""
+    background.agent("echo ready; while [ ! -f go ]; do echo working; sleep 0.05; done")
+    background.run("run", "-p", "x", "-m", "1", "--detach")
+    logs = background.start("logs", "-f")
+    assert logs.stdout is not None and logs.stderr is not None
+    for line in logs.stdout:
+        if line == "ready\n":
+            break
+    logs.stdout.close()
+    try:
+        assert logs.wait(timeout=3) == 0
+    finally:
+        (background.path / "go").touch()
+        logs.wait(timeout=30)
+        logs.stderr.close()
