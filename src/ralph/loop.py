@@ -68,6 +68,7 @@ from ralph.core.model import (
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.process import client
+from ralph.redact import Redactor, Secrets, secret_values
 from ralph.scm.git import GitError
 from ralph.scm.work import Work
 from ralph.store.database import reason_to_wait
@@ -138,6 +139,8 @@ class Driver:
         self._asked_at = 0.0
         self._signals = self._told_signals = 0
         self._noticed: set[str] = set()
+        variables = [os.environ, *(dict(agent.env) for agent in state.plan.agents)]
+        self._secrets = Secrets(value for each in variables for value in secret_values(each))
         self._slugs = log_slugs([check.name for check in state.plan.checks])
 
     def drive(self) -> State:
@@ -280,7 +283,7 @@ class Driver:
         if problem:
             return Exit(error=0), f"{argv[0]}: {problem}"
         stdin = self._place.runtime.open_prompt(prompt.file) if spec.prompt_via is PromptVia.STDIN else None
-        tee = _Tee(parser, self._tell, self._place.streams, stream)
+        tee = _Tee(parser, self._tell, self._place.streams, stream, self._secrets)
 
         def watch(seconds: float, idle: float) -> Ended | None:
             meter = Meter(seconds, idle, parser.usage, interrupted=self._is_interrupted())
@@ -349,7 +352,7 @@ class Driver:
     def shell(self, check: Check, iteration: int, command: str, timeout: float) -> Shell:
         name = f"guardrail_{iteration:03d}_{self._slugs[check.name]}.log"
         log = self._with_room(lambda: self._place.runtime.open_log(name))
-        reader = _Log(log, self.plan.prompt.truncate)
+        reader = _Log(log, self.plan.prompt.truncate, self._secrets)
 
         def watch(seconds: float, idle: float) -> Ended | None:
             if self._is_interrupted():
@@ -375,11 +378,12 @@ class Driver:
             done = self._place.work.commit(step.iteration, step.message)
         except RalphError as error:
             return Did(self._now(), self._since(started), detail=f"{error.message} {error.hint}".strip())
-        for problem in done.problems:
+        problems = tuple(self._secrets.text(problem) for problem in done.problems)
+        for problem in problems:
             self._tell(Notice(problem))
         if done.commit:
             self._tell(Committed(step.iteration, done.commit, step.message))
-        return Did(self._now(), self._since(started), detail=" · ".join(done.problems), made=done.commit)
+        return Did(self._now(), self._since(started), detail=" · ".join(problems), made=done.commit)
 
     # ---- Hold ----
 
@@ -499,36 +503,50 @@ class _Interrupted(Exception):
 class _Tee:
     """What an agent prints: raw into a file, parsed into events for those who watch."""
 
-    def __init__(self, parser: Parser, tell: Tell, directory: int, name: str) -> None:
+    def __init__(self, parser: Parser, tell: Tell, directory: int, name: str, secrets: Secrets) -> None:
         self._parser = parser
         self._tell = tell
         self._out = Stream(directory, f"{name}.stdout")
         self._err = Stream(directory, f"{name}.stderr")
+        self._safe_out, self._safe_err = Redactor(secrets), Redactor(secrets)
 
     def stdout(self, data: bytes) -> None:
+        self._printed(self._safe_out.feed(data))
+
+    def stderr(self, data: bytes) -> None:
+        self._complained(self._safe_err.feed(data))
+
+    def _printed(self, data: bytes) -> None:
         self._out.write(data)
         for event in self._parser.stdout(data):
             self._tell(event)
 
-    def stderr(self, data: bytes) -> None:
+    def _complained(self, data: bytes) -> None:
         self._err.write(data)
         for event in self._parser.stderr(data):
             self._tell(event)
 
     def close(self) -> str:
+        """The rest of both streams; returns why one was not kept whole, if so."""
+        self._printed(self._safe_out.finish())
+        self._complained(self._safe_err.finish())
         return self._out.close() or self._err.close()
 
 
 class _Log:
     """What a check prints: all of it into its log, the beginning kept for the agent."""
 
-    def __init__(self, log: Capped, limit: int) -> None:
+    def __init__(self, log: Capped, limit: int, secrets: Secrets) -> None:
         self._log = log
+        self._safe = Redactor(secrets)
         self._most = max(MOST_HEAD_BYTES, 8 * limit)
         self._head = b""
         self.is_cut = False
 
     def stdout(self, data: bytes) -> None:
+        self._keep(self._safe.feed(data))
+
+    def _keep(self, data: bytes) -> None:
         self._log.write(data)
         room = self._most - len(self._head)
         self._head += data[:room]
@@ -542,6 +560,7 @@ class _Log:
 
     def close(self) -> str:
         """Returns why the log is not whole, if so."""
+        self._keep(self._safe.finish())
         self._log.close()
         return self._log.problem
 

@@ -6,6 +6,7 @@ import os
 import pty
 import re
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 
 from conftest import RALPH, Project, Result, wait_until
+from ralph.store.home import Home
+from ralph.views.outlet import PATIENCE
 from ralph.views.status import Summary, summaries
 
 TAG = "<response>DONE</response>"
@@ -239,9 +242,10 @@ def test_a_pause_is_told_once(background: Project) -> None:
 # ---- a part of it ----
 
 
-@pytest.fixture
-def three(project: Project) -> Project:
-    """A run of three iterations; the second prints bytes that are no text."""
+@pytest.fixture(scope="module")
+def three(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A run of three iterations, only to be read; the second prints bytes that are no text."""
+    project = Project(tmp_path_factory.mktemp("project"), Home(tmp_path_factory.mktemp("state")))
     project.agent(
         """
         echo "iteration $RALPH_ITERATION"
@@ -346,21 +350,32 @@ def test_what_cannot_be_shown(project: Project, arguments: list[str], complaint:
 # ---- readers that go away ----
 
 
-@pytest.mark.parametrize("flags", ["", "--raw", "--json"])
-def test_a_reader_that_has_seen_enough(project: Project, flags: str) -> None:
-    """`ralph logs | head` ends quietly."""
+def test_a_reader_that_has_seen_enough(project: Project) -> None:
+    """`ralph logs | head` ends quietly, in each notation."""
     project.agent("seq 100000")
     project.run("run", "-p", "x", "-m", "1")
-    done = subprocess.run(
-        ["bash", "-o", "pipefail", "-c", f'"$0" logs {flags} | head -n 1 > first', RALPH],
-        cwd=project.path,
-        env=project.env,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert len((project.path / "first").read_text().splitlines()) == 1
+    for flag in ("--verbose", "--raw", "--json"):
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", '"$0" logs $1 | head -n 1 > first', RALPH, flag],
+            cwd=project.path,
+            env=project.env,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert len((project.path / "first").read_text().splitlines()) == 1
+
+
+@pytest.mark.xfail(strict=True, reason="Outlet drops what does not fit, and at the end all that still waits")
+def test_a_reader_that_takes_its_time_gets_everything(project: Project) -> None:
+    """`ralph logs | less`: the log is the result, not a view of something that must not be held up."""
+    project.agent("seq 1000000", outputTruncateChars=10)
+    project.run("run", "-p", "x", "-m", "1", "--no-stream-agent-output")
+    logs = project.start("logs")
+    time.sleep(PATIENCE + 0.5)
+    out, _ = logs.communicate(timeout=30)
+    assert (logs.returncode, out.splitlines()[-3]) == (0, "limit: 1 of 1 iterations used without completion")
 
 
 @pytest.mark.xfail(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -145,19 +145,32 @@ PROMPTS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("agent", "prompt"),
-    [
-        *(("stdin", prompt) for prompt in PROMPTS),
-        *((agent, "with the tag in its sentence") for agent in ("argument", "scripted")),
-    ],
-)
-def test_the_prompt_repeated_completes_nothing(project: Project, agent: str, prompt: str) -> None:
-    """An agent that prints its prompt, once or twice, whole or indented, claims nothing."""
-    echo = ECHO[agent]
-    body = f"{echo} > seen; echo >> seen; cat seen; cat seen; sed 's/^/    /' seen; tr '\\n' ' ' < seen"
-    set_up(project, agent, body)
-    assert_not_complete(once(project, "-p", PROMPTS[prompt]))
+def prompts_in_turn(project: Project, prompts: Sequence[str]) -> str:
+    """A prompt file with the first of these; returns the command that puts the next one there."""
+    (project.path / "next").mkdir()
+    for number, text in enumerate([*prompts, "The last one."]):
+        (project.path / "next" / str(number)).write_text(text)
+    (project.path / "PROMPT.md").write_text(prompts[0])
+    return "cp next/$RALPH_ITERATION PROMPT.md"
+
+
+REPEAT = "{} > seen; echo >> seen; cat seen; cat seen; sed 's/^/    /' seen; tr '\\n' ' ' < seen"
+"""An agent that prints its prompt twice, then indented, then on one line."""
+
+
+def test_the_prompt_repeated_completes_nothing(project: Project) -> None:
+    """An agent that prints its prompt, once or twice, whole or indented, claims nothing, whatever it says."""
+    turn = prompts_in_turn(project, list(PROMPTS.values()))
+    set_up(project, "stdin", f"{REPEAT.format(ECHO['stdin'])}; {turn}")
+    result = project.run("run", "-f", "PROMPT.md", "-m", str(len(PROMPTS)), "--json")
+    assert dict(zip(PROMPTS, claims(result), strict=True)) == dict.fromkeys(PROMPTS, False)
+
+
+@pytest.mark.parametrize("agent", ["argument", "scripted"])
+def test_the_prompt_repeated_by_another_agent_completes_nothing(project: Project, agent: str) -> None:
+    """The same for agents that get their prompt in another way."""
+    set_up(project, agent, REPEAT.format(ECHO[agent]))
+    assert_not_complete(once(project, "-p", PROMPTS["with the tag in its sentence"]))
 
 
 @pytest.mark.parametrize("prompt", [f"Print {TAG} and stop.", f"Fix it, print {TAG} and stop."])
@@ -212,11 +225,17 @@ def test_a_genuine_claim_completes(project: Project, guardrails: list[Any], reas
     assert (result.code, result.out.splitlines()[0]) == (0, f"complete: {reason}")
 
 
-@pytest.mark.parametrize("prompt", PROMPTS)
-def test_a_claim_after_the_prompt_repeated_completes(project: Project, prompt: str) -> None:
+def test_a_claim_after_the_prompt_repeated_is_heard(project: Project) -> None:
     """An agent that prints its prompt and then works can still say that it is done."""
-    set_up(project, "stdin", f"cat; echo; echo 'All tests pass now.'; echo '{TAG}'")
-    assert once(project, "-p", PROMPTS[prompt]).code == 0
+    turn = prompts_in_turn(project, list(PROMPTS.values()))
+    set_up(
+        project,
+        "stdin",
+        f"cat; echo; echo 'All tests pass now.'; echo '{TAG}'; {turn}",
+        guardrails=[{"command": "false"}],
+    )
+    result = project.run("run", "-f", "PROMPT.md", "-m", str(len(PROMPTS)), "--json")
+    assert dict(zip(PROMPTS, claims(result), strict=True)) == dict.fromkeys(PROMPTS, True)
 
 
 def test_a_text_of_ones_own(project: Project) -> None:
@@ -284,18 +303,18 @@ RED = {
 }
 
 
-@pytest.mark.parametrize("red", RED)
-def test_a_claim_against_a_red_guardrail(project: Project, red: str) -> None:
-    """The run goes on, and the next prompt says why."""
-    command, reason = RED[red]
-    set_up(project, "stdin", f"echo '{TAG}'", guardrails=[{"command": command}])
+def test_a_claim_against_red_guardrails(project: Project) -> None:
+    """The run goes on, and the next prompt says why of each."""
+    guardrails = [{"command": command} for command, _ in RED.values()]
+    set_up(project, "stdin", f"echo '{TAG}'", guardrails=guardrails)
     result = project.run("run", "-p", "Fix it.", "-m", "2")
     assert (result.code, result.out.splitlines()[0]) == (
         1,
         "limit: 2 of 2 iterations used without completion",
     )
     second = (project.path / ".ralph/prompt_002.txt").read_text()
-    assert f'Guardrail "{command}" failed with {reason}.' in second
+    for command, reason in RED.values():
+        assert f'Guardrail "{command}" failed with {reason}.' in second
 
 
 def test_one_red_guardrail_among_green_ones(project: Project) -> None:
@@ -417,15 +436,15 @@ def seen(project: Project) -> bytes:
     return (project.path / "seen").read_bytes()
 
 
-@pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("via", ["stdin", "file"])
-def test_a_long_prompt_arrives_whole(project: Project, size: int, via: str) -> None:
-    """By stdin and by file a prompt may be as long as it likes."""
-    text = ("0123456789abcde\n" * (size // 16 + 1))[:size]
-    (project.path / "PROMPT.md").write_text(text)
-    take = {"stdin": "cat > seen", "file": 'cat "$1" > seen; test $# = 1'}[via]
-    project.agent(f"{take}; echo '{TAG}'", agent={"promptVia": via}, includeCompletionInstruction=False)
-    assert (once(project, "-f", "PROMPT.md").code, seen(project)) == (0, text.encode())
+def test_a_long_prompt_arrives_whole(project: Project, via: str) -> None:
+    """By stdin and by file a prompt may be as long as it likes; each iteration has a longer one."""
+    texts = [("0123456789abcde\n" * (size // 16 + 1))[:size] for size in SIZES]
+    turn = prompts_in_turn(project, texts)
+    take = {"stdin": "cat > seen.$RALPH_ITERATION", "file": 'cat "$1" > seen.$RALPH_ITERATION'}[via]
+    project.agent(f"{take}; {turn}", agent={"promptVia": via}, includeCompletionInstruction=False)
+    assert project.run("run", "-f", "PROMPT.md", "-m", str(len(texts))).code == 1
+    assert [(project.path / f"seen.{number}").read_text() for number in (1, 2, 3)] == texts
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -471,13 +490,10 @@ ODD = {
 @pytest.mark.parametrize("via", ["argument", "stdin", "file"])
 def test_an_odd_prompt_arrives_as_it_is(project: Project, via: str) -> None:
     """Whatever a prompt file looks like, the agent gets its text as data; each iteration has another one."""
-    (project.path / "next").mkdir()
-    for number, text in enumerate([*ODD.values(), "last"]):
-        (project.path / "next" / str(number)).write_text(text)
-    (project.path / "PROMPT.md").write_text(next(iter(ODD.values())))
+    turn = prompts_in_turn(project, list(ODD.values()))
     take = {"argument": "printf '%s' \"$1\"", "stdin": "cat", "file": 'cat "$1"'}[via]
     project.agent(
-        f"{take} > seen.$RALPH_ITERATION; cp next/$RALPH_ITERATION PROMPT.md",
+        f"{take} > seen.$RALPH_ITERATION; {turn}",
         agent={"promptVia": via},
         includeCompletionInstruction=False,
     )
@@ -487,7 +503,7 @@ def test_an_odd_prompt_arrives_as_it_is(project: Project, via: str) -> None:
     assert not (project.path / "pwned").exists()
 
 
-@pytest.mark.parametrize("name", ["an option", "a long option", "the end of options", "shell syntax"])
+@pytest.mark.parametrize("name", ["an option", "the end of options", "shell syntax"])
 def test_an_odd_prompt_on_the_command_line(project: Project, name: str) -> None:
     """The same for `-p`: what follows it is the prompt, whatever it looks like."""
     project.agent(f"printf '%s' \"$1\" > seen; echo '{TAG}'", includeCompletionInstruction=False)
@@ -511,7 +527,7 @@ def test_a_prompt_file_with_nul(project: Project, via: str) -> None:
         assert (result.code, seen(project)) == (0, b"a\0b")
 
 
-@pytest.mark.parametrize("name", ["-p", "-prompt.md", "--help", "--", "a b", "ü.md", "$(x)", "a\nb"])
+@pytest.mark.parametrize("name", ["-p", "--help", "--", "a b", "ü.md", "$(x)", "a\nb"])
 def test_an_odd_name_of_a_prompt_file(project: Project, name: str) -> None:
     """A prompt file may be called what it likes."""
     (project.path / name).write_text("The work.")

@@ -114,12 +114,31 @@ class Screen:
     """A console, and what it wrote."""
 
     def __init__(self, look: Look) -> None:
-        self.out, self.err = io.StringIO(), io.StringIO()
-        self.tell = Console(self.out, self.err, look)
+        self._out, self._err = io.StringIO(), io.StringIO()
+        self.tell = Console(self._out, self._err, look)
 
     @property
-    def text(self) -> str:
-        return self.err.getvalue() + self.out.getvalue()
+    def out(self) -> str:
+        self._settle()
+        return self._out.getvalue()
+
+    @property
+    def err(self) -> str:
+        self._settle()
+        return self._err.getvalue()
+
+    def news(self) -> str:
+        """What was written since the last time."""
+        text = self.err + self.out
+        for stream in (self._out, self._err):
+            stream.seek(0)
+            stream.truncate()
+        return text
+
+    def _settle(self) -> None:
+        """A console writes in threads of its own: wait until they have."""
+        self.tell._err.flush()
+        self.tell._out.flush()
 
 
 def show(*events: Event, look: Look | None = None) -> Screen:
@@ -158,20 +177,25 @@ def run_id(result: Result) -> str:
 def test_no_output_of_an_agent_reaches_the_terminal_raw(seed: int) -> None:
     """A thousand agents per seed print rubbish on stdout and stderr: no escape, control or override is left."""
     dice = random.Random(seed)
+    screens = [Screen(Look(verbose=verbose)) for verbose in (False, True)]
     for _ in range(1000):
-        out, err = rubbish(dice), rubbish(dice)
-        screen = Screen(Look(verbose=dice.random() < 0.5))
+        out, err, screen = rubbish(dice), rubbish(dice), dice.choice(screens)
         drive(screen.tell, cut(dice, out), cut(dice, err))
-        assert not HARMFUL.search(screen.text), (out, err)
+        assert not HARMFUL.search(screen.news()), (out, err)
+
+
+@pytest.fixture(scope="module")
+def verbose() -> Screen:
+    """One screen for many examples: each has threads of its own."""
+    return Screen(Look(verbose=True))
 
 
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(FRAGMENTS[:-1])), max_size=12))
 @settings(max_examples=300, deadline=None)
-def test_any_bytes_are_shown_harmlessly(pieces: list[bytes]) -> None:
+def test_any_bytes_are_shown_harmlessly(verbose: Screen, pieces: list[bytes]) -> None:
     """The same for bytes that a search for a counterexample comes up with."""
-    screen = Screen(Look(verbose=True))
-    drive(screen.tell, iter(pieces), iter(pieces))
-    assert not HARMFUL.search(screen.text)
+    drive(verbose.tell, iter(pieces), iter(pieces))
+    assert not HARMFUL.search(verbose.news())
 
 
 EVIL = "\x1b]0;pwned\x07\x1b[2J\u202e\x9b1m\x00\r"
@@ -199,7 +223,7 @@ EVIL = "\x1b]0;pwned\x07\x1b[2J\u202e\x9b1m\x00\r"
 )
 def test_no_word_of_an_event_reaches_the_terminal_raw(event: Event) -> None:
     """Names, prompts, reasons and notes are cleaned too: an agent can write them all."""
-    assert not HARMFUL.search(show(event, look=Look(verbose=True)).text)
+    assert not HARMFUL.search(show(event, look=Look(verbose=True)).news())
 
 
 def test_a_real_terminal_gets_nothing_raw(project: Project) -> None:
@@ -333,8 +357,9 @@ def test_no_colours_in_a_pipe(project: Project) -> None:
 # ---- pipes that close ----
 
 
-@pytest.mark.parametrize("flag", ["--verbose", "--json"])
-@pytest.mark.parametrize("closed", ["stdout", "stderr", "both"])
+@pytest.mark.parametrize(
+    ("flag", "closed"), [("-V", "stdout"), ("-V", "stderr"), ("-V", "both"), ("--json", "stdout")]
+)
 def test_a_reader_that_goes_away_does_not_stop_the_run(project: Project, flag: str, closed: str) -> None:
     """The terminal or the pipe behind it may vanish in mid-run: the work goes on to its end."""
     project.agent(
@@ -360,7 +385,7 @@ def test_a_reader_that_goes_away_does_not_stop_the_run(project: Project, flag: s
     assert (project.path / "starts").read_text().split() == ["x", "x"]
 
 
-@pytest.mark.parametrize("closing", [">&-", "2>&-", ">&- 2>&-"])
+@pytest.mark.parametrize("closing", ["<&- >&-", "<&- >&- 2>&-"])
 def test_a_descriptor_that_was_never_open_does_not_stop_the_run(project: Project, closing: str) -> None:
     """A scheduler may start ralph without stdout or stderr: the run is driven, and its exit code right."""
     project.agent("echo x >> starts; echo '<response>DONE</response>'")
@@ -388,7 +413,7 @@ def test_stream_off_hides_the_agent_alone() -> None:
         CheckStarted("make"),
         CheckEnded(Verdict("make", green=True, reason="exit code 0"), FailAction.APPEND, 1.24),
     ]
-    assert show(*events, look=Look(stream=False)).err.getvalue().splitlines() == [
+    assert show(*events, look=Look(stream=False)).err.splitlines() == [
         "=== Ralph iteration 1/3 ===",
         "Guardrail start: make",
         "Guardrail end: make (exit code 0, 1.2s)",
@@ -398,7 +423,7 @@ def test_stream_off_hides_the_agent_alone() -> None:
 def test_a_red_guardrail_says_action_and_log() -> None:
     """Start, end, exit status, fail action and the log's place."""
     verdict = Verdict("make", green=False, reason="exit code 2", log=".ralph/guardrail_001_make.log")
-    shown = show(CheckStarted("make"), CheckEnded(verdict, FailAction.REPLACE, 61.0)).err.getvalue()
+    shown = show(CheckStarted("make"), CheckEnded(verdict, FailAction.REPLACE, 61.0)).err
     assert shown.splitlines() == [
         "Guardrail start: make",
         "Guardrail end: make (exit code 2, action REPLACE, 61.0s)",
@@ -409,7 +434,7 @@ def test_a_red_guardrail_says_action_and_log() -> None:
 def test_an_unfinished_line_does_not_swallow_the_next() -> None:
     """What the harness says begins on a line of its own."""
     screen = show(Text("no newline"), CheckStarted("make"))
-    assert screen.err.getvalue() == "no newline\nGuardrail start: make\n"
+    assert screen.err == "no newline\nGuardrail start: make\n"
 
 
 @pytest.mark.parametrize(
@@ -440,7 +465,7 @@ def test_the_result_is_on_stdout(cause: Cause, lines: list[str]) -> None:
     """The last word is the outcome, what it took, the notes, and what to do next; stdout has nothing else."""
     usage = Usage(1.5, 1000, 200)
     screen = show(Text("words\n"), RunEnded("id", Stop(cause, "why", ("n",)), 3, usage, 125.0))
-    assert screen.out.getvalue().splitlines() == lines
+    assert screen.out.splitlines() == lines
 
 
 @pytest.mark.parametrize(
@@ -464,14 +489,14 @@ def test_the_result_is_on_stdout(cause: Cause, lines: list[str]) -> None:
 )
 def test_the_next_step_fits_the_cause(cause: Cause, hint: str) -> None:
     """The last line is what a user can do now: more of what was used up, or what has to be mended."""
-    shown = show(RunEnded("id", Stop(cause, "why"), 3, Usage(), 1.0)).out.getvalue()
+    shown = show(RunEnded("id", Stop(cause, "why"), 3, Usage(), 1.0)).out
     assert shown.splitlines()[-1] == f"  {hint}"
 
 
 @pytest.mark.parametrize("cause", list(Cause))
 def test_what_is_not_complete_has_a_next_step(cause: Cause) -> None:
     """Only a complete run leaves nothing to do."""
-    shown = show(RunEnded("id", Stop(cause, "why"), 3, Usage(), 1.0)).out.getvalue()
+    shown = show(RunEnded("id", Stop(cause, "why"), 3, Usage(), 1.0)).out
     assert len(shown.splitlines()) == (2 if cause.outcome is Outcome.COMPLETE else 3)
 
 
@@ -485,14 +510,14 @@ def test_what_is_not_complete_has_a_next_step(cause: Cause) -> None:
 )
 def test_a_commit_is_one_line(message: str, subject: str) -> None:
     """The commit in short, and the beginning of its subject."""
-    shown = show(Committed(2, "0123456789abcdef" * 2 + "01234567", message)).err.getvalue()
+    shown = show(Committed(2, "0123456789abcdef" * 2 + "01234567", message)).err
     assert shown == f"Committed 0123456789: {subject}\n"
 
 
 def test_verbose_marks_every_line_as_its_own() -> None:
     """What an agent's prompt or command says on further lines is not taken for output, nor for a message."""
     started = AgentStarted(Purpose.WORK, ("agent", "a\nb"), "one\n[ralph] Completion: found", 5000)
-    assert show(started, look=Look(verbose=True)).err.getvalue().splitlines() == [
+    assert show(started, look=Look(verbose=True)).err.splitlines() == [
         "[ralph] Agent command: agent 'a",
         "[ralph] b'",
         "[ralph] Prompt: one",
@@ -503,7 +528,7 @@ def test_verbose_marks_every_line_as_its_own() -> None:
 @pytest.mark.parametrize("ended", list(Ended))
 def test_every_end_of_an_agent_has_its_words(ended: Ended) -> None:
     """An agent that did not end well is told in one line; one that did needs none."""
-    lines = show(AgentEnded(Purpose.WORK, Ran(0.0, ended, exit=3, detail="why"))).err.getvalue().splitlines()
+    lines = show(AgentEnded(Purpose.WORK, Ran(0.0, ended, exit=3, detail="why"))).err.splitlines()
     assert len(lines) == (0 if ended is Ended.OK else 1)
     assert all(line.startswith("Agent ") and line.endswith(", exit code 3: why") for line in lines)
 
@@ -518,7 +543,7 @@ def test_every_end_of_an_agent_has_its_words(ended: Ended) -> None:
 )
 def test_every_hold_has_its_words(hold: Hold, words: str) -> None:
     """A run that waits says for what."""
-    assert show(Holding(hold)).err.getvalue().startswith(words)
+    assert show(Holding(hold)).err.startswith(words)
 
 
 @pytest.mark.parametrize(

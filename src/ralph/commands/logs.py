@@ -25,7 +25,7 @@ POLL_SECONDS = 0.1
 @optional_run_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on showing what happens until the run ends.")
 @click.option("--iteration", type=click.IntRange(min=1), metavar="N", help="Only this iteration.")
-@click.option("--raw", is_flag=True, help="What the agent printed on stdout, untouched.")
+@click.option("--raw", is_flag=True, help="What the agent printed on stdout, as it was kept.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event.")
 @click.option("-V", "--verbose", is_flag=True, help="Also commands, prompts and timings.")
 def command(

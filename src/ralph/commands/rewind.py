@@ -50,6 +50,11 @@ def command(run: str, iteration: str, yes: bool) -> int:
         for problem in rewinder.apply(plan):
             click.echo(f"  {clean(problem)}", err=True)
     click.echo(f"Done. To undo it: {undo}", err=True)
+    if plan.moved_head:
+        click.echo(
+            f"HEAD has moved since. To drop the commits too: git reset --soft {plan.moved_head[:12]}",
+            err=True,
+        )
     return 0
 
 

@@ -99,11 +99,15 @@ class Notice:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
+    """`files` is how many files the run has changed, if that can be known; `commits` what it has made."""
+
     run: str
     stop: Stop
     iterations: int
     usage: Usage
     seconds: float
+    files: int | None = None
+    commits: tuple[str, ...] = ()
 
 
 AgentEvent = Text | Noise

@@ -23,7 +23,7 @@ from ralph.core.events import (
 )
 from ralph.core.model import Checked, Commit, Did, FailAction, Plan, Purpose, Ran, RunAgent, RunChecks, Steer
 from ralph.store import codec
-from ralph.store.journal import Row, load, rows
+from ralph.store.journal import Row, commits, load, rows
 from ralph.store.runs import Runs
 
 
@@ -64,7 +64,8 @@ class Replay:
         if loaded.state.stop and self._only is None:
             state = loaded.state
             assert state.stop is not None
-            yield RunEnded(self._run, state.stop, state.iteration, state.usage, state.elapsed)
+            made = commits(self._runs.db, self._run)
+            yield RunEnded(self._run, state.stop, state.iteration, state.usage, state.elapsed, None, made)
 
     def _row(self, row: Row) -> Iterator[Event]:
         if row.kind == "plan":

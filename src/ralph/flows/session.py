@@ -23,7 +23,8 @@ from ralph.scm.work import Work
 from ralph.store import codec, locks
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
-from ralph.store.journal import Journal, Loaded, Row, load
+from ralph.store.journal import Journal, Loaded, Row, commits, load
+from ralph.store.prune import LARGE, tree_size
 from ralph.store.runs import Run, Runs
 from ralph.store.runtime import Runtime
 
@@ -106,8 +107,13 @@ def drive(
                 tell(Notice(work.missing))
             work.record_start()
             state = Driver(place, state).drive()
-            assert state.stop is not None
-            tell(RunEnded(run.id, state.stop, state.iteration, state.usage, state.elapsed))
+            _tell_end(tell, state, work, commits(runs.db, run.id))
+            if (size := tree_size(home.path)) > LARGE:
+                tell(
+                    Notice(
+                        f"The store has grown to {size / (1 << 30):.1f} GB: `ralph prune` removes old runs."
+                    )
+                )
             return state
         finally:
             with suppress(RalphError):
@@ -136,6 +142,15 @@ def _tell_start(tell: Tell, state: State, *, resumed: bool) -> None:
             resumed,
         )
     )
+
+
+def _tell_end(tell: Tell, state: State, work: Work, made: tuple[str, ...]) -> None:
+    assert state.stop is not None
+    files = None
+    with suppress(RalphError):
+        files = work.files_changed()
+    run, stop = state.plan.run, state.stop
+    tell(RunEnded(run, stop, state.iteration, state.usage, state.elapsed, files, made))
 
 
 def _recovered(place: Place, loaded: Loaded, streams: Path, resume: Resume | None) -> State:

@@ -16,12 +16,13 @@ from ralph.scm.snapshots import Snapshot, Snapshots
 class Rewind:
     """What would happen: from the tree as it is now, which was kept first, to the target.
 
-    A change of kind `A` brings a file back, `D` removes one.
+    A change of kind `A` brings a file back, `D` removes one. `moved_head`: where HEAD was then, if it has moved.
     """
 
     now: Snapshot
     target: str
     changes: tuple[Change, ...]
+    moved_head: str = ""
 
 
 class Rewinder:
@@ -36,7 +37,15 @@ class Rewinder:
         commit = self.history.commit(name)
         number = sum(known.startswith("rewind-") for known in self.history.names()) + 1
         kept = self._snapshots.take(f"rewind-{number}")
-        return Rewind(kept, commit, tuple(changes_between(self._git, kept.commit, commit, self._index)))
+        changes = tuple(changes_between(self._git, kept.commit, commit, self._index))
+        return Rewind(kept, commit, changes, self._moved_head(commit))
+
+    def _moved_head(self, commit: str) -> str:
+        """Where HEAD was then, if it is elsewhere now."""
+        message = self._git.line("log", "-1", "--format=%B", commit)
+        then = next((line.split()[-1] for line in message.splitlines() if line.startswith("Head:")), "")
+        now = self._git.attempt("rev-parse", "-q", "--verify", "HEAD").out.decode().strip()
+        return then if then not in ("", "unborn", now) else ""
 
     def apply(self, rewind: Rewind) -> list[str]:
         """Do it; returns what could not be put back, in words.

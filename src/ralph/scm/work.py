@@ -10,6 +10,7 @@ from typing import Protocol
 from ralph.core.model import Plan, Scm
 from ralph.scm.commits import Done, GitTasks, OtherTasks
 from ralph.scm.git import Git, Runner
+from ralph.scm.history import History
 from ralph.scm.repository import Repository
 from ralph.scm.snapshots import Snapshot, Snapshots
 from ralph.scm.start import Recorded
@@ -29,7 +30,9 @@ class Work:
         self._repository = repository
         self._snapshots: Snapshots | None = None
         self._recorded: Recorded | None = None
+        self._history: History | None = None
         if repository is not None:
+            self._history = History(repository, run, plan.run, state / "scm")
             self._snapshots = Snapshots(repository, run, plan.run, state / "scm")
             self._recorded = Recorded(Git(repository, run), state / "scm")
         self._tasks = self._make_tasks(plan.scm, run)
@@ -63,6 +66,13 @@ class Work:
         if self._snapshots is None or not self._plan.snapshots:
             return None
         return self._snapshots.take(name)
+
+    def files_changed(self) -> int | None:
+        """How many files differ between the first snapshot and the last one."""
+        if self._history is None:
+            return None
+        names = self._history.numbered()
+        return len(self._history.changes(names[0], names[-1])) if names else None
 
     def tree(self) -> str:
         """A name for the tree as it is: equal when nothing has changed."""

@@ -134,6 +134,12 @@ def rows(db: sqlite3.Connection, run: str, after: int = -1) -> Iterator[Row]:
         yield Row(*values)
 
 
+def commits(db: sqlite3.Connection, run: str) -> tuple[str, ...]:
+    """The commits that a run has made."""
+    done = (codec.decode("did", row.result) for row in rows(db, run) if row.kind == "commit" and row.result)
+    return tuple(did.made for did in done if did.made)
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """What resume starts from: the last state, and the step that was in hand when ralph died."""

@@ -109,7 +109,7 @@ class Stream:
         self._problem = ""
 
     def write(self, data: bytes) -> None:
-        if self._problem:
+        if self._problem or not data:
             return
         if self._file is None:
             try:

@@ -174,6 +174,10 @@ class Console:
         colour = "green" if stop.outcome is Outcome.COMPLETE else "red"
         used = [_count(event.iterations, "iteration"), duration(event.seconds), *_usage(event.usage)]
         lines = [f"{stop.outcome}: {clean(stop.reason)}", f"  run {event.run}: {', '.join(used)}"]
+        if event.files:
+            made = f", {_count(len(event.commits), 'commit')}" if event.commits else ""
+            lines.append(f"  {_count(event.files, 'file')} changed{made}: ralph diff {event.run}")
+            lines.append(f"  To undo all of it: ralph rewind {event.run} 1")
         lines += [f"  note: {clean(note)}" for note in stop.notes]
         if hint := _NEXT.get(stop.cause):
             lines.append(f"  {hint.format(run=event.run)}")

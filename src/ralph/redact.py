@@ -1,0 +1,182 @@
+"""Secrets that stay secret: tokens of well-known formats, and the values of variables that look like secrets.
+
+Everything an agent or a check prints goes through a `Redactor` before it is written, shown or fed back. An
+automaton looks for the beginnings of secrets at some 500 MB/s; only around a hit the exact rules are tried.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable, Mapping
+
+from ahocorasick_rs import BytesAhoCorasick
+
+MARK = b"[redacted]"
+
+_B = rb"(?<![A-Za-z0-9_])"
+_URL_SAFE = rb"[A-Za-z0-9_-]"
+
+RULES: dict[str, tuple[tuple[bytes, ...], bytes]] = {
+    # name: (how it begins, the whole of it)
+    "openai, anthropic": ((b"sk-",), _B + rb"sk-(?=%b*[0-9])%b{20,}" % (_URL_SAFE, _URL_SAFE)),
+    "github": ((b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_"), _B + rb"gh[pousr]_[A-Za-z0-9]{30,}"),
+    "github fine-grained": ((b"github_pat_",), rb"github_pat_[A-Za-z0-9_]{22,}"),
+    "gitlab": ((b"glpat-", b"gldt-", b"glrt-"), _B + rb"gl(?:pat|dt|rt)-%b{20,}" % _URL_SAFE),
+    "slack": ((b"xox", b"xapp-"), _B + rb"(?:xox[abeoprs]|xapp)-[A-Za-z0-9-]{10,}"),
+    "slack webhook": ((b"hooks.slack.com/services/",), rb"hooks\.slack\.com/services/[A-Za-z0-9/]{20,}"),
+    "aws key id": ((b"AKIA", b"ASIA"), _B + rb"A[KS]IA[A-Z0-9]{16}"),
+    "aws secret": (
+        (b"secret_access_key", b"SecretAccessKey", b"SECRET_ACCESS_KEY"),
+        rb"(?i:secret_?access_?key)[\"'\\]*\s*[=:]\s*[\"'\\]*[A-Za-z0-9/+=]{40}",
+    ),
+    "google api": ((b"AIza",), _B + rb"AIza%b{35}" % _URL_SAFE),
+    "google oauth": ((b"ya29.", b"GOCSPX-"), _B + rb"(?:ya29\.|GOCSPX-)%b{20,}" % _URL_SAFE),
+    "stripe": (
+        (b"k_live_", b"k_test_", b"whsec_"),
+        _B + rb"(?:[srp]k_(?:live|test)_|whsec_)[A-Za-z0-9]{16,}",
+    ),
+    "npm": ((b"npm_",), _B + rb"npm_[A-Za-z0-9]{36}"),
+    "pypi": ((b"pypi-",), _B + rb"pypi-%b{50,}" % _URL_SAFE),
+    "hugging face": ((b"hf_",), _B + rb"hf_[A-Za-z0-9]{30,}"),
+    "sendgrid": ((b"SG.",), _B + rb"SG\.%b{16,}\.%b{16,}" % (_URL_SAFE, _URL_SAFE)),
+    "jwt": ((b"eyJ",), _B + rb"eyJ%b{8,}\.eyJ%b{8,}\.%b{8,}" % (_URL_SAFE, _URL_SAFE, _URL_SAFE)),
+    "private key": (
+        (b"PRIVATE KEY",),
+        rb"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)",
+    ),
+    "digitalocean": ((b"dop_v1_", b"doo_v1_"), _B + rb"do[op]_v1_[a-f0-9]{64}"),
+    "shopify": ((b"shpat_", b"shpss_", b"shpca_", b"shppa_"), _B + rb"shp(?:at|ss|ca|pa)_[a-fA-F0-9]{32}"),
+    "azure storage": ((b"AccountKey=",), rb"AccountKey=[A-Za-z0-9+/=]{60,}"),
+    "vault": ((b"hvs.",), _B + rb"hvs\.%b{24,}" % _URL_SAFE),
+    "databricks": ((b"dapi",), _B + rb"dapi[a-f0-9]{32}"),
+    "groq, xai, replicate": ((b"gsk_", b"xai-", b"r8_"), _B + rb"(?:gsk_|xai-|r8_)[A-Za-z0-9]{30,}"),
+    "telegram": ((b":AA",), _B + rb"[0-9]{8,10}:AA%b{33}" % _URL_SAFE),
+    "authorization": (
+        (b"Bearer ", b"bearer ", b"Basic "),
+        rb"(?:[Bb]earer|Basic) [A-Za-z0-9._~+/=-]{16,}",
+    ),
+    "password in an address": ((b"://",), rb"://[^\s/:@\"']{1,100}:[^\s/@\"']{3,100}@"),
+}
+
+_SECRET_NAME = re.compile(
+    r"(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|CREDENTIAL)", re.IGNORECASE
+)
+_NO_SECRET_NAME = re.compile(r"(_SOCK|_FILE|_PATH|_DIR|_URL|_ID|_NAME|_COUNT|TOKENS)$", re.IGNORECASE)
+_SHORTEST = 8
+_BASE64_RUN = re.compile(rb"[A-Za-z0-9+/_-]{16,}={0,2}")
+_MOST_LINE = 64 << 10
+_TAIL = 8 << 10
+_KEY_BEGINS = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_KEY_ENDS = re.compile(rb"-----END [A-Z ]*PRIVATE KEY-----")
+
+
+def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
+    """The values of variables whose names say that they are secret."""
+    return tuple(
+        value
+        for name, value in variables.items()
+        if _SECRET_NAME.search(name)
+        and not _NO_SECRET_NAME.search(name)
+        and len(value) >= _SHORTEST
+        and not value.startswith(("/", "~"))
+    )
+
+
+class Secrets:
+    """What counts as a secret: the well-known formats, and these values."""
+
+    def __init__(self, values: Iterable[str] = ()) -> None:
+        literals = {value.encode() for value in values}
+        self._rules = [re.compile(rule, re.DOTALL | re.MULTILINE) for _, rule in RULES.values()]
+        self._rules += [re.compile(re.escape(value)) for value in sorted(literals, key=len, reverse=True)]
+        begins = {begin for starts, _ in RULES.values() for begin in starts} | literals
+        hidden = {piece for begin in begins for piece in _base64_pieces(begin)}
+        self._begins = BytesAhoCorasick(sorted(begins | hidden))
+
+    def redact(self, text: bytes) -> bytes:
+        """Text without its secrets; most text has none and is returned as it is."""
+        if not self._begins.find_matches_as_indexes(text):
+            return text
+        for rule in self._rules:
+            text = rule.sub(MARK, text)
+        return _BASE64_RUN.sub(self._unhidden, text)
+
+    def text(self, text: str) -> str:
+        return self.redact(text.encode(errors="surrogatepass")).decode(errors="surrogatepass")
+
+    def _unhidden(self, run: re.Match[bytes]) -> bytes:
+        """A run of base64 that hides a secret is redacted as a whole."""
+        plain = (_decoded(run[0][offset:]) for offset in range(4))
+        return MARK if any(rule.search(text) for text in plain for rule in self._rules) else run[0]
+
+
+class Redactor:
+    """Redacts a stream that arrives in pieces; it never lets the beginning of a secret pass."""
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._waiting = b""
+        self._in_key = False
+
+    def feed(self, data: bytes) -> bytes:
+        """What may be let go of what has come so far: whole lines, redacted."""
+        self._waiting += data
+        whole, newline, rest = self._waiting.rpartition(b"\n")
+        if newline:
+            self._waiting = rest
+            return self._lines(whole + newline)
+        if len(self._waiting) <= _MOST_LINE:
+            return b""
+        whole, self._waiting = self._waiting[:-_TAIL], self._waiting[-_TAIL:]
+        return self._secrets.redact(whole)
+
+    def finish(self) -> bytes:
+        """The stream has ended: the rest."""
+        rest, self._waiting = self._waiting, b""
+        return self._lines(rest)
+
+    def _lines(self, text: bytes) -> bytes:
+        """Whole lines; a private key may go over many of them."""
+        if not self._in_key and b"PRIVATE KEY" not in text:
+            return self._secrets.redact(text)
+        return b"".join(map(self._line, text.splitlines(keepends=True)))
+
+    def _line(self, line: bytes) -> bytes:
+        begin, end = _KEY_BEGINS.search(line), _KEY_ENDS.search(line)
+        if self._in_key:
+            self._in_key = end is None
+            return self._secrets.redact(line[end.end() :]) if end else b""
+        if begin and not end:
+            self._in_key = True
+            return self._secrets.redact(line[: begin.start()]) + MARK + b"\n"
+        return self._secrets.redact(line)
+
+
+def _base64_pieces(begin: bytes) -> set[bytes]:
+    """What the beginning of a secret looks like in base64, at each of the three places it can have there.
+
+    A short one is taken together with what may follow it: three characters of base64 are everywhere.
+    """
+    longer = [begin] if len(begin) > 3 else [begin + bytes([letter]) for letter in _FOLLOWS]
+    pieces = set()
+    for text in longer:
+        for offset in range(3):
+            encoded = base64.b64encode(b"\0" * offset + text)
+            piece = encoded[(offset * 8 + 5) // 6 : (offset + len(text)) * 8 // 6]
+            pieces |= {piece, piece.translate(_TO_URL_SAFE)}
+    return pieces
+
+
+_FOLLOWS = bytes(range(33, 127))
+_TO_URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
+
+
+def _decoded(run: bytes) -> bytes:
+    standard = run.rstrip(b"=").translate(_FROM_URL_SAFE)
+    standard = standard[: len(standard) - len(standard) % 4] or b""
+    try:
+        return base64.b64decode(standard)
+    except ValueError:
+        return b""
