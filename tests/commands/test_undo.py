@@ -1,0 +1,197 @@
+"""`ralph rewind`, `ralph diff` and `ralph prune` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+
+import pytest
+
+from conftest import RALPH, Project, wait_until
+
+
+@pytest.fixture
+def worked(repository: Project) -> Project:
+    """A repository after a run of two iterations: the first adds a file, the second changes and removes."""
+    (repository.path / "old.txt").write_text("old\n")
+    repository.agent(
+        """
+        case $RALPH_ITERATION in
+            1) echo one > one.txt;;
+            2) echo two >> README.md; rm old.txt; echo '<response>DONE</response>';;
+        esac
+        true
+        """,
+        snapshots=True,
+    )
+    assert repository.run("run", "-p", "x").code == 0
+    return repository
+
+
+def run_id(project: Project) -> str:
+    found: str = project.status()[0]["id"]
+    return found
+
+
+def test_the_end_of_a_run_says_what_changed_and_how_to_undo_it(worked: Project) -> None:
+    """Files, and the two commands."""
+    result = worked.run("logs")
+    run = run_id(worked)
+    assert "complete: claimed; no check was configured to prove it" in result.out
+    assert worked.run("diff", "--stat").out.splitlines()[-1].strip().startswith("3 files changed")
+    assert (worked.run("rewind", run, "1", "--yes").code, (worked.path / "old.txt").read_text()) == (
+        0,
+        "old\n",
+    )
+
+
+def test_diff_of_an_iteration(worked: Project) -> None:
+    """What iteration 1 changed, and what the whole run did."""
+    run = run_id(worked)
+    first = worked.run("diff", run, "1")
+    assert "+one" in first.out and "+two" not in first.out
+    whole = worked.run("diff")
+    assert "+one" in whole.out and "+two" in whole.out and "-old" in whole.out
+
+
+def test_diff_of_what_is_not_there(worked: Project) -> None:
+    """An iteration that never was is one clear error."""
+    result = worked.run("diff", run_id(worked), "7")
+    assert (result.code, "no snapshot '7'" in result.err) == (2, True)
+
+
+def test_diff_of_a_run_without_snapshots(repository: Project) -> None:
+    """With snapshots off there is nothing to compare, and that is said."""
+    repository.agent("echo '<response>DONE</response>'")
+    repository.run("run", "-p", "x")
+    assert repository.run("diff").code == 2
+
+
+def test_rewind_shows_what_will_change_and_can_be_undone(worked: Project) -> None:
+    """Each file with what happens to it; the way back is printed and works."""
+    run = run_id(worked)
+    result = worked.run("rewind", run, "2", "--yes")
+    assert result.out.splitlines() == ["  is changed  README.md", "  comes back  old.txt"]
+    assert (worked.path / "one.txt").exists() and (worked.path / "old.txt").exists()
+    undo = result.err.partition("To undo it: ralph ")[2].split()
+    assert worked.run(*undo, "--yes").code == 0
+    assert not (worked.path / "old.txt").exists()
+
+
+def test_rewind_without_a_terminal_needs_yes(worked: Project) -> None:
+    """Nothing is changed when nobody can be asked."""
+    result = worked.run("rewind", run_id(worked), "1")
+    assert (result.code, (worked.path / "one.txt").exists()) == (2, True)
+
+
+@pytest.mark.parametrize(("answer", "is_back"), [("y\n", True), ("n\n", False), ("\n", False)])
+def test_rewind_asks_on_a_terminal(worked: Project, answer: str, is_back: bool) -> None:
+    """No is the default."""
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [RALPH, "rewind", run_id(worked), "1"],
+        cwd=worked.path,
+        env=worked.env,
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+    )
+    os.close(follower)
+    os.write(leader, answer.encode())
+    try:
+        while os.read(leader, 4096):
+            pass
+    except OSError:
+        pass
+    os.close(leader)
+    assert (process.wait(), (worked.path / "old.txt").exists()) == (0, is_back)
+
+
+def test_rewind_to_what_is_there_already(worked: Project) -> None:
+    """Nothing to do is said, not done."""
+    result = worked.run("rewind", run_id(worked), "3", "--yes")
+    assert (result.code, result.err) == (0, "The files are already as they were then.\n")
+
+
+def test_rewind_of_an_unknown_iteration_names_the_known_ones(worked: Project) -> None:
+    """The error lists the snapshots."""
+    result = worked.run("rewind", run_id(worked), "9", "--yes")
+    assert (result.code, "There are: 1, 2, 3." in result.err) == (2, True)
+
+
+def test_a_live_run_is_not_rewound(repository: Project) -> None:
+    """Two hands in one tree: refused."""
+    repository.agent("touch started; sleep 30", snapshots=True)
+    process = repository.start("run", "-p", "x")
+    wait_until((repository.path / "started").exists)
+    result = repository.run("rewind", run_id(repository), "1", "--yes")
+    repository.run("cancel", run_id(repository))
+    process.communicate()
+    assert (result.code, "ralph cancel" in result.err) == (2, True)
+
+
+def test_an_interrupted_iteration_keeps_its_first_snapshot(repository: Project) -> None:
+    """After a kill in mid-iteration, rewind brings back the tree from before the iteration began."""
+    repository.agent(
+        """
+        if [ -e ruined ]; then echo '<response>DONE</response>'; exit; fi
+        echo ruined > README.md; touch ruined; sleep 30
+        """,
+        snapshots=True,
+    )
+    process = repository.start("run", "-p", "x")
+    wait_until((repository.path / "ruined").exists)
+    process.kill()
+    process.communicate()
+    assert repository.run("resume").code == 0
+    assert repository.run("rewind", run_id(repository), "1", "--yes").code == 0
+    assert (repository.path / "README.md").read_text() == "A project.\n"
+
+
+def test_prune_shows_first_and_removes_only_when_told(worked: Project) -> None:
+    """Old runs go with their streams and refs; young ones stay."""
+    run = run_id(worked)
+    assert worked.run("prune").err == "There is nothing to remove.\n"
+    shown = worked.run("prune", "--older-than", "0h")
+    assert (run in shown.out, len(worked.status())) == (True, 1)
+    assert [c["id"] for c in json.loads(worked.run("prune", "--older-than", "0h", "--json").out)] == [run]
+    assert worked.run("prune", "--older-than", "0h", "--yes").code == 0
+    assert (worked.status(), worked.git("for-each-ref", "refs/ralph")) == ([], "")
+    assert not (worked.home.path / "runs" / run).exists()
+
+
+def test_prune_by_size_takes_the_oldest_first(project: Project) -> None:
+    """With a size to keep, the newest runs that fit stay."""
+    project.agent("head -c 600000 /dev/zero | tr '\\0' x; echo; echo '<response>DONE</response>'")
+    for _ in range(3):
+        project.run("run", "-p", "x")
+    newest = project.status()[0]["id"]
+    project.run("prune", "--keep", "1MB", "--yes")
+    assert [run["id"] for run in project.status()] == [newest]
+
+
+def test_a_live_run_is_never_pruned(project: Project) -> None:
+    """Even if it is as old as you like."""
+    project.agent("touch started; sleep 30")
+    process = project.start("run", "-p", "x")
+    wait_until((project.path / "started").exists)
+    project.run("prune", "--older-than", "0h", "--yes")
+    found = len(project.status())
+    project.run("cancel", project.status()[0]["id"])
+    process.communicate()
+    assert found == 1
+
+
+@pytest.mark.parametrize("arguments", [["--older-than", "soon"], ["--keep", "some"]])
+def test_prune_wants_an_age_and_a_size(project: Project, arguments: list[str]) -> None:
+    """What is neither is refused with an example."""
+    result = project.run("prune", *arguments)
+    assert (result.code, "Say " in result.err) == (2, True)
+
+
+def test_a_pruned_run_leaves_the_repository_whole(worked: Project) -> None:
+    """Nothing but our refs is touched: git finds no fault."""
+    worked.run("prune", "--older-than", "0h", "--yes")
+    assert worked.git("status", "--porcelain", "one.txt") == "?? one.txt\n"
