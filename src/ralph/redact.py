@@ -174,9 +174,8 @@ _FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
 def _decoded(run: bytes) -> bytes:
+    """What a run of base64 says, in either alphabet and with or without its padding."""
     standard = run.rstrip(b"=").translate(_FROM_URL_SAFE)
-    standard = standard[: len(standard) - len(standard) % 4] or b""
-    try:
-        return base64.b64decode(standard)
-    except ValueError:
-        return b""
+    if len(standard) % 4 == 1:
+        standard = standard[:-1]
+    return base64.b64decode(standard + b"=" * (-len(standard) % 4))
