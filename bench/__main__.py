@@ -11,10 +11,10 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import speed
+from bench import snapshots, speed
 from bench.measure import Measurement
 
-SUITES = {"speed": speed.suite}
+SUITES = {"speed": speed.suite, "snapshots": snapshots.suite}
 
 
 def main(arguments: list[str]) -> int:

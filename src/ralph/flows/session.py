@@ -107,13 +107,9 @@ def drive(
                 tell(Notice(work.missing))
             work.record_start()
             state = Driver(place, state).drive()
-            _tell_end(tell, state, work, commits(runs.db, run.id))
             if (size := tree_size(home.path)) > LARGE:
-                tell(
-                    Notice(
-                        f"The store has grown to {size / (1 << 30):.1f} GB: `ralph prune` removes old runs."
-                    )
-                )
+                tell(Notice(f"The store has grown to {size / (1 << 30):.1f} GB: `ralph prune` helps."))
+            _tell_end(tell, state, work, commits(runs.db, run.id))
             return state
         finally:
             with suppress(RalphError):

@@ -43,7 +43,7 @@ class Rewinder:
     def _moved_head(self, commit: str) -> str:
         """Where HEAD was then, if it is elsewhere now."""
         message = self._git.line("log", "-1", "--format=%B", commit)
-        then = next((line.split()[-1] for line in message.splitlines() if line.startswith("Head:")), "")
+        then = next((line.split()[1] for line in message.splitlines() if line.startswith("Head:")), "")
         now = self._git.attempt("rev-parse", "-q", "--verify", "HEAD").out.decode().strip()
         return then if then not in ("", "unborn", now) else ""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,11 +35,20 @@ class Snapshot:
 
 @dataclass(slots=True)
 class _Copy:
-    """A copy of the index, brought up to what is in the working tree."""
+    """A copy of the index, brought up to what is in the working tree. `staged`: the index as it was."""
 
     index: Path
-    index_tree: str
+    staged: str = ""
     left_out: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """One entry of `git status`: what differs between HEAD and the index, and the index and the tree."""
+
+    in_index: str
+    in_tree: str
+    path: str
 
 
 def ref_of(run: str, name: str | int) -> str:
@@ -58,14 +67,13 @@ class Snapshots:
     def take(self, name: str | int) -> Snapshot:
         """Keep the tree under a name."""
         copy, tree = self._tree(name)
-        head = self._git.attempt("rev-parse", "-q", "--verify", "HEAD^{commit}").out.decode().strip()
+        head = self._git.attempt("rev-parse", "-q", "--verify", "HEAD").out.decode().strip()
         parents = [head] if head else []
-        if copy.index_tree and copy.index_tree != self._tree_of(head):
+        if copy.staged:
             message = f"The index of ralph run {self._run}, {name}"
-            parents.append(self._git.line("commit-tree", copy.index_tree, "-m", message))
+            parents.append(self._git.line("commit-tree", copy.staged, "-m", message))
         arguments = [part for parent in parents for part in ("-p", parent)]
-        branch = self._git.attempt("symbolic-ref", "-q", "HEAD").out.decode().strip()
-        message = f"ralph run {self._run}, {name}\n\nHead: {branch or 'detached'} {head or 'unborn'}\n"
+        message = f"ralph run {self._run}, {name}\n\nHead: {head or 'unborn'}\n"
         commit = self._git.line("commit-tree", tree, *arguments, "-m", message)
         ref = ref_of(self._run, name)
         self._git("update-ref", "--no-deref", ref, commit)
@@ -77,61 +85,51 @@ class Snapshots:
 
     def _tree(self, name: str | int) -> tuple[_Copy, str]:
         self._git.disarm_filters()
-        copy = self._copy_index()
-        nested = self._update(copy)
+        copy, changes = self._copy_index()
+        nested = self._update(copy, changes)
         for number, path in enumerate(nested):
             self._embed(copy, path, f"{name}.nested.{number}")
         return copy, self._git.line("write-tree", index=copy.index)
 
-    def _tree_of(self, commit: str) -> str:
-        return self._git.line("rev-parse", f"{commit}^{{tree}}") if commit else ""
-
-    def _copy_index(self) -> _Copy:
+    def _copy_index(self) -> tuple[_Copy, list[_Change]]:
+        """A copy of the index and what has changed; one that cannot be read is as good as none."""
         self._scratch.mkdir(parents=True, exist_ok=True)
-        target = self._scratch / "index"
-        target.unlink(missing_ok=True)
+        copy = _Copy(self._scratch / "index")
+        copy.index.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):
+            shutil.copyfile(self._git.repository.git_dir / "index", copy.index)
         try:
-            shutil.copyfile(self._git.repository.git_dir / "index", target)
-        except FileNotFoundError:
-            return _Copy(target, "")
-        written = self._git.attempt("write-tree", index=target)
-        if written.code == 0:
-            return _Copy(target, written.out.decode().strip())
-        if self._git.attempt("ls-files", index=target).code:
-            target.unlink()
-        return _Copy(target, "")
+            changes = self._changes(copy.index)
+        except GitError:
+            if not copy.index.exists():
+                raise
+            copy.index.unlink()
+            changes = self._changes(copy.index)
+        if any(change.in_index not in " ?" for change in changes):
+            copy.staged = self._git.attempt("write-tree", index=copy.index).out.decode().strip()
+        return copy, changes
 
-    def _update(self, copy: _Copy) -> list[str]:
+    def _changes(self, index: Path) -> list[_Change]:
+        options = ("--porcelain=v1", "-z", "--untracked-files=all", "--no-renames", "--ignore-submodules=all")
+        return [_Change(e[0], e[1], e[3:]) for e in paths(self._git("status", *options, index=index))]
+
+    def _update(self, copy: _Copy, changes: list[_Change]) -> list[str]:
         """Bring the copy up to the working tree; returns the nested repositories."""
         top = self._git.repository.top
-        changed, nested = [], []
-        for path, is_untracked in self._changes(copy.index):
-            if path.endswith("/") or repository_at(top / path):
+        changed, nested = [], self._submodules(copy.index)
+        for change in changes:
+            path = change.path
+            if path.endswith("/") or (change.in_tree == "?" and repository_at(top / path)):
                 nested.append(path.rstrip("/"))
-            elif is_untracked and _size(top / path) > HUGE_FILE:
+            elif change.in_tree == "?" and _size(top / path) > HUGE_FILE:
                 copy.left_out.append(f"{path} is larger than {HUGE_FILE >> 20} MB and is not kept")
-            else:
+            elif change.in_tree != " ":
                 changed.append(path)
-        nested += self._submodules(copy.index)
-        self._git("update-index", "--force-remove", "-z", "--stdin", index=copy.index, stdin=listed(nested))
+        if nested:
+            names = listed(nested)
+            self._git("update-index", "--force-remove", "-z", "--stdin", index=copy.index, stdin=names)
         self._add(copy, changed)
         return sorted(set(nested))
-
-    def _changes(self, index: Path) -> Iterator[tuple[str, bool]]:
-        """Paths that differ from the index, and whether they are untracked."""
-        output = self._git(
-            "status",
-            "--porcelain=v1",
-            "-z",
-            "--untracked-files=all",
-            "--no-renames",
-            "--ignore-submodules=all",
-            index=index,
-        )
-        for entry in paths(output):
-            state, path = entry[:2], entry[3:]
-            if state[1] != " ":
-                yield path, state == "??"
 
     def _submodules(self, index: Path) -> list[str]:
         repository = self._git.repository
