@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -138,13 +139,31 @@ def wait_until(condition: Callable[[], Any], seconds: float = 20.0, every: float
 
 @dataclass(frozen=True)
 class Recorded:
-    """Processes that wrote `pid` lines into a file; a number that was reused does not count."""
+    """Processes that wrote their numbers into a file, one per line.
+
+    A process that began after the last line was written has only taken over a number, and does not count.
+    """
 
     file: Path
 
-    def alive(self) -> list[int]:
-        """Those that still run."""
+    def pids(self) -> list[int]:
         if not self.file.exists():
             return []
-        pids = [int(line) for line in self.file.read_text().split() if line.isdigit()]
-        return [pid for pid in pids if process_start(pid) is not None]
+        return [int(line) for line in self.file.read_text().split() if line.isdigit()]
+
+    def alive(self) -> list[int]:
+        """Those that still run."""
+        pids = self.pids()
+        if not pids:
+            return []
+        silence = time.time() - self.file.stat().st_mtime
+        return [pid for pid in pids if process_start(pid) is not None and _age(pid) > silence - 0.1]
+
+
+def _age(pid: int) -> float:
+    """For how many seconds a process has been running, to a hundredth; for ever, where that is not known."""
+    try:
+        ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+    except OSError:
+        return math.inf
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")

@@ -91,16 +91,13 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
         ([], "There is no prompt."),
         (["-p", "a", "-f", "PROMPT.md"], "There are two prompts: --prompt and --prompt-file."),
         (["-p", ""], "The prompt is empty."),
-        (["-p", " \n"], "The prompt is empty."),
         (["-f", "EMPTY.md"], "EMPTY.md is empty."),
         (["-f", "none.md"], "none.md: there is no such prompt file."),
         (["-f", "."], "the prompt file is no regular file."),
         (["-f", "-"], "The prompt cannot come from stdin"),
         (["-p", "a", "-m", "0"], "'0' is no whole number of at least 1"),
-        (["-p", "a", "-m", "many"], "'many' is no whole number of at least 1"),
         (["-p", "a", "--max-cost-usd", "-1"], "'-1' is no number of at least 0"),
         (["-p", "a", "--max-tokens", "1e6"], "'1e6' is no whole number of at least 1"),
-        (["-p", "a", "--max-duration-seconds", "inf"], "'inf' is no number of at least 0"),
         (["-p", "a", "--max-duration-seconds", "nan"], "'nan' is no number of at least 0"),
         (["-p", "a", "-c", ""], "completionResponse"),
         (["-p", "a", "--settings", "none.json"], "none.json: there is no such settings file."),
@@ -644,21 +641,31 @@ def test_a_limit_must_be_finite(project: Project, settings: str) -> None:
 # ---- agents that do not do well ----
 
 
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ("echo oops >&2; exit 3", "Agent failed, exit code 3: oops"),
-        ("true", "Agent said nothing, exit code 0"),
-        ("echo only noise >&2", "Agent said nothing, exit code 0"),
-        ("echo dying; kill -9 $$", "Agent was killed: by signal 9 (SIGKILL)"),
-    ],
-)
-def test_a_bad_iteration_is_told_and_the_run_goes_on(project: Project, body: str, words: str) -> None:
+def test_a_bad_iteration_is_told_and_the_run_goes_on(project: Project) -> None:
     """A failure, silence, a kill: one line for the user, and the next iteration."""
-    project.agent(f"echo x >> starts; {body}")
-    result = project.run("run", "-p", "x", "-m", "2")
-    assert (result.code, lines(project.path / "starts")) == (1, ["x", "x"])
-    assert result.err.splitlines().count(words) == 2
+    project.agent(
+        """
+        case $RALPH_ITERATION in
+            1) echo oops >&2; exit 3;;
+            2) ;;
+            3) echo only noise >&2;;
+            4) echo dying; kill -9 $$;;
+            5) echo well;;
+        esac
+        """
+    )
+    result = project.run("run", "-p", "x", "-m", "5")
+    assert [line for line in result.err.splitlines() if line.startswith(("Agent", "==="))] == [
+        "=== Ralph iteration 1/5 ===",
+        "Agent failed, exit code 3: oops",
+        "=== Ralph iteration 2/5 ===",
+        "Agent said nothing, exit code 0",
+        "=== Ralph iteration 3/5 ===",
+        "Agent said nothing, exit code 0",
+        "=== Ralph iteration 4/5 ===",
+        "Agent was killed: by signal 9 (SIGKILL)",
+        "=== Ralph iteration 5/5 ===",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -799,7 +806,10 @@ FIELDS = {
     "holding": {"hold"},
     "committed": {"iteration", "commit", "message"},
     "notice": {"text", "detail"},
-    "run_ended": {"run", "stop", "iterations", "usage", "seconds", "outcome", "exit_code"},
+    "run_ended": {
+        *("run", "stop", "iterations", "usage", "seconds", "files", "commits"),
+        *("outcome", "exit_code"),
+    },
 }
 
 

@@ -361,7 +361,6 @@ def test_d7_a_full_disk_under_the_project(project: Project, mounts: list[str], t
     assert [name for name in os.listdir(keep / ".ralph") if name.startswith(".tmp-")] == []
 
 
-@pytest.mark.xfail(strict=True, reason="nobody asks a guardrail's log what it could not keep")
 def test_d7_a_log_that_could_not_be_kept_is_said(project: Project, mounts: list[str], tmp_path: Path) -> None:
     """D7: a guardrail's log that was cut off by a full disk is told, as a raw stream is."""
     disk = project.path
@@ -523,7 +522,6 @@ def test_d7_a_store_that_may_not_grow(project: Project, tmp_path: Path) -> None:
     assert replayed(project.home, newest(project).id).iteration == 2
 
 
-@pytest.mark.xfail(strict=True, reason="the wait is ended by raising DiskFull, which is a fatal error")
 def test_d7_a_run_that_waits_for_room_can_be_interrupted(project: Project, tmp_path: Path) -> None:
     """D7: Ctrl-C while it waits is an interruption like any other: 130, and the run can go on."""
     run = on_a_small_store(project, tmp_path / "log")
@@ -651,7 +649,6 @@ def test_d8_a_process_that_the_system_denies_everything(project: Project, what: 
     assert_clear(Result(process.returncode, out, err))
 
 
-@pytest.mark.xfail(strict=True, reason="a bare OSError of the warden's start, or a reason that names nothing")
 def test_d8_few_descriptors_from_the_start(project: Project) -> None:
     """D8: with too few descriptors a run is refused in words, with enough it is done."""
     project.agent(DONE)
@@ -673,9 +670,6 @@ def test_d8_few_descriptors_from_the_start(project: Project) -> None:
     assert_sound(project.home)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the report of an unexpected error is written without a second thought"
-)
 def test_d8_no_place_for_the_report_of_a_bug(project: Project) -> None:
     """D8: an unexpected error is still one error with exit 2 when its details cannot be written."""
     code = (
@@ -760,9 +754,6 @@ def test_d12_the_same_version_is_read(used: tuple[Project, str]) -> None:
     assert project.run("status", run).code == 0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="INSERT INTO runs and journal name no columns: an added one breaks them"
-)
 def test_d12_added_columns_do_not_stop_an_older_ralph(used: tuple[Project, str]) -> None:
     """D12: schema changes only add, so a column that a later version added is no obstacle."""
     project, _ = used
@@ -1051,7 +1042,6 @@ def test_t3_what_one_run_plants_for_the_next(swapped: tuple[Project, Path], plan
         assert_clear(second)
 
 
-@pytest.mark.xfail(strict=True, reason="resume opens the directory by its name, whatever that is by now")
 def test_t3_a_run_goes_on_where_it_was_or_not_at_all(swapped: tuple[Project, Path]) -> None:
     """T3: a run whose directory has become a link to somewhere else is not resumed there."""
     project, outside = swapped
@@ -1064,7 +1054,6 @@ def test_t3_a_run_goes_on_where_it_was_or_not_at_all(swapped: tuple[Project, Pat
     assert_clear(result, str(project.path))
 
 
-@pytest.mark.xfail(strict=True, reason="streams are opened by their path, which leads through `.ralph`")
 def test_t3_a_store_in_the_project_is_not_led_astray(swapped: tuple[Project, Path]) -> None:
     """T3: with the store in `.ralph/state`, a swapped `.ralph` does not get the agent's stream."""
     project, outside = swapped
@@ -1076,7 +1065,6 @@ def test_t3_a_store_in_the_project_is_not_led_astray(swapped: tuple[Project, Pat
     assert_clear(result)
 
 
-@pytest.mark.xfail(strict=True, reason="git is started in the repository's path, whatever that is by now")
 def test_t3_a_repository_swapped_for_another(repository: Project, tmp_path: Path) -> None:
     """T3: snapshots and commits do not go into a repository that was put in the place of ours."""
     outside = tmp_path / "outside"

@@ -327,7 +327,6 @@ def test_p5_tight_chains_of_forks_are_swept(project: Project) -> None:
     assert all(iteration["seconds"] < 19 for iteration in found), found
 
 
-@pytest.mark.xfail(reason="a pass reads all of /proc, and a tight chain forks faster: up to 500 passes")
 def test_p5_fifty_passes_are_enough(tmp_path: Path) -> None:
     """The sweep of eight tight chains takes at most fifty passes."""
     directory = os.open(tmp_path, os.O_RDONLY)
@@ -712,7 +711,6 @@ def test_p9_a_signal_at_the_very_beginning_leaves_nothing(project: Project) -> N
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-@pytest.mark.xfail(strict=True, reason="it is in the store before its signals are caught")
 def test_p9_a_run_that_is_in_the_store_is_interrupted_not_crashed(
     project: Project, number: signal.Signals
 ) -> None:
@@ -733,7 +731,6 @@ def run_count(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT count(*) FROM runs").fetchone()[0])
 
 
-@pytest.mark.xfail(strict=True, reason="a handler is installed over a signal that was ignored on purpose")
 def test_p9_nohup_is_respected(project: Project) -> None:
     """`nohup ralph run …` goes on when its terminal goes away."""
     project.agent("echo > ready; until [ -e go ]; do sleep 0.02; done; echo '<response>DONE</response>'")
@@ -776,7 +773,6 @@ def test_p9_a_terminal_that_is_closed_interrupts_the_run(project: Project) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="the loop writes to the terminal itself, and blocks with it")
 @pytest.mark.parametrize("way", ["timeout", "two interrupts"])
 def test_p9_a_terminal_that_does_not_read_takes_no_control_away(project: Project, way: str) -> None:
     """With output halted (Ctrl-S, a pager), time limits and a second Ctrl-C still work."""
@@ -799,7 +795,6 @@ def test_p9_a_terminal_that_does_not_read_takes_no_control_away(project: Project
         finish(ralph)
 
 
-@pytest.mark.xfail(reason="handlers are taken back before the process ends; a late Ctrl-C kills it")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_p9_a_signal_while_ralph_goes_away_does_not_change_its_exit_code(
     project: Project, number: signal.Signals
@@ -1015,7 +1010,6 @@ def test_p14_an_agent_that_updates_itself_is_waited_for(project: Project) -> Non
 # ---- what ralph was started with ----
 
 
-@pytest.mark.xfail(strict=True, reason="every child that is no warden is taken for an orphan and killed")
 def test_a_server_of_the_script_that_became_ralph_is_spared(project: Project) -> None:
     """In `server & exec ralph run …` the server is ralph's child; an agent that kills the warden costs it nothing."""
     project.agent("kill -9 $PPID; sleep 60", maximumIterations=1)

@@ -340,16 +340,11 @@ with Warden(Wakeup()) as warden:
     }
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="descriptors received over the socket are inheritable, so a command has every pipe twice",
-)
 def test_nothing_but_three_descriptors_is_inherited(rig: Rig) -> None:
     """A command has stdin, stdout and stderr; not the lock, the socket or second copies of its pipes."""
     assert own_descriptors(rig) == {0, 1, 2}
 
 
-@pytest.mark.xfail(strict=True, reason="what ralph was started with goes through the warden to the agent")
 def test_a_descriptor_that_ralph_was_started_with_stops_at_the_warden(tmp_path: Path) -> None:
     """An open descriptor of the caller, such as a lock of its own, does not reach a command."""
     held = os.open(tmp_path, os.O_RDONLY)
@@ -404,7 +399,6 @@ def test_more_than_a_megabyte_of_arguments_and_environment_arrives(rig: Rig) -> 
     ],
     ids=["NUL in an argument", "NUL in a name", "empty name"],
 )
-@pytest.mark.xfail(strict=True, reason="a command that cannot be framed kills the warden")
 def test_what_no_system_can_pass_does_not_cost_the_warden_its_life(
     rig: Rig, argv: list[str], environment: dict[str, str]
 ) -> None:
@@ -460,7 +454,6 @@ def test_a_long_silence_is_no_reason_to_give_up_the_warden(rig: Rig, monkeypatch
     assert rig.exit == Exit(code=0, seconds=rig.exit.seconds)
 
 
-@pytest.mark.xfail(strict=True, reason="an answer that waits in the socket is not read before giving up")
 def test_a_slow_reader_is_no_reason_to_give_up_the_warden(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A terminal that takes its time (Ctrl-S, a pager) does not make a healthy warden count as lost."""
     monkeypatch.setattr(client, "ANSWER_SECONDS", 0.3)
@@ -638,7 +631,6 @@ def commands_with(word: str) -> list[int]:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a process of another user")
-@pytest.mark.xfail(strict=True, reason="EPERM from kill is not expected: the warden would die of it")
 def test_a_descendant_of_another_user_does_not_stop_the_sweep(tmp_path: Path) -> None:
     """What may not be signalled (a `sudo` of the agent) is left, and everything else is still signalled."""
     script = tmp_path / "driver.py"
@@ -738,7 +730,6 @@ def test_an_interrupt_cuts_the_grace_short(rig: Rig) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="an `end` that comes after the exit stays armed for the next command")
 def test_an_end_that_comes_too_late_does_not_hit_the_next_command(rig: Rig) -> None:
     """A command that exits just as its time is up costs the next one nothing."""
 
@@ -824,7 +815,6 @@ def test_another_thread_does_not_suffer_from_a_lost_warden(rig: Rig, tmp_path: P
     assert [exit.code for exit in done] == [9]
 
 
-@pytest.mark.xfail(strict=True, reason="every child that is no warden is taken for an orphan and killed")
 def test_a_child_that_was_there_before_ralph_is_spared(tmp_path: Path) -> None:
     """`server & exec ralph run …` makes the server our child: losing a warden must not kill it."""
     script = tmp_path / "driver.py"
@@ -849,7 +839,6 @@ with Warden(Wakeup()) as warden:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="a command line larger than the socket's buffer is sent blocking")
 def test_a_stopped_warden_cannot_hold_a_large_command_for_ever(tmp_path: Path) -> None:
     """A warden that stops reading counts as lost, even while a long command line is sent to it."""
     script = tmp_path / "driver.py"
@@ -935,7 +924,6 @@ def state_of(pid: int) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(strict=True, reason="a warden that must be killed at the end leaves its tree behind")
 def test_leaving_does_not_leave_the_tree_of_a_stopped_warden(tmp_path: Path) -> None:
     """When the warden has to be killed on the way out, its tree is swept all the same."""
     script = tmp_path / "driver.py"

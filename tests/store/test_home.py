@@ -125,9 +125,6 @@ def test_a_store_in_the_project_is_hidden_from_git(repository: Project) -> None:
     assert repository.git("status", "--porcelain", "-uall") == ""
 
 
-@pytest.mark.xfail(
-    strict=True, reason=".ralph/.gitignore is written by a run only, .ralph/state by any command"
-)
 def test_looking_at_runs_leaves_nothing_in_git(repository: Project) -> None:
     """A mere `ralph status` with a read-only home leaves nothing in `git status` either."""
     without_state_dir(repository, HOME=NOWHERE).run("status")
@@ -158,7 +155,6 @@ def test_the_state_directory_of_a_user_is_nobody_elses(
     assert mode(home.path) == 0o700
 
 
-@pytest.mark.xfail(strict=True, reason="SQLite makes the file with the umask; an open directory stays open")
 def test_the_store_is_readable_by_its_owner_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The journal holds prompts and the agent's environment: in a shared directory it is closed too."""
     old = os.umask(0o022)

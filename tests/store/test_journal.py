@@ -346,7 +346,6 @@ def test_replay_of_a_cancelled_run(project: Project) -> None:
     assert (state.stop and state.stop.cause, state.iteration) == (Cause.CANCELLED, 0)
 
 
-@pytest.mark.xfail(strict=True, reason="the state has a reason with a hint, the journalled Fail one without")
 def test_replay_of_a_run_that_failed(project: Project) -> None:
     """A run that the driver had to give up replays to the same end, reason and time."""
     project.agent("rm -rf .ralph; ln -s /nowhere .ralph; echo hm", guardrails=[{"command": "true"}])
@@ -420,7 +419,6 @@ def test_commands_given_to_a_dead_run_are_heard_by_its_successor(project: Projec
     assert_replays(project)
 
 
-@pytest.mark.xfail(strict=True, reason="cancel_dead leaves the row of the agent that was cut off open")
 def test_cancelling_a_dead_run_closes_its_books(project: Project) -> None:
     """What a cut-off iteration has cost is journalled by the cancel as it would be by a resume."""
     project.agent(HANGS_ONCE)
@@ -459,7 +457,6 @@ def test_two_projects_write_into_one_store_at_once(project: Project, tmp_path: P
         assert [row.seq for row in mine] == list(range(len(mine)))
 
 
-@pytest.mark.xfail(strict=True, reason="a WITHOUT ROWID table gives every row over 1 KB a page of its own")
 def test_the_store_is_not_much_bigger_than_what_it_holds(project: Project) -> None:
     """Hundreds of small iterations take about as much space as their rows, not several times as much."""
     project.agent("true")

@@ -208,9 +208,6 @@ def test_a_run_of_an_earlier_boot_is_not_live() -> None:
     assert not run_of(os.getpid(), "00000000" + start[8:]).is_live
 
 
-@pytest.mark.xfail(
-    strict=True, reason="None == None: a start time that was never known equals that of nobody"
-)
 def test_a_dead_process_with_an_unknown_start_is_not_live() -> None:
     """Where the start time could not be read, a process that is gone is gone all the same."""
     process = subprocess.Popen(["true"])
@@ -337,7 +334,6 @@ def test_a_prompt_file_whose_name_is_no_text(project: Project) -> None:
     assert done.returncode in (0, 2)
 
 
-@pytest.mark.xfail(strict=True, reason="an unknown kind in the queue is a ValueError, no RalphError")
 def test_a_command_of_a_newer_version_is_refused_in_words(project: Project) -> None:
     """A queued command of a kind that this version does not know is one clear error for a resume."""
     project.agent("echo hm")

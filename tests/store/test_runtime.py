@@ -124,7 +124,6 @@ def test_what_a_killed_run_left_is_swept(tmp_path: Path, runtime: Runtime) -> No
     assert sorted(os.listdir(tmp_path / ".ralph")) == [".gitignore", "current_run"]
 
 
-@pytest.mark.xfail(strict=True, reason="every prompt_*.txt and guardrail_*.log is taken for one of ours")
 def test_a_prompt_file_of_the_user_stays_where_it_is(project: Project) -> None:
     """A prompt that the user keeps in `.ralph` is read, and neither moved nor lost."""
     project.agent("echo '<response>DONE</response>'")
@@ -152,7 +151,6 @@ def test_something_else_in_place_of_the_run_id(tmp_path: Path, project: Project,
     assert place.read_text() == project.status()[0]["id"]
 
 
-@pytest.mark.xfail(strict=True, reason="os.fdopen of a directory raises, and nothing can be renamed over it")
 def test_a_directory_in_place_of_the_run_id(project: Project) -> None:
     """A directory named `current_run` is refused in words: it could be somebody's work."""
     project.agent("echo '<response>DONE</response>'")
@@ -218,7 +216,6 @@ def test_a_log_is_not_written_through_a_link(tmp_path: Path, runtime: Runtime) -
     assert (tmp_path / "outside").read_text() == "precious"
 
 
-@pytest.mark.xfail(strict=True, reason="an existing log is truncated in place, whoever else has it")
 def test_a_log_is_not_written_into_another_name_of_a_file(tmp_path: Path, runtime: Runtime) -> None:
     """A hard link with the log's name is replaced, and the other file keeps its content."""
     runtime.prepare("run-1")
@@ -264,7 +261,6 @@ def test_a_file_on_a_full_disk_says_so() -> None:
     assert file.problem == "No space left on device"
 
 
-@pytest.mark.xfail(strict=True, reason="the bytes of the piece that failed are not counted as lost")
 def test_a_file_on_a_full_disk_counts_what_is_lost() -> None:
     """Every byte that was not kept is counted, also those of the piece that failed."""
     file = Capped(os.open("/dev/full", os.O_WRONLY), 100)

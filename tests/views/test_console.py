@@ -493,6 +493,27 @@ def test_the_next_step_fits_the_cause(cause: Cause, hint: str) -> None:
     assert shown.splitlines()[-1] == f"  {hint}"
 
 
+@pytest.mark.parametrize(
+    ("files", "commits", "lines"),
+    [
+        (None, (), []),
+        (0, (), []),
+        (1, (), ["  1 file changed: ralph diff id", "  To undo all of it: ralph rewind id 1"]),
+        (
+            3,
+            ("a", "b"),
+            ["  3 files changed, 2 commits: ralph diff id", "  To undo all of it: ralph rewind id 1"],
+        ),
+    ],
+)
+def test_what_has_changed_and_how_to_undo_it(
+    files: int | None, commits: tuple[str, ...], lines: list[str]
+) -> None:
+    """A run that has changed files says how to see and how to undo that, if there is something."""
+    event = RunEnded("id", Stop(Cause.PROVED, "why"), 3, Usage(), 1.0, files, commits)
+    assert show(event).out.splitlines()[2:] == lines
+
+
 @pytest.mark.parametrize("cause", list(Cause))
 def test_what_is_not_complete_has_a_next_step(cause: Cause) -> None:
     """Only a complete run leaves nothing to do."""

@@ -47,18 +47,8 @@ def test_what_is_too_much_is_counted() -> None:
     assert shown == "a" * MOST_WAITING + "b\n[... 1,234 characters were not shown ...]\nend\n"
 
 
-def test_a_terminal_that_never_moves_is_given_up() -> None:
-    """At the end of a run it is waited for while it goes forward, and no longer."""
-    terminal = Still()
-    outlet = Outlet(terminal)
-    outlet.write("nobody reads this\n")
-    outlet.flush()
-    assert terminal.getvalue() == ""
-    terminal.go.set()
-
-
 def test_a_terminal_that_stands_still_does_not_stop_the_run(project: Project) -> None:
-    """Nobody reads what is shown: the work is done to its end, and the exit code is right."""
+    """Nobody reads what is shown: the work is done to its end, the exit code is right, nothing waits for ever."""
     project.agent(
         "echo x >> starts; seq 100000; [ $RALPH_ITERATION = 2 ] && echo '<response>DONE</response>'; true"
     )
