@@ -17,7 +17,7 @@ import click
 import pytest
 
 from conftest import RALPH, Project, Recorded, wait_until
-from ralph.cli import make_group
+from ralph.cli import main, make_group
 from ralph.core import machine
 from ralph.core.model import (
     AgentSpec,
@@ -201,9 +201,7 @@ def test_status_shows_all_projects_live_ones_first(project: Project, tmp_path: P
     with live(project) as (process, first):
         for name in ("one", "two"):
             (tmp_path / name).mkdir()
-            other = Project(tmp_path / name, project.home)
-            other.agent("true")
-            other.run("run", "-p", "x", "-m", "1")
+            ended(Project(tmp_path / name, project.home), *ITERATIONS)
         runs = project.status()
         assert [Path(run["directory"]).name for run in runs] == ["project", "two", "one"]
         assert (runs[0]["id"], runs[0]["state"], runs[0]["outcome"]) == (first, "running", None)
@@ -259,18 +257,15 @@ def test_status_of_a_live_run_says_what_it_does(project: Project) -> None:
 def test_a_run_is_found_by_any_end_of_its_id(project: Project) -> None:
     """Beginning or end will do, if it fits one run only."""
     first = ended(project, *ITERATIONS)
-    for name in (first[:8], first[-4:]):
-        assert json.loads(project.run("status", name, "--json").out)["id"] == first
+    assert json.loads(project.run("status", first[:8], "--json").out)["id"] == first
     ended(project, *ITERATIONS)
-    assert json.loads(project.run("status", first, "--json").out)["id"] == first
     several = project.run("status", first[:4])
     assert (several.code, "could be several runs" in several.err, first in several.err) == (2, True, True)
-    for name in ("%", ""):
-        none = project.run("status", name)
-        assert (none.code, none.err.splitlines()) == (
-            2,
-            [f"ralph: error: There is no run {name!r}.", "  `ralph status` lists the runs."],
-        )
+    none = project.run("status", "%")
+    assert (none.code, none.err.splitlines()) == (
+        2,
+        ["ralph: error: There is no run '%'.", "  `ralph status` lists the runs."],
+    )
 
 
 def test_a_killed_run_is_shown_as_crashed(project: Project) -> None:
@@ -362,13 +357,14 @@ def test_a_paused_run_can_be_cancelled(project: Project) -> None:
 
 
 def test_a_paused_run_can_get_a_new_limit(project: Project) -> None:
-    """`resume -m` of a live run counts too."""
+    """Plain `ralph resume -m` in the same directory finds the live run that is paused, and its limit counts."""
     project.agent(WAIT)
     with live(project, "-m", "1") as (process, run):
         project.run("pause", run)
         (project.path / "go").touch()
         wait_for(project, "paused")
-        project.run("resume", run, "-m", "3")
+        resumed = project.run("resume", "-m", "3")
+        assert (resumed.code, resumed.err) == (0, f"Run {run} goes on.\n")
         process.communicate(timeout=30)
     assert (process.returncode, starts(project)) == (1, 3)
 
@@ -387,18 +383,6 @@ def test_resume_of_a_run_that_runs(project: Project) -> None:
         result = project.run("resume", run)
         assert (result.code, result.err.splitlines()[0]) == (2, f"ralph: error: Run {run} is running.")
         assert starts(project) == 1
-
-
-def test_resume_without_run_finds_the_paused_one(project: Project) -> None:
-    """After `ralph pause` plain `ralph resume` in the same directory goes on."""
-    project.agent(WAIT)
-    with live(project, "-m", "2") as (process, run):
-        project.run("pause", run)
-        (project.path / "go").touch()
-        wait_for(project, "paused")
-        assert project.run("resume").code == 0
-        process.communicate(timeout=30)
-    assert process.returncode == 1
 
 
 # ---- resume ----
@@ -445,13 +429,13 @@ def test_resume_after_a_kill(project: Project) -> None:
 
 
 def test_resume_goes_on_from_another_directory(project: Project, tmp_path: Path) -> None:
-    """With its id a run is resumed where it works, not where the user is."""
-    project.agent("pwd >> places")
-    project.run("run", "-p", "x", "-m", "1")
+    """With its id a run is resumed where it works, not where the user is; -m is the limit in all."""
+    run = ended(project, *ITERATIONS)
+    project.script("agent.sh", 'echo "$PWD $RALPH_ITERATION/$RALPH_MAX_ITERATIONS" >> places')
     (tmp_path / "elsewhere").mkdir()
-    elsewhere = Project(tmp_path / "elsewhere", project.home)
-    assert elsewhere.run("resume", only(project).id, "-m", "2").code == 1
-    assert (project.path / "places").read_text().split() == [str(project.path)] * 2
+    assert Project(tmp_path / "elsewhere", project.home).run("resume", run, "-m", "3").code == 1
+    assert (project.path / "places").read_text() == f"{project.path} 3/3\n"
+    assert (only(project).iteration, only(project).max_iterations) == (3, 3)
 
 
 @pytest.mark.parametrize(
@@ -499,7 +483,6 @@ def test_a_limit_that_is_used_up_is_refused(
         (COST, ["--max-cost-usd", "3"], 2),
         (COST, ["--max-cost-usd", "0"], 2),
         (TOKENS, ["--max-tokens", "1201"], 2),
-        (DURATION, ["--max-duration-seconds", "180"], 2),
         (DURATION, ["--max-duration-seconds", "0", "-m", "2"], 1),
     ],
 )
@@ -510,23 +493,6 @@ def test_more_of_what_was_used_up_goes_on(
     run = ended(project, *how)
     result = project.run("resume", run, *arguments)
     assert (result.code, starts(project), only(project).cause) == (1, more, "iterations")
-
-
-def test_a_higher_limit_goes_on(project: Project) -> None:
-    """-m is the limit in all, not so many more."""
-    project.agent('echo x >> starts; echo "$RALPH_ITERATION/$RALPH_MAX_ITERATIONS"')
-    project.run("run", "-p", "x", "-m", "2")
-    result = project.run("resume", "-m", "3")
-    assert (result.code, starts(project), "3/3" in result.err) == (1, 3, True)
-    assert (only(project).iteration, only(project).max_iterations) == (3, 3)
-
-
-def test_feedback_survives_a_resume(project: Project) -> None:
-    """What the last guardrail found is in the first prompt after the resume."""
-    project.agent("true", guardrails=[{"command": "echo broken; false"}])
-    project.run("run", "-p", "x", "-m", "1")
-    project.run("resume", "-m", "2")
-    assert "Output (truncated):\nbroken\n" in prompt(project, 2)
 
 
 def test_a_complete_run_is_not_resumed(project: Project) -> None:
@@ -560,14 +526,6 @@ def test_resume_in_a_directory_that_is_gone(project: Project) -> None:
         2,
         [f"ralph: error: {below} is not there any more.", "  A run can only go on where it was."],
     )
-
-
-def test_a_budget_must_be_a_number(project: Project) -> None:
-    """An infinite budget is refused, and the run can still be resumed."""
-    ended(project, *COST)
-    result = project.run("resume", "--max-cost-usd", "inf")
-    assert (result.code, "'inf' is no number of at least 0" in result.err) == (2, True)
-    assert (project.run("resume", "--max-cost-usd", "9").code, starts(project)) == (1, 2)
 
 
 # ---- steer ----
@@ -612,14 +570,14 @@ def test_guidance_for_a_stopped_run(project: Project) -> None:
 
 
 def test_guidance_comes_after_feedback(project: Project) -> None:
-    """What the user says last stands last, before the instruction, also when a guardrail replaces the prompt."""
-    project.agent("true", guardrails=[{"command": "false", "failAction": "REPLACE"}])
+    """After a resume the prompt has what the last guardrail found, then what the user has said, then the rest."""
+    project.agent("true", guardrails=[{"command": "echo broken; false", "failAction": "REPLACE"}])
     project.run("run", "-p", "The work.", "-m", "1")
     project.run("steer", only(project).id, "Look again.")
     project.run("resume", "-m", "2")
     sent = prompt(project, 2)
-    assert sent.startswith('Guardrail "false" failed')
-    assert "\n\nGuidance from the user: Look again.\n\nWhen everything is done" in sent
+    assert sent.startswith('Guardrail "echo broken; false" failed')
+    assert "Output (truncated):\nbroken\n\n\nGuidance from the user: Look again.\n\nWhen everything" in sent
 
 
 def test_guidance_of_an_iteration_that_was_cut_off_is_not_lost(project: Project) -> None:
@@ -971,7 +929,8 @@ def test_the_demo(project: Project) -> None:
     ],
     ids=["log", "undo", "stats", "--promt", "steer", "--frob"],
 )
-def test_a_slip_of_the_pen(project: Project, arguments: list[str], said: list[str]) -> None:
+def test_a_slip_of_the_pen(capsys: pytest.CaptureFixture[str], arguments: list[str], said: list[str]) -> None:
     """An unknown command or option is exit 2, one line, a suggestion if there is one, and where to look."""
-    result = project.run(*arguments)
-    assert (result.code, result.out, result.err.splitlines()) == (2, "", said)
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert (out, err.splitlines()) == ("", said)

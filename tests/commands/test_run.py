@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import Project, Result, wait_until
+from ralph.cli import main
 from ralph.core.model import Limits, Plan
 from ralph.store import codec
 from ralph.store.journal import rows
@@ -108,16 +109,36 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_run_is_refused(project: Project, arguments: list[str], complaint: str) -> None:
-    """A wrong command line is exit 2 with one error, before anything is started or written."""
+def test_what_cannot_be_run_is_refused(
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    complaint: str,
+) -> None:
+    """A wrong command line is exit 2 with one error, before anything is written, a dry run's too."""
     project.agent("touch started")
     (project.path / "PROMPT.md").write_text("x")
     (project.path / "EMPTY.md").write_text("\n")
-    result = project.run("run", *arguments)
-    assert (result.code, result.out) == (2, "")
-    first, *rest = result.err.splitlines()
-    assert first.startswith("ralph: error: ") and complaint in first
+    monkeypatch.chdir(project.path)
+    monkeypatch.setenv("RALPH_STATE_DIR", str(project.home.path))
+    assert main(["run", "--dry-run", *arguments]) == 2
+    out, err = capsys.readouterr()
+    first, *rest = err.splitlines()
+    assert (out, first.startswith("ralph: error: "), complaint in first) == ("", True, True)
     assert all(line.startswith("  ") for line in rest)
+    assert list(project.home.path.iterdir()) == []
+
+
+def test_what_is_refused_starts_nothing(project: Project) -> None:
+    """The same from outside: no agent, no run, nothing on stdout."""
+    project.agent("touch started")
+    result = project.run("run", "-p", " \n")
+    assert (result.code, result.out, result.err.splitlines()) == (
+        2,
+        "",
+        ["ralph: error: The prompt is empty.", "  Say what the agent is to do."],
+    )
     assert not (project.path / "started").exists()
     assert list(project.home.path.iterdir()) == []
 
@@ -329,12 +350,18 @@ def test_a_prompt_file_that_vanishes_ends_the_run(project: Project) -> None:
     ],
 )
 def test_what_is_added_to_the_prompt(
-    project: Project, base: str, settings: dict[str, Any], sent: str
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    base: str,
+    settings: dict[str, Any],
+    sent: str,
 ) -> None:
     """The completion instruction unless the tag is there already, the count if wanted, and nothing else."""
-    project.agent('printf "%s" "$1" > seen; exit 1', **({"maximumIterations": 1} | settings))
-    project.run("run", "-p", base)
-    assert prompt(project, 1) == sent
+    project.agent("true", **settings)
+    monkeypatch.chdir(project.path)
+    assert main(["run", "--dry-run", "--json", "-p", base]) == 0
+    assert json.loads(capsys.readouterr().out)["prompt"] == sent
 
 
 def test_the_count_goes_down(project: Project) -> None:
@@ -549,22 +576,15 @@ def test_git_does_not_see_the_runtime_files(repository: Project) -> None:
 # ---- limits ----
 
 
-@pytest.mark.parametrize("limit", [1, 5])
-def test_the_limit_is_exact(project: Project, limit: int) -> None:
-    """N iterations are N starts of the agent, then exit 1 and the next step."""
+@pytest.mark.parametrize(("arguments", "limit"), [(["-m", "1"], 1), ([], 10)])
+def test_the_limit_is_exact(project: Project, arguments: list[str], limit: int) -> None:
+    """N iterations are N starts of the agent, then exit 1 and the next step; without a limit given, 10."""
     project.agent("echo x >> starts")
-    result = project.run("run", "-p", "x", "-m", str(limit))
+    result = project.run("run", "-p", "x", *arguments)
     assert (result.code, lines(project.path / "starts")) == (1, ["x"] * limit)
     first, _, hint = result.out.splitlines()
     assert first == f"limit: {limit} of {limit} iterations used without completion"
     assert hint == f"  Go on with more: ralph resume {run_id(result)} -m N"
-
-
-def test_ten_iterations_are_the_default(project: Project) -> None:
-    """Without any limit given, the tenth iteration is the last."""
-    project.agent("echo x >> starts")
-    assert project.run("run", "-p", "x").code == 1
-    assert len(lines(project.path / "starts")) == 10
 
 
 def test_a_claim_in_the_last_iteration_counts(project: Project) -> None:
@@ -845,7 +865,6 @@ def test_json_is_one_object_per_event(project: Project) -> None:
     [
         ("echo working", ["-m", "1"], 1, "limit"),
         ("echo working", ["--agent", "no-such-agent"], 2, "fatal"),
-        (f"echo '{TAG}'", [], 0, "complete"),
     ],
 )
 def test_json_ends_with_the_exit_code(

@@ -121,17 +121,19 @@ def test_a_decoy_completes_nothing(project: Project, agent: str) -> None:
 
 
 @pytest.mark.parametrize("agent", AGENTS)
-def test_a_tag_on_stderr_completes_nothing(project: Project, agent: str) -> None:
-    """Only the answer counts, and the answer is on stdout."""
-    set_up(project, agent, f"echo working; echo '{TAG}' >&2")
-    assert_not_complete(once(project))
-
-
-@pytest.mark.parametrize("agent", AGENTS)
-def test_halves_on_stdout_and_stderr_complete_nothing(project: Project, agent: str) -> None:
-    """Two streams make no tag together."""
-    set_up(project, agent, "printf '<response>DO'; printf 'NE</response>' >&2")
-    assert_not_complete(once(project))
+def test_stderr_completes_nothing(project: Project, agent: str) -> None:
+    """Only the answer counts, and the answer is on stdout; two streams make no tag together."""
+    set_up(
+        project,
+        agent,
+        f"""
+        case $RALPH_ITERATION in
+            1) echo working; echo '{TAG}' >&2;;
+            2) printf '<response>DO'; printf 'NE</response>' >&2;;
+        esac
+        """,
+    )
+    assert claims(project.run("run", "-p", "Fix it.", "-m", "2", "--json")) == [False, False]
 
 
 PROMPTS = {
@@ -173,11 +175,11 @@ def test_the_prompt_repeated_by_another_agent_completes_nothing(project: Project
     assert_not_complete(once(project, "-p", PROMPTS["with the tag in its sentence"]))
 
 
-@pytest.mark.parametrize("prompt", [f"Print {TAG} and stop.", f"Fix it, print {TAG} and stop."])
-def test_the_prompt_in_quotation_marks_completes_nothing(project: Project, prompt: str) -> None:
+def test_the_prompt_in_quotation_marks_completes_nothing(project: Project) -> None:
     """An agent that says what it was asked for claims nothing."""
-    set_up(project, "stdin", 'printf \'You asked: "%s"\\n\' "$(cat)"')
-    assert_not_complete(once(project, "-p", prompt))
+    turn = prompts_in_turn(project, [f"Print {TAG} and stop.", f"Fix it, print {TAG} and stop."])
+    set_up(project, "stdin", f'printf \'You asked: "%s"\\n\' "$(cat)"; {turn}')
+    assert claims(project.run("run", "-f", "PROMPT.md", "-m", "2", "--json")) == [False, False]
 
 
 # ---- C1: genuine claims ----
@@ -240,10 +242,10 @@ def test_a_claim_after_the_prompt_repeated_is_heard(project: Project) -> None:
 
 def test_a_text_of_ones_own(project: Project) -> None:
     """`-c` says what the tag must hold: that text completes, DONE does not."""
-    set_up(project, "stdin", f"echo '{TAG}'")
-    assert_not_complete(once(project, "-p", "x", "-c", "All green: 100%"))
-    set_up(project, "stdin", "echo '<response> all GREEN: 100% </response>'")
-    assert once(project, "-p", "x", "-c", "All green: 100%").code == 0
+    answers = {"the usual text": TAG, "its own": "<response> all GREEN: 100% </response>"}
+    set_up(project, "stdin", in_turn(project, answers))
+    result = project.run("run", "-p", "x", "-m", "2", "-c", "All green: 100%", "--json")
+    assert (result.code, claims(result)) == (0, [False, True])
 
 
 def python_agent(project: Project, code: str) -> None:
@@ -252,31 +254,19 @@ def python_agent(project: Project, code: str) -> None:
 
 
 def test_a_claim_that_drips_in_byte_by_byte(project: Project) -> None:
-    """However slowly the bytes of the tag come, they are one tag."""
+    """However slowly the bytes come, a quotation stays one, and a tag is one tag."""
     python_agent(
         project,
         f"""
 import os, time
-for byte in {f"All done.{chr(10)}{TAG}".encode()!r}:
+quoted, claimed = {f"> {TAG}{chr(10)}`{TAG}`{chr(10)}".encode()!r}, {f"All done.{chr(10)}{TAG}".encode()!r}
+for byte in quoted if os.environ["RALPH_ITERATION"] == "1" else claimed:
     os.write(1, bytes([byte]))
     time.sleep(0.004)
 """,
     )
-    assert once(project).code == 0
-
-
-def test_a_decoy_that_drips_in_byte_by_byte(project: Project) -> None:
-    """However slowly the bytes of a quotation come, it stays one."""
-    python_agent(
-        project,
-        f"""
-import os, time
-for byte in {f"> {TAG}{chr(10)}`{TAG}`{chr(10)}".encode()!r}:
-    os.write(1, bytes([byte]))
-    time.sleep(0.004)
-""",
-    )
-    assert_not_complete(once(project))
+    result = project.run("run", "-p", "x", "-m", "2", "--json")
+    assert (result.code, claims(result)) == (0, [False, True])
 
 
 @pytest.mark.parametrize("between", ["\\n", " "], ids=["on the next line", "on the same line"])
@@ -527,7 +517,7 @@ def test_a_prompt_file_with_nul(project: Project, via: str) -> None:
         assert (result.code, seen(project)) == (0, b"a\0b")
 
 
-@pytest.mark.parametrize("name", ["-p", "--help", "--", "a b", "ü.md", "$(x)", "a\nb"])
+@pytest.mark.parametrize("name", ["-p", "--", "a b", "$(x)", "ü\nb"])
 def test_an_odd_name_of_a_prompt_file(project: Project, name: str) -> None:
     """A prompt file may be called what it likes."""
     (project.path / name).write_text("The work.")
@@ -591,12 +581,8 @@ def test_what_no_command_can_hold_is_refused_before_the_start(project: Project) 
 
 @pytest.mark.parametrize(
     "arguments",
-    [
-        [b"run", b"-p", b"x", b"-c", b"\xff"],
-        [b"run", b"-p", b"x", b"--agent", b"\xff"],
-        [b"steer", b"\xff", b"x"],
-    ],
-    ids=["-c", "--agent", "steer"],
+    [[b"run", b"-p", b"x", b"--agent", b"\xff"], [b"steer", b"\xff", b"x"]],
+    ids=["--agent", "steer"],
 )
 def test_arguments_that_are_no_text(project: Project, arguments: list[bytes]) -> None:
     """A byte that is no UTF-8 on the command line is one clear error."""

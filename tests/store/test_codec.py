@@ -28,6 +28,7 @@ from ralph.core.model import (
     Step,
     Stop,
 )
+from ralph.errors import RalphError
 from ralph.store import codec
 
 PLAN = Plan("20260101-000000-abcd", Flow.RUN, "/work", (AgentSpec("a", "custom", "a"),), PromptSource("x"))
@@ -101,9 +102,27 @@ def test_any_text_survives(text: str) -> None:
 
 
 def test_an_unknown_kind_is_refused_by_its_name() -> None:
-    """A row of a kind that this version does not know is named."""
-    with pytest.raises(ValueError, match=r"^unknown kind of row: dance$"):
+    """A row of a kind that this version does not know is named, with what to do."""
+    with pytest.raises(RalphError, match="does not know: 'dance'") as caught:
         codec.decode("dance", "{}")
+    assert caught.value.hint == "A newer Ralph wrote it: upgrade."
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"at": "noon"}', '{"at": 1.0, "ended": "?"}'])
+def test_a_damaged_row_is_one_clear_error(text: str) -> None:
+    """A row that is no JSON, or not that of its kind, is said to be damaged, with what to do."""
+    with pytest.raises(
+        RalphError, match="The journal is damaged: a row of kind 'ran' cannot be read"
+    ) as caught:
+        codec.decode("ran", text)
+    assert "ralph prune" in caught.value.hint
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"phase": "lunch"}'])
+def test_a_damaged_state_is_one_clear_error(text: str) -> None:
+    """The same is true of a state."""
+    with pytest.raises(RalphError, match="The journal is damaged: a state cannot be read"):
+        codec.decode_state(text, PLAN)
 
 
 def test_rows_of_other_versions_can_be_read() -> None:

@@ -6,7 +6,6 @@ import errno
 import os
 import stat
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -123,35 +122,61 @@ def test_a_link_in_place_of_the_file_is_replaced(tmp_path: Path, directory: int)
     assert not (tmp_path / "file").is_symlink()
 
 
-def test_a_link_in_place_of_the_temporary_file_is_not_followed(tmp_path: Path, directory: int) -> None:
-    """Whoever guesses the temporary name gets nothing written elsewhere."""
-    (tmp_path / "outside").write_bytes(b"precious")
-    (tmp_path / f".tmp-{os.getpid()}-file").symlink_to("outside")
-    try:
-        files.write(directory, "file", b"ours")
-    except OSError as error:
-        assert error.errno == errno.ELOOP
-    assert (tmp_path / "outside").read_bytes() == b"precious"
+PLANTS: dict[str, Callable[[Path, Path], object]] = {
+    "link": lambda place, outside: place.symlink_to(outside),
+    "hard link": lambda place, outside: os.link(outside, place),
+    "fifo": lambda place, outside: os.mkfifo(place),
+    "file": lambda place, outside: place.write_bytes(b"old"),
+}
 
 
-def test_a_hard_link_in_place_of_the_temporary_file_is_not_written(tmp_path: Path, directory: int) -> None:
-    """A second name of somebody else's file is not taken for a temporary file of ours."""
+@pytest.mark.parametrize("plant", PLANTS)
+def test_whoever_guesses_the_temporary_name_gets_nothing(tmp_path: Path, directory: int, plant: str) -> None:
+    """A link, a second name of another file or a pipe with that name is removed, not opened."""
     (tmp_path / "outside").write_bytes(b"precious")
-    os.link(tmp_path / "outside", tmp_path / f".tmp-{os.getpid()}-file")
+    PLANTS[plant](tmp_path / f".tmp-{os.getpid()}-file", tmp_path / "outside")
     files.write(directory, "file", b"ours")
     assert (tmp_path / "outside").read_bytes() == b"precious"
+    assert (tmp_path / "file").read_bytes() == b"ours"
+    assert sorted(os.listdir(tmp_path)) == ["file", "outside"]
 
 
-def test_a_fifo_in_place_of_the_temporary_file_is_no_hang(tmp_path: Path) -> None:
-    """A FIFO with the temporary name is removed or refused, but not waited for."""
-    code = (
-        "import os, sys\n"
-        "from ralph.store import files\n"
-        "os.mkfifo(f'.tmp-{os.getpid()}-file')\n"
-        "try: files.write(os.open('.', os.O_RDONLY), 'file', b'x')\n"
-        "except OSError: pass\n"
-    )
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, timeout=5, check=True)
+@pytest.mark.parametrize("plant", PLANTS)
+def test_a_new_file_is_new_whatever_has_its_name(tmp_path: Path, directory: int, plant: str) -> None:
+    """What has the name is removed first, so that nothing else is written and nothing old is left."""
+    (tmp_path / "outside").write_bytes(b"precious")
+    PLANTS[plant](tmp_path / "file", tmp_path / "outside")
+    descriptor = files.create(directory, "file", 0o600)
+    os.write(descriptor, b"new")
+    os.close(descriptor)
+    assert (tmp_path / "outside").read_bytes() == b"precious"
+    assert (tmp_path / "file").read_bytes() == b"new"
+    assert stat.S_IMODE((tmp_path / "file").lstat().st_mode) == 0o600
+
+
+def test_a_directory_with_the_name_of_a_new_file_stays(tmp_path: Path, directory: int) -> None:
+    """A directory could be somebody's work: it is an error, and not removed."""
+    (tmp_path / "file/work").mkdir(parents=True)
+    with pytest.raises(IsADirectoryError):
+        files.create(directory, "file", 0o600)
+    assert (tmp_path / "file/work").is_dir()
+
+
+def test_somebody_who_is_always_faster_is_given_up(
+    tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that is taken again and again is one clear error, no endless loop."""
+    unlink = os.unlink
+
+    def unlinked(name: str, *, dir_fd: int) -> None:
+        unlink(name, dir_fd=dir_fd)
+        (tmp_path / "file").symlink_to("outside")
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(os, "unlink", unlinked)
+    with pytest.raises(RalphError, match="again and again"):
+        files.create(directory, "file", 0o600)
+    assert not (tmp_path / "outside").exists()
 
 
 def test_a_directory_is_opened_below_another(tmp_path: Path, directory: int) -> None:

@@ -6,11 +6,14 @@ import os
 import shutil
 import stat
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from conftest import RALPH, Project
+from ralph.core.model import Pause
+from ralph.store.database import Busy
 from ralph.store.home import Home, find_home
 
 NOWHERE = "/dev/null/x"
@@ -49,9 +52,7 @@ def test_the_state_directory_can_be_chosen(tmp_path: Path, monkeypatch: pytest.M
     assert home.streams("a-run") == tmp_path / "deep/state/runs/a-run"
 
 
-@pytest.mark.parametrize(
-    "command", [["status"], ["run", "-p", "x"], ["resume"], ["cancel", "x"], ["steer", "x", "y"]]
-)
+@pytest.mark.parametrize("command", [["status"], ["run", "-p", "x"], ["steer", "x", "y"]])
 def test_a_chosen_directory_that_is_a_file_is_refused(project: Project, command: list[str]) -> None:
     """Every command that needs the store says that RALPH_STATE_DIR cannot be used, and exits with 2."""
     file = project.path / "file"
@@ -141,31 +142,39 @@ def test_no_place_at_all_is_an_error(project: Project) -> None:
     assert "RALPH_STATE_DIR" in result.err
 
 
-def test_the_state_directory_of_a_user_is_nobody_elses(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("mask", [0, 0o022])
+def test_the_store_of_a_user_is_nobody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mask: int
 ) -> None:
-    """The directory is closed to others, whatever the umask, so that nothing in it can be read."""
-    old = os.umask(0)
+    """A directory that is made is closed to others; in one that was there, the journal itself is."""
+    (tmp_path / "shared").mkdir(mode=0o755)
+    old = os.umask(mask)
     try:
-        monkeypatch.setenv("RALPH_STATE_DIR", str(tmp_path / "state"))
-        home = find_home(tmp_path)
-        home.connect().close()
+        for name in ("made", "shared"):
+            monkeypatch.setenv("RALPH_STATE_DIR", str(tmp_path / name))
+            runs = find_home(tmp_path).runs()
+            runs.send("a run", Pause(1.0))
+            files = {file.name: mode(file) for file in (tmp_path / name).iterdir()}
+            runs.db.close()
+            assert files == dict.fromkeys(("ralph.db", "ralph.db-wal", "ralph.db-shm"), 0o600), name
     finally:
         os.umask(old)
-    assert mode(home.path) == 0o700
+    assert (mode(tmp_path / "made"), mode(tmp_path / "shared")) == (0o700, 0o755)
 
 
-def test_the_store_is_readable_by_its_owner_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The journal holds prompts and the agent's environment: in a shared directory it is closed too."""
-    old = os.umask(0o022)
-    try:
-        (tmp_path / "shared").mkdir(mode=0o755)
-        monkeypatch.setenv("RALPH_STATE_DIR", str(tmp_path / "shared"))
-        home = find_home(tmp_path)
-        home.connect().close()
-    finally:
-        os.umask(old)
-    assert mode(home.database) & 0o077 == 0
+def test_how_long_others_are_waited_for_can_be_chosen(tmp_path: Path) -> None:
+    """A store that another process holds is `Busy` after the patience that was asked for."""
+    home = Home(tmp_path)
+    holder, impatient = home.runs(), home.runs(patience=0.1)
+    holder.db.execute("BEGIN IMMEDIATE")
+    started = time.monotonic()
+    with pytest.raises(Busy, match="held by another process"):
+        impatient.send("a run", Pause(1.0))
+    assert time.monotonic() - started < 10
+    holder.db.execute("ROLLBACK")
+    assert impatient.send("a run", Pause(1.0)) == 1
+    holder.db.close()
+    impatient.db.close()
 
 
 def test_a_store_is_found_from_everywhere(project: Project, tmp_path: Path) -> None:

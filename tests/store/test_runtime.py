@@ -18,9 +18,16 @@ from ralph.store.runtime import Capped, Runtime, Stream, log_slugs
 @pytest.fixture
 def runtime(tmp_path: Path) -> Iterator[Runtime]:
     """The runtime files of a project in `tmp_path`."""
-    found = Runtime(tmp_path)
-    yield found
-    found.close()
+    with Runtime(tmp_path) as found:
+        yield found
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[int]:
+    """The same place, open, for streams."""
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    yield descriptor
+    os.close(descriptor)
 
 
 def tree(path: Path) -> dict[str, str]:
@@ -106,9 +113,8 @@ def test_the_earlier_run_is_only_a_name(tmp_path: Path, content: str) -> None:
     (project / ".ralph").mkdir(parents=True)
     (project / ".ralph/current_run").write_text(content)
     (project / ".ralph/prompt_001.txt").write_text("x")
-    runtime = Runtime(project)
-    runtime.prepare("run-1")
-    runtime.close()
+    with Runtime(project) as runtime:
+        runtime.prepare("run-1")
     assert os.listdir(tmp_path) == ["project"]
     (target,) = (project / ".ralph/old").iterdir()
     assert [file.name for file in target.iterdir()] == ["prompt_001.txt"]
@@ -134,21 +140,20 @@ def test_a_prompt_file_of_the_user_stays_where_it_is(project: Project) -> None:
 
 
 @pytest.mark.parametrize("kind", ["link", "fifo", "file"])
-def test_something_else_in_place_of_the_run_id(tmp_path: Path, project: Project, kind: str) -> None:
+def test_something_else_in_place_of_the_run_id(tmp_path: Path, runtime: Runtime, kind: str) -> None:
     """`current_run` of any kind is replaced, and nothing is written through a link."""
-    project.agent("echo '<response>DONE</response>'")
     (tmp_path / "outside").write_text("precious")
-    place = project.path / ".ralph/current_run"
+    (tmp_path / ".ralph").mkdir()
+    place = tmp_path / ".ralph/current_run"
     makers: dict[str, Callable[[], object]] = {
         "link": lambda: place.symlink_to(tmp_path / "outside"),
         "fifo": lambda: os.mkfifo(place),
         "file": lambda: place.write_bytes(b"\xff" * 100_000),
     }
     makers[kind]()
-    result = project.run("run", "-p", "x")
-    assert result.code == 0, result.err
+    runtime.prepare("run-1")
     assert (tmp_path / "outside").read_text() == "precious"
-    assert place.read_text() == project.status()[0]["id"]
+    assert (place.is_symlink(), place.read_text()) == (False, "run-1")
 
 
 def test_a_directory_in_place_of_the_run_id(project: Project) -> None:
@@ -183,13 +188,12 @@ def test_writing_goes_to_the_directory_that_was_opened(tmp_path: Path) -> None:
     project, outside = tmp_path / "project", tmp_path / "outside"
     project.mkdir()
     outside.mkdir()
-    runtime = Runtime(project)
-    project.rename(tmp_path / "moved")
-    project.symlink_to(outside)
-    runtime.prepare("run-1")
-    runtime.write_prompt("001", "x")
-    runtime.open_log("guardrail_001_x.log").close()
-    runtime.close()
+    with Runtime(project) as runtime:
+        project.rename(tmp_path / "moved")
+        project.symlink_to(outside)
+        runtime.prepare("run-1")
+        runtime.write_prompt("001", "x")
+        runtime.open_log("guardrail_001_x.log").close()
     assert list(outside.iterdir()) == []
     assert {"prompt_001.txt", "guardrail_001_x.log"} < set(os.listdir(tmp_path / "moved/.ralph"))
 
@@ -206,25 +210,22 @@ def test_a_log_begins_anew(tmp_path: Path, runtime: Runtime) -> None:
     assert (tmp_path / ".ralph/guardrail_001_x.log").read_bytes() == b"second"
 
 
-def test_a_log_is_not_written_through_a_link(tmp_path: Path, runtime: Runtime) -> None:
-    """A symbolic link with the log's name leads nowhere."""
+@pytest.mark.parametrize("kind", ["link", "hard link", "fifo"])
+def test_a_log_is_written_to_a_file_of_its_own(tmp_path: Path, runtime: Runtime, kind: str) -> None:
+    """A link, a second name of another file or a pipe with the log's name is replaced by the log."""
     runtime.prepare("run-1")
-    (tmp_path / "outside").write_text("precious")
-    (tmp_path / ".ralph/guardrail_001_x.log").symlink_to("../outside")
-    with pytest.raises(OSError, match="symbolic links"):
-        runtime.open_log("guardrail_001_x.log")
-    assert (tmp_path / "outside").read_text() == "precious"
-
-
-def test_a_log_is_not_written_into_another_name_of_a_file(tmp_path: Path, runtime: Runtime) -> None:
-    """A hard link with the log's name is replaced, and the other file keeps its content."""
-    runtime.prepare("run-1")
-    (tmp_path / "outside").write_text("precious")
-    os.link(tmp_path / "outside", tmp_path / ".ralph/guardrail_001_x.log")
+    outside, place = tmp_path / "outside", tmp_path / ".ralph/guardrail_001_x.log"
+    outside.write_text("precious")
+    makers: dict[str, Callable[[], object]] = {
+        "link": lambda: place.symlink_to("../outside"),
+        "hard link": lambda: os.link(outside, place),
+        "fifo": lambda: os.mkfifo(place),
+    }
+    makers[kind]()
     log = runtime.open_log("guardrail_001_x.log")
     log.write(b"ours")
     log.close()
-    assert (tmp_path / "outside").read_text() == "precious"
+    assert (outside.read_text(), place.read_bytes()) == ("precious", b"ours")
 
 
 def capped(path: Path, most: int) -> Capped:
@@ -253,26 +254,18 @@ def test_a_file_stops_growing_at_its_cap(tmp_path: Path, pieces: list[bytes], ke
 
 
 def test_a_file_on_a_full_disk_says_so() -> None:
-    """The first error is kept, and nothing is tried after it."""
+    """The first error is kept, and every byte that was not is counted, also those of the piece that failed."""
     file = Capped(os.open("/dev/full", os.O_WRONLY), 100)
     file.write(b"one")
     file.write(b"two")
     file.close()
-    assert file.problem == "No space left on device"
+    assert (file.problem, file.lost) == ("No space left on device", 6)
 
 
-def test_a_file_on_a_full_disk_counts_what_is_lost() -> None:
-    """Every byte that was not kept is counted, also those of the piece that failed."""
-    file = Capped(os.open("/dev/full", os.O_WRONLY), 100)
-    file.write(b"one")
-    file.write(b"two")
-    file.close()
-    assert file.lost == 6
-
-
-def test_a_stream_is_made_by_its_first_byte(tmp_path: Path) -> None:
+def test_a_stream_is_made_by_its_first_byte(tmp_path: Path, directory: int) -> None:
     """A process that prints nothing has no stream; what another prints is kept, for its owner only."""
-    silent, loud = Stream(tmp_path, "silent"), Stream(tmp_path, "loud")
+    silent, loud = Stream(directory, "silent"), Stream(directory, "loud")
+    silent.write(b"")
     loud.write(b"\x00\xff")
     loud.write(b"more")
     assert (silent.close(), loud.close()) == ("", "")
@@ -281,23 +274,48 @@ def test_a_stream_is_made_by_its_first_byte(tmp_path: Path) -> None:
     assert (tmp_path / "loud").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_stream_that_cannot_be_kept_says_why(tmp_path: Path) -> None:
-    """Neither a missing directory nor a link stops the agent; the reason is told at the end."""
-    nowhere = Stream(tmp_path / "nowhere", "x")
+def test_a_stream_goes_to_the_directory_that_was_opened(tmp_path: Path) -> None:
+    """After a link was put in the place of its directory, a stream is still in the directory."""
+    (tmp_path / "streams").mkdir()
+    (tmp_path / "outside").mkdir()
+    opened = os.open(tmp_path / "streams", os.O_RDONLY)
+    (tmp_path / "streams").rename(tmp_path / "moved")
+    (tmp_path / "streams").symlink_to("outside")
+    stream = Stream(opened, "x")
+    stream.write(b"x")
+    assert stream.close() == ""
+    os.close(opened)
+    assert (os.listdir(tmp_path / "moved"), os.listdir(tmp_path / "outside")) == (["x"], [])
+
+
+def test_a_stream_that_cannot_be_kept_says_why(tmp_path: Path, directory: int) -> None:
+    """Neither a directory that is gone nor one with the stream's name stops the agent; the reason is told."""
+    (tmp_path / "taken").mkdir()
+    taken = Stream(directory, "taken")
+    taken.write(b"x")
+    taken.write(b"y")
+    assert taken.close() == "Is a directory"
+    (tmp_path / "taken").rmdir()
+    tmp_path.rmdir()
+    nowhere = Stream(directory, "x")
     nowhere.write(b"x")
-    nowhere.write(b"y")
     assert nowhere.close() == "No such file or directory"
+
+
+def test_a_stream_is_not_written_through_a_link(tmp_path: Path, directory: int) -> None:
+    """A link with the stream's name is replaced."""
     (tmp_path / "link").symlink_to("target")
-    linked = Stream(tmp_path, "link")
-    linked.write(b"x")
-    assert linked.close() == "Too many levels of symbolic links"
+    stream = Stream(directory, "link")
+    stream.write(b"x")
+    assert stream.close() == ""
     assert not (tmp_path / "target").exists()
+    assert (tmp_path / "link").read_bytes() == b"x"
 
 
-def test_a_stream_has_a_cap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_has_a_cap(tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that prints without end does not fill the disk."""
     monkeypatch.setattr(module, "MOST_STREAM_BYTES", 1000)
-    stream = Stream(tmp_path, "x")
+    stream = Stream(directory, "x")
     for _ in range(50):
         stream.write(b"y" * 100)
     stream.close()
