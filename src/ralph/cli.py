@@ -97,6 +97,8 @@ def _invoke(argv: list[str]) -> int:
         return exit.exit_code
     except click.Abort:
         return 130
+    except SystemExit:
+        return 0  # the reader has gone, as in `ralph logs | head`
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "ralph"
         _complain(error.format_message(), f"`{command} --help` explains it.")

@@ -139,6 +139,7 @@ class Driver:
         self._asked_at = 0.0
         self._signals = self._told_signals = 0
         self._noticed: set[str] = set()
+        self.files_changed: int | None = None
         variables = [os.environ, *(dict(agent.env) for agent in state.plan.agents)]
         self._secrets = Secrets(value for each in variables for value in secret_values(each))
         self._slugs = log_slugs([check.name for check in state.plan.checks])
@@ -177,7 +178,8 @@ class Driver:
                 return self._hold(step, started)
             case Stop():
                 self._snapshot()
-                return Did(self._now(), self._since(started))
+                self.files_changed = self._count_files()
+                return Did(self._now(), self._since(started), files=self.files_changed)
             case _:
                 raise NotImplementedError(type(step).__name__)
 
@@ -218,6 +220,12 @@ class Driver:
             self._notice_once(f"Snapshot: {note}.")
         return kept.tree
 
+    def _count_files(self) -> int | None:
+        try:
+            return self._place.work.files_changed()
+        except RalphError:
+            return None
+
     def _snapshot_name(self) -> str:
         """An iteration that is done again keeps its first snapshot."""
         number = self._state.iteration + 1
@@ -253,7 +261,7 @@ class Driver:
         if step.purpose is Purpose.WORK:
             self._tell(IterationStarted(step.iteration, step.of, len(step.steer)))
             self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
-        shown = tuple("<prompt>" if word == prompt.text else word for word in command)
+        shown = tuple(word.replace(prompt.text, "<prompt>") for word in command)
         self._tell(AgentStarted(step.purpose, shown, prompt.text[:200], len(prompt.text)))
         stream = f"{step.iteration:03d}-{seq}.{step.purpose}"
         exit, problem = self._execute(spec, step, command, prompt, parser, stream)
@@ -276,7 +284,7 @@ class Driver:
         self, spec: AgentSpec, step: RunAgent, argv: list[str], prompt: Prompt, parser: Parser, stream: str
     ) -> tuple[Exit, str]:
         """Run the agent's process; returns how it ended, and what was wrong with its command if anything."""
-        _check_argument(spec, prompt)
+        _check_arguments(argv)
         environment = client.child_environment(dict(spec.env) | self._variables(step.iteration))
         project = self._place.runtime.project
         program, problem = client.find_program(argv[0], environment.get("PATH", os.defpath), project)
@@ -581,14 +589,14 @@ class _Bench:
         return self.driver.shell(self.check, self.iteration, command, timeout)
 
 
-def _check_argument(spec: AgentSpec, prompt: Prompt) -> None:
-    if spec.prompt_via is not PromptVia.ARGUMENT:
-        return
-    size = len(prompt.text.encode())
+def _check_arguments(argv: list[str]) -> None:
     hint = 'Set "promptVia": "stdin" (or "file") in "agent".'
+    size = max(len(word.encode()) for word in argv)
     if size > MOST_ARGUMENT_BYTES:
-        raise RalphError(f"The prompt has {size:,} bytes; promptVia argument can pass 128 KiB.", hint)
-    if "\0" in prompt.text:
+        raise RalphError(
+            f"The prompt makes an argument of {size:,} bytes; promptVia argument can pass 128 KiB.", hint
+        )
+    if any("\0" in word for word in argv):
         raise RalphError("The prompt has a NUL character, which promptVia argument cannot pass.", hint)
 
 

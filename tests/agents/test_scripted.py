@@ -168,7 +168,6 @@ def test_a_bad_script_ends_the_process(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.xfail(strict=True, reason="Turn.delay has no lower bound: time.sleep raises with a traceback")
 def test_a_delay_cannot_be_negative(tmp_path: Path) -> None:
     """A value that cannot be is refused like one of the wrong kind."""
     (tmp_path / "bad.yaml").write_text("turns: [{delay: -1}]")

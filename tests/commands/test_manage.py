@@ -452,10 +452,6 @@ def test_resume_goes_on_from_another_directory(project: Project, tmp_path: Path)
             [],
             "1234567 of 1000 (tokens)",
             "--max-tokens 2469134",
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="resume._check writes :g, so 1.23457e+06, which --max-tokens does not take",
-            ),
         ),
         (DURATION, ["--max-duration-seconds", "30"], "90 of 30 (duration)", "--max-duration-seconds 180"),
     ],

@@ -785,10 +785,6 @@ def test_secrets_of_the_agent_are_shown_nowhere(project: Project) -> None:
         pytest.param(
             "scripted script.yaml",
             "script.yaml",
-            marks=pytest.mark.xfail(
-                strict=True,
-                reason="Driver._run_agent hides a word that is the prompt, not one that ends with it",
-            ),
         ),
     ],
 )
@@ -919,7 +915,7 @@ def test_a_dry_run_as_json(project: Project) -> None:
         0,
         {
             "prompt": "Fix\nit",
-            "argv": [f"{project.path}/agent.sh", "Fix\nit"],
+            "argv": [f"{project.path}/agent.sh", "<prompt>"],
             "promptVia": "argument",
             "checks": ["make"],
         },

@@ -279,14 +279,10 @@ def test_status_shows_nothing_raw(project: Project) -> None:
         pytest.param(
             {},
             EVIL,
-            marks=pytest.mark.xfail(
-                strict=True, reason="commands.run._show prints the command line, with the prompt, as it is"
-            ),
         ),
         pytest.param(
             {"guardrails": [{"command": "echo \x1b]0;pwned\x07"}]},
             "x",
-            marks=pytest.mark.xfail(strict=True, reason="commands.run._show prints the checks as they are"),
         ),
     ],
     ids=["prompt", "command", "guardrail"],

@@ -46,11 +46,11 @@ class Scripted:
 class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one iteration does, in the order of the fields."""
 
-    delay: float = 0.0
+    delay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     text: str = ""
     stderr: str = ""
     run: str | list[str] = []
-    rubbish: int = 0
+    rubbish: Annotated[int, msgspec.Meta(ge=0)] = 0
     say: str = ""
     hang: bool = False
     exit: int = 0
@@ -104,7 +104,7 @@ def main(arguments: list[str]) -> int:
     if options.script is None:
         raise SystemExit("scripted agent: name the script in agent.flags")
     turns = load(options.script).turns
-    prompt = options.argument or (options.file.read_text() if options.file else sys.stdin.read())
+    prompt = options.argument or (options.file.read_bytes().decode() if options.file else sys.stdin.read())
     iteration = int(os.environ.get("RALPH_ITERATION", "1"))
     return play(turns[min(iteration, len(turns)) - 1], prompt)
 

@@ -6,20 +6,21 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from ralph.core.events import Event
 from ralph.core.model import Resume
 from ralph.errors import RalphError
-from ralph.flows import session
-from ralph.process.client import Wakeup
 from ralph.store.home import Home, find_home
 from ralph.store.runs import Run, Runs
 from ralph.views.console import Console, Look
 from ralph.views.jsonl import JsonLines
+from ralph.views.outlet import Direct, Forgiving
+
+if TYPE_CHECKING:
+    from ralph.process.client import Wakeup
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -55,6 +56,8 @@ def optional_run_argument(function: F) -> F:
 
 def newest_run(runs: Runs) -> Run:
     """The newest run of this directory."""
+    from ralph.flows import session
+
     where = session.here(Path.cwd())
     found = runs.in_directory(str(where.lock))
     if not found:
@@ -79,6 +82,15 @@ class Count(click.ParamType[int]):
         return number
 
 
+class Natural(click.ParamType[int]):
+    """A whole number of at least 0."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        return 0 if str(value).strip() == "0" else COUNT.convert(value, param, ctx)
+
+
 class Amount(click.ParamType[float]):
     """A number of at least 0."""
 
@@ -94,15 +106,22 @@ class Amount(click.ParamType[float]):
         return number
 
 
-COUNT, AMOUNT = Count(), Amount()
+COUNT, NATURAL, AMOUNT = Count(), Natural(), Amount()
 
 
 def budget_options(function: F) -> F:
     options = [
-        click.option("--max-cost-usd", type=AMOUNT, metavar="USD", help="Stop at such a cost. 0: no limit."),
-        click.option("--max-tokens", type=COUNT, metavar="N", help="Stop when so many tokens are used."),
         click.option(
-            "--max-duration-seconds", type=AMOUNT, metavar="S", help="Stop after so long. 0: no limit."
+            "--max-cost-usd", type=AMOUNT, metavar="USD", help="Stop at such a cost, in all. 0: no limit."
+        ),
+        click.option(
+            "--max-tokens", type=NATURAL, metavar="N", help="Stop at so many tokens, in all. 0: no limit."
+        ),
+        click.option(
+            "--max-duration-seconds",
+            type=AMOUNT,
+            metavar="S",
+            help="Stop after so long, in all. 0: no limit.",
         ),
     ]
     for option in reversed(options):
@@ -115,12 +134,14 @@ def finish(
     run: Run,
     lock: int,
     wakeup: Wakeup,
-    view: Callable[[], Callable[[Event], None]],
+    view: Callable[[], View],
     resume: Resume | None = None,
     *,
     detach: bool,
 ) -> int:
     """Drive a run to its end, here or in the background; returns the exit code."""
+    from ralph.flows import session
+
     taken_over = None
     if detach:
         taken_over = session.detach(home.streams(run.id) / "console.log")
@@ -145,10 +166,18 @@ def view_options(function: F) -> F:
     return function
 
 
-def make_view(
-    *, as_json: bool, verbose: bool, stream: bool, progress: TextIO | None = None
-) -> Callable[[Event], None]:
-    """A view on stdout and stderr; `progress` puts what is not the result elsewhere."""
+View = Console | JsonLines
+
+
+def make_view(*, as_json: bool, verbose: bool, stream: bool) -> View:
+    """A live run on stdout and stderr; no reader, slow or gone, holds it up."""
     if as_json:
-        return JsonLines(sys.stdout)
-    return Console(sys.stdout, progress or sys.stderr, Look(stream=stream, verbose=verbose))
+        return JsonLines(Forgiving(sys.stdout))
+    return Console(sys.stdout, sys.stderr, Look(stream=stream, verbose=verbose))
+
+
+def make_log_view(*, as_json: bool) -> View:
+    """The past, all of it on stdout; a reader gets everything, however slow."""
+    if as_json:
+        return JsonLines(Direct(sys.stdout))
+    return Console(sys.stdout, sys.stdout, Look(), Direct)

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from ralph.commands.common import newest_run, open_home, optional_run_argument
+from ralph.commands.common import COUNT, newest_run, open_home, optional_run_argument
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.flows.repository import opened_repository
@@ -18,7 +18,7 @@ COLOURS = {"+": "32", "-": "31", "@": "36", "d": "1"}
 
 @click.command()
 @optional_run_argument
-@click.argument("iteration", type=click.IntRange(min=1), required=False)
+@click.argument("iteration", type=COUNT, required=False)
 @click.option("--stat", is_flag=True, help="Only which files, and how much.")
 def command(run: str | None, iteration: int | None, stat: bool) -> int:
     """Show what an iteration changed; without ITERATION, what the whole run has changed.

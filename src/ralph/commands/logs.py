@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from ralph.commands.common import make_view, newest_run, open_home, optional_run_argument
+from ralph.commands.common import COUNT, make_log_view, newest_run, open_home, optional_run_argument
 from ralph.core.model import Purpose, RunAgent
 from ralph.core.text import clean
 from ralph.errors import RalphError
@@ -24,37 +24,37 @@ POLL_SECONDS = 0.1
 @click.command()
 @optional_run_argument
 @click.option("-f", "--follow", is_flag=True, help="Go on showing what happens until the run ends.")
-@click.option("--iteration", type=click.IntRange(min=1), metavar="N", help="Only this iteration.")
-@click.option("--raw", is_flag=True, help="What the agent printed on stdout, as it was kept.")
+@click.option("--iteration", type=COUNT, metavar="N", help="Only this iteration.")
+@click.option(
+    "--raw", is_flag=True, help="What the agent printed on stdout, byte for byte, secrets redacted."
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event.")
-@click.option("-V", "--verbose", is_flag=True, help="Also commands, prompts and timings.")
-def command(
-    run: str | None, follow: bool, iteration: int | None, raw: bool, as_json: bool, verbose: bool
-) -> int:
+def command(run: str | None, follow: bool, iteration: int | None, raw: bool, as_json: bool) -> int:
     """Show what happened in a run; without RUN, the newest one of this directory.
 
     \b
     ralph logs -f                  watch a detached run
     ralph logs 7f3a --iteration 2
     """
-    if raw and as_json:
-        raise RalphError("Give either --raw or --json, not both.")
+    if raw and (as_json or follow):
+        raise RalphError("--raw goes with neither --json nor --follow.")
     home = open_home()
     runs = home.runs()
     chosen = runs.find(run) if run else newest_run(runs)
     if raw:
         return _raw(home, runs, chosen, iteration)
-    view = make_view(as_json=as_json, verbose=verbose, stream=True, progress=sys.stdout)
+    view = make_log_view(as_json=as_json)
     replay = Replay(runs, chosen.id, home.streams(chosen.id), iteration)
     while True:
         live = runs.find(chosen.id).is_live
-        for event in replay.news():
-            view(event)
+        for event, at in replay.news():
+            view(event, at)
+        sys.stdout.flush()
         if not follow or not live:
             break
         time.sleep(POLL_SECONDS)
-    for event in replay.end():
-        view(event)
+    if iteration is not None and iteration not in replay.iterations:
+        raise RalphError(f"Run {chosen.id} has no iteration {iteration}.")
     return 0
 
 

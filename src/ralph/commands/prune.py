@@ -27,7 +27,9 @@ _SIZES = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 @click.option(
     "--older-than", default="30d", metavar="AGE", help="Runs that ended so long ago: 12h, 30d, 8w. [30d]"
 )
-@click.option("--keep", metavar="SIZE", help="And the oldest, until no more than this is left: 500MB, 2GB.")
+@click.option(
+    "--keep", metavar="SIZE", help="Also the oldest ones, until at most so much is left: 500MB, 2GB."
+)
 @click.option("--json", "as_json", is_flag=True, help="What would be removed, as JSON; removes nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(older_than: str, keep: str | None, as_json: bool, yes: bool) -> int:
@@ -51,7 +53,8 @@ def command(older_than: str, keep: str | None, as_json: bool, yes: bool) -> int:
         ("run", "ended", "size", "directory"),
         [(c.run.id, f"{duration(now - c.ended)} ago", size(c.bytes), c.run.directory) for c in found],
     )
-    click.echo(f"{len(found)} runs, {size(sum(c.bytes for c in found))}.", err=True)
+    runs = "1 run" if len(found) == 1 else f"{len(found)} runs"
+    click.echo(f"{runs}, {size(sum(c.bytes for c in found))}.", err=True)
     if not yes:
         if not sys.stdin.isatty():
             click.echo("Nothing was removed: this is what --yes would remove.", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,8 @@ from ralph.commands.common import (
 from ralph.core.model import Cause, Outcome, Resume
 from ralph.errors import RalphError
 from ralph.flows import session
-from ralph.store.runs import Brief, Run
+from ralph.store.codec import Brief
+from ralph.store.runs import Run
 
 
 @click.command()
@@ -86,11 +88,17 @@ def _check(run: Run, brief: Brief, go_on: Resume) -> None:
         Cause.TOKENS: (brief.usage.tokens, go_on.tokens, brief.limits.tokens, "--max-tokens"),
         Cause.DURATION: (brief.elapsed, go_on.seconds, brief.limits.seconds, "--max-duration-seconds"),
     }
-    spent, given, old, option = used.get(stop.cause, (0, 1, 0, ""))
+    cause = stop.cause if stop.cause in used or go_on.iterations is None else Cause.ITERATIONS
+    if cause not in used:
+        return
+    spent, given, old, option = used[cause]
     limit = old if given is None else given
-    no_limit = limit == 0 and stop.cause is not Cause.ITERATIONS
-    if spent >= limit and not no_limit:
+    if spent >= limit and (limit > 0 or cause is Cause.ITERATIONS):
         raise RalphError(
-            f"Run {run.id} has used {spent:g} of {limit:g} ({stop.cause}): it would stop at once.",
-            f"Give it more: ralph resume {run.id} {option} {max(2 * spent, 1):g}",
+            f"Run {run.id} has used {_amount(spent)} of {_amount(limit)} ({cause}): it would stop at once.",
+            f"Give it more: ralph resume {run.id} {option} {_amount(math.ceil(2 * spent) or 1)}",
         )
+
+
+def _amount(number: float) -> str:
+    return str(int(number)) if number == int(number) else f"{number:.2f}".rstrip("0")

@@ -27,6 +27,9 @@ def command(run: str, iteration: str, yes: bool) -> int:
 
     What is there now is kept first, so this can be undone too. Files and index are put back; HEAD and the
     branches stay where they are. Ignored files are not touched.
+
+    \b
+    ralph rewind 7f3a 2    as it was before iteration 2
     """
     home = open_home()
     runs = home.runs()

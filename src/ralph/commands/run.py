@@ -32,7 +32,7 @@ from ralph.textfile import read_text
 @click.option("-m", "--maximum-iterations", type=COUNT, metavar="N", help="Stop after N iterations. [10]")
 @budget_options
 @click.option("-c", "--completion-response", metavar="TEXT", help="What the agent says when done. [DONE]")
-@click.option("--agent", metavar="NAME", help="The agent's command, instead of the one in the settings.")
+@click.option("--agent", metavar="COMMAND", help="Another agent than the configured one, with its flags.")
 @click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
 @click.option(
     "--stream-agent-output/--no-stream-agent-output",
@@ -129,7 +129,8 @@ def _show(plan: Plan, inputs: flow.Inputs, *, as_json: bool) -> int:
     )
     step = RunAgent(Purpose.WORK, 1, spec.name, plan.role, Left(), of=plan.limits.iterations)
     text = prompts.build(base, step, plan.prompt, plan.claim)
-    argv = AGENTS[spec.type].argv(spec, Purpose.WORK, Prompt(text, ".ralph/prompt_001.txt"))
+    words = AGENTS[spec.type].argv(spec, Purpose.WORK, Prompt(text, ".ralph/prompt_001.txt"))
+    argv = [word.replace(text, "<prompt>") for word in words]
     checks = [check.name for check in plan.checks]
     if as_json:
         values = {"prompt": text, "argv": argv, "promptVia": spec.prompt_via, "checks": checks}
@@ -137,9 +138,8 @@ def _show(plan: Plan, inputs: flow.Inputs, *, as_json: bool) -> int:
         return 0
     click.echo("Prompt of iteration 1:")
     click.echo(clean(text))
-    click.echo(f"\nAgent command (prompt by {spec.prompt_via}):\n{shlex.join(argv)}")
+    click.echo(f"\nAgent command (prompt by {spec.prompt_via}):\n{clean(shlex.join(argv))}")
     click.echo("\nChecks after each iteration:")
-    click.echo(
-        "\n".join(f"sh -c {shlex.quote(check)}" for check in checks) or "none: the agent's word is enough"
-    )
+    listed = "\n".join(f"sh -c {shlex.quote(clean(check))}" for check in checks)
+    click.echo(listed or "none: the agent's word is enough")
     return 0

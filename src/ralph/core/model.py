@@ -468,6 +468,7 @@ class Did:
     """The result of Restore, Commit, Hold and Stop.
 
     `over`: a hold's time has passed. `detail`: what did not go well. `made`: the commit that was made.
+    `files`: how many files the run has changed, if that can be known.
     """
 
     at: float
@@ -475,6 +476,7 @@ class Did:
     over: bool = True
     detail: str = ""
     made: str = ""
+    files: int | None = None
 
 
 Result = Seen | Ran | Checked | Did

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ralph.agents.base import Parser
@@ -21,19 +21,34 @@ from ralph.core.events import (
     RunEnded,
     RunStarted,
 )
-from ralph.core.model import Checked, Commit, Did, FailAction, Plan, Purpose, Ran, RunAgent, RunChecks, Steer
+from ralph.core.model import (
+    Checked,
+    Commit,
+    Did,
+    Exit,
+    FailAction,
+    Plan,
+    Purpose,
+    Ran,
+    RunAgent,
+    RunChecks,
+    Steer,
+)
 from ralph.store import codec
-from ralph.store.journal import Row, commits, load, rows
+from ralph.store.journal import Row, commits, rows
 from ralph.store.runs import Runs
+
+Told = tuple[Event, float]
+"""An event, and when it happened."""
 
 
 @dataclass(slots=True)
 class _InHand:
-    """A step that has begun and is not over: what of it was told already."""
+    """A step that has begun and may not be over: what of it was told already."""
 
     seq: int
     parser: Parser | None = None
-    offset: int = 0
+    offsets: dict[str, int] = field(default_factory=dict)
 
 
 class Replay:
@@ -48,45 +63,38 @@ class Replay:
         self._told = -1
         self._in_hand: _InHand | None = None
         self._plan: Plan | None = None
+        self.iterations: set[int] = set()
 
-    def news(self) -> Iterator[Event]:
+    def news(self) -> Iterator[Told]:
         """What has happened since the last time."""
         for row in rows(self._runs.db, self._run, self._told):
-            yield from self._row(row)
+            for event in self._row(row):
+                if self._only is None or self._only == self._iteration:
+                    yield event, row.ended or row.started
             if row.state is None:
                 return
             self._told = row.seq
             self._in_hand = None
 
-    def end(self) -> Iterator[Event]:
-        """How it ended, if it has."""
-        loaded = load(self._runs.db, self._runs.path, self._run)
-        if loaded.state.stop and self._only is None:
-            state = loaded.state
-            assert state.stop is not None
-            made = commits(self._runs.db, self._run)
-            yield RunEnded(self._run, state.stop, state.iteration, state.usage, state.elapsed, None, made)
-
     def _row(self, row: Row) -> Iterator[Event]:
         if row.kind == "plan":
             self._plan = codec.decode("plan", row.body)
-            yield from self._wanted(_started(self._plan))
+            yield _started(self._plan)
         elif row.kind == "run_agent":
             yield from self._agent(row, codec.decode("run_agent", row.body))
         elif row.kind == "run_checks":
-            yield from self._wanted(*self._checks(row))
+            yield from self._checks(row)
         elif row.kind == "commit" and row.result:
-            step: Commit = codec.decode("commit", row.body)
-            did: Did = codec.decode("did", row.result)
-            if did.made:
-                yield from self._wanted(Committed(step.iteration, did.made, step.message))
-            if did.detail:
-                yield from self._wanted(Notice(did.detail))
+            yield from self._commit(codec.decode("commit", row.body), codec.decode("did", row.result))
         elif row.kind == "hold" and self._is_new(row):
-            yield from self._wanted(Holding(codec.decode("hold", row.body)))
+            yield Holding(codec.decode("hold", row.body))
         elif row.kind == "steer":
             steer: Steer = codec.decode("steer", row.body)
-            yield from self._wanted(Notice(f"Guidance: {steer.text}"))
+            yield Notice(f"Guidance: {steer.text}")
+        elif row.kind == "stop" and row.result:
+            yield from self._ended(row, codec.decode("did", row.result))
+        elif row.kind == "fail":
+            yield from self._ended(row, Did(row.started))
 
     def _is_new(self, row: Row) -> bool:
         if self._in_hand is not None and self._in_hand.seq == row.seq:
@@ -94,38 +102,35 @@ class Replay:
         self._in_hand = _InHand(row.seq)
         return True
 
-    def _wanted(self, *events: Event) -> Iterator[Event]:
-        if self._only is None or self._only == self._iteration:
-            yield from events
-
     def _agent(self, row: Row, step: RunAgent) -> Iterator[Event]:
         assert self._plan is not None
         if step.purpose is not Purpose.WORK:
             return
         self._iteration = step.iteration
+        self.iterations.add(step.iteration)
         if self._is_new(row):
-            yield from self._wanted(IterationStarted(step.iteration, step.of, len(step.steer)))
+            yield IterationStarted(step.iteration, step.of, len(step.steer))
+        assert self._in_hand is not None
+        if self._in_hand.parser is None:
             spec = next(agent for agent in self._plan.agents if agent.name == step.agent)
-            assert self._in_hand is not None
             self._in_hand.parser = AGENTS[spec.type].parser(self._plan.claim, "")
-        yield from self._wanted(*self._printed(row, step))
+        parser, name = self._in_hand.parser, f"{step.iteration:03d}-{row.seq}.{step.purpose}"
+        for data in self._printed(f"{name}.stdout", self._in_hand.offsets):
+            yield from parser.stdout(data)
+        for data in self._printed(f"{name}.stderr", self._in_hand.offsets):
+            yield from parser.stderr(data)
         if row.result:
             ran: Ran = codec.decode("ran", row.result)
-            yield from self._wanted(AgentEnded(step.purpose, ran))
+            yield from parser.finish(Exit(code=ran.exit))[0]
+            yield AgentEnded(step.purpose, ran)
 
-    def _printed(self, row: Row, step: RunAgent) -> Iterator[Event]:
-        """What the agent has printed since the last time."""
-        assert self._in_hand is not None and self._in_hand.parser is not None
-        path = self._streams / f"{step.iteration:03d}-{row.seq}.{step.purpose}.stdout"
-        try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return
-        with os.fdopen(descriptor, "rb") as file:
-            file.seek(self._in_hand.offset)
+    def _printed(self, name: str, offsets: dict[str, int]) -> Iterator[bytes]:
+        """What has come into a stream since the last time."""
+        with suppress(FileNotFoundError), (self._streams / name).open("rb") as file:
+            file.seek(offsets.get(name, 0))
             while data := file.read(1 << 20):
-                self._in_hand.offset += len(data)
-                yield from self._in_hand.parser.stdout(data)
+                offsets[name] = offsets.get(name, 0) + len(data)
+                yield data
 
     def _checks(self, row: Row) -> Iterator[Event]:
         step: RunChecks = codec.decode("run_checks", row.body)
@@ -136,6 +141,20 @@ class Replay:
             for verdict in checked.verdicts:
                 action = verdict.feedback.action if verdict.feedback else FailAction.APPEND
                 yield CheckEnded(verdict, action, checked.took)
+
+    def _commit(self, step: Commit, did: Did) -> Iterator[Event]:
+        if did.detail:
+            yield Notice(did.detail)
+        if did.made:
+            yield Committed(step.iteration, did.made, step.message)
+
+    def _ended(self, row: Row, did: Did) -> Iterator[Event]:
+        brief = codec.decode_brief(row.state or "", self._run)
+        if brief.stop and self._only is None:
+            made = commits(self._runs.db, self._run)
+            yield RunEnded(
+                self._run, brief.stop, brief.iteration, brief.usage, brief.elapsed, did.files, made
+            )
 
 
 def _started(plan: Plan) -> RunStarted:

@@ -106,10 +106,13 @@ def drive(
             if work.missing:
                 tell(Notice(work.missing))
             work.record_start()
-            state = Driver(place, state).drive()
+            driver = Driver(place, state)
+            state = driver.drive()
             if (size := tree_size(home.path)) > LARGE:
                 tell(Notice(f"The store has grown to {size / (1 << 30):.1f} GB: `ralph prune` helps."))
-            _tell_end(tell, state, work, commits(runs.db, run.id))
+            assert state.stop is not None
+            made, files = commits(runs.db, run.id), driver.files_changed
+            tell(RunEnded(run.id, state.stop, state.iteration, state.usage, state.elapsed, files, made))
             return state
         finally:
             with suppress(RalphError):
@@ -138,15 +141,6 @@ def _tell_start(tell: Tell, state: State, *, resumed: bool) -> None:
             resumed,
         )
     )
-
-
-def _tell_end(tell: Tell, state: State, work: Work, made: tuple[str, ...]) -> None:
-    assert state.stop is not None
-    files = None
-    with suppress(RalphError):
-        files = work.files_changed()
-    run, stop = state.plan.run, state.stop
-    tell(RunEnded(run, stop, state.iteration, state.usage, state.elapsed, files, made))
 
 
 def _recovered(place: Place, loaded: Loaded, streams: Path, resume: Resume | None) -> State:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, TypeVar
 
 import msgspec
 
 from ralph.core import model
-from ralph.core.model import Plan, State
+from ralph.core.model import Hold, Limits, Phase, Plan, State, Stop, Usage
 from ralph.errors import RalphError
 
 T = TypeVar("T")
@@ -69,6 +69,29 @@ def decoded(decoder: msgspec.json.Decoder[T], text: str, what: str) -> T:
         return decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RalphError(f"The journal is damaged: {what} cannot be read ({error}).", _DAMAGED) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Brief:
+    """The part of a state that a list of runs needs."""
+
+    phase: Phase
+    now: float
+    elapsed: float
+    iteration: int
+    limits: Limits
+    usage: Usage
+    hold: Hold | None
+    paused: bool
+    notes: tuple[str, ...]
+    stop: Stop | None
+
+
+_brief = msgspec.json.Decoder(Brief)
+
+
+def decode_brief(text: str, run: str) -> Brief:
+    return decoded(_brief, text, f"the state of run {run}")
 
 
 def encode_state(state: State) -> str:

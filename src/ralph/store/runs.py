@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
 from ralph.core import machine
-from ralph.core.model import Command, Flow, Hold, Limits, Phase, Plan, Steer, Stop, Usage
+from ralph.core.model import Command, Flow, Plan, Steer
 from ralph.errors import RalphError
 from ralph.store import codec
+from ralph.store.codec import Brief
 from ralph.store.database import Taken, clear_errors, transaction
 
 
@@ -38,25 +37,6 @@ class Run:
         if self.pid is None or self.pid_start is None:
             return False
         return process_start(self.pid) == self.pid_start
-
-
-@dataclass(frozen=True, slots=True)
-class Brief:
-    """The part of a state that a list of runs needs."""
-
-    phase: Phase
-    now: float
-    elapsed: float
-    iteration: int
-    limits: Limits
-    usage: Usage
-    hold: Hold | None
-    paused: bool
-    notes: tuple[str, ...]
-    stop: Stop | None
-
-
-_brief = msgspec.json.Decoder(Brief)
 
 
 def process_start(pid: int) -> str | None:
@@ -159,7 +139,7 @@ class Runs:
         query = "SELECT state FROM journal WHERE run = ? AND state IS NOT NULL ORDER BY seq DESC LIMIT 1"
         with clear_errors(self.path):
             row = self.db.execute(query, (id,)).fetchone()
-        return codec.decoded(_brief, row[0] if row else "", f"the state of run {id}")
+        return codec.decode_brief(row[0] if row else "", id)
 
     def size(self, id: str) -> int:
         """How many bytes of the database a run takes, roughly."""

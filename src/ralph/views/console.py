@@ -27,7 +27,7 @@ from ralph.core.events import (
 )
 from ralph.core.model import Cause, Ended, HoldWhy, Outcome, Purpose, Usage
 from ralph.core.text import clean
-from ralph.views.outlet import Outlet
+from ralph.views.outlet import Outlet, Sink
 
 _NEXT = {
     Cause.ITERATIONS: "Go on with more: ralph resume {run} -m N",
@@ -38,7 +38,7 @@ _NEXT = {
     Cause.CRASH_LOOP: "See why with: ralph logs {run}, then: ralph resume {run}",
     Cause.VERIFICATION: "See what is red with: ralph status {run}",
     Cause.CONFIG: "Mend that and start again: ralph run …",
-    Cause.UNSTARTABLE: "Mend that, then: ralph resume {run}",
+    Cause.UNSTARTABLE: "Install it, then: ralph resume {run}; or name another: ralph run --agent …",
     Cause.AUTH: "Log in, then: ralph resume {run}",
     Cause.DENIED: "Change that and start again: ralph run …",
     Cause.WAIT_MARKER: "When it is over: ralph resume {run}",
@@ -64,8 +64,8 @@ def wants_colour(stream: TextIO) -> bool:
 class Console:
     """Prints events as they come. A terminal that has gone away stops nothing."""
 
-    def __init__(self, out: TextIO, err: TextIO, look: Look) -> None:
-        self._out, self._err = Outlet(out), Outlet(err)
+    def __init__(self, out: TextIO, err: TextIO, look: Look, sink: Callable[[TextIO], Sink] = Outlet) -> None:
+        self._out, self._err = sink(out), sink(err)
         self._look = look
         self._colour = wants_colour(err)
         self._colour_result = wants_colour(out)
@@ -87,8 +87,12 @@ class Console:
             RunEnded: self._run_ended,
         }
 
-    def __call__(self, event: Event) -> None:
+    def __call__(self, event: Event, at: float | None = None) -> None:
         self._handlers[type(event)](event)
+
+    def flush(self) -> None:
+        self._err.flush()
+        self._out.flush()
 
     # ---- the agent ----
 
@@ -182,7 +186,7 @@ class Console:
         if hint := _NEXT.get(stop.cause):
             lines.append(f"  {hint.format(run=event.run)}")
         self._line("")
-        self._err.flush()
+        self.flush()
         if self._colour_result:
             lines[0] = f"\x1b[{_COLOURS[colour]}m{lines[0]}\x1b[0m"
         self._out.write("\n".join(lines) + "\n")

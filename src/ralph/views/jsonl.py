@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from typing import Any, TextIO
+from typing import Any
 
 import msgspec
 
 from ralph.core import events
 from ralph.core.events import Event
 from ralph.core.text import clean
+from ralph.views.outlet import Sink
 
 KINDS: dict[type[Event], str] = {
     events.RunStarted: "run_started",
@@ -40,17 +41,15 @@ def _harmless(value: Any) -> Any:
 class JsonLines:
     """`{"event": kind, "at": seconds since 1970, …the event's own fields}`."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: Sink) -> None:
         self._out = out
         self._encoder = msgspec.json.Encoder()
 
-    def __call__(self, event: Event) -> None:
-        values = {"event": KINDS[type(event)], "at": time.time()} | _harmless(msgspec.to_builtins(event))
+    def __call__(self, event: Event, at: float | None = None) -> None:
+        when = {"event": KINDS[type(event)], "at": time.time() if at is None else at}
+        values = when | _harmless(msgspec.to_builtins(event))
         if isinstance(event, events.RunEnded):
             values["outcome"] = event.stop.outcome
             values["exit_code"] = event.stop.outcome.exit_code
-        try:
-            self._out.write(self._encoder.encode(values).decode() + "\n")
-            self._out.flush()
-        except (OSError, ValueError):
-            pass
+        self._out.write(self._encoder.encode(values).decode() + "\n")
+        self._out.flush()

@@ -1,16 +1,46 @@
-"""Writing to a terminal that may stand still: nothing that watches a run may stop it."""
+"""Where views write to: a terminal that may stand still, or a stream that has to get everything."""
 
 from __future__ import annotations
 
 import atexit
 import threading
-from typing import TextIO
+from typing import Protocol, TextIO
 
 MOST_WAITING = 4 << 20
 """Characters that may wait for a terminal; what comes beyond is not shown, and counted."""
 
 PATIENCE = 2.0
 """Seconds without any progress after which a terminal is given up at the end."""
+
+
+class Sink(Protocol):
+    def write(self, text: str) -> None: ...
+
+    def flush(self) -> None:
+        """Wait until all is written."""
+
+
+class Direct:
+    """Writes at once and waits for the reader, who gets everything; one who has gone is an error."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> None:
+        self._stream.write(text)
+
+    def flush(self) -> None:
+        self._stream.flush()
+
+
+class Forgiving(Direct):
+    """The same, but a reader who has gone does not matter."""
+
+    def write(self, text: str) -> None:
+        _put(self._stream, text)
+
+    def flush(self) -> None:
+        pass
 
 
 class Outlet:

@@ -8,8 +8,9 @@ from typing import Any
 
 from ralph.core.model import Checked, HoldWhy, Plan, Purpose, Ran, RunAgent, Steer
 from ralph.store import codec
+from ralph.store.codec import Brief
 from ralph.store.journal import Row, rows
-from ralph.store.runs import Brief, Run, Runs
+from ralph.store.runs import Run, Runs
 
 RUNNING, PAUSED, WAITING, CRASHED, ENDED = "running", "paused", "waiting", "crashed", "ended"
 
