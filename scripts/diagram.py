@@ -1,6 +1,6 @@
 """Write the state diagram of a run into docs/architecture.md, from the machine's own table.
 
-    scripts/uv run python scripts/diagram.py [--check]
+scripts/uv run python scripts/diagram.py [--check]
 """
 
 from __future__ import annotations

@@ -26,7 +26,14 @@ def resolve(pyproject: str) -> list[str]:
         (copy / "src" / "ralph" / "__init__.py").write_text('__version__ = "0"\n')
         for name in ("README.md", "LICENSE"):
             (copy / name).touch()
-        command = [str(ROOT / "scripts" / "uv"), "export", "-q", "--no-hashes", "--no-emit-project", "--no-annotate"]
+        command = [
+            str(ROOT / "scripts" / "uv"),
+            "export",
+            "-q",
+            "--no-hashes",
+            "--no-emit-project",
+            "--no-annotate",
+        ]
         command += ["--no-header", "--all-groups", "--all-extras", "--upgrade"]
         output = subprocess.run(command, cwd=copy, check=True, capture_output=True, text=True).stdout
     return sorted({line.split(";")[0].strip() for line in output.splitlines() if "==" in line})

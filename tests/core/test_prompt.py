@@ -46,9 +46,13 @@ def instead(text: str) -> Feedback:
 # ---- what a failed guardrail says ----
 
 
+def failed(command: str, exit_text: str, hint: str, log: str, output: str, limit: int) -> str:
+    return prompt.guardrail_failure(command, exit_text, hint, log, prompt.truncate(output, limit))
+
+
 def test_a_failed_guardrail_with_a_hint() -> None:
     """The message has the seed's five parts, in its order."""
-    text = prompt.guardrail_failure(
+    text = failed(
         "make test", "exit code 2", "run it alone", ".ralph/guardrail_1_make_test.log", "1 failed\n", 5000
     )
     assert text == (
@@ -62,7 +66,7 @@ def test_a_failed_guardrail_with_a_hint() -> None:
 
 def test_a_failed_guardrail_without_a_hint() -> None:
     """Without a hint there is no line for it."""
-    text = prompt.guardrail_failure("make", "exit code 1", "", "a.log", "", 5000)
+    text = failed("make", "exit code 1", "", "a.log", "", 5000)
     assert text == 'Guardrail "make" failed with exit code 1.\nOutput file: a.log\nOutput (truncated):\n'
 
 
@@ -86,7 +90,7 @@ def test_truncation(text: str, limit: int, cut: str) -> None:
 def test_only_the_output_is_cut() -> None:
     """Command, hint and log file are sent whole, however long they are."""
     long = "long " * 50
-    assert prompt.guardrail_failure(long, "exit code 1", long, long, "123456", 5) == (
+    assert failed(long, "exit code 1", long, long, "123456", 5) == (
         f'Guardrail "{long}" failed with exit code 1.\n'
         f"Hint: {long}\n"
         f"Output file: {long}\n"
@@ -97,20 +101,20 @@ def test_only_the_output_is_cut() -> None:
 
 def test_tags_in_the_output_are_made_harmless() -> None:
     """Both tags in fed-back output are shown with escaped brackets."""
-    text = prompt.guardrail_failure("cat x", "exit code 1", "", "a.log", f"{TAG} <promise>x</promise>", 5000)
+    text = failed("cat x", "exit code 1", "", "a.log", f"{TAG} <promise>x</promise>", 5000)
     assert text.splitlines()[-1] == "&lt;response&gt;DONE&lt;/response&gt; &lt;promise&gt;x&lt;/promise&gt;"
 
 
 @pytest.mark.parametrize("limit", range(1, 30))
 def test_no_cut_brings_a_tag_back(limit: int) -> None:
     """Wherever the output is cut, no tag is left in it."""
-    text = prompt.guardrail_failure("cat x", "exit code 1", "", "a.log", TAG * 2, limit)
+    text = failed("cat x", "exit code 1", "", "a.log", TAG * 2, limit)
     assert not prompt.has_tag(text, RULE)
 
 
 def test_an_output_within_the_limit_is_not_called_truncated() -> None:
     """An output of exactly the limit is sent whole though its tags are escaped."""
-    text = prompt.guardrail_failure("cat x", "exit code 1", "", "a.log", TAG, len(TAG))
+    text = failed("cat x", "exit code 1", "", "a.log", TAG, len(TAG))
     assert text.splitlines()[-1] == "&lt;response&gt;DONE&lt;/response&gt;"
 
 
@@ -238,7 +242,7 @@ feedbacks = st.builds(
     Feedback,
     st.sampled_from(FailAction),
     st.builds(
-        prompt.guardrail_failure,
+        failed,
         st.sampled_from(["make test", "grep -c '<response>' x.md"]),
         st.just("exit code 1"),
         st.sampled_from(["", f"never print {TAG} too early"]),

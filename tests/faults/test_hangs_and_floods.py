@@ -1,0 +1,86 @@
+"""P7, O1, O2: an agent that hangs, and one that prints as much and as fast as it can."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+
+import pytest
+
+from conftest import RALPH, Project
+from faults.fault_support import DONE, RUNS, ends, iterations, newest, traces
+from ralph.store.runtime import MOST_STREAM_BYTES
+
+
+def test_p7_silence_ends_an_agent(project: Project) -> None:
+    """An agent that says nothing or stops itself is ended at the idle limit, far before the total limit."""
+    left = traces(project)
+    project.agent(
+        f"{left.me()}; echo hello; [ $RALPH_ITERATION = 1 ] && kill -STOP $$; sleep 60; echo late",
+        idleTimeoutSeconds=1,
+        iterationTimeoutSeconds=40,
+    )
+    assert project.run("run", "-p", "x", "-m", "2").code == 1
+    found = iterations(project)
+    assert [iteration.ended for iteration in found] == ["idle", "idle"]
+    assert all(1 <= iteration.seconds < 1 + 1 + 5 for iteration in found), found
+    assert (left.count, left.alive()) == (2, [])
+
+
+def test_p7_an_agent_that_talks_is_not_idle(project: Project) -> None:
+    """Output on stdout or stderr now and then keeps the idle limit away."""
+    project.agent(
+        "for i in 1 2 3 4 5; do echo $i; sleep 0.2; echo $i >&2; sleep 0.2; done", idleTimeoutSeconds=1.5
+    )
+    assert project.run("run", "-p", "x", "-m", "1").code == 1
+    assert ends(project) == ["ok"]
+
+
+def peak_of(project: Project, *more: str) -> tuple[int, int]:
+    """Run ralph to its end; its exit code and the largest memory of any process in it, in kB."""
+    ralph = subprocess.Popen(
+        [RALPH, "run", "-p", "x", *more],
+        cwd=project.path,
+        env=project.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    _, status, usage = os.wait4(ralph.pid, 0)
+    ralph.returncode = os.waitstatus_to_exitcode(status)
+    return ralph.returncode, usage.ru_maxrss
+
+
+@pytest.mark.slow
+def test_o1_lines_without_end_cost_little_memory(project: Project) -> None:
+    """Huge lines on stdout, on stderr and from a guardrail: little memory, capped files, the claim is found."""
+    megabytes = 2000 if RUNS >= 100 else 80
+    line = f"head -c {megabytes}000000 /dev/zero | tr '\\0' x"
+    project.agent(DONE, guardrails=[{"command": "true"}])
+    code, usual = peak_of(project)
+    assert code == 0
+    project.agent(
+        f"[ $RALPH_ITERATION = 1 ] && {{ {line}; {line} >&2; echo; }}; {DONE}",
+        guardrails=[{"command": f"[ $RALPH_ITERATION = 2 ] || {{ {line}; exit 1; }}"}],
+    )
+    code, peak = peak_of(project)
+    assert code == 0
+    assert peak - usual <= 64_000, f"{peak - usual} kB"
+    run = newest(project)
+    assert run.iteration == 2
+    assert [iteration.claim for iteration in iterations(project)] == [True, True]
+    kept = project.home.streams(run.id).glob("001-*")
+    sizes = {path.suffix: path.stat().st_size for path in kept}
+    assert sorted(sizes) == [".stderr", ".stdout"]
+    assert all(MOST_STREAM_BYTES <= size <= MOST_STREAM_BYTES + 1000 for size in sizes.values()), sizes
+
+
+@pytest.mark.parametrize("flood", ["exec yes", "exec cat /dev/zero >&2"])
+def test_o2_a_flood_does_not_delay_the_timeout(project: Project, flood: str) -> None:
+    """An agent that is never idle, and prints as fast as it can, is ended when its time is up."""
+    project.agent(flood, iterationTimeoutSeconds=1, idleTimeoutSeconds=60)
+    code, _ = peak_of(project, "-m", "1")
+    assert code == 1
+    (found,) = iterations(project)
+    assert found.ended == "timeout"
+    assert 1 <= found.seconds < 1 + 2 + 4
