@@ -1,7 +1,7 @@
 # Thin over uv; `scripts/uv` installs uv into .tools where there is none.
 uv := sh scripts/uv
 
-.PHONY: all fmt lint test build install clean demo pins
+.PHONY: all fmt lint test test-real build install clean demo pins
 
 all: fmt lint test build
 
@@ -17,6 +17,9 @@ lint:     ## style, types, import directions
 
 test:     ## everything that needs Python packages only
 	$(uv) run pytest
+
+test-real: ## the real agent CLIs, installed from npm into a cache, offline
+	$(uv) run pytest -m real -n 2
 
 build:    ## wheel and source distribution into dist/
 	$(uv) build

@@ -35,6 +35,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "config": "Show the settings and where each value comes from.",
         "completion": "Print the shell completion for bash, zsh or fish.",
     },
+    "Develop and test": {
+        "dev": "Tools for tests: a model server that plays a script.",
+    },
 }
 
 EPILOG_EXAMPLE = 'ralph run -p "Make the tests pass" -m 5'

@@ -90,8 +90,9 @@ def _unusable(path: Path, text: str, error: Exception) -> str:
     if isinstance(error, RecursionError):
         return f"{path}:1: nested too deeply."
     if isinstance(error, _Repeated):
-        last = [place for place, keys in _places(text) if keys[-1] == error.key][-1]
-        return f"{path}:{_line(text, last)}: the key {error.key!r} stands there twice."
+        return (
+            f"{path}:{_line(text, _repetition(text, error.key))}: the key {error.key!r} stands there twice."
+        )
     if isinstance(error, _NoNumber):
         return f"{path}:{_line_of_word(text, error.word.__eq__)}: {error.word} is no JSON number."
     line = _line_of_word(text, lambda word: len(word) > 4000 and word[0] != '"')
@@ -124,7 +125,7 @@ def _places(text: str) -> Iterator[tuple[int, list[str]]]:
         elif word == ":":
             expects_key = False
         elif expects_key and path:
-            path[-1] = word[1:-1]
+            path[-1] = json.loads(word)
             yield token.start(), list(path)
         else:
             if in_array and in_array[-1]:
@@ -133,6 +134,16 @@ def _places(text: str) -> Iterator[tuple[int, list[str]]]:
                 in_array.append(word == "[")
                 path.append("0" if word == "[" else "")
                 expects_key = word == "{"
+
+
+def _repetition(text: str, key: str) -> int:
+    """Where a key stands for the second time in one object."""
+    seen: set[tuple[str, ...]] = set()
+    for place, keys in _places(text):
+        if keys[-1] == key and tuple(keys) in seen:
+            return place
+        seen.add(tuple(keys))
+    return 0
 
 
 def _line_of_word(text: str, is_it: Callable[[str], bool]) -> int:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ralph.agents.base import Parser, Prompt
+from ralph.agents.base import Parser, Prompt, Reading
 from ralph.agents.registry import AGENTS
 from ralph.checks.base import Interrupted, Shell
 from ralph.checks.registry import METHODS
@@ -32,6 +32,7 @@ from ralph.core.events import (
     Holding,
     IterationStarted,
     Notice,
+    Used,
 )
 from ralph.core.model import (
     AgentSpec,
@@ -257,16 +258,16 @@ class Driver:
         agent = AGENTS[spec.type]
         prompt = self._prompt(step)
         command = agent.argv(spec, step.purpose, prompt)
-        parser = agent.parser(self.plan.claim, prompt.text)
+        parser = agent.parser(Reading(self.plan.claim, prompt.text, spec, step.purpose, self._now))
         if step.purpose is Purpose.WORK:
-            self._tell(IterationStarted(step.iteration, step.of, len(step.steer)))
+            self._tell(IterationStarted(step.iteration, step.of, len(step.steer), spec.name))
             self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
         shown = tuple(word.replace(prompt.text, "<prompt>") for word in command)
         self._tell(AgentStarted(step.purpose, shown, prompt.text[:200], len(prompt.text)))
         stream = f"{step.iteration:03d}-{seq}.{step.purpose}"
         exit, problem = self._execute(spec, step, command, prompt, parser, stream)
-        ran = self._ran(step, exit, problem, parser, stream)
-        self._tell(AgentEnded(step.purpose, ran))
+        ran, unread = self._ran(step, exit, problem, parser, stream)
+        self._tell(AgentEnded(step.purpose, ran, unread))
         if step.purpose is Purpose.WORK and self.plan.claim.kind is ClaimKind.TAG:
             rule = self.plan.claim
             self._tell(ClaimLooked(f"<{rule.tag}>{rule.text}</{rule.tag}>", ran.claim))
@@ -294,7 +295,7 @@ class Driver:
         tee = _Tee(parser, self._tell, self._place.streams, stream, self._secrets)
 
         def watch(seconds: float, idle: float) -> Ended | None:
-            meter = Meter(seconds, idle, parser.usage, interrupted=self._is_interrupted())
+            meter = Meter(seconds, idle, parser.usage, self._is_interrupted(), parser.is_over)
             return policy.watch(step.limits, meter)
 
         try:
@@ -318,18 +319,19 @@ class Driver:
             "RALPH_MAX_ITERATIONS": str(self._state.limits.iterations),
         }
 
-    def _ran(self, step: RunAgent, exit: Exit, problem: str, parser: Parser, stream: str) -> Ran:
+    def _ran(self, step: RunAgent, exit: Exit, problem: str, parser: Parser, stream: str) -> tuple[Ran, int]:
+        """What became of the agent, and how many of its lines meant nothing to Ralph."""
         last, report = parser.finish(exit)
         for event in last:
             self._tell(event)
         ended, detail = report.ended, report.detail
         if problem:
             ended, detail = Ended.UNSTARTABLE, problem
-        elif exit.ended is not None:
+        elif exit.ended not in (None, Ended.OK):
             ended = exit.ended
         elif exit.lost:
             ended, detail = Ended.KILLED, "its warden was killed"
-        return Ran(
+        ran = Ran(
             at=self._now(),
             ended=ended,
             agent=step.agent,
@@ -343,6 +345,7 @@ class Driver:
             fingerprint=_fingerprint(ended, exit, detail),
             stream=stream,
         )
+        return ran, report.unread
 
     # ---- RunChecks ----
 
@@ -489,9 +492,10 @@ class Driver:
             error.message if isinstance(error, RalphError) else f"{error.filename or ''}: {error.strerror}"
         )
         hint = error.hint if isinstance(error, RalphError) else ""
-        self._state = machine.apply(self._state, Fail(self._now(), f"{reason} {hint}".strip()))
+        fail = Fail(self._now(), f"{reason} {hint}".strip())
+        self._state = machine.apply(self._state, fail)
         try:
-            self._journal.command(Fail(self._now(), reason), self._state)
+            self._journal.command(fail, self._state)
             self._journal.flush()
         except RalphError:
             pass
@@ -517,6 +521,7 @@ class _Tee:
         self._out = Stream(directory, f"{name}.stdout")
         self._err = Stream(directory, f"{name}.stderr")
         self._safe_out, self._safe_err = Redactor(secrets), Redactor(secrets)
+        self._used = parser.usage
 
     def stdout(self, data: bytes) -> None:
         self._printed(self._safe_out.feed(data))
@@ -528,6 +533,9 @@ class _Tee:
         self._out.write(data)
         for event in self._parser.stdout(data):
             self._tell(event)
+        if self._parser.usage is not self._used:
+            self._used = self._parser.usage
+            self._tell(Used(self._used))
 
     def _complained(self, data: bytes) -> None:
         self._err.write(data)

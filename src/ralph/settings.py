@@ -12,14 +12,16 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
-from ralph.core.model import FailAction, PromptVia
+from ralph.core.model import FailAction, Permissions, PromptVia
 from ralph.errors import RalphError
 from ralph.jsonfile import Document, read_object, scalars
 
 DEFAULT_PATH = Path(".ralph/settings.json")
 MOST_BYTES = 1 << 20
 DEFAULT = "default"
+SECRET = "(redacted)"
 
 Count = Annotated[int, Meta(ge=1)]
 Natural = Annotated[int, Meta(ge=0)]
@@ -30,8 +32,8 @@ class _Base(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
     pass
 
 
-class AgentSettings(_Base, frozen=True):
-    """The agent that is run again and again."""
+class CommandSettings(_Base, frozen=True):
+    """One agent command."""
 
     command: Annotated[str, Meta(description="The agent's command, by name or path.")] = ""
     flags: Annotated[
@@ -43,7 +45,19 @@ class AgentSettings(_Base, frozen=True):
     prompt_via: Annotated[
         PromptVia | None, Meta(description="How it gets the prompt: stdin, argument or file.")
     ] = None
+    permissions: Annotated[
+        Permissions,
+        Meta(description="What it may do unasked: edit (files), bypass (everything), none (as it likes)."),
+    ] = Permissions.EDIT
     env: Annotated[dict[str, str], Meta(description="Environment variables for the agent.")] = {}
+
+
+class AgentSettings(CommandSettings, frozen=True):
+    """The agent that is run again and again."""
+
+    fallbacks: Annotated[
+        tuple[CommandSettings, ...], Meta(description="Further agents, used while the first is limited.")
+    ] = ()
 
 
 class GuardrailSettings(_Base, frozen=True):
@@ -91,6 +105,12 @@ class Settings(_Base, frozen=True):
         Amount | None,
         Meta(description="Ended after such a silence. 0: never; null: as its type needs."),
     ] = None
+    exit_grace_seconds: Annotated[
+        Amount, Meta(description="An agent that gave its result but stays is ended after so long.")
+    ] = 30.0
+    max_limit_wait_seconds: Annotated[
+        Amount, Meta(description="How long to wait for a usage limit to reset before the run stops.")
+    ] = 21600.0
     max_cost_usd: Annotated[
         Amount, Meta(description="Stop when the agents have cost so much. 0: no limit.")
     ] = 0.0
@@ -100,6 +120,19 @@ class Settings(_Base, frozen=True):
         Natural, Meta(description="Stop when so many iterations in a row changed nothing. 0: never.")
     ] = 0
     snapshots: Annotated[bool, Meta(description="Keep the tree as it is before every iteration.")] = True
+    use_emoji: Annotated[
+        bool | None, Meta(description="Emoji in the agent's output; null: on a terminal that can show them.")
+    ] = None
+    use_color: Annotated[
+        bool | None, Meta(description="Colours; null: on a terminal, unless NO_COLOR is set.")
+    ] = None
+    show_timestamp: Annotated[bool, Meta(description="Begin the agent's lines with [HH:MM:SS].")] = False
+    max_output_lines: Annotated[
+        Natural, Meta(description="How many lines of a tool's output are shown. 0: all.")
+    ] = 5
+    max_output_chars: Annotated[
+        Natural, Meta(description="How many characters of a tool's output are shown. 0: all.")
+    ] = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +192,14 @@ def to_json(settings: Settings) -> dict[str, Any]:
     return values
 
 
+def redacted(settings: Settings) -> Settings:
+    """The same without the values of the agents' variables: they may be secrets."""
+    agent = settings.agent
+    fallbacks = tuple(replace(each, env=dict.fromkeys(each.env, SECRET)) for each in agent.fallbacks)
+    agent = replace(agent, env=dict.fromkeys(agent.env, SECRET), fallbacks=fallbacks)
+    return replace(settings, agent=agent)
+
+
 def schema() -> dict[str, Any]:
     """The JSON Schema of a settings file, which may name its schema for editors."""
     found = msgspec.json.schema(Settings)
@@ -196,8 +237,8 @@ def _problem(keys: list[str], value: Any) -> str:
         return "it has a NUL character"
     if isinstance(value, str) and not _is_text(value):
         return "it is not valid text (a lone surrogate)"
-    if keys[:2] == ["agent", "env"] and len(keys) == 3:
-        if "=" in keys[2] or not keys[2]:
+    if len(keys) > 2 and keys[0] == "agent" and keys[-2] == "env":
+        if "=" in keys[-1] or not keys[-1]:
             return "it is no name of a variable"
         return "" if isinstance(value, str) else "expected `str`"
     return ""
@@ -240,8 +281,13 @@ def _dotted(keys: list[str]) -> str:
 
 
 def _known_keys(keys: list[str]) -> list[str]:
-    part: Any = {"": Settings, "agent": AgentSettings, "guardrails": GuardrailSettings, "scm": ScmSettings}
-    struct = part[next((key for key in keys if key in part), "")]
+    structs: dict[str, type[_Base]] = {
+        "fallbacks": CommandSettings,
+        "agent": AgentSettings,
+        "guardrails": GuardrailSettings,
+        "scm": ScmSettings,
+    }
+    struct = next((struct for key, struct in structs.items() if key in keys), Settings)
     return [field.encode_name for field in msgspec.structs.fields(struct)]
 
 
@@ -267,6 +313,6 @@ def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def leaves(loaded: Loaded) -> Iterator[tuple[str, Any, str]]:
-    """Every key with its value and its source, in the order of the settings."""
-    for path, value in _leaves(to_json(loaded.settings)):
+    """Every key with its value, redacted, and its source, in the order of the settings."""
+    for path, value in _leaves(to_json(redacted(loaded.settings))):
         yield path, value, loaded.sources[path]

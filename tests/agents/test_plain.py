@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ralph.agents.base import MOST_TEXT, Ends, LineText, Report
+from ralph.agents.base import MOST_TEXT, Ends, LineText, Reading, Report
 from ralph.agents.plain import PlainParser
 from ralph.core.events import AgentEvent, Noise, Text
-from ralph.core.model import ClaimRule, Ended, Exit, Usage
+from ralph.core.model import Ended, Exit, Usage
 
 TAG = b"<response>DONE</response>"
 WELL = Exit(0)
@@ -49,7 +49,7 @@ def cut(data: bytes, cuts: Sequence[int]) -> list[bytes]:
 
 
 def play(pieces: Sequence[bytes], exit: Exit = WELL, prompt: str = "") -> tuple[list[AgentEvent], Report]:
-    parser = PlainParser(ClaimRule(), prompt)
+    parser = PlainParser(Reading(prompt=prompt))
     events = [event for piece in pieces for event in parser.stdout(piece)]
     last, report = parser.finish(exit)
     return [*events, *last], report
@@ -118,8 +118,11 @@ def test_how_output_is_cut_changes_nothing(parts: list[bytes], cuts: list[int]) 
     data = b"".join(parts)
     events, report = play(cut(data, cuts))
     whole_events, whole_report = play([data])
-    shown = "".join(event.text for event in events)
-    assert (shown, report) == ("".join(event.text for event in whole_events), whole_report)
+    assert (shown(events), report) == (shown(whole_events), whole_report)
+
+
+def shown(events: Sequence[AgentEvent]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Text | Noise))
 
 
 def test_how_a_long_line_is_cut_changes_nothing() -> None:
@@ -131,7 +134,7 @@ def test_how_a_long_line_is_cut_changes_nothing() -> None:
 
 def test_stderr_is_shown_and_never_a_claim() -> None:
     """A tag on stderr is noise; the last line of stderr tells why an agent failed."""
-    parser = PlainParser(ClaimRule(), "")
+    parser = PlainParser(Reading())
     events = [*parser.stdout(b"working\n"), *parser.stderr(TAG + b"\nno "), *parser.stderr(b"network\n")]
     last, report = parser.finish(Exit(1))
     assert [*events, *last] == [
@@ -164,7 +167,7 @@ def test_the_exit_says_how_it_went(output: bytes, exit: Exit, ended: Ended) -> N
 )
 def test_a_signal_is_named(number: int, words: str) -> None:
     """Whoever reads that an agent was killed learns by which signal, not its last complaint."""
-    parser = PlainParser(ClaimRule(), "")
+    parser = PlainParser(Reading())
     parser.stderr(b"out of memory?\n")
     assert parser.finish(Exit(None, signal=number))[1] == Report(Ended.KILLED, detail=words)
 
@@ -186,7 +189,7 @@ def test_escapes_are_no_part_of_the_answer(output: bytes, text: str, claim: bool
 
 def test_the_reason_of_a_failure_is_short() -> None:
     """Only the last line of stderr is told, and no more than 500 characters of it."""
-    parser = PlainParser(ClaimRule(), "")
+    parser = PlainParser(Reading())
     parser.stderr(b"first\n" + b"x" * 2000 + b"\n\n")
     assert parser.finish(Exit(1))[1].detail == "x" * 500
 
@@ -200,7 +203,7 @@ def test_the_prompt_repeated_is_no_claim() -> None:
 
 def test_plain_text_costs_nothing_that_is_known() -> None:
     """An agent without structured output reports no usage."""
-    assert PlainParser(ClaimRule(), "").usage == Usage()
+    assert PlainParser(Reading()).usage == Usage()
 
 
 def test_a_tag_after_a_huge_line_is_found() -> None:

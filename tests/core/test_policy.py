@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import accumulate
 
 import pytest
@@ -28,6 +29,7 @@ from ralph.core.model import (
     Usage,
 )
 
+AGENT = AgentSpec("first", "custom", "agent")
 MUCH = Usage(cost_usd=1e6, input_tokens=10**9, output_tokens=10**9)
 FIXED = Restart(kind=RestartKind.FIXED, delay=5.0)
 
@@ -65,6 +67,9 @@ def a_state(now: float) -> State:
         (Left(iteration_seconds=60.0), Meter(seconds=60.0), Ended.TIMEOUT),
         (Left(idle_seconds=60.0), Meter(seconds=1e9, idle=59.9), None),
         (Left(idle_seconds=60.0), Meter(idle=60.0), Ended.IDLE),
+        (Left(exit_grace_seconds=30.0), Meter(idle=30.0), None),
+        (Left(exit_grace_seconds=30.0), Meter(idle=29.9, is_over=True), None),
+        (Left(exit_grace_seconds=30.0), Meter(idle=30.0, is_over=True), Ended.OK),
         (Left(cost_usd=0.0), Meter(), Ended.BUDGET),
     ],
 )
@@ -105,7 +110,7 @@ def test_the_limit_that_says_most_wins(limits: Left, interrupted: bool, ended: E
         (Limits(seconds=60.0), Usage(), 60.0, Cause.DURATION),
         (Limits(cost_usd=1.0, tokens=1, seconds=1.0), MUCH, 1e9, Cause.COST),
         (Limits(tokens=1, seconds=1.0), MUCH, 1e9, Cause.TOKENS),
-        (Limits(iterations=1, iteration_seconds=1.0, idle_seconds=1.0), MUCH, 1e9, None),
+        (Limits(iterations=1, iteration_seconds=1.0), MUCH, 1e9, None),
     ],
 )
 def test_a_budget_is_spent_when_it_is_reached(
@@ -118,14 +123,43 @@ def test_a_budget_is_spent_when_it_is_reached(
 @pytest.mark.parametrize(
     ("limits", "left"),
     [
-        (Limits(), Left()),
-        (Limits(iteration_seconds=9.0, idle_seconds=8.0), Left(iteration_seconds=9.0, idle_seconds=8.0)),
-        (Limits(cost_usd=5.0, tokens=100, seconds=60.0), Left(cost_usd=3.5, tokens=58, seconds=20.0)),
+        (Limits(exit_grace_seconds=1.0), Left(idle_seconds=8.0, exit_grace_seconds=1.0)),
+        (Limits(iteration_seconds=9.0), Left(None, None, None, 9.0, 8.0, 30.0)),
+        (Limits(cost_usd=5.0, tokens=100, seconds=60.0), Left(3.5, 58, 20.0, None, 8.0, 30.0)),
     ],
 )
 def test_what_is_left(limits: Limits, left: Left) -> None:
     """The budgets are reduced by what was used; the limits of one iteration are always whole."""
-    assert policy.left(limits, Usage(1.5, 10, 30, 1, 1), elapsed=40.0) == left
+    agent = replace(AGENT, idle_seconds=8.0)
+    assert policy.left(limits, Usage(1.5, 10, 30, 1, 1), 40.0, agent) == left
+
+
+@pytest.mark.parametrize(
+    ("limits", "usage", "iterations", "found"),
+    [
+        (Limits(), Usage(cost_usd=99.0, input_tokens=99), 3, None),
+        (Limits(cost_usd=10.0, tokens=10), Usage(), 0, None),
+        (Limits(cost_usd=8.0), Usage(cost_usd=6.0), 3, None),
+        (
+            Limits(cost_usd=7.99),
+            Usage(cost_usd=6.0),
+            3,
+            (Cause.COST, "an iteration costs $2.00 on average, and $1.99 is left"),
+        ),
+        (Limits(tokens=4000), Usage(input_tokens=3000), 3, None),
+        (
+            Limits(tokens=3999),
+            Usage(input_tokens=3000),
+            3,
+            (Cause.TOKENS, "an iteration uses 1,000 tokens on average, and 999 are left"),
+        ),
+    ],
+)
+def test_an_iteration_that_cannot_be_afforded(
+    limits: Limits, usage: Usage, iterations: int, found: tuple[Cause, str] | None
+) -> None:
+    """What the average iteration costs has to be left, in money and in tokens; the first always starts."""
+    assert policy.unaffordable(limits, usage, iterations) == found
 
 
 eighths = st.integers(0, 80).map(lambda n: n / 8)
@@ -145,13 +179,13 @@ def test_the_agent_is_ended_exactly_when_the_run_has_spent_its_budget(
 ) -> None:
     """What the run has left and what it has spent are two views of one budget."""
     assume(policy.spent(limits, used, elapsed) is None)
-    ended = policy.watch(policy.left(limits, used, elapsed), Meter(seconds=seconds, usage=now))
+    ended = policy.watch(policy.left(limits, used, elapsed, AGENT), Meter(seconds=seconds, usage=now))
     assert (ended is Ended.BUDGET) is (policy.spent(limits, used + now, elapsed + seconds) is not None)
 
 
 def test_an_overspent_budget_lets_nothing_run() -> None:
     """A commit message asked for after the budget was overspent is ended at once."""
-    left = policy.left(Limits(cost_usd=5.0), Usage(cost_usd=6.0), elapsed=0.0)
+    left = policy.left(Limits(cost_usd=5.0), Usage(cost_usd=6.0), 0.0, AGENT)
     assert policy.watch(left, Meter()) is Ended.BUDGET
 
 
@@ -162,7 +196,7 @@ def test_an_overspent_budget_lets_nothing_run() -> None:
 )
 def test_a_budget_spent_exactly_lets_nothing_run(limits: Limits) -> None:
     """A commit message asked for after the budget was used up to the last token is ended at once."""
-    left = policy.left(limits, Usage(cost_usd=5.0, input_tokens=10), elapsed=60.0)
+    left = policy.left(limits, Usage(cost_usd=5.0, input_tokens=10), 60.0, AGENT)
     assert policy.watch(left, Meter(usage=MUCH, seconds=1e9)) is Ended.BUDGET
 
 

@@ -292,3 +292,37 @@ def contents(path: Path) -> dict[str, str]:
         else:
             found[name] = "directory" if place.is_dir() else "special"
     return found
+
+
+# ---- a system that fails ----
+
+_INJECTED = """
+import importlib, os, sys
+module, name, number, *arguments = sys.argv[1:]
+
+class Failing:
+    def __getattr__(self, attribute):
+        real = getattr(os, attribute)
+        if attribute != name:
+            return real
+        def call(*args, **kwargs):
+            if os.path.exists("broken"):
+                named = [args[0]] if isinstance(args[0], str) else []
+                raise OSError(int(number), os.strerror(int(number)), *named)
+            return real(*args, **kwargs)
+        return call
+
+importlib.import_module(module).os = Failing()
+from ralph.cli import main
+sys.exit(main(arguments))
+"""
+
+
+def injected(site: str, number: int, *arguments: str) -> list[str]:
+    """The words that start ralph with one function of `os` failing for one of its modules.
+
+    It fails while there is a file `broken` in the project; `site` is the module, from `ralph` on, and the
+    function's name.
+    """
+    module, _, function = site.rpartition(".")
+    return [sys.executable, "-c", _INJECTED, f"ralph.{module}", function, str(number), *arguments]

@@ -18,6 +18,7 @@ from faults.fault_support import (
     REPEATED,
     RUNS,
     WAYS,
+    Watched,
     ends,
     iterations,
     killed,
@@ -224,15 +225,17 @@ def test_p3_a_tree_that_dies_slowly_is_waited_for(project: Project) -> None:
     """With an agent of a killed ralph still there, resume waits: two agents never work at once."""
     left = traces(project)
     project.agent(
-        f"{left.alive_command} >> overlap; [ -e second ] && {DONE} && exit\n"
-        f"trap '' PIPE; trap 'sleep 1; exit' TERM; touch second; {left.me()}; while :; do sleep 0.1; done"
+        f"{left.alive_command} >> overlap; [ -e second ] && {DONE} && exit\ntrap '' PIPE; touch second\n"
+        "trap 'until [ -e go ]; do sleep 0.02; done; exit' TERM\n"
+        f"{left.me()}; while :; do sleep 0.1; done"
     )
     ralph = project.start("run", "-p", "x")
     wait_until(lambda: left.count == 1)
     killed(ralph)
     assert left.alive()
-    result = project.run("resume")
-    assert result.code == 0, result.err
-    assert "Waiting for the processes of a killed run to end" in result.err
+    resumed = Watched(project, [RALPH, "resume"], project.home.path / "said")
+    resumed.wait_for("Waiting for the processes of a killed run to end")
+    (project.path / "go").touch()
+    assert resumed.result().code == 0, resumed.said
     assert lines(project.path / "overlap") == []
     assert left.alive() == []

@@ -380,9 +380,6 @@ def test_replay_of_a_cancelled_run(project: Project) -> None:
     assert (state.stop and state.stop.cause, state.iteration) == (Cause.CANCELLED, 0)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="_give_up applies one Fail and journals another: reason and time differ"
-)
 def test_replay_of_a_run_that_failed(project: Project) -> None:
     """A run that the driver had to give up replays to the same end, reason and time."""
     project.agent("rm -rf .ralph; ln -s /nowhere .ralph; echo hm", guardrails=[{"command": "true"}])

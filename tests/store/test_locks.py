@@ -142,7 +142,6 @@ def test_a_file_stands_in_for_a_directory_that_cannot_be_locked(
     assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in (state / "locks").iterdir())
 
 
-@pytest.mark.xfail(strict=True, reason="a state directory without locks raises a bare OSError")
 def test_no_locks_anywhere_is_one_clear_error(
     place: Path, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,7 +110,6 @@ def test_runs_can_be_made_at_once(tmp_path: Path) -> None:
     runs.db.close()
 
 
-@pytest.mark.xfail(strict=True, reason="_prepare reads version, owner and tables at three different times")
 def test_a_store_that_somebody_else_makes_just_now_is_a_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import RALPH, Project, Result, wait_until
+from ralph.agents.base import Reading
 from ralph.agents.plain import PlainParser
 from ralph.core.events import (
     AgentEnded,
@@ -35,7 +36,6 @@ from ralph.core.events import (
 )
 from ralph.core.model import (
     Cause,
-    ClaimRule,
     Ended,
     Exit,
     FailAction,
@@ -48,7 +48,8 @@ from ralph.core.model import (
     Usage,
     Verdict,
 )
-from ralph.views.console import Console, Look, duration
+from ralph.views.agent import Look, duration
+from ralph.views.console import Console
 
 RUNS = int(os.environ.get("RALPH_FAULT_RUNS", "3"))
 """How many thousand agents print rubbish; the full count is 10."""
@@ -150,7 +151,7 @@ def show(*events: Event, look: Look | None = None) -> Screen:
 
 def drive(tell: Callable[[Event], None], out: Iterator[bytes], err: Iterator[bytes]) -> None:
     """An agent from its first byte to its exit, as the loop would show it."""
-    parser = PlainParser(ClaimRule(), "")
+    parser = PlainParser(Reading())
     for data in out:
         for event in parser.stdout(data):
             tell(event)

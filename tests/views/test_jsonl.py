@@ -13,22 +13,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import Project
+from ralph.agents.base import Reading
 from ralph.agents.plain import PlainParser
 from ralph.core import events
 from ralph.core.events import AgentEnded, Event, RunEnded
 from ralph.core.model import (
     Cause,
-    ClaimRule,
     Ended,
     Exit,
     FailAction,
     Feedback,
     Hold,
     HoldWhy,
+    LimitKind,
     Outcome,
     Purpose,
     Ran,
     Stop,
+    TodoStatus,
     Usage,
     Verdict,
 )
@@ -52,7 +54,7 @@ def lines_of(pieces: list[bytes], *, ended: bool = True) -> str:
     """What an agent that prints these pieces on stdout and stderr amounts to in JSON lines."""
     out = io.StringIO()
     tell = JsonLines(Direct(out))
-    parser = PlainParser(ClaimRule(), "")
+    parser = PlainParser(Reading())
     for piece in pieces:
         for event in (*parser.stdout(piece), *parser.stderr(piece)):
             tell(event)
@@ -70,6 +72,16 @@ def events_with(text: str) -> list[Event]:
     return [
         events.Text(text),
         events.Noise(text),
+        events.ToolStart(text, text, events.Body(json.dumps({text: text}).encode()), text),
+        events.ToolEnd(text, events.Body(json.dumps([text]).encode())),
+        events.Todo((events.TodoItem(text, TodoStatus.ACTIVE),)),
+        events.Progress(text),
+        events.Result(Usage()),
+        events.Limited(LimitKind.USAGE, text),
+        events.Retry(text),
+        events.Problem(text),
+        events.Unread(text, text),
+        events.Used(Usage()),
         events.RunStarted(text, text, text, text, (text, text), 3),
         events.IterationStarted(1, 3),
         events.AgentStarted(Purpose.WORK, (text, text), text, 5000),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import codecs
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from ralph.core.events import AgentEvent
-from ralph.core.model import AgentSpec, ClaimRule, Ended, Exit, PromptVia, Purpose, Usage
+from ralph.core.model import AgentSpec, ClaimRule, Ended, Exit, Permissions, PromptVia, Purpose, Usage
 
 MOST_TEXT = 128_000
 """How many characters of an answer's beginning, and of its end, are kept."""
@@ -23,6 +24,17 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
+class Reading:
+    """What a parser has to know: how a claim looks, what the agent was told, whose output it reads."""
+
+    claim: ClaimRule = ClaimRule()
+    prompt: str = ""
+    spec: AgentSpec = AgentSpec("", "custom", "")
+    purpose: Purpose = Purpose.WORK
+    now: Callable[[], float] = time.time
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """What an agent process amounts to, read from what it printed and how it ended."""
 
@@ -32,6 +44,25 @@ class Report:
     usage: Usage = Usage()
     retry_at: float | None = None
     detail: str = ""
+    unread: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """An agent as a program: all of it can be found out without a call to its provider.
+
+    `seen` is the version that Ralph was tried with, "" if none. `help` are the arguments that print the
+    help which names `flags`, those that Ralph may use. `keys` are variables that may hold a key, `logins`
+    files below the home directory that a login leaves behind.
+    """
+
+    title: str
+    seen: str
+    help: tuple[str, ...]
+    flags: tuple[str, ...]
+    keys: tuple[str, ...] = ()
+    logins: tuple[str, ...] = ()
+    login: str = ""
 
 
 class Parser(Protocol):
@@ -40,6 +71,10 @@ class Parser(Protocol):
     @property
     def usage(self) -> Usage:
         """What has been used so far."""
+
+    @property
+    def is_over(self) -> bool:
+        """Has it given its result? Then it should exit soon."""
 
     def stdout(self, data: bytes) -> Sequence[AgentEvent]: ...
 
@@ -57,10 +92,27 @@ class Agent(Protocol):
     idle_seconds: float
     """After how long a silence it is taken to hang, when the settings do not say. 0: never."""
 
+    @property
+    def permission_flags(self) -> tuple[str, ...]:
+        """Its own flags that say what it may do; if the user gives one, Ralph adds none."""
+
+    @property
+    def about(self) -> About | None:
+        """What is known of it as a program; None if it is none that a person would install."""
+
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         """The command line; the first word is looked up on PATH."""
 
-    def parser(self, claim: ClaimRule, prompt: str) -> Parser: ...
+    def parser(self, reading: Reading) -> Parser: ...
+
+
+def permissions(spec: AgentSpec, flags: Mapping[Permissions, list[str]], users: Sequence[str]) -> list[str]:
+    """The flags for what the agent may do, unless the user's own flags say it."""
+    return [] if has_own_permissions(spec, users) else flags[spec.permissions]
+
+
+def has_own_permissions(spec: AgentSpec, users: Sequence[str]) -> bool:
+    return any(flag.partition("=")[0] in users for flag in spec.flags)
 
 
 MOST_LINE = 16_000

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from ralph.agents.base import Prompt
+from ralph.agents.base import Prompt, Reading
 from ralph.agents.plain import PlainParser
-from ralph.core.model import AgentSpec, ClaimRule, PromptVia, Purpose
+from ralph.core.model import AgentSpec, PromptVia, Purpose
 
 
 class Custom:
     prompt_via = PromptVia.ARGUMENT
     idle_seconds = 0.0
+    permission_flags = ()
+    about = None
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         return [spec.command, *spec.flags, *argument(spec, prompt)]
 
-    def parser(self, claim: ClaimRule, prompt: str) -> PlainParser:
-        return PlainParser(claim, prompt)
+    def parser(self, reading: Reading) -> PlainParser:
+        return PlainParser(reading)
 
 
 def argument(spec: AgentSpec, prompt: Prompt) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
-from ralph.agents.base import Ends, LineText, Report
+from ralph.agents.base import Ends, LineText, Reading, Report
 from ralph.core import claims
 from ralph.core.events import AgentEvent, Noise, Text
-from ralph.core.model import ClaimRule, Ended, Exit, Usage
+from ralph.core.model import Ended, Exit, Usage
 from ralph.core.text import clean
 
 
@@ -16,10 +16,11 @@ class PlainParser:
     """No structure: the exit code says whether it went well."""
 
     usage = Usage()
+    is_over = False
 
-    def __init__(self, claim: ClaimRule, prompt: str) -> None:
-        self._rule = claim
-        self._scanner = claims.Scanner(claim, prompt)
+    def __init__(self, reading: Reading) -> None:
+        self._rule = reading.claim
+        self._scanner = claims.Scanner(reading.claim, reading.prompt)
         self._out, self._err = LineText(), LineText()
         self._answer, self._complaint = Ends(), Ends()
 

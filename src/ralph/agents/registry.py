@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import os
 
-from ralph.agents.base import Agent
+from ralph.agents.amp import Amp
+from ralph.agents.base import Agent, has_own_permissions
+from ralph.agents.claude import Claude
+from ralph.agents.codex import Codex
 from ralph.agents.custom import Custom
 from ralph.agents.scripted import Scripted
+from ralph.core.model import AgentSpec, Permissions
 
 AGENTS: dict[str, Agent] = {
+    "amp": Amp(),
+    "claude": Claude(),
+    "codex": Codex(),
     "custom": Custom(),
     "scripted": Scripted(),
 }
@@ -18,3 +25,9 @@ def type_of(command: str) -> str:
     """Which agent a command is, by its base name."""
     name = os.path.basename(command)
     return name if name in AGENTS else "custom"
+
+
+def announced_permissions(spec: AgentSpec) -> Permissions | None:
+    """What Ralph lets this agent do; None where it has no say: an unknown agent, or the user's own flags."""
+    users = AGENTS[spec.type].permission_flags
+    return spec.permissions if users and not has_own_permissions(spec, users) else None

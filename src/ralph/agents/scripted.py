@@ -24,23 +24,25 @@ from typing import Annotated
 
 import msgspec
 
-from ralph.agents.base import Prompt
+from ralph.agents.base import Prompt, Reading
 from ralph.agents.custom import argument
 from ralph.agents.plain import PlainParser
-from ralph.core.model import AgentSpec, ClaimRule, PromptVia, Purpose
+from ralph.core.model import AgentSpec, PromptVia, Purpose
 
 
 class Scripted:
     prompt_via = PromptVia.STDIN
     idle_seconds = 0.0
+    permission_flags = ()
+    about = None
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         mode = ["--message"] if purpose is Purpose.MESSAGE else []
         via = f"--{spec.prompt_via}" + "".join(f"={text}" for text in argument(spec, prompt))
         return [sys.executable, "-I", "-m", "ralph.agents.scripted", *mode, via, *spec.flags]
 
-    def parser(self, claim: ClaimRule, prompt: str) -> PlainParser:
-        return PlainParser(claim, prompt)
+    def parser(self, reading: Reading) -> PlainParser:
+        return PlainParser(reading)
 
 
 class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

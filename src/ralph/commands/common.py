@@ -13,9 +13,11 @@ from click.shell_completion import CompletionItem
 
 from ralph.core.model import Resume
 from ralph.errors import RalphError
+from ralph.settings import Settings, load
 from ralph.store.home import Home, find_home
 from ralph.store.runs import Run, Runs
-from ralph.views.console import Console, Look
+from ralph.views.agent import Look
+from ralph.views.console import Console
 from ralph.views.jsonl import JsonLines
 from ralph.views.outlet import Direct, Forgiving
 
@@ -169,15 +171,35 @@ def view_options(function: F) -> F:
 View = Console | JsonLines
 
 
-def make_view(*, as_json: bool, verbose: bool, stream: bool) -> View:
+def make_view(look: Look, *, as_json: bool) -> View:
     """A live run on stdout and stderr; no reader, slow or gone, holds it up."""
     if as_json:
         return JsonLines(Forgiving(sys.stdout))
-    return Console(sys.stdout, sys.stderr, Look(stream=stream, verbose=verbose))
+    return Console(sys.stdout, sys.stderr, look)
 
 
-def make_log_view(*, as_json: bool) -> View:
+def make_log_view(look: Look, *, as_json: bool) -> View:
     """The past, all of it on stdout; a reader gets everything, however slow."""
     if as_json:
         return JsonLines(Direct(sys.stdout))
-    return Console(sys.stdout, sys.stdout, Look(), Direct)
+    return Console(sys.stdout, sys.stdout, look, Direct)
+
+
+def make_look(settings: Settings, *, verbose: bool = False, stream: bool = True) -> Look:
+    return Look(
+        stream=stream,
+        verbose=verbose,
+        emoji=settings.use_emoji,
+        colour=settings.use_color,
+        timestamp=settings.show_timestamp,
+        most_lines=settings.max_output_lines,
+        most_chars=settings.max_output_chars,
+    )
+
+
+def settings_here() -> Settings:
+    """How things are to be shown in this directory; settings that cannot be read do not matter for that."""
+    try:
+        return load().settings
+    except RalphError:
+        return Settings()

@@ -9,8 +9,6 @@ import click
 
 from ralph import settings
 
-SECRET = "(redacted)"
-
 
 @click.command()
 @click.option("--settings", "settings_file", metavar="FILE", help="Settings. [.ralph/settings.json]")
@@ -22,10 +20,7 @@ def command(settings_file: str | None, as_json: bool, schema: bool) -> int:
         click.echo(json.dumps(settings.schema(), indent=2))
         return 0
     loaded = settings.load(Path(settings_file) if settings_file else None)
-    rows = [
-        (path, SECRET if path.startswith("agent.env.") else value, source)
-        for path, value, source in settings.leaves(loaded)
-    ]
+    rows = list(settings.leaves(loaded))
     if as_json:
         values = {path: {"value": value, "source": source} for path, value, source in rows}
         click.echo(json.dumps(values, indent=2, ensure_ascii=False))

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import click
 
-from ralph.commands.common import COUNT, make_log_view, newest_run, open_home, optional_run_argument
+from ralph.commands.common import (
+    COUNT,
+    make_log_view,
+    make_look,
+    newest_run,
+    open_home,
+    optional_run_argument,
+    settings_here,
+)
+from ralph.core.events import AgentEvent, IterationStarted
 from ralph.core.model import Purpose, RunAgent
 from ralph.core.text import clean
 from ralph.errors import RalphError
@@ -28,32 +37,37 @@ POLL_SECONDS = 0.1
 @click.option(
     "--raw", is_flag=True, help="What the agent printed on stdout, byte for byte, secrets redacted."
 )
+@click.option("--replay", is_flag=True, help="Only what the agent did, unknown lines too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per event.")
-def command(run: str | None, follow: bool, iteration: int | None, raw: bool, as_json: bool) -> int:
+def command(
+    run: str | None, follow: bool, iteration: int | None, raw: bool, replay: bool, as_json: bool
+) -> int:
     """Show what happened in a run; without RUN, the newest one of this directory.
 
     \b
     ralph logs -f                  watch a detached run
     ralph logs 7f3a --iteration 2
+    ralph logs 7f3a --replay       the agent's own stream again, formatted
     """
-    if raw and (as_json or follow):
-        raise RalphError("--raw goes with neither --json nor --follow.")
+    if raw and (as_json or follow or replay):
+        raise RalphError("--raw goes with none of --json, --follow and --replay.")
     home = open_home()
     runs = home.runs()
     chosen = runs.find(run) if run else newest_run(runs)
     if raw:
         return _raw(home, runs, chosen, iteration)
-    view = make_log_view(as_json=as_json)
-    replay = Replay(runs, chosen.id, home.streams(chosen.id), iteration)
+    view = make_log_view(make_look(settings_here(), verbose=replay), as_json=as_json)
+    past = Replay(runs, chosen.id, home.streams(chosen.id), iteration)
     while True:
         live = runs.find(chosen.id).is_live
-        for event, at in replay.news():
-            view(event, at)
+        for event, at in past.news():
+            if not replay or isinstance(event, AgentEvent | IterationStarted):
+                view(event, at)
         sys.stdout.flush()
         if not follow or not live:
             break
         time.sleep(POLL_SECONDS)
-    if iteration is not None and iteration not in replay.iterations:
+    if iteration is not None and iteration not in past.iterations:
         raise RalphError(f"Run {chosen.id} has no iteration {iteration}.")
     return 0
 

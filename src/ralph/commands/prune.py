@@ -16,7 +16,7 @@ from ralph.flows.repository import opened_repository
 from ralph.scm.history import History
 from ralph.store.home import Home
 from ralph.store.prune import Candidate, candidates
-from ralph.views.console import duration
+from ralph.views.agent import duration
 from ralph.views.table import print_table, size
 
 _UNITS = {"h": 3600.0, "d": 86400.0, "w": 604800.0}

@@ -13,9 +13,11 @@ from ralph.commands.common import (
     COUNT,
     budget_options,
     finish,
+    make_look,
     make_view,
     open_home,
     optional_run_argument,
+    settings_here,
     view_options,
 )
 from ralph.core.model import Cause, Outcome, Resume
@@ -69,7 +71,8 @@ def command(
         return 0
     _check(chosen, brief, go_on)
     runs.db.close()
-    view = partial(make_view, as_json=as_json, verbose=verbose, stream=stream)
+    look = make_look(settings_here(), verbose=verbose, stream=stream)
+    view = partial(make_view, look, as_json=as_json)
     with session.signals() as wakeup:
         lock = session.lock(home, session.place_of(chosen), wakeup, view())
         return finish(home, chosen, lock, wakeup, view, go_on, detach=detach)

@@ -13,6 +13,7 @@ from ralph.flows import session
 from ralph.flows.repository import opened_repository
 from ralph.process.client import Wakeup
 from ralph.scm.rewind import Rewind, Rewinder
+from ralph.views.agent import Look
 
 WORDS = {"A": "comes back", "M": "is changed", "D": "is removed", "T": "is changed"}
 MOST_SHOWN = 40
@@ -36,7 +37,7 @@ def command(run: str, iteration: str, yes: bool) -> int:
     chosen = runs.find(run)
     if chosen.is_live:
         raise RalphError(f"Run {chosen.id} is running.", f"Stop it first: ralph cancel {chosen.id}")
-    view = make_view(as_json=False, verbose=False, stream=False)
+    view = make_view(Look(), as_json=False)
     lock = session.lock(home, session.place_of(chosen), Wakeup(), view)
     assert lock >= 0
     with opened_repository(home, chosen) as opened:

@@ -12,14 +12,14 @@ import click
 
 from ralph.agents.base import Prompt
 from ralph.agents.registry import AGENTS
-from ralph.commands.common import COUNT, budget_options, finish, make_view, open_home, view_options
+from ralph.commands.common import COUNT, budget_options, finish, make_look, make_view, open_home, view_options
 from ralph.core import prompt as prompts
 from ralph.core.model import Flow, Left, Plan, Purpose, RunAgent
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.flows import run as flow
 from ralph.flows import session
-from ralph.settings import Loaded, load, to_json
+from ralph.settings import Loaded, load, redacted, to_json
 from ralph.textfile import read_text
 
 
@@ -85,7 +85,8 @@ def command(
     if verbose:
         _explain(loaded)
     flow.plan("check", settings, inputs, directory)
-    view = partial(make_view, as_json=as_json, verbose=verbose, stream=settings.stream_agent_output)
+    look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
+    view = partial(make_view, look, as_json=as_json)
     home, where = open_home(), session.here(directory)
     with session.signals() as wakeup:
         lock = session.lock(home, where, wakeup, view())
@@ -114,8 +115,7 @@ def _split(agent: str) -> list[str]:
 def _explain(loaded: Loaded) -> None:
     for path in loaded.files:
         click.echo(f"[ralph] Loading settings from {path}", err=True)
-    values = to_json(loaded.settings)
-    values["agent"]["env"] = dict.fromkeys(values["agent"]["env"], "(redacted)")
+    values = to_json(redacted(loaded.settings))
     click.echo(f"[ralph] Settings: {json.dumps(values, ensure_ascii=False)}", err=True)
 
 

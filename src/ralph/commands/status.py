@@ -11,7 +11,7 @@ import click
 
 from ralph.commands.common import open_home, optional_run_argument
 from ralph.core.text import clean
-from ralph.views.console import duration
+from ralph.views.agent import duration
 from ralph.views.status import CRASHED, Detail, Summary, detail, summaries
 
 STYLES = {

@@ -1,17 +1,80 @@
-"""What a run tells those who watch it: what the agent did, and what the harness did."""
+"""What a run tells those who watch it: what the agent did, and what the harness did.
+
+An agent's own events have the time `at` which the agent gave them, if it gave one; a tool's end has the
+`id` of its start.
+"""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from typing import Any
 
-from ralph.core.model import FailAction, Hold, Purpose, Ran, Stop, Usage, Verdict
+from ralph.core.model import (
+    FailAction,
+    Hold,
+    LimitKind,
+    Permissions,
+    Purpose,
+    Ran,
+    Stop,
+    TodoStatus,
+    Usage,
+    Verdict,
+)
+
+# ---- what the agent did ----
+
+
+class Body:
+    """A JSON value as the agent printed it: a tool's input or output, decoded when someone needs it."""
+
+    __slots__ = ("_raw",)
+
+    def __init__(self, raw: bytes | bytearray | memoryview = b'""') -> None:
+        self._raw = raw
+
+    @property
+    def value(self) -> Any:
+        """The decoded value; what cannot be decoded is shown as it is."""
+        text = bytes(self._raw).decode(errors="replace")
+        try:
+            return json.loads(text)
+        except ValueError:
+            return text
+
+    @property
+    def text(self) -> str:
+        """The value for people: strings as they are, content blocks joined, anything else as JSON."""
+        return _as_text(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Body) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(bytes(self._raw))
+
+    def __repr__(self) -> str:
+        return f"Body({bytes(self._raw)!r})"
+
+
+def _as_text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(block, dict) and "type" in block for block in value):
+        return "\n".join(str(block.get("text", f"[{block['type']}]")) for block in value)
+    return json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text that the agent printed: whole lines, or the rest of one."""
+    """Text that the agent printed: whole lines, or the rest of one. `thinking`: for itself, no answer."""
 
     text: str
+    thinking: bool = False
+    at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +82,91 @@ class Noise:
     """What the agent printed on stderr: shown, never a claim."""
 
     text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStart:
+    """A tool was called. `inside`: the id of the tool (a subagent) that called it."""
+
+    id: str
+    name: str
+    input: Body
+    inside: str = ""
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolEnd:
+    id: str
+    output: Body
+    is_error: bool = False
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TodoItem:
+    text: str
+    status: TodoStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Todo:
+    """The agent's task list as it is now."""
+
+    items: tuple[TodoItem, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where the agent stands: its session, its model."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The agent has given its result. `usage` is of the whole process so far."""
+
+    usage: Usage
+    is_error: bool = False
+    at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limited:
+    """The agent's provider refuses to serve it. `retry_at`: when it will serve again, if it says so."""
+
+    kind: LimitKind
+    text: str
+    retry_at: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """The agent tries again by itself, in so many seconds if it says so. `of` is 0 if nobody knows."""
+
+    why: str
+    attempt: int = 0
+    of: int = 0
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error that the agent reports of itself."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A line that means nothing to this version of Ralph: shown in verbose mode, never fatal."""
+
+    line: str
+    why: str
+
+
+# ---- what the harness did ----
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +178,10 @@ class RunStarted:
     checks: tuple[str, ...]
     iterations: int
     resumed: bool = False
+    permissions: Permissions | None = None
+    fallbacks: tuple[str, ...] = ()
+    used: Usage = Usage()
+    elapsed: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +189,7 @@ class IterationStarted:
     iteration: int
     of: int
     steered: int = 0
+    agent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +203,19 @@ class AgentStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class Used:
+    """What the agent process in hand has used so far."""
+
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True)
 class AgentEnded:
+    """`unread` is the number of lines that meant nothing to Ralph."""
+
     purpose: Purpose
     ran: Ran
+    unread: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,12 +273,15 @@ class RunEnded:
     commits: tuple[str, ...] = ()
 
 
-AgentEvent = Text | Noise
+AgentEvent = (
+    Text | Noise | ToolStart | ToolEnd | Todo | Progress | Result | Limited | Retry | Problem | Unread
+)
 Event = (
     AgentEvent
     | RunStarted
     | IterationStarted
     | AgentStarted
+    | Used
     | AgentEnded
     | CheckStarted
     | CheckEnded

@@ -17,6 +17,7 @@ from typing import Any
 
 from ralph.core import claims, policy
 from ralph.core.model import (
+    AgentSpec,
     Cancel,
     Cause,
     Checked,
@@ -201,12 +202,13 @@ def _look(state: State) -> Look:
 
 
 def _run_agent(state: State) -> RunAgent:
+    agent = _free_agent(state)
     return RunAgent(
         purpose=Purpose.WORK,
         iteration=state.iteration + 1,
-        agent=_free_agent(state),
+        agent=agent.name,
         role=_role(state),
-        limits=policy.left(state.limits, state.usage, state.elapsed),
+        limits=policy.left(state.limits, state.usage, state.elapsed, agent),
         of=state.limits.iterations,
         feedback=state.feedback + tuple(Feedback(FailAction.APPEND, text) for text in state.told),
         steer=state.steer,
@@ -214,8 +216,9 @@ def _run_agent(state: State) -> RunAgent:
 
 
 def _ask_message(state: State) -> RunAgent:
-    limits = policy.left(state.limits, state.usage, state.elapsed)
-    return RunAgent(Purpose.MESSAGE, state.iteration, _free_agent(state), _role(state), limits)
+    agent = _free_agent(state)
+    limits = policy.left(state.limits, state.usage, state.elapsed, agent)
+    return RunAgent(Purpose.MESSAGE, state.iteration, agent.name, _role(state), limits)
 
 
 def _restore(state: State) -> Restore:
@@ -276,6 +279,8 @@ def _before(state: State, seen: Seen) -> State:
         return _out_of_iterations(state)
     if cause := policy.spent(state.limits, state.usage, state.elapsed):
         return _stop(state, cause, f"the {cause} budget is used up")
+    if too_dear := policy.unaffordable(state.limits, state.usage, state.iteration):
+        return _stop(state, *too_dear)
     if until := _all_limited_until(state):
         return _hold_for_limit(state, until)
     return replace(state, phase=Phase.WORK)
@@ -508,11 +513,11 @@ def _role(state: State) -> str:
 # ---- limits, failures, standing still ----
 
 
-def _free_agent(state: State) -> str:
+def _free_agent(state: State) -> AgentSpec:
     """The first agent that is not limited now; when all are, a hold comes first anyway."""
     limited = {name for name, until in state.limited if until > state.now}
-    names = [agent.name for agent in state.plan.agents]
-    return next((name for name in names if name not in limited), names[0])
+    agents = state.plan.agents
+    return next((agent for agent in agents if agent.name not in limited), agents[0])
 
 
 def _limited(state: State, ran: Ran) -> State:

@@ -141,6 +141,34 @@ class PromptVia(StrEnum):
     FILE = "file"
 
 
+class Permissions(StrEnum):
+    """What an agent may do unasked: edit files (its own mode for that), everything, or what it likes itself."""
+
+    EDIT = "edit"
+    BYPASS = "bypass"
+    NONE = "none"
+
+
+class LimitKind(StrEnum):
+    """Why a provider refuses to serve an agent. The first three pass; the others need a person."""
+
+    USAGE = "usage"
+    RATE = "rate"
+    OVERLOAD = "overload"
+    CREDIT = "credit"
+    AUTH = "auth"
+
+    @property
+    def ended(self) -> Ended:
+        return Ended.AUTH if self in (LimitKind.CREDIT, LimitKind.AUTH) else Ended.LIMIT
+
+
+class TodoStatus(StrEnum):
+    PENDING = "pending"
+    ACTIVE = "in_progress"
+    DONE = "completed"
+
+
 class Purpose(StrEnum):
     WORK = "work"
     MESSAGE = "message"
@@ -173,7 +201,7 @@ class ClaimRule:
 
 @dataclass(frozen=True, slots=True)
 class AgentSpec:
-    """One agent command line. `type` names the adapter."""
+    """One agent command line. `type` names the adapter; `idle_seconds`: such a silence is a hang, 0: never."""
 
     name: str
     type: str
@@ -181,6 +209,8 @@ class AgentSpec:
     flags: tuple[str, ...] = ()
     env: tuple[tuple[str, str], ...] = ()
     prompt_via: PromptVia = PromptVia.STDIN
+    permissions: Permissions = Permissions.EDIT
+    idle_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +235,7 @@ class Limits:
     tokens: int = 0
     seconds: float = 0.0
     iteration_seconds: float = 0.0
-    idle_seconds: float = 0.0
+    exit_grace_seconds: float = 30.0
     stagnation: int = 0
     limit_wait_seconds: float = 21600.0
     children_seconds: float = 300.0
@@ -298,16 +328,18 @@ class Left:
     seconds: float | None = None
     iteration_seconds: float | None = None
     idle_seconds: float | None = None
+    exit_grace_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """What the agent process in hand has used so far; times are monotonic."""
+    """What the agent process in hand has used so far; times are monotonic. `is_over`: it gave its result."""
 
     seconds: float = 0.0
     idle: float = 0.0
     usage: Usage = Usage()
     interrupted: bool = False
+    is_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)

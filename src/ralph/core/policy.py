@@ -6,6 +6,7 @@ import zlib
 from dataclasses import replace
 
 from ralph.core.model import (
+    AgentSpec,
     Cause,
     Ended,
     Left,
@@ -28,7 +29,7 @@ UNSTARTABLE_PATIENCE = 60.0
 
 
 def watch(limits: Left, meter: Meter) -> Ended | None:
-    """Must the agent in hand be ended now? Asked at every event and tick."""
+    """Must the agent in hand be ended now? Asked at every event and tick. OK: it is done, but stays."""
     if meter.interrupted:
         return Ended.INTERRUPTED
     if _reached(limits.cost_usd, meter.usage.cost_usd) or _reached(limits.tokens, meter.usage.tokens):
@@ -37,6 +38,8 @@ def watch(limits: Left, meter: Meter) -> Ended | None:
         return Ended.BUDGET
     if _reached(limits.iteration_seconds, meter.seconds):
         return Ended.TIMEOUT
+    if meter.is_over and _reached(limits.exit_grace_seconds, meter.idle):
+        return Ended.OK
     return Ended.IDLE if _reached(limits.idle_seconds, meter.idle) else None
 
 
@@ -55,14 +58,29 @@ def spent(limits: Limits, usage: Usage, elapsed: float) -> Cause | None:
     return None
 
 
-def left(limits: Limits, usage: Usage, elapsed: float) -> Left:
+def unaffordable(limits: Limits, usage: Usage, iterations: int) -> tuple[Cause, str] | None:
+    """Would an iteration as dear as the average of those before cost more than is left?"""
+    if not iterations:
+        return None
+    cost, tokens = usage.cost_usd / iterations, usage.tokens // iterations
+    if limits.cost_usd and usage.cost_usd + cost > limits.cost_usd:
+        rest = limits.cost_usd - usage.cost_usd
+        return Cause.COST, f"an iteration costs ${cost:.2f} on average, and ${rest:.2f} is left"
+    if limits.tokens and usage.tokens + tokens > limits.tokens:
+        rest = limits.tokens - usage.tokens
+        return Cause.TOKENS, f"an iteration uses {tokens:,} tokens on average, and {rest:,} are left"
+    return None
+
+
+def left(limits: Limits, usage: Usage, elapsed: float, agent: AgentSpec) -> Left:
     """What the next agent process may use."""
     return Left(
         cost_usd=max(0.0, limits.cost_usd - usage.cost_usd) if limits.cost_usd else None,
         tokens=max(0, limits.tokens - usage.tokens) if limits.tokens else None,
         seconds=max(0.0, limits.seconds - elapsed) if limits.seconds else None,
         iteration_seconds=limits.iteration_seconds or None,
-        idle_seconds=limits.idle_seconds or None,
+        idle_seconds=agent.idle_seconds or None,
+        exit_grace_seconds=limits.exit_grace_seconds,
     )
 
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ralph.agents.base import Parser
-from ralph.agents.registry import AGENTS
+from ralph.agents.base import Parser, Reading
+from ralph.agents.registry import AGENTS, announced_permissions
 from ralph.core.events import (
     AgentEnded,
     CheckEnded,
@@ -70,7 +70,7 @@ class Replay:
         for row in rows(self._runs.db, self._run, self._told):
             for event in self._row(row):
                 if self._only is None or self._only == self._iteration:
-                    yield event, row.ended or row.started
+                    yield event, _when(event, row)
             if row.state is None:
                 return
             self._told = row.seq
@@ -79,7 +79,7 @@ class Replay:
     def _row(self, row: Row) -> Iterator[Event]:
         if row.kind == "plan":
             self._plan = codec.decode("plan", row.body)
-            yield _started(self._plan)
+            yield started(self._plan, self._plan.limits.iterations)
         elif row.kind == "run_agent":
             yield from self._agent(row, codec.decode("run_agent", row.body))
         elif row.kind == "run_checks":
@@ -109,11 +109,13 @@ class Replay:
         self._iteration = step.iteration
         self.iterations.add(step.iteration)
         if self._is_new(row):
-            yield IterationStarted(step.iteration, step.of, len(step.steer))
+            yield IterationStarted(step.iteration, step.of, len(step.steer), step.agent)
         assert self._in_hand is not None
         if self._in_hand.parser is None:
             spec = next(agent for agent in self._plan.agents if agent.name == step.agent)
-            self._in_hand.parser = AGENTS[spec.type].parser(self._plan.claim, "")
+            self._in_hand.parser = AGENTS[spec.type].parser(
+                Reading(self._plan.claim, spec=spec, now=lambda: row.ended or row.started)
+            )
         parser, name = self._in_hand.parser, f"{step.iteration:03d}-{row.seq}.{step.purpose}"
         for data in self._printed(f"{name}.stdout", self._in_hand.offsets):
             yield from parser.stdout(data)
@@ -121,8 +123,9 @@ class Replay:
             yield from parser.stderr(data)
         if row.result:
             ran: Ran = codec.decode("ran", row.result)
-            yield from parser.finish(Exit(code=ran.exit))[0]
-            yield AgentEnded(step.purpose, ran)
+            last, report = parser.finish(Exit(code=ran.exit))
+            yield from last
+            yield AgentEnded(step.purpose, ran, report.unread)
 
     def _printed(self, name: str, offsets: dict[str, int]) -> Iterator[bytes]:
         """What has come into a stream since the last time."""
@@ -157,7 +160,24 @@ class Replay:
             )
 
 
-def _started(plan: Plan) -> RunStarted:
-    checks = tuple(check.name for check in plan.checks)
-    agent = plan.agents[0].name
-    return RunStarted(plan.run, plan.flow, plan.directory, agent, checks, plan.limits.iterations)
+def _when(event: Event, row: Row) -> float:
+    """When it happened: as the agent says, else when its step began or ended."""
+    if isinstance(event, IterationStarted):
+        return row.started
+    own: float | None = getattr(event, "at", None)
+    return own or row.ended or row.started
+
+
+def started(plan: Plan, iterations: int) -> RunStarted:
+    """How a run introduces itself."""
+    first, *others = plan.agents
+    return RunStarted(
+        run=plan.run,
+        flow=plan.flow,
+        directory=plan.directory,
+        agent=first.name,
+        checks=tuple(check.name for check in plan.checks),
+        iterations=iterations,
+        permissions=announced_permissions(first),
+        fallbacks=tuple(agent.name for agent in others),
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ralph.agents.registry import AGENTS, type_of
@@ -20,7 +22,7 @@ from ralph.core.model import (
 )
 from ralph.errors import RalphError
 from ralph.loop import MOST_PROMPT_BYTES
-from ralph.settings import AgentSettings, GuardrailSettings, Settings
+from ralph.settings import AgentSettings, CommandSettings, GuardrailSettings, Settings
 from ralph.textfile import read_text
 
 
@@ -55,13 +57,11 @@ def check_inputs(inputs: Inputs, directory: Path) -> None:
 
 
 def plan(run: str, settings: Settings, inputs: Inputs, directory: Path) -> Plan:
-    agent = agent_spec(settings.agent)
-    idle = settings.idle_timeout_seconds
     return Plan(
         run=run,
         flow=Flow.RUN,
         directory=str(directory),
-        agents=(agent,),
+        agents=agent_specs(settings.agent, settings.idle_timeout_seconds),
         prompt=PromptSource(
             text=inputs.prompt or "",
             file=inputs.prompt_file or "",
@@ -77,19 +77,35 @@ def plan(run: str, settings: Settings, inputs: Inputs, directory: Path) -> Plan:
             tokens=settings.max_tokens,
             seconds=settings.max_duration_seconds,
             iteration_seconds=settings.iteration_timeout_seconds,
-            idle_seconds=AGENTS[agent.type].idle_seconds if idle is None else idle,
+            exit_grace_seconds=settings.exit_grace_seconds,
             stagnation=settings.stagnation_limit,
+            limit_wait_seconds=settings.max_limit_wait_seconds,
         ),
         scm=Scm(settings.scm.command, settings.scm.tasks) if settings.scm else None,
         snapshots=settings.snapshots,
     )
 
 
-def agent_spec(agent: AgentSettings) -> AgentSpec:
+def agent_specs(agent: AgentSettings, idle: float | None) -> tuple[AgentSpec, ...]:
+    """The agent and its fallbacks; one that stands there twice is told apart by a number."""
+    specs: dict[str, AgentSpec] = {}
+    for each in (agent, *agent.fallbacks):
+        spec = agent_spec(each, idle)
+        name = _unused(spec.name, specs)
+        specs[name] = replace(spec, name=name)
+    return tuple(specs.values())
+
+
+def _unused(name: str, names: Collection[str]) -> str:
+    numbered = (f"{name} #{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain([name], numbered) if each not in names)
+
+
+def agent_spec(agent: CommandSettings, idle: float | None = None) -> AgentSpec:
     if not agent.command.strip():
         raise RalphError(
             "No agent is configured.",
-            'Name one with --agent, or set "agent": {"command": …} in .ralph/settings.json.',
+            'Run `ralph init`, name one with --agent, or set "agent": {"command": …} in .ralph/settings.json.',
         )
     kind = agent.type or type_of(agent.command)
     if kind not in AGENTS:
@@ -105,6 +121,8 @@ def agent_spec(agent: AgentSettings) -> AgentSpec:
         flags=flags,
         env=tuple(agent.env.items()),
         prompt_via=agent.prompt_via or AGENTS[kind].prompt_via,
+        permissions=agent.permissions,
+        idle_seconds=AGENTS[kind].idle_seconds if idle is None else idle,
     )
 
 
@@ -112,10 +130,7 @@ def guardrails(settings: tuple[GuardrailSettings, ...]) -> tuple[Check, ...]:
     """Each guardrail as a check; a command that stands there twice is told apart by a number."""
     checks: dict[str, Check] = {}
     for guardrail in settings:
-        number, name = 1, guardrail.command
-        while name in checks:
-            number += 1
-            name = f"{guardrail.command} #{number}"
+        name = _unused(guardrail.command, checks)
         checks[name] = Check(
             name=name,
             method="command",

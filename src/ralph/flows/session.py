@@ -7,14 +7,16 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ralph.agents.base import Reading
 from ralph.agents.registry import AGENTS
 from ralph.core import machine
-from ralph.core.events import Event, Notice, RunEnded, RunStarted
+from ralph.core.events import Event, Notice, RunEnded
 from ralph.core.model import Cancel, Did, Ended, Flow, Outcome, Plan, Ran, Resume, RunAgent, State, Usage
 from ralph.errors import RalphError
+from ralph.flows.replay import started
 from ralph.flows.repository import scm_runner
 from ralph.loop import Clock, Driver, Place
 from ralph.process.client import Wakeup, Warden
@@ -100,7 +102,9 @@ def drive(
             journal = Journal(runs.db, runs.path, run.id)
             place = Place(runs, journal, runtime, streams_directory, work, warden, wakeup, tell, Clock())
             state = _recovered(place, loaded, streams, resume)
-            _tell_start(tell, state, resumed=resume is not None)
+            resumed, used = resume is not None, state.usage
+            introduction = started(plan, state.limits.iterations)
+            tell(replace(introduction, resumed=resumed, used=used, elapsed=state.elapsed))
             if loaded.half_done is not None and loaded.half_done.kind == "run_agent":
                 tell(Notice("The iteration that was cut off is done again."))
             if work.missing:
@@ -126,21 +130,6 @@ def _version_control(plan: Plan, warden: Warden, state: Path) -> Iterator[Work]:
     top = repository.top if repository else Path(plan.directory)
     with opened_directory(str(top)) as directory:
         yield Work(plan, repository, scm_runner(warden, directory, top), state)
-
-
-def _tell_start(tell: Tell, state: State, *, resumed: bool) -> None:
-    plan = state.plan
-    tell(
-        RunStarted(
-            plan.run,
-            plan.flow,
-            plan.directory,
-            plan.agents[0].name,
-            tuple(check.name for check in plan.checks),
-            state.limits.iterations,
-            resumed,
-        )
-    )
 
 
 def _recovered(place: Place, loaded: Loaded, streams: Path, resume: Resume | None) -> State:
@@ -173,7 +162,7 @@ def _half_done(row: Row, state: State, streams: Path) -> Ran:
     name = f"{step.iteration:03d}-{row.seq}.{step.purpose}"
     usage, took = Usage(), 0.0
     try:
-        parser = AGENTS[spec.type].parser(state.plan.claim, "")
+        parser = AGENTS[spec.type].parser(Reading(spec=spec, purpose=step.purpose))
         with open(streams / f"{name}.stdout", "rb") as file:
             took = max(0.0, os.fstat(file.fileno()).st_mtime - row.started)
             while data := file.read(1 << 20):

@@ -174,6 +174,7 @@ class Warden:
         self._sweeping = False
         self._kill_at = 0.0
         self._passes = 0
+        self._given_up: frozenset[int] = frozenset()
         self._alive = True
         self._wakeup, writer = os.pipe()
         os.set_blocking(writer, False)
@@ -287,12 +288,13 @@ class Warden:
             self._signal(signal.SIGTERM)
 
     def _signal(self, signum: int) -> None:
-        signal_tree(signum)
+        signal_tree(signum, self._given_up)
         if not LINUX:
             signal_group(self._group, signum)
 
     def _reap(self) -> None:
-        statuses, left = reap()
+        statuses, left = reap(self._given_up)
+        self._given_up = self._given_up.difference(statuses)
         left = left or (not LINUX and self._sweeping and signal_group(self._group, 0))
         if self._main in statuses:
             self._tell(b"exited", str(statuses[self._main]).encode())
@@ -301,6 +303,8 @@ class Warden:
                 self._end(LEFTOVER_GRACE)
         is_late = self._kill_at and time.monotonic() > self._kill_at + GIVE_UP
         if self._sweeping and (not left or is_late):
+            if left:
+                self._given_up |= frozenset(children_by_parent().get(os.getpid(), ()))
             self._sweeping, self._kill_at = False, 0.0
             self._tell(b"swept", str(self._passes).encode(), b"1" if left else b"0")
 

@@ -86,9 +86,11 @@ def open_database(path: Path, patience: float = 30.0) -> sqlite3.Connection:
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
+    db.execute("BEGIN")  # one look at all three: somebody else may be making the store just now
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     owner = int(db.execute("PRAGMA application_id").fetchone()[0])
     tables = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    db.execute("COMMIT")
     if owner != _APPLICATION_ID and (version or owner or tables):
         raise RalphError(f"{path} is no Ralph store.", _ELSEWHERE)
     if version > VERSION:

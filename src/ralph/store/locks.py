@@ -9,6 +9,8 @@ import os
 import time
 from pathlib import Path
 
+from ralph.errors import RalphError
+
 _REFUSED = {errno.EBADF, errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL}
 """Errors of file systems that cannot lock a directory."""
 
@@ -61,12 +63,17 @@ def _lock(directory: Path, state: Path, how: int) -> int:
 def _lock_file(directory: Path, state: Path, how: int) -> int:
     """Where a directory cannot be locked: a file in the state directory, named by the real path."""
     locks = state / "locks"
-    locks.mkdir(mode=0o700, exist_ok=True)
     name = hashlib.sha256(os.fsencode(os.path.realpath(directory))).hexdigest()[:32]
     try:
+        locks.mkdir(mode=0o700, exist_ok=True)
         return _flock(locks / name, os.O_RDWR | os.O_CREAT, how)
     except Locked:
         raise Locked(str(directory)) from None
+    except OSError as error:
+        raise RalphError(
+            f"Neither {directory} nor a file in {locks} can be locked: {error.strerror}.",
+            "Set RALPH_STATE_DIR to a directory on a local disk.",
+        ) from None
 
 
 def _flock(path: Path, flags: int, how: int) -> int:

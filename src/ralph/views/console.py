@@ -6,11 +6,12 @@ import os
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TextIO
+from dataclasses import replace
+from typing import Any, TextIO, get_args
 
 from ralph.core.events import (
     AgentEnded,
+    AgentEvent,
     AgentStarted,
     CheckEnded,
     CheckStarted,
@@ -19,14 +20,14 @@ from ralph.core.events import (
     Event,
     Holding,
     IterationStarted,
-    Noise,
     Notice,
     RunEnded,
     RunStarted,
-    Text,
+    Used,
 )
-from ralph.core.model import Cause, Ended, HoldWhy, Outcome, Purpose, Usage
+from ralph.core.model import Cause, Ended, HoldWhy, Outcome, Permissions, Purpose, Usage
 from ralph.core.text import clean
+from ralph.views.agent import AgentLines, Look, duration, paint
 from ralph.views.outlet import Outlet, Sink
 
 _NEXT = {
@@ -46,19 +47,28 @@ _NEXT = {
     Cause.SIGNAL: "Go on with: ralph resume {run}",
     Cause.CANCELLED: "Go on with: ralph resume {run}",
 }
-_COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
+QUIET_SECONDS = 1.0
+"""A run shorter than this needs no status line."""
 
-
-@dataclass(frozen=True, slots=True)
-class Look:
-    """What the user wants to see. `stream`: the agent's own output. `verbose`: everything else too."""
-
-    stream: bool = True
-    verbose: bool = False
+_MAY = {
+    Permissions.EDIT: "It may edit files unasked (agent.permissions: edit).",
+    Permissions.BYPASS: "It may do everything unasked (agent.permissions: bypass).",
+    Permissions.NONE: "It may do only what its own settings allow (agent.permissions: none).",
+}
 
 
 def wants_colour(stream: TextIO) -> bool:
-    return not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and stream.isatty()
+    return not os.environ.get("NO_COLOR") and is_able(stream)
+
+
+def is_able(stream: TextIO) -> bool:
+    """Is this a terminal that can do more than print?"""
+    return os.environ.get("TERM") != "dumb" and stream.isatty()
+
+
+def _shows_emoji(stream: TextIO) -> bool:
+    encoding = (getattr(stream, "encoding", "") or "").lower().replace("-", "")
+    return encoding == "utf8" and os.environ.get("TERM") != "linux" and is_able(stream)
 
 
 class Console:
@@ -66,18 +76,23 @@ class Console:
 
     def __init__(self, out: TextIO, err: TextIO, look: Look, sink: Callable[[TextIO], Sink] = Outlet) -> None:
         self._out, self._err = sink(out), sink(err)
-        self._look = look
-        self._colour = wants_colour(err)
-        self._colour_result = wants_colour(out)
+        self._colour = wants_colour(err) if look.colour is None else look.colour
+        self._colour_result = wants_colour(out) if look.colour is None else look.colour
+        emoji = _shows_emoji(err) if look.emoji is None else look.emoji
+        self._look = replace(look, emoji=emoji, colour=self._colour)
+        self._agent = AgentLines(self._look)
         self._open_line = False
-        self._run = ""
-        self._handlers: dict[type[Any], Callable[[Any], None]] = {
-            Text: self._text,
-            Noise: self._noise,
+        self._run = self._main_agent = ""
+        self._status = _Status(err, self._agent, self._colour)
+        if isinstance(self._err, Outlet) and is_able(err):
+            self._err.status = self._status
+        self._handlers: dict[type[Any], Callable[[Any, float], None]] = {
+            **dict.fromkeys(get_args(AgentEvent), self._agent_did),
             RunStarted: self._run_started,
             IterationStarted: self._iteration_started,
             AgentStarted: self._agent_started,
             AgentEnded: self._agent_ended,
+            Used: self._used,
             CheckStarted: self._check_started,
             CheckEnded: self._check_ended,
             ClaimLooked: self._claim_looked,
@@ -88,7 +103,7 @@ class Console:
         }
 
     def __call__(self, event: Event, at: float | None = None) -> None:
-        self._handlers[type(event)](event)
+        self._handlers[type(event)](event, time.time() if at is None else at)
 
     def flush(self) -> None:
         self._err.flush()
@@ -96,47 +111,60 @@ class Console:
 
     # ---- the agent ----
 
-    def _text(self, event: Text) -> None:
+    def _agent_did(self, event: AgentEvent, at: float) -> None:
         if self._look.stream:
-            self._write(clean(event.text))
+            self._write(self._agent(event, at))
 
-    def _noise(self, event: Noise) -> None:
-        if self._look.stream:
-            self._write(self._paint("dim", clean(event.text)))
+    def _used(self, event: Used, at: float) -> None:
+        self._status.in_hand = event.usage
 
-    def _agent_started(self, event: AgentStarted) -> None:
+    def _agent_started(self, event: AgentStarted, at: float) -> None:
+        self._agent.begin(at)
         self._verbose(f"Agent command: {clean(shlex.join(event.command))[:2000]}")
         more = "..." if event.prompt_chars > len(event.prompt) else ""
         self._verbose(f"Prompt: {clean(event.prompt)}{more}")
 
-    def _agent_ended(self, event: AgentEnded) -> None:
+    def _agent_ended(self, event: AgentEnded, at: float) -> None:
         ran = event.ran
+        self._agent.begin(at)
+        self._status.ended(ran.usage)
         code = "" if ran.exit is None else f", exit code {ran.exit}"
-        self._verbose(f"Agent ended: {ran.ended}{code} ({ran.took:.1f}s)")
+        unread = f", {_count(event.unread, 'unknown line')}" if event.unread else ""
+        self._verbose(f"Agent ended: {ran.ended}{code} ({ran.took:.1f}s{unread})")
         if event.purpose is Purpose.WORK and ran.ended is not Ended.OK:
             detail = f": {clean(ran.detail)}" if ran.detail else ""
             self._line(self._paint("yellow", f"Agent {_ENDS[ran.ended]}{code}{detail}"))
 
     # ---- the harness ----
 
-    def _run_started(self, event: RunStarted) -> None:
+    def _run_started(self, event: RunStarted, at: float) -> None:
         self._run = event.run
+        self._main_agent = event.agent
+        self._status.started(event.used, event.elapsed)
         again = "goes on" if event.resumed else "starts"
         checks = f"{len(event.checks)} guardrail{'' if len(event.checks) == 1 else 's'}"
         what = f"agent {clean(event.agent)}, {checks}, at most {_count(event.iterations, 'iteration')}"
         self._line(f"{self._paint('bold', f'Run {event.run} {again}')}: {what}")
+        if event.permissions is not None:
+            self._line(_MAY[event.permissions])
+        if event.fallbacks:
+            self._line(f"While it is limited: {', '.join(clean(name) for name in event.fallbacks)}")
 
-    def _iteration_started(self, event: IterationStarted) -> None:
+    def _iteration_started(self, event: IterationStarted, at: float) -> None:
         self._verbose(f"Iteration {event.iteration}/{event.of} starting")
         self._line(self._paint("bold", f"=== Ralph iteration {event.iteration}/{event.of} ==="))
+        self._agent.begin(at)
+        self._status.iteration, self._status.waiting = f"{event.iteration}/{event.of}", ""
+        if event.agent and event.agent != self._main_agent:
+            self._line(f"By {clean(event.agent)}, while {clean(self._main_agent)} is limited")
         if event.steered:
             self._line(f"Guidance delivered with this prompt: {event.steered}")
 
-    def _check_started(self, event: CheckStarted) -> None:
+    def _check_started(self, event: CheckStarted, at: float) -> None:
         self._verbose(f"Running guardrail: {clean(event.check)}")
         self._line(f"Guardrail start: {clean(event.check)}")
 
-    def _check_ended(self, event: CheckEnded) -> None:
+    def _check_ended(self, event: CheckEnded, at: float) -> None:
         verdict = event.verdict
         reason = clean(verdict.reason)
         words = (
@@ -150,31 +178,33 @@ class Console:
         if not verdict.green:
             self._line(f"  output: {verdict.log}")
 
-    def _claim_looked(self, event: ClaimLooked) -> None:
+    def _claim_looked(self, event: ClaimLooked, at: float) -> None:
         self._verbose(f"Completion: {clean(event.expected)} {'found' if event.found else 'not found'}")
 
-    def _committed(self, event: Committed) -> None:
+    def _committed(self, event: Committed, at: float) -> None:
         subject = clean(event.message).strip().partition("\n")[0]
         self._line(self._paint("green", f"Committed {event.commit[:10]}: {subject[:100]}"))
 
-    def _holding(self, event: Holding) -> None:
+    def _holding(self, event: Holding, at: float) -> None:
         hold = event.hold
         if hold.why is HoldWhy.PAUSED:
             self._line(self._paint("yellow", f"Paused. Go on with: ralph resume {self._run}"))
         elif hold.until is not None:
             until = time.strftime("%H:%M:%S", time.localtime(hold.until))
             self._line(self._paint("yellow", f"The agent is at its limit. Waiting until {until}."))
+            self._status.waiting = f"waiting until {until}"
         else:
             self._line(f"Waiting {hold.seconds or 0:.1f}s ({hold.why}).")
 
-    def _notice(self, event: Notice) -> None:
+    def _notice(self, event: Notice, at: float) -> None:
         if event.detail:
             self._verbose(clean(event.text))
         else:
             self._line(clean(event.text))
 
-    def _run_ended(self, event: RunEnded) -> None:
+    def _run_ended(self, event: RunEnded, at: float) -> None:
         stop = event.stop
+        self._status.over()
         colour = "green" if stop.outcome is Outcome.COMPLETE else "red"
         used = [_count(event.iterations, "iteration"), duration(event.seconds), *_usage(event.usage)]
         lines = [f"{stop.outcome}: {clean(stop.reason)}", f"  run {event.run}: {', '.join(used)}"]
@@ -188,7 +218,7 @@ class Console:
         self._line("")
         self.flush()
         if self._colour_result:
-            lines[0] = f"\x1b[{_COLOURS[colour]}m{lines[0]}\x1b[0m"
+            lines[0] = paint(colour, lines[0])
         self._out.write("\n".join(lines) + "\n")
         self._out.flush()
 
@@ -207,10 +237,48 @@ class Console:
             self._err.write(text)
 
     def _paint(self, colour: str, text: str) -> str:
-        if not self._colour or not text:
-            return text
-        body, newline = (text[:-1], "\n") if text.endswith("\n") else (text, "")
-        return f"\x1b[{_COLOURS[colour]}m{body}\x1b[0m{newline}"
+        return paint(colour, text) if self._colour else text
+
+
+class _Status:
+    """The line at the bottom: iteration, time, money or tokens, what is running."""
+
+    def __init__(self, stream: TextIO, agent: AgentLines, colour: bool) -> None:
+        self._stream = stream
+        self._colour = colour
+        self._agent = agent
+        self._used = Usage()
+        self._began: float | None = None
+        self._quiet_until = 0.0
+        self.in_hand = Usage()
+        self.iteration = ""
+        self.waiting = ""
+
+    def started(self, used: Usage, elapsed: float) -> None:
+        now = time.monotonic()
+        self._used, self._began, self._quiet_until = used, now - elapsed, now + QUIET_SECONDS
+
+    def ended(self, usage: Usage) -> None:
+        self._used, self.in_hand = self._used + usage, Usage()
+
+    def over(self) -> None:
+        self._began = None
+
+    def __call__(self) -> str:
+        """What to show now; nothing before the run and after it."""
+        now = time.monotonic()
+        if self._began is None or not self.iteration or now < self._quiet_until:
+            return ""
+        used = self._used + self.in_hand
+        facts = [f"iteration {self.iteration}", duration(now - self._began), *_usage(used)]
+        doing = self.waiting or self._agent.current
+        text = " · ".join([*facts, doing] if doing else facts)
+        try:
+            width = os.get_terminal_size(self._stream.fileno()).columns
+        except (OSError, ValueError):
+            width = 80
+        text = text[: max(10, width - 1)]
+        return paint("dim", text) if self._colour else text
 
 
 _ENDS = {
@@ -239,13 +307,3 @@ def _usage(usage: Usage) -> list[str]:
     if usage.tokens:
         words.append(f"{usage.tokens:,} tokens")
     return words
-
-
-def duration(seconds: float) -> str:
-    """A duration as people say it: 0.4s, 12s, 3m5s, 2h10m."""
-    if seconds < 10:
-        return f"{seconds:.1f}s"
-    minutes, rest = divmod(int(seconds), 60)
-    if minutes < 60:
-        return f"{minutes}m{rest}s" if minutes else f"{rest}s"
-    return f"{minutes // 60}h{minutes % 60}m"

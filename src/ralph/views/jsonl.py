@@ -18,6 +18,16 @@ KINDS: dict[type[Event], str] = {
     events.AgentStarted: "agent_started",
     events.Text: "text",
     events.Noise: "stderr",
+    events.ToolStart: "tool_start",
+    events.ToolEnd: "tool_end",
+    events.Todo: "todo",
+    events.Progress: "progress",
+    events.Result: "result",
+    events.Limited: "limit",
+    events.Retry: "retry",
+    events.Problem: "error",
+    events.Unread: "unread",
+    events.Used: "used",
     events.AgentEnded: "agent_ended",
     events.CheckStarted: "check_started",
     events.CheckEnded: "check_ended",
@@ -34,12 +44,18 @@ def _harmless(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, dict):
-        return {key: _harmless(inner) for key, inner in value.items()}
+        return {clean(str(key)): _harmless(inner) for key, inner in value.items()}
     return [_harmless(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
+def _decoded(value: Any) -> Any:
+    if isinstance(value, events.Body):
+        return value.value
+    raise NotImplementedError(type(value))
+
+
 class JsonLines:
-    """`{"event": kind, "at": seconds since 1970, …the event's own fields}`."""
+    """`{"event": kind, "at": seconds since 1970, …the event's own fields}`; an agent's own time wins."""
 
     def __init__(self, out: Sink) -> None:
         self._out = out
@@ -47,7 +63,8 @@ class JsonLines:
 
     def __call__(self, event: Event, at: float | None = None) -> None:
         when = {"event": KINDS[type(event)], "at": time.time() if at is None else at}
-        values = when | _harmless(msgspec.to_builtins(event))
+        values = _harmless(msgspec.to_builtins(event, enc_hook=_decoded))
+        values = when | {key: value for key, value in values.items() if key != "at" or value is not None}
         if isinstance(event, events.RunEnded):
             values["outcome"] = event.stop.outcome
             values["exit_code"] = event.stop.outcome.exit_code

@@ -1,0 +1,374 @@
+"""Claude Code. Seen: 2.1.197 and 2.1.325.
+
+Quirks that matter here:
+- stream-json needs --verbose, and the prompt goes through stdin (an argument holds 128 KiB).
+- One API message comes as one `assistant` event per content block, with the same message id.
+- Neither exit code nor `subtype` says success; `is_error` of the `result` does.
+- With a background task running it prints its result but does not exit; it may go on with another turn
+  and another result. Cost is cumulative over these, tokens are not.
+- A hang in mid-stream is never ended by the CLI.
+- As root, skipping permissions needs IS_SANDBOX=1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from ralph.agents import limits
+from ralph.agents.base import About, Parser, Prompt, Reading, permissions
+from ralph.agents.plain import PlainParser
+from ralph.agents.stream import IDLE_SECONDS, StreamParser, seconds_of, whole
+from ralph.core.events import (
+    AgentEvent,
+    Body,
+    Limited,
+    Problem,
+    Progress,
+    Result,
+    Retry,
+    Todo,
+    TodoItem,
+    ToolEnd,
+    ToolStart,
+)
+from ralph.core.model import AgentSpec, LimitKind, Permissions, PromptVia, Purpose, TodoStatus, Usage
+
+_PERMISSIONS = {
+    Permissions.EDIT: ["--permission-mode", "acceptEdits"],
+    Permissions.BYPASS: ["--dangerously-skip-permissions"],
+    Permissions.NONE: [],
+}
+_PERMISSION_FLAGS = ("--permission-mode", "--dangerously-skip-permissions")
+
+_EDITORS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}
+_SHELL = "Bash"
+
+
+class Claude:
+    prompt_via = PromptVia.STDIN
+    idle_seconds = IDLE_SECONDS
+    permission_flags = _PERMISSION_FLAGS
+    about = About(
+        title="Claude Code",
+        seen="2.1.325",
+        help=("--help",),
+        flags=("--print", "--output-format", "--verbose", *_PERMISSION_FLAGS),
+        keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
+        logins=(".claude/.credentials.json",),
+        login="run `claude` and type /login",
+    )
+
+    def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
+        if purpose is Purpose.WORK:
+            mode = ["--output-format", "stream-json", "--verbose"]
+        else:
+            mode = ["--output-format", "text"]
+        return [spec.command, "-p", *mode, *permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS), *spec.flags]
+
+    def parser(self, reading: Reading) -> Parser:
+        return ClaudeParser(reading) if reading.purpose is Purpose.WORK else PlainParser(reading)
+
+
+# ---- what it prints ----
+
+
+class _Tokens(Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(
+            0.0,
+            self.input_tokens or 0,
+            self.output_tokens or 0,
+            self.cache_read_input_tokens or 0,
+            self.cache_creation_input_tokens or 0,
+        )
+
+
+class _Block(Struct):
+    """One piece of a message: text, thinking, a tool's call or its result."""
+
+    type: str
+    text: str = ""
+    thinking: str = ""
+    id: str = ""
+    name: str = ""
+    input: Raw = field(default_factory=lambda: Raw(b"{}"))
+    tool_use_id: str = ""
+    content: Raw = field(default_factory=lambda: Raw(b'""'))
+    is_error: bool | None = None
+
+
+class _Message(Struct):
+    content: list[_Block] | str = ""
+    id: str = ""
+    model: str = ""
+    usage: _Tokens | None = None
+
+
+class _RateLimit(Struct, rename="camel"):
+    status: str = ""
+    resets_at: float | None = None
+    rate_limit_type: str = ""
+
+
+class _ErrorDetails(Struct):
+    rate_limit_info: _RateLimit | None = None
+
+
+class _Denial(Struct):
+    tool_name: str = ""
+
+
+class _Line(Struct):
+    """Every kind of line; what a kind does not have keeps its default."""
+
+    type: str
+    subtype: str = ""
+    message: _Message | str | None = None
+    parent_tool_use_id: str | None = None
+    timestamp: str | None = None
+    session_id: str = ""
+    model: str = ""
+    error: Any = None
+    is_api_error_message: bool = False
+    api_error_status: int | None = None
+    api_error_type: str | None = None
+    api_error_params: _ErrorDetails | None = None
+    rate_limit_info: _RateLimit | None = None
+    attempt: int = 0
+    max_retries: int = 0
+    retry_delay_ms: float | None = None
+    error_status: int | None = None
+    is_error: bool = False
+    result: str | None = None
+    errors: list[str] = []
+    total_cost_usd: float | None = None
+    usage: _Tokens | None = None
+    permission_denials: list[_Denial] = []
+
+
+_DECODE = msgspec.json.Decoder(_Line).decode
+
+
+# ---- what it means ----
+
+
+class ClaudeParser(StreamParser):
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading)
+        self._message_id = ""
+        self._before = Usage()
+        self._messages: dict[str, Usage] = {}
+        self._tools: dict[str, str] = {}
+        self._tasks = _Tasks()
+        self._known_limit: _RateLimit | None = None
+        self._handlers = {
+            "system": self._system,
+            "assistant": self._assistant,
+            "user": self._user,
+            "rate_limit_event": self._rate_limit,
+            "result": self._result,
+            "stream_event": self._nothing,
+            "tool_progress": self._nothing,
+        }
+
+    def _line(self, line: bytes) -> Iterator[AgentEvent]:
+        found = _DECODE(line)
+        handler = self._handlers.get(found.type)
+        if handler is None:
+            raise msgspec.DecodeError(f"unknown type {found.type!r}")
+        return handler(found)
+
+    def _nothing(self, line: _Line) -> Iterator[AgentEvent]:
+        return iter(())
+
+    def _system(self, line: _Line) -> Iterator[AgentEvent]:
+        if line.subtype == "init":
+            yield Progress(f"session {line.session_id}, {line.model}")
+        elif line.subtype == "api_retry":
+            seconds = None if line.retry_delay_ms is None else line.retry_delay_ms / 1000
+            status = f" ({line.error_status})" if line.error_status else ""
+            yield Retry(f"{line.error or 'error'}{status}", line.attempt, line.max_retries, seconds)
+
+    def _assistant(self, line: _Line) -> Iterator[AgentEvent]:
+        message = line.message
+        if not isinstance(message, _Message):
+            return
+        if line.is_api_error_message or message.model == "<synthetic>":
+            yield from self._api_error(line, _text_of(message))
+            return
+        if message.usage is not None and message.id:
+            self._count(message.id, message.usage.usage)
+        is_top = line.parent_tool_use_id is None
+        at = seconds_of(line.timestamp)
+        blocks = message.content if isinstance(message.content, list) else []
+        for block in blocks:
+            if block.type == "text":
+                if is_top:
+                    self._speak(message.id, block.text)
+                yield whole(block.text, at=at)
+            elif block.type == "thinking" and block.thinking:
+                yield whole(block.thinking, thinking=True, at=at)
+            elif block.type in ("tool_use", "server_tool_use"):
+                if is_top:
+                    self._act()
+                self._tools[block.id] = block.name
+                if todo := self._tasks.called(block):
+                    yield todo
+                yield ToolStart(block.id, block.name, Body(block.input), line.parent_tool_use_id or "", at)
+
+    def _speak(self, message_id: str, text: str) -> None:
+        """Text of a new message is a new final message; that of the same one goes on."""
+        if message_id != self._message_id:
+            self._act()
+            self._message_id = message_id
+        self._say(text)
+
+    def _user(self, line: _Line) -> Iterator[AgentEvent]:
+        message = line.message
+        blocks = message.content if isinstance(message, _Message) else ""
+        at = seconds_of(line.timestamp)
+        for block in blocks if isinstance(blocks, list) else []:
+            if block.type == "tool_result":
+                name = self._tools.pop(block.tool_use_id, "")
+                is_error = bool(block.is_error)
+                if name in _EDITORS and not is_error:
+                    self._writes.done += 1
+                output = Body(block.content)
+                yield ToolEnd(block.tool_use_id, output, is_error, at)
+                if todo := self._tasks.answered(block.tool_use_id, output, is_error):
+                    yield todo
+
+    # ---- refusals ----
+
+    def _denied(self, tool: str) -> None:
+        if tool in _EDITORS:
+            self._writes.denied_edits.append(tool)
+        elif tool == _SHELL:
+            self._writes.denied_commands.append(tool)
+
+    def _rate_limit(self, line: _Line) -> Iterator[AgentEvent]:
+        info = line.rate_limit_info
+        self._known_limit = info if info and info.status == "rejected" else None
+        return iter(())
+
+    def _api_error(self, line: _Line, text: str) -> Iterator[AgentEvent]:
+        yield self._refusal(line, text) or Problem(text)
+
+    def _refusal(self, line: _Line, text: str) -> Limited | None:
+        details = line.api_error_params.rate_limit_info if line.api_error_params else None
+        known = details or self._known_limit
+        if known is not None and known.status == "rejected":
+            return self._refuse(LimitKind.USAGE, text, known.resets_at)
+        name = line.api_error_type or (line.error if isinstance(line.error, str) else "")
+        worded = limits.by_wording(text)
+        kind = limits.by_status(line.api_error_status, name)
+        if kind in (None, LimitKind.RATE) and worded is not None:
+            kind = worded
+        return self._refuse(kind, text) if kind else None
+
+    # ---- the result ----
+
+    def _result(self, line: _Line) -> Iterator[AgentEvent]:
+        self._settle(line)
+        error = line.error if isinstance(line.error, str) else ""
+        text = line.result or "; ".join(line.errors) or error
+        if not line.is_error:
+            for denial in line.permission_denials:
+                self._denied(denial.tool_name)
+            if not self._final.text.strip() and line.result:
+                self._say(line.result)
+            self._succeed()
+        else:
+            if self._limit is None:
+                refusal = self._refusal(line, text)
+                if refusal is not None:
+                    yield refusal
+            self._fail(text or line.subtype)
+        yield Result(self.usage, line.is_error, seconds_of(line.timestamp))
+
+    def _count(self, message_id: str, usage: Usage) -> None:
+        """A message's tokens are told again with each of its blocks: the last word counts."""
+        self._messages[message_id] = usage
+        total = sum(self._messages.values(), self._before)
+        self.usage = replace(total, cost_usd=self.usage.cost_usd)
+
+    def _settle(self, line: _Line) -> None:
+        """What the result says, instead of what its messages said."""
+        if line.usage is not None:
+            self._before = self._before + line.usage.usage
+        self._messages.clear()
+        cost = self.usage.cost_usd if line.total_cost_usd is None else line.total_cost_usd
+        self.usage = replace(self._before, cost_usd=cost)
+
+
+def _text_of(message: _Message) -> str:
+    if isinstance(message.content, str):
+        return message.content
+    return "\n".join(block.text for block in message.content if block.type == "text")
+
+
+# ---- task lists: TodoWrite has the whole list, the task tools change one entry each ----
+
+
+class _Tasks:
+    def __init__(self) -> None:
+        self._items: dict[str, TodoItem] = {}
+        self._creating: dict[str, str] = {}
+
+    def called(self, block: _Block) -> Todo | None:
+        if block.name == "TodoWrite":
+            return _whole_list(Body(block.input).value)
+        if block.name == "TaskCreate":
+            values = Body(block.input).value
+            self._creating[block.id] = str(values.get("subject", "")) if isinstance(values, dict) else ""
+        elif block.name == "TaskUpdate":
+            return self._updated(Body(block.input).value)
+        return None
+
+    def answered(self, tool_id: str, output: Body, is_error: bool) -> Todo | None:
+        """`Task #1 created successfully: …` is how a new task gets its id."""
+        subject = self._creating.pop(tool_id, None)
+        if subject is None or is_error:
+            return None
+        number = output.text.partition("#")[2].partition(" ")[0] or str(len(self._items) + 1)
+        self._items[number] = TodoItem(subject, TodoStatus.PENDING)
+        return self._list()
+
+    def _updated(self, values: Any) -> Todo | None:
+        known = self._items.get(str(values.get("taskId"))) if isinstance(values, dict) else None
+        if known is None:
+            return None
+        if values.get("status") == "deleted":
+            del self._items[str(values["taskId"])]
+        else:
+            text = str(values.get("subject") or known.text)
+            self._items[str(values["taskId"])] = TodoItem(
+                text, todo_status(values.get("status"), known.status)
+            )
+        return self._list()
+
+    def _list(self) -> Todo:
+        return Todo(tuple(self._items.values()))
+
+
+def _whole_list(values: Any) -> Todo | None:
+    todos = values.get("todos") if isinstance(values, dict) else None
+    if not isinstance(todos, list):
+        return None
+    items = [item for item in todos if isinstance(item, dict)]
+    return Todo(tuple(TodoItem(str(i.get("content", "")), todo_status(i.get("status"))) for i in items))
+
+
+def todo_status(value: Any, otherwise: TodoStatus = TodoStatus.PENDING) -> TodoStatus:
+    return TodoStatus(value) if value in TodoStatus._value2member_map_ else otherwise

@@ -1,0 +1,323 @@
+"""Codex. Seen: 0.166.0.
+
+Quirks that matter here:
+- A positional argument is prompt text, `-` is stdin. It stands behind `--`, for `-i` takes any number of
+  words. `--full-auto` is gone.
+- Without --json the whole conversation goes to stderr and no tokens are told: a commit message is asked for
+  with --json too.
+- A tool call that Codex itself refuses makes no event: a line on stderr is all there is. What its sandbox
+  refuses looks like any command's output, often with exit code 0. The default sandbox is read-only.
+- Each `agent_message` is a whole message; the last one is the answer.
+- `error` "Reconnecting... n/m" is no failure; any other `error` is followed by `turn.failed`.
+- An error is told in words only. Without a connection it tries for ever.
+- Tokens are those of the whole thread, cached ones are part of the input; no money, no times.
+- The default provider takes its key from CODEX_API_KEY or a login; OPENAI_API_KEY alone is not read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from ralph.agents import limits
+from ralph.agents.base import About, Parser, Prompt, Reading, has_own_permissions, permissions
+from ralph.agents.stream import IDLE_SECONDS, StreamParser, whole
+from ralph.core.events import (
+    AgentEvent,
+    Body,
+    Limited,
+    Problem,
+    Progress,
+    Result,
+    Retry,
+    Todo,
+    TodoItem,
+    ToolEnd,
+    ToolStart,
+)
+from ralph.core.model import AgentSpec, LimitKind, Permissions, PromptVia, Purpose, TodoStatus, Usage
+
+_BYPASS = "--dangerously-bypass-approvals-and-sandbox"
+_PERMISSIONS = {
+    Permissions.EDIT: ["--sandbox", "workspace-write"],
+    Permissions.BYPASS: [_BYPASS],
+    Permissions.NONE: [],
+}
+_PERMISSION_FLAGS = (
+    *("--sandbox", "-s", "--approve-for-me", _BYPASS, "--yolo", "--full-auto"),
+    *("sandbox_mode", "default_permissions"),  # -c sandbox_mode=…
+)
+
+_STATUS = re.compile(r"(?:unexpected|exceeded retry limit, last) status:? (\d{3})\b")
+_RECONNECTING = re.compile(r"Reconnecting\.\.\. (\d+)/(\d+)(?: \((.*)\))?", re.DOTALL)
+_WORDS = {
+    "experiencing high demand": LimitKind.OVERLOAD,
+    "to use codex with your chatgpt plan": LimitKind.CREDIT,
+    "hit your spend cap": LimitKind.CREDIT,
+    "log out and sign in again": LimitKind.AUTH,
+    "missing environment variable": LimitKind.AUTH,
+}
+_REJECTED = "error=patch rejected:"
+_READ_ONLY = (b"Read-only file system", b"Operation not permitted")
+
+
+class Codex:
+    prompt_via = PromptVia.STDIN
+    idle_seconds = IDLE_SECONDS
+    permission_flags = _PERMISSION_FLAGS
+    about = About(
+        title="Codex",
+        seen="0.166.0",
+        help=("exec", "--help"),
+        flags=("--json", "--skip-git-repo-check", "--sandbox", _BYPASS),
+        keys=("CODEX_API_KEY", "CODEX_ACCESS_TOKEN"),
+        logins=(".codex/auth.json",),
+        login="run `codex login`",
+    )
+
+    def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
+        allowed = permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS)
+        last = "-" if spec.prompt_via is PromptVia.STDIN else prompt.text
+        return [
+            *(spec.command, "exec", "--json", "--skip-git-repo-check"),
+            *(*allowed, *spec.flags, "--", last),
+        ]
+
+    def parser(self, reading: Reading) -> Parser:
+        return CodexParser(reading)
+
+
+# ---- what it prints ----
+
+
+def _empty() -> Raw:
+    return Raw(b'""')
+
+
+class _Tokens(Struct):
+    input_tokens: int = 0
+    cached_input_tokens: int = 0
+    cache_write_input_tokens: int = 0
+    output_tokens: int = 0
+
+    @property
+    def usage(self) -> Usage:
+        cached = self.cached_input_tokens + self.cache_write_input_tokens
+        return Usage(
+            0.0,
+            max(0, self.input_tokens - cached),
+            self.output_tokens,
+            self.cached_input_tokens,
+            self.cache_write_input_tokens,
+        )
+
+
+class _Step(Struct):
+    text: str = ""
+    completed: bool = False
+
+
+class _Item(Struct):
+    """One thing of a turn: a message, a tool's call, a task list, a warning."""
+
+    type: str
+    id: str = ""
+    text: str = ""
+    message: str = ""
+    status: str = ""
+    server: str = ""
+    tool: str = ""
+    exit_code: int | None = None
+    items: list[_Step] = []
+    command: Raw = field(default_factory=_empty)
+    aggregated_output: Raw = field(default_factory=_empty)
+    changes: Raw = field(default_factory=_empty)
+    arguments: Raw = field(default_factory=_empty)
+    result: Raw = field(default_factory=_empty)
+    error: Raw = field(default_factory=_empty)
+    prompt: Raw = field(default_factory=_empty)
+    agents_states: Raw = field(default_factory=_empty)
+    query: Raw = field(default_factory=_empty)
+
+    @property
+    def is_error(self) -> bool:
+        return self.status in ("failed", "declined") or bool(self.exit_code)
+
+
+class _Error(Struct):
+    message: str = ""
+
+
+class _Line(Struct):
+    """Every kind of line; what a kind does not have keeps its default."""
+
+    type: str
+    thread_id: str = ""
+    item: _Item | None = None
+    message: str = ""
+    error: _Error | None = None
+    usage: _Tokens | None = None
+
+
+_DECODE = msgspec.json.Decoder(_Line).decode
+
+
+# ---- what it means ----
+
+
+class CodexParser(StreamParser):
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading)
+        spec = reading.spec
+        own = has_own_permissions(spec, _PERMISSION_FLAGS)
+        self._is_read_only = spec.permissions is Permissions.NONE and not own
+        self._open: set[str] = set()
+        self._todo: Todo | None = None
+        self._handlers = {
+            "thread.started": self._thread,
+            "turn.started": self._turn_started,
+            "turn.completed": self._turn_completed,
+            "turn.failed": self._turn_failed,
+            "item.started": self._item,
+            "item.updated": self._item,
+            "item.completed": self._item,
+            "error": self._error,
+        }
+        self._items = {
+            "agent_message": self._message,
+            "reasoning": self._reasoning,
+            "todo_list": self._todo_list,
+            "error": self._warning,
+            "command_execution": self._command,
+            "file_change": self._change,
+            "mcp_tool_call": self._mcp,
+            "collab_tool_call": self._collab,
+            "web_search": self._search,
+        }
+
+    def stderr(self, data: bytes) -> Sequence[AgentEvent]:
+        events = super().stderr(data)
+        rejected = sum(getattr(event, "text", "").count(_REJECTED) for event in events)
+        self._writes.denied_edits += ["apply_patch"] * rejected
+        return events
+
+    def _line(self, line: bytes) -> Iterator[AgentEvent]:
+        found = _DECODE(line)
+        handler = self._handlers.get(found.type)
+        if handler is None:
+            raise msgspec.DecodeError(f"unknown type {found.type!r}")
+        return handler(found)
+
+    # ---- threads and turns ----
+
+    def _thread(self, line: _Line) -> Iterator[AgentEvent]:
+        yield Progress(f"session {line.thread_id}")
+
+    def _turn_started(self, line: _Line) -> Iterator[AgentEvent]:
+        self.is_over = self._has_succeeded = False
+        return iter(())
+
+    def _turn_completed(self, line: _Line) -> Iterator[AgentEvent]:
+        if line.usage is not None:
+            self.usage = line.usage.usage
+        self._succeed()
+        yield Result(self.usage)
+
+    def _turn_failed(self, line: _Line) -> Iterator[AgentEvent]:
+        text = line.error.message if line.error else ""
+        if text and text != self._failure:
+            yield self._refusal(text) or Problem(text)
+        self._fail(text or self._failure or "the turn failed")
+        yield Result(self.usage, is_error=True)
+
+    # ---- errors ----
+
+    def _error(self, line: _Line) -> Iterator[AgentEvent]:
+        if found := _RECONNECTING.match(line.message):
+            yield Retry(found[3] or "the connection was lost", int(found[1]), int(found[2]))
+        elif line.message:
+            self._failure = line.message
+            yield self._refusal(line.message) or Problem(line.message)
+
+    def _refusal(self, text: str) -> Limited | None:
+        status = _STATUS.match(text)
+        kind = limits.by_status(int(status[1])) if status else None
+        if kind in (None, LimitKind.RATE):
+            kind = _by_own_words(text) or limits.by_wording(text) or kind
+        return self._refuse(kind, text) if kind else None
+
+    # ---- items ----
+
+    def _item(self, line: _Line) -> Iterator[AgentEvent]:
+        item = line.item
+        handler = self._items.get(item.type) if item else None
+        if item is None or handler is None:
+            raise msgspec.DecodeError(f"unknown item {item.type!r}" if item else "no item")
+        return handler(item, line.type.removeprefix("item."))
+
+    def _message(self, item: _Item, state: str) -> Iterator[AgentEvent]:
+        if state == "completed" and item.text.strip():
+            self._act()
+            self._say(item.text)
+            yield whole(item.text)
+
+    def _reasoning(self, item: _Item, state: str) -> Iterator[AgentEvent]:
+        if state == "completed" and item.text.strip():
+            yield whole(item.text, thinking=True)
+
+    def _todo_list(self, item: _Item, state: str) -> Iterator[AgentEvent]:
+        """The list is told once more when the turn ends."""
+        status = {True: TodoStatus.DONE, False: TodoStatus.PENDING}
+        todo = Todo(tuple(TodoItem(step.text, status[step.completed]) for step in item.items))
+        if todo != self._todo:
+            self._todo = todo
+            yield todo
+
+    def _warning(self, item: _Item, state: str) -> Iterator[AgentEvent]:
+        yield Problem(item.message)
+
+    def _command(self, item: _Item, state: str) -> Iterator[AgentEvent]:
+        if state == "completed":
+            self._ran(item)
+        return self._tool(item, state, "shell", item.command, item.aggregated_output)
+
+    def _change(self, item: _Item, state: str) -> Iterator[AgentEvent]:
+        if state == "completed" and not item.is_error:
+            self._writes.done += 1
+        return self._tool(item, state, "apply_patch", item.changes, _empty())
+
+    def _mcp(self, item: _Item, state: str) -> Iterator[AgentEvent]:
+        output = (
+            item.error if item.status == "failed" and bytes(item.result) in (b"null", b'""') else item.result
+        )
+        return self._tool(item, state, f"{item.server}.{item.tool}", item.arguments, output)
+
+    def _collab(self, item: _Item, state: str) -> Iterator[AgentEvent]:
+        return self._tool(item, state, item.tool, item.prompt, item.agents_states)
+
+    def _search(self, item: _Item, state: str) -> Iterator[AgentEvent]:
+        return self._tool(item, state, "web_search", item.query, _empty())
+
+    def _tool(self, item: _Item, state: str, name: str, input: Raw, output: Raw) -> Iterator[AgentEvent]:
+        if state != "updated" and item.id not in self._open:
+            self._act()
+            self._open.add(item.id)
+            yield ToolStart(item.id, name, Body(input))
+        if state == "completed":
+            self._open.discard(item.id)
+            yield ToolEnd(item.id, Body(output), item.is_error)
+
+    def _ran(self, item: _Item) -> None:
+        """Where the sandbox lets it write, a command that went well may have written something."""
+        if not self._is_read_only:
+            self._writes.done += item.exit_code == 0
+        elif any(words in bytes(item.aggregated_output) for words in _READ_ONLY):
+            self._writes.denied_commands.append("shell")
+
+
+def _by_own_words(text: str) -> LimitKind | None:
+    plain = text.casefold()
+    return next((kind for words, kind in _WORDS.items() if words in plain), None)

@@ -1,0 +1,149 @@
+"""What a refusal means, and until when it holds.
+
+Status and error type come first. Wording comes last, and is looked for only in what an agent says of its
+own failure: never in tool results or in what the model has written.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime, timedelta, tzinfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from ralph.core.model import LimitKind
+
+_STATUS = {
+    401: LimitKind.AUTH,
+    402: LimitKind.CREDIT,
+    403: LimitKind.AUTH,
+    429: LimitKind.RATE,
+    503: LimitKind.OVERLOAD,
+    529: LimitKind.OVERLOAD,
+}
+_TYPES = {
+    "authentication_error": LimitKind.AUTH,
+    "authentication_failed": LimitKind.AUTH,
+    "permission_error": LimitKind.AUTH,
+    "invalid_api_key": LimitKind.AUTH,
+    "oauth_org_not_allowed": LimitKind.AUTH,
+    "billing_error": LimitKind.CREDIT,
+    "insufficient_quota": LimitKind.CREDIT,
+    "usage_limit_reached": LimitKind.USAGE,
+    "usage_not_included": LimitKind.CREDIT,
+    "rate_limit": LimitKind.RATE,
+    "rate_limit_error": LimitKind.RATE,
+    "rate_limit_exceeded": LimitKind.RATE,
+    "resource_exhausted": LimitKind.USAGE,
+    "overloaded": LimitKind.OVERLOAD,
+    "overloaded_error": LimitKind.OVERLOAD,
+    "server_is_overloaded": LimitKind.OVERLOAD,
+}
+
+_WINDOW = r"(?:usage|session|weekly|daily|monthly|hourly|\d+-hour|opus|sonnet)"
+_WORDS: tuple[tuple[LimitKind, re.Pattern[str]], ...] = tuple(
+    (kind, re.compile(pattern))
+    for kind, pattern in (
+        (
+            LimitKind.CREDIT,
+            r"credit balance (?:is )?too low|insufficient[_ ](?:quota|credits?|funds|balance)"
+            r"|\bout of (?:usage )?credits\b|\bpayment required\b|\bplan and billing details\b"
+            r"|\bspend(?:ing)? (?:limit|cap) (?:reached|exceeded)|\bhit your (?:[\w']+ ){0,3}(?:spend limit|budget)\b",
+        ),
+        (
+            LimitKind.USAGE,
+            rf"\b{_WINDOW} (?:limit|quota) (?:reached|exceeded|hit)"
+            rf"|\b(?:hit|reached|exceeded|exhausted) your (?:{_WINDOW} )?(?:limit|quota|capacity)\b"
+            r"|\bquota exceeded\b|\bresource_exhausted\b",
+        ),
+        (
+            LimitKind.AUTH,
+            r"\binvalid (?:x-)?api[ -]key\b|\bnot logged in\b|\brun /login\b|\b401 unauthorized\b"
+            r"|\b(?:oauth|access|refresh) token (?:has )?(?:expired|been revoked)|\bauthentication_error\b"
+            r"|\bapi[ _]key (?:not (?:found|set|valid)|is (?:missing|invalid)|must be)"
+            r"|\bincorrect api key\b",
+        ),
+        (LimitKind.OVERLOAD, r"\boverloaded\b(?!\.\w)|\b503 service unavailable\b|\bat capacity\b"),
+        (
+            LimitKind.RATE,
+            r"\brate[ _]limit(?:ed|_error|_exceeded)?\b(?![\w./-]*\.\w)|\btoo many requests\b|\bstatus:? 429\b",
+        ),
+    )
+)
+
+
+def by_status(status: int | None, type: str = "") -> LimitKind | None:
+    """What an HTTP status and the provider's own name of the error mean; the name knows more."""
+    named = _TYPES.get(type.casefold())
+    return named or (_STATUS.get(status) if status is not None else None)
+
+
+def by_wording(text: str) -> LimitKind | None:
+    """What an agent's own words about its failure mean, if they are about a limit."""
+    plain = text.replace("’", "'").casefold()
+    return next((kind for kind, pattern in _WORDS if pattern.search(plain)), None)
+
+
+# ---- until when ----
+
+_EPOCH = re.compile(r"limit reached\|(\d{10})\b")
+_DURATION = re.compile(r"\b(?:in|after)\s+((?:\d+(?:\.\d+)?\s*[a-z]+[\s,]*(?:and\s+)?)+)")
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_UNITS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hr": 3600, "d": 86400}
+_UNITS |= {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_CLOCK = re.compile(
+    r"\b(?:at|resets?(?: at| on)?)\s+"
+    r"(?:(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?,?\s+"
+    r"(?:(?P<year>\d{4}),?\s+)?(?:at\s+)?)?"
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>am|pm)?\b(?:\s*\((?P<zone>[a-z_]+(?:/[a-z_+-]+)*)\))?"
+)
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+
+
+def reset_at(text: str, now: float) -> float | None:
+    """When the limit is over, by the words of the refusal: an instant, a duration or a time of day."""
+    plain = text.casefold()
+    if found := _EPOCH.search(plain):
+        return float(found[1])
+    if found := _CLOCK.search(plain):
+        return _clock(found, now)
+    if found := _DURATION.search(plain):
+        parts = [(float(number), _unit(unit)) for number, unit in _PART.findall(found[1])]
+        seconds = sum(number * unit for number, unit in parts if unit)
+        return now + seconds if seconds else None
+    return None
+
+
+def _unit(word: str) -> float:
+    return _UNITS.get(word) or _UNITS.get(word.rstrip("s"), 0)
+
+
+def _clock(found: re.Match[str], now: float) -> float | None:
+    zone = _zone(found["zone"])
+    here = datetime.fromtimestamp(now, zone)
+    hour = int(found["hour"])
+    if found["half"]:
+        hour = hour % 12 + (12 if found["half"] == "pm" else 0)
+    elif found["minute"] is None:
+        return None
+    try:
+        then = here.replace(hour=hour, minute=int(found["minute"] or 0), second=0, microsecond=0)
+        if found["month"]:
+            month, day = _MONTHS.index(found["month"]) + 1, int(found["day"])
+            then = then.replace(year=int(found["year"] or here.year), month=month, day=day)
+            if then < here and not found["year"]:
+                then = then.replace(year=here.year + 1)
+        elif then < here:
+            then += timedelta(days=1)
+        return then.timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _zone(name: str | None) -> tzinfo | None:
+    """The named zone, else the local one."""
+    if name is None:
+        return None
+    try:
+        return ZoneInfo("/".join(part.title() for part in name.split("/")) if "/" in name else name.upper())
+    except (ZoneInfoNotFoundError, ValueError):
+        return None

@@ -1,0 +1,226 @@
+"""What all structured streams have in common: lines of JSON, a final message, and how it all ended.
+
+A parser of one agent is a `StreamParser` with a `_line` that says what one line means. It yields events
+and calls, where it applies,
+    _say     the agent wrote text that may be its final message
+    _act     it did something: whatever it said before was not the final message
+    _refuse  its provider refuses to serve it
+    _fail    it failed, in these words
+    _succeed its result is there, and it is no error
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+
+import msgspec
+
+from ralph.agents import limits
+from ralph.agents.base import Ends, LineText, Reading, Report
+from ralph.agents.plain import signal_name
+from ralph.core import claims
+from ralph.core.events import AgentEvent, Limited, Noise, Text, Unread
+from ralph.core.model import Ended, Exit, LimitKind, Permissions, Usage
+from ralph.core.text import clean
+
+MOST_LINE_BYTES = 8 << 20
+"""A longer line is dropped with a note."""
+
+IDLE_SECONDS = 900.0
+"""No CLI ends its own hang: a structured stream that is silent for so long hangs."""
+
+_SHOWN = 200
+
+
+class Lines:
+    """Bytes that arrive in pieces, as whole lines; None stands for one that was too long."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def feed(self, data: bytes) -> list[bytes | None]:
+        first, *rest = data.split(b"\n")
+        if not rest:
+            self._keep(first)
+            return []
+        lines = [self._take(first), *rest]
+        last = lines.pop()
+        assert last is not None
+        self._keep(last)
+        return lines
+
+    def finish(self) -> list[bytes | None]:
+        return [self._take(b"")] if self._size else []
+
+    def _keep(self, data: bytes) -> None:
+        self._size += len(data)
+        if self._size > MOST_LINE_BYTES:
+            self._parts = []
+        elif data:
+            self._parts.append(data)
+
+    def _take(self, data: bytes) -> bytes | None:
+        self._keep(data)
+        line = b"".join(self._parts) if self._size <= MOST_LINE_BYTES else None
+        self._parts, self._size = [], 0
+        return line
+
+
+class StreamParser:
+    """Reads an agent that prints one JSON object per line."""
+
+    def __init__(self, reading: Reading) -> None:
+        self.usage = Usage()
+        self.is_over = False
+        self._reading = reading
+        self._lines, self._err = Lines(), LineText()
+        self._complaint = Ends()
+        self._unread = 0
+        self._final = Ends()
+        self._has_answered = False
+        self._has_succeeded = False
+        self._limit: Limited | None = None
+        self._failure = ""
+        self._writes = _Writes()
+
+    # ---- what the driver calls ----
+
+    def stdout(self, data: bytes) -> Sequence[AgentEvent]:
+        return self._read(self._lines.feed(data))
+
+    def stderr(self, data: bytes) -> Sequence[AgentEvent]:
+        text = self._err.feed(data)
+        self._complaint.add(text)
+        return (Noise(text),) if text else ()
+
+    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], Report]:
+        last = self._read(self._lines.finish())
+        if rest := self._err.finish():
+            self._complaint.add(rest)
+            last.append(Noise(rest))
+        if not self._has_succeeded and self._limit is None:
+            last += self._limit_by_wording(exit)
+        text = clean(self._final.text)
+        claim = claims.claimed(text, self._reading.claim, self._reading.prompt)
+        ended = self._ended(exit, claim)
+        retry_at = self._limit.retry_at if self._limit and ended is Ended.LIMIT else None
+        return last, Report(ended, claim, text, self.usage, retry_at, self._detail(ended, exit), self._unread)
+
+    # ---- what one agent's file says ----
+
+    def _line(self, line: bytes) -> Iterable[AgentEvent]:
+        """The events of one line; msgspec.DecodeError if it cannot be read."""
+        raise NotImplementedError
+
+    def _say(self, text: str) -> None:
+        self._has_answered = self._has_answered or bool(text.strip())
+        self._final.add(text)
+
+    def _act(self) -> None:
+        self._has_answered = True
+        self._final = Ends()
+        self.is_over = False
+
+    def _refuse(self, kind: LimitKind, text: str, retry_at: float | None = None) -> Limited:
+        if retry_at is None:
+            retry_at = limits.reset_at(text, self._reading.now())
+        self._limit = Limited(kind, text, retry_at)
+        return self._limit
+
+    def _fail(self, text: str) -> None:
+        self._has_succeeded, self._failure = False, text
+        self.is_over = True
+
+    def _succeed(self) -> None:
+        self._has_succeeded, self._failure, self._limit = True, "", None
+        self.is_over = True
+
+    # ---- the parts ----
+
+    def _read(self, lines: list[bytes | None]) -> list[AgentEvent]:
+        events: list[AgentEvent] = []
+        for line in lines:
+            if line is None:
+                events.append(self._unreadable(b"", f"a line of more than {MOST_LINE_BYTES >> 20} MB"))
+            elif line and not line.isspace():
+                try:
+                    events += self._line(line)
+                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                    events.append(self._unreadable(line, str(error)))
+        return events
+
+    def _unreadable(self, line: bytes, why: str) -> Unread:
+        self._unread += 1
+        return Unread(line[:_SHOWN].decode(errors="replace"), why)
+
+    def _limit_by_wording(self, exit: Exit) -> Iterator[AgentEvent]:
+        """Wording comes last: only when a process has failed, and only its own words about that."""
+        if exit.ended is not None or exit.signal is not None or not (exit.code or self._failure):
+            return
+        words = self._failure or clean(self._complaint.text)[-2000:]
+        if kind := limits.by_wording(words):
+            yield self._refuse(kind, words.strip()[:500])
+
+    def _ended(self, exit: Exit, claim: bool) -> Ended:
+        if self._has_succeeded:
+            if self._writes.are_denied(claim):
+                return Ended.DENIED
+            return Ended.OK if self._has_answered else Ended.EMPTY
+        if self._limit is not None:
+            return self._limit.kind.ended
+        return Ended.FAILED if exit.signal is None else Ended.KILLED
+
+    def _detail(self, ended: Ended, exit: Exit) -> str:
+        if ended is Ended.DENIED:
+            return self._writes.advice(self._reading.spec.permissions)
+        if ended in (Ended.OK, Ended.EMPTY):
+            return ""
+        if self._limit is not None:
+            return self._limit.text
+        if self._failure:
+            return self._failure
+        if exit.signal is not None:
+            return f"by signal {exit.signal} ({signal_name(exit.signal)})"
+        lines = clean(self._complaint.text).strip().splitlines()
+        return lines[-1][:500] if lines else "it ended without giving a result"
+
+
+class _Writes:
+    """What became of the agent's attempts to change something."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self.denied_edits: list[str] = []
+        self.denied_commands: list[str] = []
+
+    def are_denied(self, claim: bool) -> bool:
+        """Nothing was changed, and what would have was denied.
+
+        A denied command may have been a mere look at finished work: one who claims is judged by the checks.
+        """
+        return not self.done and bool(self.denied_edits or (self.denied_commands and not claim))
+
+    def advice(self, permissions: Permissions) -> str:
+        more = "bypass" if permissions is Permissions.EDIT else "edit"
+        tools = ", ".join(dict.fromkeys(self.denied_edits + self.denied_commands))
+        return (
+            f"all that the agent tried to change was denied ({tools}): "
+            f'set "agent": {{"permissions": "{more}"}}, or allow these tools in "flags"'
+        )
+
+
+def seconds_of(timestamp: str | None) -> float | None:
+    """An ISO timestamp as seconds since 1970."""
+    if not timestamp:
+        return None
+    try:
+        return datetime.fromisoformat(timestamp).timestamp()
+    except (ValueError, OverflowError):
+        return None
+
+
+def whole(text: str, *, thinking: bool = False, at: float | None = None) -> Text:
+    """A message that is complete: it ends its line."""
+    return Text(text if text.endswith("\n") else f"{text}\n", thinking, at)

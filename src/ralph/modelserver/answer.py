@@ -1,0 +1,123 @@
+"""What a wire is: an answer in neutral form becomes the bytes of one API."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ralph.modelserver.script import Usage
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call as the CLI that asked understands it; a text as input is for tools that take free text."""
+
+    id: str
+    name: str
+    input: Json | str
+
+    @property
+    def arguments(self) -> str:
+        return self.input if isinstance(self.input, str) else json.dumps(self.input)
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model says in one turn. `id` is unique in the life of a server."""
+
+    id: str
+    model: str
+    usage: Usage
+    thinking: str = ""
+    text: str = ""
+    calls: tuple[Call, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that is no success."""
+
+    status: int
+    body: Json | str
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Wire(Protocol):
+    """One API. The server asks; a wire only translates."""
+
+    name: str
+
+    def serves(self, path: str) -> bool:
+        """Is this the path (without its query) that generates an answer?"""
+
+    def counts(self, path: str) -> bool:
+        """Is this the path that counts tokens?"""
+
+    def count(self, tokens: int) -> Json:
+        """The answer of the path that counts tokens."""
+
+    def streams(self, path: str, body: Json) -> bool:
+        """Does the client want events?"""
+
+    def model(self, path: str, body: Json) -> str:
+        """The model that was asked for."""
+
+    def tools(self, body: Json) -> frozenset[str]:
+        """The names of the tools that the request advertises."""
+
+    def schema(self, body: Json) -> Json | None:
+        """The JSON Schema that the answer's text must have."""
+
+    def whole(self, answer: Answer) -> Json:
+        """The answer in one piece."""
+
+    def events(self, answer: Answer, body: Json) -> list[bytes]:
+        """The answer as a stream."""
+
+    def malformed(self, answer: Answer) -> list[bytes]:
+        """The beginning of a stream, and then what no client can read."""
+
+    def error_event(self, kind: str, message: str) -> bytes:
+        """An error within a stream."""
+
+    def error(self, status: int, kind: str, message: str) -> Json:
+        """The body of an error; an empty kind is what the API says for this status."""
+
+    def usage_limit(self, reset: int, now: float) -> Refusal:
+        """The account's window is used up until a Unix time."""
+
+
+def sse(data: Json, event: str = "") -> bytes:
+    """One server-sent event."""
+    name = f"event: {event}\n" if event else ""
+    return f"{name}data: {json.dumps(data)}\n\n".encode()
+
+
+BROKEN = b'data: {"type": "broken", "delta": {"te\n\n'
+"""An event whose data ends in the middle of a string."""
+
+
+def pieces(text: str) -> list[str]:
+    """A text as the few or many deltas it is streamed in."""
+    size = max(24, -(-len(text) // 20))
+    return [text[i : i + size] for i in range(0, len(text), size)]
+
+
+def sample(schema: Json) -> Any:
+    """The plainest value that a JSON Schema asks for; enough for the small schemas of side calls."""
+    if options := schema.get("enum"):
+        return "user" if "user" in options else options[0]
+    if "const" in schema:
+        return schema["const"]
+    for key in ("anyOf", "oneOf", "allOf"):
+        if schema.get(key):
+            return sample(schema[key][0])
+    kind = schema.get("type", "object")
+    kind = (kind[0] if isinstance(kind, list) else kind).lower()
+    if kind == "object":
+        return {name: sample(inner) for name, inner in schema.get("properties", {}).items()}
+    plain: Json = {"string": "ok", "integer": 0, "number": 0, "boolean": False, "array": []}
+    return plain.get(kind)

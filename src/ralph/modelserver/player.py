@@ -1,0 +1,116 @@
+"""Which turn answers a request, and what its answer looks like: no sockets here."""
+
+from __future__ import annotations
+
+import json
+import threading
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import Literal
+
+from ralph.errors import RalphError
+from ralph.modelserver import tools
+from ralph.modelserver.answer import Answer, Json, Refusal, Wire, sample
+from ralph.modelserver.script import Script, Turn, Usage
+
+Played = int | Literal["side", "refused"]
+"""The number of the script's turn, from 1; a side call; or a request that could not be answered."""
+
+
+class Ending(Enum):
+    WHOLE = "whole"
+    CUT = "cut"
+    HANG = "hang"
+    SILENCE = "silence"
+    """A hang before the first byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What goes over the connection. Of a reply that ends early the first `sent` pieces do."""
+
+    pieces: tuple[bytes, ...]
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    streams: bool = False
+    delay: float = 0.0
+    ending: Ending = Ending.WHOLE
+    sent: int = 0
+
+
+class Player:
+    """Plays a script, one turn for each request that advertises tools. Safe for several threads."""
+
+    def __init__(self, script: Script) -> None:
+        self._script = script
+        self._lock = threading.Lock()
+        self._asked = 0
+        self._turns = 0
+
+    def reply(self, wire: Wire, path: str, body: Json, now: float) -> tuple[Reply, Played]:
+        """The reply to a request, and what was played for it."""
+        advertised = wire.tools(body)
+        with self._lock:
+            self._asked += 1
+            number = f"{self._asked:06}"
+            index = self._script.turn(self._turns) if advertised else None
+            self._turns += bool(advertised)
+        model = wire.model(path, body)
+        if not advertised:
+            schema = wire.schema(body)
+            text = json.dumps(sample(schema)) if schema else self._script.side
+            return _answered(wire, path, body, Answer(number, model, Usage(10, 1), text=text)), "side"
+        if index is None:
+            return refused(wire, 400, "The script is over: it has no turn for this request."), "refused"
+        turn = self._script.turns[index]
+        try:
+            calls = tools.calls(turn.tools, advertised, number)
+        except RalphError as error:
+            return refused(wire, 400, error.message), "refused"
+        answer = Answer(number, model, turn.usage, turn.thinking, turn.text, calls)
+        reply = _played(wire, path, body, turn, answer, now)
+        headers = reply.headers + tuple(turn.headers.items())
+        return replace(reply, delay=turn.delay, headers=headers), index + 1
+
+
+def refused(wire: Wire, status: int, message: str) -> Reply:
+    """An error of the server itself."""
+    return _refusal(Refusal(status, wire.error(status, "", message)))
+
+
+def _played(wire: Wire, path: str, body: Json, turn: Turn, answer: Answer, now: float) -> Reply:
+    """A turn's answer or fault, without its delay and headers."""
+    if turn.status is not None:
+        message = turn.message or f"The script says {turn.status}."
+        error = turn.body if turn.body is not None else wire.error(turn.status, turn.type, message)
+        return _refusal(Refusal(turn.status, error))
+    if turn.usage_limit:
+        return _refusal(wire.usage_limit(turn.usage_limit.reset(now), now))
+    if turn.hang:
+        return Reply((), ending=Ending.SILENCE)
+    whole = _answered(wire, path, body, answer)
+    if turn.malformed:
+        broken = tuple(wire.malformed(answer)) if whole.streams else whole.pieces[:1]
+        return replace(whole, pieces=broken)
+    if turn.stream_error:
+        message = turn.message or "The script says so."
+        if not whole.streams:
+            return _refusal(Refusal(500, wire.error(500, turn.type, message)))
+        return replace(whole, pieces=(whole.pieces[0], wire.error_event(turn.type, message)))
+    if turn.hang_after is not None:
+        return replace(whole, ending=Ending.HANG, sent=turn.hang_after)
+    if turn.cut:
+        return replace(whole, ending=Ending.CUT, sent=len(whole.pieces) // 2)
+    return whole
+
+
+def _answered(wire: Wire, path: str, body: Json, answer: Answer) -> Reply:
+    if wire.streams(path, body):
+        return Reply(tuple(wire.events(answer, body)), streams=True)
+    text = json.dumps(wire.whole(answer)).encode()
+    return Reply((text[: len(text) // 2], text[len(text) // 2 :]))
+
+
+def _refusal(refusal: Refusal) -> Reply:
+    text = refusal.body if isinstance(refusal.body, str) else json.dumps(refusal.body)
+    return Reply((text.encode(),), refusal.status, refusal.headers)

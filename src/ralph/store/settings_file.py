@@ -1,0 +1,98 @@
+"""Write a project's settings file as a whole, and keep the one that was there."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+from ralph.errors import RalphError
+from ralph.store import files
+from ralph.store.runtime import DIRECTORY, ignore_runtime_files
+
+NAME = "settings.json"
+PATH = f"{DIRECTORY}/{NAME}"
+
+
+def check_writable(project: Path) -> None:
+    """Refuse early what `write` would refuse; makes nothing."""
+    with files.opened_directory(str(project)) as parent:
+        inside = _status(parent, DIRECTORY) is not None
+        if inside:
+            with files.opened_directory(DIRECTORY, parent) as directory:
+                _check_old(_status(directory, NAME))
+        place = project / DIRECTORY if inside else project
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise RalphError(f"{place}: it is not writable.", "Check its owner and its mode.")
+
+
+def write(project: Path, data: bytes) -> str | None:
+    """Replace the settings file; an error leaves everything as it was.
+
+    Returns the path under which the earlier file, if it was another one, is kept.
+    """
+    try:
+        with files.opened_directory(str(project)) as parent:
+            is_new = _status(parent, DIRECTORY) is None
+            try:
+                with files.opened_directory(DIRECTORY, parent, make=True) as directory:
+                    kept = _replace(directory, data)
+                    ignore_runtime_files(directory)
+            except BaseException:
+                if is_new:
+                    with suppress(OSError):
+                        os.rmdir(DIRECTORY, dir_fd=parent)
+                raise
+    except OSError as error:
+        raise RalphError(f"{PATH}: it cannot be written: {error.strerror}.") from None
+    return f"{DIRECTORY}/{kept}" if kept else None
+
+
+def _replace(directory: int, data: bytes) -> str | None:
+    old = _status(directory, NAME)
+    _check_old(old)
+    mode = stat.S_IMODE(old.st_mode) if old and stat.S_ISREG(old.st_mode) else 0o644
+    if old is None or (stat.S_ISREG(old.st_mode) and _holds(directory, data)):
+        files.write(directory, NAME, data, mode=mode)
+        return None
+    kept = _keep(directory)
+    try:
+        files.write(directory, NAME, data, mode=mode)
+    except BaseException:
+        os.unlink(kept, dir_fd=directory)
+        raise
+    return kept
+
+
+def _keep(directory: int) -> str:
+    """A second name for the old file, link or not, readable or not; an earlier one is never overwritten."""
+    for number in itertools.count(1):
+        name = f"{NAME}.bak" if number == 1 else f"{NAME}.bak.{number}"
+        with suppress(FileExistsError):
+            os.link(NAME, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+            return name
+    raise AssertionError
+
+
+def _holds(directory: int, data: bytes) -> bool:
+    try:
+        descriptor = os.open(NAME, files.OLD_FILE, dir_fd=directory)
+    except OSError:
+        return False
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(len(data) + 1) == data
+
+
+def _status(directory: int, name: str) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
+def _check_old(old: os.stat_result | None) -> None:
+    if old is not None and not (stat.S_ISREG(old.st_mode) or stat.S_ISLNK(old.st_mode)):
+        kind = "a directory" if stat.S_ISDIR(old.st_mode) else "no regular file"
+        raise RalphError(f"{PATH} is {kind}.", f"Move it away: mv {PATH} {PATH}.old")

@@ -1,0 +1,151 @@
+"""The real agent CLIs: installed once from npm at pinned versions, and run against a scripted model server.
+
+pytestmark = REAL
+
+def test_it(tmp_path):
+    with ModelServer(parse(SCRIPT)) as server:
+        env = environment("claude", tmp_path / "home", server)
+        subprocess.run([installed("claude"), …], env=env)
+    assert "…" in server.turns()[-1].said()
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from ralph.modelserver.clients import clients
+from ralph.modelserver.server import ModelServer
+
+PACKAGES = {
+    "claude": ("@anthropic-ai/claude-code", "2.1.325"),
+    "codex": ("@openai/codex", "0.166.0"),
+    "gemini": ("@google/gemini-cli", "0.61.0"),
+    "opencode": ("opencode-ai", "1.18.33"),
+}
+NAMES = tuple(PACKAGES)
+
+_CHOSEN = "os.environ.get('CI') == 'true' or os.environ.get('RALPH_REAL') or 'real' in config.option.markexpr"
+REAL = [
+    pytest.mark.real,
+    pytest.mark.timeout(600),  # the first one installs
+    pytest.mark.skipif(f"not ({_CHOSEN})", reason="drives real agents: make test-real"),
+]
+"""The marks of a module that needs real agents: `pytestmark = REAL`."""
+
+
+def installed(name: str) -> Path:
+    """The executable of an agent; installs it into the cache where it is not there yet."""
+    package, version = PACKAGES[name]
+    cache = Path(os.environ.get("RALPH_AGENT_CACHE") or Path.home() / ".cache" / "ralph-agents")
+    place = cache / f"{name}-{version}"
+    if not (place / ".complete").exists():
+        cache.mkdir(parents=True, exist_ok=True)
+        with open(cache / f"{name}-{version}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (place / ".complete").exists():
+                _install(f"{package}@{version}", place)
+    return place / "node_modules" / ".bin" / name
+
+
+def _install(package: str, place: Path) -> None:
+    npm = shutil.which("npm") or _missing("npm is not installed")
+    shutil.rmtree(place, ignore_errors=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f"{place.name}.", dir=place.parent))
+    try:
+        command = [npm, "install", "--prefix", str(scratch), "--no-fund", "--no-audit", package]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=500)
+        if done.returncode:
+            _missing(f"npm could not install {package}: {done.stderr[-500:]}")
+        (scratch / ".complete").touch()
+        scratch.rename(place)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _missing(what: str) -> NoReturn:
+    """In CI nothing may be missing; elsewhere the test is skipped."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+def environment(name: str, home: Path, server: ModelServer, *, subscription: bool = False) -> dict[str, str]:
+    """All that an agent may see: a private home with its settings, a dummy key, the server, a short PATH.
+
+    Whatever is not on loopback goes to a proxy that is not there. `subscription`: claude with the token
+    of a subscriber instead of an API key, which makes it tell about usage windows.
+    """
+    home.mkdir(parents=True, exist_ok=True)
+    node = shutil.which("node") or _missing("node is not installed")
+    path = [str(installed(name).parent), str(Path(node).parent), "/usr/bin", "/bin"]
+    nowhere = "http://127.0.0.1:9"
+    common = {
+        "HOME": str(home),
+        "PATH": ":".join(dict.fromkeys(path)),
+        "LANG": "C.UTF-8",
+        "HTTP_PROXY": nowhere,
+        "HTTPS_PROXY": nowhere,
+        "NO_PROXY": "127.0.0.1,localhost",
+    }
+    client = clients(server.url)[name]
+    if client.file:
+        file = home / client.file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(client.content)
+    return common | client.env | (_SUBSCRIPTION if subscription else {})
+
+
+_SUBSCRIPTION = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-test-local", "ANTHROPIC_API_KEY": ""}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an agent ended; None: it was still running when its time was up."""
+
+    code: int | None
+    out: str
+    err: str
+
+
+def run_directly(
+    name: str,
+    work: Path,
+    env: dict[str, str],
+    prompt: str,
+    *,
+    seconds: float = 60.0,
+) -> Ended:
+    """Run an agent without ralph; when its time is up, its process group is killed."""
+    work.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryFile("w+") as stdin:
+        stdin.write(prompt)
+        stdin.seek(0)
+        process = subprocess.Popen(
+            [str(installed(name)), *clients("")[name].argv[1:]],
+            cwd=work,
+            env=env,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+    code: int | None
+    try:
+        out, err = process.communicate(timeout=seconds)
+        code = process.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        code = None
+    return Ended(code, out, err)
