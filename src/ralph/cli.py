@@ -32,6 +32,8 @@ GROUPS: dict[str, dict[str, str]] = {
         "cancel": "End a run and everything it has started.",
     },
     "Set up": {
+        "init": "Write the settings of a project, by a few questions.",
+        "doctor": "Find out whether a run can work here, and what to do if not.",
         "config": "Show the settings and where each value comes from.",
         "completion": "Print the shell completion for bash, zsh or fish.",
     },
@@ -49,6 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     if argv[:1] in (["--version"], ["-v"]):
         print(f"ralph {__version__}")
         return 0
+    _die_of_interrupts()
     from ralph.errors import RalphError
 
     try:
@@ -78,6 +81,21 @@ def _open_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
             stream = open(number, mode, closefd=False)
             setattr(sys, ("stdin", "stdout", "stderr")[number], stream)
+
+
+def _die_of_interrupts() -> None:
+    """While modules are loaded, a KeyboardInterrupt could get lost in them: the plain signal cannot."""
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _hear_interrupts() -> None:
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _check_text(argv: list[str]) -> None:
@@ -132,6 +150,7 @@ def make_group() -> click.Group:
             import importlib
 
             command: click.Command = importlib.import_module(f"ralph.commands.{cmd_name}").command
+            _hear_interrupts()
             return command
 
         def resolve_command(

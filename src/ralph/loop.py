@@ -295,8 +295,8 @@ class Driver:
         tee = _Tee(parser, self._tell, self._place.streams, stream, self._secrets)
 
         def watch(seconds: float, idle: float) -> Ended | None:
-            meter = Meter(seconds, idle, parser.usage, self._is_interrupted(), parser.is_over)
-            return policy.watch(step.limits, meter)
+            ends = self.is_interrupted(), parser.is_over, parser.is_refused
+            return policy.watch(step.limits, Meter(seconds, idle, parser.usage, *ends))
 
         try:
             command = client.Command([program, *argv[1:]], environment, project, stdin)
@@ -366,7 +366,7 @@ class Driver:
         reader = _Log(log, self.plan.prompt.truncate, self._secrets)
 
         def watch(seconds: float, idle: float) -> Ended | None:
-            if self._is_interrupted():
+            if self.is_interrupted():
                 return Ended.INTERRUPTED
             return Ended.TIMEOUT if timeout and seconds >= timeout else None
 
@@ -384,16 +384,21 @@ class Driver:
     # ---- Commit ----
 
     def _commit(self, step: Commit, started: float) -> Did:
-        """Version control, as configured. What fails is shown; the loop goes on."""
+        """Version control, as configured. What fails is shown; the loop goes on. What is cut off is done again."""
         try:
             done = self._place.work.commit(step.iteration, step.message)
         except RalphError as error:
+            if self.is_interrupted():
+                return Did(self._now(), self._since(started), over=False)
             return Did(self._now(), self._since(started), detail=f"{error.message} {error.hint}".strip())
         problems = tuple(self._secrets.text(problem) for problem in done.problems)
-        for problem in problems:
+        is_cut_off = self.is_interrupted() and bool(problems)
+        for problem in () if is_cut_off else problems:
             self._tell(Notice(problem))
         if done.commit:
             self._tell(Committed(step.iteration, done.commit, step.message))
+        if is_cut_off:
+            return Did(self._now(), self._since(started), over=False)
         return Did(self._now(), self._since(started), detail=" · ".join(problems), made=done.commit)
 
     # ---- Hold ----
@@ -451,7 +456,7 @@ class Driver:
             )
         return count
 
-    def _is_interrupted(self) -> bool:
+    def is_interrupted(self) -> bool:
         """Must the process in hand be ended: a second signal, or `ralph cancel`?"""
         if self._count_signals() > 1:
             return True
@@ -488,11 +493,12 @@ class Driver:
 
     def _give_up(self, error: RalphError | OSError) -> State:
         """The driver cannot go on: the run stops as fatal, in the journal too if that can be written."""
-        reason = (
-            error.message if isinstance(error, RalphError) else f"{error.filename or ''}: {error.strerror}"
-        )
-        hint = error.hint if isinstance(error, RalphError) else ""
-        fail = Fail(self._now(), f"{reason} {hint}".strip())
+        if isinstance(error, RalphError):
+            reason = f"{error.message} {error.hint}".strip()
+        else:
+            where = [os.fsdecode(error.filename)] if isinstance(error.filename, str | bytes) else []
+            reason = ": ".join([*where, error.strerror or str(error)])
+        fail = Fail(self._now(), reason)
         self._state = machine.apply(self._state, fail)
         try:
             self._journal.command(fail, self._state)

@@ -40,7 +40,7 @@ def plan(project: Project) -> Plan:
     runs = project.home.runs()
     with closing(runs.db):
         (run,) = runs.all()
-        decoded: Plan = codec.decode("plan", next(rows(runs.db, run.id)).body)
+        decoded: Plan = codec.decode("plan", next(rows(runs.db, runs.path, run.id)).body)
         return decoded
 
 

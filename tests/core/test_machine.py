@@ -605,7 +605,10 @@ def _tours() -> Iterator[tuple[Plan, tuple[Result | Command, ...]]]:
     yield guarded, (SEEN, limited, SEEN, Did(at=20.0), later, WORKED, later, replace(GREEN, verdicts=()), RED)
     committing = replace(guarded, scm=scm)
     cut_off = replace(message, ended=Ended.INTERRUPTED)
-    yield committing, (SEEN, WORKED, SEEN, GREEN, changed, cut_off, message, Did(at=5.0))
+    yield (
+        committing,
+        (SEEN, WORKED, SEEN, GREEN, changed, cut_off, message, Did(at=5.0, over=False), Did(at=5.0)),
+    )
     yield committing, (SEEN, WORKED, SEEN, GREEN, SEEN)
     yield committing, (SEEN, WORKED, SEEN, GREEN, changed, replace(message, text=""))
     yield a_plan(scm=scm), (SEEN, WORKED, SEEN)

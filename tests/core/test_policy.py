@@ -70,6 +70,7 @@ def a_state(now: float) -> State:
         (Left(exit_grace_seconds=30.0), Meter(idle=30.0), None),
         (Left(exit_grace_seconds=30.0), Meter(idle=29.9, is_over=True), None),
         (Left(exit_grace_seconds=30.0), Meter(idle=30.0, is_over=True), Ended.OK),
+        (Left(), Meter(is_refused=True), Ended.OK),
         (Left(cost_usd=0.0), Meter(), Ended.BUDGET),
     ],
 )

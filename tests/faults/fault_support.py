@@ -256,7 +256,7 @@ def is_free(project: Project) -> bool:
 
 def journal_of(home: Home, run: str) -> list[Row]:
     with closing(home.runs().db) as db:
-        return list(rows(db, run))
+        return list(rows(db, home.database, run))
 
 
 def replayed(home: Home, run: str) -> State:

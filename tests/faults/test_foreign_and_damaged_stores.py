@@ -159,27 +159,19 @@ def damage_bytes(project: Project) -> None:
 
 Damage = Callable[[Project], None]
 
-UNGUARDED = pytest.mark.xfail(strict=True, reason="journal.rows reads outside clear_errors: called a bug")
 
-
-def damaged(command: str, *damages: Damage, unguarded: tuple[Damage, ...] = ()) -> list[ParameterSet]:
-    return [
-        pytest.param(command, damage, marks=[UNGUARDED] if damage in unguarded else []) for damage in damages
-    ]
+def damaged(command: str, *damages: Damage) -> list[ParameterSet]:
+    return [pytest.param(command, damage) for damage in damages]
 
 
 @pytest.mark.parametrize(
     ("command", "damage"),
     [
         *damaged("status", damage_pages, damage_states, damage_bytes),
-        *damaged(
-            "status RUN",
-            *(damage_pages, damage_states, damage_plan, damage_bytes),
-            unguarded=(damage_pages, damage_bytes),
-        ),
+        *damaged("status RUN", damage_pages, damage_states, damage_plan, damage_bytes),
         *damaged("resume RUN", damage_pages, damage_states, damage_plan, damage_bytes),
         *damaged("cancel", damage_pages, damage_states, damage_plan, damage_bytes),
-        *damaged("logs", damage_pages, damage_plan, damage_bytes, unguarded=(damage_pages, damage_bytes)),
+        *damaged("logs", damage_pages, damage_plan, damage_bytes),
     ],
 )
 def test_damage_is_one_clear_error(used: tuple[Project, str], command: str, damage: Damage) -> None:
@@ -189,9 +181,6 @@ def test_damage_is_one_clear_error(used: tuple[Project, str], command: str, dama
     assert_clear(run_command(project, run, command))
 
 
-@pytest.mark.xfail(
-    strict=True, reason="candidates() decodes the state of every run: prune fails as all else does"
-)
 def test_a_damaged_run_can_be_pruned(used: tuple[Project, str]) -> None:
     """What the error about a damaged run advises helps: `ralph prune` removes it, and the rest is seen again."""
     project, run = used

@@ -114,18 +114,7 @@ def test_d7_a_stream_that_could_not_be_kept_is_said(
     assert "the raw stream of this iteration was not kept whole: No space left on" in result.err
 
 
-@pytest.mark.parametrize(
-    "where",
-    [
-        pytest.param(
-            "store",
-            marks=pytest.mark.xfail(
-                strict=True, reason="the hint of DiskFull says that it goes on by itself"
-            ),
-        ),
-        "project",
-    ],
-)
+@pytest.mark.parametrize("where", ["store", "project"])
 def test_d7_a_disk_that_is_full_from_the_start(
     project: Project, mounts: list[str], tmp_path: Path, where: str
 ) -> None:

@@ -28,18 +28,12 @@ from faults.fault_support import (
 ERRORS = (errno.EIO, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EMFILE)
 
 
-NAMELESS = pytest.mark.xfail(
-    strict=True, reason="an error that has no file name is told as ': Too many open files' by Driver._give_up"
-)
-
-
-def sites(*names: str, nameless: tuple[str, ...] = ()) -> list[ParameterSet]:
+def sites(*names: str) -> list[ParameterSet]:
     """Each place that can fail with one error, each error in its turn; in full, with all of them."""
     found = []
     for place, name in enumerate(names):
         numbers = ERRORS if IS_FULL else (ERRORS[place % len(ERRORS)],)
-        marks = [NAMELESS] if name in nameless else []
-        found += [pytest.param(name, number, marks=marks) for number in numbers]
+        found += [pytest.param(name, number) for number in numbers]
     return found
 
 
@@ -90,7 +84,6 @@ def test_d8_an_error_at_the_start(project: Project, tmp_path: Path, site: str, n
         "process.client.pipe2",
         "process.client.open",
         "textfile.open",
-        nameless=("store.files.write", "process.client.pipe2"),
     ),
 )
 def test_d8_an_error_during_a_run(project: Project, tmp_path: Path, site: str, number: int) -> None:
@@ -114,7 +107,6 @@ def test_d8_an_error_during_a_run(project: Project, tmp_path: Path, site: str, n
     assert resumed.code == 0, resumed.err
 
 
-@pytest.mark.xfail(strict=True, reason="Journal._check_there takes every error for a store that was removed")
 def test_d8_a_store_that_cannot_be_looked_at_was_not_removed(project: Project, tmp_path: Path) -> None:
     """An error of the disk under the store is named for what it is."""
     project.agent(f"[ -e mended ] || touch broken; {DONE}", guardrails=[{"command": "true"}])
@@ -169,7 +161,6 @@ def ralph_with(project: Project, limit: str, *words: str) -> Result:
     return Result(done.returncode, done.stdout, done.stderr)
 
 
-@NAMELESS
 def test_d8_few_descriptors_from_the_start(project: Project) -> None:
     """With too few descriptors a run is refused in words, with enough it is done; there is nothing between."""
     project.agent(DONE)

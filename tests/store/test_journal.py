@@ -109,7 +109,7 @@ def play(journal: Journal, state: State, facts: tuple[Any, ...]) -> State:
 def on_disk(home: Home, run: str) -> list[Row]:
     """The rows as another process sees them."""
     with closing(home.runs().db) as db:
-        return list(rows(db, run))
+        return list(rows(db, home.database, run))
 
 
 def loaded(home: Home, run: str) -> Loaded:
@@ -211,8 +211,8 @@ def test_rows_can_be_followed(db: sqlite3.Connection, home: Home) -> None:
     begun = begin(db, home)
     play(begun.journal, begun.state, SCRIPT)
     with closing(home.runs().db) as other:
-        assert [row.seq for row in rows(other, begun.run, after=4)] == [5, 6]
-        assert list(rows(other, "another run")) == []
+        assert [row.seq for row in rows(other, home.database, begun.run, after=4)] == [5, 6]
+        assert list(rows(other, home.database, "another run")) == []
 
 
 def test_runs_do_not_mix(db: sqlite3.Connection, home: Home) -> None:

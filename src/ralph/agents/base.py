@@ -76,6 +76,10 @@ class Parser(Protocol):
     def is_over(self) -> bool:
         """Has it given its result? Then it should exit soon."""
 
+    @property
+    def is_refused(self) -> bool:
+        """Is it refused in a way that no retry of its own can mend? Then it is ended at once."""
+
     def stdout(self, data: bytes) -> Sequence[AgentEvent]: ...
 
     def stderr(self, data: bytes) -> Sequence[AgentEvent]: ...

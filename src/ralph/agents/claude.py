@@ -5,14 +5,19 @@ Quirks that matter here:
 - One API message comes as one `assistant` event per content block, with the same message id.
 - Neither exit code nor `subtype` says success; `is_error` of the `result` does.
 - With a background task running it prints its result but does not exit; it may go on with another turn
-  and another result. Cost is cumulative over these, tokens are not.
+  and another result. Cost and `modelUsage` are cumulative over these, `usage` is not; nor has `usage` the
+  tokens of subagents, or any when the CLI's own budget was reached.
+- Output tokens of a message are told in the result only.
+- A commit message is asked for with a stream too: in text mode a limit is told as if it were the answer.
+- A rejected key is tried ten times more, for minutes. The first time may have been a token that has to be
+  renewed, so the second one is the end. A long `retry-after` is not waited for.
 - A hang in mid-stream is never ended by the CLI.
 - As root, skipping permissions needs IS_SANDBOX=1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +26,6 @@ from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
 from ralph.agents.base import About, Parser, Prompt, Reading, permissions
-from ralph.agents.plain import PlainParser
 from ralph.agents.stream import IDLE_SECONDS, StreamParser, seconds_of, whole
 from ralph.core.events import (
     AgentEvent,
@@ -47,6 +51,7 @@ _PERMISSION_FLAGS = ("--permission-mode", "--dangerously-skip-permissions")
 
 _EDITORS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}
 _SHELL = "Bash"
+_SILENCE = b'"(Bash completed with no output)"'
 
 
 class Claude:
@@ -64,14 +69,13 @@ class Claude:
     )
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
-        if purpose is Purpose.WORK:
-            mode = ["--output-format", "stream-json", "--verbose"]
-        else:
-            mode = ["--output-format", "text"]
-        return [spec.command, "-p", *mode, *permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS), *spec.flags]
+        """The same for every purpose. A prompt stands behind `--`, for some flags take any number of words."""
+        allowed = permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS)
+        words = [spec.command, "-p", "--output-format", "stream-json", "--verbose", *allowed, *spec.flags]
+        return words if spec.prompt_via is PromptVia.STDIN else [*words, "--", prompt.text]
 
     def parser(self, reading: Reading) -> Parser:
-        return ClaudeParser(reading) if reading.purpose is Purpose.WORK else PlainParser(reading)
+        return ClaudeParser(reading)
 
 
 # ---- what it prints ----
@@ -91,6 +95,25 @@ class _Tokens(Struct):
             self.output_tokens or 0,
             self.cache_read_input_tokens or 0,
             self.cache_creation_input_tokens or 0,
+        )
+
+
+class _ModelTokens(Struct, rename="camel"):
+    """What one model has used in the whole process."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_input_tokens: int = 0
+    cache_creation_input_tokens: int = 0
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(
+            0.0,
+            self.input_tokens,
+            self.output_tokens,
+            self.cache_read_input_tokens,
+            self.cache_creation_input_tokens,
         )
 
 
@@ -141,6 +164,7 @@ class _Line(Struct):
     model: str = ""
     error: Any = None
     is_api_error_message: bool = False
+    api_error: str | None = None
     api_error_status: int | None = None
     api_error_type: str | None = None
     api_error_params: _ErrorDetails | None = None
@@ -154,10 +178,12 @@ class _Line(Struct):
     errors: list[str] = []
     total_cost_usd: float | None = None
     usage: _Tokens | None = None
+    model_usage: dict[str, _ModelTokens] = field(default_factory=dict, name="modelUsage")
     permission_denials: list[_Denial] = []
 
 
 _DECODE = msgspec.json.Decoder(_Line).decode
+_NO_TOKENS = _Tokens()
 
 
 # ---- what it means ----
@@ -167,8 +193,9 @@ class ClaudeParser(StreamParser):
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading)
         self._message_id = ""
-        self._before = Usage()
-        self._messages: dict[str, Usage] = {}
+        self._settled = self._before = Usage()
+        self._in_hand: dict[str, tuple[str, _Tokens]] = {}
+        self._cost = 0.0
         self._tools: dict[str, str] = {}
         self._tasks = _Tasks()
         self._known_limit: _RateLimit | None = None
@@ -181,6 +208,11 @@ class ClaudeParser(StreamParser):
             "stream_event": self._nothing,
             "tool_progress": self._nothing,
         }
+
+    def stdout(self, data: bytes) -> Sequence[AgentEvent]:
+        events = super().stdout(data)
+        self._sum_up()
+        return events
 
     def _line(self, line: bytes) -> Iterator[AgentEvent]:
         found = _DECODE(line)
@@ -196,9 +228,16 @@ class ClaudeParser(StreamParser):
         if line.subtype == "init":
             yield Progress(f"session {line.session_id}, {line.model}")
         elif line.subtype == "api_retry":
-            seconds = None if line.retry_delay_ms is None else line.retry_delay_ms / 1000
-            status = f" ({line.error_status})" if line.error_status else ""
-            yield Retry(f"{line.error or 'error'}{status}", line.attempt, line.max_retries, seconds)
+            yield self._retry(line)
+
+    def _retry(self, line: _Line) -> Retry | Limited:
+        name = line.error if isinstance(line.error, str) else "error"
+        why = f"{name} ({line.error_status})" if line.error_status else name
+        if line.attempt > 1 and limits.by_status(line.error_status, name) is LimitKind.AUTH:
+            self.is_refused = True
+            return self._refuse(LimitKind.AUTH, why)
+        seconds = None if line.retry_delay_ms is None else line.retry_delay_ms / 1000
+        return Retry(why, line.attempt, line.max_retries, seconds)
 
     def _assistant(self, line: _Line) -> Iterator[AgentEvent]:
         message = line.message
@@ -207,8 +246,7 @@ class ClaudeParser(StreamParser):
         if line.is_api_error_message or message.model == "<synthetic>":
             yield from self._api_error(line, _text_of(message))
             return
-        if message.usage is not None and message.id:
-            self._count(message.id, message.usage.usage)
+        self._count(line.parent_tool_use_id or "", message)
         is_top = line.parent_tool_use_id is None
         at = seconds_of(line.timestamp)
         blocks = message.content if isinstance(message.content, list) else []
@@ -244,6 +282,8 @@ class ClaudeParser(StreamParser):
                 is_error = bool(block.is_error)
                 if name in _EDITORS and not is_error:
                     self._writes.done += 1
+                elif name == _SHELL and bytes(block.content) == _SILENCE:
+                    self._writes.silent_commands += 1
                 output = Body(block.content)
                 yield ToolEnd(block.tool_use_id, output, is_error, at)
                 if todo := self._tasks.answered(block.tool_use_id, output, is_error):
@@ -270,11 +310,11 @@ class ClaudeParser(StreamParser):
         known = details or self._known_limit
         if known is not None and known.status == "rejected":
             return self._refuse(LimitKind.USAGE, text, known.resets_at)
-        name = line.api_error_type or (line.error if isinstance(line.error, str) else "")
-        worded = limits.by_wording(text)
-        kind = limits.by_status(line.api_error_status, name)
-        if kind in (None, LimitKind.RATE) and worded is not None:
-            kind = worded
+        names = (line.api_error, line.error, line.api_error_type)
+        named = (limits.by_status(None, name) for name in names if isinstance(name, str))
+        kind = next(filter(None, named), None) or limits.by_status(line.api_error_status)
+        if kind in (None, LimitKind.RATE):
+            kind = limits.by_wording(text) or kind
         return self._refuse(kind, text) if kind else None
 
     # ---- the result ----
@@ -297,19 +337,33 @@ class ClaudeParser(StreamParser):
             self._fail(text or line.subtype)
         yield Result(self.usage, line.is_error, seconds_of(line.timestamp))
 
-    def _count(self, message_id: str, usage: Usage) -> None:
-        """A message's tokens are told again with each of its blocks: the last word counts."""
-        self._messages[message_id] = usage
-        total = sum(self._messages.values(), self._before)
-        self.usage = replace(total, cost_usd=self.usage.cost_usd)
+    def _count(self, talk: str, message: _Message) -> None:
+        """A message's tokens are told again with each of its blocks: the last word counts.
+
+        `talk` is whose message it is: subagents work at the same time.
+        """
+        known, tokens = self._in_hand.get(talk, ("", _NO_TOKENS))
+        if message.id != known:
+            self._before, tokens = self._before + tokens.usage, _NO_TOKENS
+        self._in_hand[talk] = message.id, message.usage or tokens
+
+    def _sum_up(self) -> None:
+        in_hand = (tokens.usage for _, tokens in self._in_hand.values())
+        total = replace(sum(in_hand, self._before), cost_usd=self._cost)
+        if total != self.usage:
+            self.usage = total
 
     def _settle(self, line: _Line) -> None:
         """What the result says, instead of what its messages said."""
-        if line.usage is not None:
-            self._before = self._before + line.usage.usage
-        self._messages.clear()
-        cost = self.usage.cost_usd if line.total_cost_usd is None else line.total_cost_usd
-        self.usage = replace(self._before, cost_usd=cost)
+        if line.model_usage:
+            self._settled = sum((tokens.usage for tokens in line.model_usage.values()), Usage())
+        elif line.usage is not None:
+            self._settled = self._settled + line.usage.usage
+        if line.model_usage or line.usage is not None:
+            self._before, self._in_hand = self._settled, {}
+        if line.total_cost_usd is not None:
+            self._cost = line.total_cost_usd
+        self._sum_up()
 
 
 def _text_of(message: _Message) -> str:

@@ -9,8 +9,9 @@ Quirks that matter here:
   refuses looks like any command's output, often with exit code 0. The default sandbox is read-only.
 - Each `agent_message` is a whole message; the last one is the answer.
 - `error` "Reconnecting... n/m" is no failure; any other `error` is followed by `turn.failed`.
-- An error is told in words only. Without a connection it tries for ever.
-- Tokens are those of the whole thread, cached ones are part of the input; no money, no times.
+- An error is told in words only. Without a network it tries for ever, and says so every few seconds.
+- Tokens are those of the whole thread without its subagents; cached ones are part of the input. There is no
+  money and no time in the stream.
 - The default provider takes its key from CODEX_API_KEY or a login; OPENAI_API_KEY alone is not read.
 """
 
@@ -20,7 +21,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
-from msgspec import Raw, Struct, field
+from msgspec import Raw, Struct
 
 from ralph.agents import limits
 from ralph.agents.base import About, Parser, Prompt, Reading, has_own_permissions, permissions
@@ -52,7 +53,7 @@ _PERMISSION_FLAGS = (
 )
 
 _STATUS = re.compile(r"(?:unexpected|exceeded retry limit, last) status:? (\d{3})\b")
-_RECONNECTING = re.compile(r"Reconnecting\.\.\. (\d+)/(\d+)(?: \((.*)\))?", re.DOTALL)
+_RECONNECTING = re.compile(r"Reconnecting\.\.\. (?:(\d+)/(\d+) ?)?(.*)", re.DOTALL)
 _WORDS = {
     "experiencing high demand": LimitKind.OVERLOAD,
     "to use codex with your chatgpt plan": LimitKind.CREDIT,
@@ -93,8 +94,7 @@ class Codex:
 # ---- what it prints ----
 
 
-def _empty() -> Raw:
-    return Raw(b'""')
+_EMPTY = Raw(b'""')
 
 
 class _Tokens(Struct):
@@ -120,6 +120,10 @@ class _Step(Struct):
     completed: bool = False
 
 
+class _McpResult(Struct):
+    content: Raw = _EMPTY
+
+
 class _Item(Struct):
     """One thing of a turn: a message, a tool's call, a task list, a warning."""
 
@@ -132,15 +136,15 @@ class _Item(Struct):
     tool: str = ""
     exit_code: int | None = None
     items: list[_Step] = []
-    command: Raw = field(default_factory=_empty)
-    aggregated_output: Raw = field(default_factory=_empty)
-    changes: Raw = field(default_factory=_empty)
-    arguments: Raw = field(default_factory=_empty)
-    result: Raw = field(default_factory=_empty)
-    error: Raw = field(default_factory=_empty)
-    prompt: Raw = field(default_factory=_empty)
-    agents_states: Raw = field(default_factory=_empty)
-    query: Raw = field(default_factory=_empty)
+    command: Raw = _EMPTY
+    aggregated_output: Raw = _EMPTY
+    changes: Raw = _EMPTY
+    arguments: Raw = _EMPTY
+    result: _McpResult | None = None
+    error: Raw = _EMPTY
+    prompt: Raw = _EMPTY
+    agents_states: Raw = _EMPTY
+    query: Raw = _EMPTY
 
     @property
     def is_error(self) -> bool:
@@ -237,7 +241,8 @@ class CodexParser(StreamParser):
 
     def _error(self, line: _Line) -> Iterator[AgentEvent]:
         if found := _RECONNECTING.match(line.message):
-            yield Retry(found[3] or "the connection was lost", int(found[1]), int(found[2]))
+            why = found[3].removeprefix("(").removesuffix(")") if found[1] else found[3]
+            yield Retry(why, int(found[1] or 0), int(found[2] or 0))
         elif line.message:
             self._failure = line.message
             yield self._refusal(line.message) or Problem(line.message)
@@ -287,19 +292,17 @@ class CodexParser(StreamParser):
     def _change(self, item: _Item, state: str) -> Iterator[AgentEvent]:
         if state == "completed" and not item.is_error:
             self._writes.done += 1
-        return self._tool(item, state, "apply_patch", item.changes, _empty())
+        return self._tool(item, state, "apply_patch", item.changes, _EMPTY)
 
     def _mcp(self, item: _Item, state: str) -> Iterator[AgentEvent]:
-        output = (
-            item.error if item.status == "failed" and bytes(item.result) in (b"null", b'""') else item.result
-        )
+        output = item.result.content if item.result else item.error
         return self._tool(item, state, f"{item.server}.{item.tool}", item.arguments, output)
 
     def _collab(self, item: _Item, state: str) -> Iterator[AgentEvent]:
         return self._tool(item, state, item.tool, item.prompt, item.agents_states)
 
     def _search(self, item: _Item, state: str) -> Iterator[AgentEvent]:
-        return self._tool(item, state, "web_search", item.query, _empty())
+        return self._tool(item, state, "web_search", item.query, _EMPTY)
 
     def _tool(self, item: _Item, state: str, name: str, input: Raw, output: Raw) -> Iterator[AgentEvent]:
         if state != "updated" and item.id not in self._open:

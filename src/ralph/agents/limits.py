@@ -51,7 +51,7 @@ _WORDS: tuple[tuple[LimitKind, re.Pattern[str]], ...] = tuple(
         ),
         (
             LimitKind.USAGE,
-            rf"\b{_WINDOW} (?:limit|quota) (?:reached|exceeded|hit)"
+            rf"\b{_WINDOW} (?:limit|quota) (?:has been )?(?:reached|exceeded|hit)"
             rf"|\b(?:hit|reached|exceeded|exhausted) your (?:{_WINDOW} )?(?:limit|quota|capacity)\b"
             r"|\bquota exceeded\b|\bresource_exhausted\b",
         ),

@@ -17,6 +17,7 @@ class PlainParser:
 
     usage = Usage()
     is_over = False
+    is_refused = False
 
     def __init__(self, reading: Reading) -> None:
         self._rule = reading.claim

@@ -9,6 +9,8 @@ from ralph.agents.base import Agent, has_own_permissions
 from ralph.agents.claude import Claude
 from ralph.agents.codex import Codex
 from ralph.agents.custom import Custom
+from ralph.agents.gemini import Gemini
+from ralph.agents.opencode import OpenCode
 from ralph.agents.scripted import Scripted
 from ralph.core.model import AgentSpec, Permissions
 
@@ -17,6 +19,8 @@ AGENTS: dict[str, Agent] = {
     "claude": Claude(),
     "codex": Codex(),
     "custom": Custom(),
+    "gemini": Gemini(),
+    "opencode": OpenCode(),
     "scripted": Scripted(),
 }
 

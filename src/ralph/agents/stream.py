@@ -21,7 +21,7 @@ from ralph.agents.base import Ends, LineText, Reading, Report
 from ralph.agents.plain import signal_name
 from ralph.core import claims
 from ralph.core.events import AgentEvent, Limited, Noise, Text, Unread
-from ralph.core.model import Ended, Exit, LimitKind, Permissions, Usage
+from ralph.core.model import Ended, Exit, LimitKind, Permissions, Purpose, Usage
 from ralph.core.text import clean
 
 MOST_LINE_BYTES = 8 << 20
@@ -74,6 +74,7 @@ class StreamParser:
     def __init__(self, reading: Reading) -> None:
         self.usage = Usage()
         self.is_over = False
+        self.is_refused = False
         self._reading = reading
         self._lines, self._err = Lines(), LineText()
         self._complaint = Ends()
@@ -121,7 +122,7 @@ class StreamParser:
     def _act(self) -> None:
         self._has_answered = True
         self._final = Ends()
-        self.is_over = False
+        self.is_over = self._has_succeeded = False
 
     def _refuse(self, kind: LimitKind, text: str, retry_at: float | None = None) -> Limited:
         if retry_at is None:
@@ -165,7 +166,7 @@ class StreamParser:
 
     def _ended(self, exit: Exit, claim: bool) -> Ended:
         if self._has_succeeded:
-            if self._writes.are_denied(claim):
+            if self._reading.purpose is Purpose.WORK and self._writes.are_denied(claim):
                 return Ended.DENIED
             return Ended.OK if self._has_answered else Ended.EMPTY
         if self._limit is not None:
@@ -184,7 +185,8 @@ class StreamParser:
         if exit.signal is not None:
             return f"by signal {exit.signal} ({signal_name(exit.signal)})"
         lines = clean(self._complaint.text).strip().splitlines()
-        return lines[-1][:500] if lines else "it ended without giving a result"
+        errors = [line for line in lines if line.casefold().startswith("error:")]
+        return (errors or lines or ["it ended without giving a result"])[-1][:500]
 
 
 class _Writes:
@@ -192,6 +194,7 @@ class _Writes:
 
     def __init__(self) -> None:
         self.done = 0
+        self.silent_commands = 0
         self.denied_edits: list[str] = []
         self.denied_commands: list[str] = []
 
@@ -199,8 +202,10 @@ class _Writes:
         """Nothing was changed, and what would have was denied.
 
         A denied command may have been a mere look at finished work: one who claims is judged by the checks.
+        A command that went well and printed nothing was no look: it may have changed something.
         """
-        return not self.done and bool(self.denied_edits or (self.denied_commands and not claim))
+        commands = self.denied_commands and not self.silent_commands and not claim
+        return not self.done and bool(self.denied_edits or commands)
 
     def advice(self, permissions: Permissions) -> str:
         more = "bypass" if permissions is Permissions.EDIT else "edit"

@@ -94,7 +94,7 @@ def _raw(home: Home, runs: Runs, run: Run, iteration: int | None) -> int:
 
 def _streams(home: Home, runs: Runs, run: Run) -> list[tuple[Path, int]]:
     found = []
-    for row in rows(runs.db, run.id):
+    for row in rows(runs.db, runs.path, run.id):
         if row.kind == "run_agent":
             step: RunAgent = codec.decode("run_agent", row.body)
             path = home.streams(run.id) / f"{step.iteration:03d}-{row.seq}.{step.purpose}.stdout"

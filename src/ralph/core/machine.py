@@ -87,6 +87,7 @@ ARROWS: tuple[tuple[Phase, str, Phase], ...] = (
     (Phase.MESSAGE, "has a message", Phase.COMMIT),
     (Phase.MESSAGE, "claimed, children left", Phase.CHILDREN),
     (Phase.MESSAGE, "no message: go round, or stop", Phase.BEFORE),
+    (Phase.COMMIT, "interrupted", Phase.COMMIT),
     (Phase.COMMIT, "claimed, children left", Phase.CHILDREN),
     (Phase.COMMIT, "go round, or stop", Phase.BEFORE),
     (Phase.CHILDREN, "still waiting", Phase.CHILDREN),
@@ -364,6 +365,8 @@ def _has_message(state: State, ran: Ran) -> State:
 
 
 def _committed(state: State, did: Did) -> State:
+    if not did.over:
+        return state
     return _finish(_note(state, did.detail) if did.detail else state)
 
 

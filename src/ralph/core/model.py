@@ -333,13 +333,17 @@ class Left:
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """What the agent process in hand has used so far; times are monotonic. `is_over`: it gave its result."""
+    """What the agent process in hand has used so far; times are monotonic.
+
+    `is_over`: it gave its result. `is_refused`: its provider will not serve it, however often it asks.
+    """
 
     seconds: float = 0.0
     idle: float = 0.0
     usage: Usage = Usage()
     interrupted: bool = False
     is_over: bool = False
+    is_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -499,7 +503,7 @@ class Checked:
 class Did:
     """The result of Restore, Commit, Hold and Stop.
 
-    `over`: a hold's time has passed. `detail`: what did not go well. `made`: the commit that was made.
+    `over`: a hold's time has passed, a commit was not cut off. `detail`: what did not go well. `made`: the commit that was made.
     `files`: how many files the run has changed, if that can be known.
     """
 

@@ -29,7 +29,7 @@ UNSTARTABLE_PATIENCE = 60.0
 
 
 def watch(limits: Left, meter: Meter) -> Ended | None:
-    """Must the agent in hand be ended now? Asked at every event and tick. OK: it is done, but stays."""
+    """Must the agent in hand be ended now? Asked at every event and tick. OK: its end is known, but it stays."""
     if meter.interrupted:
         return Ended.INTERRUPTED
     if _reached(limits.cost_usd, meter.usage.cost_usd) or _reached(limits.tokens, meter.usage.tokens):
@@ -38,7 +38,7 @@ def watch(limits: Left, meter: Meter) -> Ended | None:
         return Ended.BUDGET
     if _reached(limits.iteration_seconds, meter.seconds):
         return Ended.TIMEOUT
-    if meter.is_over and _reached(limits.exit_grace_seconds, meter.idle):
+    if meter.is_refused or (meter.is_over and _reached(limits.exit_grace_seconds, meter.idle)):
         return Ended.OK
     return Ended.IDLE if _reached(limits.idle_seconds, meter.idle) else None
 

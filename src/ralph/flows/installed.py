@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -56,7 +55,7 @@ def inspect(spec: AgentSpec, wakeup: Wakeup, seconds: float) -> Installed:
     if found.problem or agent.about is None:
         return found
     found = replace(found, login=login_of(agent.about, environment))
-    with Interview(found.program, environment, agent.about.keys, wakeup, seconds) as interview:
+    with Interview(found.program, harmless(environment, agent.about.keys), wakeup, seconds) as interview:
         version = interview.ask("--version")
         if version.problem:
             return replace(found, problem=version.problem)
@@ -84,7 +83,7 @@ def look_up(name: str, environment: Mapping[str, str]) -> Installed:
             return Installed(os.path.abspath(name), problem)
         for place in path.split(":"):
             candidate, problem = find_program(f"{place or '.'}/{name}", path, here)
-            if problem not in ("no such file", "Not a directory"):
+            if os.path.lexists(candidate):
                 return Installed(os.path.abspath(candidate), problem)
     return Installed(problem="not on PATH")
 
@@ -145,27 +144,54 @@ def version_in(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a program printed. `problem`: why that is no answer."""
+    """What a program printed. `problem`: why that is no answer. `failed`: it ran and said that it failed."""
 
     out: str
     err: str
     problem: str = ""
+    failed: bool = False
+
+
+def ask(
+    owner: Warden, argv: Sequence[str], environment: Mapping[str, str], directory: int, seconds: float
+) -> Answer:
+    """Start a program that should soon be done, and collect what it prints; an interrupt ends it."""
+    heard = _Heard()
+
+    def watch(elapsed: float, idle: float) -> Ended | None:
+        if owner.wakeup.count:
+            return Ended.INTERRUPTED
+        return Ended.TIMEOUT if heard.is_full or elapsed >= seconds else None
+
+    exit = owner.run(Command(argv, environment, directory), heard, watch)
+    out, err = (text.decode(errors="replace") for text in (heard.out, heard.err))
+    question = f"`{' '.join([os.path.basename(argv[0]), *argv[1:]])}`"
+    if exit.error is not None:
+        return Answer(out, err, f"it cannot be started: {os.strerror(exit.error)}")
+    if heard.is_full:
+        return Answer(out, err, f"{question} printed more than {MOST_ANSWER >> 20} MB")
+    if exit.ended is not None or exit.lost:
+        late = exit.ended is Ended.TIMEOUT
+        return Answer(out, err, f"{question} {f'gave no answer in {seconds:g} s' if late else 'was ended'}")
+    if exit.code == 0:
+        return Answer(out, err)
+    how = f"signal {exit.signal}" if exit.code is None else f"exit {exit.code}"
+    complaint = _last_line(err or out, Secrets(secret_values(environment)))
+    return Answer(out, err, f"{question} failed ({how}){complaint}", failed=True)
+
+
+def _last_line(text: str, secrets: Secrets) -> str:
+    """The last line of a complaint, short and without secrets."""
+    lines = [line.strip() for line in clean(secrets.text(text)).splitlines() if line.strip()]
+    return f": {lines[-1][:_MOST_WORDS]}" if lines else ""
 
 
 class Interview:
     """Asks a program harmless questions, one after the other. A context: leaving ends what it started."""
 
-    def __init__(
-        self,
-        program: str,
-        environment: Mapping[str, str],
-        keys: tuple[str, ...],
-        wakeup: Wakeup,
-        seconds: float,
-    ) -> None:
+    def __init__(self, program: str, environment: Mapping[str, str], wakeup: Wakeup, seconds: float) -> None:
         self._program = program
-        self._secrets = Secrets(secret_values(environment))
-        self._environment = _harmless(environment, keys)
+        self._environment = environment
         self._wakeup = wakeup
         self._seconds = seconds
 
@@ -185,44 +211,15 @@ class Interview:
         """
         elsewhere = {k: v for k, v in self._environment.items() if not k.startswith("XDG_")}
         answer = self._ask(arguments, elsewhere | {"HOME": self._place.name})
-        has_failed = answer.problem and " failed (" in answer.problem
-        return self._ask(arguments, self._environment) if has_failed else answer
+        return self._ask(arguments, self._environment) if answer.failed else answer
 
     def _ask(self, arguments: tuple[str, ...], environment: Mapping[str, str]) -> Answer:
-        heard = _Heard()
-
-        def watch(seconds: float, idle: float) -> Ended | None:
-            if self._wakeup.count:
-                return Ended.INTERRUPTED
-            return Ended.TIMEOUT if heard.is_full or seconds >= self._seconds else None
-
         with opened_directory(self._place.name) as directory:
-            command = Command([self._program, *arguments], environment, directory)
-            exit = self._warden.run(command, heard, watch)
-        out, err = (text.decode(errors="replace") for text in (heard.out, heard.err))
-        question = f"`{os.path.basename(self._program)} {' '.join(arguments)}`"
-        if exit.error is not None:
-            problem = f"it cannot be started: {os.strerror(exit.error)}"
-        elif heard.is_full:
-            problem = f"{question} printed more than {MOST_ANSWER >> 20} MB"
-        elif exit.ended is Ended.TIMEOUT:
-            problem = f"{question} gave no answer in {self._seconds:g} s"
-        elif exit.ended is not None or exit.lost:
-            problem = f"{question} was interrupted"
-        elif exit.code != 0:
-            how = f"signal {exit.signal}" if exit.code is None else f"exit {exit.code}"
-            problem = f"{question} failed ({how}){self._words(err or out)}"
-        else:
-            problem = ""
-        return Answer(out, err, problem)
-
-    def _words(self, text: str) -> str:
-        """The last line of a complaint, short and without secrets."""
-        lines = [line.strip() for line in clean(self._secrets.text(text)).splitlines() if line.strip()]
-        return f": {lines[-1][:_MOST_WORDS]}" if lines else ""
+            argv = [self._program, *arguments]
+            return ask(self._warden, argv, environment, directory, self._seconds)
 
 
-def _harmless(environment: Mapping[str, str], keys: tuple[str, ...]) -> dict[str, str]:
+def harmless(environment: Mapping[str, str], keys: tuple[str, ...] = ()) -> dict[str, str]:
     """An environment without secrets, so that no answer can cost or tell anything."""
     secret = set(secret_values(environment))
     kept = {n: v for n, v in environment.items() if n not in keys and v not in secret}
@@ -245,21 +242,3 @@ class _Heard:
 
     def stderr(self, data: bytes) -> None:
         self.err += data[: MOST_ANSWER + 1 - len(self.err)]
-
-
-def process_features() -> tuple[tuple[str, bool], ...]:
-    """What the system offers to end everything that an agent has started."""
-    from ralph.process import warden
-
-    def has_pidfd() -> bool:
-        try:
-            os.close(os.pidfd_open(os.getpid()))
-        except (OSError, AttributeError):
-            return False
-        return True
-
-    return (
-        ("subreaper", warden.become_subreaper()),
-        ("pidfd", has_pidfd()),
-        ("/proc", sys.platform.startswith("linux") and warden.parent_of(os.getpid()) > 0),
-    )

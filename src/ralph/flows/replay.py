@@ -67,7 +67,7 @@ class Replay:
 
     def news(self) -> Iterator[Told]:
         """What has happened since the last time."""
-        for row in rows(self._runs.db, self._run, self._told):
+        for row in rows(self._runs.db, self._runs.path, self._run, self._told):
             for event in self._row(row):
                 if self._only is None or self._only == self._iteration:
                     yield event, _when(event, row)
@@ -154,7 +154,7 @@ class Replay:
     def _ended(self, row: Row, did: Did) -> Iterator[Event]:
         brief = codec.decode_brief(row.state or "", self._run)
         if brief.stop and self._only is None:
-            made = commits(self._runs.db, self._run)
+            made = commits(self._runs.db, self._runs.path, self._run)
             yield RunEnded(
                 self._run, brief.stop, brief.iteration, brief.usage, brief.elapsed, did.files, made
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +12,9 @@ from ralph.core.model import Ended
 from ralph.errors import RalphError
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
 from ralph.scm.git import Output, Runner, without_local
+from ralph.scm.pinned import identity, pinned, seen_from
 from ralph.scm.repository import Repository, find_repository
-from ralph.store.files import opened_directory
+from ralph.store.files import opened_directory, write
 from ralph.store.home import Home
 from ralph.store.runs import Run
 
@@ -35,24 +36,28 @@ def opened_repository(home: Home, run: Run) -> Iterator[Opened]:
     if repository is None:
         raise RalphError(f"{run.directory} is no git repository: there are no snapshots of run {run.id}.")
     with opened_directory(str(repository.top)) as directory, Warden(Wakeup()) as warden:
+        scratch = home.streams(run.id) / "scm"
         runner = scm_runner(warden, directory, repository.top)
-        yield Opened(repository, runner, home.streams(run.id) / "scm")
+        yield Opened(repository, pinned_runner(runner, repository, directory, scratch), scratch)
 
 
-def scm_runner(warden: Warden, directory: int, top: Path) -> Runner:
+def scm_runner(
+    warden: Warden, directory: int, top: Path, is_interrupted: Callable[[], bool] | None = None
+) -> Runner:
     """Runs version control commands in an open directory, `top` when it was opened.
 
     Git's directories are named from there: if an agent puts another repository in the place of ours, nothing
-    is written to that one.
+    is written to that one. `is_interrupted` is asked while a command runs; by default a second signal is heard.
     """
+    is_interrupted = is_interrupted or (lambda: warden.wakeup.count > 1)
 
     def watch(seconds: float, idle: float) -> Ended | None:
-        if warden.wakeup.count > 1:
+        if is_interrupted():
             return Ended.INTERRUPTED
         return Ended.TIMEOUT if seconds >= SCM_SECONDS else None
 
     def run(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> Output:
-        places = {name: _from(top, variables[name]) for name in _PLACES if name in variables}
+        places = {name: seen_from(top, variables[name]) for name in _PLACES if name in variables}
         environment = without_local(child_environment({})) | dict(variables) | places
         done = output_of(warden, argv, directory, environment, stdin, watch)
         code = done.exit.code if done.exit.code is not None else 128
@@ -64,5 +69,15 @@ def scm_runner(warden: Warden, directory: int, top: Path) -> Runner:
 _PLACES = ("GIT_DIR", "GIT_WORK_TREE")
 
 
-def _from(top: Path, place: str) -> str:
-    return os.path.relpath(place, top) if Path(place).is_relative_to(top) else place
+def pinned_runner(runner: Runner, repository: Repository, directory: int, scratch: Path) -> Runner:
+    """Git for the repository that the run began with, as `scratch` tells, and for no other."""
+    record = scratch / "git_directory"
+    try:
+        known = os.fsdecode(record.read_bytes())
+    except FileNotFoundError:
+        known = identity(seen_from(repository.top, repository.git_dir), directory)
+        scratch.mkdir(parents=True, exist_ok=True)
+        with opened_directory(str(scratch)) as state:
+            write(state, record.name, os.fsencode(known))
+    hint = f"Put the right one back. If this is the right one, from a backup perhaps: rm {record}"
+    return pinned(runner, repository, directory, known, hint)

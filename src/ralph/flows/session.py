@@ -17,7 +17,7 @@ from ralph.core.events import Event, Notice, RunEnded
 from ralph.core.model import Cancel, Did, Ended, Flow, Outcome, Plan, Ran, Resume, RunAgent, State, Usage
 from ralph.errors import RalphError
 from ralph.flows.replay import started
-from ralph.flows.repository import scm_runner
+from ralph.flows.repository import pinned_runner, scm_runner
 from ralph.loop import Clock, Driver, Place
 from ralph.process.client import Wakeup, Warden
 from ralph.scm.repository import find_repository
@@ -91,11 +91,16 @@ def drive(
     plan, streams = loaded.state.plan, home.streams(run.id)
     if os.path.realpath(plan.directory) != plan.directory:
         raise RalphError(f"{plan.directory} is not the directory any more that the run began in.")
+    driver: Driver | None = None
+
+    def is_interrupted() -> bool:
+        return driver.is_interrupted() if driver else wakeup.count > 1
+
     with (
         Runtime(Path(plan.directory)) as runtime,
         opened_directory(str(streams)) as streams_directory,
         Warden(wakeup, lock) as warden,
-        _version_control(plan, warden, streams) as work,
+        _version_control(plan, warden, streams, is_interrupted) as work,
     ):
         try:
             runtime.prepare(run.id)
@@ -115,7 +120,7 @@ def drive(
             if (size := tree_size(home.path)) > LARGE:
                 tell(Notice(f"The store has grown to {size / (1 << 30):.1f} GB: `ralph prune` helps."))
             assert state.stop is not None
-            made, files = commits(runs.db, run.id), driver.files_changed
+            made, files = commits(runs.db, runs.path, run.id), driver.files_changed
             tell(RunEnded(run.id, state.stop, state.iteration, state.usage, state.elapsed, files, made))
             return state
         finally:
@@ -124,12 +129,17 @@ def drive(
 
 
 @contextmanager
-def _version_control(plan: Plan, warden: Warden, state: Path) -> Iterator[Work]:
+def _version_control(
+    plan: Plan, warden: Warden, state: Path, is_interrupted: Callable[[], bool]
+) -> Iterator[Work]:
     """Git at the top of the run's repository, any other command in the project."""
     repository = find_repository(Path(plan.directory))
     top = repository.top if repository else Path(plan.directory)
     with opened_directory(str(top)) as directory:
-        yield Work(plan, repository, scm_runner(warden, directory, top), state)
+        runner = scm_runner(warden, directory, top, is_interrupted)
+        if repository is not None:
+            runner = pinned_runner(runner, repository, directory, state / "scm")
+        yield Work(plan, repository, runner, state)
 
 
 def _recovered(place: Place, loaded: Loaded, streams: Path, resume: Resume | None) -> State:

@@ -29,8 +29,9 @@ TICK_SECONDS = 0.25
 _CHUNK = 1 << 20
 _NULL_DEVICE = "/dev/null"
 
-_DROPPED = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT")
-"""Inherited variables that make an agent refuse to start or believe that it runs inside another."""
+_DROPPED = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "PWD")
+"""Inherited variables that make an agent refuse to start, believe that it runs inside another, or work in
+the directory that Ralph was called from."""
 
 
 @dataclass(frozen=True, slots=True)

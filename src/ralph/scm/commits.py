@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ralph.core.model import Scm
 from ralph.core.text import clean
-from ralph.scm.git import Git, Output, Runner, config_variables, gist, hint_for, listed, paths
+from ralph.scm.git import Git, GitError, Output, Runner, config_variables, gist, hint_for, listed, paths
 from ralph.scm.repository import Repository
 from ralph.scm.start import Recorded, Start, led_elsewhere, overrides
 
@@ -50,14 +50,15 @@ class GitTasks:
         start = self._recorded.load()
         commit, problems = "", []
         for task in self._scm.tasks:
-            words = shlex.split(task)
-            if words[:1] == ["commit"]:
-                commit, problem = self._commit(start, iteration, message, words[1:])
-            elif words:
-                problem = self._other(start, words)
-            else:
-                continue
-            if problem:
+            words, problem = shlex.split(task), ""
+            try:
+                if words[:1] == ["commit"]:
+                    commit, problem = self._commit(start, iteration, message, words[1:])
+                elif words:
+                    problem = self._other(start, words)
+            except GitError as error:
+                problem = f"{error.message} {error.hint}".strip()
+            if problem and problem not in problems:
                 problems.append(problem)
         return Done(commit, tuple(problems))
 

@@ -64,11 +64,12 @@ _HINTS = (
 
 
 class GitError(RalphError):
-    """A git command that failed, in its own words, and what to do next."""
+    """Git could not do something, or was not let: shown, and the loop goes on."""
 
-    def __init__(self, what: str, error: str, repository: Repository) -> None:
-        super().__init__(f"git {what}: {gist(error)}", hint_for(error, repository))
-        self.error = error
+    @classmethod
+    def of(cls, what: str, error: str, repository: Repository) -> GitError:
+        """A command that failed, in its own words, and what to do next."""
+        return cls(f"git {what}: {gist(error)}", hint_for(error, repository))
 
 
 def gist(error: str) -> str:
@@ -97,7 +98,7 @@ class Git:
         """Run a git command that must succeed; returns what it printed."""
         done = self.attempt(*arguments, index=index, stdin=stdin)
         if done.code:
-            raise GitError(arguments[0], done.err, self.repository)
+            raise GitError.of(arguments[0], done.err, self.repository)
         return done.out
 
     def attempt(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> Output:

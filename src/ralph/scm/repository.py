@@ -26,24 +26,18 @@ def find_repository(directory: Path) -> Repository | None:
 def repository_at(top: Path) -> Repository | None:
     """The repository whose working tree begins here."""
     dot_git = top / ".git"
-    if (dot_git / "HEAD").is_file():
-        return Repository(top, dot_git, dot_git)
-    if dot_git.is_file():
-        return _linked(top, dot_git)
-    return None
-
-
-def _linked(top: Path, dot_git: Path) -> Repository | None:
-    """A linked worktree or a submodule: its `.git` is a file that says where the directory is."""
     try:
-        text = dot_git.read_text()
-        if not text.startswith("gitdir:"):
-            return None
-        git_dir = (top / text.removeprefix("gitdir:").strip()).resolve()
-        if not (git_dir / "HEAD").is_file():
+        git_dir = _linked(top, dot_git) if dot_git.is_file() else dot_git
+        if git_dir is None or not (git_dir / "HEAD").is_file():
             return None
         shared = git_dir / "commondir"
-        common = (git_dir / shared.read_text().strip()).resolve() if shared.exists() else git_dir
+        common = (git_dir / shared.read_text().strip()).resolve() if shared.is_file() else git_dir
         return Repository(top, git_dir, common)
-    except (OSError, UnicodeDecodeError):
+    except (OSError, ValueError):
         return None
+
+
+def _linked(top: Path, dot_git: Path) -> Path | None:
+    """A linked worktree or a submodule: its `.git` is a file that says where the directory is."""
+    text = dot_git.read_text()
+    return (top / text.removeprefix("gitdir:").strip()).resolve() if text.startswith("gitdir:") else None

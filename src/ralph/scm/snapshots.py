@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import shutil
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -85,10 +84,13 @@ class Snapshots:
 
     def _tree(self, name: str | int) -> tuple[_Copy, str]:
         self._git.disarm_filters()
-        copy, changes = self._copy_index()
-        nested = self._update(copy, changes)
-        for number, path in enumerate(nested):
-            self._embed(copy, path, f"{name}.nested.{number}")
+        try:
+            copy, changes = self._copy_index()
+            nested = self._update(copy, changes)
+            for number, path in enumerate(nested):
+                self._embed(copy, path, f"{name}.nested.{number}")
+        except OSError as error:
+            raise GitError(f"The tree could not be kept: {error}") from error
         return copy, self._git.line("write-tree", index=copy.index)
 
     def _copy_index(self) -> tuple[_Copy, list[_Change]]:
@@ -96,8 +98,11 @@ class Snapshots:
         self._scratch.mkdir(parents=True, exist_ok=True)
         copy = _Copy(self._scratch / "index")
         copy.index.unlink(missing_ok=True)
-        with suppress(FileNotFoundError):
-            shutil.copyfile(self._git.repository.git_dir / "index", copy.index)
+        index = self._git.repository.git_dir / "index"
+        if index.is_file():
+            shutil.copyfile(index, copy.index)
+        elif os.path.lexists(index):
+            copy.left_out.append("the index is no file and is not kept")
         try:
             changes = self._changes(copy.index)
         except GitError:
@@ -119,7 +124,7 @@ class Snapshots:
         changed, nested = [], self._submodules(copy.index)
         for change in changes:
             path = change.path
-            if path.endswith("/") or (change.in_tree == "?" and repository_at(top / path)):
+            if path.endswith("/") or (change.in_tree == "?" and _is_nested(top / path)):
                 nested.append(path.rstrip("/"))
             elif change.in_tree == "?" and _size(top / path) > HUGE_FILE:
                 copy.left_out.append(f"{path} is larger than {HUGE_FILE >> 20} MB and is not kept")
@@ -137,7 +142,7 @@ class Snapshots:
             return []
         entries = paths(self._git("ls-files", "--stage", "-z", index=index))
         links = [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
-        return [path for path in links if repository_at(repository.top / path)]
+        return [path for path in links if _is_nested(repository.top / path)]
 
     def _add(self, copy: _Copy, changed: list[str]) -> None:
         """Put files into the copy; one that cannot be read is left out, and named."""
@@ -151,15 +156,19 @@ class Snapshots:
                 return
             bad = next((path for path in changed if path in done.err), None)
             if bad is None:
-                raise GitError("update-index", done.err, self._git.repository)
+                raise GitError.of("update-index", done.err, self._git.repository)
             copy.left_out.append(f"{bad} cannot be read and is not kept")
             changed = [path for path in changed if path != bad]
-        raise RalphError(f"more than {_MOST_UNREADABLE} files cannot be read")
+        raise GitError(f"More than {_MOST_UNREADABLE} files cannot be read.")
 
     def _embed(self, copy: _Copy, path: str, name: str) -> None:
         """Put the files of a nested repository into the tree, as if they were plain files of ours."""
         repository = repository_at(self._git.repository.top / path)
         if repository is None:
+            copy.left_out.append(f"the nested repository {path} cannot be read and is not kept")
+            return
+        if not self._holds(repository):
+            copy.left_out.append(f"{path} leads to a repository somewhere else and is not kept")
             return
         if _packed_size(repository) > HUGE_NESTED:
             copy.left_out.append(f"the nested repository {path} is too large and is not kept")
@@ -174,6 +183,25 @@ class Snapshots:
             copy.left_out += [f"{path}/{note}" for note in inner.notes]
         except RalphError as error:
             copy.left_out.append(f"the nested repository {path} is not kept: {error.message}")
+
+    def _holds(self, nested: Repository) -> bool:
+        """Does all that git would write to lie inside of our repository, whatever links there are?"""
+        ours = [
+            Path(os.path.realpath(each)) for each in (self._git.repository.top, self._git.repository.common)
+        ]
+        written = (
+            nested.top,
+            nested.git_dir,
+            nested.common,
+            nested.common / "objects",
+            nested.common / "refs",
+        )
+        return all(any(Path(os.path.realpath(each)).is_relative_to(o) for o in ours) for each in written)
+
+
+def _is_nested(path: Path) -> bool:
+    """A link leads to a repository at most, and a link is what is kept."""
+    return os.path.isdir(path) and not os.path.islink(path) and repository_at(path) is not None
 
 
 def _size(path: Path) -> int:

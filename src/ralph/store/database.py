@@ -27,7 +27,7 @@ CREATE TABLE runs (
     created REAL NOT NULL,
     pid INTEGER,
     pid_start TEXT
-) WITHOUT ROWID;
+);
 CREATE TABLE journal (
     run TEXT NOT NULL,
     seq INTEGER NOT NULL,
@@ -137,9 +137,7 @@ def clear_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code == sqlite3.SQLITE_FULL:
-            raise DiskFull(
-                f"No space left for {path}.", "Free some space: Ralph goes on by itself."
-            ) from error
+            raise DiskFull(f"No space left for {path}.", "Free some space and try again.") from error
         if code == sqlite3.SQLITE_BUSY:
             raise Busy(f"The store {path} is held by another process.", "Try again in a moment.") from error
         if code == sqlite3.SQLITE_CONSTRAINT:

@@ -115,28 +115,32 @@ class Journal:
     def _check_there(self) -> None:
         """A store that was deleted under us would take everything and keep nothing."""
         try:
-            there = os.stat(self._path).st_ino == self._inode
-        except OSError:
-            there = False
-        if not there:
+            is_there = os.stat(self._path).st_ino == self._inode
+        except FileNotFoundError:
+            is_there = False
+        except OSError as error:
+            raise RalphError(f"The store {self._path} cannot be used: {error.strerror}.") from None
+        if not is_there:
             raise RalphError(
                 f"The store {self._path} was removed while the run was going on.", "Start it again."
             )
 
 
-def rows(db: sqlite3.Connection, run: str, after: int = -1) -> Iterator[Row]:
+def rows(db: sqlite3.Connection, path: Path, run: str, after: int = -1) -> Iterator[Row]:
     """The rows of a run in the order in which they were applied."""
     query = (
         "SELECT seq, kind, body, started, result_kind, result, state, ended FROM journal"
         " WHERE run = ? AND seq > ? ORDER BY seq"
     )
-    for values in db.execute(query, (run, after)):
-        yield Row(*values)
+    with clear_errors(path):
+        for values in db.execute(query, (run, after)):
+            yield Row(*values)
 
 
-def commits(db: sqlite3.Connection, run: str) -> tuple[str, ...]:
+def commits(db: sqlite3.Connection, path: Path, run: str) -> tuple[str, ...]:
     """The commits that a run has made."""
-    done = (codec.decode("did", row.result) for row in rows(db, run) if row.kind == "commit" and row.result)
+    made = (row.result for row in rows(db, path, run) if row.kind == "commit" and row.result)
+    done = (codec.decode("did", result) for result in made)
     return tuple(did.made for did in done if did.made)
 
 
@@ -154,11 +158,11 @@ _LAST_STATE = "SELECT state FROM journal WHERE run = ? AND state IS NOT NULL ORD
 
 def load(db: sqlite3.Connection, path: Path, run: str) -> Loaded:
     with clear_errors(path):
-        first = next(rows(db, run), None)
+        first = next(rows(db, path, run), None)
         if first is None:
             raise RalphError(f"Run {run} is not in the store {path}.")
         plan: Plan = codec.decode("plan", first.body)
         state = db.execute(_LAST_STATE, (run,)).fetchone()[0]
-        newest = next(rows(db, run, after=db.execute(_NEWEST, (run,)).fetchone()[0] - 1))
+        newest = next(rows(db, path, run, after=db.execute(_NEWEST, (run,)).fetchone()[0] - 1))
     half_done = newest if newest.state is None else None
     return Loaded(codec.decode_state(state, plan), half_done)

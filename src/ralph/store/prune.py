@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from ralph.errors import RalphError
 from ralph.store.home import Home
-from ralph.store.runs import Run
+from ralph.store.runs import Run, Runs
 
 LARGE = 2 << 30
 """From this size on the store says that it could be pruned."""
@@ -26,9 +27,9 @@ def candidates(home: Home, before: float, keep: int | None = None) -> list[Candi
     try:
         ended = []
         for run in reversed(runs.all()):
-            brief = runs.brief(run.id)
             if not run.is_live:
-                ended.append(Candidate(run, brief.now, tree_size(home.streams(run.id)) + runs.size(run.id)))
+                size = tree_size(home.streams(run.id)) + runs.size(run.id)
+                ended.append(Candidate(run, _ended(runs, run), size))
     finally:
         runs.db.close()
     old = [candidate for candidate in ended if candidate.ended < before]
@@ -40,6 +41,14 @@ def candidates(home: Home, before: float, keep: int | None = None) -> list[Candi
         old.append(rest.pop(0))
         left -= old[-1].bytes
     return old
+
+
+def _ended(runs: Runs, run: Run) -> float:
+    """When a run was last heard of; of a damaged one only its beginning is known."""
+    try:
+        return runs.brief(run.id).now
+    except RalphError:
+        return run.created
 
 
 def tree_size(directory: Path) -> int:

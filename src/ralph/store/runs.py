@@ -114,11 +114,11 @@ class Runs:
             self.db.execute("UPDATE runs SET pid = NULL WHERE id = ? AND pid = ?", (id, os.getpid()))
 
     def all(self) -> list[Run]:
-        """Newest first."""
-        return list(self._select("ORDER BY created DESC, id DESC", ()))
+        """Newest first: the one that was begun last, whatever the clock said."""
+        return list(self._select("ORDER BY rowid DESC", ()))
 
     def in_directory(self, directory: str) -> list[Run]:
-        return list(self._select("WHERE directory = ? ORDER BY created DESC, id DESC", (directory,)))
+        return list(self._select("WHERE directory = ? ORDER BY rowid DESC", (directory,)))
 
     def find(self, name: str) -> Run:
         """A run by its id, or by any beginning or end of it that no other run has."""
@@ -146,7 +146,8 @@ class Runs:
         query = (
             "SELECT total(length(body) + ifnull(length(result), 0) + ifnull(length(state), 0)) FROM journal"
         )
-        return int(self.db.execute(f"{query} WHERE run = ?", (id,)).fetchone()[0])
+        with clear_errors(self.path):
+            return int(self.db.execute(f"{query} WHERE run = ?", (id,)).fetchone()[0])
 
     def forget(self, id: str) -> None:
         """Remove a run and all its rows."""

@@ -28,6 +28,10 @@ def check_writable(project: Path) -> None:
             raise RalphError(f"{place}: it is not writable.", "Check its owner and its mode.")
 
 
+def exists(project: Path) -> bool:
+    return os.path.lexists(project / PATH)
+
+
 def write(project: Path, data: bytes) -> str | None:
     """Replace the settings file; an error leaves everything as it was.
 
@@ -38,12 +42,11 @@ def write(project: Path, data: bytes) -> str | None:
             is_new = _status(parent, DIRECTORY) is None
             try:
                 with files.opened_directory(DIRECTORY, parent, make=True) as directory:
-                    kept = _replace(directory, data)
                     ignore_runtime_files(directory)
+                    kept = _replace(directory, data)
             except BaseException:
                 if is_new:
-                    with suppress(OSError):
-                        os.rmdir(DIRECTORY, dir_fd=parent)
+                    _remove(parent)
                 raise
     except OSError as error:
         raise RalphError(f"{PATH}: it cannot be written: {error.strerror}.") from None
@@ -61,19 +64,30 @@ def _replace(directory: int, data: bytes) -> str | None:
     try:
         files.write(directory, NAME, data, mode=mode)
     except BaseException:
-        os.unlink(kept, dir_fd=directory)
+        os.rename(kept, NAME, src_dir_fd=directory, dst_dir_fd=directory)
+        with suppress(FileNotFoundError):  # two names of one file: then renaming does nothing
+            os.unlink(kept, dir_fd=directory)
         raise
     return kept
 
 
 def _keep(directory: int) -> str:
     """A second name for the old file, link or not, readable or not; an earlier one is never overwritten."""
-    for number in itertools.count(1):
-        name = f"{NAME}.bak" if number == 1 else f"{NAME}.bak.{number}"
-        with suppress(FileExistsError):
-            os.link(NAME, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
-            return name
-    raise AssertionError
+    names = (f"{NAME}.bak{suffix}" for suffix in itertools.chain([""], (f".{n}" for n in itertools.count(2))))
+    name = next(name for name in names if _status(directory, name) is None)
+    try:
+        os.link(NAME, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
+    except OSError:  # a file system without hard links, or somebody else's file
+        os.rename(NAME, name, src_dir_fd=directory, dst_dir_fd=directory)
+    return name
+
+
+def _remove(parent: int) -> None:
+    """The directory that was made for a file which could not be written."""
+    with suppress(OSError, RalphError), files.opened_directory(DIRECTORY, parent) as directory:
+        os.unlink(".gitignore", dir_fd=directory)
+    with suppress(OSError):
+        os.rmdir(DIRECTORY, dir_fd=parent)
 
 
 def _holds(directory: int, data: bytes) -> bool:

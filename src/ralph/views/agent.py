@@ -197,9 +197,7 @@ class AgentLines:
             return ""
         first, *rest = shown
         body = "\n".join([f"  {self._marks.output} {first}", *(f"     {line}" for line in rest)])
-        hidden = len(lines) - len(shown)
-        more = f"\n     … +{_count(hidden, 'line')}" if hidden > 0 else ""
-        return f"{self._paint('dim', body + more)}\n"
+        return f"{self._paint('dim', body)}\n"
 
     def _todo(self, event: Todo) -> str:
         marks = self._marks

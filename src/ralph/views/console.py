@@ -66,7 +66,7 @@ def is_able(stream: TextIO) -> bool:
     return os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
-def _shows_emoji(stream: TextIO) -> bool:
+def shows_emoji(stream: TextIO) -> bool:
     encoding = (getattr(stream, "encoding", "") or "").lower().replace("-", "")
     return encoding == "utf8" and os.environ.get("TERM") != "linux" and is_able(stream)
 
@@ -78,7 +78,7 @@ class Console:
         self._out, self._err = sink(out), sink(err)
         self._colour = wants_colour(err) if look.colour is None else look.colour
         self._colour_result = wants_colour(out) if look.colour is None else look.colour
-        emoji = _shows_emoji(err) if look.emoji is None else look.emoji
+        emoji = shows_emoji(err) if look.emoji is None else look.emoji
         self._look = replace(look, emoji=emoji, colour=self._colour)
         self._agent = AgentLines(self._look)
         self._open_line = False
@@ -155,7 +155,7 @@ class Console:
         self._line(self._paint("bold", f"=== Ralph iteration {event.iteration}/{event.of} ==="))
         self._agent.begin(at)
         self._status.iteration, self._status.waiting = f"{event.iteration}/{event.of}", ""
-        if event.agent and event.agent != self._main_agent:
+        if self._main_agent and event.agent not in ("", self._main_agent):
             self._line(f"By {clean(event.agent)}, while {clean(self._main_agent)} is limited")
         if event.steered:
             self._line(f"Guidance delivered with this prompt: {event.steered}")

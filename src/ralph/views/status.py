@@ -115,7 +115,7 @@ def _state(brief: Brief, *, live: bool) -> str:
 
 
 def detail(runs: Runs, run: Run) -> Detail:
-    journal = list(rows(runs.db, run.id))
+    journal = list(rows(runs.db, runs.path, run.id))
     plan: Plan | None = codec.decode("plan", journal[0].body) if journal else None
     return Detail(
         summary=summary(runs, run),

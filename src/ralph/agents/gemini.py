@@ -1,0 +1,305 @@
+"""Gemini CLI. Seen: 0.61.0.
+
+Quirks that matter here:
+- A folder that it does not trust ends it with exit code 55; --skip-trust trusts it for this session.
+- It takes --yolo or one --approval-mode, never two of them. Without a terminal it does not offer the model
+  the tools that would need to be asked for: in auto_edit no shell, by default nothing that writes. A model
+  that calls one all the same is told that there is no such tool.
+- The answer comes in deltas without an id: what follows the last tool call is the final message.
+- A command that fails is a `tool_result` with status success. Thinking and subagents are not in the stream.
+- An empty answer is asked for again, for 7 s; then the result is an error with exit code 0. An empty answer
+  after a tool call is a success.
+- An error is told in words only. After one of the API the exit code is the lower byte of the HTTP status.
+- 429 and 503 are tried 10 times in four minutes, which only stderr tells. A hang is never ended.
+- Tokens are told with the result alone, and without those of thoughts: only the total has them. No money.
+- In the prompt, @path becomes the content of that file, and `a@b` becomes `a @b`.
+- It is two processes; the outer one ignores signals.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from ralph.agents import limits
+from ralph.agents.base import MOST_LINE, About, Parser, Prompt, Reading, Report, permissions
+from ralph.agents.stream import IDLE_SECONDS, StreamParser, seconds_of, whole
+from ralph.core.events import (
+    AgentEvent,
+    Body,
+    Limited,
+    Problem,
+    Progress,
+    Result,
+    Retry,
+    Text,
+    Todo,
+    TodoItem,
+    ToolEnd,
+    ToolStart,
+)
+from ralph.core.model import AgentSpec, Exit, LimitKind, Permissions, PromptVia, Purpose, TodoStatus, Usage
+from ralph.core.text import clean
+
+_PERMISSIONS = {
+    Permissions.EDIT: ["--approval-mode", "auto_edit"],
+    Permissions.BYPASS: ["--approval-mode", "yolo"],
+    Permissions.NONE: [],
+}
+_PERMISSION_FLAGS = ("--approval-mode", "--yolo", "-y")
+
+_EDITORS = {"write_file", "replace"}
+_SHELL = "run_shell_command"
+_DENIALS = {"policy_violation", "tool_not_registered"}
+
+_NO_AUTH = 41
+_EXITS = {_NO_AUTH: 401} | {status & 0xFF: status for status in (401, 402, 403, 429, 503)}
+_STATUS = re.compile(r'\[API Error: \{"error":\{"code":(\d{3})\b')
+_TOO_MANY = re.compile(r"\]\n(?:Please wait and try again later\.|Possible quota limitations in place)")
+_NO_QUOTA = re.compile(r"\blimit:\s*0(?![\d.]*\d)")
+_DAILY, _DAILY_RESET = "daily quota", "resets at 12am (America/Los_Angeles)"
+_EMPTY = ("returned an empty response", "no final response text")
+_RETRYING = re.compile(
+    r"^Attempt (\d+) failed(?: with status (\d+)|: (.{0,1000}?))\. Retrying (?:with backoff|after (\d+)ms)",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+class Gemini:
+    prompt_via = PromptVia.STDIN
+    idle_seconds = IDLE_SECONDS
+    permission_flags = _PERMISSION_FLAGS
+    about = About(
+        title="Gemini CLI",
+        seen="0.61.0",
+        help=("--help",),
+        flags=("--prompt", "--output-format", "--skip-trust", "--approval-mode"),
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        logins=(".gemini/oauth_creds.json",),
+        login="run `gemini` and choose how to log in",
+    )
+
+    def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
+        """Also a commit message is read from the stream, which tells its tokens and its limits."""
+        text = "" if spec.prompt_via is PromptVia.STDIN else prompt.text
+        return [
+            *(spec.command, f"--prompt={text}", "--output-format", "stream-json", "--skip-trust"),
+            *(*permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS), *spec.flags),
+        ]
+
+    def parser(self, reading: Reading) -> Parser:
+        return GeminiParser(reading)
+
+
+# ---- what it prints ----
+
+
+def _nothing() -> Raw:
+    return Raw(b'""')
+
+
+class _Error(Struct):
+    type: str = ""
+    message: Raw = field(default_factory=_nothing)
+
+
+class _Stats(Struct):
+    total_tokens: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached: int = 0
+
+    @property
+    def usage(self) -> Usage:
+        """Cached tokens are a part of the input; those of thoughts are what the total has more."""
+        output = max(self.output_tokens, self.total_tokens - self.input_tokens)
+        return Usage(0.0, max(0, self.input_tokens - self.cached), output, self.cached)
+
+
+class _Line(Struct):
+    """Every kind of line; what a kind does not have keeps its default."""
+
+    type: str
+    timestamp: str | None = None
+    session_id: str = ""
+    model: str = ""
+    role: str = ""
+    content: str = ""
+    tool_name: str = ""
+    tool_id: str = ""
+    parameters: Raw = field(default_factory=_nothing)
+    output: Raw = field(default_factory=Raw)
+    status: str = ""
+    error: _Error | None = None
+    message: str = ""
+    stats: _Stats | None = None
+
+    @property
+    def at(self) -> float | None:
+        return seconds_of(self.timestamp)
+
+
+_DECODE = msgspec.json.Decoder(_Line).decode
+
+
+# ---- what it means ----
+
+
+class GeminiParser(StreamParser):
+    def __init__(self, reading: Reading) -> None:
+        super().__init__(reading)
+        self._open = ""
+        self._problem = ""
+        self._tools: dict[str, str] = {}
+        self._handlers = {
+            "init": self._init,
+            "message": self._message,
+            "tool_use": self._tool_use,
+            "tool_result": self._tool_result,
+            "error": self._error,
+            "result": self._result,
+        }
+
+    def stderr(self, data: bytes) -> Sequence[AgentEvent]:
+        noise = super().stderr(data)
+        return [*noise, *(retry for event in noise for retry in _retries(getattr(event, "text", "")))]
+
+    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], Report]:
+        events, report = super().finish(exit)
+        return [*self._close(), *events], report
+
+    def _line(self, line: bytes) -> Iterator[AgentEvent]:
+        found = _DECODE(line)
+        handler = self._handlers.get(found.type)
+        if handler is None:
+            raise msgspec.DecodeError(f"unknown type {found.type!r}")
+        return handler(found)
+
+    def _init(self, line: _Line) -> Iterator[AgentEvent]:
+        yield Progress(f"session {line.session_id}, {line.model}")
+
+    # ---- text ----
+
+    def _message(self, line: _Line) -> Iterator[AgentEvent]:
+        """A piece of the answer; what the user has said is only the prompt again."""
+        if line.role != "assistant":
+            return
+        self._say(line.content)
+        lines, newline, self._open = (self._open + line.content).rpartition("\n")
+        if newline:
+            yield Text(lines + newline, at=line.at)
+        if len(self._open) > MOST_LINE:
+            yield from self._close(line.at)
+
+    def _close(self, at: float | None = None) -> Iterator[AgentEvent]:
+        """The line that is not over yet ends here."""
+        if self._open:
+            yield whole(self._open, at=at)
+            self._open = ""
+
+    # ---- tools ----
+
+    def _tool_use(self, line: _Line) -> Iterator[AgentEvent]:
+        yield from self._close(line.at)
+        self._act()
+        self._tools[line.tool_id] = line.tool_name
+        if line.tool_name == "write_todos" and (todo := _todo(Body(line.parameters))):
+            yield todo
+        yield ToolStart(line.tool_id, line.tool_name, Body(line.parameters), at=line.at)
+
+    def _tool_result(self, line: _Line) -> Iterator[AgentEvent]:
+        yield from self._close(line.at)
+        name = self._tools.pop(line.tool_id, "")
+        if line.error and line.error.type in _DENIALS:
+            self._denied(name)
+        elif line.status == "success" and (name in _EDITORS or name == _SHELL):
+            self._writes.done += 1
+        output = line.output or (line.error.message if line.error else _nothing())
+        yield ToolEnd(line.tool_id, Body(output), line.status != "success", line.at)
+
+    def _denied(self, tool: str) -> None:
+        if tool in _EDITORS:
+            self._writes.denied_edits.append(tool)
+        elif tool == _SHELL:
+            self._writes.denied_commands.append(tool)
+
+    # ---- the result ----
+
+    def _error(self, line: _Line) -> Iterator[AgentEvent]:
+        """A warning, or what is wrong with the answer; the result follows."""
+        yield from self._close(line.at)
+        self._problem = line.message
+        yield Problem(line.message)
+
+    def _result(self, line: _Line) -> Iterator[AgentEvent]:
+        yield from self._close(line.at)
+        if line.stats is not None:
+            self.usage = line.stats.usage
+        text = Body(line.error.message).text if line.error else ""
+        if line.status == "success" or (not text and self._is_empty):
+            self._succeed()
+        else:
+            self._fail(text or self._problem or "it reports an error without a word")
+            if text:
+                yield self._refusal(text, _status(text)) or Problem(text)
+        yield Result(self.usage, line.status != "success", line.at)
+
+    @property
+    def _is_empty(self) -> bool:
+        return not self._has_answered and any(words in self._problem for words in _EMPTY)
+
+    def _refusal(self, text: str, status: int | None) -> Limited | None:
+        kind = _kind(text, status)
+        reset = limits.reset_at(_DAILY_RESET, self._reading.now()) if _DAILY in text else None
+        return self._refuse(kind, text, reset) if kind else None
+
+    def _limit_by_wording(self, exit: Exit) -> Iterator[AgentEvent]:
+        """What the words of the result did not say, the exit code may."""
+        status = _EXITS.get(exit.code) if exit.code is not None else None
+        if status is not None and exit.ended is None and (self._failure or exit.code == _NO_AUTH):
+            text = self._failure or clean(self._complaint.text).strip()[:500]
+            if refusal := self._refusal(text, status):
+                yield refusal
+
+
+def _retries(noise: str) -> Iterator[Retry]:
+    for attempt, status, why, milliseconds in _RETRYING.findall(noise):
+        seconds = int(milliseconds) / 1000 if milliseconds else None
+        yield Retry(why or f"status {status}", int(attempt), seconds=seconds)
+
+
+def _status(text: str) -> int | None:
+    """The HTTP status of an error, where its words tell it."""
+    if found := _STATUS.match(text):
+        return int(found[1])
+    return 429 if _TOO_MANY.search(text) else None
+
+
+def _kind(text: str, status: int | None) -> LimitKind | None:
+    """The status comes first: the words about a quota are the same for a minute, a day and no quota at all."""
+    worded = limits.by_wording(text)
+    if status == 429:
+        if _NO_QUOTA.search(text):
+            return LimitKind.CREDIT
+        return LimitKind.USAGE if worded in (LimitKind.USAGE, LimitKind.CREDIT) else LimitKind.RATE
+    if worded is LimitKind.AUTH or "API_KEY_INVALID" in text:
+        return LimitKind.AUTH
+    return worded if status is None else limits.by_status(status)
+
+
+def _todo(body: Body) -> Todo | None:
+    """The whole list, without what was given up."""
+    values = body.value
+    todos = values.get("todos") if isinstance(values, dict) else None
+    if not isinstance(todos, list):
+        return None
+    items = [item for item in todos if isinstance(item, dict) and item.get("status") != "cancelled"]
+    return Todo(tuple(TodoItem(str(i.get("description", "")), _todo_status(i.get("status"))) for i in items))
+
+
+def _todo_status(value: object) -> TodoStatus:
+    """`blocked`, and what is not known, is still to be done."""
+    return next((status for status in TodoStatus if status == value), TodoStatus.PENDING)

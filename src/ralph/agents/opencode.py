@@ -1,0 +1,351 @@
+"""OpenCode. Seen: 1.18.33.
+
+Quirks that matter here:
+- The prompt goes through stdin: an argument with a space in it reaches the model in quotation marks.
+- It works in $PWD, wherever it was started.
+- Text mode prints all that the model says on the way, so the commit message is read from the stream too.
+- A tool is told of when it has ended, never when it begins. What subagents do and use is not told at all.
+- There is no final event: a step that ends with anything but tool calls was the last one.
+- By itself it allows everything but directories outside; --auto allows that too, and what the user's
+  configuration wants to be asked about. Without --auto such a request is rejected, and then it stops at
+  once, with exit 0 and no final message. Tools that are denied as a whole are never offered to the model.
+- A request that fails is tried five times more within a minute, or when `retry-after` says, be it in hours.
+  The stream is silent about that; the log on stderr has the error, without status and headers.
+- A hang in mid-stream is never ended by the CLI.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from ralph.agents import limits
+from ralph.agents.base import About, Ends, Parser, Prompt, Reading, permissions
+from ralph.agents.claude import todo_status
+from ralph.agents.custom import argument
+from ralph.agents.stream import IDLE_SECONDS, StreamParser, whole
+from ralph.core.events import (
+    AgentEvent,
+    Body,
+    Noise,
+    Problem,
+    Progress,
+    Result,
+    Retry,
+    Todo,
+    TodoItem,
+    ToolEnd,
+    ToolStart,
+)
+from ralph.core.model import AgentSpec, Ended, Exit, LimitKind, Permissions, PromptVia, Purpose, Usage
+
+_PERMISSIONS = {Permissions.EDIT: ["--auto"], Permissions.BYPASS: ["--auto"], Permissions.NONE: []}
+_PERMISSION_FLAGS = ("--auto", "--no-auto", "--yolo", "--dangerously-skip-permissions")
+_OPTIONS = (("--format", "json"), ("--thinking",), ("--print-logs",), ("--log-level", "ERROR"))
+
+_EDITORS = {"apply_patch", "edit", "multiedit", "patch", "write"}
+_SHELL = "bash"
+_REJECTED = b'"The user rejected permission to use this specific tool call'
+_FORBIDDEN = b'"The user has specified a rule which prevents you from using this specific tool call'
+
+_GOES_ON = ("tool-calls", "unknown")
+_MOST_RETRIES = 5
+_PATIENCE = 90.0
+"""No pause of its own between two tries is longer: then it waits for a `retry-after`."""
+
+
+class OpenCode:
+    prompt_via = PromptVia.STDIN
+    idle_seconds = IDLE_SECONDS
+    permission_flags = _PERMISSION_FLAGS
+    about = About(
+        title="OpenCode",
+        seen="1.18.33",
+        help=("run", "--help"),
+        flags=("--auto", *(option[0] for option in _OPTIONS)),
+        keys=(
+            "ANTHROPIC_API_KEY",
+            "OPENAI_API_KEY",
+            "GEMINI_API_KEY",
+            "OPENROUTER_API_KEY",
+            "OPENCODE_API_KEY",
+        ),
+        logins=(".local/share/opencode/auth.json",),
+        login="run `opencode auth login`",
+    )
+
+    def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
+        """The same for every purpose. An option that is given twice breaks it: the user's counts."""
+        given = {flag.partition("=")[0] for flag in spec.flags}
+        options = [word for option in _OPTIONS if option[0] not in given for word in option]
+        words = [
+            spec.command,
+            "run",
+            *options,
+            *permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS),
+            *spec.flags,
+        ]
+        return words if spec.prompt_via is PromptVia.STDIN else [*words, "--", *argument(spec, prompt)]
+
+    def parser(self, reading: Reading) -> Parser:
+        return OpenCodeParser(reading)
+
+
+# ---- what it prints ----
+
+
+class _Time(Struct):
+    start: float | None = None
+    end: float | None = None
+
+
+class _Metadata(Struct):
+    exit: Any = None
+
+
+class _State(Struct):
+    """What became of a tool."""
+
+    status: str = ""
+    input: Raw = field(default_factory=lambda: Raw(b"{}"))
+    output: Raw = field(default_factory=lambda: Raw(b'""'))
+    error: Raw = field(default_factory=lambda: Raw(b'""'))
+    metadata: _Metadata | None = None
+    time: _Time = field(default_factory=_Time)
+
+
+class _Cache(Struct):
+    read: int = 0
+    write: int = 0
+
+
+class _Tokens(Struct):
+    input: int = 0
+    output: int = 0
+    reasoning: int = 0
+    cache: _Cache = field(default_factory=_Cache)
+
+
+class _Origin(Struct):
+    is_provider: bool = field(default=False, name="providerExecuted")
+
+
+class _Part(Struct):
+    """One piece of a message: text, reasoning, a tool, or the end of a step."""
+
+    text: str = ""
+    tool: str = ""
+    call_id: str = field(default="", name="callID")
+    state: _State = field(default_factory=_State)
+    metadata: _Origin | None = None
+    reason: str = ""
+    tokens: _Tokens = field(default_factory=_Tokens)
+    cost: float = 0.0
+
+
+class _ErrorData(Struct, rename="camel"):
+    message: str = ""
+    status_code: int | None = None
+    response_headers: dict[str, Any] = {}
+    response_body: str | None = None
+
+
+class _Error(Struct):
+    name: str = ""
+    data: _ErrorData = field(default_factory=_ErrorData)
+
+
+class _Line(Struct):
+    """Every kind of line; what a kind does not have keeps its default."""
+
+    type: str
+    timestamp: float | None = None
+    session: str = field(default="", name="sessionID")
+    part: _Part = field(default_factory=_Part)
+    error: _Error = field(default_factory=_Error)
+
+
+_DECODE = msgspec.json.Decoder(_Line).decode
+
+_LOGGED = re.compile(
+    r'timestamp=\S+ level=ERROR .*? message=(?P<what>"stream error" .*? small=false|failed) .*?'
+    r' error(?:\.error)?="(?:\w+: )?(?P<text>(?:[^"\\]|\\.)*)"'
+)
+
+
+# ---- what it means ----
+
+
+class OpenCodeParser(StreamParser):
+    def __init__(self, reading: Reading) -> None:
+        self._is_over = False
+        self._refused_at: float | None = None
+        super().__init__(reading)
+        self._session = self._why = ""
+        self._refusals = 0
+        self._has_called = self._is_rejected = False
+        self._handlers = {
+            "step_start": self._step_start,
+            "text": self._text,
+            "reasoning": self._reasoning,
+            "tool_use": self._tool_use,
+            "step_finish": self._step_finish,
+            "error": self._error,
+        }
+
+    @property
+    def is_over(self) -> bool:
+        """A result is there, or it waits longer than Ralph would let it."""
+        waits = self._refused_at is not None and self._reading.now() - self._refused_at > _PATIENCE
+        return self._is_over or waits
+
+    @is_over.setter
+    def is_over(self, value: bool) -> None:
+        self._is_over = value
+
+    def _line(self, line: bytes) -> Iterator[AgentEvent]:
+        found = _DECODE(line)
+        handler = self._handlers.get(found.type)
+        if handler is None:
+            raise msgspec.DecodeError(f"unknown type {found.type!r}")
+        return handler(found)
+
+    def _step_start(self, line: _Line) -> Iterator[AgentEvent]:
+        """The provider answers; whatever was said before is not the final message."""
+        self._final = Ends()
+        self._limit, self._refused_at, self._refusals = None, None, 0
+        self._has_called = self._is_rejected = self._has_succeeded = self.is_over = False
+        if line.session != self._session:
+            self._session = line.session
+            yield Progress(f"session {line.session}")
+
+    def _text(self, line: _Line) -> Iterator[AgentEvent]:
+        text = whole(line.part.text, at=_seconds(line.timestamp))
+        self._say(text.text)
+        yield text
+
+    def _reasoning(self, line: _Line) -> Iterator[AgentEvent]:
+        if line.part.text.strip():
+            yield whole(line.part.text, thinking=True, at=_seconds(line.timestamp))
+
+    def _tool_use(self, line: _Line) -> Iterator[AgentEvent]:
+        self._act()
+        part, state = line.part, line.part.state
+        self._has_called = self._has_called or not (part.metadata and part.metadata.is_provider)
+        has_failed = state.status == "error"
+        if has_failed:
+            self._denied(part.tool, bytes(state.error))
+        elif part.tool in _EDITORS:
+            self._writes.done += 1
+        if part.tool == "todowrite" and (todo := _todo(Body(state.input).value)):
+            yield todo
+        yield ToolStart(part.call_id, part.tool, Body(state.input), at=_seconds(state.time.start))
+        exit = state.metadata.exit if state.metadata and part.tool == _SHELL else None
+        output = Body(state.error if has_failed else state.output)
+        yield ToolEnd(part.call_id, output, has_failed or bool(exit), _seconds(state.time.end))
+
+    def _denied(self, tool: str, error: bytes) -> None:
+        is_rejected = error.startswith(_REJECTED)
+        self._is_rejected = self._is_rejected or is_rejected
+        if is_rejected or error.startswith(_FORBIDDEN):
+            if tool in _EDITORS:
+                self._writes.denied_edits.append(tool)
+            elif tool == _SHELL:
+                self._writes.denied_commands.append(tool)
+
+    def _step_finish(self, line: _Line) -> Iterator[AgentEvent]:
+        self.usage = self.usage + _usage(line.part)
+        goes_on = line.part.reason in _GOES_ON or self._has_called
+        if self._is_rejected or not goes_on:
+            self._succeed()
+            yield Result(self.usage, at=_seconds(line.timestamp))
+
+    # ---- refusals ----
+
+    def _error(self, line: _Line) -> Iterator[AgentEvent]:
+        error = line.error
+        text = error.data.message or error.name
+        if error.name == "UnknownError":
+            text = self._why or text
+        if kind := _kind(error):
+            told = self._limit if self._refused_at is None else None
+            limited = self._refuse(kind, text, _retry_at(line))
+            if told is None or told.kind is not kind:
+                yield limited
+        else:
+            self._limit = None
+            yield Problem(text)
+        self._fail(text)
+        yield Result(self.usage, is_error=True, at=_seconds(line.timestamp))
+
+    def stderr(self, data: bytes) -> Sequence[AgentEvent]:
+        text = self._err.feed(data)
+        self._complaint.add(text)
+        return [self._logged(line) for line in text.splitlines(keepends=True)]
+
+    def _logged(self, line: str) -> AgentEvent:
+        """The log tells of a failed request at once; the stream does when all tries have failed."""
+        found = _LOGGED.match(line)
+        if not found:
+            return Noise(line)
+        text = found["text"].replace('\\"', '"').replace("\\n", "\n")
+        if found["what"] == "failed":
+            self._why = text
+        kind = limits.by_wording(text)
+        if kind is None or self._is_over:
+            return Noise(f"{text}\n")
+        limited = self._refuse(kind, text)
+        if kind in (LimitKind.RATE, LimitKind.OVERLOAD):
+            self._refused_at = self._reading.now()
+            self._refusals += 1
+            return Retry(text, self._refusals, _MOST_RETRIES)
+        self._fail(text)
+        return limited
+
+    def _detail(self, ended: Ended, exit: Exit) -> str:
+        """Where --auto was given, only a rule of the user's own denies."""
+        if ended is Ended.DENIED and self._reading.spec.permissions is not Permissions.NONE:
+            return 'all that the agent tried to change was denied: see "permission" in its opencode.json'
+        return super()._detail(ended, exit)
+
+
+def _kind(error: _Error) -> LimitKind | None:
+    """What an error means: the status first, and the words where it says no more than that it is refused."""
+    if error.name == "ProviderAuthError":
+        return LimitKind.AUTH
+    data = error.data
+    kind = limits.by_status(data.status_code)
+    if kind is LimitKind.RATE:
+        return limits.by_wording(data.message) or limits.by_wording(data.response_body or "") or kind
+    return kind or limits.by_wording(data.message)
+
+
+def _retry_at(line: _Line) -> float | None:
+    """When `retry-after` is over, counted from the answer; a date is left to the wording."""
+    after = str(line.error.data.response_headers.get("retry-after", ""))
+    if line.timestamp is None or not after.isdecimal():
+        return None
+    return line.timestamp / 1000 + int(after)
+
+
+def _usage(part: _Part) -> Usage:
+    tokens = part.tokens
+    output = tokens.output + tokens.reasoning
+    return Usage(part.cost, tokens.input, output, tokens.cache.read, tokens.cache.write)
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _todo(values: Any) -> Todo | None:
+    """The whole list, without what was given up."""
+    todos = values.get("todos") if isinstance(values, dict) else None
+    if not isinstance(todos, list):
+        return None
+    items = [item for item in todos if isinstance(item, dict) and item.get("status") != "cancelled"]
+    return Todo(tuple(TodoItem(str(i.get("content", "")), todo_status(i.get("status"))) for i in items))

@@ -1,0 +1,81 @@
+"""Questions in a terminal: each is asked until its answer is one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from enum import StrEnum
+from typing import TypeVar
+
+import click
+
+from ralph.commands.common import COUNT
+from ralph.core.text import clean
+
+T = TypeVar("T")
+E = TypeVar("E", bound=StrEnum)
+
+_NO_TEXT = "that has characters in it that are no text: please type it again."
+
+
+def say(text: str) -> None:
+    click.echo(clean(text), err=not sys.stdout.isatty())
+
+
+def ask(text: str, parse: Callable[[str], T], default: str = "") -> T:
+    """Ask until the answer is one; where the dialogue cannot be seen on stdout it is on stderr."""
+    with suppress(ImportError):
+        import readline  # noqa: F401  an answer can be edited
+
+    shown = f"{text} [{default}]" if default else text
+    while True:
+        try:
+            return click.prompt(
+                shown,
+                default="",
+                show_default=False,
+                value_proc=lambda answer: parse(_one_line(answer) or default),
+                err=not sys.stdout.isatty(),
+            )
+        except UnicodeDecodeError:
+            say(f"Error: {_NO_TEXT}")
+
+
+def _one_line(answer: str) -> str:
+    if clean(answer) != answer or "\n" in answer or "\t" in answer.strip():
+        raise click.UsageError(_NO_TEXT)
+    return answer.strip()
+
+
+def required(what: str) -> Callable[[str], str]:
+    def parse(answer: str) -> str:
+        if not answer:
+            raise click.UsageError(f"{what} is needed.")
+        return answer
+
+    return parse
+
+
+def is_yes(answer: str) -> bool:
+    if answer.lower() not in ("", "y", "yes", "n", "no"):
+        raise click.UsageError("answer y or n.")
+    return answer.lower() in ("y", "yes")
+
+
+def one_of(choices: type[E]) -> Callable[[str], E]:
+    def parse(answer: str) -> E:
+        found = [each for each in choices if each.value.lower() == answer.lower()]
+        if not found:
+            raise click.UsageError(f"answer one of {', '.join(each.value for each in choices)}.")
+        return found[0]
+
+    return parse
+
+
+def listed(answer: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in answer.split(",") if part.strip())
+
+
+def count(answer: str) -> int:
+    return COUNT.convert(answer, None, None)

@@ -1,0 +1,259 @@
+"""`ralph init`: a few questions become `.ralph/settings.json`."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from ralph.commands.ask import ask, count, is_yes, listed, one_of, required, say
+from ralph.commands.common import COUNT
+from ralph.core.model import FailAction, Permissions
+from ralph.core.text import clean
+from ralph.errors import RalphError
+from ralph.flows import init as flow
+from ralph.flows.init import Answers, Found
+from ralph.settings import AgentSettings, GuardrailSettings, ScmSettings, Settings, load
+from ralph.store import settings_file
+
+PATH = settings_file.PATH
+NEXT = 'Next: ralph run -p "What the agent is to do"'
+BLANK_LINE = "\n"
+
+
+def _not_blank(
+    ctx: click.Context, param: click.Parameter, value: str | tuple[str, ...] | None
+) -> str | tuple[str, ...] | None:
+    if any(not each.strip() for each in ((value,) if isinstance(value, str) else value or ())):
+        raise click.BadParameter("it is empty", ctx, param)
+    return value
+
+
+@click.command(epilog="Exit codes: 0 written, or not to be overwritten · 2 an error · 130 interrupted")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing: what no option says is left at its default.")
+@click.option("--agent", metavar="COMMAND", callback=_not_blank, help="The agent. [the first one installed]")
+@click.option(
+    "--flag", "flags", multiple=True, metavar="FLAG", callback=_not_blank, help="A flag of it; repeatable."
+)
+@click.option(
+    "--permissions",
+    type=click.Choice([each.value for each in Permissions]),
+    help="What it may do unasked: change files, everything, or as it is configured itself. [edit]",
+)
+@click.option("-m", "--maximum-iterations", type=COUNT, metavar="N", help="Stop after N iterations. [10]")
+@click.option(
+    "-c",
+    "--completion-response",
+    metavar="TEXT",
+    callback=_not_blank,
+    help="What the agent says when done. [DONE]",
+)
+@click.option(
+    "--guardrail",
+    "guardrails",
+    multiple=True,
+    metavar="COMMAND",
+    callback=_not_blank,
+    help="Must succeed after every iteration; repeatable. [what the project seems to have]",
+)
+@click.option("--no-guardrails", is_flag=True, help="None: the agent's word is enough.")
+@click.option(
+    "--scm", metavar="COMMAND", callback=_not_blank, help="Version control, for example git. [none]"
+)
+@click.option(
+    "--scm-task",
+    "tasks",
+    multiple=True,
+    metavar="TASK",
+    callback=_not_blank,
+    help="What it does after an iteration with green guardrails; repeatable. [commit]",
+)
+@click.option("--force", is_flag=True, help="Overwrite existing settings, without asking; they are kept.")
+def command(
+    yes: bool,
+    agent: str | None,
+    flags: tuple[str, ...],
+    permissions: str | None,
+    maximum_iterations: int | None,
+    completion_response: str | None,
+    guardrails: tuple[str, ...],
+    no_guardrails: bool,
+    scm: str | None,
+    tasks: tuple[str, ...],
+    force: bool,
+) -> int:
+    """Write .ralph/settings.json: which agent, what must hold, when to stop.
+
+    Asks for each of them and proposes what it finds: the agents that are installed, the checks that
+    the project has. What an option says is not asked. In a script, `--yes` asks nothing at all.
+
+    \b
+    ralph init
+    ralph init --yes --agent claude --guardrail "make test"
+    """
+    if not yes and not sys.stdin.isatty():
+        raise RalphError(
+            "`ralph init` asks questions, but its input is no terminal.",
+            'In a script: ralph init --yes --agent claude --guardrail "make test"',
+        )
+    if guardrails and no_guardrails:
+        raise RalphError("--guardrail and --no-guardrails contradict each other.", "Leave one of them out.")
+    directory = Path.cwd()
+    settings_file.check_writable(directory)
+    found = flow.look_around(directory)
+    name, words = flow.split_agent(agent, directory) if agent else (None, ())
+    said = Answers(
+        command=name,
+        flags=(*words, *flags) or None,
+        permissions=Permissions(permissions) if permissions else None,
+        iterations=maximum_iterations,
+        response=completion_response.strip() if completion_response else None,
+        guardrails=tuple(map(GuardrailSettings, guardrails)) if guardrails or no_guardrails else None,
+        scm=flow.scm_of(scm, tasks, found),
+    )
+    exists = settings_file.exists(directory) and not force
+    if yes:
+        if exists:
+            raise RalphError(
+                f"{PATH} exists already.", "--force overwrites it, and keeps it under another name."
+            )
+        settings = flow.to_settings(flow.with_defaults(said, found))
+    else:
+        try:
+            with _on_signals(signal.default_int_handler):
+                if exists and not _may_overwrite():
+                    return 0
+                settings = flow.to_settings(_Questions(found, directory).asked(said))
+        except (click.Abort, KeyboardInterrupt):
+            click.echo("\nAborted: nothing was written.", err=True)
+            return 130
+    with _on_signals(signal.SIG_IGN):
+        kept = flow.write(directory, settings)
+    if yes:
+        _show(settings)
+        if problem := flow.problem_of(settings.agent.command, directory):
+            click.echo(f"ralph: warning: {settings.agent.command}: {problem}.", err=True)
+    note = f"The earlier settings are kept in {kept}\n" if kept else ""
+    click.echo(f"{'' if yes else BLANK_LINE}Settings written to {PATH}\n{note}{NEXT}")
+    return 0
+
+
+@contextmanager
+def _on_signals(handler: signal.Handlers | Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    earlier = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, old in earlier.items():
+            signal.signal(number, old)
+
+
+def _show(settings: Settings) -> None:
+    click.echo(clean(flow.to_text(flow.without_secrets(flow.readable(settings)))))
+
+
+def _may_overwrite() -> bool:
+    try:
+        loaded = load()
+    except RalphError as error:
+        say(f"The settings cannot be used: {error.message}")
+    else:
+        _show(loaded.settings)
+        overlay = f" (with local overlay from {loaded.files[1].name})" if len(loaded.files) > 1 else ""
+        click.echo(f"Loaded from {PATH}{overlay}")
+    return ask("Overwrite? (y/N)", is_yes)
+
+
+class _Questions:
+    """The dialogue; what was said on the command line is not asked."""
+
+    def __init__(self, found: Found, directory: Path) -> None:
+        self._found = found
+        self._directory = directory
+
+    def asked(self, said: Answers) -> Answers:
+        if said.command is None:
+            command, words = self._agent()
+            said = replace(said, command=command, flags=(*words, *(said.flags or ())) or None)
+        if said.flags is None:
+            said = replace(said, flags=ask("Agent flags (comma-separated, optional)", self._flags))
+        agent = flow.agent_of(said)
+        if said.permissions is None:
+            said = replace(said, permissions=self._permissions(agent))
+        if said.iterations is None:
+            said = replace(said, iterations=ask("Maximum iterations", count, "10"))
+        if said.response is None:
+            said = replace(said, response=ask("Completion response", str, "DONE"))
+        if said.guardrails is None:
+            said = replace(said, guardrails=tuple(self._guardrails()))
+        return said if said.scm else replace(said, scm=self._scm())
+
+    def _agent(self) -> tuple[str, tuple[str, ...]]:
+        if self._found.agents:
+            listed = ", ".join(f"{name} ({title})" for name, title in self._found.agents.items())
+            say(f"Installed here: {listed}")
+        text = "Agent command (e.g., claude, codex, amp, or other LLM CLI)"
+        command, words = ask(text, self._split, self._found.agent)
+        if problem := flow.problem_of(command, self._directory):
+            say(f"  {command}: {problem}. It must be there when you start `ralph run`.")
+        return command, words
+
+    def _split(self, answer: str) -> tuple[str, tuple[str, ...]]:
+        try:
+            return flow.split_agent(required("the agent's command")(answer), self._directory)
+        except RalphError as error:
+            raise click.UsageError(error.message) from None
+
+    def _flags(self, answer: str) -> tuple[str, ...]:
+        flags = listed(answer)
+        try:
+            flow.agent_of(Answers("agent", flags))
+        except RalphError as error:
+            raise click.UsageError(error.message) from None
+        return flags
+
+    def _permissions(self, agent: AgentSettings) -> Permissions | None:
+        if not flow.has_permissions(agent):
+            return None
+        say(f"What may {flow.title_of(agent)} do without asking?")
+        for each, meaning in flow.explained_permissions(agent).items():
+            say(f"  {each.value:<7} {meaning}")
+        return ask("Permissions (edit|bypass|none)", one_of(Permissions), Permissions.EDIT.value)
+
+    def _guardrails(self) -> Iterator[GuardrailSettings]:
+        proposals = list(self._found.guardrails)
+        if proposals:
+            say('Found in this project: Enter adds it, "-" leaves it out, another command replaces it.')
+        while proposals:
+            proposal = proposals.pop(0)
+            answer = ask(f"Add guardrail command [{proposal}]", str)
+            if answer.lower() in ("", "y", "yes"):
+                yield GuardrailSettings(proposal)
+            elif answer.lower() not in ("-", "n", "no"):
+                yield self._guardrail(answer)
+                proposals = [each for each in proposals if each != answer]
+        while (answer := ask("Add guardrail command (leave blank to finish)", str)) not in ("", "-"):
+            yield self._guardrail(answer)
+
+    def _guardrail(self, command: str) -> GuardrailSettings:
+        action = ask("  Fail action (APPEND|PREPEND|REPLACE)", one_of(FailAction))
+        return GuardrailSettings(
+            command, action, ask("  Hint (optional, guidance for agent on failure)", str)
+        )
+
+    def _scm(self) -> ScmSettings | None:
+        if not ask("Configure SCM? (y/N)", is_yes):
+            return None
+        git, commit = ("git", "commit") if self._found.has_git else ("", "")
+        command = ask("  SCM command (e.g., git)", required("the command"), git)
+        return ScmSettings(command, ask("  SCM tasks (comma-separated, e.g., commit,push)", _tasks, commit))
+
+
+def _tasks(answer: str) -> tuple[str, ...]:
+    return listed(required("a task")(answer.strip(" ,")))

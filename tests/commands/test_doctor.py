@@ -1,0 +1,584 @@
+"""`ralph doctor` as a user meets it, with small shell scripts in the place of agents."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyte
+import pytest
+
+from conftest import RALPH, Project, Recorded, Result, wait_until
+from ralph.agents.registry import AGENTS
+from ralph.flows.installed import unknown_flags, used_flags, version_in
+
+KNOWN = [name for name, agent in AGENTS.items() if agent.about is not None]
+KEYS = {key for agent in AGENTS.values() if agent.about for key in agent.about.keys}
+SECRET = "sk-ant-secret-0123456789abcdef"
+
+
+class Machine:
+    """A project on a machine that has nothing but git, a few tools and what a test installs."""
+
+    def __init__(self, project: Project, tools: Path) -> None:
+        self.project = project
+        self.bin = tools
+        self.home = tools.parent / "home"
+        self.bin.mkdir()
+        self.home.mkdir()
+        for tool in ("git", "sleep", "env", "yes", "cat"):
+            (self.bin / tool).symlink_to(str(shutil.which(tool)))
+        (self.home / ".gitconfig").write_text("[user]\nname = Test\nemail = test@localhost\n")
+        self.set(PATH=str(self.bin), HOME=str(self.home), **dict.fromkeys(KEYS, ""))
+
+    def set(self, **variables: str) -> None:
+        self.project.extra_env |= variables
+
+    def install(self, name: str, body: str, interpreter: str = "/bin/sh") -> Path:
+        path = self.bin / name
+        path.write_text(f"#!{interpreter}\n{body}\n")
+        path.chmod(0o755)
+        return path
+
+    def install_agent(self, name: str = "claude", version: str = "", without: str = "") -> Path:
+        """An agent that answers as it should; `version`: another one than Ralph was tried with."""
+        about = AGENTS[name].about
+        assert about is not None
+        flags = [flag for flag in (*about.flags, *used_flags(AGENTS[name])) if flag != without]
+        return self.install(
+            name,
+            f"""case "$*" in
+            --version) echo '{version or about.seen or "0.1.2"} ({about.title})';;
+            '{" ".join(about.help)}') echo 'Options: {", ".join(flags)}';;
+            *) exit 64;;
+            esac""",
+        )
+
+    def doctor(self, *arguments: str) -> Result:
+        return self.project.run("doctor", *arguments)
+
+    def findings(self, *arguments: str) -> dict[str, dict[str, str]]:
+        """What it says, by name; `code` is how it ended."""
+        result = self.doctor("--json", *arguments)
+        self.code = result.code
+        return {each["name"]: each for each in json.loads(result.out)}
+
+
+@pytest.fixture
+def machine(repository: Project, tmp_path: Path) -> Machine:
+    """A repository with claude configured, and an empty machine."""
+    repository.settings(agent={"command": "claude"})
+    return Machine(repository, tmp_path / "bin")
+
+
+@pytest.fixture
+def healthy(machine: Machine) -> Machine:
+    """The same with claude installed and a key set."""
+    machine.install_agent()
+    machine.set(ANTHROPIC_API_KEY=SECRET)
+    return machine
+
+
+# ---- what it prints ----
+
+
+def test_all_is_well(healthy: Machine) -> None:
+    """One line each, the configured agent first; exit code 0, and no secret anywhere."""
+    result = healthy.doctor()
+    lines = [re.split(r"\s{2,}", line.replace("] ", "]  ", 1))[:2] for line in result.out.splitlines()]
+    others = [["[--]", name] for name in KNOWN if name != "claude"]
+    rest = ("settings", "git", "state directory", "processes", "python", "terminal")
+    assert lines == [["[OK]", "agent claude"], *others, *(["[OK]", name] for name in rest)]
+    assert (result.code, result.err) == (0, "A run can work here.\n")
+    assert result.out.splitlines()[0].split(None, 3)[3] == (
+        f"Claude Code 2.1.325 at {healthy.bin}/claude; the version that Ralph was tried with;"
+        " it has every flag that Ralph uses; logged in as far as can be told (ANTHROPIC_API_KEY is set)"
+    )
+    assert SECRET not in result.out
+
+
+def test_json_says_the_same(healthy: Machine) -> None:
+    """A list of name, state, found and advice."""
+    result = healthy.doctor("--json")
+    found = json.loads(result.out)
+    assert (result.code, result.err) == (0, "")
+    assert {tuple(each) for each in found} == {("name", "state", "found", "advice")}
+    assert {each["state"] for each in found} <= {"ok", "absent"}
+    assert {"name": "amp", "state": "absent", "found": "Amp is not on PATH", "advice": ""} in found
+
+
+def test_on_a_terminal_it_is_folded(machine: Machine) -> None:
+    """80 columns, emoji, what to do on a line of its own; nothing sticks out."""
+    project = machine.project
+    env = project.env | {"TERM": "xterm-256color", "NO_COLOR": "", "LC_ALL": "C.UTF-8", "COLUMNS": "80"}
+    master, slave = pty.openpty()
+    process = subprocess.Popen([RALPH, "doctor"], cwd=project.path, env=env, stdout=slave, stderr=slave)
+    os.close(slave)
+    screen, raw = pyte.Screen(80, 60), b""
+    while data := _read(master):
+        raw += data
+        pyte.ByteStream(screen).feed(data)
+    os.close(master)
+    shown = [line.rstrip() for line in screen.display]
+    assert (process.wait(), "\x1b[31m❌ agent claude".encode() in raw) == (2, True)
+    assert shown[:3] == [
+        "❌ agent claude     not on PATH",
+        "                    → Install Claude Code, or give its whole path in",
+        "                    agent.command.",
+    ]
+    assert "A run cannot work here: 1 thing must be mended first." in shown
+
+
+def _read(master: int) -> bytes:
+    try:
+        return os.read(master, 65536)
+    except OSError:  # the other side is closed
+        return b""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_any_encoding_will_do(healthy: Machine, encoding: str) -> None:
+    """A name that cannot be printed is no reason to fail."""
+    healthy.project.settings(agent={"command": "./mein-ägent-🤖"})
+    healthy.set(PYTHONIOENCODING=encoding)
+    for arguments in ([], ["--json"]):
+        done = subprocess.run(
+            [RALPH, "doctor", *arguments],
+            cwd=healthy.project.path,
+            env=healthy.project.env,
+            capture_output=True,
+        )
+        assert (done.returncode, b"no such file" in done.stdout) == (2, True)
+
+
+# ---- agents ----
+
+HANGS = "sleep 30"
+BROKEN: dict[str, tuple[Callable[[Machine], object], str, str]] = {
+    # name: (how it is made, what is found, what to do)
+    "missing": (
+        lambda machine: None,
+        "not on PATH",
+        "Install Claude Code, or give its whole path in agent.command.",
+    ),
+    "directory": (
+        lambda machine: (machine.bin / "claude").mkdir(),
+        "no program, but something else ({program})",
+        "See what `claude --version` says, or name another command in agent.command.",
+    ),
+    "not executable": (
+        lambda machine: (machine.bin / "claude").write_text("#!/bin/sh\n"),
+        "not executable ({program})",
+        "Make it executable: chmod +x {program}",
+    ),
+    "dangling link": (
+        lambda machine: (machine.bin / "claude").symlink_to("nowhere"),
+        "no such file ({program})",
+        "Give the right path in agent.command.",
+    ),
+    "lost interpreter": (
+        lambda machine: machine.install("claude", "", interpreter="/no/such"),
+        "it cannot be started: No such file or directory ({program})",
+        "See what `claude --version` says, or name another command in agent.command.",
+    ),
+    "hang": (
+        lambda machine: machine.install("claude", HANGS),
+        "`claude --version` gave no answer in 1 s ({program})",
+        "See what `claude --version` says, or name another command in agent.command.",
+    ),
+    "flood": (
+        lambda machine: machine.install("claude", "exec yes"),
+        "`claude --version` printed more than 1 MB ({program})",
+        "See what `claude --version` says, or name another command in agent.command.",
+    ),
+    "flood on stderr": (
+        lambda machine: machine.install("claude", "exec yes >&2"),
+        "`claude --version` printed more than 1 MB ({program})",
+        "See what `claude --version` says, or name another command in agent.command.",
+    ),
+    "failure": (
+        lambda machine: machine.install("claude", "printf 'a\\n\\033[31mno licence\\n' >&2; exit 3"),
+        "`claude --version` failed (exit 3): no licence ({program})",
+        "See what `claude --version` says, or name another command in agent.command.",
+    ),
+    "killed": (
+        lambda machine: machine.install("claude", "kill -SEGV $$"),
+        "`claude --version` failed (signal 11) ({program})",
+        "See what `claude --version` says, or name another command in agent.command.",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_an_agent_that_cannot_work_is_one_line(machine: Machine, kind: str) -> None:
+    """Whatever is wrong with it: an error, what to do, exit code 2."""
+    make, found, advice = BROKEN[kind]
+    make(machine)
+    result = machine.doctor("--json", "--timeout", "1")
+    program = f"{machine.bin}/claude"
+    assert (result.code, result.err) == (2, "")
+    assert json.loads(result.out)[0] == {
+        "name": "agent claude",
+        "state": "error",
+        "found": found.format(program=program),
+        "advice": advice.format(program=program),
+    }
+
+
+def test_a_broken_agent_that_nobody_wants_is_a_warning(healthy: Machine) -> None:
+    """So is a broken fallback: a run works without it."""
+    healthy.install("amp", "exit 1")
+    assert (healthy.findings()["amp"]["state"], healthy.code) == ("warning", 0)
+    healthy.project.settings(agent={"command": "claude", "fallbacks": [{"command": "amp"}]})
+    found = healthy.findings()
+    assert list(found)[:2] == ["agent claude", "fallback amp"]
+    assert (found["fallback amp"]["state"], healthy.code) == ("warning", 0)
+
+
+@pytest.mark.parametrize("output", ["", "no number", "\\377\\000\\033]0;title\\007", "1", "99999999999.1"])
+def test_garbage_is_no_version(healthy: Machine, output: str) -> None:
+    """It is said that there is none; the agent may work all the same."""
+    healthy.install("claude", f"printf '{output}'")
+    found = healthy.findings()["agent claude"]
+    assert (found["state"], "Claude Code of an unknown version at" in found["found"]) == ("warning", True)
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("2.1.325 (Claude Code)", "2.1.325"),
+        ("codex-cli 0.166.0\n", "0.166.0"),
+        ("v20.20.2", "20.20.2"),
+        ("tool 1.2.3-rc.1+build", "1.2.3-rc.1+build"),
+        ("git version 2.39.5 (Apple Git-154)", "2.39.5"),
+        ("at 127.0.0.1.5.6", ""),
+    ],
+)
+def test_a_version_in_words(text: str, version: str) -> None:
+    """The first number with dots that stands by itself."""
+    assert version_in(text) == version
+
+
+@pytest.mark.parametrize(
+    ("version", "state", "words"),
+    [
+        ("2.1.326", "ok", "newer than 2.1.325, which Ralph was tried with"),
+        ("10.0.0", "ok", "newer than 2.1.325, which Ralph was tried with"),
+        ("2.1.99", "warning", "older than 2.1.325, which Ralph was tried with"),
+        ("2.1.325-beta", "ok", "the version that Ralph was tried with"),
+    ],
+)
+def test_other_versions(healthy: Machine, version: str, state: str, words: str) -> None:
+    """A newer one is fine as long as its flags are there; an older one is a warning."""
+    healthy.install_agent(version=version)
+    found = healthy.findings()["agent claude"]
+    assert (found["state"], found["found"].split("; ")[1]) == (state, words)
+
+
+def test_an_agent_that_was_never_tried(healthy: Machine) -> None:
+    """Amp is unverified, and that is said."""
+    healthy.install_agent("amp")
+    healthy.set(AMP_API_KEY=SECRET)
+    found = healthy.findings()["amp"]
+    assert (found["state"], "; unverified: Ralph was never tried with it; " in found["found"]) == (
+        "warning",
+        True,
+    )
+
+
+def test_a_flag_that_is_gone(healthy: Machine) -> None:
+    """The help does not name a flag that Ralph uses: a run may fail."""
+    healthy.install_agent(without="--permission-mode")
+    found = healthy.findings()["agent claude"]
+    assert (found["state"], found["advice"]) == (
+        "warning",
+        "Update it, or Ralph: a run may end with an unknown option.",
+    )
+    assert "; its help does not name --permission-mode; " in found["found"]
+
+
+def test_a_help_that_cannot_be_had(healthy: Machine) -> None:
+    """The flags are not known then; that is no error."""
+    healthy.install("claude", '[ "$1" = --version ] && echo 2.1.325 || exec sleep 30')
+    result = healthy.doctor("--timeout", "1")
+    assert "its flags were not checked: `claude --help` gave no answer in 1 s;" in result.out
+    assert result.code == 0
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_the_list_of_flags_is_not_stale(name: str) -> None:
+    """What an adapter says it may use is what stands in its command lines, by the long names."""
+    about, used = AGENTS[name].about, used_flags(AGENTS[name])
+    assert about is not None
+    long, short = {f for f in used if f.startswith("--")}, {f for f in used if not f.startswith("--")}
+    assert long <= set(about.flags)
+    assert len(set(about.flags) - long - short) <= len(short), "a flag that is not used any more"
+
+
+def test_a_flag_is_a_whole_word() -> None:
+    """`--print-logs` does not stand for `--print`, nor `--no-verbose` for `--verbose`."""
+    help = (
+        "-p, --print-logs --no-verbose --output-format=<x> [--permission-mode] --dangerously-skip-permissions"
+    )
+    assert unknown_flags(AGENTS["claude"], help) == ("--print", "--verbose")
+
+
+# ---- logins ----
+
+
+def test_a_login_file(machine: Machine) -> None:
+    """It is enough that it is there; it is not read, so it need not be readable."""
+    machine.install_agent()
+    assert machine.findings()["agent claude"] == {
+        "name": "agent claude",
+        "state": "warning",
+        "found": f"Claude Code 2.1.325 at {machine.bin}/claude; the version that Ralph was tried with;"
+        " it has every flag that Ralph uses; whether it is logged in cannot be told",
+        "advice": "If it is not: run `claude` and type /login, or set ANTHROPIC_API_KEY.",
+    }
+    login = machine.home / ".claude" / ".credentials.json"
+    login.parent.mkdir()
+    login.write_text(SECRET)
+    login.chmod(0)
+    found = machine.findings()["agent claude"]
+    assert (found["state"], found["found"].split("; ")[-1]) == (
+        "ok",
+        "logged in as far as can be told (~/.claude/.credentials.json is there)",
+    )
+
+
+def test_a_key_in_the_settings(machine: Machine) -> None:
+    """`agent.env` counts as well, and is not shown."""
+    machine.install_agent()
+    machine.project.settings(agent={"command": "claude", "env": {"ANTHROPIC_API_KEY": SECRET}})
+    result = machine.doctor()
+    assert ("(ANTHROPIC_API_KEY is set)" in result.out, SECRET in result.out) == (True, False)
+
+
+# ---- how agents are asked ----
+
+
+def test_agents_are_asked_harmlessly(healthy: Machine, tmp_path: Path) -> None:
+    """An empty directory, an empty home, no key, no input; what it writes there is gone."""
+    log = tmp_path / "log"
+    healthy.install(
+        "claude",
+        f"""{{ env; pwd; cat; echo *; }} >> {log} 2>&1
+        echo mess > "$HOME/mess"
+        echo 2.1.325""",
+    )
+    healthy.set(MY_SERVICE_TOKEN="hush-hush-hush", XDG_CONFIG_HOME=str(healthy.home))
+    before = sorted(healthy.home.rglob("*"))
+    healthy.doctor()
+    said = log.read_text()
+    home = Path(re.findall(r"^HOME=(.*)$", said, re.MULTILINE)[0])
+    assert home.name.startswith("ralph-doctor-") and not home.exists()
+    for secret in (SECRET, "hush-hush", "ANTHROPIC_API_KEY", "XDG_CONFIG_HOME"):
+        assert secret not in said
+    assert sorted(healthy.home.rglob("*")) == before
+    assert {path.name for path in healthy.project.path.iterdir()} == {".git", ".ralph", "README.md"}
+
+
+def test_a_launcher_that_needs_the_home_directory(healthy: Machine) -> None:
+    """A version manager's shim finds the real program by its settings there."""
+    (healthy.home / ".tool-versions").write_text("claude 2.1.325\n")
+    real = healthy.install_agent()
+    real.rename(healthy.bin / "real-claude")
+    healthy.install("claude", '[ -e "$HOME/.tool-versions" ] || exit 126\nexec real-claude "$@"')
+    assert healthy.findings()["agent claude"]["state"] == "ok"
+
+
+def test_nothing_is_left_running(healthy: Machine, tmp_path: Path) -> None:
+    """Neither a child that stays behind, nor an agent that does not answer and ignores the request to end."""
+    pids = tmp_path / "pids"
+    healthy.install(
+        "claude",
+        f"(trap '' HUP; sleep 30) & echo $! >> {pids}; echo $$ >> {pids}\n"
+        '[ "$1" = --version ] && echo 2.1.325 && exit 0\nsleep 30',
+    )
+    assert healthy.doctor("--timeout", "1").code == 0
+    recorded = Recorded(pids)
+    assert (len(recorded.pids()), recorded.alive()) == (4, [])
+
+
+def test_an_interrupt_ends_it(healthy: Machine, tmp_path: Path) -> None:
+    """Ctrl-C: exit code 130, nothing is printed, nothing is left."""
+    pids = tmp_path / "pids"
+    healthy.install("claude", f"echo $$ >> {pids}\n{HANGS}")
+    process = healthy.project.start("doctor")
+    wait_until(lambda: Recorded(pids).pids())
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=10) == ("", "")
+    assert (process.returncode, Recorded(pids).alive()) == (130, [])
+
+
+def test_agents_are_asked_at_the_same_time(healthy: Machine, tmp_path: Path) -> None:
+    """Two agents that wait for each other are both answered."""
+    for name, other in (("claude", "codex"), ("codex", "claude")):
+        healthy.install(
+            name,
+            f"""touch() {{ : > "$1"; }}
+            touch {tmp_path}/{name}
+            while [ ! -e {tmp_path}/{other} ]; do sleep 0.05; done
+            [ "$1" = --version ] && echo 99.0.0""",
+        )
+    healthy.project.settings(agent={"command": "claude", "fallbacks": [{"command": "codex"}]})
+    found = healthy.findings()
+    assert "99.0.0" in found["agent claude"]["found"] and "99.0.0" in found["fallback codex"]["found"]
+
+
+# ---- custom commands ----
+
+
+def test_a_custom_command_is_looked_up_and_never_started(machine: Machine) -> None:
+    """Who knows what it would do with --version."""
+    script = machine.project.script("agent.sh", "touch started")
+    machine.project.settings(agent={"command": "./agent.sh"})
+    result = machine.doctor()
+    assert (result.code, result.out.splitlines()[0]) == (0, f"[OK]   agent ./agent.sh  {script}")
+    assert not (machine.project.path / "started").exists()
+
+
+def test_a_wrapper_of_a_known_agent_is_asked(healthy: Machine) -> None:
+    """With agent.type it is the agent that it says it is; the path may be relative."""
+    (healthy.bin / "claude").rename(healthy.project.path / "my-claude")
+    healthy.project.settings(agent={"command": "./my-claude", "type": "claude"})
+    assert healthy.findings()["agent ./my-claude"]["state"] == "ok"
+
+
+def test_the_scripted_agent_is_always_there(machine: Machine) -> None:
+    """It comes with Ralph."""
+    machine.project.settings(agent={"command": "scripted", "flags": ["script.yaml"]})
+    assert machine.findings()["agent scripted"]["state"] == "ok"
+
+
+# ---- settings ----
+
+
+def test_no_agent_is_configured(healthy: Machine) -> None:
+    """An error, and one that is installed is proposed."""
+    (healthy.project.path / ".ralph" / "settings.json").unlink()
+    found = healthy.findings()
+    assert (healthy.code, found["agent"], found["settings"]["state"]) == (
+        2,
+        {
+            "name": "agent",
+            "state": "error",
+            "found": "none is configured",
+            "advice": "Run `ralph init`, or name one: ralph run --agent claude",
+        },
+        "ok",
+    )
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "words"),
+    [
+        ({"agent": {"comand": "x"}}, "settings", ".ralph/settings.json:1: unknown key 'agent.comand'."),
+        ({"agent": {"command": "x", "type": "y"}}, "agent", "agent.type: there is no agent 'y'."),
+        ({"agent": {"command": "x", "flags": ["'"]}}, "agent", "agent.flags: No closing quotation."),
+    ],
+)
+def test_settings_that_are_not_valid(
+    machine: Machine, settings: dict[str, Any], name: str, words: str
+) -> None:
+    """They are one error, with file and line; the rest is looked at all the same."""
+    machine.project.settings(**settings)
+    found = machine.findings()
+    errors = [each["name"] for each in found.values() if each["state"] == "error"]
+    assert (machine.code, errors, found[name]["found"]) == (2, [name], words)
+    assert found["git"]["state"] == "ok"
+
+
+def test_another_settings_file(healthy: Machine) -> None:
+    """`--settings` names it; one that is not there is an error."""
+    (healthy.project.path / "mine.json").write_text('{"agent": {"command": "amp"}}')
+    assert "agent amp" in healthy.findings("--settings", "mine.json")
+    missing = healthy.doctor("--settings", "none.json")
+    assert (missing.code, "[ERR]  settings" in missing.out) == (2, True)
+
+
+# ---- git, node, the store, the system ----
+
+
+def test_git_is_missing(healthy: Machine) -> None:
+    """An error where snapshots are wanted, else a warning."""
+    (healthy.bin / "git").unlink()
+    found = healthy.findings()["git"]
+    assert (healthy.code, found["state"], found["found"]) == (2, "error", "not on PATH")
+    healthy.project.settings(agent={"command": "claude"}, snapshots=False)
+    assert (healthy.findings()["git"]["state"], healthy.code) == ("warning", 0)
+    healthy.project.settings(agent={"command": "claude"}, snapshots=False, scm={"command": "git"})
+    assert (healthy.findings()["git"]["state"], healthy.code) == ("error", 2)
+
+
+def test_nobody_is_named_to_commit_as(healthy: Machine) -> None:
+    """A warning with the command to type."""
+    (healthy.home / ".gitconfig").write_text("[user]\nuseConfigOnly = true\n")
+    found = healthy.findings()["git"]
+    assert (found["state"], found["found"].split("; ")[-1]) == ("warning", "nobody is named to commit as")
+    assert found["advice"].startswith("Say who commits: git config --global user.email")
+
+
+def test_no_repository(healthy: Machine) -> None:
+    """A warning, unless nothing of it is wanted."""
+    shutil.rmtree(healthy.project.path / ".git")
+    found = healthy.findings()["git"]
+    assert (found["state"], found["found"].split("; ")[-1]) == ("warning", "this is no git repository")
+    healthy.project.settings(agent={"command": "claude"}, snapshots=False)
+    assert healthy.findings()["git"]["state"] == "ok"
+
+
+def test_a_git_that_hangs(healthy: Machine) -> None:
+    """It is given up as an agent would be."""
+    (healthy.bin / "git").unlink()
+    healthy.install("git", '[ "$1" = --version ] && exec sleep 30; exit 1')
+    found = healthy.findings("--timeout", "1")["git"]
+    assert (found["state"], found["found"]) == ("error", "`git --version` gave no answer in 1 s")
+
+
+def test_a_program_from_npm_needs_node(healthy: Machine) -> None:
+    """Without node its own line says what it said, and another what to install."""
+    healthy.install("claude", "", interpreter=f"{shutil.which('env')} node")
+    found = healthy.findings()
+    assert found["agent claude"]["state"] == "error"
+    assert "`claude --version` failed (exit 127): " in found["agent claude"]["found"]
+    assert (found["node"]["found"], found["node"]["advice"]) == (
+        "not on PATH",
+        "Install Node.js: it is needed by claude.",
+    )
+    healthy.install("node", "echo v20.1.2")
+    assert healthy.findings()["node"]["found"] == f"20.1.2 at {healthy.bin}/node"
+
+
+def test_a_state_directory_that_cannot_be_used(healthy: Machine) -> None:
+    """An error: without a journal there is no run."""
+    healthy.set(RALPH_STATE_DIR="/dev/null/ralph")
+    result = healthy.doctor()
+    assert (result.code, "[ERR]  state directory  RALPH_STATE_DIR: /dev/null/ralph" in result.out) == (
+        2,
+        True,
+    )
+
+
+def test_a_damaged_store(healthy: Machine) -> None:
+    """The same, with what to do."""
+    healthy.project.home.database.write_bytes(b"no database" * 1000)
+    found = healthy.findings()["state directory"]
+    assert (found["state"], found["advice"][:23]) == ("error", "It is no Ralph store. M")
+
+
+def test_the_store_is_where_it_is(healthy: Machine) -> None:
+    """Where, how large, how much room."""
+    found = healthy.findings()["state directory"]
+    number = r"\d+(\.\d)? (bytes|KB|MB|GB|TB)"
+    path = re.escape(str(healthy.project.home.path))
+    assert re.fullmatch(rf"{path} is writable; the store has {number}, {number} are free", found["found"])

@@ -1,0 +1,230 @@
+"""The real OpenCode, driven by `ralph run` against a scripted model server."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Project, Result, wait_until
+from ralph.agents.opencode import OpenCode
+from ralph.modelserver.script import Script, parse
+from ralph.modelserver.server import ModelServer
+from real.real_support import REAL, environment, installed
+
+pytestmark = REAL
+
+DONE = "<response>DONE</response>"
+SILENCE = 15
+"""Seconds. It says nothing until the model has answered, and it takes its time to start."""
+
+
+@dataclass
+class Lonely(Project):
+    """A project whose environment holds nothing but what the agent needs."""
+
+    alone: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return self.alone | {"RALPH_STATE_DIR": str(self.home.path), "NO_COLOR": "1"}
+
+    def living(self) -> set[int]:
+        """Every process that has this project's home: ralph, OpenCode, and whatever they have started."""
+        mark = f"HOME={self.alone['HOME']}\0".encode()
+        return {
+            int(path.parent.name) for path in Path("/proc").glob("[0-9]*/environ") if mark in _bytes(path)
+        }
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def runs(pid: int, *argv: str) -> bool:
+    return _bytes(Path(f"/proc/{pid}/cmdline")).split(b"\0")[:-1] == [word.encode() for word in argv]
+
+
+def turns(*each: dict[str, Any]) -> Script:
+    return parse(json.dumps({"turns": each, "then": "error"}))
+
+
+@contextmanager
+def opencode(repository: Project, script: Script, **settings: Any) -> Iterator[tuple[Lonely, ModelServer]]:
+    """The repository with OpenCode as its agent; in the end nobody may be left."""
+    with ModelServer(script) as server:
+        alone = environment("opencode", repository.home.path.parent / "home", server)
+        lonely = Lonely(repository.path, repository.home, alone=alone)
+        lonely.git("config", "user.name", "Test")
+        lonely.git("config", "user.email", "test@localhost")
+        agent = {"command": "opencode"} | settings.pop("agent", {})
+        lonely.settings(**({"agent": agent, "maximumIterations": 1, "snapshots": False} | settings))
+        yield lonely, server
+        assert not lonely.living()
+
+
+def ends(result: Result) -> list[str]:
+    """How each agent process ended."""
+    return [line["ran"]["ended"] for line in result.lines() if line["event"] == "agent_ended"]
+
+
+@contextmanager
+def started(project: Project) -> Iterator[subprocess.Popen[str]]:
+    """ralph in the background; a test that fails leaves nothing running."""
+    process = project.start("run", "-p", "x")
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def hears(process: subprocess.Popen[str], words: str) -> bool:
+    """Wait until ralph says it."""
+    assert process.stderr is not None
+    return any(words in line for line in process.stderr)
+
+
+def test_a_whole_loop(repository: Project) -> None:
+    """A write, a red guardrail, its feedback in the next prompt, a fix, the claim, the commit.
+
+    All of it where the run is, wherever `PWD` points to; and the commit message is the last word only.
+    """
+    script = turns(
+        {"text": "I write.", "tools": [{"write": {"path": "a.txt", "content": "one\n"}}]},
+        {"text": DONE},
+        {"tools": [{"edit": {"path": "a.txt", "old": "one", "new": "two"}}]},
+        {"text": f"It is right now.\n\n{DONE}", "usage": {"input": 1000, "cached": 600, "output": 100}},
+        {"text": "Let me look.", "tools": [{"bash": "git status --short"}]},
+        {"text": "Say two in a.txt"},
+    )
+    with opencode(
+        repository,
+        script,
+        maximumIterations=3,
+        guardrails=[{"command": "grep two a.txt || { echo missing-two; exit 1; }"}],
+        scm={"command": "git", "tasks": ["commit"]},
+    ) as (project, server):
+        project.alone["PWD"] = str(repository.home.path)
+        result = project.run("run", "-p", "Write a.txt", "--json")
+        assert (result.code, ends(result)) == (0, ["ok", "ok", "ok"]), result.err
+        asked = server.turns()
+        assert [request.played for request in asked] == [1, 2, 3, 4, 5, 6]
+        assert "missing-two" not in asked[1].said()
+        assert "missing-two" in asked[2].said()
+        assert project.git("log", "-1", "--format=%s").strip() == "Say two in a.txt"
+        assert (project.path / "a.txt").read_text() == "two\n"
+        usage = result.lines()[-1]["usage"]
+        assert (usage["input_tokens"], usage["cache_read_tokens"], usage["output_tokens"]) == (5400, 600, 600)
+
+
+def test_a_usage_limit(repository: Project) -> None:
+    """OpenCode would wait in silence: Ralph ends it, waits itself, and gives up when it takes too long."""
+    words = "The usage limit has been reached. It will reset in 2 hours."
+    script = turns({"status": 429, "message": words, "headers": {"retry-after": "7200"}, "times": "forever"})
+    with opencode(repository, script, exitGraceSeconds=0.5) as (project, _):
+        with started(project) as ralph:
+            assert hears(ralph, "Waiting until")
+            ralph.send_signal(signal.SIGINT)
+            assert ralph.wait(30) == 130
+        project.settings(
+            agent={"command": "opencode"}, maxLimitWaitSeconds=1, exitGraceSeconds=0.5, snapshots=False
+        )
+        result = project.run("run", "-p", "x", "--json")
+        assert (result.code, ends(result)) == (3, ["limit"]), result.err
+        assert words in result.out
+
+
+def test_a_hang_in_mid_stream(repository: Project) -> None:
+    """It is ended after the idle time, and the next iteration goes on."""
+    script = turns({"text": f"All is done: {DONE}", "hang_after": 3}, {"text": DONE})
+    with opencode(repository, script, idleTimeoutSeconds=SILENCE, maximumIterations=2) as (project, _):
+        result = project.run("run", "-p", "x", "--json")
+        assert (result.code, ends(result)) == (0, ["idle", "ok"]), result.err
+
+
+def test_a_cut_stream_an_empty_answer_and_a_failure(repository: Project) -> None:
+    """A cut stream is tried again by OpenCode; an empty answer and a refused request claim nothing."""
+    script = turns(
+        {"text": f"All is done: {DONE}", "cut": True},
+        {"text": "Half of it."},
+        {"empty": True},
+        {"status": 400, "message": f"bad thing {DONE}"},
+    )
+    with opencode(repository, script, maximumIterations=3) as (project, _):
+        result = project.run("run", "-p", "x", "--json")
+        assert (result.code, ends(result)) == (1, ["ok", "empty", "failed"]), result.err
+
+
+def test_a_child_that_outlives_it_and_a_tag_in_a_file(repository: Project) -> None:
+    """What is left running is gone when the iteration is over; a file with the tag in it claims nothing."""
+    (repository.path / "notes.md").write_text(f"{DONE}\n")
+    (repository.path / "prompt.md").write_text("word " * 60_000 + "and that is the end of it")
+    leave = "setsid sleep 300 > /dev/null 2>&1 & echo $! > .ralph/child"
+    script = turns({"tools": [{"bash": leave}, {"read": "notes.md"}]}, {"text": "I have read it."})
+    with opencode(repository, script) as (project, server):
+        result = project.run("run", "-f", "prompt.md", "--json")
+        assert (result.code, ends(result)) == (1, ["ok"]), result.err
+        with pytest.raises(ProcessLookupError):
+            os.kill(int((project.path / ".ralph/child").read_text()), 0)
+        assert DONE in server.turns()[1].said()
+        assert "and that is the end of it" in server.turns()[0].said()
+
+
+def test_ctrl_c(repository: Project) -> None:
+    """Once: OpenCode may finish what it does, and then it is over, with the work kept."""
+    script = turns(
+        {"tools": [{"write": {"path": "a.txt", "content": "one\n"}}]}, {"text": "Half of it.", "delay": 1.5}
+    )
+    with opencode(repository, script, maximumIterations=3) as (project, server):
+        with started(project) as ralph:
+            wait_until(lambda: len(server.turns()) == 2, 60)
+            assert len(project.living()) > 1
+            ralph.send_signal(signal.SIGINT)
+            assert ralph.wait(30) == 130
+        assert len(server.turns()) == 2
+        assert (project.path / "a.txt").exists()
+
+
+def test_ctrl_c_twice(repository: Project) -> None:
+    """Twice: everything is ended now, whatever OpenCode waits for."""
+    script = turns({"tools": [{"bash": "sleep 300"}]})
+    with opencode(repository, script, maximumIterations=3) as (project, server):
+        with started(project) as ralph:
+            wait_until(lambda: any(runs(pid, "sleep", "300") for pid in project.living()), 60)
+            ralph.send_signal(signal.SIGINT)
+            assert hears(ralph, "Received signal")
+            ralph.send_signal(signal.SIGINT)
+            assert ralph.wait(30) == 130
+        assert len(server.turns()) == 1
+
+
+def test_nothing_may_be_written(repository: Project) -> None:
+    """Where OpenCode has to ask and may not, the run stops as fatal and names the setting."""
+    (repository.path / "opencode.json").write_text(json.dumps({"permission": {"edit": "ask"}}))
+    script = turns({"tools": [{"write": {"path": "a.txt", "content": "one\n"}}]}, {"text": "I may not."})
+    with opencode(repository, script, agent={"permissions": "none"}, maximumIterations=3) as (project, _):
+        result = project.run("run", "-p", "x")
+        assert result.code == 2, result.err
+        assert '"permissions": "edit"' in result.err + result.out
+
+
+def test_its_help_names_the_flags(tmp_path: Path) -> None:
+    """What Ralph passes is what this version of OpenCode knows."""
+    about = OpenCode.about
+    with ModelServer(turns({"text": "x"})) as server:
+        env = environment("opencode", tmp_path / "home", server)
+        command = [str(installed("opencode")), *about.help]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert [flag for flag in about.flags if flag not in done.stdout + done.stderr] == []

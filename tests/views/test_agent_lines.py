@@ -1,0 +1,257 @@
+"""What an agent does, as people read it: the look, its settings, and the line at the bottom."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ralph.core.events import (
+    AgentEvent,
+    Body,
+    Limited,
+    Noise,
+    Problem,
+    Progress,
+    Result,
+    Retry,
+    Text,
+    Todo,
+    TodoItem,
+    ToolEnd,
+    ToolStart,
+    Unread,
+)
+from ralph.core.model import LimitKind, TodoStatus, Usage
+from ralph.views.agent import AgentLines, Look
+
+EMOJI = Look(emoji=True, colour=False)
+PLAIN = Look(emoji=False, colour=False)
+
+
+def body(value: Any) -> Body:
+    return Body(json.dumps(value).encode())
+
+
+def start(name: str, id: str = "1", inside: str = "", **values: Any) -> ToolStart:
+    return ToolStart(id, name, body(values), inside)
+
+
+def end(output: Any, id: str = "1", *, is_error: bool = False) -> ToolEnd:
+    return ToolEnd(id, body(output), is_error)
+
+
+def show(events: Iterable[AgentEvent], look: Look = EMOJI) -> str:
+    lines = AgentLines(look)
+    lines.begin(1000.0)
+    return "".join(lines(event, 1367.0) for event in events)
+
+
+FILE = "package main\n" + "x" * 1177 + "\n" * 44
+
+TODO = Todo(
+    (
+        TodoItem("Read the file", TodoStatus.DONE),
+        TodoItem("Edit the code", TodoStatus.ACTIVE),
+        TodoItem("Run tests", TodoStatus.PENDING),
+    )
+)
+
+
+def test_the_look() -> None:
+    """Tools with their results, the task list and the totals look as they are documented."""
+    errors = [each for id in range(4) for each in (start("Bash", str(id)), end("", str(id), is_error=True))]
+    tools = [each for id in range(4, 57) for each in (start("Bash", str(id)), end("", str(id)))]
+    usage = Usage(5.76, 350_000, 45_000, 850_000)
+    read = start("Read", "x", file_path="/path/to/file.go")
+    shown = show([read, end(FILE, "x"), TODO], replace(EMOJI, most_lines=1))
+    assert shown == (
+        "⏺ Read(/path/to/file.go)\n"
+        "✅ Result ← Read (45 lines, 1234 chars)\n"
+        "  ⎿  package main\n"
+        "\n"
+        "📋 Todo List\n"
+        "  ✅ Read the file\n"
+        "  🔄 Edit the code ← ACTIVE\n"
+        "  ⏸️ Run tests\n"
+        "  📊 Progress: 1/3 (33%)\n"
+        "\n"
+    )
+    totals = show([*errors, *tools, start("Read", "x"), Result(usage)]).rpartition("\n\n")[2]
+    assert totals == (
+        "✅ Complete (cost: $5.76, tokens: 1.2M in (850K cached) / 45K out, tools: 58, errors: 4, time: 6m7s)\n"
+    )
+
+
+def test_text_markers() -> None:
+    """Without emoji the same is told with text markers, all of it ASCII."""
+    shown = show(
+        [
+            start("Read", file_path="a.go"),
+            end("package main"),
+            start("Bash", command="make\ntest"),
+            end("no rule", is_error=True),
+            TODO,
+            Limited(LimitKind.USAGE, "You've hit your limit"),
+            Retry("overloaded", 2, 10, 1.5),
+            Problem("it broke"),
+            Result(Usage(), is_error=True),
+        ],
+        PLAIN,
+    )
+    assert shown == (
+        "[TOOL] Read(a.go)\n"
+        "[OK] Result <- Read (1 line, 12 chars)\n"
+        "  |  package main\n"
+        "[TOOL] Bash(make test)\n"
+        "[ERR] Error <- Bash (1 line, 7 chars)\n"
+        "  |  no rule\n"
+        "\n"
+        "[TODO] Todo List\n"
+        "  [x] Read the file\n"
+        "  [>] Edit the code <- ACTIVE\n"
+        "  [ ] Run tests\n"
+        "  Progress: 1/3 (33%)\n"
+        "\n"
+        "[LIMIT] Usage limit: You've hit your limit\n"
+        "[RETRY] Retry 2/10 in 1.5s: overloaded\n"
+        "[ERR] it broke\n"
+        "\n"
+        "[ERR] Failed (tools: 2, errors: 1, time: 6m7s)\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("usage", "told"),
+    [
+        (Usage(), ""),
+        (Usage(0.004), "cost: $0.00, "),
+        (Usage(input_tokens=999, output_tokens=1), "tokens: 999 in / 1 out, "),
+        (Usage(0.0, 1_000, 1_500, 0, 500), "tokens: 1.5K in / 1.5K out, "),
+        (Usage(12.5, 10, 2_000_000, 20), "cost: $12.50, tokens: 30 in (20 cached) / 2M out, "),
+    ],
+)
+def test_what_is_not_reported_is_not_told(usage: Usage, told: str) -> None:
+    """Money and tokens are told as the agent reports them, and nothing is made up."""
+    assert show([Result(usage)]) == f"\n✅ Complete ({told}tools: 0, errors: 0, time: 6m7s)\n"
+
+
+@pytest.mark.parametrize(
+    ("values", "summary"),
+    [
+        ({"file_path": "/a/b", "content": "x" * 999}, "/a/b"),
+        ({"filePath": "b.txt"}, "b.txt"),
+        ({"command": "ls\n  -la"}, "ls -la"),
+        ({"command": ["bash", "-lc", "ls"]}, "bash -lc ls"),
+        ({"changes": [{"path": "a", "kind": "add"}, {"path": "b", "kind": "update"}]}, "a b"),
+        ({"pattern": "def .*", "path": "src"}, "src"),
+        ({"odd": 7}, "7"),
+        ({}, ""),
+        ({"query": "y" * 200}, "y" * 119 + "…"),
+        ({"command": "printf '\x1b[31m\x07'"}, "printf '�'"),
+    ],
+)
+def test_what_a_tool_was_called_with(values: dict[str, Any], summary: str) -> None:
+    """The most telling value on one line, short and harmless."""
+    assert show([ToolStart("1", "Tool", body(values))]) == f"⏺ Tool({summary})\n"
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        (b'"one"', "  ⎿  one\n"),
+        (b'[{"type":"text","text":"one"},{"type":"image"}]', "  ⎿  one\n     [image]\n"),
+        (b'{"a":1}', '  ⎿  {"a": 1}\n'),
+        (b"null", ""),
+        (b'" \\n"', ""),
+        (b'"broken', '  ⎿  "broken\n'),
+    ],
+)
+def test_any_output_can_be_shown(raw: bytes, shown: str) -> None:
+    """Strings, content blocks, objects, nothing, rubbish: each has a readable form."""
+    text = show([ToolEnd("1", Body(raw))])
+    assert text.partition("\n")[2] == shown
+
+
+@pytest.mark.parametrize(
+    ("lines", "chars", "shown"),
+    [
+        (2, 0, "  ⎿  a\n     b\n"),
+        (0, 0, "  ⎿  a\n     b\n     cccc\n"),
+        (0, 4, "  ⎿  a\n     b\n     cc\n"),
+        (5, 1, "  ⎿  a\n"),
+    ],
+)
+def test_how_much_of_an_output_is_shown(lines: int, chars: int, shown: str) -> None:
+    """The settings cut by lines and by characters; 0 is no limit."""
+    text = show([end("a\nb\ncccc")], replace(EMOJI, most_lines=lines, most_chars=chars))
+    assert text.partition("\n")[2] == shown
+
+
+def test_timestamps() -> None:
+    """Each line begins with the time if that is wanted."""
+    at = time.mktime((2026, 1, 2, 3, 4, 5, 0, 0, -1))
+    lines = AgentLines(replace(EMOJI, timestamp=True))
+    assert lines(Text("one\ntwo\n"), at) == "[03:04:05] one\n[03:04:05] two\n"
+    assert lines(end("out"), at).count("[03:04:05] ") == 2
+    assert lines(Unread("x", "y"), at) == ""
+
+
+def test_task_lists_are_not_told_twice() -> None:
+    """A call of a task tool shows the list, not the call; an error of it is shown."""
+    called = start("TodoWrite", todos=[])
+    assert show([called, end("ok")]) == ""
+    assert show([called, end("no such tool", is_error=True)]).startswith("❌ Error ← TodoWrite")
+
+
+def test_a_subagent_is_indented() -> None:
+    """What a tool calls is shown below it."""
+    assert show([start("Bash", inside="7", command="ls")]) == "  ⏺ Bash(ls)\n"
+
+
+def test_unknown_lines_are_for_the_curious() -> None:
+    """A line that means nothing is shown in verbose mode only."""
+    event = Unread('{"type":"new"}', "unknown type 'new'")
+    assert show([event]) == ""
+    assert show([event], replace(EMOJI, verbose=True)) == (
+        '[ralph] Unknown line (unknown type \'new\'): {"type":"new"}\n'
+    )
+
+
+def test_the_current_tool() -> None:
+    """The newest tool that has not ended is the one that runs."""
+    lines = AgentLines(EMOJI)
+    for event in (start("Task", "1", prompt="look"), start("Bash", "2", command="make"), end("", "2")):
+        lines(event, 0.0)
+    assert lines.current == "Task(look)"
+    lines(Result(Usage()), 0.0)
+    assert lines.current == ""
+
+
+EVIL = "\x1b]0;t\x07\u009b31m\u202e\x7f"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        Text(EVIL),
+        Noise(EVIL),
+        start(EVIL, path=EVIL),
+        end(EVIL),
+        Todo((TodoItem(EVIL, TodoStatus.ACTIVE),)),
+        Progress(EVIL),
+        Limited(LimitKind.RATE, EVIL),
+        Retry(EVIL),
+        Problem(EVIL),
+        Unread(EVIL, EVIL),
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_nothing_raw_reaches_a_terminal(event: AgentEvent) -> None:
+    """No escape and no override of an agent gets through, whatever the event."""
+    shown = show([event], replace(EMOJI, verbose=True))
+    assert not set(shown) & set("\x1b\x07\u009b\u202e\x7f")
