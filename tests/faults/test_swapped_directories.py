@@ -254,14 +254,13 @@ def test_t3_a_swapped_repository(repository: Project, command: str, scm: dict[st
     assert contents(now / ".git") == before, result.out + result.err
 
 
-@pytest.mark.parametrize("scm", [None, COMMITS], ids=["snapshots", "commits"])
 @pytest.mark.parametrize(
     "command",
     [GIT_LINK, GIT_FILE, SHARED, *(f"rm -rf .git/{p}; ln -s {{out}}/.git/{p} .git/{p}" for p in PARTS)],
 )
-def test_t3_a_swapped_git_directory(repository: Project, command: str, scm: dict[str, Any] | None) -> None:
+def test_t3_a_swapped_git_directory(repository: Project, command: str) -> None:
     """Neither the run nor what comes after it follows a git directory, or a part of it, to another place."""
-    outside = outside_of(repository, command, scm)
+    outside = outside_of(repository, command, COMMITS)
     before = contents(outside / ".git")
     result = repository.run("run", "-p", "x", "-m", "3")
     assert result.code == 1 and result.err.count(REFUSAL) == 1, result.out + result.err
@@ -292,7 +291,7 @@ def test_t3_a_linked_worktree_is_swapped(repository: Project) -> None:
     shutil.copytree(repository.path / ".git", outside / ".git")
     before = contents(outside / ".git")
     linked.run("run", "-p", "x", "-m", "3")
-    assert linked.run("rewind", newest(linked).id, "1", "-y").code == 2
+    assert_clear(linked.run("rewind", newest(linked).id, "1", "-y"), REFUSAL)
     assert contents(outside / ".git") == before
     assert len(repository.git("for-each-ref", "refs/ralph").splitlines()) == 4
 

@@ -124,7 +124,8 @@ def test_variables_that_mislead_an_agent_are_dropped(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("KEPT", "ours")
     monkeypatch.setenv("CHANGED", "ours")
     environment = client.child_environment({"CHANGED": "theirs", "NEW": "x"})
-    expected = {k: v for k, v in os.environ.items() if not k.startswith(("CLAUDECODE", "CLAUDE_CODE_"))}
+    dropped = ("CLAUDECODE", "CLAUDE_CODE_", "PWD")
+    expected = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
     assert environment == expected | {"CHANGED": "theirs", "NEW": "x"}
 
 

@@ -15,15 +15,16 @@ from typing import Any
 import pytest
 
 from conftest import Project, Result, wait_until
-from ralph.agents.gemini import Gemini
 from ralph.modelserver.script import Script, parse
 from ralph.modelserver.server import ModelServer
-from real.real_support import REAL, environment, installed
+from real.real_support import REAL, environment
 
 pytestmark = REAL
 
 DONE = "<response>DONE</response>"
 A_DAY = 90_000
+STARTED = 15
+"""So many seconds of silence are more than it needs to start, also on a busy machine."""
 
 
 @dataclass
@@ -136,7 +137,7 @@ def test_a_usage_limit(repository: Project) -> None:
 def test_a_hang_in_mid_stream(repository: Project) -> None:
     """It is ended after the idle time, and the next iteration goes on."""
     script = turns({"text": f"I am on my way to {DONE}", "hang_after": 1}, {"text": DONE})
-    with gemini(repository, script, idleTimeoutSeconds=8, maximumIterations=2) as (project, _):
+    with gemini(repository, script, idleTimeoutSeconds=STARTED, maximumIterations=2) as (project, _):
         result = project.run("run", "-p", "x", "--json")
         assert (result.code, ends(result)) == (0, ["idle", "ok"]), result.err
 
@@ -217,10 +218,3 @@ def test_no_key(repository: Project) -> None:
         result = project.run("run", "-p", "x", "--json")
         assert (result.code, ends(result)) == (2, ["auth"]), result.err
         assert "must specify the GEMINI_API_KEY" in result.out
-
-
-def test_its_help_names_the_flags() -> None:
-    """What Ralph passes is what this version of Gemini knows."""
-    about = Gemini.about
-    done = subprocess.run([str(installed("gemini")), *about.help], capture_output=True, text=True, check=True)
-    assert [flag for flag in about.flags if flag not in done.stdout] == []

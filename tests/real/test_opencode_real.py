@@ -117,7 +117,7 @@ def test_a_whole_loop(repository: Project) -> None:
         scm={"command": "git", "tasks": ["commit"]},
     ) as (project, server):
         project.alone["PWD"] = str(repository.home.path)
-        result = project.run("run", "-p", "Write a.txt", "--json")
+        result = project.run("run", "-p", "Write a.txt", "--json", timeout=120)
         assert (result.code, ends(result)) == (0, ["ok", "ok", "ok"]), result.err
         asked = server.turns()
         assert [request.played for request in asked] == [1, 2, 3, 4, 5, 6]
@@ -141,7 +141,7 @@ def test_a_usage_limit(repository: Project) -> None:
         project.settings(
             agent={"command": "opencode"}, maxLimitWaitSeconds=1, exitGraceSeconds=0.5, snapshots=False
         )
-        result = project.run("run", "-p", "x", "--json")
+        result = project.run("run", "-p", "x", "--json", timeout=120)
         assert (result.code, ends(result)) == (3, ["limit"]), result.err
         assert words in result.out
 
@@ -150,7 +150,7 @@ def test_a_hang_in_mid_stream(repository: Project) -> None:
     """It is ended after the idle time, and the next iteration goes on."""
     script = turns({"text": f"All is done: {DONE}", "hang_after": 3}, {"text": DONE})
     with opencode(repository, script, idleTimeoutSeconds=SILENCE, maximumIterations=2) as (project, _):
-        result = project.run("run", "-p", "x", "--json")
+        result = project.run("run", "-p", "x", "--json", timeout=120)
         assert (result.code, ends(result)) == (0, ["idle", "ok"]), result.err
 
 
@@ -163,7 +163,7 @@ def test_a_cut_stream_an_empty_answer_and_a_failure(repository: Project) -> None
         {"status": 400, "message": f"bad thing {DONE}"},
     )
     with opencode(repository, script, maximumIterations=3) as (project, _):
-        result = project.run("run", "-p", "x", "--json")
+        result = project.run("run", "-p", "x", "--json", timeout=120)
         assert (result.code, ends(result)) == (1, ["ok", "empty", "failed"]), result.err
 
 
@@ -174,7 +174,7 @@ def test_a_child_that_outlives_it_and_a_tag_in_a_file(repository: Project) -> No
     leave = "setsid sleep 300 > /dev/null 2>&1 & echo $! > .ralph/child"
     script = turns({"tools": [{"bash": leave}, {"read": "notes.md"}]}, {"text": "I have read it."})
     with opencode(repository, script) as (project, server):
-        result = project.run("run", "-f", "prompt.md", "--json")
+        result = project.run("run", "-f", "prompt.md", "--json", timeout=120)
         assert (result.code, ends(result)) == (1, ["ok"]), result.err
         with pytest.raises(ProcessLookupError):
             os.kill(int((project.path / ".ralph/child").read_text()), 0)
@@ -215,7 +215,7 @@ def test_nothing_may_be_written(repository: Project) -> None:
     (repository.path / "opencode.json").write_text(json.dumps({"permission": {"edit": "ask"}}))
     script = turns({"tools": [{"write": {"path": "a.txt", "content": "one\n"}}]}, {"text": "I may not."})
     with opencode(repository, script, agent={"permissions": "none"}, maximumIterations=3) as (project, _):
-        result = project.run("run", "-p", "x")
+        result = project.run("run", "-p", "x", timeout=120)
         assert result.code == 2, result.err
         assert '"permissions": "edit"' in result.err + result.out
 

@@ -2,7 +2,7 @@
 
 Quirks that matter here:
 - stream-json needs --verbose, and the prompt goes through stdin (an argument holds 128 KiB).
-- One API message comes as one `assistant` event per content block, with the same message id.
+- One API message comes as one `assistant` event per content block, with the same message id; Amp has none.
 - Neither exit code nor `subtype` says success; `is_error` of the `result` does.
 - With a background task running it prints its result but does not exit; it may go on with another turn
   and another result. Cost and `modelUsage` are cumulative over these, `usage` is not; nor has `usage` the
@@ -248,12 +248,15 @@ class ClaudeParser(StreamParser):
             return
         self._count(line.parent_tool_use_id or "", message)
         is_top = line.parent_tool_use_id is None
+        if is_top and (not message.id or message.id != self._message_id):
+            self._begin()
+            self._message_id = message.id
         at = seconds_of(line.timestamp)
         blocks = message.content if isinstance(message.content, list) else []
         for block in blocks:
             if block.type == "text":
                 if is_top:
-                    self._speak(message.id, block.text)
+                    self._say(block.text)
                 yield whole(block.text, at=at)
             elif block.type == "thinking" and block.thinking:
                 yield whole(block.thinking, thinking=True, at=at)
@@ -264,13 +267,6 @@ class ClaudeParser(StreamParser):
                 if todo := self._tasks.called(block):
                     yield todo
                 yield ToolStart(block.id, block.name, Body(block.input), line.parent_tool_use_id or "", at)
-
-    def _speak(self, message_id: str, text: str) -> None:
-        """Text of a new message is a new final message; that of the same one goes on."""
-        if message_id != self._message_id:
-            self._act()
-            self._message_id = message_id
-        self._say(text)
 
     def _user(self, line: _Line) -> Iterator[AgentEvent]:
         message = line.message
@@ -343,7 +339,7 @@ class ClaudeParser(StreamParser):
         `talk` is whose message it is: subagents work at the same time.
         """
         known, tokens = self._in_hand.get(talk, ("", _NO_TOKENS))
-        if message.id != known:
+        if not message.id or message.id != known:
             self._before, tokens = self._before + tokens.usage, _NO_TOKENS
         self._in_hand[talk] = message.id, message.usage or tokens
 

@@ -53,7 +53,7 @@ _PERMISSION_FLAGS = (
 )
 
 _STATUS = re.compile(r"(?:unexpected|exceeded retry limit, last) status:? (\d{3})\b")
-_RECONNECTING = re.compile(r"Reconnecting\.\.\. (?:(\d+)/(\d+) ?)?(.*)", re.DOTALL)
+_RECONNECTING = re.compile(r"Reconnecting\.\.\. (?:(\d{1,9})/(\d{1,9}) ?)?(.*)", re.DOTALL)
 _WORDS = {
     "experiencing high demand": LimitKind.OVERLOAD,
     "to use codex with your chatgpt plan": LimitKind.CREDIT,

@@ -2,6 +2,7 @@
 
 A parser of one agent is a `StreamParser` with a `_line` that says what one line means. It yields events
 and calls, where it applies,
+    _begin   a message begins: whatever was said before was not the final one
     _say     the agent wrote text that may be its final message
     _act     it did something: whatever it said before was not the final message
     _refuse  its provider refuses to serve it
@@ -115,14 +116,17 @@ class StreamParser:
         """The events of one line; msgspec.DecodeError if it cannot be read."""
         raise NotImplementedError
 
+    def _begin(self) -> None:
+        self._final = Ends()
+        self.is_over = self._has_succeeded = False
+
     def _say(self, text: str) -> None:
         self._has_answered = self._has_answered or bool(text.strip())
         self._final.add(text)
 
     def _act(self) -> None:
         self._has_answered = True
-        self._final = Ends()
-        self.is_over = self._has_succeeded = False
+        self._begin()
 
     def _refuse(self, kind: LimitKind, text: str, retry_at: float | None = None) -> Limited:
         if retry_at is None:

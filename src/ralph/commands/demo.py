@@ -72,9 +72,8 @@ output back and went round. Iteration 2 was proved done. Look around in {scratch
   .ralph/prompt_002.txt         the second prompt, with the feedback
   .ralph/guardrail_001_*.log    what the guardrail printed
 
-Next, in a project of yours, name the agent you have and what must hold, in .ralph/settings.json:
-  {{"agent": {{"command": "my-agent"}}, "guardrails": [{{"command": "make test"}}]}}
-and start it:
+Next, in a project of yours:
+  ralph init                                  name the agent you have and what must hold
   ralph run -p "Make the tests pass" -m 5""",
         err=True,
     )
