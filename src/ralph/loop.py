@@ -212,11 +212,11 @@ class Driver:
         """Keep the tree before the iteration that comes next. One that fails is a loud note, not a stop."""
         try:
             kept = self._place.work.snapshot(self._snapshot_name())
+            if kept is None:
+                return self._place.work.tree() if self._wants_tree() else ""
         except RalphError as error:
             self._warn(error)
             return ""
-        if kept is None:
-            return self._place.work.tree() if self._wants_tree() else ""
         for note in kept.notes:
             self._notice_once(f"Snapshot: {note}.")
         return kept.tree

@@ -386,6 +386,17 @@ def test_a_long_silence_after_a_refusal_is_a_limit() -> None:
     assert not parser.is_over
 
 
+def test_a_subagent_that_was_refused_is_waited_for() -> None:
+    """The stream says nothing while a subagent works: its refusal makes no silence a limit."""
+    now = [NOW]
+    parser = OpenCodeParser(Reading(now=lambda: now[0]))
+    log = logged("Too Many Requests").replace("agent=build mode=primary", "agent=general mode=subagent")
+    assert parser.stderr(log.encode()) == [Retry("Too Many Requests", 1, 5)]
+    now[0] += 600
+    assert not parser.is_over
+    assert parser.finish(Exit(None, signal=9))[1].ended is Ended.KILLED
+
+
 @pytest.mark.parametrize(
     ("name", "kind", "words", "at"),
     [

@@ -12,18 +12,23 @@ def test_it(tmp_path):
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
 import signal
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
+from conftest import Project, Result, wait_until
 from ralph.modelserver.clients import clients
+from ralph.modelserver.script import Script, parse
 from ralph.modelserver.server import ModelServer
 
 PACKAGES = {
@@ -149,3 +154,80 @@ def run_directly(
         out, err = process.communicate()
         code = None
     return Ended(code, out, err)
+
+
+# ---- driven by ralph ----
+
+
+@dataclass
+class Lonely(Project):
+    """A project whose environment holds nothing but what the agent needs."""
+
+    alone: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def env(self) -> dict[str, str]:
+        return self.alone | {"RALPH_STATE_DIR": str(self.home.path), "NO_COLOR": "1"}
+
+    def living(self) -> set[int]:
+        """Every process that has this project's home: ralph, the agent, and whatever they have started."""
+        mark = f"HOME={self.alone['HOME']}\0".encode()
+        return {
+            int(path.parent.name) for path in Path("/proc").glob("[0-9]*/environ") if mark in _bytes(path)
+        }
+
+    def runs(self, *argv: str) -> bool:
+        """Is one of them this command?"""
+        words = "".join(f"{word}\0" for word in argv).encode()
+        return any(_bytes(Path(f"/proc/{pid}/cmdline")) == words for pid in self.living())
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def turns(*each: dict[str, Any]) -> Script:
+    """A script that is over after its last turn."""
+    return parse(json.dumps({"turns": each, "then": "error"}))
+
+
+@contextmanager
+def driven(
+    name: str, repository: Project, script: Script, *, subscription: bool = False, **settings: Any
+) -> Iterator[tuple[Lonely, ModelServer]]:
+    """The repository with a real agent and one iteration, unless told otherwise; in the end nobody is left."""
+    with ModelServer(script) as server:
+        home = repository.home.path.parent / "home"
+        alone = environment(name, home, server, subscription=subscription)
+        lonely = Lonely(repository.path, repository.home, alone=alone)
+        lonely.git("config", "user.name", "Test")
+        lonely.git("config", "user.email", "test@localhost")
+        agent = {"command": name} | settings.pop("agent", {})
+        lonely.settings(**({"agent": agent, "maximumIterations": 1, "snapshots": False} | settings))
+        yield lonely, server
+        wait_until(lambda: not lonely.living(), 2)
+
+
+@contextmanager
+def started(project: Project) -> Iterator[subprocess.Popen[str]]:
+    """ralph in the background; a test that fails leaves nothing running."""
+    process = project.start("run", "-p", "x")
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def hears(process: subprocess.Popen[str], words: str) -> bool:
+    """Does ralph say this before it ends?"""
+    assert process.stderr is not None
+    return any(words in line for line in process.stderr)
+
+
+def ends(result: Result) -> list[str]:
+    """How each agent process ended."""
+    return [line["ran"]["ended"] for line in result.lines() if line["event"] == "agent_ended"]

@@ -241,6 +241,43 @@ def test_a_nested_repository_is_not_committed_to(place: Place) -> None:
     assert (inner.git("rev-parse", "HEAD"), inner.git("status", "--porcelain")) == before
 
 
+def test_a_linked_worktree_inside_the_tree(place: Place) -> None:
+    """Its git directory lies in ours: its files are kept too."""
+    place.git("worktree", "add", "-q", "trees/linked", "-b", "linked")
+    (place.path / "trees/linked/only here").write_text("x")
+    assert place.take().notes == ()
+    (place.path / "trees/linked/only here").unlink()
+    place.rewind()
+    assert (place.path / "trees/linked/only here").read_text() == "x"
+
+
+def test_a_git_directory_behind_a_link(place: Place, tmp_path: Path) -> None:
+    """Who keeps `.git` elsewhere, behind a link of his own, has snapshots, of submodules too."""
+    nested_repository(tmp_path / "upstream", place, commit=True)
+    shutil.move(place.path / ".git", tmp_path / "kept.git")
+    (place.path / ".git").symlink_to(tmp_path / "kept.git")
+    place.git(
+        "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp_path / "upstream"), "sub"
+    )
+    before = place.files()
+    assert place.take().notes == ()
+    (place.path / "sub/inner.txt").unlink()
+    place.rewind()
+    assert place.files() == before
+
+
+def test_a_submodule_that_became_a_link(place: Place, tmp_path: Path) -> None:
+    """Nothing is written to the repository that the link leads to."""
+    nested_repository(tmp_path / "upstream", place, commit=True)
+    place.git(
+        "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", str(tmp_path / "upstream"), "sub"
+    )
+    shutil.rmtree(place.path / "sub")
+    (place.path / "sub").symlink_to(tmp_path / "upstream")
+    place.take()
+    assert replace(place.project, path=tmp_path / "upstream").git("for-each-ref", "refs/ralph") == ""
+
+
 def test_a_submodule(place: Place, tmp_path: Path) -> None:
     """Changes inside a submodule are kept, and the submodule stays one."""
     nested_repository(tmp_path / "upstream", place, commit=True)

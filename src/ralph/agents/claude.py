@@ -226,7 +226,7 @@ class ClaudeParser(StreamParser):
 
     def _system(self, line: _Line) -> Iterator[AgentEvent]:
         if line.subtype == "init":
-            yield Progress(f"session {line.session_id}, {line.model}")
+            yield Progress(", ".join(filter(None, (f"session {line.session_id}", line.model))))
         elif line.subtype == "api_retry":
             yield self._retry(line)
 

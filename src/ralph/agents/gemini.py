@@ -11,8 +11,8 @@ Quirks that matter here:
   after a tool call is a success.
 - An error is told in words only. After one of the API the exit code is the lower byte of the HTTP status.
 - 429 and 503 are tried 10 times in four minutes, which only stderr tells. A hang is never ended.
-- Tokens are told with the result alone, and without those of thoughts: only the total has them. After
-  --resume they are those of the whole session. No money.
+- Tokens are told with the result alone, and without those of thoughts: only the total has them. They
+  are those of this process, also after --resume. No money.
 - In the prompt, @path becomes the content of that file, and `a@b` becomes `a @b`.
 - It is two processes; the outer one ignores signals. What a tool has put in the background outlives them.
 """

@@ -298,13 +298,14 @@ class OpenCodeParser(StreamParser):
         kind = limits.by_wording(text)
         if kind is None or self._is_over:
             return Noise(f"{text}\n")
-        limited = self._refuse(kind, text)
-        if kind in (LimitKind.RATE, LimitKind.OVERLOAD):
+        if kind not in (LimitKind.RATE, LimitKind.OVERLOAD):
+            self._fail(text)
+            return self._refuse(kind, text)
+        if " mode=primary " in line:  # the stream is silent while a subagent works
+            self._refuse(kind, text)
             self._refused_at = self._reading.now()
-            self._refusals += 1
-            return Retry(text, self._refusals, _MOST_RETRIES)
-        self._fail(text)
-        return limited
+        self._refusals += 1
+        return Retry(text, self._refusals, _MOST_RETRIES)
 
     def _detail(self, ended: Ended, exit: Exit) -> str:
         """Where --auto was given, only a rule of the user's own denies."""
@@ -327,7 +328,7 @@ def _kind(error: _Error) -> LimitKind | None:
 def _retry_at(line: _Line) -> float | None:
     """When `retry-after` is over, counted from the answer; a date is left to the wording."""
     after = str(line.error.data.response_headers.get("retry-after", ""))
-    if line.timestamp is None or not after.isdecimal():
+    if line.timestamp is None or not after.isdecimal() or len(after) > 9:
         return None
     return line.timestamp / 1000 + int(after)
 

@@ -1,0 +1,623 @@
+"""Claude Code: its command line, and what its recorded streams mean."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ralph.agents.base import Parser, Prompt, Reading, Report
+from ralph.agents.claude import Claude
+from ralph.agents.registry import AGENTS, announced_permissions, type_of
+from ralph.core.events import (
+    AgentEvent,
+    Body,
+    Limited,
+    Noise,
+    Problem,
+    Progress,
+    Result,
+    Retry,
+    Text,
+    Todo,
+    TodoItem,
+    ToolEnd,
+    ToolStart,
+    Unread,
+)
+from ralph.core.model import (
+    AgentSpec,
+    Ended,
+    Exit,
+    LimitKind,
+    Permissions,
+    PromptVia,
+    Purpose,
+    TodoStatus,
+    Usage,
+)
+
+STREAMS = Path(__file__).parent / "streams"
+TAG = "<response>DONE</response>"
+NOW = 1794783600.0
+WELL = Exit(0)
+STREAM = ["-p", "--output-format", "stream-json", "--verbose"]
+WRITTEN = "File created successfully at: {} (file state is current in your context — no need to Read it back)"
+
+
+def spec(
+    *flags: str, permissions: Permissions = Permissions.EDIT, via: PromptVia = PromptVia.STDIN
+) -> AgentSpec:
+    return AgentSpec("claude", "claude", "claude", flags, prompt_via=via, permissions=permissions)
+
+
+def argv(agent: AgentSpec, purpose: Purpose = Purpose.WORK, prompt: str = "Do it.") -> list[str]:
+    return Claude().argv(agent, purpose, Prompt(prompt, "/x"))
+
+
+def new_parser(agent: AgentSpec | None = None, purpose: Purpose = Purpose.WORK) -> Parser:
+    return Claude().parser(Reading(spec=agent or spec(), purpose=purpose, now=lambda: NOW))
+
+
+def read(data: bytes, *, exit: Exit = WELL, stderr: bytes = b"") -> tuple[list[AgentEvent], Report]:
+    """The events of a whole stream, and what it amounts to."""
+    parser = new_parser()
+    events = [*parser.stderr(stderr), *parser.stdout(data)]
+    last, report = parser.finish(exit)
+    return [*events, *last], report
+
+
+def raw(name: str) -> bytes:
+    return (STREAMS / f"claude_{name}.ndjson").read_bytes()
+
+
+def recorded(name: str, exit: Exit = WELL) -> tuple[list[AgentEvent], Report]:
+    """A recorded stream, without the times and the session that it begins with."""
+    events, report = read(raw(name), exit=exit)
+    assert report.unread == 0
+    timed = Text | ToolStart | ToolEnd | Result
+    timeless = [replace(event, at=None) if isinstance(event, timed) else event for event in events]
+    return [event for event in timeless if not isinstance(event, Progress)], report
+
+
+def body(value: Any) -> Body:
+    return Body(json.dumps(value).encode())
+
+
+def bash(number: int, command: str, *, part: int = 1, inside: str = "") -> ToolStart:
+    input = body({"command": command, "description": "Run a command"})
+    return ToolStart(f"toolu_{number:06d}_{part}", "Bash", input, inside)
+
+
+def ended(number: int, output: Any, *, part: int = 1, is_error: bool = False) -> ToolEnd:
+    return ToolEnd(f"toolu_{number:06d}_{part}", body(output), is_error)
+
+
+def asked(requests: int) -> Usage:
+    """What so many answers of the scripted model cost."""
+    return Usage(sum([0.006] * requests), 1000 * requests, 100 * requests)
+
+
+def stream(*lines: dict[str, Any]) -> bytes:
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def said(text: str, id: str = "msg_1", **more: Any) -> dict[str, Any]:
+    return {
+        "type": "assistant",
+        "message": {"id": id, "content": [{"type": "text", "text": text}]},
+        "parent_tool_use_id": None,
+    } | more
+
+
+RESULT: dict[str, Any] = {"subtype": "success", "is_error": False, "result": "", "type": "result"}
+
+
+# ---- the command line ----
+
+
+@pytest.mark.parametrize("purpose", Purpose)
+def test_the_prompt_comes_by_stdin_and_the_stream_is_structured(purpose: Purpose) -> None:
+    """Work and commit message are asked for alike: in text mode a limit looks like an answer."""
+    assert argv(spec(), purpose) == ["claude", *STREAM, "--permission-mode", "acceptEdits"]
+
+
+@pytest.mark.parametrize(
+    ("permissions", "words"),
+    [
+        (Permissions.EDIT, ["--permission-mode", "acceptEdits"]),
+        (Permissions.BYPASS, ["--dangerously-skip-permissions"]),
+        (Permissions.NONE, []),
+    ],
+)
+def test_permissions(permissions: Permissions, words: list[str]) -> None:
+    """What the agent may do unasked is said by its own flags, before those of the user."""
+    agent = spec("--model", "opus", permissions=permissions)
+    assert argv(agent) == ["claude", *STREAM, *words, "--model", "opus"]
+    assert announced_permissions(agent) is permissions
+
+
+@pytest.mark.parametrize(
+    "flags", [("--permission-mode", "plan"), ("--permission-mode=plan",), ("--dangerously-skip-permissions",)]
+)
+def test_own_permission_flags_win(flags: tuple[str, ...]) -> None:
+    """Ralph adds none where the user gives one, and announces none."""
+    assert argv(spec(*flags)) == ["claude", *STREAM, *flags]
+    assert announced_permissions(spec(*flags)) is None
+
+
+def test_allowed_tools_are_no_permission_mode() -> None:
+    """Tools that the user allows come on top of what Ralph lets the agent do."""
+    words = ["--permission-mode", "acceptEdits", "--allowedTools", "Bash"]
+    assert argv(spec("--allowedTools", "Bash")) == ["claude", *STREAM, *words]
+
+
+def test_a_prompt_as_argument() -> None:
+    """It may begin with a dash, and no flag before it swallows it."""
+    words = argv(spec("--allowedTools", "Bash", via=PromptVia.ARGUMENT), prompt="- do it")
+    assert words[-4:] == ["--allowedTools", "Bash", "--", "- do it"]
+
+
+@pytest.mark.parametrize("command", ["claude", "/opt/bin/claude"])
+def test_it_is_known_by_its_name(command: str) -> None:
+    """The base name of the command decides."""
+    assert (type_of(command), isinstance(AGENTS["claude"], Claude)) == ("claude", True)
+
+
+# ---- what recorded streams mean: work ----
+
+
+def test_work() -> None:
+    """Thinking, text and tools come in order, a tool's end has the id of its start, the tag is a claim."""
+    events, report = recorded("work")
+    usage = Usage(0.019799999999999998, 3200, 340, 1000)
+    assert events == [
+        Text("First I look around.\n", thinking=True),
+        Text("I look around.\n"),
+        bash(1, "expr 40000 + 2718; exit 3"),
+        ended(1, "Exit code 3\n42718", is_error=True),
+        ToolStart("toolu_000002_1", "Write", body({"file_path": "hello.txt", "content": "one\ntwo\n"})),
+        ended(2, WRITTEN.format("hello.txt")),
+        Text("Now the second line.\n"),
+        ToolStart(
+            "toolu_000003_1",
+            "Edit",
+            body(
+                {
+                    "replace_all": False,
+                    "file_path": "hello.txt",
+                    "old_string": "two",
+                    "new_string": "three",
+                }
+            ),
+        ),
+        ToolStart("toolu_000003_2", "Read", body({"file_path": "hello.txt"})),
+        ended(
+            3,
+            "The file hello.txt has been updated successfully. "
+            "(file state is current in your context — no need to Read it back)",
+        ),
+        ended(3, "1\tone\n2\tthree\n3\t", part=2),
+        Text(f"All is done. {TAG}\n"),
+        Result(usage),
+    ]
+    assert report == Report(Ended.OK, True, f"All is done. {TAG}", usage)
+
+
+def test_times_and_session() -> None:
+    """Each event has the time that the stream gives it; the session and the model are told first."""
+    events, _ = read(raw("work"))
+    first, *rest = events
+    assert isinstance(first, Progress)
+    assert first.text.startswith("session ") and first.text.endswith(", claude-opus-5-5")
+    times = [event.at for event in rest if isinstance(event, Text | ToolStart | ToolEnd)]
+    known = [time for time in times if time is not None]
+    assert len(known) == len(times) == 12
+    assert known == sorted(known)
+
+
+def test_an_agent_inside_the_agent() -> None:
+    """What a subagent does is told as such, its tag is no claim, and its tokens count."""
+    events, report = recorded("subagent")
+    agent, inner = events[1], events[2]
+    assert isinstance(agent, ToolStart) and (agent.name, agent.inside) == ("Agent", "")
+    assert inner == bash(2, "wc -w notes.md", inside=agent.id)
+    assert events[3] == ended(2, "2 notes.md")
+    back = events[4]
+    assert isinstance(back, ToolEnd) and back.id == agent.id and f"Two words. {TAG}" in back.output.text
+    assert events[5:] == [Text("It says that there are two words.\n"), Result(asked(4))]
+    assert report == Report(Ended.OK, False, "It says that there are two words.", asked(4))
+
+
+PENDING, ACTIVE, DONE = TodoStatus.PENDING, TodoStatus.ACTIVE, TodoStatus.DONE
+
+
+def test_tasks_that_change_one_by_one() -> None:
+    """The task tools change one entry each; every change tells the whole list."""
+    events, _ = recorded("tasks")
+    assert [event for event in events if isinstance(event, Todo)] == [
+        Todo((TodoItem("Write the file", PENDING),)),
+        Todo((TodoItem("Write the file", PENDING), TodoItem("Check it", PENDING))),
+        Todo((TodoItem("Write the file", ACTIVE), TodoItem("Check it", PENDING))),
+        Todo((TodoItem("Write the file", DONE), TodoItem("Check it", PENDING))),
+        Todo((TodoItem("Write the file", DONE),)),
+    ]
+
+
+def test_a_list_that_is_written_whole() -> None:
+    """TodoWrite has the list as it is now."""
+    events, _ = recorded("todos")
+    assert events[0] == Todo((TodoItem("Write the file", ACTIVE), TodoItem("Check it", PENDING)))
+
+
+def test_a_task_in_the_background() -> None:
+    """It goes on after its result: cost and tokens are those of both turns, the claim of the first is gone."""
+    events, report = recorded("background")
+    assert [event for event in events if isinstance(event, Text | Result)] == [
+        Text(f"It runs. {TAG}\n"),
+        Result(asked(2)),
+        Text("Now it is over.\n"),
+        Result(asked(3)),
+    ]
+    assert report == Report(Ended.OK, False, "Now it is over.", asked(3))
+
+
+def test_it_is_over_with_each_result() -> None:
+    """A result says that it should exit soon, until it goes on."""
+    parser, states = new_parser(), []
+    for line in raw("background").splitlines(keepends=True):
+        parser.stdout(line)
+        states.append(parser.is_over)
+    changes = [after for before, after in pairwise([False, *states]) if before != after]
+    assert changes == [True, False, True]
+
+
+def test_a_second_turn_that_is_killed_is_no_success() -> None:
+    """The result of the first turn does not speak for the second."""
+    head = raw("background").partition(b"Now it is over.")[0].rpartition(b"\n")[0]
+    data = head + b"\n" + stream(said("And now", "msg_9"))
+    assert read(data, exit=Exit(signal=9))[1].ended is Ended.KILLED
+
+
+# ---- refusals ----
+
+
+def test_a_usage_limit_with_its_reset() -> None:
+    """A subscriber's window has a structured event with the time of its reset."""
+    events, report = recorded("usage_limit_subscriber", Exit(1))
+    words = "You've hit your 5-hour limit · resets 1:01am (UTC)"
+    assert events == [
+        Limited(LimitKind.USAGE, words, 1794790860.0),
+        Result(Usage(), is_error=True),
+    ]
+    assert report == Report(Ended.LIMIT, retry_at=1794790860.0, detail=words)
+
+
+def test_a_usage_limit_in_words_alone() -> None:
+    """Without the structured event the same reset is read from the words."""
+    lines = [line for line in raw("usage_limit_subscriber").splitlines() if b"resetsAt" not in line]
+    _, report = read(b"\n".join(lines), exit=Exit(1))
+    assert (report.ended, report.retry_at) == (Ended.LIMIT, 1794790860.0)
+
+
+REJECTED = "API Error: Request rejected (429) · "
+LATER = (
+    "This is a server-side issue, usually temporary — try again in a moment. "
+    "If it persists, check your inference gateway (127.0.0.1:8080)."
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "ended", "words"),
+    [
+        (
+            "usage_limit",
+            LimitKind.RATE,
+            Ended.LIMIT,
+            f"{REJECTED}This request would exceed your account's rate limit. Please try again later.",
+        ),
+        (
+            "rate",
+            LimitKind.RATE,
+            Ended.LIMIT,
+            f"{REJECTED}Number of request tokens has exceeded your per-minute rate limit",
+        ),
+        ("overload", LimitKind.OVERLOAD, Ended.LIMIT, f"API Error: 529 Overloaded. {LATER}"),
+        ("auth", LimitKind.AUTH, Ended.AUTH, "Invalid API key · Fix external API key"),
+        ("not_logged_in", LimitKind.AUTH, Ended.AUTH, "Not logged in · Please run /login"),
+        ("credit", LimitKind.CREDIT, Ended.AUTH, "Credit balance is too low"),
+    ],
+)
+def test_a_refusal_has_its_kind(name: str, kind: LimitKind, ended: Ended, words: str) -> None:
+    """What passes makes Ralph wait; a key or credit that is not there ends the run."""
+    events, report = recorded(name, Exit(1))
+    assert events[-2:] == [Limited(kind, words), Result(Usage(), is_error=True)]
+    assert report == Report(ended, detail=words)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("server_error", f"API Error: 500 Internal server error. {LATER}"),
+        ("bad_request", "API Error: 400 messages: at least one message is required"),
+        (
+            "cut_forever",
+            "API Error: Connection to the API was lost (ECONNRESET). This is usually temporary — try again.",
+        ),
+    ],
+)
+def test_a_failure_that_is_no_refusal(name: str, words: str) -> None:
+    """An error is told once, and the iteration has failed with its words."""
+    events, report = recorded(name, Exit(1))
+    assert events[-2:] == [Problem(words), Result(Usage(), is_error=True)]
+    assert report == Report(Ended.FAILED, detail=words)
+
+
+@pytest.mark.parametrize(
+    ("name", "why", "seconds"), [("retry", "overloaded (529)", 0.586), ("cut", "unknown", 0.589)]
+)
+def test_a_retry_that_goes_well(name: str, why: str, seconds: float) -> None:
+    """What the CLI mends by itself is told and is no failure."""
+    events, report = recorded(name)
+    assert events == [Retry(why, 1, 10, seconds), Text("found again\n"), Result(asked(1))]
+    assert report == Report(Ended.OK, False, "found again", asked(1))
+
+
+def test_a_rejected_key_is_not_tried_ten_times() -> None:
+    """The second rejection in a row is the end: the process need not go on."""
+    parser = new_parser()
+    *lines, second, third, fourth = raw("auth_retries").splitlines(keepends=True)
+    for line in lines:
+        parser.stdout(line)
+    assert not parser.is_refused
+    assert parser.stdout(second) == [Limited(LimitKind.AUTH, "authentication_failed (401)")]
+    assert parser.is_refused and not parser.is_over
+    _, report = parser.finish(Exit(code=143, ended=Ended.OK))
+    assert (report.ended, report.detail) == (Ended.AUTH, "authentication_failed (401)")
+    assert third and fourth, "without Ralph it went on"
+
+
+def test_a_token_that_is_renewed() -> None:
+    """One rejection may be the token's age: the CLI gets a new one and goes on."""
+    events, report = recorded("auth_renewed")
+    assert isinstance(events[0], Retry)
+    assert (events[1:], report.ended) == ([Text("found again\n"), Result(asked(1))], Ended.OK)
+
+
+LOOK_ALIKES = [
+    "src/ratelimit.ts",
+    "rate limit",
+    "You've hit your usage limit · resets 1am (UTC)",
+    "429",
+    "401",
+]
+
+
+@pytest.mark.parametrize("words", LOOK_ALIKES)
+def test_what_only_looks_like_a_limit(words: str) -> None:
+    """Words of the model and of its tools are never a limit, even if the process fails afterwards."""
+    tool = {"type": "tool_use", "id": "t", "name": "Bash", "input": {"command": words}}
+    output = {"type": "tool_result", "tool_use_id": "t", "content": words, "is_error": True}
+    data = stream(
+        said(words),
+        {"type": "assistant", "message": {"id": "msg_1", "content": [tool]}},
+        {"type": "user", "message": {"role": "user", "content": [output]}},
+        said(words, "msg_2"),
+    )
+    failed = RESULT | {"is_error": True, "subtype": "error_max_turns", "errors": ["Reached maximum turns"]}
+    for end, exit, expected in (
+        ([RESULT | {"result": words}], Exit(0), Ended.OK),
+        ([failed], Exit(1), Ended.FAILED),
+        ([], Exit(1), Ended.FAILED),
+        ([], Exit(signal=9), Ended.KILLED),
+    ):
+        events, report = read(data + stream(*end), exit=exit)
+        assert report.ended is expected
+        assert not any(isinstance(event, Limited) for event in events)
+
+
+def test_a_warning_about_a_window_is_no_limit() -> None:
+    """Only a rejected window is one; and one that is allowed again was one."""
+    info: dict[str, Any] = {"resetsAt": 1794790860, "rateLimitType": "five_hour"}
+    warned = {"type": "rate_limit_event", "rate_limit_info": info | {"status": "allowed_warning"}}
+    rejected = {"type": "rate_limit_event", "rate_limit_info": info | {"status": "rejected"}}
+    failed = RESULT | {"is_error": True, "result": "API Error: 500 Internal server error"}
+    assert read(stream(warned, failed), exit=Exit(1))[1].ended is Ended.FAILED
+    assert read(stream(rejected, warned, failed), exit=Exit(1))[1].ended is Ended.FAILED
+    assert read(stream(rejected, failed), exit=Exit(1))[1].retry_at == 1794790860.0
+
+
+def test_a_limit_on_stderr() -> None:
+    """Without any stream the last words on stderr are all that is known."""
+    events, report = read(b"", exit=Exit(1), stderr=b"Invalid API key\n")
+    assert events == [Noise("Invalid API key\n"), Limited(LimitKind.AUTH, "Invalid API key")]
+    assert report.ended is Ended.AUTH
+
+
+# ---- other ends ----
+
+
+def test_denied() -> None:
+    """Without permissions every write is refused: the iteration says which setting to change."""
+    events, report = recorded("denied")
+    refused = (
+        "Claude requested permissions to write to /home/dev/project/a.txt, but you haven't granted it yet."
+    )
+    assert events[1] == ended(1, refused, is_error=True)
+    assert (report.ended, report.text) == (Ended.DENIED, "I may not write anything.")
+    assert report.detail == (
+        "all that the agent tried to change was denied (Write, Bash): "
+        'set "agent": {"permissions": "bypass"}, or allow these tools in "flags"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"), [("denied_command", Ended.DENIED), ("denied_some", Ended.OK), ("work", Ended.OK)]
+)
+def test_denied_is_only_who_changed_nothing(name: str, expected: Ended) -> None:
+    """A look that was allowed is no change; a command that moved a file is one."""
+    assert recorded(name)[1].ended is expected
+
+
+def test_a_commit_message_needs_no_permission() -> None:
+    """Whoever is asked for words alone is not denied anything that matters."""
+    parser = new_parser(purpose=Purpose.MESSAGE)
+    parser.stdout(raw("denied"))
+    _, report = parser.finish(Exit(0))
+    assert (report.ended, report.text) == (Ended.OK, "I may not write anything.")
+
+
+def test_empty() -> None:
+    """A success with nothing in it is no answer, and costs what it costs."""
+    assert recorded("empty") == ([Result(asked(2))], Report(Ended.EMPTY, usage=asked(2)))
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "usage"),
+    [
+        ("max_turns", "Reached maximum number of turns (1)", Usage(0.006, 1000, 100)),
+        ("budget", "Reached maximum budget ($0.1)", Usage(0.5, 100_000, 5000)),
+    ],
+)
+def test_its_own_limits(name: str, words: str, usage: Usage) -> None:
+    """The CLI's own limits end it without an answer; tokens and money are told all the same."""
+    events, report = recorded(name, Exit(1))
+    assert events[-1] == Result(usage, is_error=True)
+    assert report == Report(Ended.FAILED, usage=usage, detail=words)
+
+
+def test_interrupted_by_someone_else() -> None:
+    """Its exit code is 0, its result says otherwise."""
+    events, report = recorded("interrupted", Exit(0))
+    assert events[-1] == Result(asked(1), is_error=True)
+    assert (report.ended, report.text) == (Ended.FAILED, "")
+
+
+@pytest.mark.parametrize(
+    ("exit", "expected", "detail"),
+    [
+        (Exit(143), Ended.FAILED, "it ended without giving a result"),
+        (Exit(signal=9), Ended.KILLED, "by signal 9 (SIGKILL)"),
+        (Exit(0), Ended.FAILED, "it ended without giving a result"),
+    ],
+)
+@pytest.mark.parametrize("name", ["hang", "terminated"])
+def test_a_stream_without_a_result(name: str, exit: Exit, expected: Ended, detail: str) -> None:
+    """No result is no success, whatever the exit code; what was used so far is known."""
+    events, report = recorded(name, exit)
+    assert not any(isinstance(event, Result) for event in events)
+    assert report == Report(expected, usage=Usage(0.0, 1000), detail=detail)
+
+
+def test_a_wrong_flag() -> None:
+    """It says so on stderr and nothing else."""
+    words = b"error: unknown option '--no-auto-compact'\n"
+    _, report = read(b"", exit=Exit(1), stderr=words)
+    assert report == Report(Ended.FAILED, detail=words.decode().strip())
+
+
+# ---- tokens ----
+
+
+def answered(id: str, input: int, parent: str | None = None) -> dict[str, Any]:
+    block = {"type": "text", "text": "x"}
+    message = {"id": id, "content": [block], "usage": {"input_tokens": input, "output_tokens": 1}}
+    return {"type": "assistant", "message": message, "parent_tool_use_id": parent}
+
+
+def test_tokens_are_known_before_the_result() -> None:
+    """A message is counted once, however many events it has, and whoever speaks in between."""
+    parser = new_parser()
+    lines = [answered("a", 10), answered("s", 5, "t1"), answered("a", 10), answered("u", 7, "t2")]
+    lines += [answered("s", 5, "t1"), answered("b", 20)]
+    parser.stdout(stream(*lines))
+    assert parser.usage == Usage(0.0, 42, 4)
+
+
+def test_usage_is_the_same_object_until_it_changes() -> None:
+    """Whoever watches asks by identity whether there is something new."""
+    parser = new_parser()
+    parser.stdout(stream(answered("a", 10)))
+    known = parser.usage
+    parser.stdout(stream(answered("a", 10)))
+    assert parser.usage is known
+
+
+def test_results_of_an_older_version() -> None:
+    """Without tokens by model those of each result are added; money is cumulative."""
+    first = RESULT | {"usage": {"input_tokens": 10, "output_tokens": 2}, "total_cost_usd": 0.5}
+    second = RESULT | {"usage": {"input_tokens": 5, "output_tokens": 1}, "total_cost_usd": 0.75}
+    assert read(stream(first, second))[1].usage == Usage(0.75, 15, 3)
+
+
+# ---- lines that mean nothing ----
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"Debugger attached.",
+        b"{",
+        b"[]",
+        b"null",
+        b'{"type": "no_such_thing"}',
+        b'{"type": 3}',
+        b'{"subtype": "success"}',
+        b'{"type": "assistant", "message": {"content": [{"text": "no type"}]}}',
+        b'{"type": "result", "is_error": "perhaps"}',
+        b"\xff\xfe",
+    ],
+)
+def test_an_unknown_line_is_counted(line: bytes) -> None:
+    """It is shown to those who want to see it, and the rest of the stream is read."""
+    events, report = read(line + b"\n" + raw("work"))
+    first = events[0]
+    assert isinstance(first, Unread)
+    assert first.line == line.decode(errors="replace")[:200]
+    assert (report.unread, report.ended, report.claim) == (1, Ended.OK, True)
+
+
+@given(st.lists(st.integers(0, 20_000), max_size=12))
+@settings(max_examples=50, deadline=None)
+def test_how_the_stream_is_cut_changes_nothing(cuts: list[int]) -> None:
+    """Events and report depend on the bytes alone, not on how they arrived."""
+    data = raw("decoys")
+    parser = new_parser()
+    events: list[AgentEvent] = []
+    places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
+    for start, end in pairwise(places):
+        events += parser.stdout(data[start:end])
+    last, report = parser.finish(Exit(0))
+    assert ([*events, *last], report) == read(data)
+
+
+# ---- claims ----
+
+
+def test_decoys_of_a_real_session() -> None:
+    """The tag in thinking, before tools, in their input and output, in a quotation and a fence: no claim."""
+    _, report = recorded("decoys")
+    assert (report.ended, report.claim, report.text.count(TAG)) == (Ended.OK, False, 2)
+
+
+def test_blocks_of_one_message_belong_together() -> None:
+    """A message in several events is one message, and the next one begins anew."""
+    data = stream(said("All is ", "m1"), said(f"done. {TAG}", "m1"), RESULT)
+    assert read(data)[1] == Report(Ended.OK, True, f"All is done. {TAG}")
+    data = stream(said(TAG, "m1"), said("No, wait.", "m2"), RESULT)
+    assert read(data)[1] == Report(Ended.OK, False, "No, wait.")
+
+
+def test_a_message_that_only_thinks_takes_back_the_claim() -> None:
+    """The last message counts, even if nothing is in it."""
+    thinking = {
+        "type": "assistant",
+        "message": {"id": "m2", "content": [{"type": "thinking", "thinking": "hm"}]},
+    }
+    assert not read(stream(said(TAG, "m1"), thinking, RESULT))[1].claim
