@@ -323,7 +323,7 @@ def test_without_a_run_it_is_the_newest_of_this_directory(project: Project) -> N
     ("arguments", "complaint"),
     [
         (["nothing"], "There is no run 'nothing'."),
-        (["--raw", "--json"], "--raw goes with neither --json nor --follow."),
+        (["--raw", "--json"], "--raw goes with none of --json, --follow and --replay."),
         (["--iteration", "0"], "Invalid value for '--iteration': '0' is no whole number of at least 1"),
     ],
 )

@@ -478,7 +478,7 @@ def test_a_limit_that_is_used_up_is_refused(
         (ITERATIONS, ["-m", "3"], 1),
         (COST, ["--max-cost-usd", "3"], 2),
         (COST, ["--max-cost-usd", "0"], 2),
-        (TOKENS, ["--max-tokens", "1201"], 2),
+        (TOKENS, ["--max-tokens", "3600"], 2),
         (DURATION, ["--max-duration-seconds", "0", "-m", "2"], 1),
     ],
 )

@@ -150,7 +150,8 @@ def test_no_agent_is_said_with_the_next_step(project: Project) -> None:
         2,
         [
             "ralph: error: No agent is configured.",
-            '  Name one with --agent, or set "agent": {"command": …} in .ralph/settings.json.',
+            "  Run `ralph init`, name one with --agent,"
+            ' or set "agent": {"command": …} in .ralph/settings.json.',
         ],
     )
 
@@ -810,12 +811,15 @@ def test_verbose_marks_every_line_of_a_prompt(project: Project) -> None:
 # ---- JSON lines ----
 
 FIELDS = {
-    "run_started": {"run", "flow", "directory", "agent", "checks", "iterations", "resumed"},
-    "iteration_started": {"iteration", "of", "steered"},
+    "run_started": {
+        *("run", "flow", "directory", "agent", "checks", "iterations", "resumed"),
+        *("permissions", "fallbacks", "used", "elapsed"),
+    },
+    "iteration_started": {"iteration", "of", "steered", "agent"},
     "agent_started": {"purpose", "command", "prompt", "prompt_chars"},
-    "text": {"text"},
+    "text": {"text", "thinking"},
     "stderr": {"text"},
-    "agent_ended": {"purpose", "ran"},
+    "agent_ended": {"purpose", "ran", "unread"},
     "claim": {"expected", "found"},
     "check_started": {"check"},
     "check_ended": {"verdict", "fail_action", "seconds"},

@@ -53,7 +53,7 @@ _WORDS: tuple[tuple[LimitKind, re.Pattern[str]], ...] = tuple(
             LimitKind.USAGE,
             rf"\b{_WINDOW} (?:limit|quota) (?:has been )?(?:reached|exceeded|hit)"
             rf"|\b(?:hit|reached|exceeded|exhausted) your (?:{_WINDOW} )?(?:limit|quota|capacity)\b"
-            r"|\bquota exceeded\b|\bresource_exhausted\b",
+            r"|(?<!disk )\bquota exceeded\b|\bresource_exhausted\b",
         ),
         (
             LimitKind.AUTH,
@@ -65,7 +65,7 @@ _WORDS: tuple[tuple[LimitKind, re.Pattern[str]], ...] = tuple(
         (LimitKind.OVERLOAD, r"\boverloaded\b(?!\.\w)|\b503 service unavailable\b|\bat capacity\b"),
         (
             LimitKind.RATE,
-            r"\brate[ _]limit(?:ed|_error|_exceeded)?\b(?![\w./-]*\.\w)|\btoo many requests\b|\bstatus:? 429\b",
+            r"(?<![\w./-])rate[ _]limit(?:ed|_error|_exceeded)?\b(?![\w./-]*\.\w)|\btoo many requests\b|\bstatus:? 429\b",
         ),
     )
 )
@@ -94,8 +94,12 @@ _CLOCK = re.compile(
     r"\b(?:at|resets?(?: at| on)?)\s+"
     r"(?:(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?,?\s+"
     r"(?:(?P<year>\d{4}),?\s+)?(?:at\s+)?)?"
-    r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>am|pm)?\b(?:\s*\((?P<zone>[a-z_]+(?:/[a-z_+-]+)*)\))?"
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>am|pm)?\b(?:\s*\((?P<zone>[a-z_]+(?:/[a-z0-9_+-]+)*)\))?",
+    re.IGNORECASE,
 )
+_JUST_PASSED = timedelta(minutes=5)
+"""A reset so short ago is not tomorrow's: minutes are told without seconds, and clocks differ."""
+
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 
 
@@ -104,7 +108,7 @@ def reset_at(text: str, now: float) -> float | None:
     plain = text.casefold()
     if found := _EPOCH.search(plain):
         return float(found[1])
-    if found := _CLOCK.search(plain):
+    if found := _CLOCK.search(text):
         return _clock(found, now)
     if found := _DURATION.search(plain):
         parts = [(float(number), _unit(unit)) for number, unit in _PART.findall(found[1])]
@@ -122,19 +126,20 @@ def _clock(found: re.Match[str], now: float) -> float | None:
     here = datetime.fromtimestamp(now, zone)
     hour = int(found["hour"])
     if found["half"]:
-        hour = hour % 12 + (12 if found["half"] == "pm" else 0)
+        hour = hour % 12 + (12 if found["half"].casefold() == "pm" else 0)
     elif found["minute"] is None:
         return None
     try:
         then = here.replace(hour=hour, minute=int(found["minute"] or 0), second=0, microsecond=0)
-        if found["month"]:
-            month, day = _MONTHS.index(found["month"]) + 1, int(found["day"])
+        if not found["month"]:
+            then += timedelta(days=1 if then + _JUST_PASSED <= here else 0)
+            then -= timedelta(days=1 if then - here > timedelta(days=1) - _JUST_PASSED else 0)
+        else:
+            month, day = _MONTHS.index(found["month"].casefold()) + 1, int(found["day"])
             then = then.replace(year=int(found["year"] or here.year), month=month, day=day)
-            if then < here and not found["year"]:
+            if then + _JUST_PASSED <= here and not found["year"]:
                 then = then.replace(year=here.year + 1)
-        elif then < here:
-            then += timedelta(days=1)
-        return then.timestamp()
+        return then.timestamp() if then > here else now + 60
     except (ValueError, OverflowError):
         return None
 
@@ -144,6 +149,6 @@ def _zone(name: str | None) -> tzinfo | None:
     if name is None:
         return None
     try:
-        return ZoneInfo("/".join(part.title() for part in name.split("/")) if "/" in name else name.upper())
-    except (ZoneInfoNotFoundError, ValueError):
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
         return None

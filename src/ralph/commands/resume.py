@@ -20,6 +20,7 @@ from ralph.commands.common import (
     settings_here,
     view_options,
 )
+from ralph.core import policy
 from ralph.core.model import Cause, Outcome, Resume
 from ralph.errors import RalphError
 from ralph.flows import session
@@ -92,15 +93,23 @@ def _check(run: Run, brief: Brief, go_on: Resume) -> None:
         Cause.DURATION: (brief.elapsed, go_on.seconds, brief.limits.seconds, "--max-duration-seconds"),
     }
     cause = stop.cause if stop.cause in used or go_on.iterations is None else Cause.ITERATIONS
-    if cause not in used:
-        return
-    spent, given, old, option = used[cause]
+    spent, given, old, option = used.get(cause, (0.0, None, 0.0, ""))
     limit = old if given is None else given
     if spent >= limit and (limit > 0 or cause is Cause.ITERATIONS):
         raise RalphError(
             f"Run {run.id} has used {_amount(spent)} of {_amount(limit)} ({cause}): it would stop at once.",
-            f"Give it more: ralph resume {run.id} {option} {_amount(math.ceil(2 * spent) or 1)}",
+            _give_more(run, option, spent),
         )
+    if too_dear := policy.unaffordable(policy.raised(brief.limits, go_on), brief.usage, brief.iteration):
+        cause, reason = too_dear
+        spent, _, limit, option = used[cause]
+        raise RalphError(
+            f"Run {run.id} would stop at once: {reason}.", _give_more(run, option, max(spent, limit))
+        )
+
+
+def _give_more(run: Run, option: str, spent: float) -> str:
+    return f"Give it more: ralph resume {run.id} {option} {_amount(math.ceil(2 * spent) or 1)}"
 
 
 def _amount(number: float) -> str:
