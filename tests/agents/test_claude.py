@@ -376,10 +376,11 @@ def test_a_rejected_key_is_not_tried_ten_times() -> None:
     for line in lines:
         parser.stdout(line)
     assert not parser.is_refused
-    assert parser.stdout(second) == [Limited(LimitKind.AUTH, "authentication_failed (401)")]
+    words = "its key or login is rejected: authentication_failed (401)"
+    assert parser.stdout(second) == [Limited(LimitKind.AUTH, words)]
     assert parser.is_refused and not parser.is_over
     _, report = parser.finish(Exit(code=143, ended=Ended.OK))
-    assert (report.ended, report.detail) == (Ended.AUTH, "authentication_failed (401)")
+    assert (report.ended, report.detail) == (Ended.AUTH, words)
     assert third and fourth, "without Ralph it went on"
 
 
@@ -621,3 +622,17 @@ def test_a_message_that_only_thinks_takes_back_the_claim() -> None:
         "message": {"id": "m2", "content": [{"type": "thinking", "thinking": "hm"}]},
     }
     assert not read(stream(said(TAG, "m1"), thinking, RESULT))[1].claim
+
+
+def test_what_a_subagent_says_is_no_claim() -> None:
+    """Its words are shown, but they are not those of the agent."""
+    events, report = read(stream(said("I ask.", "m1"), said(TAG, "s1", parent_tool_use_id="t"), RESULT))
+    assert Text(f"{TAG}\n") in events
+    assert (report.claim, report.text) == (False, "I ask.")
+
+
+def test_the_result_has_the_last_word() -> None:
+    """Where a message could not be read, the result still says what the final one was."""
+    broken = b'{"type":"assistant","message":{"content":3}}\n'
+    data = stream(said(TAG, "m1")) + broken + stream(RESULT | {"result": "No, wait."})
+    assert read(data)[1] == Report(Ended.OK, False, "No, wait.", unread=1)

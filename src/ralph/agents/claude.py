@@ -26,7 +26,7 @@ from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
 from ralph.agents.base import About, Parser, Prompt, Reading, permissions
-from ralph.agents.stream import IDLE_SECONDS, StreamParser, seconds_of, whole
+from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, seconds_of, whole
 from ralph.core.events import (
     AgentEvent,
     Body,
@@ -82,10 +82,10 @@ class Claude:
 
 
 class _Tokens(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cache_read_input_tokens: Count | None = None
+    cache_creation_input_tokens: Count | None = None
 
     @property
     def usage(self) -> Usage:
@@ -101,10 +101,10 @@ class _Tokens(Struct):
 class _ModelTokens(Struct, rename="camel"):
     """What one model has used in the whole process."""
 
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_input_tokens: int = 0
-    cache_creation_input_tokens: int = 0
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cache_read_input_tokens: Count = 0
+    cache_creation_input_tokens: Count = 0
 
     @property
     def usage(self) -> Usage:
@@ -169,14 +169,14 @@ class _Line(Struct):
     api_error_type: str | None = None
     api_error_params: _ErrorDetails | None = None
     rate_limit_info: _RateLimit | None = None
-    attempt: int = 0
-    max_retries: int = 0
+    attempt: Count = 0
+    max_retries: Count = 0
     retry_delay_ms: float | None = None
     error_status: int | None = None
     is_error: bool = False
     result: str | None = None
     errors: list[str] = []
-    total_cost_usd: float | None = None
+    total_cost_usd: Money | None = None
     usage: _Tokens | None = None
     model_usage: dict[str, _ModelTokens] = field(default_factory=dict, name="modelUsage")
     permission_denials: list[_Denial] = []
@@ -235,7 +235,7 @@ class ClaudeParser(StreamParser):
         why = f"{name} ({line.error_status})" if line.error_status else name
         if line.attempt > 1 and limits.by_status(line.error_status, name) is LimitKind.AUTH:
             self.is_refused = True
-            return self._refuse(LimitKind.AUTH, why)
+            return self._refuse(LimitKind.AUTH, f"its key or login is rejected: {why}")
         seconds = None if line.retry_delay_ms is None else line.retry_delay_ms / 1000
         return Retry(why, line.attempt, line.max_retries, seconds)
 
@@ -322,7 +322,8 @@ class ClaudeParser(StreamParser):
         if not line.is_error:
             for denial in line.permission_denials:
                 self._denied(denial.tool_name)
-            if not self._final.text.strip() and line.result:
+            if line.result and line.result not in self._final.text:
+                self._begin()
                 self._say(line.result)
             self._succeed()
         else:
@@ -421,4 +422,4 @@ def _whole_list(values: Any) -> Todo | None:
 
 
 def todo_status(value: Any, otherwise: TodoStatus = TodoStatus.PENDING) -> TodoStatus:
-    return TodoStatus(value) if value in TodoStatus._value2member_map_ else otherwise
+    return next((status for status in TodoStatus if status == value), otherwise)

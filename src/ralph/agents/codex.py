@@ -25,7 +25,7 @@ from msgspec import Raw, Struct
 
 from ralph.agents import limits
 from ralph.agents.base import About, Parser, Prompt, Reading, has_own_permissions, permissions
-from ralph.agents.stream import IDLE_SECONDS, StreamParser, whole
+from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, whole
 from ralph.core.events import (
     AgentEvent,
     Body,
@@ -98,10 +98,10 @@ _EMPTY = Raw(b'""')
 
 
 class _Tokens(Struct):
-    input_tokens: int = 0
-    cached_input_tokens: int = 0
-    cache_write_input_tokens: int = 0
-    output_tokens: int = 0
+    input_tokens: Count = 0
+    cached_input_tokens: Count = 0
+    cache_write_input_tokens: Count = 0
+    output_tokens: Count = 0
 
     @property
     def usage(self) -> Usage:

@@ -27,7 +27,7 @@ from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
 from ralph.agents.base import MOST_LINE, About, Parser, Prompt, Reading, Report, permissions
-from ralph.agents.stream import IDLE_SECONDS, StreamParser, seconds_of, whole
+from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, seconds_of, whole
 from ralph.core.events import (
     AgentEvent,
     Body,
@@ -108,10 +108,10 @@ class _Error(Struct):
 
 
 class _Stats(Struct):
-    total_tokens: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached: int = 0
+    total_tokens: Count = 0
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    cached: Count = 0
 
     @property
     def usage(self) -> Usage:

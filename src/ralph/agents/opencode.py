@@ -27,7 +27,7 @@ from ralph.agents import limits
 from ralph.agents.base import About, Ends, Parser, Prompt, Reading, permissions
 from ralph.agents.claude import todo_status
 from ralph.agents.custom import argument
-from ralph.agents.stream import IDLE_SECONDS, StreamParser, whole
+from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, whole
 from ralph.core.events import (
     AgentEvent,
     Body,
@@ -119,14 +119,14 @@ class _State(Struct):
 
 
 class _Cache(Struct):
-    read: int = 0
-    write: int = 0
+    read: Count = 0
+    write: Count = 0
 
 
 class _Tokens(Struct):
-    input: int = 0
-    output: int = 0
-    reasoning: int = 0
+    input: Count = 0
+    output: Count = 0
+    reasoning: Count = 0
     cache: _Cache = field(default_factory=_Cache)
 
 
@@ -144,7 +144,7 @@ class _Part(Struct):
     metadata: _Origin | None = None
     reason: str = ""
     tokens: _Tokens = field(default_factory=_Tokens)
-    cost: float = 0.0
+    cost: Money = 0.0
 
 
 class _ErrorData(Struct, rename="camel"):

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import Annotated
 
 import msgspec
 
@@ -30,6 +31,10 @@ MOST_LINE_BYTES = 8 << 20
 
 IDLE_SECONDS = 900.0
 """No CLI ends its own hang: a structured stream that is silent for so long hangs."""
+
+Count = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+Money = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
+"""Tokens and dollars: whatever is greater is no number of them, and no journal could hold their sum."""
 
 _SHOWN = 200
 
@@ -152,7 +157,7 @@ class StreamParser:
             elif line and not line.isspace():
                 try:
                     events += self._line(line)
-                except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     events.append(self._unreadable(line, str(error)))
         return events
 

@@ -26,6 +26,10 @@ from ralph.core.model import (
 # ---- what the agent did ----
 
 
+MOST_DEPTH = 50
+"""A value that is nested deeper is shown as the text that it is."""
+
+
 class Body:
     """A JSON value as the agent printed it: a tool's input or output, decoded when someone needs it."""
 
@@ -39,9 +43,10 @@ class Body:
         """The decoded value; what cannot be decoded is shown as it is."""
         text = bytes(self._raw).decode(errors="replace")
         try:
-            return json.loads(text)
-        except ValueError:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
             return text
+        return text if _is_deep(value) else value
 
     @property
     def text(self) -> str:
@@ -56,6 +61,17 @@ class Body:
 
     def __repr__(self) -> str:
         return f"Body({bytes(self._raw)!r})"
+
+
+def _is_deep(value: Any) -> bool:
+    """Is it nested deeper than anything that people read, and than a view can walk?"""
+    level = [value]
+    for _ in range(MOST_DEPTH):
+        dicts = [inner for each in level if isinstance(each, dict) for inner in each.values()]
+        level = dicts + [inner for each in level if isinstance(each, list) for inner in each]
+        if not level:
+            return False
+    return True
 
 
 def _as_text(value: Any) -> str:

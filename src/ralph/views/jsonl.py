@@ -40,9 +40,11 @@ KINDS: dict[type[Event], str] = {
 
 
 def _harmless(value: Any) -> Any:
-    """No control character in any text, at any depth."""
+    """No control character in any text, at any depth, and no number that JSON readers stumble over."""
     if isinstance(value, str):
         return clean(value)
+    if isinstance(value, int) and value.bit_length() > 63:
+        return str(value)
     if isinstance(value, dict):
         return {clean(str(key)): _harmless(inner) for key, inner in value.items()}
     return [_harmless(inner) for inner in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,171 @@
+"""One run of a harness with a scripted agent: a place of its own, bounded time, and nothing left behind."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.agents import play, project
+from bench.agents.model import Agent, Shape
+from bench.harness import keeper
+from bench.harness.base import Finished, Harness, Job, environment
+from ralph.core.model import Ended
+from ralph.process.client import Command, Warden
+
+LIMIT = 5
+"""Iterations that every harness is allowed."""
+
+PATIENCE = 60.0
+"""Seconds after which a run is a hang."""
+
+PROGRAMS = {Shape.CLAUDE: ("claude",), Shape.CODEX: ("codex",), Shape.PLAIN: ("agent", "copilot")}
+_MOST_OUTPUT = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came of a run. `starts` counts the agent's starts by kind: work, refused, message, probe."""
+
+    finished: Finished
+    seconds: float
+    hung: bool
+    orphans: tuple[str, ...]
+    starts: Counter[str]
+    complete: bool
+    done: bool
+    """The oracle's word."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run happens: the project, and beside it all that is no business of the harness."""
+
+    path: Path
+
+    @property
+    def project(self) -> Path:
+        return self.path / "project"
+
+    @property
+    def home(self) -> Path:
+        return self.path / "home"
+
+    @property
+    def programs(self) -> Path:
+        return self.path / "bin"
+
+    @property
+    def private(self) -> Path:
+        return self.path / "private"
+
+
+@contextmanager
+def place() -> Iterator[Place]:
+    base = Path(tempfile.mkdtemp(prefix="ralph-arena-", dir=os.environ.get("RALPH_BENCH_DIR")))
+    found = Place(base)
+    try:
+        for directory in (found.project, found.home, found.programs, found.private):
+            directory.mkdir()
+        yield found
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def run(warden: Warden, harness: Harness, agent: Agent, shape: Shape, limit: int = LIMIT) -> Trial:
+    """Let a harness run an agent to its end, or to the end of our patience."""
+    with place() as where:
+        job = prepare(where, harness, agent, shape, limit)
+        launch = harness.launch(job, where.private)
+        report = where.private / "report.json"
+        keep = (sys.executable, "-I", "-S", keeper.__file__, str(report))
+        output = _Output()
+        directory = os.open(where.project, os.O_RDONLY)
+        try:
+            env = environment(where.home, where.programs, launch)
+            command = Command([*keep, *launch.argv], env, directory)
+            exit = warden.run(command, output, _bounded)
+        finally:
+            os.close(directory)
+        told = json.loads(report.read_text()) if report.exists() else {"code": None, "orphans": []}
+        finished = Finished(told["code"], output.text(output.out), output.text(output.err), where.project)
+        hung = exit.ended is not None
+        return Trial(
+            finished,
+            exit.seconds,
+            hung,
+            tuple(told["orphans"]),
+            starts(where.private),
+            complete=not hung and harness.is_complete(finished),
+            done=project.is_done(where.project),
+        )
+
+
+def _bounded(seconds: float, idle: float) -> Ended | None:
+    return Ended.TIMEOUT if seconds > PATIENCE else None
+
+
+def prepare(where: Place, harness: Harness, agent: Agent, shape: Shape, limit: int) -> Job:
+    """The project with what the harness wants to find in it, and the agent on PATH."""
+    install_agent(where, agent, shape, harness)
+    originals = project.files(harness.tag)
+    kept = "".join(_blob_id(originals[name]) + "\n" for name in project.KEPT)
+    job = Job(
+        shape,
+        project.prompt(harness.tag),
+        project.GUARDRAIL,
+        project.KEPT,
+        _blob_id(kept),
+        limit,
+    )
+    project.create(where.project, harness.tag, harness.files(job))
+    return job
+
+
+def install_agent(where: Place, agent: Agent, shape: Shape, harness: Harness) -> None:
+    script = where.private / "script.json"
+    script.write_text(agent.script(shape, harness.tag, str(where.private)))
+    for name in PROGRAMS[shape]:
+        words = (sys.executable, "-I", "-S", play.__file__, str(script), name)
+        wrapper = where.programs / name
+        wrapper.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        wrapper.chmod(0o755)
+
+
+def starts(private: Path) -> Counter[str]:
+    """How often the agent was started, by kind."""
+    file = private / "starts"
+    lines = file.read_text().splitlines() if file.exists() else []
+    return Counter(json.loads(line)["kind"] for line in lines)
+
+
+def _blob_id(text: str) -> str:
+    data = text.encode()
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
+class _Output:
+    """The last of what a harness prints; the outcome stands at the end."""
+
+    def __init__(self) -> None:
+        self.out = b""
+        self.err = b""
+
+    def stdout(self, data: bytes) -> None:
+        self.out = (self.out + data)[-_MOST_OUTPUT:]
+
+    def stderr(self, data: bytes) -> None:
+        self.err = (self.err + data)[-_MOST_OUTPUT:]
+
+    @staticmethod
+    def text(data: bytes) -> str:
+        return data.decode(errors="replace")

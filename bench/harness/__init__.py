@@ -1,0 +1,1 @@
+"""One adapter per harness. Each calls nothing but the public command line."""

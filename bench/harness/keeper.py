@@ -1,0 +1,75 @@
+"""Runs a harness and notes what it leaves behind. Standard library only.
+
+    python -I -S keeper.py REPORT PROGRAM ARGUMENT…
+
+It is a child subreaper: what the harness started and did not end becomes its child. Those still alive a
+moment after the harness has ended are written down as orphans; ending them is left to the warden above.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import time
+
+PATIENCE = 0.5
+"""Seconds that a process on its way out may still take."""
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(report: str, argv: list[str]) -> int:
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    child = os.posix_spawn(argv[0], argv, os.environ)
+    code = wait_for(child)
+    orphans = left_after(PATIENCE)
+    with open(report, "w") as file:
+        json.dump({"code": code, "orphans": orphans}, file)
+    return 0
+
+
+def wait_for(child: int) -> int:
+    while True:
+        pid, status = os.wait()
+        if pid == child:
+            return os.waitstatus_to_exitcode(status)
+
+
+def left_after(seconds: float) -> list[str]:
+    """The commands of the children that are still there."""
+    deadline = time.monotonic() + seconds
+    while reap_any():
+        if time.monotonic() > deadline:
+            return [command_of(pid) for pid in children()]
+        time.sleep(0.005)
+    return []
+
+
+def reap_any() -> bool:
+    """Is any child left alive?"""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
+
+
+def children() -> list[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return [int(pid) for pid in file.read().split()]
+
+
+def command_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read().replace(b"\0", b" ").decode(errors="replace").strip()[:200]
+    except OSError:
+        return "?"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))

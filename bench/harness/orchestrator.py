@@ -1,0 +1,41 @@
+"""ralph-orchestrator (mikeyobrien), by its CLI reference. Measured where its `ralph` is on PATH.
+
+The npm package fetches its program from elsewhere while it is installed, so it is not installed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.agents.model import Shape, Tag
+from bench.harness.base import Finished, Job, Launch
+from bench.harness.on_path import other_ralph
+
+BACKENDS = {Shape.CLAUDE: "claude", Shape.CODEX: "codex", Shape.PLAIN: "custom"}
+
+
+class Orchestrator:
+    name = "ralph-orchestrator"
+    title = "ralph-orchestrator, without hats"
+    tag = Tag("promise", "LOOP_COMPLETE")
+    is_ours = False
+
+    def find(self) -> str:
+        return str(self._program())
+
+    def _program(self) -> Path:
+        return other_ralph("completion-promise", "max-iterations")
+
+    def files(self, job: Job) -> Mapping[str, str]:
+        custom = "  custom_command: agent\n  prompt_mode: stdin\n" if job.shape is Shape.PLAIN else ""
+        return {"ralph.yml": f"cli:\n  backend: {BACKENDS[job.shape]}\n{custom}"}
+
+    def launch(self, job: Job, private: Path) -> Launch:
+        program = self._program()
+        limits = ("--max-iterations", str(job.limit), "--completion-promise", self.tag.text)
+        argv = (str(program), "run", "-p", job.prompt, "--no-tui", "--autonomous", *limits)
+        return Launch(argv, path=(program.parent,))
+
+    def is_complete(self, finished: Finished) -> bool:
+        return finished.code == 0

@@ -1,0 +1,72 @@
+"""Ours: `ralph run` with the guardrail, and commits by ralph. Exit code 0 is complete."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.agents.model import Shape, Tag
+from bench.harness.base import Finished, Job, Launch, NotMeasured
+
+COMMANDS = {Shape.CLAUDE: "claude", Shape.CODEX: "codex", Shape.PLAIN: "agent"}
+LONGEST_LIMIT_WAIT = 30.0
+
+
+class Ralph:
+    """`holds_tests`: a second guardrail holds the files that the agent must not change."""
+
+    tag = Tag("response", "DONE")
+    is_ours = True
+
+    def __init__(self, name: str, title: str, *, holds_tests: bool) -> None:
+        self.name = name
+        self.title = title
+        self._holds_tests = holds_tests
+        self._program = Path(sys.executable).parent / "ralph"
+
+    def find(self) -> str:
+        if not self._program.exists():
+            raise NotMeasured("ralph is not installed beside this python")
+        done = subprocess.run([self._program, "--version"], capture_output=True, text=True, timeout=30)
+        return done.stdout.strip()
+
+    def files(self, job: Job) -> Mapping[str, str]:
+        guardrails = [{"command": job.guardrail}]
+        if self._holds_tests:
+            guardrails.insert(0, {"command": unchanged(job), "hint": "Leave check.sh and tests/ as they are."})
+        settings = {
+            "agent": {"command": COMMANDS[job.shape], "permissions": "bypass"},
+            "guardrails": guardrails,
+            "scm": {"command": "git", "tasks": ["commit"]},
+            "maximumIterations": job.limit,
+            "maxLimitWaitSeconds": LONGEST_LIMIT_WAIT,
+        }
+        return {".ralph/settings.json": json.dumps(settings, indent=2)}
+
+    def launch(self, job: Job, private: Path) -> Launch:
+        state = private / "state"
+        state.mkdir(exist_ok=True)
+        return Launch(
+            (str(self._program), "run", "-p", job.prompt, "--no-stream-agent-output"),
+            {"RALPH_STATE_DIR": str(state)},
+        )
+
+    def is_complete(self, finished: Finished) -> bool:
+        return finished.code == 0
+
+
+def unchanged(job: Job) -> str:
+    """A command that fails when one of the kept files is not what it was, or is no longer alone."""
+    folders = sorted({str(Path(name).parent) for name in job.kept} - {"."})
+    names = [name for name in job.kept if "/" not in name] + [f"{folder}/*" for folder in folders]
+    patterns = " ".join(name if name.endswith("/*") else shlex.quote(name) for name in names)
+    digest = f"git hash-object --no-filters -- {patterns} | git hash-object --stdin"
+    return f'test "$({digest})" = {job.kept_digest}'
+
+
+OURS = Ralph("ralph", "ralph run; one guardrail runs the tests, one holds them", holds_tests=True)
+BARE = Ralph("ralph-bare", "ralph run; one guardrail runs the tests", holds_tests=False)

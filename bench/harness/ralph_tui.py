@@ -1,0 +1,63 @@
+"""ralph-tui from npm. Seen: 0.11.0, with bun 1.4.4 (also from npm), without which it does not start.
+
+`ralph-tui run --prd FILE --no-tui` works through the stories of a file. Its exit code is 0 in any case; the
+summary at the end says `Tasks: 1/1 completed`. It commits if `autoCommit` is set.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.agents.model import Shape, Tag
+from bench.harness import npm
+from bench.harness.base import Finished, Job, Launch
+
+VERSION = "0.11.0"
+BUN = "1.4.4"
+AGENTS = {Shape.CLAUDE: "claude", Shape.CODEX: "codex", Shape.PLAIN: "github-copilot"}
+
+
+class RalphTui:
+    name = "ralph-tui"
+    title = f"ralph-tui {VERSION}, headless, one story, commits by itself"
+    tag = Tag("promise", "COMPLETE")
+    is_ours = False
+
+    def find(self) -> str:
+        self._programs()
+        return f"{VERSION} (bun {BUN})"
+
+    def _programs(self) -> Path:
+        return npm.installed(f"ralph-tui-{VERSION}", f"ralph-tui@{VERSION}", f"bun@{BUN}")
+
+    def files(self, job: Job) -> Mapping[str, str]:
+        story = {
+            "id": "US-001",
+            "title": "Sum and product",
+            "description": job.prompt,
+            "acceptanceCriteria": [f"{job.guardrail} exits with 0", f"Unchanged: {', '.join(job.kept)}"],
+            "priority": 1,
+            "passes": False,
+            "dependsOn": [],
+        }
+        prd = {"name": "scripts", "description": "Scripts", "branchName": "main", "userStories": [story]}
+        return {
+            "prd.json": json.dumps(prd, indent=2),
+            ".ralph-tui/config.toml": f'tracker = "json"\nagent = "{AGENTS[job.shape]}"\nautoCommit = true\n',
+        }
+
+    def launch(self, job: Job, private: Path) -> Launch:
+        path = self._programs()
+        argv = (
+            *(str(path / "ralph-tui"), "run", "--prd", "prd.json", "--agent", AGENTS[job.shape], "--no-tui"),
+            *("--no-setup", "--no-notify", "--no-sandbox", "--serial", "--delay", "0"),
+            *("--iterations", str(job.limit)),
+        )
+        return Launch(argv, path=(path,))
+
+    def is_complete(self, finished: Finished) -> bool:
+        tasks = re.findall(r"^\s*Tasks:\s+(\d+)/(\d+) completed", finished.out, re.MULTILINE)
+        return bool(tasks) and tasks[-1][0] == tasks[-1][1] != "0"

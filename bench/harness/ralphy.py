@@ -1,0 +1,49 @@
+"""ralphy-cli from npm. Seen: 4.7.2.
+
+`ralphy --prd FILE` works through a list of tasks; a task is over when the agent's process went well. The
+test command and the files not to touch are words in its prompt. Exit code 0 with every task ticked off
+(`All tasks completed!`) is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench.agents.model import Shape, Tag
+from bench.harness import npm
+from bench.harness.base import Finished, Job, Launch, program
+
+VERSION = "4.7.2"
+ENGINES = {Shape.CLAUDE: "--claude", Shape.CODEX: "--codex", Shape.PLAIN: "--copilot"}
+
+
+class Ralphy:
+    name = "ralphy"
+    title = f"ralphy-cli {VERSION}, a list with one task"
+    tag = Tag("promise", "COMPLETE")
+    is_ours = False
+
+    def find(self) -> str:
+        self._programs()
+        return VERSION
+
+    def _programs(self) -> tuple[Path, Path]:
+        return npm.installed(f"ralphy-cli-{VERSION}", f"ralphy-cli@{VERSION}"), program("node").parent
+
+    def files(self, job: Job) -> Mapping[str, str]:
+        kept = "".join(f"    - {name}\n" for name in job.kept)
+        config = f"project:\n  name: scripts\n  language: Shell\ncommands:\n  test: {job.guardrail}\n"
+        return {
+            ".ralphy/config.yaml": f"{config}rules: []\nboundaries:\n  never_touch:\n{kept}",
+            "PRD.md": f"# Tasks\n\n- [ ] {' '.join(job.prompt.split())}\n",
+        }
+
+    def launch(self, job: Job, private: Path) -> Launch:
+        retries = ("--max-iterations", str(job.limit), "--max-retries", str(job.limit), "--retry-delay", "1")
+        path = self._programs()
+        argv = (str(path[0] / "ralphy"), ENGINES[job.shape], "--prd", "PRD.md", *retries, "--no-browser")
+        return Launch(argv, path=path)
+
+    def is_complete(self, finished: Finished) -> bool:
+        return finished.code == 0 and "All tasks completed!" in finished.out

@@ -1,0 +1,139 @@
+"""Reading and showing what an agent prints: from a pipe to typed events, from events to lines."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from itertools import cycle
+from pathlib import Path
+
+from bench.measure import Measurement, alternate
+from ralph.agents.base import Parser, Reading
+from ralph.agents.registry import AGENTS
+from ralph.core.events import AgentEvent
+from ralph.views.agent import AgentLines, Look
+
+SOURCES = Path(os.__file__).parent
+SIZE = 32 << 20
+CHUNK = 1 << 20
+
+
+def suite() -> Iterator[Measurement]:
+    yield parsing("claude", claude_session())
+    yield parsing("codex", codex_session())
+    yield rendering()
+
+
+def claude_session() -> bytes:
+    """A long session: it says something, reads a file, and gets it twice, as Claude Code prints it."""
+    lines: list[object] = []
+    size = 0
+    for number, text in enumerate(files()):
+        call, common = f"toolu_{number:024}", {"session_id": "0" * 36, "uuid": "1" * 36}
+        usage = {"input_tokens": 12013, "cache_read_input_tokens": 0, "output_tokens": 1}
+        for block in (
+            {"type": "text", "text": "Now I look at the next file, to see how it does that."},
+            {"type": "tool_use", "id": call, "name": "Read", "input": {"file_path": f"/src/{number}.py"}},
+        ):
+            message = {"id": f"msg_{number:024}", "role": "assistant", "content": [block], "usage": usage}
+            lines.append({"type": "assistant", "message": message, "parent_tool_use_id": None, **common})
+        result = {"tool_use_id": call, "type": "tool_result", "content": text}
+        message = {"role": "user", "content": [result]}
+        read = {"type": "text", "file": {"filePath": f"/src/{number}.py", "content": text}}
+        lines.append({"type": "user", "message": message, **common, "tool_use_result": read})
+        size += 2 * len(text)
+        if size > SIZE:
+            break
+    lines.append(
+        {"type": "result", "is_error": False, "result": "done", "total_cost_usd": 1.0, "usage": usage}
+    )
+    return encoded(lines)
+
+
+def codex_session() -> bytes:
+    lines: list[object] = [{"type": "turn.started"}]
+    size = 0
+    for number, text in enumerate(files()):
+        item = {
+            "id": f"item_{number}",
+            "type": "command_execution",
+            "command": f"/bin/bash -lc 'cat {number}'",
+        }
+        begun = item | {"aggregated_output": "", "exit_code": None, "status": "in_progress"}
+        ended = item | {"aggregated_output": text, "exit_code": 0, "status": "completed"}
+        lines += [{"type": "item.started", "item": begun}, {"type": "item.completed", "item": ended}]
+        size += len(text)
+        if size > SIZE:
+            break
+    return encoded([*lines, {"type": "turn.completed", "usage": {"input_tokens": 1, "output_tokens": 1}}])
+
+
+def files() -> Iterator[str]:
+    """What an agent would read: the source files of Python's standard library."""
+    return cycle([path.read_text() for path in sorted(SOURCES.glob("*.py"))])
+
+
+def encoded(lines: list[object]) -> bytes:
+    return b"".join(json.dumps(line, separators=(",", ":")).encode() + b"\n" for line in lines)
+
+
+def parsing(agent: str, data: bytes) -> Measurement:
+    """From a pipe to typed events, against `json.loads` of the same lines in memory."""
+    lines = data.splitlines()
+
+    def floor() -> float:
+        started = time.perf_counter()
+        for line in lines:
+            json.loads(line)
+        return time.perf_counter() - started
+
+    def ours() -> float:
+        reader, child = _writer(data)
+        started = time.perf_counter()
+        events = sum(len(events) for events in _events(AGENTS[agent].parser(Reading()), reader))
+        took = time.perf_counter() - started
+        os.close(reader)
+        os.waitpid(child, 0)
+        assert events > len(lines) // 2
+        return took
+
+    mine, plain = alternate(ours, floor, 5)
+    speed = f"{len(data) / mine / 1e6:.0f} MB/s against {len(data) / plain / 1e6:.0f}, {len(lines):,} lines"
+    ratio = plain / mine
+    return Measurement(
+        f"{agent}: pipe to events, against json", "≥ 2.5×", ratio, "×", ratio >= 2.5, 1.0, speed
+    )
+
+
+def _events(parser: Parser, reader: int) -> Iterator[list[AgentEvent]]:
+    while data := os.read(reader, CHUNK):
+        yield list(parser.stdout(data))
+
+
+def _writer(data: bytes) -> tuple[int, int]:
+    """A process that writes all of it into a pipe; returns the pipe's other end and the process."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        with open(writer, "wb", buffering=0) as file:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[file.write(rest[:CHUNK]) :]
+        os._exit(0)
+    os.close(writer)
+    return reader, child
+
+
+def rendering() -> Measurement:
+    """What one line of the agent's work costs to show, with emoji, colours and its output cut."""
+    parser = AGENTS["claude"].parser(Reading())
+    events = list(parser.stdout(claude_session()[: 8 << 20]))
+    lines = AgentLines(Look(emoji=True, colour=True))
+    started = time.perf_counter()
+    shown = sum(lines(event, 0.0).count("\n") for event in events)
+    micro = (time.perf_counter() - started) / shown * 1e6
+    detail = f"{len(events):,} events made {shown:,} lines"
+    return Measurement("a line of the agent's work, shown", "≤ 10 µs", micro, "µs", micro <= 10, None, detail)

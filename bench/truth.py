@@ -1,0 +1,217 @@
+"""How often does a harness believe what is not so, or not believe what is?
+
+    false       it said complete, and the work is not done in what was committed
+    missed      the agent had done the work and said so, and it was not believed within one more iteration
+    unfinished  the agent would have finished within the iterations allowed, and never got that far
+    wasted      starts of the agent after the last useful one, and what they cost (scripted)
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+
+from bench import arena
+from bench.agents.families import AGENTS, FAMILIES
+from bench.agents.model import Agent, Shape
+from bench.arena import Trial
+from bench.harness.base import Harness, NotMeasured
+from bench.harness.registry import HARNESSES
+from ralph.process.client import Wakeup, Warden
+
+WORKERS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One agent in one shape with one harness."""
+
+    harness: str
+    family: str
+    agent: str
+    shape: str
+    complete: bool
+    done: bool
+    false: bool
+    missed: bool
+    unfinished: bool
+    starts: int
+    wasted: int
+    cost_wasted: float
+    orphans: int
+    hung: bool
+    seconds: float
+    code: int | None
+
+    @property
+    def is_bad(self) -> bool:
+        """What must never happen to ours."""
+        return self.false or self.missed or self.hung or self.orphans > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A harness that was not measured, and why."""
+
+    harness: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    versions: dict[str, str]
+    rows: list[Row]
+    absent: list[Absent]
+
+
+def judge(harness: Harness, agent: Agent, shape: Shape, trial: Trial) -> Row:
+    """What a trial means."""
+    work, refused = trial.starts["work"], trial.starts["refused"]
+    claimed_at = agent.first_true_claim
+    was_claimed = claimed_at is not None and work >= claimed_at
+    late = was_claimed and claimed_at is not None and work > claimed_at + 1
+    false = trial.complete and not trial.done
+    return Row(
+        harness.name,
+        agent.family,
+        agent.name,
+        shape,
+        trial.complete,
+        trial.done,
+        false=false,
+        missed=was_claimed and not false and (late or not trial.complete),
+        unfinished=claimed_at is not None and not was_claimed and not false,
+        starts=work + refused,
+        wasted=max(0, work - agent.useful_invocations) + max(0, refused - 1),
+        cost_wasted=round(agent.cost(work), 4),
+        orphans=len(trial.orphans),
+        hung=trial.hung,
+        seconds=round(trial.seconds, 3),
+        code=trial.finished.code,
+    )
+
+
+def measure(
+    harnesses: Iterable[str],
+    agents: Sequence[Agent],
+    shapes: Sequence[Shape] = tuple(Shape),
+    each: Callable[[Row], None] = lambda row: None,
+) -> Report:
+    """Every agent in every shape with every harness, several at once."""
+    versions: dict[str, str] = {}
+    absent: list[Absent] = []
+    for name in harnesses:
+        try:
+            versions[name] = HARNESSES[name].find()
+        except NotMeasured as reason:
+            absent.append(Absent(name, str(reason)))
+    cases = list(product(versions, agents, shapes))
+    wardens = _Wardens()
+    rows: list[Row] = []
+
+    def play(case: tuple[str, Agent, Shape]) -> Row:
+        name, agent, shape = case
+        trial = arena.run(wardens.mine(), HARNESSES[name], agent, shape)
+        return judge(HARNESSES[name], agent, shape, trial)
+
+    try:
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for row in pool.map(play, cases):
+                rows.append(row)
+                each(row)
+    finally:
+        wardens.close()
+    return Report(versions, rows, absent)
+
+
+class _Wardens:
+    """One for each thread; whatever a harness leaves behind is ended by them."""
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._all: list[Warden] = []
+        self._starting = threading.Lock()
+
+    def mine(self) -> Warden:
+        found: Warden | None = getattr(self._local, "warden", None)
+        if found is None:
+            with self._starting:
+                found = self._local.warden = Warden(Wakeup())
+                self._all.append(found)
+        return found
+
+    def close(self) -> None:
+        for warden in self._all:
+            warden.close()
+
+
+# ---- tables ----
+
+
+def summary(report: Report) -> str:
+    """One line per harness."""
+    head = ("harness", "runs", "false", "missed", "unfinished", "wasted", "cost wasted", "orphans", "hangs")
+    lines = [head]
+    for name, version in report.versions.items():
+        rows = [row for row in report.rows if row.harness == name]
+        lines.append(
+            (
+                f"{name} {version}" if name != version else name,
+                str(len(rows)),
+                str(sum(row.false for row in rows)),
+                str(sum(row.missed for row in rows)),
+                str(sum(row.unfinished for row in rows)),
+                str(sum(row.wasted for row in rows)),
+                f"${sum(row.cost_wasted for row in rows):.2f}",
+                str(sum(row.orphans for row in rows)),
+                str(sum(row.hung for row in rows)),
+            )
+        )
+    absent = [f"{absent.harness}: not measured: {absent.reason}" for absent in report.absent]
+    return "\n".join([table(lines), *absent])
+
+
+def by_family(report: Report) -> str:
+    """false / missed / unfinished of each family, by harness."""
+    names = list(report.versions)
+    lines: list[Sequence[str]] = [("family (false/missed/unfinished)", "runs", *names)]
+    for family in FAMILIES:
+        rows = [row for row in report.rows if row.family == family]
+        if not rows:
+            continue
+        cells = []
+        for name in names:
+            mine = [row for row in rows if row.harness == name]
+            counts = (sum(r.false for r in mine), sum(r.missed for r in mine), sum(r.unfinished for r in mine))
+            cells.append("/".join(map(str, counts)))
+        lines.append((family, str(len(rows) // len(names)), *cells))
+    return table(lines)
+
+
+def table(lines: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    texts = ["  ".join(_cells(line, widths)) for line in lines]
+    return "\n".join(text.rstrip() for text in texts)
+
+
+def _cells(line: Sequence[str], widths: Sequence[int]) -> list[str]:
+    first, *rest = zip(line, widths, strict=True)
+    return [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
+
+
+def show(row: Row) -> None:
+    """Say at once what went wrong with ours, and how far it is."""
+    if row.is_bad and HARNESSES[row.harness].is_ours:
+        words = [word for word in ("false", "missed", "hung") if getattr(row, word)]
+        words += ["orphans"] if row.orphans else []
+        print(f"{row.harness}: {row.family} / {row.agent} / {row.shape}: {', '.join(words)}", file=sys.stderr)
+
+
+def chosen(families: Iterable[str]) -> list[Agent]:
+    """The agents of these families, all of them if none is named; part of a name will do."""
+    wanted = [name.casefold() for name in families]
+    return [each for each in AGENTS if not wanted or any(name in each.family for name in wanted)]
