@@ -15,6 +15,7 @@ from ralph.core.events import AgentEvent, Body, Progress, Result, Text, ToolEnd,
 from ralph.core.model import AgentSpec, Ended, Exit, Permissions, PromptVia, Purpose, Usage
 
 TAG = "<response>DONE</response>"
+ANSWER = f"All done. {TAG}"
 ALL = "--dangerously-allow-all"
 
 
@@ -92,7 +93,7 @@ BACK = {"type": "user", "message": {"content": [OUTPUT]}}
 SUCCESS = {
     "type": "result",
     "subtype": "success",
-    "result": "…",
+    "result": "",
     "duration_ms": 1234,
     "num_turns": 3,
     "usage": USAGE,
@@ -106,17 +107,19 @@ def said(text: str, **usage: int) -> dict[str, Any]:
 
 def test_a_session() -> None:
     """Text, a tool with its result, the answer, tokens and no money."""
-    events, report = read(INIT, said("I look.", **USAGE), CALL, BACK, said(f"All done. {TAG}"), SUCCESS)
+    events, report = read(
+        INIT, said("I look.", **USAGE), CALL, BACK, said(ANSWER), SUCCESS | {"result": ANSWER}
+    )
     usage = Usage(0.0, 100, 50, 80)
     assert events == [
         Progress("session T-1"),
         Text("I look.\n"),
         ToolStart("t1", "Bash", Body(b'{"cmd":"ls"}')),
         ToolEnd("t1", Body(b'"a.txt"')),
-        Text(f"All done. {TAG}\n"),
+        Text(f"{ANSWER}\n"),
         Result(usage),
     ]
-    assert report == Report(Ended.OK, True, f"All done. {TAG}", usage)
+    assert report == Report(Ended.OK, True, ANSWER, usage)
 
 
 def test_a_failed_result() -> None:
@@ -131,7 +134,7 @@ def test_messages_have_no_id() -> None:
     """Each event is a message of its own: a later one takes back the claim, and all tokens count."""
     lines = [said(TAG, input_tokens=10), said("No, wait.", input_tokens=20)]
     assert read(*lines)[1].usage == Usage(0.0, 30)
-    _, report = read(*lines, SUCCESS)
+    _, report = read(*lines, SUCCESS | {"result": "No, wait."})
     assert (report.claim, report.text) == (False, "No, wait.")
 
 

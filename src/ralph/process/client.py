@@ -200,10 +200,6 @@ class Warden:
         out, out_end = _wide_pipe()
         err, err_end = (None, out_end) if command.merged else _wide_pipe()
         stdin = command.stdin if command.stdin is not None else os.open(_NULL_DEVICE, os.O_RDONLY)
-        try:
-            fcntl.fcntl(out, fcntl.F_SETPIPE_SZ, _CHUNK)
-        except (OSError, AttributeError):
-            pass
         sent = self._send_command(command, [stdin, out_end, err_end, command.directory])
         for descriptor in {out_end, err_end} | ({stdin} if command.stdin is None else set()):
             os.close(descriptor)
