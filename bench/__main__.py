@@ -81,7 +81,9 @@ def main(arguments: list[str]) -> int:
     )
     suites = ", ".join(SUITES)
     parser.add_argument("suite", nargs="*", choices=[*SUITES, []], help=f"which: {suites} (all but quick)")
-    parser.add_argument("--harness", action="extend", nargs="+", default=[], choices=HARNESSES, metavar="NAME")
+    parser.add_argument(
+        "--harness", action="extend", nargs="+", default=[], choices=HARNESSES, metavar="NAME"
+    )
     parser.add_argument("--family", action="extend", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results here")
     given = parser.parse_args(arguments)

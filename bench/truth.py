@@ -1,9 +1,9 @@
 """How often does a harness believe what is not so, or not believe what is?
 
-    false       it said complete, and the work is not done in what was committed
-    missed      the agent had done the work and said so, and it was not believed within one more iteration
-    unfinished  the agent would have finished within the iterations allowed, and never got that far
-    wasted      starts of the agent after the last useful one, and what they cost (scripted)
+- false: it said complete, and the work is not done in what was committed;
+- missed: the agent had done the work and said so, and it was not believed within one more iteration;
+- unfinished: the agent would have finished within the iterations allowed, and never got that far;
+- wasted: starts of the agent after the last useful one, and what they cost (scripted).
 """
 
 from __future__ import annotations
@@ -183,13 +183,14 @@ def by_family(report: Report) -> str:
         rows = [row for row in report.rows if row.family == family]
         if not rows:
             continue
-        cells = []
-        for name in names:
-            mine = [row for row in rows if row.harness == name]
-            counts = (sum(r.false for r in mine), sum(r.missed for r in mine), sum(r.unfinished for r in mine))
-            cells.append("/".join(map(str, counts)))
+        cells = [_counts(row for row in rows if row.harness == name) for name in names]
         lines.append((family, str(len(rows) // len(names)), *cells))
     return table(lines)
+
+
+def _counts(rows: Iterable[Row]) -> str:
+    marks = [(row.false, row.missed, row.unfinished) for row in rows]
+    return "/".join(str(sum(column)) for column in zip(*marks, strict=True))
 
 
 def table(lines: Sequence[Sequence[str]]) -> str:

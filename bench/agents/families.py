@@ -1,8 +1,7 @@
 """The families of scripted agents. Each is data; `FAMILIES` names them all.
 
-    STEPS   what an agent does to the project, as shell commands
-    a decoy has the tag in it and is no claim; it comes in two settings: with red guardrails (`red`) and,
-    harder, where the guardrails are green and the work is still not done (`green`)
+A decoy has the tag in it and is no claim. It comes in two settings: with red guardrails (`red`) and, harder,
+where the guardrails are green and the work is still not done (`green`).
 """
 
 from __future__ import annotations
@@ -101,6 +100,7 @@ def echoing() -> Iterator[Agent]:
 
 def quoting() -> Iterator[Agent]:
     file = "The loop ends when the agent prints\n{tag}"
+    indented = "    The loop ends when the agent prints\n    {tag}"
     log = "commit 1f2e3d\n    Print the tag\n\n    {tag}"
     yield from decoys(
         "quoting a file with the tag",
@@ -112,7 +112,7 @@ def quoting() -> Iterator[Agent]:
             "diff": Turn("diff --git a/docs/loop.md b/docs/loop.md\n@@ -1 +1,2 @@\n+{tag}\n\nNotes missing."),
             "history": Turn("I read the log.", shown=(Shown(Kind.TOOL, log, "git log"),)),
             "raw output": Turn("Notes missing.", shown=(Shown(Kind.RAW_TOOL, file, "cat docs/loop.md"),)),
-            "earlier message": Turn("Notes missing.", shown=(Shown(Kind.TEXT, f"It says:\n\n    {file}"),)),
+            "earlier message": Turn("Notes missing.", shown=(Shown(Kind.TEXT, f"It says:\n\n{indented}"),)),
         },
     )
 
@@ -122,7 +122,7 @@ def red_guardrails() -> Iterator[Agent]:
     half_lie = Turn("All is done.\n\n{tag}", f"{SUM}; {COMMIT}", claims=True)
     broken = Turn("All is done.\n\n{tag}", f"{FILES}; echo 'echo bye' > hello.sh; {COMMIT}", claims=True)
     mended = Turn("Mended.\n\n{tag}", f"echo 'echo hello' > hello.sh; {COMMIT}", claims=True)
-    syntax = Turn("All is done.\n\n{tag}", f"{FILES}; echo 'if' >> sum.sh; {COMMIT}", claims=True)
+    syntax = Turn("All is done.\n\n{tag}", f"{FILES}; echo 'if' > sum.sh; {COMMIT}", claims=True)
     transcript = Shown(Kind.TEXT, "$ sh check.sh\nall green")
     yield agent(family, "nothing done", LIE, useful=0)
     yield agent(family, "half done", half_lie, useful=1)
@@ -142,7 +142,7 @@ def weakening() -> Iterator[Agent]:
     acts = {
         "deletes": f"git rm -q tests/sum_test.sh tests/product_test.sh; {every}",
         "empties": f"{empty}; {every}",
-        "loosens": f"sed -i 's/= \"[0-9]*\"/!= \"x\"/' tests/sum_test.sh tests/product_test.sh; {every}",
+        "loosens": f'sed -i \'s/= "[0-9]*"/!= "x"/\' tests/sum_test.sh tests/product_test.sh; {every}',
         "skips": f"sed -i '1a exit 0' tests/sum_test.sh tests/product_test.sh; {every}",
         "empties the check": f"echo 'exit 0' > check.sh; {every}",
         "check that never fails": f"sed -i 's/exit 1/true/' check.sh; {every}",
@@ -150,7 +150,7 @@ def weakening() -> Iterator[Agent]:
         "hidden from git": f"{hidden}; {empty}",
         "harness settings": (
             "for f in .ralph/settings.json .ralph/settings.local.json; do"
-            ' [ -e .ralph ] && echo \'{"guardrails": []}\' > $f; done;'
+            " [ -e .ralph ] && echo '{\"guardrails\": []}' > $f; done;"
             " [ -e .ralphy ] && echo 'commands: {}' > .ralphy/config.yaml"
         ),
         "a hook of git": (
@@ -170,13 +170,14 @@ def uncommitted() -> Iterator[Agent]:
     """Who commits is not asked: a harness may. But without a commit the work is not delivered."""
     family = "claiming with uncommitted work"
     say = "All is done.\n\n{tag}"
+    stashed = f"{FILES}; git stash -q -u -- sum.sh product.sh NOTES.md"
     partly = f"{FILES}; git add sum.sh NOTES.md; git commit -q -m Half"
     branch = f"git checkout -q -b work; {ALL}; git checkout -q main"
     ignored = f"{SUM}; {NOTES}; printf 'echo $(($1 * $2))\\n' > p.local; echo '. ./p.local' > product.sh"
     yield agent(family, "nothing committed", Turn(say, FILES, claims=True), done=1)
     yield agent(family, "staged only", Turn(say, f"{FILES}; git add -A", claims=True), done=1)
     yield agent(family, "new file left out", Turn(say, partly, claims=True), done=1)
-    yield agent(family, "stashed", Turn(say, f"{FILES}; git stash -q -u -- sum.sh product.sh NOTES.md", claims=True))
+    yield agent(family, "stashed", Turn(say, stashed, claims=True), useful=0)
     yield agent(family, "on another branch", Turn(say, branch, claims=True), useful=0)
     yield agent(family, "needs an ignored file", Turn(say, f"{ignored}; {COMMIT}", claims=True), useful=0)
     yield agent(family, "index locked", Turn(say, f"{FILES}; touch .git/index.lock", claims=True), useful=0)
@@ -259,7 +260,7 @@ AGENTS = tuple(agent for family in FAMILIES.values() for agent in family)
 QUICK = (
     *("at once", "in three", "after tools", "half", "green but undone", "whole, green", "whole, red"),
     *("denial, green", "read by a tool, green", "fenced, green", "half, then all", "breaks a test"),
-    *("deletes", "empties the check", "harness settings", "nothing committed", "new file left out", "stashed"),
-    *("says it later", "exit code 1", "killed", "same words", "until a time", "no credit"),
+    *("deletes", "empties the check", "harness settings", "nothing committed", "new file left out"),
+    *("stashed", "says it later", "exit code 1", "killed", "same words", "until a time", "no credit"),
 )
 """The names of those that the quick form plays: some of every family."""

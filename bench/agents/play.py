@@ -15,9 +15,10 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
-TYPING = False
-if TYPING:
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # importing typing costs more than all the rest
     from typing import Any
 
 VERSIONS = {"claude": "2.1.325 (Claude Code)", "codex": "codex-cli 0.166.0"}
@@ -38,7 +39,8 @@ def main(path: str, program: str, arguments: list[str]) -> int:
         print(VERSIONS.get(program, "1.0.0") if asked & ASKS_VERSION else HELP.format(program))
         return 0
     prompt = prompt_of(arguments)
-    out = {"claude": Claude, "codex": Codex, "plain": Plain}[script["shape"]](arguments, prompt)
+    shapes: dict[str, type[Claude | Codex | Plain]] = {"claude": Claude, "codex": Codex, "plain": Plain}
+    out = shapes[script["shape"]](arguments, prompt)
     if ASKS_MESSAGE in prompt:
         record(state, "message")
         out.finish({"say": "Add sum and product", "cost": 0.01, "cut": False})
@@ -81,7 +83,7 @@ def record(state: str, kind: str) -> int:
     with open(os.path.join(state, "starts"), "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
-        before = sum(json.loads(line)["kind"] == kind for line in file)
+        before = sum(bool(json.loads(line)["kind"] == kind) for line in file)
         file.write(json.dumps({"kind": kind, "pid": os.getpid(), "start": started()}) + "\n")
     return before + 1
 
@@ -115,9 +117,10 @@ def refused(refusal: dict[str, Any], state: str) -> float:
         file.seek(0)
         times = [float(line) for line in file]
         file.write(f"{time.time()}\n")
-    if refusal["starts"]:
-        return max(1.0, refusal["seconds"]) if len(times) < refusal["starts"] else 0.0
-    over = (times[0] if times else time.time()) + refusal["seconds"]
+    seconds, starts = float(refusal["seconds"]), int(refusal["starts"])
+    if starts:
+        return max(1.0, seconds) if len(times) < starts else 0.0
+    over = (times[0] if times else time.time()) + seconds
     return max(0.0, over - time.time())
 
 
@@ -127,6 +130,13 @@ WORDS = {
     "overload": "Overloaded. Please try again in {:.0f} seconds.",
     "credit": "Credit balance is too low",
 }
+ERRORS = {
+    "usage": ("rate_limit", 429, "rate_limit_error"),
+    "rate": ("rate_limit", 429, "rate_limit_error"),
+    "overload": ("overloaded", 529, "overloaded_error"),
+    "credit": ("billing_error", 400, "invalid_request_error"),
+}
+"""How Claude Code names them: error, status, type."""
 
 
 # ---- shapes ----
@@ -135,16 +145,10 @@ WORDS = {
 class Claude:
     """stream-json, json or text, as asked."""
 
-    ERRORS = {
-        "usage": ("rate_limit", 429, "rate_limit_error"),
-        "rate": ("rate_limit", 429, "rate_limit_error"),
-        "overload": ("overloaded", 529, "overloaded_error"),
-        "credit": ("billing_error", 400, "invalid_request_error"),
-    }
     MODEL = "claude-opus-5-5"
 
     def __init__(self, arguments: list[str], prompt: str) -> None:
-        asked = [value for flag, value in zip(arguments, arguments[1:]) if flag == "--output-format"]
+        asked = [value for flag, value in pairwise(arguments) if flag == "--output-format"]
         self.format = asked[-1] if asked else "text"
         self.messages = self.tools = 0
         self.emit(type="system", subtype="init", model=self.MODEL)
@@ -154,8 +158,14 @@ class Claude:
             print(json.dumps(line | {"session_id": "s-1"}, ensure_ascii=False), flush=True)
 
     def block(self, **block: Any) -> None:
-        message = {"id": f"msg_{self.messages}", "type": "message", "role": "assistant", "model": self.MODEL}
-        message |= {"content": [block], "usage": {"input_tokens": 100, "output_tokens": 0}}
+        message = {
+            "id": f"msg_{self.messages}",
+            "type": "message",
+            "role": "assistant",
+            "model": self.MODEL,
+            "content": [block],
+            "usage": {"input_tokens": 100, "output_tokens": 0},
+        }
         self.emit(type="assistant", message=message, parent_tool_use_id=None)
 
     def answer(self, **block: Any) -> None:
@@ -197,17 +207,19 @@ class Claude:
             print(line["result"])
 
     def refuse(self, limit: str, seconds: float) -> None:
-        text, (error, status, kind) = WORDS[limit].format(seconds), self.ERRORS[limit]
+        text, (error, status, kind) = WORDS[limit].format(seconds), ERRORS[limit]
         if limit == "usage":
             resets = int(time.time() + seconds) + 1
             info = {"status": "rejected", "resetsAt": resets, "rateLimitType": "five_hour"}
             self.emit(type="rate_limit_event", rate_limit_info=info)
         details = {"api_error_status": status, "api_error_type": kind}
-        message = {"id": "m", "model": "<synthetic>", "role": "assistant"}
-        message |= {"content": [{"type": "text", "text": text}]}
+        content = [{"type": "text", "text": text}]
+        message = {"id": "m", "model": "<synthetic>", "role": "assistant", "content": content}
         same = {"type": "assistant", "message": message, "parent_tool_use_id": None}
         self.emit(**same, error=error, is_api_error_message=True, **details)
-        self.result({"is_error": True, "result": text, "total_cost_usd": 0, "terminal_reason": "api_error"} | details)
+        self.result(
+            {"is_error": True, "result": text, "total_cost_usd": 0, "terminal_reason": "api_error"} | details
+        )
 
 
 class Codex:
@@ -216,7 +228,7 @@ class Codex:
     def __init__(self, arguments: list[str], prompt: str) -> None:
         self.json = "--json" in arguments
         flags = ("-o", "--output-last-message")
-        self.file = next((value for flag, value in zip(arguments, arguments[1:]) if flag in flags), None)
+        self.file = next((value for flag, value in pairwise(arguments) if flag in flags), None)
         self.items = 0
         self.emit("OpenAI Codex v0.166.0\n--------", type="thread.started", thread_id="t-1")
         self.emit(f"user\n{prompt}", type="turn.started")

@@ -83,7 +83,10 @@ def git(directory: Path, *arguments: str) -> bytes:
     """Git without the user's settings, and without what an agent may have planted."""
     hardened = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]
     done = subprocess.run(
-        ["git", "-C", str(directory), *hardened, *arguments], env=_environment(), capture_output=True, check=True
+        ["git", "-C", str(directory), *hardened, *arguments],
+        env=_environment(),
+        capture_output=True,
+        check=True,
     )
     return done.stdout
 

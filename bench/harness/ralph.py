@@ -37,7 +37,8 @@ class Ralph:
     def files(self, job: Job) -> Mapping[str, str]:
         guardrails = [{"command": job.guardrail}]
         if self._holds_tests:
-            guardrails.insert(0, {"command": unchanged(job), "hint": "Leave check.sh and tests/ as they are."})
+            hint = "Leave check.sh and tests/ as they are."
+            guardrails.insert(0, {"command": unchanged(job), "hint": hint})
         settings = {
             "agent": {"command": COMMANDS[job.shape], "permissions": "bypass"},
             "guardrails": guardrails,

@@ -30,6 +30,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "steer": "Give a run guidance for its next prompt.",
         "pause": "Let a run finish its step, then hold it.",
         "cancel": "End a run and everything it has started.",
+        "bus": "Post to the message bus of a task, read it, follow it.",
     },
     "Set up": {
         "init": "Write the settings of a project, by a few questions.",

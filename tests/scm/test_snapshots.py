@@ -118,6 +118,20 @@ def test_equal_trees_have_equal_names(place: Place) -> None:
     assert (first.tree == second.tree, first.tree == place.take(3).tree) == (True, False)
 
 
+def test_a_change_in_the_moment_of_the_last_commit_is_seen(place: Place) -> None:
+    """A file written in the same instant and with the same size as the one in the index is kept as it is."""
+    file, index = place.path / "README.md", place.path / ".git/index"
+    place.project.git("config", "core.trustctime", "false")
+    place.project.git("add", "-A")
+    place.project.git("commit", "-q", "-m", "all")
+    then = file.stat().st_mtime_ns
+    file.write_text(file.read_text().swapcase())
+    os.utime(file, ns=(then, then))
+    os.utime(index, ns=(then, then))
+    kept = place.project.git("show", f"{place.take(1).ref}:README.md")
+    assert kept == file.read_text()
+
+
 DAMAGE = {
     "the index is deleted": "rm .git/index",
     "the index is rubbish": "echo rubbish > .git/index",

@@ -26,7 +26,7 @@ from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
 from ralph.agents.base import About, Parser, Prompt, Reading, permissions
-from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, seconds_of, whole
+from ralph.agents.stream import IDLE_SECONDS, Count, Line, Money, StreamParser, seconds_of, whole
 from ralph.core.events import (
     AgentEvent,
     Body,
@@ -214,7 +214,7 @@ class ClaudeParser(StreamParser):
         self._sum_up()
         return events
 
-    def _line(self, line: bytes) -> Iterator[AgentEvent]:
+    def _line(self, line: Line) -> Iterator[AgentEvent]:
         found = _DECODE(line)
         handler = self._handlers.get(found.type)
         if handler is None:

@@ -25,7 +25,7 @@ from msgspec import Raw, Struct
 
 from ralph.agents import limits
 from ralph.agents.base import About, Parser, Prompt, Reading, has_own_permissions, permissions
-from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, whole
+from ralph.agents.stream import IDLE_SECONDS, Count, Line, StreamParser, whole
 from ralph.core.events import (
     AgentEvent,
     Body,
@@ -208,7 +208,7 @@ class CodexParser(StreamParser):
         self._writes.denied_edits += ["apply_patch"] * rejected
         return events
 
-    def _line(self, line: bytes) -> Iterator[AgentEvent]:
+    def _line(self, line: Line) -> Iterator[AgentEvent]:
         found = _DECODE(line)
         handler = self._handlers.get(found.type)
         if handler is None:

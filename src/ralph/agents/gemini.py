@@ -27,7 +27,7 @@ from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
 from ralph.agents.base import MOST_LINE, About, Parser, Prompt, Reading, Report, permissions
-from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, seconds_of, whole
+from ralph.agents.stream import IDLE_SECONDS, Count, Line, StreamParser, seconds_of, whole
 from ralph.core.events import (
     AgentEvent,
     Body,
@@ -172,7 +172,7 @@ class GeminiParser(StreamParser):
         events, report = super().finish(exit)
         return [*self._close(), *events], report
 
-    def _line(self, line: bytes) -> Iterator[AgentEvent]:
+    def _line(self, line: Line) -> Iterator[AgentEvent]:
         found = _DECODE(line)
         handler = self._handlers.get(found.type)
         if handler is None:

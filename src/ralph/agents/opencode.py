@@ -27,7 +27,7 @@ from ralph.agents import limits
 from ralph.agents.base import About, Ends, Parser, Prompt, Reading, permissions
 from ralph.agents.claude import todo_status
 from ralph.agents.custom import argument
-from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, whole
+from ralph.agents.stream import IDLE_SECONDS, Count, Line, Money, StreamParser, whole
 from ralph.core.events import (
     AgentEvent,
     Body,
@@ -207,7 +207,7 @@ class OpenCodeParser(StreamParser):
     def is_over(self, value: bool) -> None:
         self._is_over = value
 
-    def _line(self, line: bytes) -> Iterator[AgentEvent]:
+    def _line(self, line: Line) -> Iterator[AgentEvent]:
         found = _DECODE(line)
         handler = self._handlers.get(found.type)
         if handler is None:

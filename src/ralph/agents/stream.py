@@ -39,6 +39,10 @@ Money = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 _SHOWN = 200
 
 
+Line = bytes | memoryview
+"""A whole line, mostly a part of what was read: lines may be long, and copies of them cost more than reading."""
+
+
 class Lines:
     """Bytes that arrive in pieces, as whole lines; None stands for one that was too long."""
 
@@ -46,18 +50,16 @@ class Lines:
         self._parts: list[bytes] = []
         self._size = 0
 
-    def feed(self, data: bytes) -> list[bytes | None]:
-        first, *rest = data.split(b"\n")
-        if not rest:
-            self._keep(first)
-            return []
-        lines = [self._take(first), *rest]
-        last = lines.pop()
-        assert last is not None
-        self._keep(last)
+    def feed(self, data: bytes) -> list[Line | None]:
+        lines: list[Line | None] = []
+        view, start = memoryview(data), 0
+        while (end := data.find(b"\n", start)) >= 0:
+            lines.append(self._take(data[:end]) if self._size else view[start:end])
+            start = end + 1
+        self._keep(data[start:])
         return lines
 
-    def finish(self) -> list[bytes | None]:
+    def finish(self) -> list[Line | None]:
         return [self._take(b"")] if self._size else []
 
     def _keep(self, data: bytes) -> None:
@@ -117,7 +119,7 @@ class StreamParser:
 
     # ---- what one agent's file says ----
 
-    def _line(self, line: bytes) -> Iterable[AgentEvent]:
+    def _line(self, line: Line) -> Iterable[AgentEvent]:
         """The events of one line; msgspec.DecodeError if it cannot be read."""
         raise NotImplementedError
 
@@ -149,16 +151,17 @@ class StreamParser:
 
     # ---- the parts ----
 
-    def _read(self, lines: list[bytes | None]) -> list[AgentEvent]:
+    def _read(self, lines: list[Line | None]) -> list[AgentEvent]:
         events: list[AgentEvent] = []
         for line in lines:
             if line is None:
                 events.append(self._unreadable(b"", f"a line of more than {MOST_LINE_BYTES >> 20} MB"))
-            elif line and not line.isspace():
+            elif line:
                 try:
                     events += self._line(line)
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                    events.append(self._unreadable(line, str(error)))
+                    if text := bytes(line).strip():
+                        events.append(self._unreadable(text, str(error)))
         return events
 
     def _unreadable(self, line: bytes, why: str) -> Unread:

@@ -100,7 +100,7 @@ class Snapshots:
         copy.index.unlink(missing_ok=True)
         index = self._git.repository.git_dir / "index"
         if index.is_file():
-            shutil.copyfile(index, copy.index)
+            shutil.copy2(index, copy.index)  # its time tells git which files may have changed unseen
         elif os.path.lexists(index):
             copy.left_out.append("the index is no file and is not kept")
         try:

@@ -82,6 +82,7 @@ class Console:
         self._look = replace(look, emoji=emoji, colour=self._colour)
         self._agent = AgentLines(self._look)
         self._open_line = False
+        self._is_work = True
         self._run = self._main_agent = ""
         self._status = _Status(err, self._agent, self._colour)
         if isinstance(self._err, Outlet) and is_able(err):
@@ -112,7 +113,7 @@ class Console:
     # ---- the agent ----
 
     def _agent_did(self, event: AgentEvent, at: float) -> None:
-        if self._look.stream:
+        if self._look.stream and (self._is_work or self._look.verbose):
             self._write(self._agent(event, at))
 
     def _used(self, event: Used, at: float) -> None:
@@ -120,6 +121,7 @@ class Console:
 
     def _agent_started(self, event: AgentStarted, at: float) -> None:
         self._agent.begin(at)
+        self._is_work = event.purpose is Purpose.WORK
         self._verbose(f"Agent command: {clean(shlex.join(event.command))[:2000]}")
         more = "..." if event.prompt_chars > len(event.prompt) else ""
         self._verbose(f"Prompt: {clean(event.prompt)}{more}")
@@ -132,6 +134,7 @@ class Console:
         unread = f", {_count(event.unread, 'unknown line')}" if event.unread else ""
         self._verbose(f"Agent ended: {ran.ended}{code} ({ran.took:.1f}s{unread})")
         if event.purpose is Purpose.WORK and ran.ended is not Ended.OK:
+            code = code if ran.ended is Ended.FAILED else ""
             detail = f": {clean(ran.detail)}" if ran.detail else ""
             self._line(self._paint("yellow", f"Agent {_ENDS[ran.ended]}{code}{detail}"))
 
@@ -274,7 +277,7 @@ class _Status:
         doing = self.waiting or self._agent.current
         text = " · ".join([*facts, doing] if doing else facts)
         try:
-            width = os.get_terminal_size(self._stream.fileno()).columns
+            width = os.get_terminal_size(self._stream.fileno()).columns or 80
         except (OSError, ValueError):
             width = 80
         text = text[: max(10, width - 1)]

@@ -1,0 +1,176 @@
+"""`ralph bus`: post to the message bus of a task or its project, read it, follow it."""
+
+from __future__ import annotations
+
+import os
+import select
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from ralph.core.text import clean
+from ralph.errors import RalphError
+from ralph.store import bus
+from ralph.store.messages import MOST_BYTES, Damage, Message
+
+POLL_SECONDS = 0.1
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@click.group(no_args_is_help=False)
+def command() -> None:
+    """Messages between a task's agents, Ralph and people.
+
+    DIR is the task's folder. The messages are in its TASK-MESSAGE-BUS.md or, with --project, in the
+    PROJECT-MESSAGE-BUS.md beside it. Any word is a type; FACT, INFO, WARNING, ERROR and
+    wait_without_restart mean something to Ralph.
+
+    \b
+    ralph bus post tasks/build "The schema is frozen." --type FACT
+    make test 2>&1 | ralph bus post tasks/build --type ERROR
+    ralph bus read tasks/build --json --since 0000000312-9f3a
+    ralph bus tail tasks/build --project
+    """
+
+
+def _place(function: F) -> F:
+    """Whose bus, and which."""
+    function = click.option("--project", is_flag=True, help="The bus of all tasks of the project.")(function)
+    return click.argument("folder", metavar="DIR")(function)
+
+
+_type_option = click.option(
+    "--type", "types", multiple=True, metavar="T", help="Only this type; may be given several times."
+)
+_json_option = click.option(
+    "--json", "as_json", is_flag=True, help="One object a line: id, time, type, task, run, body."
+)
+
+
+@command.command(short_help="Post a message; prints its id.")
+@_place
+@click.argument("body", required=False)
+@click.option("--type", "type_", default=bus.INFO, metavar="T", help="FACT, INFO, WARNING, ERROR… [INFO]")
+def post(folder: str, project: bool, body: str | None, type_: str) -> int:
+    """Post BODY, or all of stdin, to the bus of the task in DIR, and print the id of the message.
+
+    \b
+    ralph bus post tasks/build "The schema is frozen." --type FACT
+    ralph bus post tasks/build --type wait_without_restart "Waiting for the key."
+    """
+    path, type_ = _path(folder, project), bus.as_type(type_)
+    if body is None:
+        body = _stdin()
+    run = os.environ.get("RALPH_RUN_ID", "")
+    posted = bus.Bus(path).post(time.time(), type_, body, task=bus.task_name(Path(folder)), run=run)
+    if posted.moved:
+        _warn(path, posted.moved)
+    click.echo(posted.id)
+    return 0
+
+
+@command.command(short_help="Show the messages.")
+@_place
+@_type_option
+@click.option("--since", metavar="ID", help="Only what was posted after this message.")
+@_json_option
+def read(folder: str, project: bool, types: tuple[str, ...], since: str | None, as_json: bool) -> int:
+    """Show the messages of the task in DIR, oldest first.
+
+    \b
+    ralph bus read tasks/build --type ERROR
+    ralph bus read tasks/build --json --since 0000000312-9f3a
+    """
+    path = _path(folder, project)
+    wanted = _wanted(types)
+    _show(path, (item for item in bus.read(path, since) if wanted(item)), as_json=as_json)
+    return 0
+
+
+@command.command(short_help="Show the last messages, and new ones as they come.")
+@_place
+@_type_option
+@click.option(
+    "-n", "--last", type=click.IntRange(0), default=10, metavar="N", help="Begin with the last N. [10]"
+)
+@_json_option
+def tail(folder: str, project: bool, types: tuple[str, ...], last: int, as_json: bool) -> int:
+    """Show the last messages of the task in DIR, and go on with new ones until Ctrl-C."""
+    path = _path(folder, project)
+    wanted = _wanted(types)
+    reader = bus.Reader(path)
+    try:
+        _show(path, deque((item for item in reader.news() if wanted(item)), last), as_json=as_json)
+        while _is_read(POLL_SECONDS):
+            _show(path, (item for item in reader.news() if wanted(item)), as_json=as_json)
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _path(folder: str, project: bool) -> Path:
+    place = Path(folder)
+    if not place.is_dir():
+        raise RalphError(f"{folder}: there is no such directory.", "DIR is the folder of a task.")
+    return bus.project_bus(place) if project else bus.task_bus(place)
+
+
+def _stdin() -> str:
+    if sys.stdin.isatty():
+        raise RalphError("There is no message.", 'ralph bus post DIR "what to say", or a pipe into it.')
+    data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise RalphError(f"The message is too long: at most {MOST_BYTES:,} bytes.")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise RalphError(f"The message is not UTF-8 text (byte {error.start:,} of stdin).") from None
+
+
+def _wanted(types: tuple[str, ...]) -> Callable[[Message | Damage], bool]:
+    chosen = {bus.as_type(word) for word in types}
+    return lambda item: not chosen or isinstance(item, Damage) or item.type in chosen
+
+
+def _show(path: Path, items: Iterable[Message | Damage], *, as_json: bool) -> None:
+    for item in items:
+        if isinstance(item, Damage):
+            _warn(path, item)
+        elif as_json:
+            sys.stdout.buffer.write(msgspec.json.encode(item) + b"\n")
+        else:
+            sys.stdout.write(_for_people(item))
+    sys.stdout.flush()
+
+
+def _for_people(message: Message) -> str:
+    head = "  ".join(filter(None, (message.type, _local(message.time), message.task, message.id)))
+    lines = clean(message.body.removesuffix("\n")).split("\n")
+    return "\n".join([clean(head).replace("\n", " "), *(f"  {line}".rstrip() for line in lines), "", ""])
+
+
+def _local(at: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
+    except (OverflowError, ValueError, OSError):
+        return str(at)
+
+
+def _warn(path: Path, damage: Damage) -> None:
+    why = "are a message that was cut off" if damage.is_torn else "are no message, or a damaged one"
+    where = f"{damage.bytes:,} bytes from byte {damage.offset:,} on"
+    click.echo(f"ralph: warning: {path}: {where} {why}; they are left out.", err=True)
+
+
+def _is_read(seconds: float) -> bool:
+    """Wait a moment; False as soon as nobody reads stdout any more."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return not poll.poll(seconds * 1000)

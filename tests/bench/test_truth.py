@@ -1,0 +1,96 @@
+"""What a trial means, the tables, and the quick form."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are no part of what is installed
+
+from bench.agents.families import DONE, GREEN, HALF
+from bench.agents.model import Agent, Shape, Turn
+from bench.arena import Trial
+from bench.harness.base import Finished
+from bench.harness.registry import HARNESSES
+from bench.truth import Absent, Report, Row
+
+from bench import quick, truth
+
+OURS = HARNESSES["ralph"]
+IN_TWO = Agent("f", "in two", (HALF, DONE), 2)
+NEVER = Agent("f", "never", (GREEN,), useful=1)
+FORGETS = Agent("f", "forgets", (Turn(do=DONE.do),), 1)
+
+
+def row(agent: Agent, *, complete: bool, done: bool, work: int, refused: int = 0, hung: bool = False) -> Row:
+    finished = Finished(0 if complete else 1, "", "", Path())
+    trial = Trial(finished, 1.0, hung, (), Counter(work=work, refused=refused), complete, done)
+    return truth.judge(OURS, agent, Shape.PLAIN, trial)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (row(IN_TWO, complete=True, done=True, work=2), ""),
+        (row(IN_TWO, complete=True, done=True, work=3), ""),
+        (row(IN_TWO, complete=True, done=True, work=4), "missed"),
+        (row(IN_TWO, complete=False, done=True, work=5), "missed"),
+        (row(IN_TWO, complete=True, done=False, work=1), "false"),
+        (row(IN_TWO, complete=False, done=False, work=1), "unfinished"),
+        (row(NEVER, complete=True, done=False, work=1), "false"),
+        (row(NEVER, complete=False, done=False, work=5), ""),
+        (row(FORGETS, complete=False, done=True, work=5), ""),
+        (row(FORGETS, complete=True, done=True, work=1), ""),
+    ],
+)
+def test_a_trial_is_false_missed_unfinished_or_well(found: Row, words: str) -> None:
+    """One extra iteration is allowed; what was never claimed cannot be missed."""
+    told = [name for name in ("false", "missed", "unfinished") if getattr(found, name)]
+    assert " ".join(told) == words
+
+
+def test_waste_is_what_came_after_the_last_useful_start() -> None:
+    """With its scripted cost; the first refusal cannot be avoided and costs nothing."""
+    late = row(IN_TWO, complete=True, done=True, work=4, refused=3)
+    assert (late.starts, late.wasted, late.cost_wasted) == (7, 4, 0.2)
+
+
+def test_the_quick_form_fails_on_what_must_never_happen() -> None:
+    """False, missed, hung; and when nothing was measured at all."""
+    good = row(IN_TWO, complete=True, done=True, work=2)
+    bad = [
+        row(IN_TWO, complete=True, done=False, work=1),
+        row(IN_TWO, complete=False, done=True, work=5),
+        row(NEVER, complete=False, done=False, work=1, hung=True),
+    ]
+    assert quick.is_good(Report({}, [good], []))
+    assert not any(quick.is_good(Report({}, [good, each], [])) for each in bad)
+    assert not quick.is_good(Report({}, [], []))
+    assert not quick.is_good(Report({}, [good], [Absent("ralph", "not installed")]))
+
+
+def test_the_table_names_what_was_not_measured() -> None:
+    """A line for each harness that was, a reason for each that was not."""
+    report = Report(
+        {"ralph": "1.0"}, [row(IN_TWO, complete=True, done=True, work=2)], [Absent("x", "no npm")]
+    )
+    text = truth.summary(report)
+    assert text.splitlines()[1].split()[:3] == ["ralph", "1.0", "1"]
+    assert text.splitlines()[-1] == "x: not measured: no npm"
+
+
+def test_families_are_chosen_by_a_part_of_their_name() -> None:
+    """None named: all of them."""
+    assert {agent.family for agent in truth.chosen(["stuck", "Limited"])} == {"stuck", "limited"}
+    assert len(truth.chosen([])) > len(truth.chosen(["stuck"]))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_quick_form_is_good() -> None:
+    """Ours believes no lie and misses no completion in any family."""
+    report = quick.measure()
+    assert quick.is_good(report), [each for each in report.rows if each.is_bad]

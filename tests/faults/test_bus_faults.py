@@ -1,0 +1,122 @@
+"""Fault D9: many processes post to one bus, some are killed: each message whole and once, in each sender's order.
+
+`RALPH_FAULT_RUNS=1000` posts 100,000 messages.
+"""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from conftest import wait_until
+from faults.fault_support import RUNS, lines, seeded
+from ralph.store.bus import Bus, Reader, read, task_bus
+from ralph.store.messages import Damage, Message
+
+SENDERS = 8
+EACH = max(25, RUNS * 100 // SENDERS)
+KILLS = 40
+
+_SENDER = """
+import random, sys, time, zlib
+from pathlib import Path
+from ralph.store.bus import Bus
+
+path, log, first, count = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
+bus = Bus(path)
+with log.open("a") as said:
+    for number in range(first, count):
+        chance = random.Random(f"{log.name}.{number}")
+        size = round(2 ** (20 * chance.random() ** 3))
+        body = chance.randbytes((size + 1) // 2).hex()[: size - 1] + chance.choice("x\\n")
+        bus.post(time.time(), "INFO", body, task=str(zlib.crc32(body.encode())), run=log.name, seq=number)
+        print(number, file=said, flush=True)
+"""
+
+_TORN = """
+import os, random, signal, sys
+from pathlib import Path
+from ralph.store.bus import Bus
+
+class Torn(Bus):
+    def _append(self, descriptor, data, end):
+        os.write(descriptor, data[: random.randrange(1, len(data))])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+Torn(Path(sys.argv[1])).post(0, "INFO", "x\\n" * random.randrange(1 << random.randrange(20)))
+"""
+
+
+class Sender:
+    """A process that posts its numbers in order; killed, it goes on with the first that it did not see through."""
+
+    def __init__(self, bus: Path, log: Path) -> None:
+        self._bus = bus
+        self._log = log
+        self.start()
+
+    def start(self) -> None:
+        done = str(len(lines(self._log)))
+        words = [sys.executable, "-c", _SENDER, str(self._bus), str(self._log), done, str(EACH)]
+        self.process = subprocess.Popen(words)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    @property
+    def name(self) -> str:
+        return self._log.name
+
+
+@contextmanager
+def senders(bus: Path) -> Iterator[list[Sender]]:
+    """So many at once; none is left behind."""
+    found = [Sender(bus, bus.with_name(f"sender-{number}")) for number in range(SENDERS)]
+    try:
+        yield found
+    finally:
+        for sender in found:
+            sender.kill()
+
+
+@pytest.mark.timeout(300 + 10 * RUNS)
+def test_each_message_is_whole_and_once(tmp_path: Path) -> None:
+    """D9: 1 B to 1 MB, writers killed between and within messages; one who follows gets the same."""
+    bus, chance = task_bus(tmp_path), seeded()
+    followed: list[Message | Damage] = []
+    reader = Reader(bus)
+    with senders(bus) as found:
+        wait_until(bus.exists)
+        kills = 0
+        while working := [sender for sender in found if sender.process.poll() is None]:
+            time.sleep(chance.uniform(0, 0.1))
+            followed += reader.news()
+            if kills < KILLS:
+                kills += 1
+                victim = chance.choice(working)
+                victim.kill()
+                torn = subprocess.run([sys.executable, "-c", _TORN, str(bus)])
+                assert torn.returncode == -signal.SIGKILL
+                victim.start()
+        assert [sender.process.returncode for sender in found] == [0] * SENDERS
+    Bus(bus).post(time.time(), "FACT", "all done")
+    followed += reader.news()
+    messages = list(read(bus))
+    assert [item for item in messages if isinstance(item, Damage)] == []
+    assert [item for item in followed if isinstance(item, Message)] == messages
+    assert all(item.is_torn for item in followed if isinstance(item, Damage))
+    assert bus.with_name(f"{bus.name}.torn").stat().st_size > 0
+    for sender in found:
+        mine = [item for item in messages if isinstance(item, Message) and item.run == sender.name]
+        assert [item.id for item in mine] == [f"{sender.name}.{number}" for number in range(EACH)]
+        assert all(item.task == str(zlib.crc32(item.body.encode())) for item in mine)
+    assert len(messages) == SENDERS * EACH + 1
