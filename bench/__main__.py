@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import quick, snapshots, speed, truth
+from bench import quick, snapshots, speed, streams, truth
 from bench.harness.registry import HARNESSES
 from bench.measure import Measurement
 
@@ -69,10 +69,11 @@ def _rows(report: truth.Report) -> list[dict[str, Any]]:
 SUITES: dict[str, Callable[[Options], Result]] = {
     "speed": measurements(speed.suite),
     "snapshots": measurements(snapshots.suite),
+    "streams": measurements(streams.suite),
     "truth": run_truth,
     "quick": run_quick,
 }
-ALL = ("speed", "snapshots", "truth")
+ALL = ("speed", "snapshots", "streams", "truth")
 
 
 def main(arguments: list[str]) -> int:

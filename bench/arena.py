@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import sys
 import tempfile
 from collections import Counter
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bench.agents import play, project
 from bench.agents.model import Agent, Shape
@@ -21,12 +23,13 @@ from bench.harness import keeper
 from bench.harness.base import Finished, Harness, Job, environment
 from ralph.core.model import Ended
 from ralph.process.client import Command, Warden
+from ralph.store.runs import process_start
 
 LIMIT = 5
 """Iterations that every harness is allowed."""
 
-PATIENCE = 60.0
-"""Seconds after which a run is a hang."""
+PATIENCE = 120.0
+"""Seconds after which a run is a hang. Ten times what the longest takes, so that a busy machine is none."""
 
 PROGRAMS = {Shape.CLAUDE: ("claude",), Shape.CODEX: ("codex",), Shape.PLAIN: ("agent", "copilot")}
 _MOST_OUTPUT = 4 << 20
@@ -103,7 +106,7 @@ def run(warden: Warden, harness: Harness, agent: Agent, shape: Shape, limit: int
             finished,
             exit.seconds,
             hung,
-            tuple(told["orphans"]),
+            (*told["orphans"], *end_survivors(where.private)),
             starts(where.private),
             complete=not hung and harness.is_complete(finished),
             done=project.is_done(where.project),
@@ -143,9 +146,23 @@ def install_agent(where: Place, agent: Agent, shape: Shape, harness: Harness) ->
 
 def starts(private: Path) -> Counter[str]:
     """How often the agent was started, by kind."""
+    return Counter(start["kind"] for start in _recorded(private))
+
+
+def end_survivors(private: Path) -> list[str]:
+    """Ends every agent that outlived even the warden's sweep; its number and start time tell which it is."""
+    found = []
+    for start in _recorded(private):
+        now = process_start(start["pid"])
+        if now is not None and now.endswith(f"/{start['start']}"):
+            os.kill(start["pid"], signal.SIGKILL)
+            found.append(f"agent {start['pid']} ({start['kind']})")
+    return found
+
+
+def _recorded(private: Path) -> list[dict[str, Any]]:
     file = private / "starts"
-    lines = file.read_text().splitlines() if file.exists() else []
-    return Counter(json.loads(line)["kind"] for line in lines)
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def _blob_id(text: str) -> str:

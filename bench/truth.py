@@ -84,7 +84,7 @@ def judge(harness: Harness, agent: Agent, shape: Shape, trial: Trial) -> Row:
         trial.done,
         false=false,
         missed=was_claimed and not false and (late or not trial.complete),
-        unfinished=claimed_at is not None and not was_claimed and not false,
+        unfinished=claimed_at is not None and not was_claimed and not trial.complete,
         starts=work + refused,
         wasted=max(0, work - agent.useful_invocations) + max(0, refused - 1),
         cost_wasted=round(agent.cost(work), 4),

@@ -12,7 +12,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ralph.agents.base import Parser, Prompt, Reading
@@ -63,6 +63,7 @@ from ralph.core.model import (
     RunChecks,
     Seen,
     State,
+    Steer,
     Step,
     Stop,
 )
@@ -72,10 +73,12 @@ from ralph.process import client
 from ralph.redact import Redactor, Secrets, secret_values
 from ralph.scm.git import GitError
 from ralph.scm.work import Work
+from ralph.store.bus import INFO
 from ralph.store.database import reason_to_wait
 from ralph.store.journal import Journal
 from ralph.store.runs import Runs
 from ralph.store.runtime import Capped, Runtime, Stream, log_slugs
+from ralph.supervised import Supervised
 from ralph.textfile import read_text
 
 MOST_PROMPT_BYTES = 256 << 20
@@ -93,6 +96,9 @@ MOST_ANSWER = 4_000
 
 MOST_HEAD_BYTES = 4 << 20
 """How much of a check's output is looked at for the agent; all of it is in the log."""
+
+_STEERED = 1_000_000
+"""Guidance has numbers of its own on the bus."""
 
 DISK_SECONDS = 1.0
 """How often a run that waits for space on the disk tries again."""
@@ -124,6 +130,7 @@ class Place:
     wakeup: client.Wakeup
     tell: Tell
     clock: Clock
+    supervised: Supervised | None = None
 
 
 class Driver:
@@ -178,6 +185,8 @@ class Driver:
             case Hold():
                 return self._hold(step, started)
             case Stop():
+                if self._place.supervised is not None:
+                    self._place.supervised.end_children()
                 self._snapshot()
                 self.files_changed = self._count_files()
                 return Did(self._now(), self._since(started), files=self.files_changed)
@@ -202,7 +211,12 @@ class Driver:
             self._warn(error)
         except RalphError as error:
             problem = error.message
-        return Seen(self._now(), self._since(started), problem, prompt, tree=tree, changed=changed)
+        seen = Seen(self._now(), self._since(started), problem, prompt, tree=tree, changed=changed)
+        if self._place.supervised is None:
+            return seen
+        markers, children = self._place.supervised.look(after_attempt=self._state.phase is Phase.AFTER)
+        problem = problem or markers.problem
+        return replace(seen, problem=problem, done=markers.done, wait=markers.wait, children=children)
 
     def _wants_tree(self) -> bool:
         """Whether nothing has changed matters only to some runs, and finding out costs time."""
@@ -254,7 +268,7 @@ class Driver:
     # ---- RunAgent ----
 
     def _run_agent(self, step: RunAgent, seq: int) -> Ran:
-        spec = next(agent for agent in self.plan.agents if agent.name == step.agent)
+        spec = self._spec(step)
         agent = AGENTS[spec.type]
         prompt = self._prompt(step)
         command = agent.argv(spec, step.purpose, prompt)
@@ -262,7 +276,7 @@ class Driver:
         if step.purpose is Purpose.WORK:
             self._tell(IterationStarted(step.iteration, step.of, len(step.steer), spec.name))
             self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
-        shown = tuple(word.replace(prompt.text, "<prompt>") for word in command)
+        shown = tuple(word.replace(prompt.text, "<prompt>") if prompt.text else word for word in command)
         self._tell(AgentStarted(step.purpose, shown, prompt.text[:200], len(prompt.text)))
         stream = f"{step.iteration:03d}-{seq}.{step.purpose}"
         exit, problem = self._execute(spec, step, command, prompt, parser, stream)
@@ -273,7 +287,12 @@ class Driver:
             self._tell(ClaimLooked(f"<{rule.tag}>{rule.text}</{rule.tag}>", ran.claim))
         return ran
 
+    def _spec(self, step: RunAgent) -> AgentSpec:
+        return next(agent for agent in self.plan.agents if agent.name == step.agent)
+
     def _prompt(self, step: RunAgent) -> Prompt:
+        if self._spec(step).prompt_via is PromptVia.NONE:
+            return Prompt("", "")
         if step.purpose is Purpose.MESSAGE:
             name, text = f"{step.iteration:03d}_message", prompts.COMMIT_MESSAGE
         else:
@@ -293,13 +312,18 @@ class Driver:
             return Exit(error=0), f"{argv[0]}: {problem}"
         stdin = self._place.runtime.open_prompt(prompt.file) if spec.prompt_via is PromptVia.STDIN else None
         tee = _Tee(parser, self._tell, self._place.streams, stream, self._secrets)
+        supervised = self._place.supervised if step.purpose is Purpose.WORK else None
+        if supervised is not None:
+            supervised.begin_attempt()
 
         def watch(seconds: float, idle: float) -> Ended | None:
             ends = self.is_interrupted(), parser.is_over, parser.is_refused
-            return policy.watch(step.limits, Meter(seconds, idle, parser.usage, *ends))
+            done = supervised.done_for(seconds) if supervised is not None else 0.0
+            return policy.watch(step.limits, Meter(seconds, idle, parser.usage, *ends, done))
 
         try:
-            command = client.Command([program, *argv[1:]], environment, project, stdin)
+            words, keep = [program, *argv[1:]], supervised is not None
+            command = client.Command(words, environment, project, stdin, keep=keep)
             exit = self._place.warden.run(command, tee, watch)
         finally:
             if stdin is not None:
@@ -313,8 +337,12 @@ class Driver:
         return exit, ""
 
     def _variables(self, iteration: int) -> dict[str, str]:
+        task = self.plan.task
+        supervised = {"TASK_FOLDER": task.path, "RALPH_ATTEMPT": str(iteration)} if task else {}
         return {
+            **supervised,
             "RALPH_RUN_ID": self.plan.run,
+            "RALPH_PARENT_RUN_ID": self.plan.run,
             "RALPH_ITERATION": str(iteration),
             "RALPH_MAX_ITERATIONS": str(self._state.limits.iterations),
         }
@@ -406,14 +434,23 @@ class Driver:
     def _hold(self, step: Hold, started: float) -> Did:
         """Wait until the time has come or a command says otherwise. Resets follow the wall clock."""
         self._tell(Holding(step))
+        supervised = self._place.supervised
         while True:
             if self._is_woken():
                 return Did(self._now(), self._since(started), over=False)
+            if supervised is not None and supervised.is_hold_over(step.why):
+                return Did(self._now(), self._since(started))
             left = self._hold_left(step, started)
             if left is not None and left <= 0:
-                return Did(self._now(), self._since(started))
+                return Did(self._now(), self._since(started), detail=self._end_of_hold(step))
             patience = RECHECK_SECONDS if left is None else min(left, RECHECK_SECONDS)
             self._place.wakeup.wait(min(patience, COMMAND_SECONDS))
+
+    def _end_of_hold(self, step: Hold) -> str:
+        if step.why is not HoldWhy.CHILDREN or self._place.supervised is None:
+            return ""
+        count = self._place.supervised.end_children()
+        return f"{count} {'child' if count == 1 else 'children'} had to be ended"
 
     def _hold_left(self, step: Hold, started: float) -> float | None:
         if step.why is HoldWhy.PAUSED:
@@ -437,7 +474,15 @@ class Driver:
 
     def _apply(self, command: Command, number: int | None) -> None:
         self._state = machine.apply(self._state, command)
+        if isinstance(command, Steer) and self._place.supervised is not None:
+            self._deliver(command, self._place.supervised)
         self._journal.command(command, self._state, number)
+
+    def _deliver(self, steer: Steer, supervised: Supervised) -> None:
+        """A command without a prompt hears guidance on the bus of its task."""
+        if self.plan.agents[0].prompt_via is PromptVia.NONE:
+            problem = supervised.folder.post(steer.at, INFO, steer.text, _STEERED + steer.id)
+            self._tell(Notice(problem or "The guidance is on the bus of the task."))
 
     def _look_for_commands(self) -> list[tuple[int, Command]]:
         now = self._place.clock.monotonic()

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from ralph.core.model import FailAction, Permissions, PromptVia
+from ralph.core.model import FailAction, Permissions, PromptVia, RestartKind
 from ralph.errors import RalphError
 from ralph.jsonfile import Document, read_object, scalars
 
@@ -78,6 +78,25 @@ class ScmSettings(_Base, frozen=True):
     tasks: Annotated[tuple[str, ...], Meta(description="Its tasks in order, for example commit, push.")] = ()
 
 
+class SuperviseSettings(_Base, frozen=True):
+    """How `ralph supervise` restarts an agent."""
+
+    max_restarts: Annotated[Count, Meta(description="Attempts before it stops.")] = 100
+    restart_delay_seconds: Annotated[Amount, Meta(description="Between two attempts.")] = 1.0
+    restart_policy: Annotated[
+        RestartKind, Meta(description="backoff: longer after every quick failure; fixed: always the delay.")
+    ] = RestartKind.BACKOFF
+    agent_timeout_seconds: Annotated[
+        Amount, Meta(description="An attempt is ended after so long. 0: never.")
+    ] = 0.0
+    wait_timeout_seconds: Annotated[Amount, Meta(description="How long to wait for children after DONE.")] = (
+        300.0
+    )
+    poll_interval_seconds: Annotated[
+        float, Meta(gt=0, description="How often to look where nothing tells of changes.")
+    ] = 1.0
+
+
 class Settings(_Base, frozen=True):
     """Everything that `.ralph/settings.json` may say."""
 
@@ -120,6 +139,7 @@ class Settings(_Base, frozen=True):
         Natural, Meta(description="Stop when so many iterations in a row changed nothing. 0: never.")
     ] = 0
     snapshots: Annotated[bool, Meta(description="Keep the tree as it is before every iteration.")] = True
+    supervise: SuperviseSettings = SuperviseSettings()
     use_emoji: Annotated[
         bool | None, Meta(description="Emoji in the agent's output; null: on a terminal that can show them.")
     ] = None
@@ -286,6 +306,7 @@ def _known_keys(keys: list[str]) -> list[str]:
         "agent": AgentSettings,
         "guardrails": GuardrailSettings,
         "scm": ScmSettings,
+        "supervise": SuperviseSettings,
     }
     struct = next((struct for key, struct in structs.items() if key in keys), Settings)
     return [field.encode_name for field in msgspec.structs.fields(struct)]

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.agent_support import STREAMS, TAG, body, read_by, spec_of, stream
 from ralph.agents.base import Parser, Prompt, Reading, Report
 from ralph.agents.claude import Claude
 from ralph.agents.registry import AGENTS, announced_permissions, type_of
 from ralph.core.events import (
     AgentEvent,
-    Body,
     Limited,
     Noise,
     Problem,
@@ -43,18 +42,12 @@ from ralph.core.model import (
     Usage,
 )
 
-STREAMS = Path(__file__).parent / "streams"
-TAG = "<response>DONE</response>"
 NOW = 1794783600.0
 WELL = Exit(0)
 STREAM = ["-p", "--output-format", "stream-json", "--verbose"]
 WRITTEN = "File created successfully at: {} (file state is current in your context — no need to Read it back)"
 
-
-def spec(
-    *flags: str, permissions: Permissions = Permissions.EDIT, via: PromptVia = PromptVia.STDIN
-) -> AgentSpec:
-    return AgentSpec("claude", "claude", "claude", flags, prompt_via=via, permissions=permissions)
+spec = partial(spec_of, "claude")
 
 
 def argv(agent: AgentSpec, purpose: Purpose = Purpose.WORK, prompt: str = "Do it.") -> list[str]:
@@ -67,10 +60,7 @@ def new_parser(agent: AgentSpec | None = None, purpose: Purpose = Purpose.WORK) 
 
 def read(data: bytes, *, exit: Exit = WELL, stderr: bytes = b"") -> tuple[list[AgentEvent], Report]:
     """The events of a whole stream, and what it amounts to."""
-    parser = new_parser()
-    events = [*parser.stderr(stderr), *parser.stdout(data)]
-    last, report = parser.finish(exit)
-    return [*events, *last], report
+    return read_by(new_parser(), data, exit, stderr=stderr)
 
 
 def raw(name: str) -> bytes:
@@ -86,10 +76,6 @@ def recorded(name: str, exit: Exit = WELL) -> tuple[list[AgentEvent], Report]:
     return [event for event in timeless if not isinstance(event, Progress)], report
 
 
-def body(value: Any) -> Body:
-    return Body(json.dumps(value).encode())
-
-
 def bash(number: int, command: str, *, part: int = 1, inside: str = "") -> ToolStart:
     input = body({"command": command, "description": "Run a command"})
     return ToolStart(f"toolu_{number:06d}_{part}", "Bash", input, inside)
@@ -102,10 +88,6 @@ def ended(number: int, output: Any, *, part: int = 1, is_error: bool = False) ->
 def asked(requests: int) -> Usage:
     """What so many answers of the scripted model cost."""
     return Usage(sum([0.006] * requests), 1000 * requests, 100 * requests)
-
-
-def stream(*lines: dict[str, Any]) -> bytes:
-    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
 def said(text: str, id: str = "msg_1", **more: Any) -> dict[str, Any]:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.agent_support import STREAMS, TAG, body, read_by, spec_of, stream
 from ralph.agents.base import Prompt, Reading, Report
 from ralph.agents.codex import Codex
 from ralph.agents.registry import AGENTS, type_of
 from ralph.core.events import (
     AgentEvent,
-    Body,
     Limited,
     Noise,
     Problem,
@@ -43,16 +42,10 @@ from ralph.core.model import (
     Usage,
 )
 
-STREAMS = Path(__file__).parent / "streams"
-TAG = "<response>DONE</response>"
 PROMPT = f"Do it. When all is done, say {TAG}."
 NOW = datetime(2026, 11, 15, 22, 47).timestamp()
 
-
-def spec(
-    *flags: str, permissions: Permissions = Permissions.EDIT, via: PromptVia = PromptVia.STDIN
-) -> AgentSpec:
-    return AgentSpec("codex", "codex", "codex", flags, prompt_via=via, permissions=permissions)
+spec = partial(spec_of, "codex")
 
 
 def read(
@@ -60,9 +53,7 @@ def read(
 ) -> tuple[list[AgentEvent], Report]:
     """The events of a whole stream, and what it amounts to."""
     parser = Codex().parser(Reading(prompt=PROMPT, spec=agent or spec(), now=lambda: NOW))
-    events = [*parser.stderr(stderr), *parser.stdout(data)]
-    last, report = parser.finish(Exit(code=exit))
-    return [*events, *last], report
+    return read_by(parser, data, Exit(code=exit), stderr=stderr)
 
 
 def recorded(
@@ -72,14 +63,6 @@ def recorded(
     events, report = read(data, exit=exit, stderr=stderr, agent=agent)
     assert isinstance(events[0], Progress | Noise)
     return [event for event in events if not isinstance(event, Progress | Noise)], report
-
-
-def body(value: Any) -> Body:
-    return Body(json.dumps(value).encode())
-
-
-def stream(*lines: dict[str, Any]) -> bytes:
-    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
 def item(kind: str, state: str = "completed", id: str = "item_0", **values: Any) -> dict[str, Any]:

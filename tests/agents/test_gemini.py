@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agents.agent_support import STREAMS, TAG, body, read_by, spec_of, stream
 from ralph.agents.base import Prompt, Reading, Report
 from ralph.agents.gemini import Gemini
 from ralph.agents.registry import AGENTS, type_of
 from ralph.core.events import (
     AgentEvent,
-    Body,
     Limited,
     Noise,
     Problem,
@@ -43,19 +43,13 @@ from ralph.core.model import (
     Usage,
 )
 
-STREAMS = Path(__file__).parent / "streams"
-TAG = "<response>DONE</response>"
 PROMPT = f"Do it. When all is done, say {TAG}."
 NOW = datetime(2026, 11, 15, 22, 47, tzinfo=UTC).timestamp()
 PER_MODEL_QUOTA = (
     "[API Error: You have exhausted your daily quota on this model.]\nPlease wait and try again later."
 )
 
-
-def spec(
-    *flags: str, permissions: Permissions = Permissions.EDIT, via: PromptVia = PromptVia.STDIN
-) -> AgentSpec:
-    return AgentSpec("gemini", "gemini", "gemini", flags, prompt_via=via, permissions=permissions)
+spec = partial(spec_of, "gemini")
 
 
 def read(
@@ -63,9 +57,7 @@ def read(
 ) -> tuple[list[AgentEvent], Report]:
     """The events of a whole stream, and what it amounts to."""
     parser = Gemini().parser(Reading(prompt=PROMPT, spec=agent or spec(), now=lambda: NOW))
-    events = [*parser.stderr(stderr), *parser.stdout(data)]
-    last, report = parser.finish(Exit(code=exit) if isinstance(exit, int) else exit)
-    return [*events, *last], report
+    return read_by(parser, data, Exit(code=exit) if isinstance(exit, int) else exit, stderr=stderr)
 
 
 def recorded(name: str, *, exit: Exit | int = 0) -> tuple[list[AgentEvent], Report]:
@@ -94,14 +86,6 @@ def timeless(events: list[AgentEvent]) -> list[AgentEvent]:
             event = Result(event.usage, event.is_error)
         plain.append(event)
     return plain
-
-
-def body(value: Any = "") -> Body:
-    return Body(json.dumps(value).encode())
-
-
-def stream(*lines: dict[str, Any]) -> bytes:
-    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
 
 
 def said(text: str, role: str = "assistant") -> dict[str, Any]:

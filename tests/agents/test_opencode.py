@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from agents.agent_support import STREAMS, TAG, body, read_by
 from ralph.agents.base import Prompt, Reading, Report
 from ralph.agents.opencode import OpenCode, OpenCodeParser
 from ralph.core.events import (
     AgentEvent,
-    Body,
     Limited,
     Noise,
     Problem,
@@ -41,8 +41,6 @@ from ralph.core.model import (
     Usage,
 )
 
-STREAMS = Path(__file__).parent / "streams"
-TAG = "<response>DONE</response>"
 NOW = 1_794_783_000.0
 ONE_STEP = Usage(0.0, 1000, 100)
 WELL = Exit(0)
@@ -58,9 +56,7 @@ def read(
     """All that is told of a process that prints `err` and then `data`."""
     parser = OpenCodeParser(reading or Reading(now=lambda: NOW))
     data = data.encode() if isinstance(data, str) else data
-    events = [*parser.stderr(err.encode()), *parser.stdout(data)]
-    last, report = parser.finish(exit)
-    return [*events, *last], report
+    return read_by(parser, data, exit, stderr=err.encode())
 
 
 def recorded(
@@ -188,11 +184,11 @@ def test_a_stream_with_everything() -> None:
 
 
 def started(id: str, name: str, at: float, **input: Any) -> ToolStart:
-    return ToolStart(id, name, Body(json.dumps(input).encode()), at=at)
+    return ToolStart(id, name, body(input), at=at)
 
 
 def ended(id: str, output: str, at: float, *, is_error: bool = False) -> ToolEnd:
-    return ToolEnd(id, Body(json.dumps(output).encode()), is_error, at)
+    return ToolEnd(id, body(output), is_error, at)
 
 
 def todos(*statuses: str) -> list[dict[str, str]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -112,6 +114,17 @@ def test_what_a_harness_leaves_behind_is_seen_and_ended(warden: Warden, cache: P
     trial = arena.run(warden, peer, AT_ONCE, Shape.PLAIN)
     assert trial.orphans == ("sleep 60",)
     wait_until(lambda: not Path(f"/proc/{pid_file.read_text().strip()}").exists())
+
+
+def test_an_agent_that_outlives_the_sweep_is_known_by_its_start(tmp_path: Path) -> None:
+    """A recorded process that still lives is ended and told; one that only took over a number is left alone."""
+    with subprocess.Popen(["sleep", "60"]) as process:
+        ticks = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        record = {"kind": "work", "pid": process.pid}
+        lines = [json.dumps(record | {"start": start}) for start in (1, int(ticks))]
+        (tmp_path / "starts").write_text("\n".join(lines))
+        assert arena.end_survivors(tmp_path) == [f"agent {process.pid} (work)"]
+        assert process.wait(10) == -signal.SIGKILL
 
 
 def test_a_harness_that_never_ends_is_a_hang(

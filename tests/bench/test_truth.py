@@ -22,6 +22,7 @@ from bench import quick, truth
 OURS = HARNESSES["ralph"]
 IN_TWO = Agent("f", "in two", (HALF, DONE), 2)
 NEVER = Agent("f", "never", (GREEN,), useful=1)
+LATE = Agent("f", "says it late", (Turn(do=DONE.do), DONE), 1)
 FORGETS = Agent("f", "forgets", (Turn(do=DONE.do),), 1)
 
 
@@ -40,6 +41,7 @@ def row(agent: Agent, *, complete: bool, done: bool, work: int, refused: int = 0
         (row(IN_TWO, complete=False, done=True, work=5), "missed"),
         (row(IN_TWO, complete=True, done=False, work=1), "false"),
         (row(IN_TWO, complete=False, done=False, work=1), "unfinished"),
+        (row(LATE, complete=True, done=True, work=1), ""),
         (row(NEVER, complete=True, done=False, work=1), "false"),
         (row(NEVER, complete=False, done=False, work=5), ""),
         (row(FORGETS, complete=False, done=True, work=5), ""),

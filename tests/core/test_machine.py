@@ -197,9 +197,7 @@ def test_done_waits_for_children() -> None:
     state = machine.apply(state, Did(at=9.0, took=100.0, over=False))
     assert machine.next_step(state) == Hold(HoldWhy.CHILDREN, seconds=200.0)
     state = machine.apply(state, Did(at=10.0, detail="2 children were ended"))
-    assert state.stop == Stop(
-        Cause.PROVED, "claimed; no check was configured to prove it", ("2 children were ended",)
-    )
+    assert state.stop == Stop(Cause.PROVED, "DONE is there, and no child is left", ("2 children were ended",))
 
 
 def test_exit_42_waits_without_restart() -> None:

@@ -67,6 +67,9 @@ def a_state(now: float) -> State:
         (Left(iteration_seconds=60.0), Meter(seconds=60.0), Ended.TIMEOUT),
         (Left(idle_seconds=60.0), Meter(seconds=1e9, idle=59.9), None),
         (Left(idle_seconds=60.0), Meter(idle=60.0), Ended.IDLE),
+        (Left(done_seconds=30.0), Meter(seconds=99.0), None),
+        (Left(done_seconds=30.0), Meter(seconds=99.0, done=29.9), None),
+        (Left(done_seconds=30.0), Meter(seconds=99.0, done=30.0), Ended.OK),
         (Left(exit_grace_seconds=30.0), Meter(idle=30.0), None),
         (Left(exit_grace_seconds=30.0), Meter(idle=29.9, is_over=True), None),
         (Left(exit_grace_seconds=30.0), Meter(idle=30.0, is_over=True), Ended.OK),
@@ -124,9 +127,9 @@ def test_a_budget_is_spent_when_it_is_reached(
 @pytest.mark.parametrize(
     ("limits", "left"),
     [
-        (Limits(exit_grace_seconds=1.0), Left(idle_seconds=8.0, exit_grace_seconds=1.0)),
-        (Limits(iteration_seconds=9.0), Left(None, None, None, 9.0, 8.0, 30.0)),
-        (Limits(cost_usd=5.0, tokens=100, seconds=60.0), Left(3.5, 58, 20.0, None, 8.0, 30.0)),
+        (Limits(exit_grace_seconds=1.0), Left(idle_seconds=8.0, exit_grace_seconds=1.0, done_seconds=300.0)),
+        (Limits(iteration_seconds=9.0), Left(None, None, None, 9.0, 8.0, 30.0, 300.0)),
+        (Limits(cost_usd=5.0, tokens=100, seconds=60.0), Left(3.5, 58, 20.0, None, 8.0, 30.0, 300.0)),
     ],
 )
 def test_what_is_left(limits: Limits, left: Left) -> None:

@@ -333,4 +333,4 @@ def test_d2_a_reader_sees_whole_files_only(tmp_path: Path) -> None:
             last = number
     finally:
         killed(writer)
-    assert seen > 10, "the writer did not write: the test shows nothing"
+    assert seen > 2, "the writer did not write: the test shows nothing"

@@ -30,4 +30,4 @@ CREATE TABLE runs (
     created REAL NOT NULL,
     pid INTEGER,
     pid_start TEXT
-) WITHOUT ROWID;
+);

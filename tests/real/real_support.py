@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from conftest import Project, Result, wait_until
+from conftest import Project, Result
 from ralph.modelserver.clients import clients
 from ralph.modelserver.script import Script, parse
 from ralph.modelserver.server import ModelServer
@@ -38,6 +38,7 @@ PACKAGES = {
     "opencode": ("opencode-ai", "1.18.33"),
 }
 NAMES = tuple(PACKAGES)
+DONE = "<response>DONE</response>"
 
 _CHOSEN = "os.environ.get('CI') == 'true' or os.environ.get('RALPH_REAL') or 'real' in config.option.markexpr"
 REAL = [
@@ -90,12 +91,14 @@ def environment(name: str, home: Path, server: ModelServer, *, subscription: boo
     Whatever is not on loopback goes to a proxy that is not there. `subscription`: claude with the token
     of a subscriber instead of an API key, which makes it tell about usage windows.
     """
-    home.mkdir(parents=True, exist_ok=True)
+    scratch = home / "tmp"
+    scratch.mkdir(parents=True, exist_ok=True)
     node = shutil.which("node") or _missing("node is not installed")
     path = [str(installed(name).parent), str(Path(node).parent), "/usr/bin", "/bin"]
     nowhere = "http://127.0.0.1:9"
     common = {
         "HOME": str(home),
+        "TMPDIR": str(scratch),
         "PATH": ":".join(dict.fromkeys(path)),
         "LANG": "C.UTF-8",
         "HTTP_PROXY": nowhere,
@@ -161,13 +164,20 @@ def run_directly(
 
 @dataclass
 class Lonely(Project):
-    """A project whose environment holds nothing but what the agent needs."""
+    """A project whose environment holds nothing but what its agent needs."""
 
+    name: str = ""
     alone: dict[str, str] = field(default_factory=dict)
 
     @property
     def env(self) -> dict[str, str]:
         return self.alone | {"RALPH_STATE_DIR": str(self.home.path), "NO_COLOR": "1"}
+
+    def configure(self, **settings: Any) -> None:
+        """The agent, which may do everything, and one iteration, unless told otherwise."""
+        agent = {"command": self.name, "permissions": "bypass", "flags": _FLAGS.get(self.name, [])}
+        agent |= settings.pop("agent", {})
+        self.settings(**({"agent": agent, "maximumIterations": 1, "snapshots": False} | settings))
 
     def living(self) -> set[int]:
         """Every process that has this project's home: ralph, the agent, and whatever they have started."""
@@ -180,6 +190,9 @@ class Lonely(Project):
         """Is one of them this command?"""
         words = "".join(f"{word}\0" for word in argv).encode()
         return any(_bytes(Path(f"/proc/{pid}/cmdline")) == words for pid in self.living())
+
+
+_FLAGS = {"gemini": ["-m", "gemini-2.5-pro"]}
 
 
 def _bytes(path: Path) -> bytes:
@@ -198,17 +211,16 @@ def turns(*each: dict[str, Any]) -> Script:
 def driven(
     name: str, repository: Project, script: Script, *, subscription: bool = False, **settings: Any
 ) -> Iterator[tuple[Lonely, ModelServer]]:
-    """The repository with a real agent and one iteration, unless told otherwise; in the end nobody is left."""
+    """The repository, configured for a real agent; in the end nobody is left."""
     with ModelServer(script) as server:
         home = repository.home.path.parent / "home"
         alone = environment(name, home, server, subscription=subscription)
-        lonely = Lonely(repository.path, repository.home, alone=alone)
+        lonely = Lonely(repository.path, repository.home, name=name, alone=alone)
         lonely.git("config", "user.name", "Test")
         lonely.git("config", "user.email", "test@localhost")
-        agent = {"command": name} | settings.pop("agent", {})
-        lonely.settings(**({"agent": agent, "maximumIterations": 1, "snapshots": False} | settings))
+        lonely.configure(**settings)
         yield lonely, server
-        wait_until(lambda: not lonely.living(), 2)
+        assert not lonely.living()
 
 
 @contextmanager
@@ -231,3 +243,14 @@ def hears(process: subprocess.Popen[str], words: str) -> bool:
 def ends(result: Result) -> list[str]:
     """How each agent process ended."""
     return [line["ran"]["ended"] for line in result.lines() if line["event"] == "agent_ended"]
+
+
+def limits(result: Result) -> list[dict[str, Any]]:
+    """What is told of each refusal."""
+    return [line for line in result.lines() if line["event"] == "limit"]
+
+
+def assert_gone(file: Path) -> None:
+    """The process that wrote its number into this file does not run any more."""
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(file.read_text()), 0)

@@ -322,7 +322,7 @@ def test_a_lock_that_is_held_is_respected(place: Project) -> None:
     """While a live process has the lock open it is left alone, and the message says so."""
     lock = place.path / ".git/index.lock"
     holder = subprocess.Popen(
-        ["sh", "-c", f"exec 9> {shlex.quote(str(lock))}; echo ready; sleep 60"], stdout=subprocess.PIPE
+        ["sh", "-c", f"exec 9> {shlex.quote(str(lock))}; echo ready; exec sleep 60"], stdout=subprocess.PIPE
     )
     try:
         assert holder.stdout is not None and holder.stdout.readline() == b"ready\n"

@@ -316,6 +316,8 @@ def _after(state: State, seen: Seen) -> State:
     """Look at what the iteration left behind: a claim, a wait marker, an illegal board."""
     assert state.ran is not None
     state = replace(state, after=seen)
+    if seen.problem:
+        return _stop(state, Cause.CONFIG, seen.problem)
     if _is_retried_empty(state, seen):
         again = state.empties + 1
         return replace(state, phase=Phase.BEFORE, iteration=state.iteration - 1, empties=again, again=again)
@@ -453,6 +455,8 @@ def _complete(state: State) -> State:
     if state.approved:
         state = _note(state, "auto-approved: the iterations were used up")
         return _stop(state, Cause.AUTO_APPROVED, "approved at the limit, every required check green")
+    if state.plan.flow is Flow.SUPERVISE and not state.verdicts:
+        return _stop(state, Cause.PROVED, "DONE is there, and no child is left")
     if not any(verdict.required for verdict in state.verdicts):
         return _stop(state, Cause.PROVED, "claimed; no check was configured to prove it")
     return _stop(state, Cause.PROVED, "claimed, and every required check green")

@@ -134,11 +134,12 @@ class OnLimit(StrEnum):
 
 
 class PromptVia(StrEnum):
-    """How the prompt reaches the agent."""
+    """How the prompt reaches the agent; a supervised command of the user's own gets none."""
 
     STDIN = "stdin"
     ARGUMENT = "argument"
     FILE = "file"
+    NONE = "none"
 
 
 class Permissions(StrEnum):
@@ -273,6 +274,16 @@ class Scm:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskFolder:
+    """Where a supervised agent leaves DONE, markers and messages, and by which names it goes."""
+
+    path: str
+    project: str
+    name: str
+    poll_seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything a run needs to know. Journalled as row 0: resume does not read settings again."""
 
@@ -290,6 +301,7 @@ class Plan:
     on_limit: OnLimit = OnLimit.FAIL
     allow_degraded: bool = False
     snapshots: bool = True
+    task: TaskFolder | None = None
 
 
 # ---- what is measured ----
@@ -329,6 +341,7 @@ class Left:
     iteration_seconds: float | None = None
     idle_seconds: float | None = None
     exit_grace_seconds: float | None = None
+    done_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +349,7 @@ class Meter:
     """What the agent process in hand has used so far; times are monotonic.
 
     `is_over`: it gave its result. `is_refused`: its provider will not serve it, however often it asks.
+    `done`: how long its DONE file has been there.
     """
 
     seconds: float = 0.0
@@ -344,6 +358,7 @@ class Meter:
     interrupted: bool = False
     is_over: bool = False
     is_refused: bool = False
+    done: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,8 @@ def watch(limits: Left, meter: Meter) -> Ended | None:
         return Ended.TIMEOUT
     if meter.is_refused or (meter.is_over and _reached(limits.exit_grace_seconds, meter.idle)):
         return Ended.OK
+    if meter.done and _reached(limits.done_seconds, meter.done):
+        return Ended.OK
     return Ended.IDLE if _reached(limits.idle_seconds, meter.idle) else None
 
 
@@ -81,6 +83,7 @@ def left(limits: Limits, usage: Usage, elapsed: float, agent: AgentSpec) -> Left
         iteration_seconds=limits.iteration_seconds or None,
         idle_seconds=agent.idle_seconds or None,
         exit_grace_seconds=limits.exit_grace_seconds,
+        done_seconds=limits.children_seconds,
     )
 
 

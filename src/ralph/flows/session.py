@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from ralph.core import machine
 from ralph.core.events import Event, Notice, RunEnded
 from ralph.core.model import Cancel, Did, Ended, Flow, Outcome, Plan, Ran, Resume, RunAgent, State, Usage
 from ralph.errors import RalphError
+from ralph.flows.herald import Herald
 from ralph.flows.replay import started
 from ralph.flows.repository import pinned_runner, scm_runner
 from ralph.loop import Clock, Driver, Place
@@ -27,8 +28,10 @@ from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.journal import Journal, Loaded, Row, commits, load
 from ralph.store.prune import LARGE, tree_size
-from ralph.store.runs import Run, Runs
+from ralph.store.runs import Run, Runs, parent_run
 from ralph.store.runtime import Runtime
+from ralph.store.task_folder import Folder
+from ralph.supervised import Supervised
 
 Tell = Callable[[Event], None]
 
@@ -85,12 +88,15 @@ def drive(
     """Drive a run that is in the store until it stops; `taken_over` is called once it is ours."""
     runs = home.runs(patience=2.0)
     loaded = load(runs.db, runs.path, run.id)
-    runs.take_over(run.id)
-    if taken_over is not None:
-        taken_over()
     plan, streams = loaded.state.plan, home.streams(run.id)
     if os.path.realpath(plan.directory) != plan.directory:
         raise RalphError(f"{plan.directory} is not the directory any more that the run began in.")
+    runs.take_over(run.id)
+    if taken_over is not None:
+        taken_over()
+    folder = Folder(plan.task, run.id) if plan.task else None
+    if folder is not None:
+        tell = Herald(tell, folder)
     driver: Driver | None = None
 
     def is_interrupted() -> bool:
@@ -101,11 +107,14 @@ def drive(
         opened_directory(str(streams)) as streams_directory,
         Warden(wakeup, lock) as warden,
         _version_control(plan, warden, streams, is_interrupted) as work,
+        folder.watched(wakeup.wake) if folder else nullcontext(),
     ):
         try:
             runtime.prepare(run.id)
             journal = Journal(runs.db, runs.path, run.id)
-            place = Place(runs, journal, runtime, streams_directory, work, warden, wakeup, tell, Clock())
+            supervised = Supervised(folder, warden, runs, run.id) if folder else None
+            files_of = runtime, streams_directory, work
+            place = Place(runs, journal, *files_of, warden, wakeup, tell, Clock(), supervised)
             state = _recovered(place, loaded, streams, resume)
             resumed, used = resume is not None, state.usage
             introduction = started(plan, state.limits.iterations)
@@ -198,16 +207,21 @@ def unfinished(runs: Runs, where: Where) -> Run:
 # ---- the lock ----
 
 
-def lock(home: Home, where: Where, wakeup: Wakeup, tell: Tell) -> int:
-    """The lock of a directory, or an error that names the run that holds it."""
+def lock(home: Home, where: Where, wakeup: Wakeup, tell: Tell, *, alone: bool = False) -> int:
+    """The lock of a directory, or an error that names the run that holds it.
+
+    `alone`: what is above it does not matter. A run that an agent starts shares the lock of its parent.
+    """
     if not where.lock.is_dir():
         raise RalphError(f"{where.lock} is not there any more.", "A run can only go on where it was.")
     deadline = time.monotonic() + DYING_SECONDS
     told = False
     while True:
         try:
-            return locks.acquire(where.lock, home.path)
+            return locks.acquire(where.lock, home.path, above=not alone)
         except locks.Locked as locked:
+            if _is_held_for_us(home, locked.directory):
+                return os.open(where.lock, os.O_RDONLY | os.O_CLOEXEC)
             holder, is_dying = _holder(home, locked.directory)
             if holder or not is_dying or time.monotonic() > deadline:
                 raise RalphError(
@@ -219,6 +233,21 @@ def lock(home: Home, where: Where, wakeup: Wakeup, tell: Tell) -> int:
             told = True
             if wakeup.count:
                 raise KeyboardInterrupt from None
+
+
+def _is_held_for_us(home: Home, directory: str) -> bool:
+    """Does the run whose agent has started us, or one above it, hold this lock?"""
+    runs = home.runs()
+    try:
+        known = {run.id: run for run in runs.all()}
+        parent = known.get(parent_run() or "")
+        while parent is not None and parent.is_live:
+            if parent.directory == directory:
+                return True
+            parent = known.get(parent.parent or "")
+        return False
+    finally:
+        runs.db.close()
 
 
 def _holder(home: Home, directory: str) -> tuple[str, bool]:

@@ -40,7 +40,8 @@ the directory that Ralph was called from."""
 class Command:
     """What to start. `directory` and `stdin` are open descriptors; without stdin it reads nothing.
 
-    `merged`: stdout and stderr are one stream, read as stdout.
+    `merged`: stdout and stderr are one stream, read as stdout. `keep`: what it leaves behind when it exits
+    lives on until it is swept.
     """
 
     argv: Sequence[str]
@@ -48,6 +49,7 @@ class Command:
     directory: int
     stdin: int | None = None
     merged: bool = False
+    keep: bool = False
 
 
 class Reader(Protocol):
@@ -218,13 +220,40 @@ class Warden:
         environment = [
             os.fsencode(f"{name}={value}") for name, value in command.environment.items() if "\0" not in value
         ]
-        message = warden.pack(b"run", str(len(argv)).encode(), *argv, *environment)
+        keep = b"keep" if command.keep else b""
+        message = warden.pack(b"run", keep, str(len(argv)).encode(), *argv, *environment)
         try:
             sent = socket.send_fds(self._control, [message], descriptors)
             self._control.sendall(message[sent:])
         except OSError:
             return False
         return True
+
+    def leftovers(self) -> int:
+        """How many processes, each with its own below it, live on from the commands before."""
+        self._send(b"count")
+        answer = self._answer(b"children")
+        return int(answer[0]) if answer else 0
+
+    def sweep(self, spare: Sequence[int] = ()) -> None:
+        """End them all but these."""
+        self._send(b"sweep", *(str(pid).encode() for pid in spare))
+        self._answer(b"swept")
+
+    def _answer(self, verb: bytes) -> list[bytes] | None:
+        """The warden's answer to what was just asked; None: it had to be replaced."""
+        deadline = time.monotonic() + warden.LEFTOVER_GRACE + warden.GIVE_UP + ANSWER_SECONDS
+        while time.monotonic() < deadline:
+            if not select.select([self._control], [], [], 1.0)[0]:
+                continue
+            messages = self.receive()
+            if messages is None:
+                break
+            for found, *fields in messages:
+                if found == verb:
+                    return fields
+        self.replace()
+        return None
 
     def end(self, grace: float) -> None:
         self._send(b"end", str(grace).encode())
@@ -319,6 +348,8 @@ class _Step:
                 self._error = int(fields[0])
             elif verb == b"swept":
                 self._passes, self._left = int(fields[0]), fields[1] != b"0"
+            elif verb == b"kept":
+                self._passes = 0
         return True
 
     def _read(self, descriptor: int) -> bool:

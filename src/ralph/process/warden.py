@@ -171,10 +171,12 @@ class Warden:
         self._descriptors: list[int] = []
         self._main = 0
         self._group = 0
+        self._keeps = False
         self._sweeping = False
         self._kill_at = 0.0
         self._passes = 0
         self._given_up: frozenset[int] = frozenset()
+        self._spared: frozenset[int] = frozenset()
         self._alive = True
         self._wakeup, writer = os.pipe()
         os.set_blocking(writer, False)
@@ -229,7 +231,12 @@ class Warden:
     def _handle(self, fields: list[bytes]) -> None:
         verb = fields[0]
         if verb == b"run":
-            self._run(fields[1:])
+            self._keeps = fields[1] == b"keep"
+            self._run(fields[2:])
+        elif verb == b"sweep":
+            self._sweep_all_but(fields[1:])
+        elif verb == b"count":
+            self._tell(b"children", str(len(self._leftovers())).encode())
         elif verb == b"end":
             self._end(float(fields[1]))
         elif verb == b"ping":
@@ -247,8 +254,8 @@ class Warden:
         if self._alive:
             self._alive = False
             self._poll.unregister(self._control.fileno())
-            if self._main:
-                self._end(LIVE_GRACE)
+            self._spared, self._sweeping = frozenset(), True
+            self._end(LIVE_GRACE if self._main else LEFTOVER_GRACE)
 
     # ---- the command in hand ----
 
@@ -288,25 +295,47 @@ class Warden:
             self._signal(signal.SIGTERM)
 
     def _signal(self, signum: int) -> None:
-        signal_tree(signum, self._given_up)
+        signal_tree(signum, self._untouched)
         if not LINUX:
             signal_group(self._group, signum)
 
     def _reap(self) -> None:
-        statuses, left = reap(self._given_up)
+        statuses, left = reap(self._untouched)
         self._given_up = self._given_up.difference(statuses)
+        self._spared = self._spared.difference(statuses)
         left = left or (not LINUX and self._sweeping and signal_group(self._group, 0))
         if self._main in statuses:
             self._tell(b"exited", str(statuses[self._main]).encode())
-            self._main, self._sweeping, self._passes = 0, True, 0
-            if left:
-                self._end(LEFTOVER_GRACE)
+            self._main, self._passes = 0, 0
+            if self._keeps:
+                self._tell(b"kept")
+            else:
+                self._begin_sweep(left)
         is_late = self._kill_at and time.monotonic() > self._kill_at + GIVE_UP
         if self._sweeping and (not left or is_late):
             if left:
-                self._given_up |= frozenset(children_by_parent().get(os.getpid(), ()))
+                self._given_up |= frozenset(self._leftovers())
             self._sweeping, self._kill_at = False, 0.0
             self._tell(b"swept", str(self._passes).encode(), b"1" if left else b"0")
+
+    def _begin_sweep(self, left: bool) -> None:
+        self._sweeping = True
+        if left:
+            self._end(LEFTOVER_GRACE)
+
+    def _sweep_all_but(self, spared: list[bytes]) -> None:
+        """End what the commands before have left behind, but not these."""
+        self._spared = frozenset(int(pid) for pid in spared)
+        self._passes = 0
+        self._begin_sweep(bool(self._leftovers()))
+
+    def _leftovers(self) -> list[int]:
+        return [pid for pid in children_by_parent().get(os.getpid(), ()) if pid not in self._untouched]
+
+    @property
+    def _untouched(self) -> frozenset[int]:
+        """Those that no sweep is about: given up, or spared on request."""
+        return self._given_up | self._spared
 
     def _sweep(self) -> None:
         if self._kill_at and time.monotonic() >= self._kill_at:

@@ -23,22 +23,22 @@ class Locked(Exception):
         self.directory = directory
 
 
-def acquire(directory: Path, state: Path, patience: float = 0.2) -> int:
-    """Lock a directory; returns the descriptor that holds the lock. Nothing above it may be locked."""
+def acquire(directory: Path, state: Path, patience: float = 0.2, *, above: bool = True) -> int:
+    """Lock a directory; returns the descriptor that holds the lock. `above`: nothing above it may be locked."""
     deadline = time.monotonic() + patience
     while True:
         try:
-            return _try(directory, state)
+            return _try(directory, state, above=above)
         except Locked:
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.01)
 
 
-def _try(directory: Path, state: Path) -> int:
+def _try(directory: Path, state: Path, *, above: bool) -> int:
     lock = _lock(directory, state, fcntl.LOCK_EX)
     try:
-        for parent in directory.parents:
+        for parent in directory.parents if above else ():
             try:
                 os.close(_lock(parent, state, fcntl.LOCK_SH))
             except PermissionError:

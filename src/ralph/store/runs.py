@@ -39,6 +39,11 @@ class Run:
         return process_start(self.pid) == self.pid_start
 
 
+def parent_run() -> str | None:
+    """The run whose agent has started this process, if any."""
+    return os.environ.get("RALPH_PARENT_RUN_ID") or None
+
+
 def process_start(pid: int) -> str | None:
     """When a process began, as a text that no other process with its number shares. None: no process."""
     try:
@@ -80,7 +85,7 @@ class Runs:
         """A new run and its plan, row 0 of its journal, in one transaction."""
         at, pid = time.time(), os.getpid()
         for _ in range(10):
-            run = Run(new_id(at), project, directory, flow, None, at, pid, process_start(pid))
+            run = Run(new_id(at), project, directory, flow, parent_run(), at, pid, process_start(pid))
             plan = make_plan(run.id)
             first = codec.encode(plan), codec.encode_state(machine.start(plan, at))
             try:
@@ -116,6 +121,10 @@ class Runs:
     def all(self) -> list[Run]:
         """Newest first: the one that was begun last, whatever the clock said."""
         return list(self._select("ORDER BY rowid DESC", ()))
+
+    def children(self, parent: str) -> list[Run]:
+        """Runs that the agent of this one has begun, newest first."""
+        return list(self._select("WHERE parent = ? ORDER BY rowid DESC", (parent,)))
 
     def in_directory(self, directory: str) -> list[Run]:
         return list(self._select("WHERE directory = ? ORDER BY rowid DESC", (directory,)))

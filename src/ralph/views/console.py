@@ -25,7 +25,7 @@ from ralph.core.events import (
     RunStarted,
     Used,
 )
-from ralph.core.model import Cause, Ended, HoldWhy, Outcome, Permissions, Purpose, Usage
+from ralph.core.model import Cause, Ended, Flow, HoldWhy, Outcome, Permissions, Purpose, Usage
 from ralph.core.text import clean
 from ralph.views.agent import AgentLines, Look, duration, paint
 from ralph.views.outlet import Outlet, Sink
@@ -147,6 +147,8 @@ class Console:
         again = "goes on" if event.resumed else "starts"
         checks = f"{len(event.checks)} guardrail{'' if len(event.checks) == 1 else 's'}"
         what = f"agent {clean(event.agent)}, {checks}, at most {_count(event.iterations, 'iteration')}"
+        if event.flow == Flow.SUPERVISE:
+            what = f"{clean(event.agent)}, at most {_count(event.iterations, 'attempt')}"
         self._line(f"{self._paint('bold', f'Run {event.run} {again}')}: {what}")
         if event.permissions is not None:
             self._line(_MAY[event.permissions])

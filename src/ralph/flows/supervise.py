@@ -1,0 +1,97 @@
+"""`ralph supervise`: a task folder and a command become the Plan of a restart loop."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.core.model import (
+    AgentSpec,
+    ClaimKind,
+    ClaimRule,
+    Flow,
+    Limits,
+    Plan,
+    PromptSource,
+    PromptVia,
+    Restart,
+    TaskFolder,
+)
+from ralph.errors import RalphError
+from ralph.flows.run import Inputs, agent_specs, check_inputs
+from ralph.flows.session import Where, here
+from ralph.settings import Settings
+from ralph.store.bus import task_name
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What was given on the command line: the folder, its names, and either a command or a prompt."""
+
+    folder: Path
+    project: str
+    name: str
+    command: tuple[str, ...]
+    inputs: Inputs
+
+
+def make_task(
+    folder: Path, project: str | None, name: str | None, command: tuple[str, ...], inputs: Inputs
+) -> Task:
+    """Refuse before anything is started."""
+    if not folder.is_dir():
+        raise RalphError(f"{folder} is no directory.", f"Make the task's folder first: mkdir -p {folder}")
+    if command and (inputs.prompt is not None or inputs.prompt_file is not None):
+        raise RalphError(
+            "A command of your own gets no prompt.", "Leave out --prompt, or the command behind `--`."
+        )
+    if not command:
+        check_inputs(inputs, Path.cwd())
+    resolved = folder.resolve()
+    return Task(resolved, project or task_name(resolved.parent), name or task_name(resolved), command, inputs)
+
+
+def where(task: Task, directory: Path) -> Where:
+    """It works in the caller's directory and locks its task folder only."""
+    return Where(directory.resolve(), task.folder, here(directory).project)
+
+
+def plan(run: str, settings: Settings, task: Task, directory: Path) -> Plan:
+    supervise, idle = settings.supervise, settings.idle_timeout_seconds
+    agents = (_command(task.command, idle),) if task.command else agent_specs(settings.agent, idle)
+    return Plan(
+        run=run,
+        flow=Flow.SUPERVISE,
+        directory=str(directory),
+        agents=agents,
+        prompt=PromptSource(
+            text=task.inputs.prompt or "",
+            file=task.inputs.prompt_file or "",
+            instruction=False,
+            count=settings.include_iteration_count_in_prompt,
+        ),
+        claim=ClaimRule(kind=ClaimKind.DONE),
+        limits=Limits(
+            iterations=supervise.max_restarts,
+            cost_usd=settings.max_cost_usd,
+            tokens=settings.max_tokens,
+            seconds=settings.max_duration_seconds,
+            iteration_seconds=supervise.agent_timeout_seconds,
+            exit_grace_seconds=settings.exit_grace_seconds,
+            stagnation=settings.stagnation_limit,
+            limit_wait_seconds=settings.max_limit_wait_seconds,
+            children_seconds=supervise.wait_timeout_seconds,
+        ),
+        restart=Restart(supervise.restart_policy, supervise.restart_delay_seconds),
+        snapshots=settings.snapshots,
+        task=TaskFolder(str(task.folder), task.project, task.name, supervise.poll_interval_seconds),
+    )
+
+
+def _command(words: tuple[str, ...], idle: float | None) -> AgentSpec:
+    program, *flags = words
+    name = os.path.basename(program)
+    return AgentSpec(
+        name, "custom", program, tuple(flags), prompt_via=PromptVia.NONE, idle_seconds=idle or 0.0
+    )

@@ -1,0 +1,136 @@
+"""The folder of a supervised task: its DONE file, its markers, its message bus."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.core.model import TaskFolder
+from ralph.errors import RalphError
+from ralph.store.bus import FACT, WAIT, Bus, Reader, project_bus, task_bus
+from ralph.store.messages import Message
+
+DONE, WAIT_MARKER = "DONE", "WAIT_WITHOUT_RESTART"
+
+
+@dataclass(frozen=True, slots=True)
+class Markers:
+    """What lies in the folder. `problem`: something is in the place of DONE that is none."""
+
+    done: bool = False
+    wait: str = ""
+    problem: str = ""
+
+
+class Folder:
+    """Reads and writes the folder of one task for one run."""
+
+    def __init__(self, task: TaskFolder, run: str) -> None:
+        self.path = Path(task.path)
+        self._task = task
+        self._run = run
+        self._bus, self._project = Bus(task_bus(self.path)), Bus(project_bus(self.path))
+        self._news: Reader | None = None
+
+    # ---- markers ----
+
+    def markers(self) -> Markers:
+        done, problem = self._has(DONE)
+        waits, unclear = self._has(WAIT_MARKER)
+        wait = f"{self.path / WAIT_MARKER} is there" if waits else ""
+        return Markers(done, wait, problem or unclear)
+
+    def has_news(self) -> bool:
+        """Is there something that ends a wait for the next attempt?"""
+        markers = self.markers()
+        return markers.done or bool(markers.wait or markers.problem)
+
+    def _has(self, name: str) -> tuple[bool, str]:
+        """Whether it is there, and what is wrong with it: only a regular file counts."""
+        path = self.path / name
+        try:
+            mode = os.lstat(path).st_mode
+        except FileNotFoundError:
+            return False, ""
+        except OSError as error:
+            return False, f"{path} cannot be looked at: {error.strerror}."
+        if stat.S_ISREG(mode):
+            return True, ""
+        return (
+            False,
+            f"{path} is {_kind(mode)}, not a regular file. Remove it; then: ralph resume {self._run}",
+        )
+
+    # ---- messages ----
+
+    def begin_attempt(self) -> None:
+        """Messages from before are no signals of the attempt that begins now."""
+        self._news = Reader(task_bus(self.path))
+        with suppress(RalphError):
+            self._news.skip()
+
+    def wait_message(self) -> str:
+        """What the attempt in hand has said that it waits for, by a message."""
+        if self._news is None:
+            return ""
+        with suppress(RalphError):
+            for message in self._news.news():
+                if isinstance(message, Message) and message.type == WAIT:
+                    return message.body.strip().partition("\n")[0] or "the agent waits for something outside"
+        return ""
+
+    def post(self, at: float, type: str, body: str, seq: int) -> str:
+        """Post for this run; returns what went wrong, for a message is never worth a run."""
+        try:
+            self._bus.post(at, type, body, task=self._task.name, run=self._run, seq=seq)
+        except RalphError as error:
+            return error.message
+        return ""
+
+    def post_to_project(self, at: float, body: str, seq: int) -> str:
+        try:
+            self._project.post(at, FACT, body, task=self._task.name, run=self._run, seq=seq)
+        except RalphError as error:
+            return error.message
+        return ""
+
+    # ---- being told ----
+
+    @contextmanager
+    def watched(self, wake: Callable[[], None]) -> Iterator[None]:
+        """Call `wake` as soon as anything changes in the folder; where that cannot be had, look now and then."""
+        from watchdog.events import FileSystemEvent, FileSystemEventHandler
+        from watchdog.observers import Observer
+        from watchdog.observers.polling import PollingObserver
+
+        class Waker(FileSystemEventHandler):
+            def on_any_event(self, event: FileSystemEvent) -> None:
+                wake()
+
+        observer = Observer()
+        try:
+            observer.schedule(Waker(), str(self.path))
+            observer.start()
+        except OSError:
+            observer = PollingObserver(timeout=self._task.poll_seconds)
+            observer.schedule(Waker(), str(self.path))
+            observer.start()
+        try:
+            yield
+        finally:
+            observer.stop()
+            observer.join(timeout=2)
+
+
+def _kind(mode: int) -> str:
+    kinds = {
+        stat.S_IFDIR: "a directory",
+        stat.S_IFLNK: "a link",
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFSOCK: "a socket",
+    }
+    return kinds.get(stat.S_IFMT(mode), "a device")
