@@ -17,6 +17,9 @@ from bench.harness.base import Finished, Job, Launch
 
 VERSION = "0.11.0"
 BUN = "1.4.4"
+CONFIG_VERSION = "2.1"
+"""Without it the program upgrades the settings, and tries to fetch skills over the network, at every start."""
+
 AGENTS = {Shape.CLAUDE: "claude", Shape.CODEX: "codex", Shape.PLAIN: "github-copilot"}
 
 
@@ -44,9 +47,15 @@ class RalphTui:
             "dependsOn": [],
         }
         prd = {"name": "scripts", "description": "Scripts", "branchName": "main", "userStories": [story]}
+        config = (
+            'tracker = "json"',
+            f'agent = "{AGENTS[job.shape]}"',
+            "autoCommit = true",
+            f'configVersion = "{CONFIG_VERSION}"',
+        )
         return {
             "prd.json": json.dumps(prd, indent=2),
-            ".ralph-tui/config.toml": f'tracker = "json"\nagent = "{AGENTS[job.shape]}"\nautoCommit = true\n',
+            ".ralph-tui/config.toml": "\n".join(config) + "\n",
         }
 
     def launch(self, job: Job, private: Path) -> Launch:

@@ -93,7 +93,7 @@ class SuperviseSettings(_Base, frozen=True):
         300.0
     )
     poll_interval_seconds: Annotated[
-        float, Meta(gt=0, description="How often to look where nothing tells of changes.")
+        Amount, Meta(description="How often to look where nothing tells of changes.")
     ] = 1.0
 
 

@@ -72,7 +72,7 @@ def command(
 
     \b
     ralph supervise tasks/build -- ./my-agent --its flags
-    ralph supervise tasks/build -p "Build it. When all is done: touch $TASK_FOLDER/DONE"
+    ralph supervise tasks/build -f PROMPT.md --max-restarts 20
     """
     directory = Path.cwd()
     task = flow.make_task(task_dir, project, name, words, Inputs(prompt, prompt_file))

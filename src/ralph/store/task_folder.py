@@ -116,7 +116,7 @@ class Folder:
             observer.schedule(Waker(), str(self.path))
             observer.start()
         except OSError:
-            observer = PollingObserver(timeout=self._task.poll_seconds)
+            observer = PollingObserver(timeout=max(0.01, self._task.poll_seconds))
             observer.schedule(Waker(), str(self.path))
             observer.start()
         try:
