@@ -26,11 +26,10 @@ def suite() -> Iterator[Measurement]:
     yield rendering()
 
 
-def claude_session() -> bytes:
+def claude_session(size: int = SIZE, most: int = 1 << 20) -> bytes:
     """A long session: it says something, reads a file, and gets it twice, as Claude Code prints it."""
     lines: list[object] = []
-    size = 0
-    for number, text in enumerate(files()):
+    for number, text in enumerate(each[:most] for each in files()):
         call, common = f"toolu_{number:024}", {"session_id": "0" * 36, "uuid": "1" * 36}
         usage = {"input_tokens": 12013, "cache_read_input_tokens": 0, "output_tokens": 1}
         for block in (
@@ -43,8 +42,8 @@ def claude_session() -> bytes:
         message = {"role": "user", "content": [result]}
         read = {"type": "text", "file": {"filePath": f"/src/{number}.py", "content": text}}
         lines.append({"type": "user", "message": message, **common, "tool_use_result": read})
-        size += 2 * len(text)
-        if size > SIZE:
+        size -= 2 * len(text)
+        if size < 0:
             break
     lines.append(
         {"type": "result", "is_error": False, "result": "done", "total_cost_usd": 1.0, "usage": usage}
@@ -128,9 +127,9 @@ def _writer(data: bytes) -> tuple[int, int]:
 
 
 def rendering() -> Measurement:
-    """What one line of the agent's work costs to show, with emoji, colours and its output cut."""
+    """What one line of the agent's work costs to show: emoji, colours, outputs of 4 kB that are cut."""
     parser = AGENTS["claude"].parser(Reading())
-    events = list(parser.stdout(claude_session()[: 8 << 20]))
+    events = list(parser.stdout(claude_session(8 << 20, most=4000)))
     lines = AgentLines(Look(emoji=True, colour=True))
     started = time.perf_counter()
     shown = sum(lines(event, 0.0).count("\n") for event in events)

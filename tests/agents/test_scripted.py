@@ -103,7 +103,7 @@ def test_iteration_n_plays_turn_n_and_the_last_for_ever(tmp_path: Path) -> None:
     assert said == [b"one\n", b"two\n", b"two\n", b"two\n"]
 
 
-@pytest.mark.parametrize("via", list(PromptVia))
+@pytest.mark.parametrize("via", [PromptVia.STDIN, PromptVia.ARGUMENT, PromptVia.FILE])
 def test_the_prompt_arrives(tmp_path: Path, via: PromptVia) -> None:
     """By stdin, argument or file: `{prompt}` in a text stands for the prompt, whatever is in it."""
     prompt = "--file=x Füge ein:\n$(touch nothing) `x` \\n {prompt}"

@@ -38,8 +38,10 @@ class Scripted:
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         mode = ["--message"] if purpose is Purpose.MESSAGE else []
-        via = f"--{spec.prompt_via}" + "".join(f"={text}" for text in argument(spec, prompt))
-        return [sys.executable, "-I", "-m", "ralph.agents.scripted", *mode, via, *spec.flags]
+        via = [f"--{spec.prompt_via}" + "".join(f"={text}" for text in argument(spec, prompt))]
+        if spec.prompt_via is PromptVia.NONE:
+            via = []
+        return [sys.executable, "-I", "-m", "ralph.agents.scripted", *mode, *via, *spec.flags]
 
     def parser(self, reading: Reading) -> PlainParser:
         return PlainParser(reading)

@@ -176,19 +176,21 @@ class AgentLines:
         self._errors += event.is_error
         if name in _TODO_TOOLS and not event.is_error:
             return ""
-        text = clean(event.output.text)
+        text = event.output.text
         what = (
             self._paint("red", f"{self._marks.error}Error") if event.is_error else f"{self._marks.ok}Result"
         )
         of = f" {self._marks.back} {name}" if name else ""
-        lines = text.splitlines()
-        head = f"{what}{of} ({_count(len(lines), 'line')}, {_count(len(text), 'char')})\n"
-        return head + self._preview(text, lines)
+        count = text.count("\n") + (not text.endswith("\n")) if text else 0
+        head = f"{what}{of} ({_count(count, 'line')}, {_count(len(text), 'char')})\n"
+        return head + self._preview(text)
 
-    def _preview(self, text: str, lines: list[str]) -> str:
-        most_lines, most_chars = self._look.most_lines or len(lines), self._look.most_chars or len(text)
+    def _preview(self, text: str) -> str:
+        """The beginning of an output, made harmless; what is not shown is not even looked at."""
+        most_lines, most_chars = self._look.most_lines or len(text), self._look.most_chars or len(text)
+        lines = clean("\n".join(text[: 2 * most_chars].split("\n", most_lines)[:most_lines])).splitlines()
         shown, room = [], most_chars
-        for line in lines[:most_lines]:
+        for line in lines:
             if room <= 0:
                 break
             shown.append(line[:room])
