@@ -26,7 +26,7 @@ from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
 from ralph.agents.base import About, Parser, Prompt, Reading, permissions
-from ralph.agents.stream import IDLE_SECONDS, Count, Line, Money, StreamParser, seconds_of, whole
+from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, seconds_of, whole
 from ralph.core.events import (
     AgentEvent,
     Body,
@@ -191,7 +191,7 @@ _NO_TOKENS = _Tokens()
 
 class ClaudeParser(StreamParser):
     def __init__(self, reading: Reading) -> None:
-        super().__init__(reading)
+        super().__init__(reading, _DECODE)
         self._message_id = ""
         self._settled = self._before = Usage()
         self._in_hand: dict[str, tuple[str, _Tokens]] = {}
@@ -213,13 +213,6 @@ class ClaudeParser(StreamParser):
         events = super().stdout(data)
         self._sum_up()
         return events
-
-    def _line(self, line: Line) -> Iterator[AgentEvent]:
-        found = _DECODE(line)
-        handler = self._handlers.get(found.type)
-        if handler is None:
-            raise msgspec.DecodeError(f"unknown type {found.type!r}")
-        return handler(found)
 
     def _nothing(self, line: _Line) -> Iterator[AgentEvent]:
         return iter(())

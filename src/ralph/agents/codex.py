@@ -25,7 +25,7 @@ from msgspec import Raw, Struct
 
 from ralph.agents import limits
 from ralph.agents.base import About, Parser, Prompt, Reading, has_own_permissions, permissions
-from ralph.agents.stream import IDLE_SECONDS, Count, Line, StreamParser, whole
+from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, whole
 from ralph.core.events import (
     AgentEvent,
     Body,
@@ -174,7 +174,7 @@ _DECODE = msgspec.json.Decoder(_Line).decode
 
 class CodexParser(StreamParser):
     def __init__(self, reading: Reading) -> None:
-        super().__init__(reading)
+        super().__init__(reading, _DECODE)
         spec = reading.spec
         own = has_own_permissions(spec, _PERMISSION_FLAGS)
         self._is_read_only = spec.permissions is Permissions.NONE and not own
@@ -207,13 +207,6 @@ class CodexParser(StreamParser):
         rejected = sum(getattr(event, "text", "").count(_REJECTED) for event in events)
         self._writes.denied_edits += ["apply_patch"] * rejected
         return events
-
-    def _line(self, line: Line) -> Iterator[AgentEvent]:
-        found = _DECODE(line)
-        handler = self._handlers.get(found.type)
-        if handler is None:
-            raise msgspec.DecodeError(f"unknown type {found.type!r}")
-        return handler(found)
 
     # ---- threads and turns ----
 

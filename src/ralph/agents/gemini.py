@@ -27,7 +27,7 @@ from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
 from ralph.agents.base import MOST_LINE, About, Parser, Prompt, Reading, Report, permissions
-from ralph.agents.stream import IDLE_SECONDS, Count, Line, StreamParser, seconds_of, whole
+from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, seconds_of, whole
 from ralph.core.events import (
     AgentEvent,
     Body,
@@ -151,7 +151,7 @@ _DECODE = msgspec.json.Decoder(_Line).decode
 
 class GeminiParser(StreamParser):
     def __init__(self, reading: Reading) -> None:
-        super().__init__(reading)
+        super().__init__(reading, _DECODE)
         self._open = ""
         self._problem = ""
         self._tools: dict[str, str] = {}
@@ -171,13 +171,6 @@ class GeminiParser(StreamParser):
     def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], Report]:
         events, report = super().finish(exit)
         return [*self._close(), *events], report
-
-    def _line(self, line: Line) -> Iterator[AgentEvent]:
-        found = _DECODE(line)
-        handler = self._handlers.get(found.type)
-        if handler is None:
-            raise msgspec.DecodeError(f"unknown type {found.type!r}")
-        return handler(found)
 
     def _init(self, line: _Line) -> Iterator[AgentEvent]:
         yield Progress(f"session {line.session_id}, {line.model}")

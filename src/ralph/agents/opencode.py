@@ -27,7 +27,7 @@ from ralph.agents import limits
 from ralph.agents.base import About, Ends, Parser, Prompt, Reading, permissions
 from ralph.agents.claude import todo_status
 from ralph.agents.custom import argument
-from ralph.agents.stream import IDLE_SECONDS, Count, Line, Money, StreamParser, whole
+from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, whole
 from ralph.core.events import (
     AgentEvent,
     Body,
@@ -184,7 +184,7 @@ class OpenCodeParser(StreamParser):
     def __init__(self, reading: Reading) -> None:
         self._is_over = False
         self._refused_at: float | None = None
-        super().__init__(reading)
+        super().__init__(reading, _DECODE)
         self._session = self._why = ""
         self._refusals = 0
         self._has_called = self._is_rejected = False
@@ -206,13 +206,6 @@ class OpenCodeParser(StreamParser):
     @is_over.setter
     def is_over(self, value: bool) -> None:
         self._is_over = value
-
-    def _line(self, line: Line) -> Iterator[AgentEvent]:
-        found = _DECODE(line)
-        handler = self._handlers.get(found.type)
-        if handler is None:
-            raise msgspec.DecodeError(f"unknown type {found.type!r}")
-        return handler(found)
 
     def _step_start(self, line: _Line) -> Iterator[AgentEvent]:
         """The provider answers; whatever was said before is not the final message."""

@@ -1,7 +1,7 @@
 """What all structured streams have in common: lines of JSON, a final message, and how it all ended.
 
-A parser of one agent is a `StreamParser` with a `_line` that says what one line means. It yields events
-and calls, where it applies,
+A parser of one agent is a `StreamParser` with `_handlers` that say what a line of each type means. They yield
+events and call, where it applies,
     _begin   a message begins: whatever was said before was not the final one
     _say     the agent wrote text that may be its final message
     _act     it did something: whatever it said before was not the final message
@@ -12,9 +12,9 @@ and calls, where it applies,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -38,6 +38,8 @@ Money = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
 
 _SHOWN = 200
 
+
+Handler = Callable[[Any], Iterable[AgentEvent]]
 
 Line = bytes | memoryview
 """A whole line, mostly a part of what was read: lines may be long, and copies of them cost more than reading."""
@@ -79,11 +81,13 @@ class Lines:
 class StreamParser:
     """Reads an agent that prints one JSON object per line."""
 
-    def __init__(self, reading: Reading) -> None:
+    def __init__(self, reading: Reading, decode: Callable[[Line], Any]) -> None:
         self.usage = Usage()
         self.is_over = False
         self.is_refused = False
         self._reading = reading
+        self._decode = decode
+        self._handlers: Mapping[str, Handler] = {}
         self._lines, self._err = Lines(), LineText()
         self._complaint = Ends()
         self._unread = 0
@@ -118,10 +122,6 @@ class StreamParser:
         return last, Report(ended, claim, text, self.usage, retry_at, self._detail(ended, exit), self._unread)
 
     # ---- what one agent's file says ----
-
-    def _line(self, line: Line) -> Iterable[AgentEvent]:
-        """The events of one line; msgspec.DecodeError if it cannot be read."""
-        raise NotImplementedError
 
     def _begin(self) -> None:
         self._final = Ends()
@@ -158,11 +158,19 @@ class StreamParser:
                 events.append(self._unreadable(b"", f"a line of more than {MOST_LINE_BYTES >> 20} MB"))
             elif line:
                 try:
-                    events += self._line(line)
+                    events += self._events(line)
                 except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                     if text := bytes(line).strip():
                         events.append(self._unreadable(text, str(error)))
         return events
+
+    def _events(self, line: Line) -> Iterable[AgentEvent]:
+        """The events of one line; msgspec.DecodeError if it cannot be read."""
+        found = self._decode(line)
+        handler = self._handlers.get(found.type)
+        if handler is None:
+            raise msgspec.DecodeError(f"unknown type {found.type!r}")
+        return handler(found)
 
     def _unreadable(self, line: bytes, why: str) -> Unread:
         self._unread += 1
