@@ -73,7 +73,6 @@ from ralph.process import client
 from ralph.redact import Redactor, Secrets, secret_values
 from ralph.scm.git import GitError
 from ralph.scm.work import Work
-from ralph.store.bus import INFO
 from ralph.store.database import reason_to_wait
 from ralph.store.journal import Journal
 from ralph.store.runs import Runs
@@ -96,9 +95,6 @@ MOST_ANSWER = 4_000
 
 MOST_HEAD_BYTES = 4 << 20
 """How much of a check's output is looked at for the agent; all of it is in the log."""
-
-_STEERED = 1_000_000
-"""Guidance has numbers of its own on the bus."""
 
 DISK_SECONDS = 1.0
 """How often a run that waits for space on the disk tries again."""
@@ -147,6 +143,7 @@ class Driver:
         self._asked_at = 0.0
         self._signals = self._told_signals = 0
         self._noticed: set[str] = set()
+        self._guided: set[int] = set()
         self.files_changed: int | None = None
         variables = [os.environ, *(dict(agent.env) for agent in state.plan.agents)]
         self._secrets = Secrets(value for each in variables for value in secret_values(each))
@@ -154,6 +151,7 @@ class Driver:
 
     def drive(self) -> State:
         """Step by step until the machine says stop."""
+        self._deliver(self._state.steer)
         try:
             while True:
                 self._hear()
@@ -214,7 +212,9 @@ class Driver:
         seen = Seen(self._now(), self._since(started), problem, prompt, tree=tree, changed=changed)
         if self._place.supervised is None:
             return seen
-        markers, children = self._place.supervised.look(after_attempt=self._state.phase is Phase.AFTER)
+        markers, children = self._place.supervised.look(
+            after_attempt=self._state.iteration if self._state.phase is Phase.AFTER else None
+        )
         problem = problem or markers.problem
         return replace(seen, problem=problem, done=markers.done, wait=markers.wait, children=children)
 
@@ -275,7 +275,8 @@ class Driver:
         parser = agent.parser(Reading(self.plan.claim, prompt.text, spec, step.purpose, self._now))
         if step.purpose is Purpose.WORK:
             self._tell(IterationStarted(step.iteration, step.of, len(step.steer), spec.name))
-            self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
+            if spec.prompt_via is not PromptVia.NONE:
+                self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
         shown = tuple(word.replace(prompt.text, "<prompt>") if prompt.text else word for word in command)
         self._tell(AgentStarted(step.purpose, shown, prompt.text[:200], len(prompt.text)))
         stream = f"{step.iteration:03d}-{seq}.{step.purpose}"
@@ -322,8 +323,7 @@ class Driver:
             return policy.watch(step.limits, Meter(seconds, idle, parser.usage, *ends, done))
 
         try:
-            words, keep = [program, *argv[1:]], supervised is not None
-            command = client.Command(words, environment, project, stdin, keep=keep)
+            command = client.Command([program, *argv[1:]], environment, project, stdin)
             exit = self._place.warden.run(command, tee, watch)
         finally:
             if stdin is not None:
@@ -359,6 +359,8 @@ class Driver:
             ended = exit.ended
         elif exit.lost:
             ended, detail = Ended.KILLED, "its warden was killed"
+        elif exit.ended is Ended.OK and ended is Ended.KILLED:
+            ended, detail = Ended.OK, "its work was done, and it was ended"
         ran = Ran(
             at=self._now(),
             ended=ended,
@@ -464,7 +466,8 @@ class Driver:
     def _hear(self) -> None:
         """Apply what people have said since the last step."""
         if self._waiting or self._place.runs.has_news():
-            for number, command in self._place.runs.waiting(self.plan.run):
+            self._ask_for_commands()
+            for number, command in self._waiting:
                 self._apply(command, number)
             self._waiting = []
         signals = self._count_signals()
@@ -474,22 +477,30 @@ class Driver:
 
     def _apply(self, command: Command, number: int | None) -> None:
         self._state = machine.apply(self._state, command)
-        if isinstance(command, Steer) and self._place.supervised is not None:
-            self._deliver(command, self._place.supervised)
         self._journal.command(command, self._state, number)
 
-    def _deliver(self, steer: Steer, supervised: Supervised) -> None:
-        """A command without a prompt hears guidance on the bus of its task."""
-        if self.plan.agents[0].prompt_via is PromptVia.NONE:
-            problem = supervised.folder.post(steer.at, INFO, steer.text, _STEERED + steer.id)
-            self._tell(Notice(problem or "The guidance is on the bus of the task."))
+    def _ask_for_commands(self) -> None:
+        self._waiting = self._place.runs.waiting(self.plan.run)
+        self._deliver(tuple(command for _, command in self._waiting if isinstance(command, Steer)))
+
+    def _deliver(self, guidance: tuple[Steer, ...]) -> None:
+        """A command without a prompt hears guidance at once, on the bus of its task, and each only once."""
+        supervised = self._place.supervised
+        if supervised is None or self.plan.agents[0].prompt_via is not PromptVia.NONE:
+            return
+        for steer in guidance:
+            if steer.id not in self._guided:
+                self._guided.add(steer.id)
+                problem = supervised.folder.post_guidance(steer)
+                self._journal.delivered((steer.id,), self._state.iteration + 1)
+                self._tell(Notice(problem or f"On the bus of the task: {steer.text}"))
 
     def _look_for_commands(self) -> list[tuple[int, Command]]:
         now = self._place.clock.monotonic()
         if now - self._asked_at >= COMMAND_SECONDS:
             self._asked_at = now
             if self._place.runs.has_news():
-                self._waiting = self._place.runs.waiting(self.plan.run)
+                self._ask_for_commands()
         return self._waiting
 
     def _count_signals(self) -> int:

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from ralph.core.model import Cancel, HoldWhy
 from ralph.process.client import Warden
+from ralph.process.warden import LIVE_GRACE
 from ralph.store.runs import Run, Runs
 from ralph.store.task_folder import Folder, Markers
 
-CHILD_SECONDS = 5.0
+CHILD_SECONDS = LIVE_GRACE + 2.0
 """How long the runs that an agent has started may take to end when they are told to."""
 
 
@@ -24,6 +25,9 @@ class Supervised:
     run: str
     _done_at: float | None = None
 
+    def __post_init__(self) -> None:
+        self.warden.keep(self._child_pids)
+
     def begin_attempt(self) -> None:
         self._done_at = None
         self.folder.begin_attempt()
@@ -34,40 +38,43 @@ class Supervised:
             self._done_at = seconds
         return 0.0 if self._done_at is None else max(seconds - self._done_at, 1e-9)
 
-    def look(self, *, after_attempt: bool) -> tuple[Markers, int]:
-        """The markers, and how many children there are.
+    def look(self, *, after_attempt: int | None) -> tuple[Markers, int]:
+        """The markers, and how many children there are. Only an attempt that has just ended can have sent messages.
 
         With DONE they may go on for a while; without it only registered runs may, into the next attempt.
         """
         markers = self.folder.markers()
-        if after_attempt and not markers.wait:
-            markers = replace(markers, wait=self.folder.wait_message())
+        if after_attempt is not None and not markers.wait:
+            markers = replace(markers, wait=self.folder.wait_message(after_attempt))
         if markers.done:
             return markers, self.children()
         if self.warden.leftovers():
-            self.warden.sweep([run.pid for run in self._child_runs() if run.pid])
+            self.warden.sweep(self._child_pids())
         return markers, 0
 
     def is_hold_over(self, why: HoldWhy) -> bool:
         """Has what is waited for come before its time?"""
         if why is HoldWhy.CHILDREN:
             return not self.children()
-        return why is HoldWhy.RESTART and self.folder.has_news()
+        return why in (HoldWhy.RESTART, HoldWhy.LIMIT) and self.folder.has_news()
 
     def children(self) -> int:
         return max(self.warden.leftovers(), len(self._child_runs()))
 
     def end_children(self) -> int:
-        """End them all, runs in their own way first; returns how many there were."""
+        """End them all, runs in their own way first unless there is hurry; returns how many there were."""
         found = self.children()
         for child in self._child_runs():
             self.runs.send(child.id, Cancel(time.time()))
         deadline = time.monotonic() + CHILD_SECONDS
-        while self._child_runs() and time.monotonic() < deadline:
+        while self._child_runs() and time.monotonic() < deadline and self.warden.wakeup.count < 2:
             time.sleep(0.05)
         if self.warden.leftovers():
             self.warden.sweep()
         return found
+
+    def _child_pids(self) -> list[int]:
+        return [run.pid for run in self._child_runs() if run.pid]
 
     def _child_runs(self) -> list[Run]:
         return [run for run in self.runs.children(self.run) if run.is_live]

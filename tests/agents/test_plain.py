@@ -210,3 +210,30 @@ def test_a_tag_after_a_huge_line_is_found() -> None:
     """Five megabytes on one line do not hide the claim behind them."""
     chunk = b"x" * (1 << 16)
     assert play([*[chunk] * 80, b"\n", TAG])[1].claim
+
+
+# ---- limits ----
+
+NOW = 1_800_000_000.0
+
+
+@pytest.mark.parametrize(
+    ("out", "err", "code", "ended", "wait"),
+    [
+        ("", "You've hit your usage limit. Try again in 2 hours.", 1, Ended.LIMIT, 7200.0),
+        ("", "429 Too Many Requests", 1, Ended.LIMIT, None),
+        ("Working\nUsage limit reached, try again in 90s", "", 1, Ended.LIMIT, 90.0),
+        ("Invalid API key · Please run /login", "", 1, Ended.AUTH, None),
+        ("I read about rate limits: too many requests", "", 1, Ended.FAILED, None),
+        ("See ratelimit.ts", "ENOENT: src/rate_limit.ts", 1, Ended.FAILED, None),
+        ("You've hit your usage limit. Try again in 2 hours.", "", 0, Ended.OK, None),
+        ("You've hit your usage limit. Try again in 2 hours.\nall tests pass", "", 1, Ended.FAILED, None),
+    ],
+)
+def test_a_limit_by_its_last_words(out: str, err: str, code: int, ended: Ended, wait: float | None) -> None:
+    """An agent that failed by itself may say in its last words that it is at a limit; others do not count."""
+    parser = PlainParser(Reading(now=lambda: NOW))
+    parser.stdout(f"{out}\n".encode())
+    parser.stderr(f"{err}\n".encode())
+    _, report = parser.finish(Exit(code=code))
+    assert (report.ended, report.retry_at and report.retry_at - NOW) == (ended, wait)

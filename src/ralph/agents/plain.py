@@ -5,22 +5,24 @@ from __future__ import annotations
 import signal
 from collections.abc import Sequence
 
+from ralph.agents import limits
 from ralph.agents.base import Ends, LineText, Reading, Report
 from ralph.core import claims
-from ralph.core.events import AgentEvent, Noise, Text
-from ralph.core.model import Ended, Exit, Usage
+from ralph.core.events import AgentEvent, Limited, Noise, Text
+from ralph.core.model import Ended, Exit, PromptVia, Usage
 from ralph.core.text import clean
 
 
 class PlainParser:
-    """No structure: the exit code says whether it went well."""
+    """No structure: the exit code says whether it went well, its last words why not."""
 
     usage = Usage()
     is_over = False
     is_refused = False
 
     def __init__(self, reading: Reading) -> None:
-        self._rule = reading.claim
+        self._rule, self._is_asked = reading.claim, reading.spec.prompt_via is not PromptVia.NONE
+        self._now = reading.now
         self._scanner = claims.Scanner(reading.claim, reading.prompt)
         self._out, self._err = LineText(), LineText()
         self._answer, self._complaint = Ends(), Ends()
@@ -34,7 +36,30 @@ class PlainParser:
     def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], Report]:
         last = [*self._answered(self._out.finish()), *self._complained(self._err.finish())]
         claim = claims.matches(self._scanner.finish(), self._rule)
+        if limit := self._limit(exit):
+            last.append(limit)
+            return last, Report(
+                limit.kind.ended, claim, self._answer.text, Usage(), limit.retry_at, limit.text
+            )
         return last, Report(self._ended(exit), claim, self._answer.text, detail=self._detail(exit))
+
+    def _limit(self, exit: Exit) -> Limited | None:
+        """A limit by its wording, if the process failed by itself: the last thing that it complained about.
+
+        On stdout stands anything, so there only a last line counts that says when it will be over, or
+        that a person has to mend it.
+        """
+        if not exit.code or exit.ended is not None:
+            return None
+        now = self._now()
+        complaint = clean(self._complaint.text).strip()[-2000:]
+        if kind := limits.by_wording(complaint):
+            return Limited(kind, complaint[-500:], limits.reset_at(complaint, now))
+        line = self._answer.text.strip().rpartition("\n")[2][-500:]
+        kind, until = limits.by_wording(line), limits.reset_at(line, now)
+        if kind is not None and (until is not None or kind.ended is Ended.AUTH):
+            return Limited(kind, line, until)
+        return None
 
     def _answered(self, text: str) -> Sequence[AgentEvent]:
         if not text:
@@ -53,7 +78,7 @@ class PlainParser:
             return Ended.KILLED
         if exit.code:
             return Ended.FAILED
-        return Ended.OK if self._answer.text.strip() else Ended.EMPTY
+        return Ended.EMPTY if self._is_asked and not self._answer.text.strip() else Ended.OK
 
     def _detail(self, exit: Exit) -> str:
         if exit.signal is not None:

@@ -21,7 +21,7 @@ from ralph.commands.common import (
     view_options,
 )
 from ralph.core import policy
-from ralph.core.model import Cause, Outcome, Resume
+from ralph.core.model import Cause, Flow, Outcome, Resume
 from ralph.errors import RalphError
 from ralph.flows import session
 from ralph.store.codec import Brief
@@ -75,7 +75,8 @@ def command(
     look = make_look(settings_here(), verbose=verbose, stream=stream)
     view = partial(make_view, look, as_json=as_json)
     with session.signals() as wakeup:
-        lock = session.lock(home, session.place_of(chosen), wakeup, view())
+        alone = chosen.flow is Flow.SUPERVISE
+        lock = session.lock(home, session.place_of(chosen), wakeup, view(), alone=alone)
         return finish(home, chosen, lock, wakeup, view, go_on, detach=detach)
 
 

@@ -12,7 +12,7 @@ import click
 from ralph.commands.common import open_home, optional_run_argument
 from ralph.core.text import clean
 from ralph.views.agent import duration
-from ralph.views.status import CRASHED, Detail, Summary, detail, summaries
+from ralph.views.status import CRASHED, Detail, Summary, as_tree, detail, summaries
 
 STYLES = {
     "running": "bold green",
@@ -31,6 +31,8 @@ STYLES = {
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 def command(run: str | None, as_json: bool) -> int:
     """Show the runs of all projects, live ones first; with RUN, that one in detail.
+
+    Runs that an agent has begun itself stand below the run of that agent.
 
     RUN is an id, or any beginning or end of it that no other run has.
     """
@@ -60,7 +62,7 @@ def _list(found: list[Summary]) -> None:
         ("run", "state", "iteration", "time", "cost", "began", "directory"),
         [
             (
-                s.id,
+                "  " * depth + s.id,
                 _state(s),
                 f"{s.iteration}/{s.max_iterations}",
                 duration(s.elapsed),
@@ -68,7 +70,7 @@ def _list(found: list[Summary]) -> None:
                 ago(s.created),
                 s.directory,
             )
-            for s in found
+            for depth, s in as_tree(found)
         ],
         STYLES,
     )

@@ -7,9 +7,12 @@ import time
 import click
 
 from ralph.commands.common import open_home, run_argument
-from ralph.core.model import Outcome, Steer
+from ralph.core.model import Outcome, PromptVia, Steer
 from ralph.errors import RalphError
+from ralph.store.bus import task_bus
+from ralph.store.journal import load
 from ralph.store.runs import Runs
+from ralph.store.task_folder import Folder
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -17,7 +20,10 @@ from ralph.store.runs import Runs
 @click.argument("text", type=click.UNPROCESSED)
 @click.option("--wait", is_flag=True, help="Wait until it has been delivered.")
 def command(run: str, text: str, wait: bool) -> int:
-    """Add guidance to the prompt of the next iteration. The iteration in hand does not see it."""
+    """Add guidance to the prompt of the next iteration. The iteration in hand does not see it.
+
+    A supervised command has no prompt: it finds the guidance on the bus of its task, at once.
+    """
     runs = open_home().runs()
     chosen = runs.find(run)
     brief = runs.brief(chosen.id)
@@ -26,20 +32,32 @@ def command(run: str, text: str, wait: bool) -> int:
     if not text.strip():
         raise RalphError("The guidance is empty.", 'ralph steer RUN "what to do differently"')
     number = runs.send(chosen.id, Steer(time.time(), 0, text))
-    if chosen.is_live:
+    folder = _folder(runs, chosen.id)
+    if chosen.is_live and folder is not None:
+        click.echo("Queued: it goes on the bus of the task.", err=True)
+    elif chosen.is_live:
         iteration = brief.iteration + 1
         click.echo(
             f"Queued: it goes into the next prompt (iteration {iteration} or the one after).", err=True
         )
     else:
         click.echo(f"Queued: it is delivered when the run goes on (ralph resume {chosen.id}).", err=True)
-    return _wait(runs, chosen.id, number) if wait else 0
+    return _wait(runs, chosen.id, number, folder) if wait else 0
 
 
-def _wait(runs: Runs, run: str, number: int) -> int:
+def _folder(runs: Runs, run: str) -> Folder | None:
+    """The folder of a command that has no prompt."""
+    plan = load(runs.db, runs.path, run).state.plan
+    return Folder(plan.task, run) if plan.task and plan.agents[0].prompt_via is PromptVia.NONE else None
+
+
+def _wait(runs: Runs, run: str, number: int, folder: Folder | None) -> int:
     while True:
+        if folder is not None and folder.has_guidance(number):
+            click.echo(f"Delivered on {task_bus(folder.path)}.", err=True)
+            return 0
         _, iteration = runs.delivery(number)
-        if iteration is not None:
+        if iteration is not None and folder is None:
             click.echo(f"Delivered with the prompt of iteration {iteration}.", err=True)
             return 0
         if not runs.find(run).is_live:

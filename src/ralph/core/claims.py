@@ -1,7 +1,7 @@
 """Find the tag by which an agent says that it is done, and nothing that only looks like it.
 
-A tag is no claim inside a code fence, inline code or a quoted line, where the agent repeats its
-prompt, or inside a sentence that denies it ("I cannot print <response>DONE</response> yet").
+A tag is no claim inside a code block, inline code, a quoted line or what a command printed ("$ cat notes"), where
+the agent repeats its prompt, or inside a sentence that denies it ("I cannot print <response>DONE</response> yet").
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ _NEAR = 200
 
 _FENCE = re.compile(r"\s*(?:[-*+]\s+|\d+[.)]\s+)?(`{3,}|~{3,})(.*)")
 _QUOTED = re.compile(
-    r"""\s*(?: [>|│┃]                       # a quotation, a table, a frame
+    r"""(?:[ ]{4}|[ ]{0,3}\t)              # indented code
+      | \s*(?: [>|│┃]                       # a quotation, a table, a frame
              | \+{1,2}\s*(?=<) | -{1,2}(?=<)  # a line of a diff
              | \d+\s*[:|→\t]                # a numbered line of a listing
              | [^<]{0,200}?[:-]\d+[:-](?:\d+:|\s*(?=<))  # a hit of a search
            )""",
     re.VERBOSE,
 )
+_COMMAND = re.compile(r"\s*(?:\$|❯|➜|%)\s+\S")
 _INLINE_CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _CLAUSE_ENDS = re.compile(r"[.;:!?,—)(]+(?=\s|$)|\s-\s|\n")
 _DENIED = re.compile(
@@ -82,6 +84,7 @@ class Scanner:
         self._partial = ""
         self._is_long = False
         self._fence = ""
+        self._is_output = False
         self._inside: list[str] | None = None
         self._found: str | None = None
 
@@ -136,7 +139,12 @@ class Scanner:
         return before, after
 
     def _pass(self, text: str) -> None:
-        """Remember the last words: they tell whether a tag that follows is only the prompt repeated."""
+        """Remember the last words: they tell whether a tag that follows is only the prompt repeated.
+
+        After a shell's prompt, up to an empty line, stands what a command printed.
+        """
+        for line in text[-_LONGEST_LINE:].rpartition("\n\n")[2].split("\n"):
+            self._is_output = bool(line.strip()) and (self._is_output or bool(_COMMAND.match(line)))
         if self._echo_before:
             self._before = f"{self._before}\n{text[-_HEAD:]}"[-_HEAD:]
 
@@ -155,7 +163,7 @@ class Scanner:
             self._found, self._inside = None, None
         if self._found is not None:
             return
-        if self._is_fenced(line) or _QUOTED.match(line):
+        if self._is_fenced(line) or self._is_output or _QUOTED.match(line):
             self._inside = None
             return
         text = _INLINE_CODE.sub(lambda code: " " * len(code[0]), line)

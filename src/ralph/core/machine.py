@@ -184,12 +184,17 @@ def _is_pause(step: Step) -> bool:
 
 
 def _held(state: State, step: Hold, did: Result) -> State:
-    """A hold is over when its time has come; one that was woken early keeps what is left of it."""
+    """A hold is over when its time has come; one that was woken early keeps what is left of it.
+
+    A supervised task may have news to look at sooner, while its agent is limited; then `_before` decides again.
+    """
     if step.why is HoldWhy.PAUSED:
         return state
+    is_over = isinstance(did, Did) and did.over
     if step.until is not None:
-        return state if state.now < step.until else replace(state, hold=None)
-    if isinstance(did, Did) and not did.over:
+        is_due = state.now >= step.until or (is_over and state.plan.task is not None)
+        return replace(state, hold=None) if is_due else state
+    if not is_over:
         rest = max(0.0, (step.seconds or 0.0) - did.took)
         return replace(state, hold=replace(step, seconds=rest) if rest else None)
     return replace(state, hold=None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from ralph.core.events import AgentEnded, Event, Holding, IterationStarted, Notice, RunEnded
 from ralph.core.model import Cause, Ended, HoldWhy, Outcome, Purpose, Ran
 from ralph.store.bus import ERROR, FACT, INFO, WARNING
-from ralph.store.task_folder import Folder
+from ralph.store.task_folder import STARTED, Folder, sequence
 from ralph.views.agent import duration
 
 COMPLETED = "task completed (DONE marker present, no active children)"
@@ -31,7 +31,7 @@ class Herald:
         match event:
             case IterationStarted():
                 self._attempt, self._of = event.iteration, event.of
-                self._post(INFO, f"attempt {event.iteration}/{event.of} started", 1)
+                self._post(INFO, f"attempt {event.iteration}/{event.of} started", STARTED)
             case AgentEnded(purpose=Purpose.WORK):
                 self._ended(event.ran)
             case Holding() if event.hold.why is HoldWhy.RESTART:
@@ -56,10 +56,10 @@ class Herald:
             self._log(f"Agent exited without DONE, {following}")
 
     def _over(self, event: RunEnded) -> None:
-        stop = event.stop
+        stop, self._attempt = event.stop, event.iterations
         if stop.cause is Cause.ITERATIONS:
             self._log(f"Attempt {self._attempt}: Max restarts exceeded, stopping")
-            self._post(ERROR, f"max restarts exceeded ({self._of})", 3)
+            self._post(ERROR, f"max restarts exceeded ({event.iterations})", 3)
         elif stop.cause is Cause.WAIT_MARKER:
             self._log("Wait-without-restart signal detected")
             self._post(INFO, f"stopped: {stop.reason}", 4)
@@ -68,15 +68,14 @@ class Herald:
                 self._post(WARNING, note, 5)
             self._log(COMPLETED)
             self._post(FACT, COMPLETED, 6)
-            self._complain(self.folder.post_to_project(time.time(), COMPLETED, self._attempt * 10 + 6))
+            self._complain(self.folder.post_to_project(time.time(), COMPLETED, sequence(self._attempt, 6)))
         elif stop.outcome is Outcome.FATAL:
             self._post(ERROR, stop.reason, 7)
         elif stop.outcome is Outcome.LIMIT:
             self._post(ERROR, f"stopped: {stop.reason}", 8)
 
     def _post(self, type: str, body: str, kind: int) -> None:
-        """One message of each kind per attempt, however often it is done again."""
-        self._complain(self.folder.post(time.time(), type, body, self._attempt * 10 + kind))
+        self._complain(self.folder.post(time.time(), type, body, sequence(self._attempt, kind)))
 
     def _complain(self, problem: str) -> None:
         if problem and problem not in self._problems:

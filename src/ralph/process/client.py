@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
@@ -40,8 +40,7 @@ the directory that Ralph was called from."""
 class Command:
     """What to start. `directory` and `stdin` are open descriptors; without stdin it reads nothing.
 
-    `merged`: stdout and stderr are one stream, read as stdout. `keep`: what it leaves behind when it exits
-    lives on until it is swept.
+    `merged`: stdout and stderr are one stream, read as stdout.
     """
 
     argv: Sequence[str]
@@ -49,7 +48,6 @@ class Command:
     directory: int
     stdin: int | None = None
     merged: bool = False
-    keep: bool = False
 
 
 class Reader(Protocol):
@@ -144,6 +142,7 @@ class Warden:
     def __init__(self, wakeup: Wakeup, lock: int | None = None) -> None:
         self._wakeup = wakeup
         self._lock = lock
+        self._spared: Callable[[], Sequence[int]] | None = None
         self._start()
 
     def __enter__(self) -> Warden:
@@ -220,7 +219,7 @@ class Warden:
         environment = [
             os.fsencode(f"{name}={value}") for name, value in command.environment.items() if "\0" not in value
         ]
-        keep = b"keep" if command.keep else b""
+        keep = b"keep" if self._spared is not None else b""
         message = warden.pack(b"run", keep, str(len(argv)).encode(), *argv, *environment)
         try:
             sent = socket.send_fds(self._control, [message], descriptors)
@@ -228,6 +227,13 @@ class Warden:
         except OSError:
             return False
         return True
+
+    def keep(self, spared: Callable[[], Sequence[int]]) -> None:
+        """From now on, what a command leaves behind when it exits lives on until it is swept.
+
+        When a command has to be ended, all that it has started is ended with it, but not `spared`.
+        """
+        self._spared = spared
 
     def leftovers(self) -> int:
         """How many processes, each with its own below it, live on from the commands before."""
@@ -237,7 +243,7 @@ class Warden:
 
     def sweep(self, spare: Sequence[int] = ()) -> None:
         """End them all but these."""
-        self._send(b"sweep", *(str(pid).encode() for pid in spare))
+        self._send(b"sweep", *_numbers(spare))
         self._answer(b"swept")
 
     def _answer(self, verb: bytes) -> list[bytes] | None:
@@ -256,7 +262,8 @@ class Warden:
         return None
 
     def end(self, grace: float) -> None:
-        self._send(b"end", str(grace).encode())
+        spared = self._spared() if self._spared is not None else ()
+        self._send(b"end", str(grace).encode(), *_numbers(spared))
 
     def ping(self) -> None:
         self._send(b"ping")
@@ -421,6 +428,10 @@ class _Step:
                     pass
             except BlockingIOError:
                 pass
+
+
+def _numbers(pids: Sequence[int]) -> Iterator[bytes]:
+    return (str(pid).encode() for pid in pids)
 
 
 # ---- the children of ralph itself: wardens, and orphans of a lost warden ----

@@ -7,11 +7,13 @@ the warden ends the tree and itself. Descriptor 3, if there is one, is the lock 
 held: the directory of a killed ralph stays locked until its tree is gone.
 
 A message is a length (4 bytes) and fields joined by NUL. To the warden:
-    run ARGC ARG… NAME=VALUE…   with descriptors for stdin, stdout, stderr and the directory
-    end GRACE                    TERM now, KILL after GRACE seconds
+    run [keep] ARGC ARG… NAME=VALUE…   with descriptors for stdin, stdout, stderr and the directory
+    end GRACE PID…                      TERM now, KILL after GRACE seconds, for all but these
+    sweep PID…                          end what earlier commands have left behind, but not these
+    count                               how many there are
     ping
 From the warden:
-    started PID · failed ERRNO · exited STATUS · swept PASSES LEFT · pong
+    started PID · failed ERRNO · exited STATUS · kept · swept PASSES LEFT · children NUMBER · pong
 """
 
 from __future__ import annotations
@@ -78,22 +80,36 @@ def parent_of(pid: int) -> int:
         return 0
 
 
-def signal_tree(signum: int, spare: frozenset[int] = frozenset()) -> None:
-    """Signal every descendant of this process but `spare` and what is below it.
+def spared_branches(tree: dict[int, list[int]], spare: frozenset[int], main: int) -> set[int]:
+    """Those that are spared, and those above them: a shell that waits for one is spared with it; `main` never is."""
+    parents = {child: parent for parent, children in tree.items() for child in children} if spare else {}
+    branches: set[int] = set()
+    for pid in spare:
+        while pid and pid not in branches and pid not in (main, os.getpid()):
+            branches.add(pid)
+            pid = parents.get(pid, 0)
+    return branches
+
+
+def signal_tree(signum: int, spare: frozenset[int] = frozenset(), main: int = 0) -> None:
+    """Signal every descendant of this process but the branches with `spare`, and what is below them.
 
     Our own children cannot be reaped by anyone else, so their ids are safe. A deeper descendant's id
     could be taken over by a stranger: it is pinned by a pidfd and its parent looked up once more.
     """
     tree = children_by_parent()
+    spared = spared_branches(tree, spare, main)
     below: list[tuple[int, int]] = []
     for child in tree.get(os.getpid(), ()):
-        if child not in spare:
+        if child not in spared:
             _kill(child, signum)
-            if signum == signal.SIGKILL:
+            if signum == signal.SIGKILL and not spared:
                 _kill_group_of(child)
             below += ((child, grandchild) for grandchild in tree.get(child, ()))
     while below:
         parent, pid = below.pop()
+        if pid in spared:
+            continue
         below += ((pid, child) for child in tree.get(pid, ()))
         _kill_pinned(pid, parent, signum)
 
@@ -159,7 +175,14 @@ def reap(spare: frozenset[int] = frozenset()) -> tuple[dict[int, int], bool]:
 
 
 def _has_other_children(spare: frozenset[int]) -> bool:
-    return any(pid not in spare for pid in children_by_parent().get(os.getpid(), ()))
+    return bool(children_without(spare))
+
+
+def children_without(spare: frozenset[int]) -> list[int]:
+    """Our children, each the root of a branch that has none of `spare`."""
+    tree = children_by_parent()
+    spared = spared_branches(tree, spare, 0)
+    return [pid for pid in tree.get(os.getpid(), ()) if pid not in spared]
 
 
 class Warden:
@@ -238,6 +261,7 @@ class Warden:
         elif verb == b"count":
             self._tell(b"children", str(len(self._leftovers())).encode())
         elif verb == b"end":
+            self._spared = _pids(fields[2:])
             self._end(float(fields[1]))
         elif verb == b"ping":
             self._tell(b"pong")
@@ -295,7 +319,7 @@ class Warden:
             self._signal(signal.SIGTERM)
 
     def _signal(self, signum: int) -> None:
-        signal_tree(signum, self._untouched)
+        signal_tree(signum, self._untouched, self._main)
         if not LINUX:
             signal_group(self._group, signum)
 
@@ -307,7 +331,7 @@ class Warden:
         if self._main in statuses:
             self._tell(b"exited", str(statuses[self._main]).encode())
             self._main, self._passes = 0, 0
-            if self._keeps:
+            if self._keeps and not self._kill_at:
                 self._tell(b"kept")
             else:
                 self._begin_sweep(left)
@@ -325,12 +349,12 @@ class Warden:
 
     def _sweep_all_but(self, spared: list[bytes]) -> None:
         """End what the commands before have left behind, but not these."""
-        self._spared = frozenset(int(pid) for pid in spared)
+        self._spared = _pids(spared)
         self._passes = 0
         self._begin_sweep(bool(self._leftovers()))
 
     def _leftovers(self) -> list[int]:
-        return [pid for pid in children_by_parent().get(os.getpid(), ()) if pid not in self._untouched]
+        return children_without(self._untouched)
 
     @property
     def _untouched(self) -> frozenset[int]:
@@ -341,6 +365,10 @@ class Warden:
         if self._kill_at and time.monotonic() >= self._kill_at:
             self._signal(signal.SIGKILL)
             self._passes += 1
+
+
+def _pids(fields: list[bytes]) -> frozenset[int]:
+    return frozenset(int(pid) for pid in fields)
 
 
 def main() -> None:

@@ -9,12 +9,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.core.model import TaskFolder
+from ralph.core.model import Steer, TaskFolder
 from ralph.errors import RalphError
-from ralph.store.bus import FACT, WAIT, Bus, Reader, project_bus, task_bus
+from ralph.store.bus import FACT, INFO, WAIT, Bus, Reader, project_bus, read, task_bus
 from ralph.store.messages import Message
 
 DONE, WAIT_MARKER = "DONE", "WAIT_WITHOUT_RESTART"
+
+GUIDANCE = 1_000_000
+"""From here on the numbers of messages are those of guidance."""
+
+STARTED = 1
+"""The kind of message that says that an attempt has begun."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +79,11 @@ class Folder:
         with suppress(RalphError):
             self._news.skip()
 
-    def wait_message(self) -> str:
-        """What the attempt in hand has said that it waits for, by a message."""
-        if self._news is None:
-            return ""
+    def wait_message(self, attempt: int) -> str:
+        """What this attempt, which has just ended, has said that it waits for, by a message."""
         with suppress(RalphError):
+            if self._news is None:  # ralph was killed meanwhile: the attempt's own beginning is on the bus
+                self._news = Reader(task_bus(self.path), f"{self._run}.{sequence(attempt, STARTED)}")
             for message in self._news.news():
                 if isinstance(message, Message) and message.type == WAIT:
                     return message.body.strip().partition("\n")[0] or "the agent waits for something outside"
@@ -97,6 +103,14 @@ class Folder:
         except RalphError as error:
             return error.message
         return ""
+
+    def post_guidance(self, steer: Steer) -> str:
+        """What people say to a command that has no prompt."""
+        return self.post(steer.at, INFO, steer.text, GUIDANCE + steer.id)
+
+    def has_guidance(self, number: int) -> bool:
+        id = f"{self._run}.{GUIDANCE + number}"
+        return any(isinstance(item, Message) and item.id == id for item in read(task_bus(self.path)))
 
     # ---- being told ----
 
@@ -124,6 +138,11 @@ class Folder:
         finally:
             observer.stop()
             observer.join(timeout=2)
+
+
+def sequence(attempt: int, kind: int) -> int:
+    """The number of a run's message: one of each kind per attempt, however often it is done again."""
+    return attempt * 10 + kind
 
 
 def _kind(mode: int) -> str:

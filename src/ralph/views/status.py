@@ -75,6 +75,21 @@ def summaries(runs: Runs) -> list[Summary]:
     return sorted(found, key=lambda s: s.state not in (RUNNING, PAUSED, WAITING))
 
 
+def as_tree(found: list[Summary]) -> list[tuple[int, Summary]]:
+    """Each with its depth: the runs that an agent has begun come below the run of that agent."""
+    below: dict[str | None, list[Summary]] = {}
+    known = {s.id for s in found}
+    for s in found:
+        below.setdefault(s.parent if s.parent in known else None, []).append(s)
+    tree: list[tuple[int, Summary]] = []
+    todo = [(0, s) for s in reversed(below.get(None, []))]
+    while todo:
+        depth, s = todo.pop()
+        tree.append((depth, s))
+        todo += [(depth + 1, child) for child in reversed(below.get(s.id, []))]
+    return tree
+
+
 def summary(runs: Runs, run: Run) -> Summary:
     brief = runs.brief(run.id)
     live = run.is_live
