@@ -141,7 +141,7 @@ def test_the_documented_example_is_read_as_it_stands(here: Path) -> None:
     expected = DEFAULTS | EXAMPLE
     expected["agent"] = DEFAULTS["agent"] | EXAMPLE["agent"]
     expected["guardrails"] = [
-        {"failAction": "APPEND", "hint": "", "timeoutSeconds": 0.0} | guardrail
+        {"failAction": "APPEND", "hint": "", "timeoutSeconds": 0.0, "clean": False} | guardrail
         for guardrail in EXAMPLE["guardrails"]
     ]
     assert values_of(load()) == expected
@@ -175,7 +175,13 @@ def test_every_key_can_be_set(here: Path) -> None:
             ],
         },
         "guardrails": [
-            {"command": "make test", "failAction": "REPLACE", "hint": "Hm.", "timeoutSeconds": 1.5}
+            {
+                "command": "make test",
+                "failAction": "REPLACE",
+                "hint": "Hm.",
+                "timeoutSeconds": 1.5,
+                "clean": True,
+            }
         ],
         "scm": {"command": "git", "tasks": ["commit"]},
         "iterationTimeoutSeconds": 60.0,

@@ -30,6 +30,8 @@ class Job:
     kept_digest: str
     """`git hash-object --no-filters` of the kept files, hashed once more."""
     limit: int
+    tasks: int = 1
+    """For a harness that works through a list: how many tasks the prompt is made into."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Launch:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     path: tuple[Path, ...] = ()
+    is_starter: bool = False
+    """What is started only starts the harness, as its one child, and waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class Harness(Protocol):
     """What the name stands for, in a few words."""
     tag: Tag
     is_ours: bool
+    works_a_list: bool
+    """One iteration for each task of a list, and the tag ends a task; else one task, in many iterations."""
 
     def find(self) -> str:
         """Its version, once it is ready to be started; else raises NotMeasured."""
@@ -66,6 +72,9 @@ class Harness(Protocol):
 
     def launch(self, job: Job, private: Path) -> Launch:
         """How to start it; `private` is a directory outside the project."""
+
+    def resume(self, job: Job, private: Path) -> Launch:
+        """How to go on after it was killed, as its own documents say."""
 
     def is_complete(self, finished: Finished) -> bool:
         """Did it say that the work is done?"""

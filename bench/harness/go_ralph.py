@@ -21,6 +21,7 @@ class GoRalph:
     title = "ralph-cli in Go, with the guardrail, commits by itself"
     tag = Tag("response", "DONE")
     is_ours = False
+    works_a_list = False
 
     def find(self) -> str:
         return str(self._program())
@@ -41,6 +42,9 @@ class GoRalph:
     def launch(self, job: Job, private: Path) -> Launch:
         program = self._program()
         return Launch((str(program), "run", "-p", job.prompt), path=(program.parent,))
+
+    def resume(self, job: Job, private: Path) -> Launch:
+        return self.launch(job, private)
 
     def is_complete(self, finished: Finished) -> bool:
         return finished.code == 0

@@ -6,6 +6,7 @@ The npm package fetches its program from elsewhere while it is installed, so it 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from bench.agents.model import Shape, Tag
@@ -20,6 +21,7 @@ class Orchestrator:
     title = "ralph-orchestrator, without hats"
     tag = Tag("promise", "LOOP_COMPLETE")
     is_ours = False
+    works_a_list = False
 
     def find(self) -> str:
         return str(self._program())
@@ -36,6 +38,10 @@ class Orchestrator:
         limits = ("--max-iterations", str(job.limit), "--completion-promise", self.tag.text)
         argv = (str(program), "run", "-p", job.prompt, "--no-tui", "--autonomous", *limits)
         return Launch(argv, path=(program.parent,))
+
+    def resume(self, job: Job, private: Path) -> Launch:
+        first = self.launch(job, private)
+        return replace(first, argv=(*first.argv, "--continue"))
 
     def is_complete(self, finished: Finished) -> bool:
         return finished.code == 0

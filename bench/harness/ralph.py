@@ -21,6 +21,7 @@ class Ralph:
 
     tag = Tag("response", "DONE")
     is_ours = True
+    works_a_list = False
 
     def __init__(self, name: str, title: str, *, holds_tests: bool) -> None:
         self.name = name
@@ -49,11 +50,16 @@ class Ralph:
         return {".ralph/settings.json": json.dumps(settings, indent=2)}
 
     def launch(self, job: Job, private: Path) -> Launch:
+        return self._launch(private, "run", "-p", job.prompt)
+
+    def resume(self, job: Job, private: Path) -> Launch:
+        return self._launch(private, "resume")
+
+    def _launch(self, private: Path, *arguments: str) -> Launch:
         state = private / "state"
         state.mkdir(exist_ok=True)
         return Launch(
-            (str(self._program), "run", "-p", job.prompt, "--no-stream-agent-output"),
-            {"RALPH_STATE_DIR": str(state)},
+            (str(self._program), *arguments, "--no-stream-agent-output"), {"RALPH_STATE_DIR": str(state)}
         )
 
     def is_complete(self, finished: Finished) -> bool:

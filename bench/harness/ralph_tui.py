@@ -28,6 +28,7 @@ class RalphTui:
     title = f"ralph-tui {VERSION}, headless, one story, commits by itself"
     tag = Tag("promise", "COMPLETE")
     is_ours = False
+    works_a_list = True
 
     def find(self) -> str:
         self._programs()
@@ -37,16 +38,13 @@ class RalphTui:
         return npm.installed(f"ralph-tui-{VERSION}", f"ralph-tui@{VERSION}", f"bun@{BUN}")
 
     def files(self, job: Job) -> Mapping[str, str]:
-        story = {
-            "id": "US-001",
-            "title": "Sum and product",
-            "description": job.prompt,
-            "acceptanceCriteria": [f"{job.guardrail} exits with 0", f"Unchanged: {', '.join(job.kept)}"],
-            "priority": 1,
-            "passes": False,
-            "dependsOn": [],
-        }
-        prd = {"name": "scripts", "description": "Scripts", "branchName": "main", "userStories": [story]}
+        criteria = [f"{job.guardrail} exits with 0", f"Unchanged: {', '.join(job.kept)}"]
+        same = {"description": job.prompt, "acceptanceCriteria": criteria, "passes": False, "dependsOn": []}
+        stories = [
+            {"id": f"US-{number:03}", "title": f"Sum and product {number}", "priority": number} | same
+            for number in range(1, job.tasks + 1)
+        ]
+        prd = {"name": "scripts", "description": "Scripts", "branchName": "main", "userStories": stories}
         config = (
             'tracker = "json"',
             f'agent = "{AGENTS[job.shape]}"',
@@ -66,6 +64,10 @@ class RalphTui:
             *("--iterations", str(job.limit)),
         )
         return Launch(argv, path=(path,))
+
+    def resume(self, job: Job, private: Path) -> Launch:
+        path = self._programs()
+        return Launch((str(path / "ralph-tui"), "resume", "--headless"), path=(path,))
 
     def is_complete(self, finished: Finished) -> bool:
         tasks = re.findall(r"^\s*Tasks:\s+(\d+)/(\d+) completed", finished.out, re.MULTILINE)

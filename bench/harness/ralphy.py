@@ -2,7 +2,8 @@
 
 `ralphy --prd FILE` works through a list of tasks; a task is over when the agent's process went well. The
 test command and the files not to touch are words in its prompt. Exit code 0 with every task ticked off
-(`All tasks completed!`) is complete.
+(`All tasks completed!`) is complete. The program from npm starts another and waits for it. Started again
+it goes on with the tasks that are not ticked off.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ class Ralphy:
     title = f"ralphy-cli {VERSION}, a list with one task"
     tag = Tag("promise", "COMPLETE")
     is_ours = False
+    works_a_list = True
 
     def find(self) -> str:
         self._programs()
@@ -34,16 +36,21 @@ class Ralphy:
     def files(self, job: Job) -> Mapping[str, str]:
         kept = "".join(f"    - {name}\n" for name in job.kept)
         config = f"project:\n  name: scripts\n  language: Shell\ncommands:\n  test: {job.guardrail}\n"
+        words = " ".join(job.prompt.split())
+        tasks = [words, *(f"Part {number}: {words}" for number in range(2, job.tasks + 1))]
         return {
             ".ralphy/config.yaml": f"{config}rules: []\nboundaries:\n  never_touch:\n{kept}",
-            "PRD.md": f"# Tasks\n\n- [ ] {' '.join(job.prompt.split())}\n",
+            "PRD.md": "# Tasks\n\n" + "".join(f"- [ ] {task}\n" for task in tasks),
         }
 
     def launch(self, job: Job, private: Path) -> Launch:
         retries = ("--max-iterations", str(job.limit), "--max-retries", str(job.limit), "--retry-delay", "1")
         path = self._programs()
         argv = (str(path[0] / "ralphy"), ENGINES[job.shape], "--prd", "PRD.md", *retries, "--no-browser")
-        return Launch(argv, path=path)
+        return Launch(argv, path=path, is_starter=True)
+
+    def resume(self, job: Job, private: Path) -> Launch:
+        return self.launch(job, private)
 
     def is_complete(self, finished: Finished) -> bool:
         return finished.code == 0 and "All tasks completed!" in finished.out

@@ -38,6 +38,7 @@ exit 1
 class ShellLoop:
     tag = Tag("promise", "COMPLETE")
     is_ours = False
+    works_a_list = False
 
     def __init__(self, name: str, title: str, script: str) -> None:
         self.name = name
@@ -53,6 +54,9 @@ class ShellLoop:
 
     def launch(self, job: Job, private: Path) -> Launch:
         return Launch(("/bin/sh", "loop.sh", str(job.limit)))
+
+    def resume(self, job: Job, private: Path) -> Launch:
+        return self.launch(job, private)
 
     def is_complete(self, finished: Finished) -> bool:
         return finished.code == 0

@@ -74,6 +74,7 @@ from ralph.redact import Redactor, Secrets, secret_values
 from ralph.scm.git import GitError
 from ralph.scm.work import Work
 from ralph.store.database import reason_to_wait
+from ralph.store.files import opened_directory
 from ralph.store.journal import Journal
 from ralph.store.runs import Runs
 from ralph.store.runtime import Capped, Runtime, Stream, log_slugs
@@ -390,7 +391,17 @@ class Driver:
         self._tell(CheckEnded(verdict, check.fail_action, self._since(started)))
         return Checked(self._now(), self._since(started), (verdict,))
 
-    def shell(self, check: Check, iteration: int, command: str, timeout: float) -> Shell:
+    def shell_in_copy(self, check: Check, iteration: int, command: str, timeout: float) -> Shell:
+        """The same in a fresh copy of the project; one that cannot be made is a red check, not a stop."""
+        try:
+            with self._place.work.fresh_copy() as copy, opened_directory(str(copy)) as directory:
+                return self.shell(check, iteration, command, timeout, directory)
+        except RalphError as error:
+            return Shell(Exit(code=128), error.message, is_cut=False, log="")
+
+    def shell(
+        self, check: Check, iteration: int, command: str, timeout: float, directory: int | None = None
+    ) -> Shell:
         name = f"guardrail_{iteration:03d}_{self._slugs[check.name]}.log"
         log = self._with_room(lambda: self._place.runtime.open_log(name))
         reader = _Log(log, self.plan.prompt.truncate, self._secrets)
@@ -401,9 +412,8 @@ class Driver:
             return Ended.TIMEOUT if timeout and seconds >= timeout else None
 
         environment = client.child_environment(self._variables(iteration))
-        started = client.Command(
-            ["/bin/sh", "-c", command], environment, self._place.runtime.project, merged=True
-        )
+        where = self._place.runtime.project if directory is None else directory
+        started = client.Command(["/bin/sh", "-c", command], environment, where, merged=True)
         try:
             exit = self._place.warden.run(started, reader, watch)
         finally:
@@ -655,8 +665,9 @@ class _Bench:
     def truncate(self) -> int:
         return self.driver.plan.prompt.truncate
 
-    def shell(self, command: str, timeout: float) -> Shell:
-        return self.driver.shell(self.check, self.iteration, command, timeout)
+    def shell(self, command: str, timeout: float, *, is_clean: bool = False) -> Shell:
+        run = self.driver.shell_in_copy if is_clean else self.driver.shell
+        return run(self.check, self.iteration, command, timeout)
 
 
 def _check_arguments(argv: list[str]) -> None:

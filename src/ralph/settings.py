@@ -69,6 +69,9 @@ class GuardrailSettings(_Base, frozen=True):
     ] = FailAction.APPEND
     hint: Annotated[str, Meta(description="Guidance for the agent when it fails.")] = ""
     timeout_seconds: Annotated[Amount, Meta(description="It is ended after so long. 0: never.")] = 0.0
+    clean: Annotated[
+        bool, Meta(description="Run it in a fresh copy of the files, without those that git ignores.")
+    ] = False
 
 
 class ScmSettings(_Base, frozen=True):

@@ -24,7 +24,7 @@ class Bench:
     is_cut: bool = False
     asked: list[tuple[str, float]] = field(default_factory=list)
 
-    def shell(self, command: str, timeout: float) -> Shell:
+    def shell(self, command: str, timeout: float, *, is_clean: bool = False) -> Shell:
         self.asked.append((command, timeout))
         return Shell(self.exit, self.output, self.is_cut, LOG)
 

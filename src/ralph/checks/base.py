@@ -25,8 +25,11 @@ class Workbench(Protocol):
     def truncate(self) -> int:
         """How many characters of output an agent is shown."""
 
-    def shell(self, command: str, timeout: float) -> Shell:
-        """Run a command by `sh -c` in the project; its whole output goes to the check's log."""
+    def shell(self, command: str, timeout: float, *, is_clean: bool = False) -> Shell:
+        """Run a command by `sh -c` in the project; its whole output goes to the check's log.
+
+        `is_clean`: in a fresh copy of it, without what git ignores.
+        """
 
 
 class Method(Protocol):

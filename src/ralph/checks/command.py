@@ -12,15 +12,16 @@ from ralph.core.model import Check, Ended, Exit, Feedback, Verdict
 class Config(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     command: str
     timeout_seconds: float = 0.0
+    is_clean: bool = False
 
 
-def configure(command: str, timeout_seconds: float) -> str:
-    return msgspec.json.encode(Config(command, timeout_seconds)).decode()
+def configure(command: str, timeout_seconds: float, *, is_clean: bool = False) -> str:
+    return msgspec.json.encode(Config(command, timeout_seconds, is_clean)).decode()
 
 
 def run(check: Check, bench: Workbench) -> Verdict:
     config = msgspec.json.decode(check.config, type=Config)
-    done = bench.shell(config.command, config.timeout_seconds)
+    done = bench.shell(config.command, config.timeout_seconds, is_clean=config.is_clean)
     if done.exit.ended is Ended.INTERRUPTED:
         raise Interrupted
     green = done.exit.code == 0 and done.exit.ended is None

@@ -134,7 +134,9 @@ def guardrails(settings: tuple[GuardrailSettings, ...]) -> tuple[Check, ...]:
         checks[name] = Check(
             name=name,
             method="command",
-            config=command_check.configure(guardrail.command, guardrail.timeout_seconds),
+            config=command_check.configure(
+                guardrail.command, guardrail.timeout_seconds, is_clean=guardrail.clean
+            ),
             fail_action=guardrail.fail_action,
             hint=guardrail.hint,
         )

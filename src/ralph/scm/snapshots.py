@@ -82,6 +82,11 @@ class Snapshots:
         """The tree as it is now, without keeping it; equal trees have equal names."""
         return self._tree("now")[1]
 
+    def write(self, directory: Path) -> None:
+        """Write the tree as it is now into an empty directory: what git ignores is not there."""
+        copy, _ = self._tree("now")
+        self._git("checkout-index", "--all", "--force", f"--prefix={directory}/", index=copy.index)
+
     def _tree(self, name: str | int) -> tuple[_Copy, str]:
         self._git.disarm_filters()
         try:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
 from ralph.core.model import Plan, Scm
+from ralph.errors import RalphError
 from ralph.scm.commits import Done, GitTasks, OtherTasks
 from ralph.scm.git import Git, Runner
 from ralph.scm.history import History
@@ -79,6 +83,17 @@ class Work:
         if self._snapshots is not None:
             return self._snapshots.tree()
         return digest(Path(self._plan.directory))
+
+    @contextmanager
+    def fresh_copy(self) -> Iterator[Path]:
+        """The project without what git ignores, in a directory of its own for a while."""
+        if self._snapshots is None or self._repository is None:
+            raise RalphError("A clean guardrail needs a git repository.")
+        with tempfile.TemporaryDirectory(prefix="ralph-clean-", ignore_cleanup_errors=True) as copy:
+            self._snapshots.write(Path(copy))
+            project = Path(copy) / Path(self._plan.directory).relative_to(self._repository.top)
+            project.mkdir(parents=True, exist_ok=True)
+            yield project
 
     def has_changes(self) -> bool:
         return self._tasks is not None and self._tasks.has_changes()

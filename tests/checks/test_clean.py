@@ -1,0 +1,45 @@
+"""A guardrail in a fresh copy: what only works here is red."""
+
+from __future__ import annotations
+
+from conftest import Project
+
+DONE = "echo '<response>DONE</response>'"
+
+
+def run(project: Project, body: str, command: str, directory: str = ".") -> tuple[int, str]:
+    project.agent(f"{body}; {DONE}", guardrails=[{"command": command, "clean": True}], maximumIterations=1)
+    ended = project.run("run", "-p", "x")
+    return ended.code, ended.err
+
+
+def test_what_needs_an_ignored_file_is_red(repository: Project) -> None:
+    """A product that works in the tree, but not in a clone, does not complete."""
+    (repository.path / ".gitignore").write_text("local\n")
+    works_here = "echo 'echo hi' > local; echo '. ./local' > product.sh"
+    assert run(repository, works_here, "sh product.sh")[0] == 1
+    works_anywhere = "echo 'echo hi' > product.sh"
+    assert run(repository, works_anywhere, "sh product.sh")[0] == 0
+
+
+def test_the_copy_has_everything_else(repository: Project) -> None:
+    """Tracked, changed, new and nested files are there as they are, modes too, and ours stay untouched."""
+    body = "echo changed > README.md; mkdir -p a/b; echo new > a/b/new; printf '#!/bin/sh\n' > x.sh; chmod +x x.sh"
+    check = "grep -q changed README.md && grep -q new a/b/new && ./x.sh && touch only-in-the-copy"
+    assert run(repository, body, check)[0] == 0
+    assert not (repository.path / "only-in-the-copy").exists()
+    assert "new file" not in repository.git("status"), "nothing was staged"
+
+
+def test_without_a_repository_it_is_red(project: Project) -> None:
+    """Where there is no git there is no clean copy, and that is said."""
+    code, err = run(project, "true", "true")
+    assert (code, "exit code 128" in err) == (1, True)
+
+
+def test_nothing_is_left(repository: Project) -> None:
+    """The copy is gone when the guardrail is over."""
+    assert run(repository, "true", f"pwd > {repository.path}/where")[0] == 0
+    where = (repository.path / "where").read_text().strip()
+    assert where.rpartition("/")[2].startswith("ralph-clean-")
+    assert not (repository.path.parent / where).exists()

@@ -1,0 +1,232 @@
+"""`ralph supervise`: S3's cases one by one, with real processes."""
+
+from __future__ import annotations
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from conftest import Project, Recorded, wait_until
+from supervise_support import LEAVES_DONE, Task
+
+COMPLETED = "task completed (DONE marker present, no active children)"
+STAMP = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] "
+
+
+@pytest.fixture
+def task(project: Project) -> Task:
+    project.settings(snapshots=False)
+    made = Task(project)
+    made.folder.mkdir(parents=True)
+    return made
+
+
+def logged(said: str) -> list[str]:
+    """The lines of the log, without their time."""
+    return [re.sub(STAMP, "", line) for line in said.splitlines() if re.match(STAMP, line)]
+
+
+# ---- success ----
+
+
+def test_immediate_success(task: Task) -> None:
+    """An agent that leaves DONE is started once; the task's and the project's bus tell of it."""
+    result = task.run(LEAVES_DONE)
+    assert (result.code, task.attempts) == (0, ["1"])
+    assert task.bus() == [("INFO", "attempt 1/100 started"), ("FACT", COMPLETED)]
+    assert task.project_bus() == [("FACT", COMPLETED)]
+    assert logged(result.err) == [COMPLETED]
+
+
+def test_success_after_some_restarts(task: Task) -> None:
+    """Crashes are restarted until there is a DONE file; each failure is on the bus and in the log."""
+    result = task.run(f'[ "$RALPH_ATTEMPT" -lt 4 ] && exit "$RALPH_ATTEMPT"; {LEAVES_DONE}')
+    assert (result.code, task.attempts) == (0, ["1", "2", "3", "4"])
+    assert [body for kind, body in task.bus() if kind == "WARNING"] == [
+        f"attempt {n} failed: exit code {n}" for n in (1, 2, 3)
+    ]
+    assert logged(result.err)[:3] == [
+        f"Agent failed with exit code {n}, restarting (attempt {n + 1}/100)" for n in (1, 2, 3)
+    ]
+
+
+def test_an_exit_code_of_zero_alone_never_stops_it(task: Task) -> None:
+    """Nor is it a failure, however often and however silent: it is started again until the limit."""
+    result = task.run("exit 0", "--max-restarts", "14")
+    assert (result.code, len(task.attempts)) == (1, 14)
+    assert [kind for kind, _ in task.bus() if kind == "WARNING"] == []
+    assert logged(result.err)[0] == "Agent exited without DONE, restarting (attempt 2/14)"
+
+
+def test_a_failing_agent_that_leaves_done_is_complete(task: Task) -> None:
+    """DONE counts, whatever the exit code."""
+    assert (task.run(f"{LEAVES_DONE}; exit 7").code, task.attempts) == (0, ["1"])
+
+
+def test_done_before_the_first_attempt(task: Task) -> None:
+    """Nothing is started."""
+    task.done.touch()
+    result = task.run("exit 1")
+    assert (result.code, task.attempts, task.bus()) == (0, [], [("FACT", COMPLETED)])
+
+
+def test_done_is_noticed_during_the_restart_delay(task: Task) -> None:
+    """Somebody else may call the task done; the rest of the delay is not waited for."""
+    ralph = task.start("exit 1", "--restart-delay", "60")
+    wait_until(lambda: "attempt 1 failed: exit code 1" in str(task.bus()))
+    began = time.monotonic()
+    task.done.touch()
+    assert ralph.wait(timeout=20) == 0
+    assert time.monotonic() - began < 5
+    ralph.communicate()
+    assert task.attempts == ["1"]
+
+
+# ---- the ends without success ----
+
+
+def test_the_most_restarts(task: Task) -> None:
+    """Exit code 1, an ERROR on the bus, a line in the log, and never one attempt more."""
+    result = task.run("exit 1", "--max-restarts", "3")
+    assert (result.code, task.attempts) == (1, ["1", "2", "3"])
+    assert task.bus()[-1] == ("ERROR", "max restarts exceeded (3)")
+    assert logged(result.err)[-1] == "Attempt 3: Max restarts exceeded, stopping"
+    assert task.project_bus() == []
+
+
+def test_more_restarts_by_resume(task: Task) -> None:
+    """A run that has used up its restarts goes on with more, from where it was."""
+    task.run(f'[ "$RALPH_ATTEMPT" -lt 3 ] && exit 1; {LEAVES_DONE}', "--max-restarts", "2")
+    (run,) = task.project.status()
+    assert task.project.run("resume", run["id"]).code == 2
+    assert task.project.run("resume", run["id"], "-m", "4").code == 0
+    assert task.attempts == ["1", "2", "3"]
+
+
+def test_cancel(task: Task) -> None:
+    """The agent and what it has started are ended, and nothing is started again."""
+    ralph = task.start(
+        "echo $$ >> ../../pids; sleep 60 & echo $! >> ../../pids; wait", "--restart-delay", "1"
+    )
+    del ralph
+
+
+def test_a_command_that_cannot_be_started_is_fatal(task: Task) -> None:
+    """One attempt, exit code 2, an ERROR on the bus that says what is missing."""
+    result = task.project.run("supervise", "tasks/job", "--", "./missing", "--its", "flags")
+    assert result.code == 2
+    assert task.bus() == [
+        ("INFO", "attempt 1/100 started"),
+        ("WARNING", "attempt 1 failed: unstartable: ./missing: no such file"),
+        ("ERROR", "./missing: no such file"),
+    ]
+
+
+def test_a_command_that_may_not_be_executed_is_fatal(task: Task) -> None:
+    """S3: permission denied is no reason to try again."""
+    Path(task.script("exit 0")).chmod(0o644)
+    result = task.project.run("supervise", "tasks/job", "--", "./task.sh")
+    assert (result.code, task.attempts) == (2, [])
+    assert "not executable" in task.bus()[-1][1]
+
+
+# ---- the time between and within attempts ----
+
+
+def test_the_restart_delay(task: Task) -> None:
+    """So much time passes between two attempts, after an exit code of zero too."""
+    body = f'date +%s.%N >> times; [ "$RALPH_ATTEMPT" -lt 3 ] && exit $((RALPH_ATTEMPT - 1)); {LEAVES_DONE}'
+    assert task.run(body, "--restart-delay", "0.5", "--restart-policy", "fixed").code == 0
+    times = [float(line) for line in (task.project.path / "times").read_text().split()]
+    gaps = [after - before for before, after in zip(times, times[1:], strict=False)]
+    assert len(gaps) == 2 and all(0.5 <= gap < 3 for gap in gaps), gaps
+
+
+def test_fixed_restarts_know_no_crash_loop(task: Task) -> None:
+    """S3's plain behaviour: the same failure for ever, up to the limit."""
+    result = task.run("exit 1", "--restart-policy", "fixed", "--max-restarts", "20")
+    assert (result.code, len(task.attempts)) == (1, 20)
+
+
+def test_an_attempt_that_takes_too_long(task: Task) -> None:
+    """It is ended with everything it has started, counts as a failure, and the next one comes."""
+    pids = Recorded(task.project.path / "pids")
+    body = f'echo $$ >> pids; sleep 60 & echo $! >> pids; [ "$RALPH_ATTEMPT" = 2 ] && {LEAVES_DONE} || wait'
+    result = task.run(body, "--agent-timeout", "0.5", "--wait-timeout", "0.2")
+    assert (result.code, task.attempts) == (0, ["1", "2"])
+    assert len(pids.pids()) == 4 and not pids.alive()
+    first = logged(result.err)[:3]
+    assert re.fullmatch(r"Agent timeout after 0\.[5-9]s, killing process group", first[0]), first
+    assert first[1:] == [
+        "Process group killed, treating as failure",
+        "Agent failed with timeout, restarting (attempt 2/100)",
+    ]
+
+
+def test_an_attempt_after_one_that_was_ended_is_left_alone(task: Task) -> None:
+    """The patience with an attempt that was ended is over with it: the next may take longer."""
+    body = f'[ "$RALPH_ATTEMPT" = 1 ] && exec sleep 60; sleep 6.5; {LEAVES_DONE}'
+    result = task.run(body, "--agent-timeout", "7.5")
+    assert (result.code, task.attempts) == (0, ["1", "2"])
+
+
+def test_what_an_attempt_leaves_behind_is_gone_before_the_next(task: Task) -> None:
+    """Between attempts nothing lives on: not in the group, not in a session of its own, not one that ignores TERM."""
+    pids = Recorded(task.project.path / "pids")
+    body = f"""
+        for pid in $(cat pids 2> /dev/null); do kill -0 $pid 2> /dev/null && echo $pid >> survivors; done
+        sleep 60 & echo $! >> pids
+        setsid sh -c 'echo $$ >> pids; exec sleep 60' &
+        setsid sh -c 'trap "" TERM; echo $$ >> pids; sleep 60; sleep 60' &
+        until [ $(wc -l < pids) -ge $((3 * RALPH_ATTEMPT)) ]; do sleep 0.01; done
+        [ "$RALPH_ATTEMPT" -lt 3 ] || {LEAVES_DONE}
+    """
+    result = task.run(body, "--wait-timeout", "0.1")
+    assert (result.code, task.attempts) == (0, ["1", "2", "3"])
+    assert len(pids.pids()) == 9 and not pids.alive()
+    assert not (task.project.path / "survivors").exists()
+
+
+# ---- children after DONE ----
+
+
+def test_children_are_waited_for_after_done(task: Task) -> None:
+    """The run is complete when the last of them has gone by itself."""
+    result = task.run(f"(sleep 1; touch later) & {LEAVES_DONE}")
+    assert result.code == 0
+    assert (task.project.path / "later").exists()
+    assert task.bus()[-1] == ("FACT", COMPLETED)
+
+
+def test_children_are_waited_for_in_a_repository(repository: Project) -> None:
+    """Git, which looks at the tree in between, does not end them."""
+    task = Task(repository)
+    assert task.run(f"(sleep 1; touch later) & {LEAVES_DONE}").code == 0
+    assert (repository.path / "later").exists()
+
+
+def test_children_that_stay_are_ended(task: Task) -> None:
+    """After the wait they are ended; the run is complete all the same, with a WARNING on the bus."""
+    pids = Recorded(task.project.path / "pids")
+    result = task.run(f"sleep 60 & echo $! >> pids; {LEAVES_DONE}", "--wait-timeout", "0.5")
+    assert result.code == 0 and pids.pids() and not pids.alive()
+    assert task.bus()[-2:] == [("WARNING", "1 child had to be ended"), ("FACT", COMPLETED)]
+    assert "1 child had to be ended" in result.err
+
+
+def test_a_task_that_leaves_done_and_keeps_running_is_ended(task: Task) -> None:
+    """It gets the same time as children, is ended, and has not failed."""
+    pids = Recorded(task.project.path / "pids")
+    began = time.monotonic()
+    result = task.run(f"echo $$ >> pids; {LEAVES_DONE}; exec sleep 60", "--wait-timeout", "0.5")
+    assert (result.code, task.attempts) == (0, ["1"])
+    assert 0.5 < time.monotonic() - began < 10 and not pids.alive()
+    assert [kind for kind, _ in task.bus()] == ["INFO", "FACT"]
+
+
+def test_a_task_that_ends_soon_after_done_is_left_alone(task: Task) -> None:
+    """DONE alone is no reason to end an agent that still cleans up."""
+    assert task.run(f"{LEAVES_DONE}; sleep 1; touch later").code == 0
+    assert (task.project.path / "later").exists()
