@@ -90,7 +90,7 @@ def run(warden: Warden, harness: Harness, agent: Agent, shape: Shape, limit: int
         job = prepare(where, harness, agent, shape, limit)
         launch = harness.launch(job, where.private)
         report = where.private / "report.json"
-        keep = (sys.executable, "-I", "-S", keeper.__file__, str(report))
+        keep = (sys.executable, "-I", "-S", keeper.__file__, str(report), str(keeper.PATIENCE))
         output = _Output()
         directory = os.open(where.project, os.O_RDONLY)
         try:

@@ -56,6 +56,7 @@ class Worker:
         if is_troubled and trouble in BEFORE:
             BEFORE[trouble](self)
         if piece is not None and not self.make(piece):
+            note(self.ledger, "failed", piece=piece)
             return 1
         if is_troubled and trouble in AFTER:
             AFTER[trouble](self)

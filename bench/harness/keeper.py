@@ -1,9 +1,10 @@
 """Runs a harness and notes what it leaves behind. Standard library only.
 
-    python -I -S keeper.py REPORT PROGRAM ARGUMENT…
+    python -I -S keeper.py REPORT SECONDS PROGRAM ARGUMENT…
 
-It is a child subreaper: what the harness started and did not end becomes its child. Those still alive a
-moment after the harness has ended are written down as orphans; ending them is left to the warden above.
+It is a child subreaper: what the harness started and did not end becomes its child. Those still alive so
+many seconds after the harness has ended are written down as orphans; ending them is left to the warden
+above. REPORT.pids has the number of the keeper and of the harness from the beginning.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ PATIENCE = 0.5
 _PR_SET_CHILD_SUBREAPER = 36
 
 
-def main(report: str, argv: list[str]) -> int:
+def main(report: str, seconds: float, argv: list[str]) -> int:
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     child = os.posix_spawn(argv[0], argv, os.environ)
+    with open(f"{report}.new", "w") as file:
+        file.write(f"{os.getpid()} {child}")
+    os.rename(f"{report}.new", f"{report}.pids")
     code = wait_for(child)
-    orphans = left_after(PATIENCE)
+    orphans = left_after(seconds)
     with open(report, "w") as file:
         json.dump({"code": code, "orphans": orphans}, file)
     return 0
@@ -72,4 +76,4 @@ def command_of(pid: int) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(main(sys.argv[1], float(sys.argv[2]), sys.argv[3:]))

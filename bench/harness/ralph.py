@@ -17,7 +17,7 @@ LONGEST_LIMIT_WAIT = 30.0
 
 
 class Ralph:
-    """`holds_tests`: a second guardrail holds the files that the agent must not change."""
+    """`holds_tests`: the guardrail runs in a clean copy, and a second one holds the files not to be changed."""
 
     tag = Tag("response", "DONE")
     is_ours = True
@@ -36,7 +36,7 @@ class Ralph:
         return done.stdout.strip()
 
     def files(self, job: Job) -> Mapping[str, str]:
-        guardrails = [{"command": job.guardrail}]
+        guardrails: list[dict[str, object]] = [{"command": job.guardrail, "clean": self._holds_tests}]
         if self._holds_tests:
             hint = "Leave check.sh and tests/ as they are."
             guardrails.insert(0, {"command": unchanged(job), "hint": hint})

@@ -34,7 +34,7 @@ from ralph.settings import load
 @click.option("--restart-delay", type=AMOUNT, metavar="S", help="Seconds between two attempts. [1]")
 @click.option(
     "--restart-policy",
-    type=click.Choice(list(RestartKind)),
+    type=click.Choice([kind.value for kind in RestartKind]),
     help="backoff: longer after every quick failure, and stop in a crash loop; fixed: always the delay. [backoff]",
 )
 @click.option(

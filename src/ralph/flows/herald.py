@@ -12,6 +12,9 @@ from ralph.store.bus import ERROR, FACT, INFO, WARNING
 from ralph.store.task_folder import STARTED, Folder, sequence
 from ralph.views.agent import duration
 
+_BY_US = {Ended.TIMEOUT, Ended.IDLE, Ended.BUDGET}
+"""It was ended: how it died says nothing."""
+
 COMPLETED = "task completed (DONE marker present, no active children)"
 
 
@@ -87,10 +90,12 @@ class Herald:
 
 
 def _failed(ran: Ran) -> bool:
-    return ran.ended is not Ended.OK or bool(ran.exit)
+    return ran.ended is not Ended.INTERRUPTED and (ran.ended is not Ended.OK or bool(ran.exit))
 
 
 def _how(ran: Ran) -> str:
     if ran.ended is Ended.FAILED and ran.exit is not None:
         return f"exit code {ran.exit}"
-    return f"{ran.ended}: {ran.detail}" if ran.detail else str(ran.ended)
+    if ran.ended in _BY_US or not ran.detail:
+        return str(ran.ended)
+    return f"{ran.ended}: {ran.detail}"
