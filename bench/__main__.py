@@ -1,21 +1,24 @@
 """Run the measurements and print them; results as JSON with --json FILE.
 
-scripts/uv run python -m bench [SUITE…]
+scripts/uv run python -m bench [SUITE…] [--keep]
 scripts/uv run python -m bench truth [--harness NAME…] [--family NAME…]
+scripts/uv run python -m bench survival [--harness NAME…] [--case NAME…]
 scripts/uv run python -m bench quick
+scripts/uv run python -m bench page
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import quick, snapshots, speed, streams, truth
+from bench import bus, page, quick, results, snapshots, speed, streams, survival, truth
 from bench.harness.registry import HARNESSES
 from bench.measure import Measurement
 
@@ -24,27 +27,29 @@ from bench.measure import Measurement
 class Options:
     harness: list[str]
     family: list[str]
+    case: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Rows for JSON, and whether ours was good enough to go on."""
+    """Rows for JSON, the versions of what was measured, and whether ours was good enough to go on."""
 
     values: list[dict[str, Any]]
     good: bool = True
+    versions: dict[str, str] = field(default_factory=dict)
 
 
 def measurements(suite: Callable[[], Iterator[Measurement]]) -> Callable[[Options], Result]:
     def run(options: Options) -> Result:
-        results = []
+        values = []
         for result in suite():
             mark = "met " if result.met else "MISS"
             value = f"{result.value:.2f} {result.unit}" if result.unit != "×" else f"{result.value:.2f}×"
             print(
                 f"{mark}  {result.name:<52} {value:>12}  goal {result.goal:<10} {result.detail}", flush=True
             )
-            results.append(asdict(result))
-        return Result(results)
+            values.append(asdict(result))
+        return Result(values)
 
     return run
 
@@ -52,28 +57,45 @@ def measurements(suite: Callable[[], Iterator[Measurement]]) -> Callable[[Option
 def run_truth(options: Options) -> Result:
     report = truth.measure(options.harness or HARNESSES, truth.chosen(options.family), each=truth.show)
     print(truth.by_family(report), truth.summary(report), sep="\n\n")
-    return Result(_rows(report))
+    return Result(_rows(report), versions=report.versions)
+
+
+def run_survival(options: Options) -> Result:
+    cases = survival.chosen(options.case)
+    report = survival.measure(options.harness or survival.NAMES, cases, each=survival.show)
+    print(survival.by_case(report), survival.summary(report), sep="\n\n")
+    skipped = [{"case": case, "reason": reason} for case, reason in report.skipped.items()]
+    return Result(_rows(report) + skipped, versions=report.versions)
 
 
 def run_quick(options: Options) -> Result:
-    report = quick.measure()
-    print(truth.by_family(report), truth.summary(report), sep="\n\n")
-    return Result(_rows(report), quick.is_good(report))
+    report, survived = quick.measure(), quick.survive()
+    print(truth.by_family(report), truth.summary(report), sep="\n\n", end="\n\n")
+    print(survival.by_case(survived), survival.summary(survived), sep="\n\n")
+    return Result(_rows(report) + _rows(survived), quick.is_good(report) and quick.has_survived(survived))
 
 
-def _rows(report: truth.Report) -> list[dict[str, Any]]:
+def _rows(report: truth.Report | survival.Report) -> list[dict[str, Any]]:
     measured = [asdict(row) | {"version": report.versions[row.harness]} for row in report.rows]
     return measured + [asdict(absent) for absent in report.absent]
+
+
+def run_page(options: Options) -> Result:
+    print(page.write())
+    return Result([])
 
 
 SUITES: dict[str, Callable[[Options], Result]] = {
     "speed": measurements(speed.suite),
     "snapshots": measurements(snapshots.suite),
     "streams": measurements(streams.suite),
+    "bus": measurements(bus.suite),
     "truth": run_truth,
+    "survival": run_survival,
     "quick": run_quick,
+    "page": run_page,
 }
-ALL = ("speed", "snapshots", "streams", "truth")
+ALL = ("speed", "snapshots", "streams", "bus", "truth", "survival")
 
 
 def main(arguments: list[str]) -> int:
@@ -81,19 +103,32 @@ def main(arguments: list[str]) -> int:
         prog="python -m bench", description=__doc__.splitlines()[0] if __doc__ else ""
     )
     suites = ", ".join(SUITES)
-    parser.add_argument("suite", nargs="*", choices=[*SUITES, []], help=f"which: {suites} (all but quick)")
+    parser.add_argument(
+        "suite", nargs="*", choices=[*SUITES, []], help=f"which: {suites} (all but the last two)"
+    )
     parser.add_argument(
         "--harness", action="extend", nargs="+", default=[], choices=HARNESSES, metavar="NAME"
     )
     parser.add_argument("--family", action="extend", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--case", action="extend", nargs="+", default=[], metavar="NAME")
+    parser.add_argument("--keep", action="store_true", help="keep the raw results, for the page")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results here")
     given = parser.parse_args(arguments)
-    options = Options(given.harness, given.family)
-    results = [SUITES[name](options) for name in given.suite or ALL]
+    options = Options(given.harness, given.family, given.case)
+    done = {name: SUITES[name](options) for name in given.suite or ALL}
+    if given.keep:
+        for name in done.keys() & set(ALL):
+            results.keep(name, _command(name, options), done[name].versions, done[name].values)
     if given.json:
-        rows = [value for result in results for value in result.values]
+        rows = [value for result in done.values() for value in result.values]
         given.json.write_text(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
-    return 0 if all(result.good for result in results) else 1
+    return 0 if all(result.good for result in done.values()) else 1
+
+
+def _command(suite: str, options: Options) -> str:
+    """What repeats it."""
+    words = [f"--{name} {shlex.join(values)}" for name, values in asdict(options).items() if values]
+    return " ".join(["python -m bench", suite, *words, "--keep"])
 
 
 if __name__ == "__main__":

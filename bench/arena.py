@@ -146,13 +146,13 @@ def install_agent(where: Place, agent: Agent, shape: Shape, harness: Harness) ->
 
 def starts(private: Path) -> Counter[str]:
     """How often the agent was started, by kind."""
-    return Counter(start["kind"] for start in _recorded(private))
+    return Counter(start["kind"] for start in recorded(private))
 
 
 def end_survivors(private: Path) -> list[str]:
     """Ends every agent that outlived even the warden's sweep; its number and start time tell which it is."""
     found = []
-    for start in _recorded(private):
+    for start in recorded(private):
         now = process_start(start["pid"])
         if now is not None and now.endswith(f"/{start['start']}"):
             os.kill(start["pid"], signal.SIGKILL)
@@ -160,7 +160,8 @@ def end_survivors(private: Path) -> list[str]:
     return found
 
 
-def _recorded(private: Path) -> list[dict[str, Any]]:
+def recorded(private: Path) -> list[dict[str, Any]]:
+    """What the agents wrote down of themselves."""
     file = private / "starts"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 

@@ -38,7 +38,10 @@ TROUBLED_PIECE = 2
 SILENCE = 20.0
 """Seconds in which nothing happens, and the harness still runs: a hang."""
 
-LONGEST = 120.0
+SLOW = {"flood": 300.0}
+"""The same where there is much to read: who is slow, on a busy machine too, does not hang."""
+
+LONGEST = 330.0
 SETTLING = 2.0
 """Seconds that what a harness has left may take to end."""
 
@@ -47,7 +50,7 @@ FULL_SECONDS = 3.0
 _TAIL = 1 << 16
 
 ON_A_SMALL_DISK = """
-disk=$1 keep=$2 size=$3 project=$4; shift 4
+disk=$1 keep=$2 size=$3 project=$4; shift 4; trap : TERM
 cp -a "$disk" "$keep" && mount -t tmpfs -o size="$size" tmpfs "$disk" && cp -a "$keep/." "$disk" &&
     rm -rf "$keep" && cd "$project" || exit 99
 "$@"; code=$?
@@ -75,6 +78,7 @@ class Site:
     where: Place
     ledger: Path
     job: Job
+    silence: float
 
     def entries(self) -> list[dict[str, Any]]:
         return arena.recorded(self.ledger)
@@ -127,7 +131,7 @@ def site(base: Place, harness: Harness, trouble: str | None) -> Site:
     for name in arena.PROGRAMS[Shape.PLAIN]:
         words = (sys.executable, "-I", "-S", worker.__file__, str(ledger / "worker.json"), name)
         (where.programs / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-    return Site(harness, where, ledger, job)
+    return Site(harness, where, ledger, job, SLOW.get(trouble or "", SILENCE))
 
 
 # ---- one session ----
@@ -144,20 +148,19 @@ def run(place: Site, launch: Launch, number: int = 1, wrapped: tuple[str, ...] =
         env = environment(place.where.home, place.where.programs, launch)
         command = Command([*keep, *wrapped, *launch.argv], env, directory)
         with Warden(Wakeup()) as warden:
-            exit = warden.run(command, output, _patience(place.ledger))
+            exit = warden.run(command, output, _patience(place))
     finally:
         os.close(directory)
     told = json.loads(report.read_text()) if report.exists() else {"code": None, "orphans": []}
     finished = Finished(told["code"], output.text(output.out), output.text(output.err), place.where.project)
-    orphans = (*told["orphans"], *arena.end_survivors(place.ledger))
-    return Session(finished, exit.ended is not None, orphans, began, time.monotonic())
+    return Session(finished, exit.ended is not None, tuple(told["orphans"]), began, time.monotonic())
 
 
-def _patience(ledger: Path) -> Callable[[float, float], Ended | None]:
+def _patience(place: Site) -> Callable[[float, float], Ended | None]:
     def watch(seconds: float, idle: float) -> Ended | None:
-        signs = [ledger / name for name in ("starts", "beat") if (ledger / name).exists()]
+        signs = [sign for name in ("starts", "beat") if (sign := place.ledger / name).exists()]
         quiet = time.time() - max((sign.stat().st_mtime for sign in signs), default=0.0)
-        is_hung = min(seconds, quiet) > SILENCE or seconds > LONGEST
+        is_hung = min(seconds, quiet) > place.silence or seconds > LONGEST
         return Ended.TIMEOUT if is_hung else None
 
     return watch

@@ -1,11 +1,11 @@
-"""The quick form of the truth suite, for CI: some agents of every family, ours only.
+"""The quick form of truth and survival, for CI: some agents of every family, every kind of trouble, ours only.
 
-It fails on a false or missed completion, an orphan or a hang of ours; never on a time.
+It fails on a false or missed completion, lost work, an orphan or a hang of ours; never on a time.
 """
 
 from __future__ import annotations
 
-from bench import truth
+from bench import survival, truth
 from bench.agents.families import AGENTS, QUICK
 from bench.harness.ralph import OURS
 from bench.truth import Report
@@ -17,4 +17,12 @@ def measure() -> Report:
 
 
 def is_good(report: Report) -> bool:
+    return not report.absent and bool(report.rows) and not any(row.is_bad for row in report.rows)
+
+
+def survive() -> survival.Report:
+    return survival.measure([OURS.name], quick=True, each=survival.show)
+
+
+def has_survived(report: survival.Report) -> bool:
     return not report.absent and bool(report.rows) and not any(row.is_bad for row in report.rows)

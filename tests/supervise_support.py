@@ -22,7 +22,7 @@ PATH_TO_RALPH = f"PATH={Path(sys.executable).parent}:$PATH; export PATH"
 
 @dataclass(frozen=True)
 class Task:
-    """A folder `tasks/job`, and a script `task.sh` that notes each attempt in `attempts`."""
+    """A folder `tasks/job`, and a script `task.sh` that notes each attempt, outside of the project: a note is no progress."""
 
     project: Project
 
@@ -40,7 +40,7 @@ class Task:
 
     @property
     def _attempts(self) -> Path:
-        return self.project.path / "attempts"
+        return self.project.path.with_name(f"{self.project.path.name}.attempts")
 
     @property
     def attempts(self) -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import os
+import signal
+import subprocess
+import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -73,11 +73,23 @@ def test_only_a_message_of_the_attempt_itself_stops_it(task: Task) -> None:
 
 def test_a_wait_message_outlives_a_killed_ralph(task: Task) -> None:
     """What an attempt said before ralph was killed counts, if the attempt itself is not done again."""
-    body = f"{WAYS['message']}; {PATH_TO_RALPH}; exit 0".replace("ralph bus", f"{PATH_TO_RALPH}; ralph bus", 1)
-    fault = "import os, sys; import ralph.supervised as s; s.Supervised.look = lambda self, *, after_attempt: "
-    look = "os.kill(os.getpid(), 9) if after_attempt is not None else LOOK(self, after_attempt=after_attempt)"
-    code = f"{fault.replace('s.Supervised.look = ', 'LOOK = s.Supervised.look; s.Supervised.look = ')}{look}"
-    del body, code
+    killer = (
+        "import os; from ralph.supervised import Supervised; look = Supervised.look\n"
+        "def dies(self, *, after_attempt):\n"
+        "    return look(self, after_attempt=after_attempt) if after_attempt is None else os.kill(os.getpid(), 9)\n"
+        "Supervised.look = dies\n"
+        "from ralph.cli import main; import sys; main(sys.argv[1:])"
+    )
+    words = ["supervise", "tasks/job", *QUICK, "--", task.script(WAYS["message"])]
+    died = subprocess.run(
+        [sys.executable, "-c", killer, *words],
+        cwd=task.project.path,
+        env=task.project.env,
+        capture_output=True,
+    )
+    assert died.returncode == -signal.SIGKILL
+    assert task.project.run("resume", str(only(task)["id"])).code == 3
+    assert task.attempts == ["1"]
 
 
 # ---- what the agent finds ----
@@ -88,7 +100,7 @@ def test_the_environment_of_an_attempt(task: Task) -> None:
     body = f'echo "$TASK_FOLDER $RALPH_RUN_ID $RALPH_PARENT_RUN_ID $RALPH_ATTEMPT $(pwd)"; {LEAVES_DONE}'
     result = task.run(body)
     run = only(task)["id"]
-    assert f"{task.folder} {run} {run} 1 {task.project.path}\n" in result.out
+    assert f"{task.folder} {run} {run} 1 {task.project.path}\n" in result.err
 
 
 def test_the_names_of_project_and_task(task: Task) -> None:
@@ -105,7 +117,9 @@ def test_the_configured_agent(project: Project, place: str) -> None:
     """Without a command it is the agent of the settings, with a prompt; each attempt is a fresh one."""
     task = Task(project)
     task.folder.mkdir(parents=True)
-    project.agent(f'echo "$1" >> prompts; [ "$RALPH_ATTEMPT" -lt 2 ] || {LEAVES_DONE}', agent={"promptVia": "argument"})
+    project.agent(
+        f'echo "$1" >> prompts; [ "$RALPH_ATTEMPT" -lt 2 ] || {LEAVES_DONE}', agent={"promptVia": "argument"}
+    )
     (project.path / "PROMPT.md").write_text("Build it.")
     given = {"-p": "Build it.", "-f": "PROMPT.md"}[place]
     result = project.run("supervise", "tasks/job", *QUICK, place, given)
@@ -133,7 +147,12 @@ def test_everything_can_be_set_in_the_settings(task: Task) -> None:
     """And a flag counts more than a file."""
     task.project.settings(
         snapshots=False,
-        supervise={"maxRestarts": 3, "restartDelaySeconds": 0.02, "restartPolicy": "fixed", "agentTimeoutSeconds": 0.3},
+        supervise={
+            "maxRestarts": 3,
+            "restartDelaySeconds": 0.02,
+            "restartPolicy": "fixed",
+            "agentTimeoutSeconds": 0.3,
+        },
     )
     command = task.script("exec sleep 60")
     assert task.project.run("supervise", "tasks/job", "--", command).code == 1
@@ -148,7 +167,7 @@ def test_as_json(task: Task) -> None:
     events = result.lines()
     assert result.code == 0
     assert [e["iteration"] for e in events if e["event"] == "iteration_started"] == [1, 2]
-    assert events[-1]["event"] == "run_ended" and events[-1]["stop"]["outcome"] == "complete"
+    assert events[-1]["event"] == "run_ended" and events[-1]["outcome"] == "complete"
     assert any("restarting (attempt 2/100)" in e.get("text", "") for e in events if e["event"] == "notice")
 
 
@@ -209,7 +228,9 @@ def test_guidance_for_a_command_is_delivered_on_the_bus(task: Task) -> None:
 
 def test_guidance_for_a_command_that_does_not_run(task: Task) -> None:
     """It is on the bus before the attempt that comes with the resume."""
-    assert task.run(f"[ -e go ] || exit 42; cp $TASK_FOLDER/TASK-MESSAGE-BUS.md seen; {LEAVES_DONE}").code == 3
+    assert (
+        task.run(f"[ -e go ] || exit 42; cp $TASK_FOLDER/TASK-MESSAGE-BUS.md seen; {LEAVES_DONE}").code == 3
+    )
     run = str(only(task)["id"])
     assert task.project.run("steer", run, "Use tabs.").code == 0
     (task.project.path / "go").touch()

@@ -358,3 +358,34 @@ def test_a_commit_made_before_a_kill_is_not_made_again(place: Project) -> None:
     assert result.code == 0
     assert place.git("log", "--format=%s").split("\n")[:-1] == ["Add work", "First"]
     assert place.git("fsck", "--no-dangling") == ""
+
+
+def test_an_unresolved_merge_is_named_and_left_as_it_is(place: Project) -> None:
+    """In the middle of a conflict nothing is committed over it; the message says what is wrong."""
+    place.git("checkout", "-q", "-b", "other")
+    (place.path / "README.md").write_text("theirs\n")
+    place.git("commit", "-qam", "Theirs")
+    place.git("checkout", "-q", "main")
+    (place.path / "README.md").write_text("ours\n")
+    place.git("commit", "-qam", "Ours")
+    subprocess.run(["git", "merge", "-q", "other"], cwd=place.path, env=place.env, capture_output=True)
+    committing(place, "echo new > new.txt")
+    result = place.run("run", "-p", "x")
+    assert (result.code, last_message(place)) == (0, "Ours")
+    assert (place.path / ".git/MERGE_HEAD").exists() and (place.path / "new.txt").exists()
+    assert "Not committed: README.md has a conflict of a merge." in result.err
+    committing(place, "echo both > README.md")
+    assert (place.run("run", "-p", "x").code, place.git("show", "HEAD:README.md")) == (0, "both\n")
+
+
+def test_a_shallow_clone_is_committed_to(place: Project, tmp_path: Path) -> None:
+    """Without its history a clone works like any other."""
+    (place.path / "more").write_text("more\n")
+    place.git("add", "-A")
+    place.git("commit", "-qm", "More")
+    clone = Project(tmp_path / "clone", place.home)
+    place.git("clone", "-q", "--depth", "1", f"file://{place.path}", str(clone.path))
+    clone.git("config", "user.name", "Ada")
+    clone.git("config", "user.email", "ada@localhost")
+    committing(clone, "echo new > new.txt")
+    assert (clone.run("run", "-p", "x").code, files_of(clone)) == (0, ["new.txt"])

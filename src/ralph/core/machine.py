@@ -435,7 +435,7 @@ def _finish(state: State) -> State:
     """The iteration is over: complete, or go round again with feedback."""
     if state.judged:
         if state.plan.flow is Flow.SUPERVISE and state.after and state.after.children:
-            return replace(state, phase=Phase.CHILDREN)
+            return replace(state, phase=Phase.CHILDREN, hold=_wait_for_children(state))
         return _complete(state)
     if state.approved:
         return _stop(state, Cause.VERIFICATION, "out of iterations, and the checks forbid approval")

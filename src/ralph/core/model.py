@@ -273,6 +273,10 @@ class Scm:
     tasks: tuple[str, ...] = ()
 
 
+TASK_BUS, PROJECT_BUS = "TASK-MESSAGE-BUS.md", "PROJECT-MESSAGE-BUS.md"
+"""Where messages are posted. Ralph posts there itself, so they are no part of the tree: no news, no progress."""
+
+
 @dataclass(frozen=True, slots=True)
 class TaskFolder:
     """Where a supervised agent leaves DONE, markers and messages, and by which names it goes."""

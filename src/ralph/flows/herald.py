@@ -67,8 +67,8 @@ class Herald:
             self._log("Wait-without-restart signal detected")
             self._post(INFO, f"stopped: {stop.reason}", 4)
         elif stop.outcome is Outcome.COMPLETE:
-            for note in stop.notes:
-                self._post(WARNING, note, 5)
+            if stop.notes:
+                self._post(WARNING, "\n".join(stop.notes), 5)
             self._log(COMPLETED)
             self._post(FACT, COMPLETED, 6)
             self._complain(self.folder.post_to_project(time.time(), COMPLETED, sequence(self._attempt, 6)))

@@ -174,6 +174,14 @@ def reap(spare: frozenset[int] = frozenset()) -> tuple[dict[int, int], bool]:
         statuses[pid] = status
 
 
+def _has_children() -> bool:
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
 def _has_other_children(spare: frozenset[int]) -> bool:
     return bool(children_without(spare))
 
@@ -259,7 +267,7 @@ class Warden:
         elif verb == b"sweep":
             self._sweep_all_but(fields[1:])
         elif verb == b"count":
-            self._tell(b"children", str(len(self._leftovers())).encode())
+            self._tell(b"children", str(self._count()).encode())
         elif verb == b"end":
             self._spared = _pids(fields[2:])
             self._end(float(fields[1]))
@@ -351,7 +359,12 @@ class Warden:
         """End what the commands before have left behind, but not these."""
         self._spared = _pids(spared)
         self._passes = 0
-        self._begin_sweep(bool(self._leftovers()))
+        self._begin_sweep(True)
+
+    def _count(self) -> int:
+        """A chain of processes that fork and exit is in no list, but somebody is there."""
+        self._reap()
+        return len(self._leftovers()) or int(not self._untouched and _has_children())
 
     def _leftovers(self) -> list[int]:
         return children_without(self._untouched)

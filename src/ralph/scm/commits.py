@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import time
 from contextlib import suppress
@@ -15,6 +16,7 @@ from ralph.scm.git import Git, GitError, Output, Runner, config_variables, gist,
 from ralph.scm.repository import Repository
 from ralph.scm.start import Recorded, Start, led_elsewhere, overrides
 
+_MARK = re.compile(rb"^<{7} ", re.MULTILINE)
 TRAILER = "Ralph-Run"
 _STALE_SECONDS = 2.0
 
@@ -68,6 +70,8 @@ class GitTasks:
         mark = f"{self._run}/{iteration}"
         if already := self._find(mark):
             return already, ""
+        if path := self._conflict():
+            return "", f"Not committed: {path} has a conflict of a merge. Next: resolve it, then: git commit"
         left_out = [f":(top,exclude,literal){path}" for path in self._left_out(start)]
         added = self._user_git(
             start,
@@ -83,6 +87,15 @@ class GitTasks:
         if done.code:
             return "", self._failure("commit", done)
         return self._git.line("rev-parse", "HEAD"), ""
+
+    def _conflict(self) -> str:
+        """A file that a merge has left with both sides in it; one whose marks are gone is resolved."""
+        unmerged = (entry.partition("\t")[2] for entry in paths(self._git("ls-files", "--unmerged", "-z")))
+        for name in dict.fromkeys(unmerged):
+            with suppress(OSError):
+                if _MARK.search((self._git.repository.top / name).read_bytes()):
+                    return name
+        return ""
 
     def _find(self, mark: str) -> str:
         """A commit of this iteration that was made before ralph was killed."""

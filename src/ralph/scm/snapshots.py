@@ -1,6 +1,6 @@
 """The tree before every iteration, kept as a commit under `refs/ralph/<run>/<name>`.
 
-Tracked and untracked files, not ignored ones; nested repositories and submodules too, as plain files of the
+Tracked and untracked files, not ignored ones, not message buses; nested repositories and submodules too, as plain files of the
 same tree. HEAD, the index and the files stay untouched: everything happens in a copy of the index.
 """
 
@@ -11,6 +11,7 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ralph.core.model import PROJECT_BUS, TASK_BUS
 from ralph.errors import RalphError
 from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
@@ -129,6 +130,8 @@ class Snapshots:
         changed, nested = [], self._submodules(copy.index)
         for change in changes:
             path = change.path
+            if os.path.basename(path) in (TASK_BUS, PROJECT_BUS):
+                continue
             if path.endswith("/") or (change.in_tree == "?" and _is_nested(top / path)):
                 nested.append(path.rstrip("/"))
             elif change.in_tree == "?" and _size(top / path) > HUGE_FILE:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from ralph.core.model import Plan, Scm
+from ralph.core.model import PROJECT_BUS, TASK_BUS, Plan, Scm
 from ralph.errors import RalphError
 from ralph.scm.commits import Done, GitTasks, OtherTasks
 from ralph.scm.git import Git, Runner
@@ -107,7 +107,7 @@ def digest(directory: Path) -> str:
     found = hashlib.sha256()
     for root, directories, names in os.walk(directory):
         directories[:] = sorted(d for d in directories if d not in (".git", ".ralph"))
-        for name in sorted(names):
+        for name in sorted(set(names) - {TASK_BUS, PROJECT_BUS}):
             path = os.path.join(root, name)
             try:
                 status = os.lstat(path)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from ralph.core.model import PROJECT_BUS, TASK_BUS
 from ralph.errors import RalphError
 from ralph.store.files import opened_directory, write_all
 from ralph.store.messages import MOST_BYTES, Damage, Found, Message, encode, find_ids, scan, scan_end
@@ -49,12 +50,12 @@ class Posted(msgspec.Struct, frozen=True):
 
 def task_bus(folder: Path) -> Path:
     """The bus of a task, in its folder."""
-    return folder / "TASK-MESSAGE-BUS.md"
+    return folder / TASK_BUS
 
 
 def project_bus(folder: Path) -> Path:
     """The bus that all tasks of a project share: in the directory that has the task's folder."""
-    return Path(os.path.realpath(folder)).parent / "PROJECT-MESSAGE-BUS.md"
+    return Path(os.path.realpath(folder)).parent / PROJECT_BUS
 
 
 def task_name(folder: Path) -> str:

@@ -1,0 +1,311 @@
+"""Writes docs/benchmarks.md and its figures from the kept results; measures nothing, and no figure is typed in.
+
+A suite without kept results is on the page as not measured, with the command that would measure it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import plot, results
+from bench.harness.ralph import OURS
+from bench.harness.registry import HARNESSES
+from bench.harness.shell import ShellLoop
+from bench.plot import Bar
+from bench.results import Kept
+from bench.survival import KINDS
+
+DOCS = Path(__file__).parents[1] / "docs"
+SPEED = ("speed", "snapshots", "streams", "bus")
+TITLES = {
+    "speed": "Speed and memory of the loop",
+    "snapshots": "Snapshots",
+    "streams": "Reading what an agent prints",
+    "bus": "The message bus",
+}
+COMMAND = "python -m bench {} --keep"
+Rows = Sequence[dict[str, Any]]
+
+TRUTH = {
+    "false": "said complete, and the committed work is not done",
+    "missed": "the work was done and claimed, and not believed within one more iteration",
+    "unfinished": "the agent would have finished within the iterations allowed, and never got that far",
+}
+SURVIVAL = {
+    "lost": "a finished piece of work is gone, or acknowledged iterations were done again",
+    "orphans": "processes alive two seconds after the harness was gone",
+    "hung": "twenty seconds without any progress (five minutes after 500 MB)",
+    "unfinished": "started again as its documents say, it did not finish the work",
+    "together": "two agents worked in one directory at once",
+}
+
+
+def write(docs: Path = DOCS) -> Path:
+    docs.mkdir(exist_ok=True)
+    for name, text in figures():
+        (docs / name).write_text(text)
+    path = docs / "benchmarks.md"
+    path.write_text("\n\n".join(sections()) + "\n")
+    return path
+
+
+def sections() -> Iterator[str]:
+    yield "# Benchmarks"
+    yield (
+        "Written by `python -m bench page` from the raw results in `bench/results/`; not edited by hand. "
+        "Every harness runs the same scripted agents, with a private home and no way to the network. "
+        "Beside each figure stands the command that repeats it."
+    )
+    yield "## Goals"
+    yield markdown(("goal", "wanted", "measured", "floor", "best peer", "command"), list(goals()))
+    yield (
+        "The floor of truth and survival is a shell loop that greps the output for the tag; that of a speed "
+        "is the cheapest way to do the same, measured in the same run."
+    )
+    yield from truth_sections()
+    yield from survival_sections()
+    yield "## Speed"
+    for suite in SPEED:
+        yield from speed_sections(suite)
+    yield "## Where and when"
+    yield conditions()
+
+
+# ---- goals ----
+
+
+def goals() -> Iterator[Sequence[str]]:
+    yield from _counted("truth", {"false completions": "false", "missed completions": "missed"})
+    names = {"runs with lost work": "lost", "runs with orphans": "orphans", "hangs": "hung"}
+    more = {"runs not finished": "unfinished", "runs with two agents at once": "together"}
+    yield from _counted("survival", names | more)
+    for suite in SPEED:
+        kept = results.kept(suite)
+        if kept is None:
+            yield (TITLES[suite], "", _missing(suite), "", "", f"`{COMMAND.format(suite)}`")
+            continue
+        for row in kept.results:
+            mark = "" if row["met"] else " (missed)"
+            floor = figure(row["floor"], row["unit"]) if row["floor"] is not None else "–"
+            command = f"`{kept.command}`"
+            peer = "not measured: the suite runs ours and the floor"
+            yield (row["name"], row["goal"], figure(row["value"], row["unit"]) + mark, floor, peer, command)
+
+
+def _counted(suite: str, kinds: dict[str, str]) -> Iterator[Sequence[str]]:
+    kept = results.kept(suite)
+    for title, kind in kinds.items():
+        if kept is None:
+            yield (f"{title}", "0", _missing(suite), "", "", f"`{COMMAND.format(suite)}`")
+            continue
+        shares = {name: _share(kept, name, kind) for name in harnesses(kept)}
+        peers = {name: share for name, share in shares.items() if _is_peer(name)}
+        best = min(peers.values(), key=lambda share: share[0] / share[1], default=None)
+        names = ", ".join(name for name, share in peers.items() if share == best)
+        peer = f"{_of(best)} ({names})" if best else "not measured: no peer was there"
+        ours, floor = shares.get(OURS.name), shares.get("tag-grep")
+        found = (_of(share) if share else "not measured" for share in (ours, floor))
+        yield (title, "0", *found, peer, f"`{kept.command}`")
+
+
+def _share(kept: Kept, name: str, kind: str) -> tuple[int, int]:
+    rows = [row for row in measured(kept) if row["harness"] == name]
+    return sum(_harmed(row, kind) for row in rows), len(rows)
+
+
+def _harmed(row: dict[str, Any], kind: str) -> bool:
+    return bool(row["gone"] + row["again"] if kind == "lost" else row[kind])
+
+
+def _of(share: tuple[int, int]) -> str:
+    return f"{share[0]} of {share[1]}"
+
+
+def _is_peer(name: str) -> bool:
+    found = HARNESSES.get(name)
+    return found is None or not (found.is_ours or isinstance(found, ShellLoop))
+
+
+def _is_ours(name: str) -> bool:
+    return name in HARNESSES and HARNESSES[name].is_ours
+
+
+# ---- truth and survival ----
+
+
+def truth_sections() -> Iterator[str]:
+    yield "## Truth"
+    kept = results.kept("truth")
+    if kept is None:
+        yield _missing("truth")
+        return
+    yield _words(TRUTH)
+    yield from _figure("benchmarks-truth.svg", "Believed wrongly", kept)
+    yield f"By family, {' / '.join(TRUTH)}:"
+    yield _by(kept, "family", tuple(TRUTH))
+    yield "All families, and what was wasted (starts of the agent after the last useful one; scripted cost):"
+    lines = []
+    for name in harnesses(kept):
+        rows = [row for row in measured(kept) if row["harness"] == name]
+        totals = [str(sum(row[kind] for row in rows)) for kind in (*TRUTH, "wasted")]
+        cost = f"${sum(row['cost_wasted'] for row in rows):.2f}"
+        ends = [str(sum(row[kind] for row in rows)) for kind in ("orphans", "hung")]
+        lines.append((_named(kept, name), str(len(rows)), *totals, cost, *ends))
+    yield markdown(("harness", "runs", *TRUTH, "wasted", "cost wasted", "orphans", "hung"), lines)
+    yield from _absent(kept)
+
+
+def survival_sections() -> Iterator[str]:
+    yield "## Survival"
+    kept = results.kept("survival")
+    if kept is None:
+        yield _missing("survival")
+        return
+    yield _words(SURVIVAL)
+    yield from _figure("benchmarks-survival.svg", "Runs in which harm was done", kept)
+    yield f"By case, in how many runs: {' / '.join(KINDS)}:"
+    yield _by(kept, "case", KINDS)
+    lines = []
+    for name in harnesses(kept):
+        shares = [_share(kept, name, kind) for kind in KINDS]
+        lines.append((_named(kept, name), str(shares[0][1]), *(str(share[0]) for share in shares)))
+    yield "All cases:"
+    yield markdown(("harness", "runs", *KINDS), lines)
+    yield from _absent(kept)
+
+
+def _by(kept: Kept, column: str, kinds: Sequence[str]) -> str:
+    names = harnesses(kept)
+    lines = []
+    for value in dict.fromkeys(row[column] for row in measured(kept)):
+        cells = []
+        for name in names:
+            rows = [row for row in measured(kept) if (row[column], row["harness"]) == (value, name)]
+            cells.append("/".join(str(sum(_harmed(row, kind) for row in rows)) for kind in kinds))
+        runs = sum(row[column] == value for row in measured(kept)) // len(names)
+        lines.append((value, str(runs), *cells))
+    return markdown((column, "runs", *names), lines)
+
+
+def _words(meanings: dict[str, str]) -> str:
+    return "\n".join(f"- **{kind}**: {meaning};" for kind, meaning in meanings.items())[:-1] + "."
+
+
+def _absent(kept: Kept) -> Iterator[str]:
+    found = [row for row in kept.results if "reason" in row]
+    if found:
+        lines = [f"- {row.get('harness') or row['case']}: not measured: {row['reason']}" for row in found]
+        yield "\n".join(lines)
+
+
+def harnesses(kept: Kept) -> list[str]:
+    return list(dict.fromkeys(row["harness"] for row in measured(kept)))
+
+
+def measured(kept: Kept) -> list[dict[str, Any]]:
+    return [row for row in kept.results if "reason" not in row]
+
+
+def _named(kept: Kept, name: str) -> str:
+    version = kept.versions.get(name, "").removeprefix(f"{name} ")
+    return f"{name} {version}".strip()
+
+
+# ---- speed ----
+
+
+def speed_sections(suite: str) -> Iterator[str]:
+    yield f"### {TITLES[suite]}"
+    kept = results.kept(suite)
+    if kept is None:
+        yield _missing(suite)
+        return
+    if any(_allowed(row) for row in kept.results):
+        yield from _figure(f"benchmarks-{suite}.svg", "Used of what the goal allows", kept)
+    yield markdown(
+        ("what", "goal", "measured", "how"),
+        [
+            (row["name"], row["goal"], figure(row["value"], row["unit"]), row["detail"])
+            for row in kept.results
+        ],
+    )
+
+
+def _allowed(row: dict[str, Any]) -> float | None:
+    """What share of the goal is used: at most 1 is met."""
+    found = re.fullmatch(r"([≤≥]) ([\d.]+).*", row["goal"])
+    if not found or not row["value"]:
+        return None
+    goal = float(found[2])
+    return float(row["value"] / goal if found[1] == "≤" else goal / row["value"])
+
+
+# ---- figures ----
+
+
+def figures() -> Iterator[tuple[str, str]]:
+    """The names and texts of the SVG files."""
+    wrong: dict[str, Callable[[dict[str, Any]], bool]] = {
+        "truth": lambda row: row["false"] or row["missed"],
+        "survival": lambda row: any(_harmed(row, kind) for kind in KINDS),
+    }
+    titles = {
+        "truth": "Truth: false and missed completions",
+        "survival": "Survival: runs in which harm was done",
+    }
+    for suite, is_wrong in wrong.items():
+        if kept := results.kept(suite):
+            yield f"benchmarks-{suite}.svg", plot.bars(titles[suite], list(_shares(kept, is_wrong)))
+    for suite in SPEED:
+        if kept := results.kept(suite):
+            found = [(row, share) for row in kept.results if (share := _allowed(row)) is not None]
+            drawn = [Bar(row["name"], share, figure(row["value"], row["unit"])) for row, share in found]
+            if drawn:
+                title = f"{TITLES[suite]}: share of what the goal allows"
+                yield f"benchmarks-{suite}.svg", plot.bars(title, drawn, limit=1.0)
+
+
+def _shares(kept: Kept, is_wrong: Callable[[dict[str, Any]], bool]) -> Iterator[Bar]:
+    for name in harnesses(kept):
+        rows = [row for row in measured(kept) if row["harness"] == name]
+        share = (sum(map(bool, map(is_wrong, rows))), len(rows))
+        yield Bar(name, share[0] / share[1], _of(share), _is_ours(name))
+
+
+def _figure(name: str, title: str, kept: Kept) -> Iterator[str]:
+    yield f"![{title}]({name})"
+    yield f"Repeat: `{kept.command}`"
+
+
+# ---- words and tables ----
+
+
+def conditions() -> str:
+    lines = []
+    for suite in ("truth", "survival", *SPEED):
+        if kept := results.kept(suite):
+            place = ", ".join(f"{name} {value}" for name, value in kept.machine.items())
+            versions = ", ".join(f"{name} {value}" for name, value in kept.versions.items())
+            lines.append((suite, kept.date, place, versions))
+    return markdown(("suite", "date", "machine", "versions"), lines)
+
+
+def figure(value: float, unit: str) -> str:
+    text = f"{value:.2f}" if value < 100 else f"{value:,.0f}"
+    return f"{text}×" if unit == "×" else f"{text} {unit}"
+
+
+def _missing(suite: str) -> str:
+    return f"not measured: there are no kept results; `{COMMAND.format(suite)}` makes them"
+
+
+def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    rule = ["---"] * len(head)
+    return "\n".join(f"| {' | '.join(_cell(word) for word in line)} |" for line in (head, rule, *lines))
+
+
+def _cell(word: str) -> str:
+    return word.replace("|", "\\|").replace("\n", " ")

@@ -1,0 +1,249 @@
+"""What is left of a harness's work when it is killed, flooded, left without room or started twice?
+
+The agent has four pieces of work to do, one in each iteration, and commits each. Measured in every run:
+
+- lost: pieces whose agent had ended and that are not committed in the end (gone), and iterations beyond
+  those of an undisturbed run (done again). An iteration that the harness had not gone on from when it was
+  stopped may be done again: nobody had acknowledged it;
+- orphans: processes that are alive two seconds after the harness is gone;
+- hung: twenty seconds (five minutes after 500 MB) in which nothing happens while the harness runs;
+- unfinished: started again as its documents say, it did not come to the end of the work;
+- together: how often two agents worked in the directory at once.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from bench import arena, ordeal
+from bench.harness.base import Harness, NotMeasured
+from bench.harness.ralph import BARE
+from bench.harness.registry import HARNESSES
+from bench.ordeal import Ordeal, Session, Site, Usual
+from bench.truth import Absent, table
+
+WORKERS = 2
+SEED = 20_250_701
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """`times`: how often it is tried; `quick`: how often in the quick form."""
+
+    name: str
+    happens: Ordeal
+    trouble: str | None = None
+    times: int = 2
+    quick: int = 1
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("harness killed", ordeal.harness_killed, times=8, quick=4),
+        Case("agent killed", ordeal.agent_killed, times=4, quick=2),
+        Case("held pipe", ordeal.undisturbed, "held"),
+        Case("escapees", ordeal.undisturbed, "escape"),
+        Case("500 MB of output", ordeal.undisturbed, "flood", times=1),
+        Case("a line of 50 MB", ordeal.undisturbed, "line"),
+        Case("disk full", ordeal.disk_full, "fill"),
+        Case("started twice", ordeal.started_twice, times=4, quick=2),
+    )
+}
+UNDISTURBED = Case("undisturbed", ordeal.undisturbed)
+NAMES = [name for name in HARNESSES if name != BARE.name]
+"""All but ours with other settings: it is the same program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One run."""
+
+    harness: str
+    case: str
+    number: int
+    gone: int
+    again: int
+    orphans: int
+    hung: bool
+    unfinished: bool
+    together: int
+    seconds: float
+    left: tuple[str, ...] = ()
+    """What the orphans were."""
+
+    @property
+    def lost(self) -> int:
+        return self.gone + self.again
+
+    @property
+    def is_bad(self) -> bool:
+        """What must never happen to ours."""
+        return bool(self.lost or self.orphans or self.hung or self.unfinished or self.together)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`skipped`: cases that this machine does not allow, and why."""
+
+    versions: dict[str, str]
+    rows: list[Row]
+    absent: list[Absent]
+    skipped: dict[str, str]
+
+
+# ---- one run ----
+
+
+def undergo(harness: Harness, case: Case, number: int, usual: Usual) -> Row:
+    """The same number is the same chance, whatever else is measured."""
+    chance = random.Random(f"{SEED} {case.name} {number}")
+    with arena.place() as base:
+        place = ordeal.site(base, harness, case.trouble)
+        try:
+            sessions = case.happens(place, chance, usual)
+        finally:
+            survivors = arena.end_survivors(place.ledger)
+        left = [command for session in sessions for command in session.orphans]
+        return judge(place, case, number, usual, sessions, [*left, *survivors])
+
+
+def judge(
+    place: Site, case: Case, number: int, usual: Usual, sessions: Sequence[Session], left: Sequence[str]
+) -> Row:
+    entries = place.entries()
+    ends = [entry for entry in entries if entry["kind"] == "end"]
+    done = {entry["piece"] for entry in ends if entry["piece"] is not None}
+    stops = [session.ended for session in sessions[:-1]] if case.happens is not ordeal.started_twice else []
+    return Row(
+        place.harness.name,
+        case.name,
+        number,
+        gone=len(done - place.pieces()),
+        again=max(0, len(ends) - usual.ends - sum(_cut_off(entries, stop) for stop in stops)),
+        orphans=len(left),
+        hung=any(session.hung for session in sessions),
+        unfinished=not place.is_finished,
+        together=_together(entries) if case.happens is ordeal.started_twice else 0,
+        seconds=round(max(each.ended for each in sessions) - sessions[0].began, 3),
+        left=tuple(command.split(" ")[0].rpartition("/")[2] for command in left),
+    )
+
+
+def _cut_off(entries: Iterable[dict[str, Any]], stop: float) -> bool:
+    """Was the last that had happened before an agent's end, which nothing had followed?"""
+    before = [entry["kind"] for entry in entries if entry["at"] < stop and entry["kind"] in ("start", "end")]
+    return before[-1:] == ["end"]
+
+
+def _together(entries: Iterable[dict[str, Any]]) -> int:
+    """How many agents began while another was at work."""
+    working: set[int] = set()
+    found = 0
+    for entry in entries:
+        if entry["kind"] == "start":
+            found += bool(working)
+            working.add(entry["pid"])
+        elif entry["kind"] in ("end", "failed"):
+            working.discard(entry["pid"])
+    return found
+
+
+def usual_run(harness: Harness) -> Usual:
+    """How long the work takes it, and how many iterations, when nothing happens to it."""
+    with arena.place() as base:
+        place = ordeal.site(base, harness, None)
+        session = ordeal.run(place, place.launch())
+        arena.end_survivors(place.ledger)
+        if not place.is_finished:
+            raise NotMeasured("it does not finish the work of this suite even undisturbed")
+        ends = sum(entry["kind"] == "end" for entry in place.entries())
+        return Usual(session.ended - session.began, ends)
+
+
+# ---- all ----
+
+
+def measure(
+    harnesses: Iterable[str],
+    cases: Sequence[Case] = tuple(CASES.values()),
+    *,
+    quick: bool = False,
+    each: Callable[[Row], None] = lambda row: None,
+) -> Report:
+    """Every case with every harness, two at once."""
+    versions: dict[str, str] = {}
+    usual: dict[str, Usual] = {}
+    absent: list[Absent] = []
+    for name in harnesses:
+        try:
+            versions[name] = HARNESSES[name].find()
+            usual[name] = usual_run(HARNESSES[name])
+        except NotMeasured as reason:
+            versions.pop(name, None)
+            absent.append(Absent(name, str(reason)))
+    skipped = {} if ordeal.can_mount() else {"disk full": "this machine does not let us mount a small disk"}
+    trials = [
+        (name, case, number)
+        for name in versions
+        for case in cases
+        for number in range(case.quick if quick else case.times)
+        if case.name not in skipped
+    ]
+    rows = []
+    with ThreadPoolExecutor(WORKERS) as pool:
+        for row in pool.map(
+            lambda trial: undergo(HARNESSES[trial[0]], trial[1], trial[2], usual[trial[0]]), trials
+        ):
+            rows.append(row)
+            each(row)
+    return Report(versions, rows, absent, skipped)
+
+
+# ---- tables ----
+
+KINDS = ("lost", "orphans", "hung", "unfinished", "together")
+
+
+def summary(report: Report) -> str:
+    """One line per harness: in how many of its runs each kind of harm was done."""
+    lines: list[Sequence[str]] = [("harness", "runs", *KINDS)]
+    for name, version in report.versions.items():
+        rows = [row for row in report.rows if row.harness == name]
+        counts = [str(sum(bool(getattr(row, kind)) for row in rows)) for kind in KINDS]
+        lines.append((f"{name} {version}", str(len(rows)), *counts))
+    absent = [f"{each.harness}: not measured: {each.reason}" for each in report.absent]
+    skipped = [f"{case}: not measured: {reason}" for case, reason in report.skipped.items()]
+    return "\n".join([table(lines), *absent, *skipped])
+
+
+def by_case(report: Report) -> str:
+    """In how many runs: lost/orphans/hung/unfinished/together."""
+    names = list(report.versions)
+    lines: list[Sequence[str]] = [("case (" + "/".join(KINDS) + ")", "runs", *names)]
+    for case in dict.fromkeys(row.case for row in report.rows):
+        found = [[row for row in report.rows if (row.case, row.harness) == (case, name)] for name in names]
+        lines.append((case, str(len(found[0])), *(counts(rows) for rows in found)))
+    return table(lines)
+
+
+def counts(rows: Sequence[Row]) -> str:
+    return "/".join(str(sum(bool(getattr(row, kind)) for row in rows)) for kind in KINDS)
+
+
+def show(row: Row) -> None:
+    """Say at once what went wrong with ours."""
+    if row.is_bad and HARNESSES[row.harness].is_ours:
+        words = [f"{kind} {int(getattr(row, kind))}" for kind in KINDS if getattr(row, kind)]
+        print(f"{row.harness}: {row.case} {row.number}: {', '.join(words)} {row.left}", file=sys.stderr)
+
+
+def chosen(names: Iterable[str]) -> list[Case]:
+    """The cases of these names, all of them if none is named; part of a name will do."""
+    wanted = [name.casefold() for name in names]
+    return [case for case in CASES.values() if not wanted or any(name in case.name for name in wanted)]

@@ -1,0 +1,201 @@
+"""Runs that a supervised agent starts itself: known by their parent, spared, waited for, cancelled with it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from conftest import Project, Recorded, wait_until
+from supervise_support import LEAVES_DONE, PATH_TO_RALPH, Task
+
+CHILD = f"{PATH_TO_RALPH}; ralph run -p x --settings child.json --detach"
+"""What an agent says to start a run in the background."""
+
+
+@pytest.fixture
+def task(project: Project) -> Iterator[Task]:
+    """A task whose agent may start runs; such a run ends when there is a file `go`, and does not outlive the test."""
+    project.settings(snapshots=False)
+    (project.path / "child.json").write_text('{"agent": {"command": "./child.sh"}, "snapshots": false}')
+    wait = "until [ -e go ]; do sleep 0.02; done"
+    project.script(
+        "child.sh", f"echo $$ >> child-pids; {wait}; touch child-done; echo '<response>DONE</response>'"
+    )
+    made = Task(project)
+    made.folder.mkdir(parents=True)
+    yield made
+    (project.path / "go").touch()
+
+
+def pids(task: Task) -> Recorded:
+    return Recorded(task.project.path / "child-pids")
+
+
+def family(task: Task) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The supervised run and the run that it has begun."""
+    wait_until(lambda: len(task.project.status()) == 2)
+    runs = {run["flow"]: run for run in task.project.status()}
+    return runs["supervise"], runs["run"]
+
+
+def test_a_child_run_is_waited_for_after_done(task: Task) -> None:
+    """It is known by its parent, and shown below it; the task is complete when the child is."""
+    ralph = task.start(f"{CHILD}; {LEAVES_DONE}")
+    wait_until(task.done.exists)
+    parent, child = family(task)
+    assert (parent["parent"], child["parent"]) == (None, parent["id"])
+    wait_until(lambda: family(task)[0]["state"] == "waiting")
+    table = task.project.run("status").out.splitlines()
+    assert [line.split("  running")[0].split("  waiting")[0].rstrip() for line in table[1:]] == [
+        parent["id"],
+        f"  {child['id']}",
+    ]
+    assert ralph.poll() is None and pids(task).alive()
+    (task.project.path / "go").touch()
+    assert ralph.wait(timeout=20) == 0
+    ralph.communicate()
+    assert {run["outcome"] for run in family(task)} == {"complete"}
+
+
+def test_a_child_run_is_spared_between_attempts(task: Task) -> None:
+    """Everything else that the first attempt left is ended; the run goes on under the next attempt."""
+    body = f"""
+        if [ "$RALPH_ATTEMPT" = 1 ]; then {CHILD}; sleep 60 & echo $! >> others; exit 1; fi
+        until [ -e go ]; do sleep 0.02; done; {LEAVES_DONE}
+    """
+    ralph = task.start(body)
+    wait_until(lambda: task.attempts == ["1", "2"] and pids(task).pids())
+    assert pids(task).alive() and not Recorded(task.project.path / "others").alive()
+    (task.project.path / "go").touch()
+    assert ralph.wait(timeout=20) == 0
+    ralph.communicate()
+    assert (task.project.path / "child-done").exists() and len(pids(task).pids()) == 1
+
+
+def test_a_child_run_is_spared_with_the_shell_that_waits_for_it(task: Task) -> None:
+    """What stands between the agent and a run of its own lives as long as the run."""
+    foreground = CHILD.removesuffix(" --detach")
+    body = f"""
+        if [ "$RALPH_ATTEMPT" = 1 ]; then
+            sh -c '{foreground}; echo $? > code' > /dev/null 2>&1 &
+            until [ -e child-pids ]; do sleep 0.02; done
+            exit 1
+        fi
+        until [ -e code ]; do sleep 0.02; done; {LEAVES_DONE}
+    """
+    ralph = task.start(body)
+    wait_until(lambda: task.attempts == ["1", "2"])
+    assert pids(task).alive()
+    (task.project.path / "go").touch()
+    assert ralph.wait(timeout=20) == 0
+    ralph.communicate()
+    assert (task.project.path / "code").read_text() == "0\n"
+
+
+def test_a_child_run_outlives_an_attempt_that_takes_too_long(task: Task) -> None:
+    """The agent is ended, with what else it has started; its run is not."""
+    body = f"""
+        if [ "$RALPH_ATTEMPT" = 1 ]; then {CHILD}; sleep 60 & echo $! >> others; wait; fi
+        touch go; {LEAVES_DONE}
+    """
+    result = task.run(body, "--agent-timeout", "2")
+    assert (result.code, task.attempts) == (0, ["1", "2"])
+    assert family(task)[1]["outcome"] == "complete"
+    assert len(pids(task).pids()) == 1 and not Recorded(task.project.path / "others").alive()
+
+
+def test_a_child_run_in_the_foreground(task: Task) -> None:
+    """The agent waits for it, and it may work where its parent does, in the task's folder too."""
+    settings = task.project.path / "child.json"
+    body = f"""
+        touch go; {PATH_TO_RALPH}
+        ralph run -p x --settings {settings} || exit 1
+        cd "$TASK_FOLDER" && cp ../../child.sh . && touch go && ralph run -p y --settings {settings} || exit 1
+        {LEAVES_DONE}
+    """
+    assert (task.run(body).code, task.attempts) == (0, ["1"])
+    runs = task.project.status()
+    parent = next(run["id"] for run in runs if run["parent"] is None)
+    assert [(run["parent"], run["outcome"]) for run in runs if run["parent"]] == [(parent, "complete")] * 2
+
+
+def test_a_child_run_that_stays_is_ended_after_the_wait(task: Task) -> None:
+    """It is cancelled, so that it can be resumed; the task is complete, with a WARNING on the bus."""
+    result = task.run(f"{CHILD}; {LEAVES_DONE}", "--wait-timeout", "1")
+    assert result.code == 0 and not pids(task).alive()
+    assert ("WARNING", "1 child had to be ended") in task.bus()
+    child = family(task)[1]
+    assert (child["outcome"], child["cause"]) == ("interrupted", "cancelled")
+
+
+@pytest.mark.parametrize("phase", ["agent", "delay", "children"])
+def test_cancel_reaches_the_children(task: Task, phase: str) -> None:
+    """Whatever the parent does at that moment, its children are cancelled with it."""
+    rest = {"agent": "exec sleep 60", "delay": "exit 1", "children": LEAVES_DONE}[phase]
+    ralph = task.start(f"{CHILD}; {rest}", "--restart-delay", "60")
+    parent, _ = family(task)
+    wait_until(lambda: pids(task).pids())
+    cancelled = task.project.run("cancel", parent["id"])
+    assert cancelled.code == 0, cancelled.err
+    assert ralph.wait(timeout=10) == 130
+    ralph.communicate()
+    assert not pids(task).alive()
+    assert [run["cause"] for run in family(task)] == ["cancelled", "cancelled"]
+
+
+def test_cancel_of_the_child_alone(task: Task) -> None:
+    """The parent goes on without it."""
+    ralph = task.start(f"{CHILD}; {LEAVES_DONE}")
+    _, child = family(task)
+    wait_until(lambda: pids(task).pids())
+    assert task.project.run("cancel", child["id"]).code == 0
+    assert ralph.wait(timeout=20) == 0
+    ralph.communicate()
+    assert [run["outcome"] for run in family(task)] == ["complete", "interrupted"]
+
+
+def test_a_supervised_task_may_supervise_another(task: Task) -> None:
+    """Grandchildren end with the one at the top, and `ralph status` shows all three levels."""
+    inner = task.project.path / "tasks/inner"
+    inner.mkdir()
+    script = task.project.script("inner.sh", f"{CHILD}; exec sleep 60")
+    ralph = task.start(f"{PATH_TO_RALPH}; exec ralph supervise tasks/inner -- {script}")
+    wait_until(lambda: pids(task).pids())
+    indents = [len(line) - len(line.lstrip()) for line in task.project.run("status").out.splitlines()[1:]]
+    assert indents == [0, 2, 4]
+    top = next(run for run in task.project.status() if run["parent"] is None)
+    assert task.project.run("cancel", top["id"]).code == 0
+    assert ralph.wait(timeout=15) == 130
+    ralph.communicate()
+    assert not pids(task).alive()
+    assert {run["outcome"] for run in task.project.status()} == {"interrupted"}
+
+
+def test_two_signals_end_the_children_now(task: Task) -> None:
+    """Nobody is waited for."""
+    ralph = task.start(f"{CHILD}; exec sleep 60")
+    wait_until(lambda: pids(task).pids())
+    began = time.monotonic()
+    ralph.terminate()
+    time.sleep(0.1)
+    ralph.terminate()
+    assert ralph.wait(timeout=10) == 130
+    assert time.monotonic() - began < 2.1
+    ralph.communicate()
+    assert not pids(task).alive()
+
+
+def test_the_children_of_a_killed_ralph_are_gone(task: Task) -> None:
+    """With its lifeline cut, nothing below it lives on, runs included; both can be resumed."""
+    ralph = task.start(f'[ "$RALPH_ATTEMPT" = 1 ] && [ ! -e go ] || {LEAVES_DONE}; {CHILD}; exec sleep 60')
+    wait_until(lambda: pids(task).pids())
+    ralph.kill()
+    ralph.communicate()
+    wait_until(lambda: not pids(task).alive())
+    wait_until(lambda: [run["pid"] for run in family(task)] == [None, None])
+    assert family(task)[0]["state"] == "crashed"
+    (task.project.path / "go").touch()
+    assert task.project.run("resume", family(task)[1]["id"]).code == 0

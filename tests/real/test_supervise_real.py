@@ -1,0 +1,48 @@
+"""Real Claude and Codex under `ralph supervise`: a crash, a hang, a limit, and then DONE."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from conftest import Project
+from ralph.store.bus import read, task_bus
+from ralph.store.messages import Message
+from real.real_support import REAL, driven, ends, limits, turns
+
+pytestmark = [*REAL, pytest.mark.parametrize("name", ["claude", "codex"])]
+
+HANGS = {"claude": 3, "codex": 6}
+"""The events before the hang: some of the text."""
+
+RESETS_IN = 3
+
+
+def test_it_is_kept_going_until_it_leaves_done(name: str, repository: Project) -> None:
+    """Each attempt is a fresh one; the crash and the hang are failures, the limit is waited for, DONE ends it."""
+    script = turns(
+        {"tools": [{"bash": "kill -9 $PPID; sleep 60"}]},
+        {"text": "I begin.", "hang_after": HANGS[name]},
+        {"usage_limit": {"resets_in": RESETS_IN}},
+        {"text": "It is done, I say."},
+        {"tools": [{"bash": 'touch "$TASK_FOLDER/DONE"'}]},
+        {"text": "Now it is."},
+    )
+    folder = repository.path / "tasks" / "job"
+    folder.mkdir(parents=True)
+    settings = {"idleTimeoutSeconds": 5, "supervise": {"restartDelaySeconds": 0.1}}
+    with driven(name, repository, script, subscription=name == "claude", **settings) as (project, server):
+        began = time.time()
+        result = project.run("supervise", "tasks/job", "-p", "Do it.", "--json", timeout=180)
+        took = time.time() - began
+        assert result.code == 0, result.err
+        ended = ends(result)
+        assert ended[0] in ("killed", "failed") and ended[1:] == ["idle", "limit", "ok", "ok"], ended
+        assert len(limits(result)) == 1 and took > RESETS_IN
+        assert [request.played for request in server.turns()][-3:] == [4, 5, 6]
+    started = [line["iteration"] for line in result.lines() if line["event"] == "iteration_started"]
+    assert started == [1, 2, 3, 3, 4], "a limit spends no attempt"
+    told = [(m.type, m.body) for m in read(task_bus(folder)) if isinstance(m, Message)]
+    assert told[-1] == ("FACT", "task completed (DONE marker present, no active children)")
+    assert ("WARNING", "attempt 2 failed: idle") in told
