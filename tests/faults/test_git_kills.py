@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 
-from faults.fault_support import REPEATED, RUNS, seeded
-
 from conftest import Project
+from faults.fault_support import REPEATED, RUNS, seeded
 
 LAST = 6
 
