@@ -19,12 +19,13 @@ from bench.results import Kept
 from bench.survival import KINDS
 
 DOCS = Path(__file__).parents[1] / "docs"
-SPEED = ("speed", "snapshots", "streams", "bus")
+SPEED = ("speed", "snapshots", "streams", "bus", "supervise")
 TITLES = {
     "speed": "Speed and memory of the loop",
     "snapshots": "Snapshots",
     "streams": "Reading what an agent prints",
     "bus": "The message bus",
+    "supervise": "Supervising",
 }
 COMMAND = "python -m bench {} --keep"
 Rows = Sequence[dict[str, Any]]
@@ -155,6 +156,11 @@ def truth_sections() -> Iterator[str]:
         ends = [str(sum(row[kind] for row in rows)) for kind in ("orphans", "hung")]
         lines.append((_named(kept, name), str(len(rows)), *totals, cost, *ends))
     yield markdown(("harness", "runs", *TRUTH, "wasted", "cost wasted", "orphans", "hung"), lines)
+    yield (
+        "`ralph` runs its guardrail in a clean copy and holds the tests by a second one; `ralph-bare` has the one "
+        "guardrail, in the tree. Waste alone ranks nobody: a harness that believes a lie stops early, and one that "
+        "never says complete believes none."
+    )
     yield from _absent(kept)
 
 
