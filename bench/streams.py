@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
@@ -18,6 +19,8 @@ from ralph.views.agent import AgentLines, Look
 SOURCES = Path(os.__file__).parent
 SIZE = 32 << 20
 CHUNK = 1 << 20
+PIPE_BYTES = 1 << 18
+"""As wide as the pipes of a run."""
 
 
 def suite() -> Iterator[Measurement]:
@@ -114,6 +117,7 @@ def _events(parser: Parser, reader: int) -> Iterator[list[AgentEvent]]:
 def _writer(data: bytes) -> tuple[int, int]:
     """A process that writes all of it into a pipe; returns the pipe's other end and the process."""
     reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     child = os.fork()
     if child == 0:
         os.close(reader)

@@ -148,6 +148,7 @@ class Driver:
         self.files_changed: int | None = None
         variables = [os.environ, *(dict(agent.env) for agent in state.plan.agents)]
         self._secrets = Secrets(value for each in variables for value in secret_values(each))
+        self._environment = client.child_environment({})
         self._slugs = log_slugs([check.name for check in state.plan.checks])
 
     def drive(self) -> State:
@@ -307,7 +308,7 @@ class Driver:
     ) -> tuple[Exit, str]:
         """Run the agent's process; returns how it ended, and what was wrong with its command if anything."""
         _check_arguments(argv)
-        environment = client.child_environment(dict(spec.env) | self._variables(step.iteration))
+        environment = self._environment | dict(spec.env) | self._variables(step.iteration)
         project = self._place.runtime.project
         program, problem = client.find_program(argv[0], environment.get("PATH", os.defpath), project)
         if problem:
@@ -411,7 +412,7 @@ class Driver:
                 return Ended.INTERRUPTED
             return Ended.TIMEOUT if timeout and seconds >= timeout else None
 
-        environment = client.child_environment(self._variables(iteration))
+        environment = self._environment | self._variables(iteration)
         where = self._place.runtime.project if directory is None else directory
         started = client.Command(["/bin/sh", "-c", command], environment, where, merged=True)
         try:
