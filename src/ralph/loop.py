@@ -32,7 +32,6 @@ from ralph.core.events import (
     Holding,
     IterationStarted,
     Notice,
-    Used,
 )
 from ralph.core.model import (
     AgentSpec,
@@ -70,14 +69,15 @@ from ralph.core.model import (
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.process import client
-from ralph.redact import Redactor, Secrets, secret_values
+from ralph.readers import Log, Tee
+from ralph.redact import Secrets, secret_values
 from ralph.scm.git import GitError
 from ralph.scm.work import Work
 from ralph.store.database import reason_to_wait
 from ralph.store.files import opened_directory
 from ralph.store.journal import Journal
 from ralph.store.runs import Runs
-from ralph.store.runtime import Capped, Runtime, Stream, log_slugs
+from ralph.store.runtime import Runtime, log_slugs
 from ralph.supervised import Supervised
 from ralph.textfile import read_text
 
@@ -93,9 +93,6 @@ RECHECK_SECONDS = 30.0
 
 MOST_ANSWER = 4_000
 """How many characters of an answer's beginning, and of its end, are journalled."""
-
-MOST_HEAD_BYTES = 4 << 20
-"""How much of a check's output is looked at for the agent; all of it is in the log."""
 
 DISK_SECONDS = 1.0
 """How often a run that waits for space on the disk tries again."""
@@ -314,7 +311,7 @@ class Driver:
         if problem:
             return Exit(error=0), f"{argv[0]}: {problem}"
         stdin = self._place.runtime.open_prompt(prompt.file) if spec.prompt_via is PromptVia.STDIN else None
-        tee = _Tee(parser, self._tell, self._place.streams, stream, self._secrets)
+        tee = Tee(parser, self._tell, self._place.streams, stream, self._secrets)
         supervised = self._place.supervised if step.purpose is Purpose.WORK else None
         if supervised is not None:
             supervised.begin_attempt()
@@ -405,7 +402,7 @@ class Driver:
     ) -> Shell:
         name = f"guardrail_{iteration:03d}_{self._slugs[check.name]}.log"
         log = self._with_room(lambda: self._place.runtime.open_log(name))
-        reader = _Log(log, self.plan.prompt.truncate, self._secrets)
+        reader = Log(log, self.plan.prompt.truncate, self._secrets)
 
         def watch(seconds: float, idle: float) -> Ended | None:
             if self.is_interrupted():
@@ -583,75 +580,6 @@ class Driver:
 
 class _Interrupted(Exception):
     """A signal came while the run was waiting for the disk."""
-
-
-class _Tee:
-    """What an agent prints: raw into a file, parsed into events for those who watch."""
-
-    def __init__(self, parser: Parser, tell: Tell, directory: int, name: str, secrets: Secrets) -> None:
-        self._parser = parser
-        self._tell = tell
-        self._out = Stream(directory, f"{name}.stdout")
-        self._err = Stream(directory, f"{name}.stderr")
-        self._safe_out, self._safe_err = Redactor(secrets), Redactor(secrets)
-        self._used = parser.usage
-
-    def stdout(self, data: bytes) -> None:
-        self._printed(self._safe_out.feed(data))
-
-    def stderr(self, data: bytes) -> None:
-        self._complained(self._safe_err.feed(data))
-
-    def _printed(self, data: bytes) -> None:
-        self._out.write(data)
-        for event in self._parser.stdout(data):
-            self._tell(event)
-        if self._parser.usage is not self._used:
-            self._used = self._parser.usage
-            self._tell(Used(self._used))
-
-    def _complained(self, data: bytes) -> None:
-        self._err.write(data)
-        for event in self._parser.stderr(data):
-            self._tell(event)
-
-    def close(self) -> str:
-        """The rest of both streams; returns why one was not kept whole, if so."""
-        self._printed(self._safe_out.finish())
-        self._complained(self._safe_err.finish())
-        return self._out.close() or self._err.close()
-
-
-class _Log:
-    """What a check prints: all of it into its log, the beginning kept for the agent."""
-
-    def __init__(self, log: Capped, limit: int, secrets: Secrets) -> None:
-        self._log = log
-        self._safe = Redactor(secrets)
-        self._most = max(MOST_HEAD_BYTES, 8 * limit)
-        self._head = b""
-        self.is_cut = False
-
-    def stdout(self, data: bytes) -> None:
-        self._keep(self._safe.feed(data))
-
-    def _keep(self, data: bytes) -> None:
-        self._log.write(data)
-        room = self._most - len(self._head)
-        self._head += data[:room]
-        self.is_cut = self.is_cut or len(data) > room
-
-    stderr = stdout
-
-    @property
-    def head(self) -> str:
-        return self._head.decode(errors="replace")
-
-    def close(self) -> str:
-        """Returns why the log is not whole, if so."""
-        self._keep(self._safe.finish())
-        self._log.close()
-        return self._log.problem
 
 
 @dataclass(frozen=True, slots=True)
