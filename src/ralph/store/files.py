@@ -61,11 +61,10 @@ def create(directory: int, name: str, mode: int) -> int:
     """A new file of this name. Whatever has the name now, a link or a pipe, is removed, not opened."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     for _ in range(10):
-        try:
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=directory)
+        with suppress(FileExistsError):
             return os.open(name, flags, mode, dir_fd=directory)
-        except FileExistsError:
-            with suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=directory)
     raise RalphError(f"{name}: somebody makes a file of this name again and again.")
 
 
