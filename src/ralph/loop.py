@@ -18,7 +18,7 @@ from typing import TypeVar
 from ralph.agents.base import Parser, Prompt, Reading
 from ralph.agents.registry import AGENTS
 from ralph.checks.base import Interrupted, Shell
-from ralph.checks.registry import METHODS
+from ralph.checks.registry import find_method
 from ralph.core import machine, policy
 from ralph.core import prompt as prompts
 from ralph.core.events import (
@@ -383,7 +383,7 @@ class Driver:
         check = next(check for check in self.plan.checks if check.name == step.names[0])
         self._tell(CheckStarted(check.name))
         try:
-            verdict = METHODS[check.method](check, _Bench(self, step.iteration, check))
+            verdict = find_method(check.method).run(check, _Bench(self, step.iteration, check))
         except Interrupted:
             return Checked(self._now(), self._since(started))
         self._tell(CheckEnded(verdict, check.fail_action, self._since(started)))

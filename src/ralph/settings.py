@@ -12,7 +12,6 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
-from msgspec.structs import replace
 
 from ralph.core.model import FailAction, Permissions, PromptVia, RestartKind
 from ralph.errors import RalphError
@@ -26,6 +25,7 @@ SECRET = "(redacted)"
 Count = Annotated[int, Meta(ge=1)]
 Natural = Annotated[int, Meta(ge=0)]
 Amount = Annotated[float, Meta(ge=0)]
+Word = Annotated[str, Meta(min_length=1)]
 
 
 class _Base(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True, omit_defaults=False):
@@ -100,6 +100,64 @@ class SuperviseSettings(_Base, frozen=True):
     ] = 1.0
 
 
+class RoleSettings(_Base, frozen=True):
+    """One role of `ralph work`. What is left out: as the task says, else as the role's defaults."""
+
+    enabled: Annotated[bool, Meta(description="false: tasks skip this role.")] = True
+    max_iterations: Annotated[Count | None, Meta(description="Iterations before the role fails.")] = None
+    promise: Annotated[Word | None, Meta(description="What it says inside <promise>.")] = None
+    verification: Annotated[str | None, Meta(description="How its promise is verified.")] = None
+    agent: Annotated[
+        str | CommandSettings | None, Meta(description="Another agent for this role, as in `agent`.")
+    ] = None
+    model: Annotated[Word | None, Meta(description="The model of its agent.")] = None
+
+
+class RolesSettings(_Base, frozen=True):
+    """The roles, in their order."""
+
+    coder: RoleSettings = RoleSettings()
+    reviewer: RoleSettings = RoleSettings()
+    tester: RoleSettings = RoleSettings()
+    qa: RoleSettings = RoleSettings()
+
+
+class JudgeSettings(_Base, frozen=True):
+    """Who is asked by semantic verification whether criteria are met."""
+
+    agent: Annotated[
+        str | CommandSettings | None, Meta(description="The judge's agent; null: the one of the role.")
+    ] = None
+    model: Annotated[Word | None, Meta(description="Its model; null: a small one of that agent.")] = None
+
+
+class WorkSettings(_Base, frozen=True):
+    """How `ralph work` takes tasks through their roles."""
+
+    enabled: Annotated[bool, Meta(description="false: one verified pass per role instead of a loop.")] = True
+    default_max_iterations: Annotated[
+        Count | None, Meta(description="For roles that do not say; null: 15, 5, 10 and 5.")
+    ] = None
+    default_verification: Annotated[
+        str | None, Meta(description="For roles that do not say; null: as suits the role.")
+    ] = None
+    agents: RolesSettings = RolesSettings()
+    judge: JudgeSettings = JudgeSettings()
+    allow_degraded: Annotated[
+        bool, Meta(description="Believe a promise when the judge could not be asked; the outcome says so.")
+    ] = False
+    protect: Annotated[
+        tuple[str, ...] | None,
+        Meta(description="Globs of files that only the tester may change; null: what verification runs."),
+    ] = None
+    setup: Annotated[str, Meta(description="Run by `sh -c` in every new worktree, for example `npm ci`.")] = (
+        ""
+    )
+    max_task_cost_usd: Annotated[
+        Amount, Meta(description="Fail a task when it has cost so much. 0: no limit.")
+    ] = 0.0
+
+
 class Settings(_Base, frozen=True):
     """Everything that `.ralph/settings.json` may say."""
 
@@ -143,6 +201,7 @@ class Settings(_Base, frozen=True):
     ] = 0
     snapshots: Annotated[bool, Meta(description="Keep the tree as it is before every iteration.")] = True
     supervise: SuperviseSettings = SuperviseSettings()
+    ralph: WorkSettings = WorkSettings()
     use_emoji: Annotated[
         bool | None, Meta(description="Emoji in the agent's output; null: on a terminal that can show them.")
     ] = None
@@ -217,10 +276,17 @@ def to_json(settings: Settings) -> dict[str, Any]:
 
 def redacted(settings: Settings) -> Settings:
     """The same without the values of the agents' variables: they may be secrets."""
-    agent = settings.agent
-    fallbacks = tuple(replace(each, env=dict.fromkeys(each.env, SECRET)) for each in agent.fallbacks)
-    agent = replace(agent, env=dict.fromkeys(agent.env, SECRET), fallbacks=fallbacks)
-    return replace(settings, agent=agent)
+    hidden: Settings = msgspec.convert(_without_secrets(to_json(settings)), Settings)
+    return hidden
+
+
+def _without_secrets(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: dict.fromkeys(each, SECRET) if key == "env" else _without_secrets(each)
+            for key, each in value.items()
+        }
+    return [_without_secrets(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def schema() -> dict[str, Any]:
@@ -260,7 +326,7 @@ def _problem(keys: list[str], value: Any) -> str:
         return "it has a NUL character"
     if isinstance(value, str) and not _is_text(value):
         return "it is not valid text (a lone surrogate)"
-    if len(keys) > 2 and keys[0] == "agent" and keys[-2] == "env":
+    if len(keys) > 2 and keys[-2] == "env":
         if "=" in keys[-1] or not keys[-1]:
             return "it is no name of a variable"
         return "" if isinstance(value, str) else "expected `str`"
@@ -310,6 +376,13 @@ def _known_keys(keys: list[str]) -> list[str]:
         "guardrails": GuardrailSettings,
         "scm": ScmSettings,
         "supervise": SuperviseSettings,
+        "coder": RoleSettings,
+        "reviewer": RoleSettings,
+        "tester": RoleSettings,
+        "qa": RoleSettings,
+        "judge": JudgeSettings,
+        "agents": RolesSettings,
+        "ralph": WorkSettings,
     }
     struct = next((struct for key, struct in structs.items() if key in keys), Settings)
     return [field.encode_name for field in msgspec.structs.fields(struct)]

@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
+from check_support import LOG, Bench
 
-from ralph.checks.base import Interrupted, Shell
+from ralph.checks.base import Interrupted
 from ralph.checks.command import configure, exit_text, run
 from ralph.checks.registry import METHODS
 from ralph.core.model import Check, Ended, Exit, FailAction, Feedback, Verdict
-
-LOG = ".ralph/guardrail_001_make_test.log"
-
-
-@dataclass
-class Bench:
-    """A workbench on which every command ends in the same way."""
-
-    exit: Exit
-    output: str = ""
-    truncate: int = 5000
-    is_cut: bool = False
-    asked: list[tuple[str, float]] = field(default_factory=list)
-
-    def shell(self, command: str, timeout: float, *, is_clean: bool = False) -> Shell:
-        self.asked.append((command, timeout))
-        return Shell(self.exit, self.output, self.is_cut, LOG)
 
 
 def guardrail(action: FailAction = FailAction.APPEND, hint: str = "", timeout: float = 0.0) -> Check:
@@ -35,7 +17,7 @@ def guardrail(action: FailAction = FailAction.APPEND, hint: str = "", timeout: f
 
 def test_the_registry_knows_it() -> None:
     """A check with the method `command` is a guardrail."""
-    assert METHODS["command"] is run
+    assert METHODS["command"].run is run
 
 
 def test_exit_code_0_is_green() -> None:

@@ -30,4 +30,25 @@ CREATE TABLE runs (
     created REAL NOT NULL,
     pid INTEGER,
     pid_start TEXT
+, task TEXT, role TEXT);
+CREATE INDEX runs_task ON runs (project, task) WHERE task IS NOT NULL;
+CREATE TABLE tasks (
+    project TEXT NOT NULL,
+    id TEXT NOT NULL,
+    spec_id TEXT NOT NULL,
+    title TEXT NOT NULL,
+    description TEXT NOT NULL,
+    status TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    dependencies TEXT NOT NULL,
+    assignee TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    metadata TEXT NOT NULL,
+    iteration INTEGER NOT NULL,
+    completion_spec TEXT,
+    protect TEXT,
+    progress TEXT,
+    PRIMARY KEY (project, id)
 );
+CREATE INDEX tasks_open ON tasks (project, status, priority);

@@ -27,6 +27,7 @@ from ralph.core.model import (
     Steer,
     Step,
     Stop,
+    Verdict,
 )
 from ralph.errors import RalphError
 from ralph.store import codec
@@ -46,6 +47,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     """Any value of a type of the core."""
     if hint in SCALARS:
         return SCALARS[hint]
+    if hint is Verdict:
+        return VERDICTS
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (Union, types.UnionType):
         return st.one_of([values(one) for one in arguments])
@@ -56,8 +59,17 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return st.sampled_from(hint)
     assert isinstance(hint, type) and is_dataclass(hint), hint
-    hints = typing.get_type_hints(hint)
-    return st.builds(hint, **{field.name: values(hints[field.name]) for field in fields(hint)})
+    return built(hint)
+
+
+def built(type_: type[Any], **known: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    hints = typing.get_type_hints(type_)
+    names = [field.name for field in fields(type_) if field.name not in known]
+    return st.builds(type_, **known, **{name: values(hints[name]) for name in names})
+
+
+VERDICTS = built(Verdict, parts=st.just(()) | st.tuples(built(Verdict, parts=st.just(()))))
+"""A verdict holds verdicts: two levels are enough."""
 
 
 def test_every_step_result_and_command_has_a_kind() -> None:

@@ -49,7 +49,8 @@ def runs(tmp_path: Path) -> Iterator[Runs]:
 def add(runs: Runs, id: str, created: float = NOON, directory: str = "/work") -> None:
     """A run with an id of our choice, driven by nobody."""
     runs.db.execute(
-        "INSERT INTO runs VALUES (?, ?, ?, 'run', NULL, ?, NULL, NULL)", (id, directory, directory, created)
+        "INSERT INTO runs (id, project, directory, flow, created) VALUES (?, ?, ?, 'run', ?)",
+        (id, directory, directory, created),
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+import msgspec
 
 from ralph.core.model import Check, Exit, Verdict
 
@@ -18,6 +21,23 @@ class Shell:
     log: str
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a judge said. `problem`: why there is no answer; `is_final`: asking again would not help."""
+
+    text: str
+    problem: str = ""
+    is_final: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A file that differs from the trusted one, and how."""
+
+    path: str
+    diff: str
+
+
 class Workbench(Protocol):
     """The means of a check: the loop hands them in, so that checks start no process themselves."""
 
@@ -25,16 +45,67 @@ class Workbench(Protocol):
     def truncate(self) -> int:
         """How many characters of output an agent is shown."""
 
-    def shell(self, command: str, timeout: float, *, is_clean: bool = False) -> Shell:
+    @property
+    def answer(self) -> str:
+        """The final message of the agent; "" where no agent has run."""
+
+    @property
+    def is_claimed(self) -> bool:
+        """Did the agent say, by the tag that this run expects, that it is done?"""
+
+    def shell(self, command: str, timeout: float, *, is_clean: bool = False, directory: str = ".") -> Shell:
         """Run a command by `sh -c` in the project; its whole output goes to the check's log.
 
-        `is_clean`: in a fresh copy of it, without what git ignores.
+        `is_clean`: in a fresh copy of it, without what git ignores. `directory`: a directory inside of it. The
+        same command on the same tree is run once in an iteration.
         """
 
+    def diff(self) -> str:
+        """All changes since the work began, as a unified diff; new files too, ignored ones not."""
 
-class Method(Protocol):
+    def changed(self, globs: Sequence[str], trusted: str) -> list[Changed]:
+        """Files of the commit `trusted` that match a glob and are not the same any more."""
+
+    def ask(self, prompt: str, model: str) -> Answer:
+        """Ask the judge, in a fresh process and an empty directory; `model` "": a small one.
+
+        Raises `Limited` when it meets a limit and `Interrupted` when the run is ended.
+        """
+
+    def inside(self, name: str) -> Workbench:
+        """The same for a stage of this check: its log has a name of its own."""
+
+    def together(self, stages: Sequence[tuple[str, Callable[[Workbench], Verdict]]]) -> list[Verdict]:
+        """Run stages at once, each by its name and with a workbench of its own."""
+
+
+class Run(Protocol):
     def __call__(self, check: Check, bench: Workbench) -> Verdict: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """One way of checking. `config` is the Struct that its config is read into: unknown keys are refused.
+
+    `problem` says what is wrong with a config whose keys and types are right, "" if nothing is.
+    """
+
+    config: type[msgspec.Struct]
+    run: Run
+    problem: Problem | None = None
+
+
+class Problem(Protocol):
+    def __call__(self, config: Any) -> str: ...
 
 
 class Interrupted(Exception):
     """The check was ended before it could find out anything: no verdict."""
+
+
+class Limited(Exception):
+    """The judge is limited: no verdict now, the check is due again at `retry_at`, if that is known."""
+
+    def __init__(self, retry_at: float | None) -> None:
+        super().__init__("limited")
+        self.retry_at = retry_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ralph.checks.base import Interrupted, Workbench
+from ralph.checks.base import Interrupted, Method, Workbench
 from ralph.core import prompt
 from ralph.core.model import Check, Ended, Exit, Feedback, Verdict
 
@@ -49,3 +49,6 @@ def exit_text(exit: Exit, timeout: float) -> str:
     if exit.code is None:
         return "no exit code: it was killed"
     return f"exit code {exit.code}"
+
+
+METHOD = Method(Config, run)

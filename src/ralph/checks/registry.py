@@ -1,10 +1,66 @@
-"""Every method of checking. A new one is one file and one line here."""
+"""Every method of checking. A new one is one file and one line here, or an entry point of another package."""
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
+import msgspec
+
 from ralph.checks import command
 from ralph.checks.base import Method
+from ralph.errors import RalphError
 
 METHODS: dict[str, Method] = {
-    "command": command.run,
+    "command": command.METHOD,
 }
+VERIFICATION = ("string_match", "semantic", "external", "multi_stage")
+"""Those that a task may name; methods of other packages come on top."""
+
+ENTRY_POINTS = "ralph.checks"
+
+
+@cache
+def plugins() -> dict[str, Any]:
+    """Methods of other packages by name, not loaded yet."""
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=ENTRY_POINTS)}
+
+
+def verification_methods() -> list[str]:
+    return [*VERIFICATION, *sorted(set(plugins()) - set(METHODS))]
+
+
+@cache
+def find_method(name: str) -> Method:
+    """A method by its name; one of another package is loaded when it is first wanted."""
+    if name in METHODS:
+        return METHODS[name]
+    if name not in plugins():
+        known = ", ".join(verification_methods())
+        raise RalphError(f"There is no verification method {name!r}.", f"Known: {known}.")
+    try:
+        method = plugins()[name].load()
+    except Exception as error:
+        raise RalphError(
+            f"The verification method {name!r} cannot be loaded: {type(error).__name__}: {error}.",
+            "Mend or remove the package that brings it.",
+        ) from error
+    if not isinstance(method, Method):
+        raise RalphError(
+            f"The verification method {name!r} is no ralph.checks.base.Method, but a {type(method).__name__}."
+        )
+    return method
+
+
+def config_problem(name: str, config: dict[str, Any]) -> str:
+    """What is wrong with the config of a verification method, "" if nothing is."""
+    method = find_method(name)
+    try:
+        parsed = msgspec.convert(config, method.config)
+    except msgspec.ValidationError as error:
+        message, _, where = str(error).partition(" - at `$")
+        where = where.strip(".`")
+        return f"{where}: {message}" if where else message
+    return method.problem(parsed) if method.problem else ""

@@ -65,6 +65,7 @@ class Cause(StrEnum):
     STAGNATION = "stagnation"
     CRASH_LOOP = "crash_loop"
     VERIFICATION = "verification"
+    REFUSED = "refused"
     CONFIG = "config"
     UNSTARTABLE = "unstartable"
     AUTH = "auth"
@@ -89,6 +90,7 @@ _OUTCOMES = {
     Cause.STAGNATION: Outcome.LIMIT,
     Cause.CRASH_LOOP: Outcome.LIMIT,
     Cause.VERIFICATION: Outcome.LIMIT,
+    Cause.REFUSED: Outcome.LIMIT,
     Cause.CONFIG: Outcome.FATAL,
     Cause.UNSTARTABLE: Outcome.FATAL,
     Cause.AUTH: Outcome.FATAL,
@@ -101,9 +103,12 @@ _OUTCOMES = {
 
 
 class ClaimKind(StrEnum):
+    """`given`: the runs before have claimed it, and only the checks are left (a merge)."""
+
     TAG = "tag"
     DONE = "done"
     BOARD = "board"
+    GIVEN = "given"
 
 
 class FailAction(StrEnum):
@@ -173,6 +178,7 @@ class TodoStatus(StrEnum):
 class Purpose(StrEnum):
     WORK = "work"
     MESSAGE = "message"
+    JUDGE = "judge"
 
 
 class HoldWhy(StrEnum):
@@ -255,14 +261,32 @@ class Restart:
 
 
 @dataclass(frozen=True, slots=True)
+class TaskBrief:
+    """What the prompt of a task's role is made from. `told`: why the task came back to this role."""
+
+    id: str
+    title: str
+    description: str
+    outcome: str
+    acceptance_criteria: tuple[str, ...]
+    role: str
+    duty: str
+    criteria: str
+    method: str
+    may_refuse: bool = False
+    told: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class PromptSource:
-    """Where the base prompt comes from (`text` or `file`) and what is added to it."""
+    """Where the base prompt comes from (`text`, `file` or `task`) and what is added to it."""
 
     text: str = ""
     file: str = ""
     instruction: bool = True
     count: bool = False
     truncate: int = 5000
+    task: TaskBrief | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +313,11 @@ class TaskFolder:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Everything a run needs to know. Journalled as row 0: resume does not read settings again."""
+    """Everything a run needs to know. Journalled as row 0: resume does not read settings again.
+
+    `task_id`: the task whose role this is. `base`: the commit that its changes are counted from. `judge`: who is
+    asked whether criteria are met; without one, the first agent with a small model.
+    """
 
     run: str
     flow: Flow
@@ -306,6 +334,9 @@ class Plan:
     allow_degraded: bool = False
     snapshots: bool = True
     task: TaskFolder | None = None
+    task_id: str = ""
+    base: str = ""
+    judge: AgentSpec | None = None
 
 
 # ---- what is measured ----
@@ -393,7 +424,10 @@ class Feedback:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a check found out. `degraded`: it could not be checked as it should have been."""
+    """What a check found out. `degraded`: it could not be checked as it should have been.
+
+    `parts`: the verdicts of its stages, or of each criterion.
+    """
 
     check: str
     green: bool
@@ -402,6 +436,7 @@ class Verdict:
     reason: str = ""
     feedback: Feedback | None = None
     log: str = ""
+    parts: tuple[Verdict, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,33 @@ CREATE TABLE commands (
 CREATE INDEX commands_open ON commands (run, id) WHERE applied IS NULL;
 """
 
+_ADDED = """
+ALTER TABLE runs ADD COLUMN task TEXT;
+ALTER TABLE runs ADD COLUMN role TEXT;
+CREATE INDEX runs_task ON runs (project, task) WHERE task IS NOT NULL;
+CREATE TABLE tasks (
+    project TEXT NOT NULL,
+    id TEXT NOT NULL,
+    spec_id TEXT NOT NULL,
+    title TEXT NOT NULL,
+    description TEXT NOT NULL,
+    status TEXT NOT NULL,
+    priority INTEGER NOT NULL,
+    dependencies TEXT NOT NULL,
+    assignee TEXT NOT NULL,
+    created_at REAL NOT NULL,
+    updated_at REAL NOT NULL,
+    metadata TEXT NOT NULL,
+    iteration INTEGER NOT NULL,
+    completion_spec TEXT,
+    protect TEXT,
+    progress TEXT,
+    PRIMARY KEY (project, id)
+);
+CREATE INDEX tasks_open ON tasks (project, status, priority);
+"""
+"""What a store that has no tasks yet gets when it is opened."""
+
 
 class Taken(RalphError):
     """There is such a row already."""
@@ -89,7 +116,7 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
     db.execute("BEGIN")  # one look at all three: somebody else may be making the store just now
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     owner = int(db.execute("PRAGMA application_id").fetchone()[0])
-    tables = int(db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0])
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
     db.execute("COMMIT")
     if owner != _APPLICATION_ID and (version or owner or tables):
         raise RalphError(f"{path} is no Ralph store.", _ELSEWHERE)
@@ -102,17 +129,24 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
     if db.execute("PRAGMA journal_mode").fetchone()[0].upper() != mode:
         db.execute(f"PRAGMA journal_mode = {mode}")
     db.execute("PRAGMA synchronous = FULL")
-    if version == 0:
+    if version == 0 or "tasks" not in tables:
         _create(db)
 
 
 def _create(db: sqlite3.Connection) -> None:
+    """Make what is missing; somebody else may have made it in the meantime."""
     with transaction(db):
         if db.execute("PRAGMA user_version").fetchone()[0] == 0:
-            for statement in filter(str.strip, _SCHEMA.split(";")):
-                db.execute(statement)
+            _execute(db, _SCHEMA)
             db.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
             db.execute(f"PRAGMA user_version = {VERSION}")
+        if not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'tasks'").fetchone():
+            _execute(db, _ADDED)
+
+
+def _execute(db: sqlite3.Connection, statements: str) -> None:
+    for statement in filter(str.strip, statements.split(";")):
+        db.execute(statement)
 
 
 @contextmanager

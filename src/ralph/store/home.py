@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ from ralph.store.database import open_database
 from ralph.store.files import opened_directory
 from ralph.store.runs import Runs
 from ralph.store.runtime import ignore_runtime_files
+from ralph.store.tasks import Tasks
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,16 @@ class Home:
     def runs(self, patience: float = 30.0) -> Runs:
         """The list of runs, on a connection of its own that waits so long for others."""
         return Runs(open_database(self.database, patience), self.database)
+
+    def tasks(self, project: str) -> Tasks:
+        """The tasks of a project, on a connection of its own."""
+        return Tasks(open_database(self.database), self.database, project)
+
+    def worktree(self, project: str, task: str, attempt: int = 1) -> Path:
+        """Where an attempt at a task has its own copy of the project."""
+        place = hashlib.sha256(project.encode(errors="surrogateescape")).hexdigest()[:8]
+        name = task if attempt == 1 else f"{task}.{attempt}"
+        return self.path / "worktrees" / f"{Path(project).parent.name}-{place}" / name
 
 
 def find_home(directory: Path) -> Home:

@@ -17,6 +17,8 @@ from ralph.store import codec
 from ralph.store.codec import Brief
 from ralph.store.database import Taken, clear_errors, transaction
 
+_COLUMNS = "id, project, directory, flow, parent, created, pid, pid_start, task, role"
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -30,6 +32,8 @@ class Run:
     created: float
     pid: int | None
     pid_start: str | None
+    task: str | None = None
+    role: str | None = None
 
     @property
     def is_live(self) -> bool:
@@ -85,15 +89,16 @@ class Runs:
         """A new run and its plan, row 0 of its journal, in one transaction."""
         at, pid = time.time(), os.getpid()
         for _ in range(10):
-            run = Run(new_id(at), project, directory, flow, parent_run(), at, pid, process_start(pid))
-            plan = make_plan(run.id)
+            id, mine = new_id(at), process_start(pid)
+            plan = make_plan(id)
+            whose = plan.task_id or None, plan.role or None
+            run = Run(id, project, directory, flow, parent_run(), at, pid, mine, *whose)
             first = codec.encode(plan), codec.encode_state(machine.start(plan, at))
             try:
                 with clear_errors(self.path), transaction(self.db):
                     self.db.execute(
-                        "INSERT INTO runs (id, project, directory, flow, parent, created, pid, pid_start)"
-                        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                        (run.id, project, directory, flow, run.parent, at, run.pid, run.pid_start),
+                        f"INSERT INTO runs ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                        (run.id, project, directory, flow, run.parent, at, pid, mine, *whose),
                     )
                     self.db.execute(
                         "INSERT INTO journal (run, seq, kind, body, started, state, ended)"
@@ -128,6 +133,10 @@ class Runs:
 
     def in_directory(self, directory: str) -> list[Run]:
         return list(self._select("WHERE directory = ? ORDER BY rowid DESC", (directory,)))
+
+    def of_task(self, project: str, task: str) -> list[Run]:
+        """The runs of a task, one for each role and time, newest first."""
+        return list(self._select("WHERE project = ? AND task = ? ORDER BY rowid DESC", (project, task)))
 
     def find(self, name: str) -> Run:
         """A run by its id, or by any beginning or end of it that no other run has."""
@@ -166,11 +175,11 @@ class Runs:
             self.db.execute("DELETE FROM runs WHERE id = ?", (id,))
 
     def _select(self, where: str, values: tuple[object, ...]) -> Iterator[Run]:
-        query = f"SELECT id, project, directory, flow, parent, created, pid, pid_start FROM runs {where}"
+        query = f"SELECT {_COLUMNS} FROM runs {where}"
         with clear_errors(self.path):
             rows = self.db.execute(query, values).fetchall()
-        for id, project, directory, flow, parent, created, pid, pid_start in rows:
-            yield Run(id, project, directory, Flow(flow), parent, created, pid, pid_start)
+        for id, project, directory, flow, *rest in rows:
+            yield Run(id, project, directory, Flow(flow), *rest)
 
     # ---- commands ----
 

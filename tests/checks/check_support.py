@@ -1,0 +1,50 @@
+"""A workbench for tests of single checks: what it hands out is fixed, what it is asked is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+from ralph.checks.base import Answer, Changed, Shell, Workbench
+from ralph.core.model import Exit, Verdict
+
+LOG = ".ralph/guardrail_001_make_test.log"
+
+
+@dataclass
+class Bench:
+    """The means of a check, without any process."""
+
+    exit: Exit = field(default_factory=lambda: Exit(0))
+    output: str = ""
+    truncate: int = 5000
+    is_cut: bool = False
+    answer: str = ""
+    is_claimed: bool = True
+    difference: str = ""
+    changes: list[Changed] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    asked: list[tuple[str, float]] = field(default_factory=list)
+    prompts: list[tuple[str, str]] = field(default_factory=list)
+    shells: dict[str, Shell] = field(default_factory=dict)
+    path: tuple[str, ...] = ()
+
+    def shell(self, command: str, timeout: float, *, is_clean: bool = False, directory: str = ".") -> Shell:
+        self.asked.append((command, timeout))
+        return self.shells.get(command) or Shell(self.exit, self.output, self.is_cut, LOG)
+
+    def diff(self) -> str:
+        return self.difference
+
+    def changed(self, globs: Sequence[str], trusted: str) -> list[Changed]:
+        return self.changes
+
+    def ask(self, prompt: str, model: str) -> Answer:
+        self.prompts.append((prompt, model))
+        return self.answers.pop(0)
+
+    def inside(self, name: str) -> Bench:
+        return replace(self, path=(*self.path, name))
+
+    def together(self, stages: Sequence[tuple[str, Callable[[Workbench], Verdict]]]) -> list[Verdict]:
+        return [run(self.inside(name)) for name, run in stages]
