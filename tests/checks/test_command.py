@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from check_support import LOG, Bench
 
+from checks.check_support import LOG, Bench
 from ralph.checks.base import Interrupted
 from ralph.checks.command import configure, exit_text, run
 from ralph.checks.registry import METHODS
