@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 
 from ralph.core.model import Resume
 from ralph.errors import RalphError
+from ralph.flows.where import here
 from ralph.settings import Settings, load
 from ralph.store.home import Home, find_home
 from ralph.store.runs import Run, Runs
@@ -58,9 +59,7 @@ def optional_run_argument(function: F) -> F:
 
 def newest_run(runs: Runs) -> Run:
     """The newest run of this directory."""
-    from ralph.flows import session
-
-    where = session.here(Path.cwd())
+    where = here(Path.cwd())
     found = runs.in_directory(str(where.lock))
     if not found:
         raise RalphError(

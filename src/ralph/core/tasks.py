@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -74,6 +74,22 @@ ROLES: dict[str, RoleDefaults] = {
 
 ACCEPTANCE = "{{acceptance_criteria}}"
 """Stands in a verification config for the list of the task's acceptance criteria."""
+
+
+def injected(config: Mapping[str, Any], criteria: Sequence[str]) -> dict[str, Any]:
+    """The config with the criteria in the place of ACCEPTANCE: the list of them, or spliced into a list."""
+    return {key: _injected(value, criteria) for key, value in config.items()}
+
+
+def _injected(value: Any, criteria: Sequence[str]) -> Any:
+    if value == ACCEPTANCE:
+        return list(criteria)
+    if isinstance(value, Mapping):
+        return injected(value, criteria)
+    if isinstance(value, list | tuple):
+        parts = (criteria if each == ACCEPTANCE else [_injected(each, criteria)] for each in value)
+        return [part for several in parts for part in several]
+    return value
 
 
 @dataclass(frozen=True, slots=True)

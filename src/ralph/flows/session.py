@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ralph.agents.base import Reading
@@ -19,6 +19,8 @@ from ralph.errors import RalphError
 from ralph.flows.herald import Herald
 from ralph.flows.replay import started
 from ralph.flows.repository import pinned_runner, scm_runner
+from ralph.flows.where import Where as Where
+from ralph.flows.where import here as here
 from ralph.loop import Clock, Driver, Place
 from ralph.process.client import Wakeup, Warden
 from ralph.scm.repository import find_repository
@@ -37,29 +39,6 @@ Tell = Callable[[Event], None]
 
 DYING_SECONDS = 10.0
 """How long the tree of a killed ralph may take to end before its directory is free again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """A working directory, the directory whose lock it needs, and the project it belongs to."""
-
-    directory: Path
-    lock: Path
-    project: str
-
-
-def here(directory: Path) -> Where:
-    directory = directory.resolve()
-    try:
-        str(directory).encode()
-    except UnicodeEncodeError:
-        raise RalphError(
-            f"The name of {os.fsencode(directory)!r} is not UTF-8 text.", "Rename the directory."
-        ) from None
-    repository = find_repository(directory)
-    if repository is None:
-        return Where(directory, directory, str(directory))
-    return Where(directory, repository.top, str(repository.common))
 
 
 # ---- beginning and resuming ----
