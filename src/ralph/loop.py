@@ -9,26 +9,18 @@ from __future__ import annotations
 
 import hashlib
 import os
-import time
-import zlib
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
 
-from ralph.agents.base import Parser, Prompt, Reading
-from ralph.agents.registry import AGENTS
-from ralph.checks.base import Interrupted, Shell
-from ralph.checks.registry import find_method
+from ralph import ears
+from ralph.agents.base import Prompt
+from ralph.caller import Call, Caller
 from ralph.core import machine, policy
 from ralph.core import prompt as prompts
 from ralph.core.events import (
-    AgentEnded,
-    AgentStarted,
     CheckEnded,
     CheckStarted,
     ClaimLooked,
     Committed,
-    Event,
     Holding,
     IterationStarted,
     Notice,
@@ -37,27 +29,21 @@ from ralph.core.model import (
     AgentSpec,
     Cancel,
     Cause,
-    Check,
     Checked,
     ClaimKind,
     Command,
     Commit,
     Did,
-    Ended,
-    Exit,
     Fail,
     Flow,
     Hold,
     HoldWhy,
     Look,
-    Meter,
-    Pause,
     Phase,
     PromptVia,
     Purpose,
     Ran,
     Result,
-    Resume,
     RunAgent,
     RunChecks,
     Seen,
@@ -66,65 +52,18 @@ from ralph.core.model import (
     Step,
     Stop,
 )
-from ralph.core.text import clean
+from ralph.ears import Ears, InterruptedWait
 from ralph.errors import RalphError
-from ralph.process import client
-from ralph.readers import Log, Tee
+from ralph.place import Place
 from ralph.redact import Secrets, secret_values
 from ralph.scm.git import GitError
-from ralph.scm.work import Work
-from ralph.store.database import reason_to_wait
-from ralph.store.files import opened_directory
-from ralph.store.journal import Journal
-from ralph.store.runs import Runs
-from ralph.store.runtime import Runtime, log_slugs
-from ralph.supervised import Supervised
+from ralph.scm.snapshots import snapshot_name
 from ralph.textfile import read_text
+from ralph.workbench import Iteration, Workshop
 
 MOST_PROMPT_BYTES = 256 << 20
-MOST_ARGUMENT_BYTES = 131_071
-"""One argument holds 128 KiB with its terminating NUL."""
-
-COMMAND_SECONDS = 0.25
-"""How often the store is asked for commands while a step is in hand."""
-
 RECHECK_SECONDS = 30.0
 """How often a hold looks at the wall clock again: a laptop sleeps."""
-
-MOST_ANSWER = 4_000
-"""How many characters of an answer's beginning, and of its end, are journalled."""
-
-DISK_SECONDS = 1.0
-"""How often a run that waits for space on the disk tries again."""
-
-Tell = Callable[[Event], None]
-T = TypeVar("T")
-
-
-class Clock:
-    """The one place that reads the clock."""
-
-    def wall(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a run happens and is recorded: its journal, its files, its processes, its listeners."""
-
-    runs: Runs
-    journal: Journal
-    runtime: Runtime
-    streams: int
-    work: Work
-    warden: client.Warden
-    wakeup: client.Wakeup
-    tell: Tell
-    clock: Clock
-    supervised: Supervised | None = None
 
 
 class Driver:
@@ -137,16 +76,15 @@ class Driver:
         self._tell = place.tell
         self._journal = place.journal
         self._base_prompt: str | None = None
-        self._waiting: list[tuple[int, Command]] = []
-        self._asked_at = 0.0
-        self._signals = self._told_signals = 0
+        self._ears = Ears(place, state.plan.run, self._deliver)
+        self._signals = 0
         self._noticed: set[str] = set()
         self._guided: set[int] = set()
         self.files_changed: int | None = None
         variables = [os.environ, *(dict(agent.env) for agent in state.plan.agents)]
         self._secrets = Secrets(value for each in variables for value in secret_values(each))
-        self._environment = client.child_environment({})
-        self._slugs = log_slugs([check.name for check in state.plan.checks])
+        self._caller = Caller(place, state.plan, self._ears, self._secrets)
+        self._workshop = Workshop(place, state.plan, self._ears, self._caller, self._secrets)
 
     def drive(self) -> State:
         """Step by step until the machine says stop."""
@@ -156,14 +94,14 @@ class Driver:
                 self._hear()
                 step = machine.next_step(self._state)
                 seq = self._journal.begin(step, self._now())
-                self._with_room(self._journal.flush)
+                self._ears.with_room(self._journal.flush)
                 result = self._do(step, seq)
                 self._state = machine.apply(self._state, result)
                 self._journal.complete(step, result, self._state)
-                self._with_room(self._journal.flush)
+                self._ears.with_room(self._journal.flush)
                 if isinstance(step, Stop):
                     return self._state
-        except _Interrupted:
+        except InterruptedWait:
             return self._interrupted()
         except (RalphError, OSError) as error:
             return self._give_up(error)
@@ -176,7 +114,7 @@ class Driver:
             case RunAgent():
                 return self._run_agent(step, seq)
             case RunChecks():
-                return self._run_check(step, started)
+                return self._run_check(step, seq, started)
             case Commit():
                 return self._commit(step, started)
             case Hold():
@@ -224,7 +162,7 @@ class Driver:
     def _snapshot(self) -> str:
         """Keep the tree before the iteration that comes next. One that fails is a loud note, not a stop."""
         try:
-            kept = self._place.work.snapshot(self._snapshot_name())
+            kept = self._place.work.snapshot(snapshot_name(self._state.iteration, self._state.again))
             if kept is None:
                 return self._place.work.tree() if self._wants_tree() else ""
         except RalphError as error:
@@ -239,12 +177,6 @@ class Driver:
             return self._place.work.files_changed()
         except RalphError:
             return None
-
-    def _snapshot_name(self) -> str:
-        """An iteration that is done again keeps its first snapshot."""
-        number = self._state.iteration + 1
-        again = self._state.again
-        return f"{number}-{again + 1}" if again else str(number)
 
     def _warn(self, error: RalphError) -> None:
         self._notice_once(f"{error.message} {error.hint}".strip())
@@ -267,21 +199,13 @@ class Driver:
     # ---- RunAgent ----
 
     def _run_agent(self, step: RunAgent, seq: int) -> Ran:
-        spec = self._spec(step)
-        agent = AGENTS[spec.type]
-        prompt = self._prompt(step)
-        command = agent.argv(spec, step.purpose, prompt)
-        parser = agent.parser(Reading(self.plan.claim, prompt.text, spec, step.purpose, self._now))
+        spec, prompt = self._spec(step), self._prompt(step)
         if step.purpose is Purpose.WORK:
             self._tell(IterationStarted(step.iteration, step.of, len(step.steer), spec.name))
             if spec.prompt_via is not PromptVia.NONE:
                 self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
-        shown = tuple(word.replace(prompt.text, "<prompt>") if prompt.text else word for word in command)
-        self._tell(AgentStarted(step.purpose, shown, prompt.text[:200], len(prompt.text)))
         stream = f"{step.iteration:03d}-{seq}.{step.purpose}"
-        exit, problem = self._execute(spec, step, command, prompt, parser, stream)
-        ran, unread = self._ran(step, exit, problem, parser, stream)
-        self._tell(AgentEnded(step.purpose, ran, unread))
+        ran = self._caller.call(Call(step, spec, prompt, stream), self._state.limits.iterations)
         if step.purpose is Purpose.WORK and self.plan.claim.kind is ClaimKind.TAG:
             rule = self.plan.claim
             self._tell(ClaimLooked(f"<{rule.tag}>{rule.text}</{rule.tag}>", ran.claim))
@@ -298,126 +222,26 @@ class Driver:
         else:
             base = self._base_prompt if self._base_prompt is not None else self._read_prompt()
             name, text = f"{step.iteration:03d}", prompts.build(base, step, self.plan.prompt, self.plan.claim)
-        return Prompt(text, self._with_room(lambda: self._place.runtime.write_prompt(name, text)))
-
-    def _execute(
-        self, spec: AgentSpec, step: RunAgent, argv: list[str], prompt: Prompt, parser: Parser, stream: str
-    ) -> tuple[Exit, str]:
-        """Run the agent's process; returns how it ended, and what was wrong with its command if anything."""
-        _check_arguments(argv)
-        environment = self._environment | dict(spec.env) | self._variables(step.iteration)
-        project = self._place.runtime.project
-        program, problem = client.find_program(argv[0], environment.get("PATH", os.defpath), project)
-        if problem:
-            return Exit(error=0), f"{argv[0]}: {problem}"
-        stdin = self._place.runtime.open_prompt(prompt.file) if spec.prompt_via is PromptVia.STDIN else None
-        tee = Tee(parser, self._tell, self._place.streams, stream, self._secrets)
-        supervised = self._place.supervised if step.purpose is Purpose.WORK else None
-        if supervised is not None:
-            supervised.begin_attempt()
-
-        def watch(seconds: float, idle: float) -> Ended | None:
-            ends = self.is_interrupted(), parser.is_over, parser.is_refused
-            done = supervised.done_for(seconds) if supervised is not None else 0.0
-            return policy.watch(step.limits, Meter(seconds, idle, parser.usage, *ends, done))
-
-        try:
-            command = client.Command([program, *argv[1:]], environment, project, stdin)
-            exit = self._place.warden.run(command, tee, watch)
-        finally:
-            if stdin is not None:
-                os.close(stdin)
-            if lost := tee.close():
-                self._tell(Notice(f"the raw stream of this iteration was not kept whole: {lost}"))
-        if exit.left:
-            self._tell(Notice("Something that the agent has started could not be ended: see `ps`."))
-        if exit.error is not None:
-            return exit, f"{argv[0]}: {os.strerror(exit.error)}"
-        return exit, ""
-
-    def _variables(self, iteration: int) -> dict[str, str]:
-        task = self.plan.task
-        supervised = {"TASK_FOLDER": task.path, "RALPH_ATTEMPT": str(iteration)} if task else {}
-        return {
-            **supervised,
-            "RALPH_RUN_ID": self.plan.run,
-            "RALPH_PARENT_RUN_ID": self.plan.run,
-            "RALPH_ITERATION": str(iteration),
-            "RALPH_MAX_ITERATIONS": str(self._state.limits.iterations),
-        }
-
-    def _ran(self, step: RunAgent, exit: Exit, problem: str, parser: Parser, stream: str) -> tuple[Ran, int]:
-        """What became of the agent, and how many of its lines meant nothing to Ralph."""
-        last, report = parser.finish(exit)
-        for event in last:
-            self._tell(event)
-        ended, detail = report.ended, report.detail
-        if problem:
-            ended, detail = Ended.UNSTARTABLE, problem
-        elif exit.ended not in (None, Ended.OK):
-            ended = exit.ended
-        elif exit.lost:
-            ended, detail = Ended.KILLED, "its warden was killed"
-        elif exit.ended is Ended.OK and ended is Ended.KILLED:
-            ended, detail = Ended.OK, "its work was done, and it was ended"
-        ran = Ran(
-            at=self._now(),
-            ended=ended,
-            agent=step.agent,
-            took=exit.seconds,
-            claim=report.claim,
-            usage=report.usage,
-            retry_at=report.retry_at,
-            exit=exit.code,
-            text=_shortened(report.text) if step.purpose is Purpose.WORK else report.text,
-            detail=detail,
-            fingerprint=_fingerprint(ended, exit, detail),
-            stream=stream,
-        )
-        return ran, report.unread
+        return Prompt(text, self._ears.with_room(lambda: self._place.runtime.write_prompt(name, text)))
 
     # ---- RunChecks ----
 
-    def _run_check(self, step: RunChecks, started: float) -> Checked:
+    def _run_check(self, step: RunChecks, seq: int, started: float) -> Checked:
         """One check at a time, so that each verdict is journalled when it is known."""
         check = next(check for check in self.plan.checks if check.name == step.names[0])
         self._tell(CheckStarted(check.name))
-        try:
-            verdict = find_method(check.method).run(check, _Bench(self, step.iteration, check))
-        except Interrupted:
-            return Checked(self._now(), self._since(started))
-        self._tell(CheckEnded(verdict, check.fail_action, self._since(started)))
-        return Checked(self._now(), self._since(started), (verdict,))
+        found = self._workshop.check(check, self._iteration(step, seq))
+        retry_at = found.retry_at or self._now() + policy.LIMIT_BACKOFF if found.is_limited else None
+        if found.verdict is not None:
+            self._tell(CheckEnded(found.verdict, check.fail_action, self._since(started)))
+        verdicts = (found.verdict,) if found.verdict is not None else ()
+        return Checked(self._now(), self._since(started), verdicts, found.usage, retry_at)
 
-    def shell_in_copy(self, check: Check, iteration: int, command: str, timeout: float) -> Shell:
-        """The same in a fresh copy of the project; one that cannot be made is a red check, not a stop."""
-        try:
-            with self._place.work.fresh_copy() as copy, opened_directory(str(copy)) as directory:
-                return self.shell(check, iteration, command, timeout, directory)
-        except RalphError as error:
-            return Shell(Exit(code=128), error.message, is_cut=False, log="")
-
-    def shell(
-        self, check: Check, iteration: int, command: str, timeout: float, directory: int | None = None
-    ) -> Shell:
-        name = f"guardrail_{iteration:03d}_{self._slugs[check.name]}.log"
-        log = self._with_room(lambda: self._place.runtime.open_log(name))
-        reader = Log(log, self.plan.prompt.truncate, self._secrets)
-
-        def watch(seconds: float, idle: float) -> Ended | None:
-            if self.is_interrupted():
-                return Ended.INTERRUPTED
-            return Ended.TIMEOUT if timeout and seconds >= timeout else None
-
-        environment = self._environment | self._variables(iteration)
-        where = self._place.runtime.project if directory is None else directory
-        started = client.Command(["/bin/sh", "-c", command], environment, where, merged=True)
-        try:
-            exit = self._place.warden.run(started, reader, watch)
-        finally:
-            if lost := reader.close():
-                self._tell(Notice(f".ralph/{name} was not kept whole: {lost}"))
-        return Shell(exit, clean(reader.head), reader.is_cut, f".ralph/{name}")
+    def _iteration(self, step: RunChecks, seq: int) -> Iteration:
+        state = self._state
+        left = policy.left(state.limits, state.usage, state.elapsed, self.plan.judge or self.plan.agents[0])
+        answer = state.ran.text if state.ran is not None else ""
+        return Iteration(step.iteration, state.limits.iterations, seq, answer, state.claimed, left)
 
     # ---- Commit ----
 
@@ -426,11 +250,11 @@ class Driver:
         try:
             done = self._place.work.commit(step.iteration, step.message)
         except RalphError as error:
-            if self.is_interrupted():
+            if self._ears.is_interrupted():
                 return Did(self._now(), self._since(started), over=False)
             return Did(self._now(), self._since(started), detail=f"{error.message} {error.hint}".strip())
         problems = tuple(self._secrets.text(problem) for problem in done.problems)
-        is_cut_off = self.is_interrupted() and bool(problems)
+        is_cut_off = self._ears.is_interrupted() and bool(problems)
         for problem in () if is_cut_off else problems:
             self._tell(Notice(problem))
         if done.commit:
@@ -446,7 +270,7 @@ class Driver:
         self._tell(Holding(step))
         supervised = self._place.supervised
         while True:
-            if self._is_woken():
+            if self._ears.is_woken(self._signals):
                 return Did(self._now(), self._since(started), over=False)
             if supervised is not None and supervised.is_hold_over(step.why):
                 return Did(self._now(), self._since(started))
@@ -454,7 +278,7 @@ class Driver:
             if left is not None and left <= 0:
                 return Did(self._now(), self._since(started), detail=self._end_of_hold(step))
             patience = RECHECK_SECONDS if left is None else min(left, RECHECK_SECONDS)
-            self._place.wakeup.wait(min(patience, COMMAND_SECONDS))
+            self._place.wakeup.wait(min(patience, ears.COMMAND_SECONDS))
 
     def _end_of_hold(self, step: Hold) -> str:
         if step.why is not HoldWhy.CHILDREN or self._place.supervised is None:
@@ -473,12 +297,9 @@ class Driver:
 
     def _hear(self) -> None:
         """Apply what people have said since the last step."""
-        if self._waiting or self._place.runs.has_news():
-            self._ask_for_commands()
-            for number, command in self._waiting:
-                self._apply(command, number)
-            self._waiting = []
-        signals = self._count_signals()
+        for number, command in self._ears.new_commands():
+            self._apply(command, number)
+        signals = self._ears.signals()
         if signals > self._signals:
             self._signals = signals
             self._apply(Cancel(self._now(), Cause.SIGNAL, now=signals > 1), None)
@@ -486,10 +307,6 @@ class Driver:
     def _apply(self, command: Command, number: int | None) -> None:
         self._state = machine.apply(self._state, command)
         self._journal.command(command, self._state, number)
-
-    def _ask_for_commands(self) -> None:
-        self._waiting = self._place.runs.waiting(self.plan.run)
-        self._deliver(tuple(command for _, command in self._waiting if isinstance(command, Steer)))
 
     def _deliver(self, guidance: tuple[Steer, ...]) -> None:
         """A command without a prompt hears guidance at once, on the bus of its task, and each only once."""
@@ -503,57 +320,16 @@ class Driver:
                 self._journal.delivered((steer.id,), self._state.iteration + 1)
                 self._tell(Notice(problem or f"On the bus of the task: {steer.text}"))
 
-    def _look_for_commands(self) -> list[tuple[int, Command]]:
-        now = self._place.clock.monotonic()
-        if now - self._asked_at >= COMMAND_SECONDS:
-            self._asked_at = now
-            if self._place.runs.has_news():
-                self._ask_for_commands()
-        return self._waiting
-
-    def _count_signals(self) -> int:
-        count = self._place.wakeup.count
-        if count > self._told_signals:
-            self._told_signals = count
-            self._tell(
-                Notice("Received signal, shutting down..." if count == 1 else "Ending everything now.")
-            )
-        return count
-
-    def is_interrupted(self) -> bool:
-        """Must the process in hand be ended: a second signal, or `ralph cancel`?"""
-        if self._count_signals() > 1:
-            return True
-        return any(isinstance(c, Cancel) and c.now for _, c in self._look_for_commands())
-
-    def _is_woken(self) -> bool:
-        if self._count_signals() > self._signals:
-            return True
-        return any(isinstance(c, Cancel | Pause | Resume) for _, c in self._look_for_commands())
-
     # ---- when the disk is not with us ----
-
-    def _with_room(self, write: Callable[[], T]) -> T:
-        """Write something; with a full disk, wait for room instead of losing anything."""
-        told = False
-        while True:
-            try:
-                return write()
-            except (RalphError, OSError) as error:
-                why = reason_to_wait(error)
-                if not why:
-                    raise
-                if self._place.wakeup.count:
-                    raise _Interrupted from None
-                if not told:
-                    self._tell(Notice(why))
-                told = True
-                self._place.wakeup.wait(DISK_SECONDS)
 
     def _interrupted(self) -> State:
         """A signal while nothing can be written: the journal stays where it was, and so can be resumed."""
         state = machine.apply(self._state, Cancel(self._now(), Cause.SIGNAL))
         return machine.apply(state, Did(self._now()))
+
+    def is_interrupted(self) -> bool:
+        """Must the process in hand be ended?"""
+        return self._ears.is_interrupted()
 
     def _give_up(self, error: RalphError | OSError) -> State:
         """The driver cannot go on: the run stops as fatal, in the journal too if that can be written."""
@@ -576,48 +352,3 @@ class Driver:
 
     def _since(self, started: float) -> float:
         return self._place.clock.monotonic() - started
-
-
-class _Interrupted(Exception):
-    """A signal came while the run was waiting for the disk."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Bench:
-    """The means of one check."""
-
-    driver: Driver
-    iteration: int
-    check: Check
-
-    @property
-    def truncate(self) -> int:
-        return self.driver.plan.prompt.truncate
-
-    def shell(self, command: str, timeout: float, *, is_clean: bool = False) -> Shell:
-        run = self.driver.shell_in_copy if is_clean else self.driver.shell
-        return run(self.check, self.iteration, command, timeout)
-
-
-def _check_arguments(argv: list[str]) -> None:
-    hint = 'Set "promptVia": "stdin" (or "file") in "agent".'
-    size = max(len(word.encode()) for word in argv)
-    if size > MOST_ARGUMENT_BYTES:
-        raise RalphError(
-            f"The prompt makes an argument of {size:,} bytes; promptVia argument can pass 128 KiB.", hint
-        )
-    if any("\0" in word for word in argv):
-        raise RalphError("The prompt has a NUL character, which promptVia argument cannot pass.", hint)
-
-
-def _shortened(text: str) -> str:
-    """The beginning and the end of an answer: all that the journal keeps of it."""
-    if len(text) <= 2 * MOST_ANSWER:
-        return text
-    return f"{text[:MOST_ANSWER]}\n[...]\n{text[-MOST_ANSWER:]}"
-
-
-def _fingerprint(ended: Ended, exit: Exit, detail: str) -> str:
-    """Equal for failures that look the same; numbers in the message do not count."""
-    words = "".join("0" if c.isdigit() else c for c in detail)
-    return f"{zlib.crc32(f'{ended}/{exit.code}/{exit.signal}/{words}'.encode()):08x}"

@@ -777,7 +777,7 @@ def test_config_schema(project: Project) -> None:
     schema = json.loads(project.run("config", "--schema").out)
     properties = schema["$defs"]["Settings"]["properties"]
     assert set(properties) == {*_camel(Settings.__struct_fields__), "$schema"}
-    bare = {"agent", "guardrails", "scm", "supervise", "$schema"}
+    bare = {"agent", "guardrails", "ralph", "scm", "supervise", "$schema"}
     assert [
         name for name, value in properties.items() if "description" not in value and name not in bare
     ] == []

@@ -14,9 +14,9 @@ from ralph.core.model import Ran
 
 BACKWARDS = """
 import itertools, sys
-from ralph import loop
+from ralph import place
 ticks = itertools.count()
-loop.Clock.wall = lambda clock: 2_000_000_000.0 - 1000 * next(ticks)
+place.Clock.wall = lambda clock: 2_000_000_000.0 - 1000 * next(ticks)
 from ralph.cli import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -11,7 +11,7 @@ import pytest
 
 from conftest import Project
 from faults.fault_support import DONE, newest, status
-from ralph import loop
+from ralph import ears
 from ralph.core import machine
 from ralph.core.events import AgentEnded, AgentStarted, Event, Holding
 from ralph.core.model import (
@@ -29,7 +29,8 @@ from ralph.core.model import (
     State,
 )
 from ralph.flows import session
-from ralph.loop import Clock, Driver, Place
+from ralph.loop import Driver
+from ralph.place import Clock, Place
 from ralph.process.client import Wakeup, Warden
 from ralph.scm.git import Output
 from ralph.scm.work import Work
@@ -129,7 +130,7 @@ def driven(
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Holds look at the clock every few seconds, so that a day of them is short."""
-    monkeypatch.setattr(loop, "COMMAND_SECONDS", 7.0)
+    monkeypatch.setattr(ears, "COMMAND_SECONDS", 7.0)
 
 
 ONE_HELD_ITERATION = ["plan", "hold", "look", "run_agent", "look", "stop"]
@@ -156,7 +157,7 @@ def test_r4_the_wait_for_a_limit_follows_the_wall_clock(project: Project, jump: 
     hold = Hold(HoldWhy.LIMIT, until=clock.wall() + 100.0)
     did = driven(project, clock, lambda state: replace(state, hold=hold))
     assert len(did.started) == 1
-    late = loop.COMMAND_SECONDS if jump == DAY else 0.01
+    late = ears.COMMAND_SECONDS if jump == DAY else 0.01
     assert starts - 0.01 <= did.started[0] <= starts + late
     assert (did.end, did.kinds) == (PROVED, ONE_HELD_ITERATION)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Project, wait_until
-from ralph.scm.commits import is_held
+from ralph.scm.user_git import is_held
 
 ASKED = '*"commit message"*'
 

@@ -6,7 +6,7 @@ reported. The prompt follows -x, so it is an argument of at most 128 KiB, at the
 
 from __future__ import annotations
 
-from ralph.agents.base import About, Parser, Prompt, Reading, permissions
+from ralph.agents.base import About, Parser, Prompt, Reading, no_model_option, permissions
 from ralph.agents.claude import ClaudeParser
 from ralph.agents.plain import PlainParser
 from ralph.agents.stream import IDLE_SECONDS
@@ -19,6 +19,8 @@ _PERMISSIONS = {Permissions.EDIT: [_ALLOW_ALL], Permissions.BYPASS: [_ALLOW_ALL]
 class Amp:
     prompt_via = PromptVia.ARGUMENT
     idle_seconds = IDLE_SECONDS
+    small_model = ""
+    model_flags = staticmethod(no_model_option)
     permission_flags = (_ALLOW_ALL,)
     about = About(
         title="Amp",

@@ -96,6 +96,13 @@ class Agent(Protocol):
     idle_seconds: float
     """After how long a silence it is taken to hang, when the settings do not say. 0: never."""
 
+    small_model: str
+    """A cheap model for questions with a short answer; "": the agent's own default."""
+
+    @property
+    def model_flags(self) -> Callable[[str], list[str]]:
+        """The words that choose a model; none for ""."""
+
     @property
     def permission_flags(self) -> tuple[str, ...]:
         """Its own flags that say what it may do; if the user gives one, Ralph adds none."""
@@ -117,6 +124,16 @@ def permissions(spec: AgentSpec, flags: Mapping[Permissions, list[str]], users: 
 
 def has_own_permissions(spec: AgentSpec, users: Sequence[str]) -> bool:
     return any(flag.partition("=")[0] in users for flag in spec.flags)
+
+
+def model_option(model: str) -> list[str]:
+    """As most agents have it."""
+    return ["--model", model] if model else []
+
+
+def no_model_option(model: str) -> list[str]:
+    """It cannot be told which model to use."""
+    return []
 
 
 MOST_LINE = 16_000

@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
-from ralph.agents.base import About, Parser, Prompt, Reading, permissions
+from ralph.agents.base import About, Parser, Prompt, Reading, model_option, permissions
 from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, seconds_of, whole
 from ralph.core.events import (
     AgentEvent,
@@ -57,6 +57,8 @@ _SILENCE = b'"(Bash completed with no output)"'
 class Claude:
     prompt_via = PromptVia.STDIN
     idle_seconds = IDLE_SECONDS
+    small_model = "haiku"
+    model_flags = staticmethod(model_option)
     permission_flags = _PERMISSION_FLAGS
     about = About(
         title="Claude Code",

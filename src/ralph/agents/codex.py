@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from ralph.agents import limits
-from ralph.agents.base import About, Parser, Prompt, Reading, has_own_permissions, permissions
+from ralph.agents.base import About, Parser, Prompt, Reading, has_own_permissions, model_option, permissions
 from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, whole
 from ralph.core.events import (
     AgentEvent,
@@ -68,6 +68,8 @@ _READ_ONLY = (b"Read-only file system", b"Operation not permitted")
 class Codex:
     prompt_via = PromptVia.STDIN
     idle_seconds = IDLE_SECONDS
+    small_model = ""
+    model_flags = staticmethod(model_option)
     permission_flags = _PERMISSION_FLAGS
     about = About(
         title="Codex",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.agents.base import Prompt, Reading
+from ralph.agents.base import Prompt, Reading, model_option
 from ralph.agents.plain import PlainParser
 from ralph.core.model import AgentSpec, PromptVia, Purpose
 
@@ -10,6 +10,8 @@ from ralph.core.model import AgentSpec, PromptVia, Purpose
 class Custom:
     prompt_via = PromptVia.ARGUMENT
     idle_seconds = 0.0
+    small_model = ""
+    model_flags = staticmethod(model_option)
     permission_flags = ()
     about = None
 

@@ -26,7 +26,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
-from ralph.agents.base import MOST_LINE, About, Parser, Prompt, Reading, Report, permissions
+from ralph.agents.base import MOST_LINE, About, Parser, Prompt, Reading, Report, model_option, permissions
 from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, seconds_of, whole
 from ralph.core.events import (
     AgentEvent,
@@ -72,6 +72,8 @@ _RETRYING = re.compile(
 class Gemini:
     prompt_via = PromptVia.STDIN
     idle_seconds = IDLE_SECONDS
+    small_model = "flash-lite"
+    model_flags = staticmethod(model_option)
     permission_flags = _PERMISSION_FLAGS
     about = About(
         title="Gemini CLI",

@@ -24,7 +24,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
-from ralph.agents.base import About, Ends, Parser, Prompt, Reading, permissions
+from ralph.agents.base import About, Ends, Parser, Prompt, Reading, model_option, permissions
 from ralph.agents.claude import todo_status
 from ralph.agents.custom import argument
 from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, whole
@@ -61,6 +61,8 @@ _PATIENCE = 90.0
 class OpenCode:
     prompt_via = PromptVia.STDIN
     idle_seconds = IDLE_SECONDS
+    small_model = ""
+    model_flags = staticmethod(model_option)
     permission_flags = _PERMISSION_FLAGS
     about = About(
         title="OpenCode",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 from ralph.agents.amp import Amp
 from ralph.agents.base import Agent, has_own_permissions
@@ -29,6 +30,15 @@ def type_of(command: str) -> str:
     """Which agent a command is, by its base name."""
     name = os.path.basename(command)
     return name if name in AGENTS else "custom"
+
+
+def with_model(spec: AgentSpec, model: str) -> AgentSpec:
+    """The same agent with another model; "": a small one, unless its flags name one."""
+    agent = AGENTS[spec.type]
+    if not model and any(flag.partition("=")[0] in ("--model", "-m") for flag in spec.flags):
+        return spec
+    words = agent.model_flags(model or agent.small_model)
+    return replace(spec, flags=(*spec.flags, *words))
 
 
 def announced_permissions(spec: AgentSpec) -> Permissions | None:

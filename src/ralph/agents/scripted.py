@@ -24,7 +24,7 @@ from typing import Annotated
 
 import msgspec
 
-from ralph.agents.base import Prompt, Reading
+from ralph.agents.base import Prompt, Reading, no_model_option
 from ralph.agents.custom import argument
 from ralph.agents.plain import PlainParser
 from ralph.core.model import AgentSpec, PromptVia, Purpose
@@ -33,6 +33,8 @@ from ralph.core.model import AgentSpec, PromptVia, Purpose
 class Scripted:
     prompt_via = PromptVia.STDIN
     idle_seconds = 0.0
+    small_model = ""
+    model_flags = staticmethod(no_model_option)
     permission_flags = ()
     about = None
 

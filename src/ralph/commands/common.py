@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from click.shell_completion import CompletionItem
 from ralph.core.model import Resume
 from ralph.errors import RalphError
 from ralph.flows.where import here
-from ralph.settings import Settings, load
+from ralph.settings import Loaded, Settings, load
 from ralph.store.home import Home, find_home
 from ralph.store.runs import Run, Runs
 from ralph.views.agent import Look
@@ -202,3 +203,19 @@ def settings_here() -> Settings:
         return load().settings
     except RalphError:
         return Settings()
+
+
+def load_with_agent(settings_file: str | None, flags: dict[str, Any], agent: str | None) -> Loaded:
+    """With another agent than the configured one, nothing of the configured one is kept."""
+    path = Path(settings_file) if settings_file else None
+    if agent is not None and load(path).settings.agent.command != agent:
+        name, *words = _split(agent)
+        flags |= {"agent": {"command": name, "flags": [shlex.quote(word) for word in words]}}
+    return load(path, flags)
+
+
+def _split(agent: str) -> list[str]:
+    try:
+        return shlex.split(agent) or [""]
+    except ValueError as error:
+        raise RalphError(f"--agent {agent!r}: {error}.", "It is split as a shell would split it.") from None

@@ -12,14 +12,22 @@ import click
 
 from ralph.agents.base import Prompt
 from ralph.agents.registry import AGENTS
-from ralph.commands.common import COUNT, budget_options, finish, make_look, make_view, open_home, view_options
+from ralph.commands.common import (
+    COUNT,
+    budget_options,
+    finish,
+    load_with_agent,
+    make_look,
+    make_view,
+    open_home,
+    view_options,
+)
 from ralph.core import prompt as prompts
 from ralph.core.model import Flow, Left, Plan, Purpose, RunAgent
 from ralph.core.text import clean
-from ralph.errors import RalphError
 from ralph.flows import run as flow
 from ralph.flows import session
-from ralph.settings import Loaded, load, redacted, to_json
+from ralph.settings import Loaded, redacted, to_json
 from ralph.textfile import read_text
 
 
@@ -78,7 +86,9 @@ def command(
         "maxTokens": max_tokens,
         "maxDurationSeconds": max_duration_seconds,
     }
-    loaded = _load(settings_file, {key: value for key, value in flags.items() if value is not None}, agent)
+    loaded = load_with_agent(
+        settings_file, {key: value for key, value in flags.items() if value is not None}, agent
+    )
     settings = loaded.settings
     if dry_run:
         return _show(flow.plan("dry-run", settings, inputs, directory), inputs, as_json=as_json)
@@ -94,22 +104,6 @@ def command(
             home, Flow.RUN, where, lambda id: flow.plan(id, settings, inputs, where.directory)
         )
         return finish(home, run, lock, wakeup, view, detach=detach)
-
-
-def _load(settings_file: str | None, flags: dict[str, Any], agent: str | None) -> Loaded:
-    """With another agent than the configured one, nothing of the configured one is kept."""
-    path = Path(settings_file) if settings_file else None
-    if agent is not None and load(path).settings.agent.command != agent:
-        name, *words = _split(agent)
-        flags |= {"agent": {"command": name, "flags": [shlex.quote(word) for word in words]}}
-    return load(path, flags)
-
-
-def _split(agent: str) -> list[str]:
-    try:
-        return shlex.split(agent) or [""]
-    except ValueError as error:
-        raise RalphError(f"--agent {agent!r}: {error}.", "It is split as a shell would split it.") from None
 
 
 def _explain(loaded: Loaded) -> None:

@@ -69,7 +69,12 @@ def message(text: str) -> str:
 
 def neutralise(text: str) -> str:
     """Make every tag in `text` harmless, so that fed-back output can never be read as a claim."""
-    return re.sub(r"<(/?\s*(?:response|promise)\b[^<>]*)>", r"&lt;\1&gt;", text, flags=re.IGNORECASE)
+    return re.sub(r"<(/?\s*(?:response|promise|refuse)\b[^<>]*)>", r"&lt;\1&gt;", text, flags=re.IGNORECASE)
+
+
+def refusal(text: str) -> str:
+    """Why an agent sends a task back: the tag alone on the last line of its answer; "" if it does not."""
+    return find(text, ClaimRule(tag="refuse", strict=True)) or ""
 
 
 class Scanner:

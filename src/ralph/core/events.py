@@ -289,6 +289,17 @@ class RunEnded:
     commits: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class TaskMoved:
+    """A task has got another status, or is in the hands of another role. `reason`: why it came back, or stopped."""
+
+    task: str
+    title: str
+    status: str
+    role: str = ""
+    reason: str = ""
+
+
 AgentEvent = (
     Text | Noise | ToolStart | ToolEnd | Todo | Progress | Result | Limited | Retry | Problem | Unread
 )
@@ -305,5 +316,6 @@ Event = (
     | ClaimLooked
     | Committed
     | Notice
+    | TaskMoved
     | RunEnded
 )

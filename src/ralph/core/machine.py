@@ -81,6 +81,7 @@ ARROWS: tuple[tuple[Phase, str, Phase], ...] = (
     (Phase.CHECK, "claimed, children left", Phase.CHILDREN),
     (Phase.CHECK, "go round, or stop", Phase.BEFORE),
     (Phase.CHANGES, "there is something to commit", Phase.MESSAGE),
+    (Phase.CHANGES, "there is something to commit, and what to call it is known", Phase.COMMIT),
     (Phase.CHANGES, "claimed, children left", Phase.CHILDREN),
     (Phase.CHANGES, "go round, or stop", Phase.BEFORE),
     (Phase.MESSAGE, "limited or interrupted", Phase.MESSAGE),
@@ -329,6 +330,8 @@ def _after(state: State, seen: Seen) -> State:
     state = replace(state, claimed=_claim_on_disk(state, seen) or _claim_by_tag(state), empties=0)
     if not state.claimed and (reason := _wait_reason(state, seen)):
         return _stop(state, Cause.WAIT_MARKER, reason)
+    if not state.claimed and state.ran is not None and state.ran.refusal:
+        return _stop(state, Cause.REFUSED, state.ran.refusal)
     if seen.board and seen.board.illegal:
         return replace(state, phase=Phase.RESTORE, told=seen.board.illegal, claimed=False)
     return _checks_or_settle(state)
@@ -353,9 +356,11 @@ def _checked(state: State, checked: Checked) -> State:
 
 
 def _changes(state: State, seen: Seen) -> State:
-    if seen.changed and seen.problem == "":
-        return replace(state, phase=Phase.MESSAGE)
-    return _finish(state)
+    if not seen.changed or seen.problem:
+        return _finish(state)
+    if state.plan.scm and state.plan.scm.message:
+        return replace(state, phase=Phase.COMMIT, message=state.plan.scm.message)
+    return replace(state, phase=Phase.MESSAGE)
 
 
 def _has_message(state: State, ran: Ran) -> State:
@@ -374,7 +379,16 @@ def _has_message(state: State, ran: Ran) -> State:
 def _committed(state: State, did: Did) -> State:
     if not did.over:
         return state
+    if did.detail and state.plan.flow is Flow.WORK:
+        return _finish(_not_committed(state, did.detail))
     return _finish(_note(state, did.detail) if did.detail else state)
+
+
+def _not_committed(state: State, why: str) -> State:
+    """What is merged is what was committed, so a task's work that cannot be committed is not done."""
+    text = f"The work could not be committed: {claims.neutralise(why)}"
+    verdict = Verdict("commit", green=False, reason=why, feedback=Feedback(FailAction.APPEND, text))
+    return replace(state, judged=False, verdicts=(*state.verdicts, verdict))
 
 
 def _children_gone(state: State, did: Did) -> State:
@@ -439,8 +453,10 @@ def _finish(state: State) -> State:
         return _complete(state)
     if state.approved:
         return _stop(state, Cause.VERIFICATION, "out of iterations, and the checks forbid approval")
+    if state.plan.claim.kind is ClaimKind.GIVEN:
+        return _stop(state, Cause.VERIFICATION, _unproved(state))
     red = tuple(v.feedback for v in state.verdicts if not _is_green(state, v) and v.feedback)
-    state = _count_failures(_count_still(replace(state, feedback=red)))
+    state = _count_failures(_count_still(replace(state, feedback=red, unproved=_unproved(state))))
     state = replace(state, phase=Phase.BEFORE, verdicts=(), claimed=False, message="")
     if state.limits.stagnation and state.still >= state.limits.stagnation:
         return _stop(state, Cause.STAGNATION, f"nothing changed in {state.still} iterations in a row")
@@ -451,6 +467,12 @@ def _finish(state: State) -> State:
         delay = policy.restart_delay(restart, state.failures, state.plan.run)
         return replace(state, hold=Hold(HoldWhy.RESTART, seconds=delay))
     return state
+
+
+def _unproved(state: State) -> str:
+    """Why this iteration does not complete the run."""
+    red = [f"{v.check}: {v.reason}" for v in state.verdicts if v.required and not _is_green(state, v)]
+    return "; ".join(red) or ("" if state.claimed else "no completion promise found")
 
 
 def _complete(state: State) -> State:
@@ -481,11 +503,15 @@ def _claimed_without_work(state: State) -> State:
 
 def _out_of_iterations(state: State) -> State:
     n, of = state.iteration, "restarts" if state.plan.flow is Flow.SUPERVISE else "iterations"
-    return _stop(state, Cause.ITERATIONS, f"{n} of {state.limits.iterations} {of} used without completion")
+    last = f"; the last one: {state.unproved}" if state.plan.flow is Flow.WORK and state.unproved else ""
+    reason = f"{n} of {state.limits.iterations} {of} used without completion{last}"
+    return _stop(state, Cause.ITERATIONS, reason)
 
 
 def _claim_on_disk(state: State, seen: Seen) -> bool:
     kind = state.plan.claim.kind
+    if kind is ClaimKind.GIVEN:
+        return True
     if kind is ClaimKind.DONE:
         return seen.done
     return kind is ClaimKind.BOARD and seen.board is not None and seen.board.done

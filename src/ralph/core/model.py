@@ -291,10 +291,14 @@ class PromptSource:
 
 @dataclass(frozen=True, slots=True)
 class Scm:
-    """The version control command and its tasks, run after an iteration with green checks."""
+    """The version control command and its tasks, run after an iteration with green checks.
+
+    `message`: of every commit; without one the agent is asked for it.
+    """
 
     command: str
     tasks: tuple[str, ...] = ()
+    message: str = ""
 
 
 TASK_BUS, PROJECT_BUS = "TASK-MESSAGE-BUS.md", "PROJECT-MESSAGE-BUS.md"
@@ -542,6 +546,7 @@ class Ran:
     detail: str = ""
     fingerprint: str = ""
     stream: str = ""
+    refusal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -636,7 +641,8 @@ class Phase(StrEnum):
 class State:
     """All that is known of one run.
 
-    `now` is the time of the last fact; `again`, how often this iteration was started without counting.
+    `now` is the time of the last fact; `again`, how often this iteration was started without counting;
+    `unproved`, why the last iteration did not complete the run.
     """
 
     plan: Plan
@@ -671,3 +677,4 @@ class State:
     cancelled: Cancel | None = None
     notes: tuple[str, ...] = ()
     stop: Stop | None = None
+    unproved: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from ralph.core.claims import neutralise
-from ralph.core.model import ClaimKind, ClaimRule, FailAction, Feedback, PromptSource, RunAgent
+from ralph.core.model import ClaimKind, ClaimRule, FailAction, Feedback, PromptSource, RunAgent, TaskBrief
 
 TRUNCATED = "... [truncated]"
 
@@ -16,7 +16,8 @@ COMMIT_MESSAGE = (
 
 def build(base: str, step: RunAgent, source: PromptSource, claim: ClaimRule) -> str:
     """The text that is sent to the agent in this iteration."""
-    text, knows_tag = base, has_tag(base, claim)
+    text = task_prompt(source.task, step, claim) if source.task else base
+    knows_tag = has_tag(text, claim)
     for feedback in step.feedback:
         text = apply_feedback(text, feedback)
         knows_tag = knows_tag and feedback.action is not FailAction.REPLACE
@@ -27,6 +28,50 @@ def build(base: str, step: RunAgent, source: PromptSource, claim: ClaimRule) -> 
     if source.count:
         text = f"Iteration {step.iteration} of {step.of}, {step.of - step.iteration} remaining.\n\n{text}"
     return text
+
+
+def task_prompt(task: TaskBrief, step: RunAgent, claim: ClaimRule) -> str:
+    """What a role is told of its task: the task itself, then what done means and how it will be verified."""
+    sections = [
+        f"# {task.id}: {task.title}",
+        task.description.strip(),
+        task.duty,
+        f"## Ralph Loop Status\n- **Iteration**: {step.iteration}/{step.of}\n- **Agent**: {task.role}",
+        f'## Task Outcome (What "Done" Means)\n{task.outcome}',
+        "## Acceptance Criteria\n" + "\n".join(f"- [ ] {each}" for each in task.acceptance_criteria),
+        "## Your Completion Requirements\n\nWhen you have GENUINELY completed this stage:",
+        f"**Success Criteria for {task.role}:**\n{task.criteria}",
+        f"**To signal completion, output, alone on the last line of your answer:**\n{_fenced(claim)}",
+        "\n".join(["**CRITICAL:**", *_rules(task)]),
+        f"The loop will continue until genuine completion or iteration {step.of}.",
+    ]
+    if task.told:
+        sections.append(f"## Why The Task Came Back To You\n{neutralise(task.told)}")
+    if step.feedback:
+        sections.append("## What Failed Last Time")
+    elif step.iteration > 1:
+        sections.append("## What Failed Last Time\nNo completion promise was found in your last answer.")
+    return "\n\n".join(section for section in sections if section)
+
+
+def _fenced(claim: ClaimRule) -> str:
+    return f"```\n<{claim.tag}>{claim.text}</{claim.tag}>\n```"
+
+
+def _rules(task: TaskBrief) -> list[str]:
+    rules = [
+        "- Only output the promise when ALL acceptance criteria are truly met",
+        f"- Your completion will be verified using: {task.method}",
+        "- False promises will be detected and the loop will continue",
+        "- If blocked, explain what's preventing completion",
+    ]
+    if task.may_refuse:
+        rules.append(
+            "- If what the coder has made is not good enough, do not promise: explain why, and end your answer"
+            " with `<refuse>the reason in one line</refuse>`, alone on the last line; the task then goes back"
+            " to the coder"
+        )
+    return rules
 
 
 def apply_feedback(text: str, feedback: Feedback) -> str:

@@ -71,18 +71,22 @@ def plan(run: str, settings: Settings, inputs: Inputs, directory: Path) -> Plan:
         ),
         claim=ClaimRule(text=settings.completion_response),
         checks=guardrails(settings.guardrails),
-        limits=Limits(
-            iterations=settings.maximum_iterations,
-            cost_usd=settings.max_cost_usd,
-            tokens=settings.max_tokens,
-            seconds=settings.max_duration_seconds,
-            iteration_seconds=settings.iteration_timeout_seconds,
-            exit_grace_seconds=settings.exit_grace_seconds,
-            stagnation=settings.stagnation_limit,
-            limit_wait_seconds=settings.max_limit_wait_seconds,
-        ),
+        limits=limits(settings),
         scm=Scm(settings.scm.command, settings.scm.tasks) if settings.scm else None,
         snapshots=settings.snapshots,
+    )
+
+
+def limits(settings: Settings) -> Limits:
+    return Limits(
+        iterations=settings.maximum_iterations,
+        cost_usd=settings.max_cost_usd,
+        tokens=settings.max_tokens,
+        seconds=settings.max_duration_seconds,
+        iteration_seconds=settings.iteration_timeout_seconds,
+        exit_grace_seconds=settings.exit_grace_seconds,
+        stagnation=settings.stagnation_limit,
+        limit_wait_seconds=settings.max_limit_wait_seconds,
     )
 
 

@@ -21,7 +21,8 @@ from ralph.flows.replay import started
 from ralph.flows.repository import pinned_runner, scm_runner
 from ralph.flows.where import Where as Where
 from ralph.flows.where import here as here
-from ralph.loop import Clock, Driver, Place
+from ralph.loop import Driver
+from ralph.place import Clock, Place
 from ralph.process.client import Wakeup, Warden
 from ralph.scm.repository import find_repository
 from ralph.scm.work import Work

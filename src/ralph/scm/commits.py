@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import time
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from ralph.core.model import Scm
 from ralph.core.text import clean
-from ralph.scm.git import Git, GitError, Output, Runner, config_variables, gist, hint_for, listed, paths
+from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository
-from ralph.scm.start import Recorded, Start, led_elsewhere, overrides
+from ralph.scm.start import Recorded, Start, led_elsewhere
+from ralph.scm.user_git import UserGit
 
 _MARK = re.compile(rb"^<{7} ", re.MULTILINE)
 TRAILER = "Ralph-Run"
-_STALE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,7 @@ class GitTasks:
         self, repository: Repository, run: Runner, scm: Scm, run_id: str, recorded: Recorded
     ) -> None:
         self._git = Git(repository, run)
-        self._runner = run
+        self._user_git = UserGit(repository, run, recorded)
         self._scm = scm
         self._run = run_id
         self._recorded = recorded
@@ -73,19 +70,16 @@ class GitTasks:
         if path := self._conflict():
             return "", f"Not committed: {path} has a conflict of a merge. Next: resolve it, then: git commit"
         left_out = [f":(top,exclude,literal){path}" for path in self._left_out(start)]
-        added = self._user_git(
-            start,
-            ["add", "-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul"],
-            listed([":/", *left_out]),
-        )
+        options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
+        added = self._user_git("add", *options, stdin=listed([":/", *left_out]))
         if added.code:
-            return "", self._failure("add", added)
+            return "", self._user_git.failure("add", added)
         if self._git.attempt("diff", "--cached", "--quiet", "--ignore-submodules=dirty").code == 0:
             return "", ""
         text = f"{clean(message).strip()}\n\n{TRAILER}: {mark}\n"
-        done = self._user_git(start, ["commit", "-q", "--cleanup=verbatim", "-F", "-", *more], text.encode())
+        done = self._user_git("commit", "-q", "--cleanup=verbatim", "-F", "-", *more, stdin=text.encode())
         if done.code:
-            return "", self._failure("commit", done)
+            return "", self._user_git.failure("commit", done)
         return self._git.line("rev-parse", "HEAD"), ""
 
     def _conflict(self) -> str:
@@ -123,46 +117,8 @@ class GitTasks:
                 f"git {words[0]} was not run: {changed[0]} has changed since the run began."
                 f" If that is right, run it yourself: git {shlex.join(words)}"
             )
-        done = self._user_git(start, words)
-        return self._failure(words[0], done) if done.code else ""
-
-    def _user_git(self, start: Start, words: list[str], stdin: bytes = b"") -> Output:
-        """Git as the user has it, with hooks and programs as they were when the run began."""
-        done = self._call(start, words, stdin)
-        if done.code and "index.lock" in done.err and self._remove_stale_lock():
-            done = self._call(start, words, stdin)
-        return done
-
-    def _call(self, start: Start, words: list[str], stdin: bytes) -> Output:
-        repository = self._git.repository
-        pinned = overrides(start, self._recorded.config(), self._recorded.hooks)
-        variables = {
-            "GIT_DIR": str(repository.git_dir),
-            "GIT_WORK_TREE": str(repository.top),
-            "GIT_TERMINAL_PROMPT": "0",
-            "GIT_EDITOR": "true",
-            "LC_ALL": "C",
-        }
-        return self._runner(["git", *words], variables | config_variables(pinned), stdin)
-
-    def _failure(self, what: str, done: Output) -> str:
-        error = done.err.strip() or done.out.decode(errors="replace")
-        hint = hint_for(error, self._git.repository)
-        return f"git {what} failed: {clean(gist(error))}" + (f" Next: {hint}" if hint else "")
-
-    def _remove_stale_lock(self) -> bool:
-        """A lock that no process holds open and that is not brand-new was left by a killed git."""
-        lock = self._git.repository.git_dir / "index.lock"
-        try:
-            age = time.time() - lock.stat().st_mtime
-            if age < _STALE_SECONDS:
-                time.sleep(_STALE_SECONDS - max(age, 0.0))
-            if is_held(lock):
-                return False
-            lock.unlink()
-        except OSError:
-            return False
-        return True
+        done = self._user_git(*words)
+        return self._user_git.failure(words[0], done) if done.code else ""
 
 
 class OtherTasks:
@@ -185,20 +141,3 @@ class OtherTasks:
             if done.code:
                 problems.append(f"{self._scm.command} {words[0]} failed: {clean(done.err.strip()[-500:])}")
         return Done("", tuple(problems))
-
-
-def is_held(path: Path) -> bool:
-    """Does a live process have this file open? Where that cannot be known: yes."""
-    if not os.path.isdir("/proc/self/fd"):
-        return True
-    wanted = os.path.realpath(path)
-    return any(wanted in _open_files(pid) for pid in os.listdir("/proc") if pid.isdigit())
-
-
-def _open_files(pid: str) -> set[str]:
-    found = set()
-    with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as descriptors:
-        for entry in descriptors:
-            with suppress(OSError):
-                found.add(os.readlink(entry.path))
-    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,12 +54,23 @@ class History:
         return changes_between(self.git, self.commit(old), self.commit(new), self._index)
 
     def diff(self, old: str, new: str, *options: str) -> str:
-        """The difference as text, without colours; no program of the repository runs for it."""
+        """The difference between two snapshots as text."""
         self.git.disarm_filters()
-        arguments = ["diff", "--no-ext-diff", "--no-textconv", "--no-color", *options]
-        return self.git(*arguments, self.commit(old), self.commit(new), index=self._index).decode(
-            errors="replace"
-        )
+        return self._diff(*options, self.commit(old), self.commit(new))
+
+    def difference(self, old: str, new: str, path: str = "") -> str:
+        """The difference between two trees, by any names of theirs; `path`: of one file."""
+        return self._diff(old, new, "--", *([f":(top,literal){path}"] if path else []))
+
+    def _diff(self, *arguments: str) -> str:
+        """Without colours, and no program of the repository runs for it."""
+        options = ("--no-ext-diff", "--no-textconv", "--no-color")
+        return self.git("diff", *options, *arguments, index=self._index).decode(errors="replace")
+
+    def changed_files(self, old: str, new: str, globs: Sequence[str]) -> list[str]:
+        """Files of the old tree that match a glob and are changed or gone in the new one."""
+        options = ("--name-only", "-z", "--no-renames", "--diff-filter=MDT")
+        return paths(self.git("diff", *options, old, new, "--", *map(_pathspec, globs), index=self._index))
 
     def forget(self) -> int:
         """Remove the refs of the run; returns how many there were."""
@@ -72,6 +84,13 @@ def changes_between(git: Git, old: str, new: str, index: Path) -> list[Change]:
     """What differs between two trees; `index` is a scratch file, so that a broken one does not matter."""
     fields = paths(git("diff-tree", "-r", "-z", "--no-renames", "--name-status", old, new, index=index))
     return [Change(kind[0], path) for kind, path in zip(fields[::2], fields[1::2], strict=True)]
+
+
+def _pathspec(glob: str) -> str:
+    """A name without a slash is meant wherever it is; a directory means all that is below it."""
+    where = glob.rstrip("/")
+    anywhere = "" if "/" in where else "**/"
+    return f":(top,glob){anywhere}{where}" + ("/**" if glob.endswith("/") else "")
 
 
 def _order(name: str) -> tuple[bool, int, int, str]:

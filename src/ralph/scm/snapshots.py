@@ -51,6 +51,11 @@ class _Change:
     path: str
 
 
+def snapshot_name(iteration: int, again: int) -> str:
+    """Of the tree before the next iteration; one that is done again keeps its first snapshot."""
+    return f"{iteration + 1}-{again + 1}" if again else str(iteration + 1)
+
+
 def ref_of(run: str, name: str | int) -> str:
     return f"refs/ralph/{run}/{name}"
 

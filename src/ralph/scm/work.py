@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
@@ -94,6 +94,20 @@ class Work:
             project = Path(copy) / Path(self._plan.directory).relative_to(self._repository.top)
             project.mkdir(parents=True, exist_ok=True)
             yield project
+
+    def diff(self, base: str) -> str:
+        """All changes since a commit as text: new files too, ignored ones not."""
+        if self._history is None or not base:
+            return ""
+        return self._history.difference(base, self.tree())
+
+    def changed(self, globs: Sequence[str], since: str) -> list[tuple[str, str]]:
+        """Files of a commit that match a glob and are not the same any more, each with its difference."""
+        if self._history is None or not globs:
+            return []
+        tree = self.tree()
+        found = self._history.changed_files(since, tree, globs)
+        return [(path, self._history.difference(since, tree, path)) for path in found]
 
     def has_changes(self) -> bool:
         return self._tasks is not None and self._tasks.has_changes()

@@ -140,10 +140,14 @@ def log_slugs(commands: Sequence[str]) -> dict[str, str]:
     taken: Counter[str] = Counter()
     for command in commands:
         bare = re.sub(r" #\d+$", "", command)  # the number that tells equal commands apart
-        slug = re.sub(r"[^A-Za-z0-9]+", "_", bare).strip("_")[:50] or "command"
-        taken[slug] += 1
-        slugs[command] = slug if taken[slug] == 1 else f"{slug}.{taken[slug]}"
+        name = slug(bare)
+        taken[name] += 1
+        slugs[command] = name if taken[name] == 1 else f"{name}.{taken[name]}"
     return slugs
+
+
+def slug(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9]+", "_", text).strip("_")[:50] or "command"
 
 
 def _exists(directory: int, name: str) -> bool:
@@ -166,7 +170,7 @@ def _read(directory: int, name: str) -> str:
     return "".join(c for c in text if c.isalnum() or c == "-")
 
 
-_OURS = re.compile(r"guardrail_\d{3,}_.*\.log|prompt_\d{3,}(_message)?\.txt", re.DOTALL)
+_OURS = re.compile(r"guardrail_\d{3,}_.*\.log|prompt_\d{3,}(_message|_judge_\d+)?\.txt", re.DOTALL)
 
 
 def _move_away(directory: int, run: str) -> None:

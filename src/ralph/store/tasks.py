@@ -133,6 +133,13 @@ class Tasks:
                 (*values, self.project, task.id),
             )
 
+    def keep_progress(self, id: str, progress: Progress) -> None:
+        with clear_errors(self.path), transaction(self.db):
+            self.db.execute(
+                "UPDATE tasks SET progress = ? WHERE project = ? AND id = ?",
+                (_encode(progress).decode(), self.project, id),
+            )
+
     def move(self, id: str, status: TaskStatus, progress: Progress, iteration: int | None = None) -> None:
         """The work on a task has come so far."""
         with clear_errors(self.path), transaction(self.db):

@@ -74,6 +74,8 @@ def shows_emoji(stream: TextIO) -> bool:
 class Console:
     """Prints events as they come. A terminal that has gone away stops nothing."""
 
+    check_word = "Guardrail"
+
     def __init__(self, out: TextIO, err: TextIO, look: Look, sink: Callable[[TextIO], Sink] = Outlet) -> None:
         self._out, self._err = sink(out), sink(err)
         self._colour = wants_colour(err) if look.colour is None else look.colour
@@ -131,7 +133,7 @@ class Console:
         self._agent.begin(at)
         self._status.ended(ran.usage)
         code = "" if ran.exit is None else f", exit code {ran.exit}"
-        unread = f", {_count(event.unread, 'unknown line')}" if event.unread else ""
+        unread = f", {count(event.unread, 'unknown line')}" if event.unread else ""
         self._verbose(f"Agent ended: {ran.ended}{code} ({ran.took:.1f}s{unread})")
         if event.purpose is Purpose.WORK and ran.ended is not Ended.OK:
             code = code if ran.ended is Ended.FAILED else ""
@@ -146,9 +148,9 @@ class Console:
         self._status.started(event.used, event.elapsed)
         again = "goes on" if event.resumed else "starts"
         checks = f"{len(event.checks)} guardrail{'' if len(event.checks) == 1 else 's'}"
-        what = f"agent {clean(event.agent)}, {checks}, at most {_count(event.iterations, 'iteration')}"
+        what = f"agent {clean(event.agent)}, {checks}, at most {count(event.iterations, 'iteration')}"
         if event.flow == Flow.SUPERVISE:
-            what = f"{clean(event.agent)}, at most {_count(event.iterations, 'attempt')}"
+            what = f"{clean(event.agent)}, at most {count(event.iterations, 'attempt')}"
         self._line(f"{self._paint('bold', f'Run {event.run} {again}')}: {what}")
         if event.permissions is not None:
             self._line(_MAY[event.permissions])
@@ -166,8 +168,8 @@ class Console:
             self._line(f"Guidance delivered with this prompt: {event.steered}")
 
     def _check_started(self, event: CheckStarted, at: float) -> None:
-        self._verbose(f"Running guardrail: {clean(event.check)}")
-        self._line(f"Guardrail start: {clean(event.check)}")
+        self._verbose(f"Running {self.check_word.lower()}: {clean(event.check)}")
+        self._line(f"{self.check_word} start: {clean(event.check)}")
 
     def _check_ended(self, event: CheckEnded, at: float) -> None:
         verdict = event.verdict
@@ -175,12 +177,12 @@ class Console:
         words = (
             reason.replace("exit code", "exited with code") if "exit code" in reason else f"ended by {reason}"
         )
-        self._verbose(f"Guardrail {words} ({event.seconds:.1f}s)")
+        self._verbose(f"{self.check_word} {words} ({event.seconds:.1f}s)")
         action = "" if verdict.green else f", action {event.fail_action}"
         colour = "green" if verdict.green else "red"
         name, seconds = clean(verdict.check), f"{event.seconds:.1f}s"
-        self._line(self._paint(colour, f"Guardrail end: {name} ({reason}{action}, {seconds})"))
-        if not verdict.green:
+        self._line(self._paint(colour, f"{self.check_word} end: {name} ({reason}{action}, {seconds})"))
+        if not verdict.green and verdict.log:
             self._line(f"  output: {verdict.log}")
 
     def _claim_looked(self, event: ClaimLooked, at: float) -> None:
@@ -211,11 +213,11 @@ class Console:
         stop = event.stop
         self._status.over()
         colour = "green" if stop.outcome is Outcome.COMPLETE else "red"
-        used = [_count(event.iterations, "iteration"), duration(event.seconds), *_usage(event.usage)]
+        used = [count(event.iterations, "iteration"), duration(event.seconds), *usage_words(event.usage)]
         lines = [f"{stop.outcome}: {clean(stop.reason)}", f"  run {event.run}: {', '.join(used)}"]
         if event.files:
-            made = f", {_count(len(event.commits), 'commit')}" if event.commits else ""
-            lines.append(f"  {_count(event.files, 'file')} changed{made}: ralph diff {event.run}")
+            made = f", {count(len(event.commits), 'commit')}" if event.commits else ""
+            lines.append(f"  {count(event.files, 'file')} changed{made}: ralph diff {event.run}")
             lines.append(f"  To undo all of it: ralph rewind {event.run} 1")
         lines += [f"  note: {clean(note)}" for note in stop.notes]
         if hint := _NEXT.get(stop.cause):
@@ -275,7 +277,7 @@ class _Status:
         if self._began is None or not self.iteration or now < self._quiet_until:
             return ""
         used = self._used + self.in_hand
-        facts = [f"iteration {self.iteration}", duration(now - self._began), *_usage(used)]
+        facts = [f"iteration {self.iteration}", duration(now - self._began), *usage_words(used)]
         doing = self.waiting or self._agent.current
         text = " · ".join([*facts, doing] if doing else facts)
         try:
@@ -301,11 +303,11 @@ _ENDS = {
 }
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def _usage(usage: Usage) -> list[str]:
+def usage_words(usage: Usage) -> list[str]:
     words = []
     if usage.cost_usd:
         words.append(f"${usage.cost_usd:.2f}")

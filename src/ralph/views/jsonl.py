@@ -35,6 +35,7 @@ KINDS: dict[type[Event], str] = {
     events.Holding: "holding",
     events.Committed: "committed",
     events.Notice: "notice",
+    events.TaskMoved: "task_moved",
     events.RunEnded: "run_ended",
 }
 
@@ -63,8 +64,10 @@ class JsonLines:
         self._out = out
         self._encoder = msgspec.json.Encoder()
 
-    def __call__(self, event: Event, at: float | None = None) -> None:
-        when = {"event": KINDS[type(event)], "at": time.time() if at is None else at}
+    def __call__(self, event: Event, at: float | None = None, task: str = "") -> None:
+        when: dict[str, Any] = {"event": KINDS[type(event)], "at": time.time() if at is None else at}
+        if task:
+            when["task"] = clean(task)
         values = _harmless(msgspec.to_builtins(event, enc_hook=_decoded))
         values = when | {key: value for key, value in values.items() if key != "at" or value is not None}
         if isinstance(event, events.RunEnded):

@@ -1,0 +1,187 @@
+"""One agent process from its command line to what became of it: for an iteration, a message or a verdict."""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from ralph.agents.base import Parser, Prompt, Reading
+from ralph.agents.registry import AGENTS
+from ralph.core import claims, policy
+from ralph.core.events import AgentEnded, AgentStarted, Notice
+from ralph.core.model import AgentSpec, Ended, Exit, Flow, Meter, Plan, PromptVia, Purpose, Ran, RunAgent
+from ralph.ears import Ears
+from ralph.errors import RalphError
+from ralph.place import Place
+from ralph.process import client
+from ralph.readers import Tee
+from ralph.redact import Secrets
+from ralph.supervised import Supervised
+
+MOST_ARGUMENT_BYTES = 131_071
+"""One argument holds 128 KiB with its terminating NUL."""
+
+MOST_ANSWER = 4_000
+"""How many characters of an answer's beginning, and of its end, are journalled."""
+
+MOST_JUDGED_ANSWER = 64_000
+"""The same where checks read the answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What to start: the step, who does it, with which prompt, and the name of its raw stream."""
+
+    step: RunAgent
+    spec: AgentSpec
+    prompt: Prompt
+    stream: str
+
+
+class Caller:
+    """Starts the agents of one run."""
+
+    def __init__(self, place: Place, plan: Plan, ears: Ears, secrets: Secrets) -> None:
+        self._place = place
+        self._plan = plan
+        self._ears = ears
+        self._secrets = secrets
+        self.environment = client.child_environment({})
+
+    def call(
+        self, call: Call, of: int, directory: int | None = None, warden: client.Warden | None = None
+    ) -> Ran:
+        """Run the agent's process and read it; `directory`: elsewhere than in the project."""
+        step, spec, prompt = call.step, call.spec, call.prompt
+        agent = AGENTS[spec.type]
+        argv = agent.argv(spec, step.purpose, prompt)
+        clock = self._place.clock
+        parser = agent.parser(Reading(self._plan.claim, prompt.text, spec, step.purpose, clock.wall))
+        shown = tuple(word.replace(prompt.text, "<prompt>") if prompt.text else word for word in argv)
+        self._place.tell(AgentStarted(step.purpose, shown, prompt.text[:200], len(prompt.text)))
+        start = partial(self._execute, call, argv, parser, self.variables(step.iteration, of))
+        exit, problem = start(directory, warden or self._place.warden)
+        ran, unread = self._ran(call, exit, problem, parser)
+        self._place.tell(AgentEnded(step.purpose, ran, unread))
+        return ran
+
+    def variables(self, iteration: int, of: int) -> dict[str, str]:
+        """What an agent and a check find in their environment."""
+        plan = self._plan
+        supervised = (
+            {"TASK_FOLDER": plan.task.path, "RALPH_ATTEMPT": str(iteration)} if plan.task is not None else {}
+        )
+        task = {"RALPH_TASK_ID": plan.task_id, "RALPH_ROLE": plan.role} if plan.task_id else {}
+        return {
+            **supervised,
+            **task,
+            "RALPH_RUN_ID": plan.run,
+            "RALPH_PARENT_RUN_ID": plan.run,
+            "RALPH_ITERATION": str(iteration),
+            "RALPH_MAX_ITERATIONS": str(of),
+        }
+
+    def _execute(
+        self,
+        call: Call,
+        argv: list[str],
+        parser: Parser,
+        variables: Mapping[str, str],
+        directory: int | None,
+        warden: client.Warden,
+    ) -> tuple[Exit, str]:
+        """Run the process; returns how it ended, and what was wrong with its command if anything."""
+        _check_arguments(argv)
+        spec, place = call.spec, self._place
+        environment = self.environment | dict(spec.env) | dict(variables)
+        where = place.runtime.project if directory is None else directory
+        program, problem = client.find_program(argv[0], environment.get("PATH", os.defpath), where)
+        if problem:
+            return Exit(error=0), f"{argv[0]}: {problem}"
+        stdin = place.runtime.open_prompt(call.prompt.file) if spec.prompt_via is PromptVia.STDIN else None
+        tee = Tee(parser, place.tell, place.streams, call.stream, self._secrets)
+        supervised = place.supervised if call.step.purpose is Purpose.WORK else None
+        if supervised is not None:
+            supervised.begin_attempt()
+        try:
+            command = client.Command([program, *argv[1:]], environment, where, stdin)
+            exit = warden.run(command, tee, self._watch(call.step, parser, supervised))
+        finally:
+            if stdin is not None:
+                os.close(stdin)
+            if lost := tee.close():
+                place.tell(Notice(f"the raw stream of this iteration was not kept whole: {lost}"))
+        if exit.left:
+            place.tell(Notice("Something that the agent has started could not be ended: see `ps`."))
+        if exit.error is not None:
+            return exit, f"{argv[0]}: {os.strerror(exit.error)}"
+        return exit, ""
+
+    def _watch(self, step: RunAgent, parser: Parser, supervised: Supervised | None) -> client.Watch:
+        def watch(seconds: float, idle: float) -> Ended | None:
+            ends = self._ears.is_interrupted(), parser.is_over, parser.is_refused
+            done = supervised.done_for(seconds) if supervised is not None else 0.0
+            return policy.watch(step.limits, Meter(seconds, idle, parser.usage, *ends, done))
+
+        return watch
+
+    def _ran(self, call: Call, exit: Exit, problem: str, parser: Parser) -> tuple[Ran, int]:
+        """What became of the agent, and how many of its lines meant nothing to Ralph."""
+        last, report = parser.finish(exit)
+        for event in last:
+            self._place.tell(event)
+        ended, detail = report.ended, report.detail
+        if problem:
+            ended, detail = Ended.UNSTARTABLE, problem
+        elif exit.ended not in (None, Ended.OK):
+            ended = exit.ended
+        elif exit.lost:
+            ended, detail = Ended.KILLED, "its warden was killed"
+        elif exit.ended is Ended.OK and ended is Ended.KILLED:
+            ended, detail = Ended.OK, "its work was done, and it was ended"
+        ran = Ran(
+            at=self._place.clock.wall(),
+            ended=ended,
+            agent=call.step.agent,
+            took=exit.seconds,
+            claim=report.claim,
+            usage=report.usage,
+            retry_at=report.retry_at,
+            exit=exit.code,
+            text=self._kept(report.text) if call.step.purpose is Purpose.WORK else report.text,
+            detail=detail,
+            fingerprint=_fingerprint(ended, exit, detail),
+            stream=call.stream,
+            refusal=self._refusal(call.step, report.text),
+        )
+        return ran, report.unread
+
+    def _refusal(self, step: RunAgent, text: str) -> str:
+        task = self._plan.prompt.task
+        may_refuse = task is not None and task.may_refuse and step.purpose is Purpose.WORK
+        return claims.refusal(text) if may_refuse else ""
+
+    def _kept(self, text: str) -> str:
+        """The beginning and the end of an answer: all that the journal keeps of it."""
+        most = MOST_JUDGED_ANSWER if self._plan.flow is Flow.WORK else MOST_ANSWER
+        return text if len(text) <= 2 * most else f"{text[:most]}\n[...]\n{text[-most:]}"
+
+
+def _check_arguments(argv: list[str]) -> None:
+    hint = 'Set "promptVia": "stdin" (or "file") in "agent".'
+    size = max(len(word.encode()) for word in argv)
+    if size > MOST_ARGUMENT_BYTES:
+        raise RalphError(
+            f"The prompt makes an argument of {size:,} bytes; promptVia argument can pass 128 KiB.", hint
+        )
+    if any("\0" in word for word in argv):
+        raise RalphError("The prompt has a NUL character, which promptVia argument cannot pass.", hint)
+
+
+def _fingerprint(ended: Ended, exit: Exit, detail: str) -> str:
+    """Equal for failures that look the same; numbers in the message do not count."""
+    words = "".join("0" if c.isdigit() else c for c in detail)
+    return f"{zlib.crc32(f'{ended}/{exit.code}/{exit.signal}/{words}'.encode()):08x}"

@@ -1,0 +1,142 @@
+"""`ralph work`: take tasks through their roles until each is proved and merged."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ralph.commands.common import (
+    COUNT,
+    budget_options,
+    load_with_agent,
+    make_look,
+    open_home,
+)
+from ralph.core.text import clean
+from ralph.errors import RalphError
+from ralph.flows import session
+from ralph.flows.where import here
+from ralph.flows.work import Choice, Work
+from ralph.scm.repository import find_repository
+from ralph.settings import Settings
+from ralph.store import locks
+from ralph.store.home import Home
+from ralph.views.agent import paint
+from ralph.views.console import count, wants_colour
+from ralph.views.jsonl import JsonLines
+from ralph.views.outlet import Forgiving
+from ralph.views.task_status import TaskState, task_state
+from ralph.views.work import ManyTasks, OneTask, TaskJson
+
+
+@click.command(
+    epilog="Exit codes: 0 every task is done · 1 one is failed or blocked, or a budget is used up ·"
+    " 2 configuration or fatal error · 3 waiting for something outside · 130 interrupted"
+)
+@click.option("--spec", metavar="SPEC", help="Only the tasks of this spec.")
+@click.option("--task", "tasks", multiple=True, metavar="ID", help="This task; repeatable.")
+@click.option("-j", "--jobs", type=COUNT, default=1, metavar="N", help="So many tasks at once. [1]")
+@click.option("--agent", metavar="COMMAND", help="Another agent than the configured one, with its flags.")
+@budget_options
+@click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
+@click.option("-V", "--verbose", is_flag=True, help="Show settings, commands, prompts and timings.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout.")
+def command(
+    spec: str | None,
+    tasks: tuple[str, ...],
+    jobs: int,
+    agent: str | None,
+    settings_file: str | None,
+    verbose: bool,
+    as_json: bool,
+    **budget: Any,
+) -> int:
+    """Take tasks through coder, reviewer, tester and qa, until each is proved and merged.
+
+    Every task has a git worktree and a branch ralph/ID of its own; your checkout is not touched until a task is
+    done. Each role is a loop of its own: it promises, and its promise is verified as the task says. A task that is
+    refused goes back to the coder with the reason, three times at most. What is done is merged into the branch that
+    is checked out here, if everything is green on the merged tree as well. Run it again to go on where it was.
+
+    \b
+    ralph work
+    ralph work --spec auth-feature -j 4
+    ralph work --task TASK-001
+    """
+    keys = {
+        "max_cost_usd": "maxCostUsd",
+        "max_tokens": "maxTokens",
+        "max_duration_seconds": "maxDurationSeconds",
+    }
+    flags = {keys[name]: value for name, value in budget.items() if value is not None}
+    settings = load_with_agent(settings_file, flags, agent).settings
+    home, where = open_home(), here(Path.cwd())
+    repository = find_repository(where.directory)
+    if repository is None:
+        raise RalphError("`ralph work` needs a git repository.", "Make one: git init && git commit …")
+    lock = _lock(home, repository.common)
+    view = _view(settings, jobs, verbose=verbose, as_json=as_json)
+    try:
+        with session.signals() as wakeup:
+            work = Work(home, where, repository, settings, wakeup, view.hear)
+            code = work.work(Choice(spec, tasks, jobs))
+    finally:
+        os.close(lock)
+    view.flush()
+    _summary(home, where.project, work, as_json=as_json)
+    return code
+
+
+def _lock(home: Home, common: Path) -> int:
+    try:
+        return locks.acquire(common, home.path, above=False)
+    except locks.Locked:
+        raise RalphError(
+            "Another `ralph work` works on this project.",
+            "`ralph status` shows it; add tasks to it as you like.",
+        ) from None
+
+
+def _view(settings: Settings, jobs: int, *, verbose: bool, as_json: bool) -> OneTask | ManyTasks | TaskJson:
+    if as_json:
+        return TaskJson(JsonLines(Forgiving(sys.stdout)))
+    if jobs == 1:
+        look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
+        return OneTask(sys.stdout, sys.stderr, look)
+    colour = wants_colour(sys.stderr) if settings.use_color is None else settings.use_color
+    return ManyTasks(sys.stderr, lambda name, text: paint(name, text) if colour and name else text)
+
+
+def _summary(home: Home, project: str, work: Work, *, as_json: bool) -> None:
+    """What became of each task, on stdout."""
+    tasks, runs = home.tasks(project), home.runs()
+    known = [(task, tasks.progress(task.id)) for job in work.jobs if (task := tasks.get(job.id))]
+    found = [task_state(home, runs, project, task, progress) for task, progress in known]
+    reason = work.halt.reason if work.halt else ""
+    if as_json:
+        values = {"event": "work_ended", "tasks": [asdict(state) for state in found], "reason": reason}
+        click.echo(json.dumps(values, ensure_ascii=False))
+        return
+    click.echo("", err=True)
+    for state in found:
+        click.echo(clean(_line(state)))
+    if not found:
+        click.echo("There is nothing to do. Describe a task with: ralph task create --help", err=True)
+    if reason:
+        click.echo(clean(f"Stopped: {reason}\n  Go on with: ralph work"), err=True)
+
+
+def _line(state: TaskState) -> str:
+    used = f"{count(state.iterations, 'iteration')}" + (f", ${state.cost:.2f}" if state.cost else "")
+    line = f"{state.status}: {state.id} {state.title} ({used})"
+    if state.status == "done":
+        return f"{line}, merged into {state.base} as {state.merged[:10]}"
+    if state.reason:
+        line += f"\n  why: {state.reason.partition(chr(10))[0]}"
+    return line + (f"\n  its work: branch {state.branch}, in {state.worktree}" if state.branch else "")

@@ -1,0 +1,255 @@
+"""A task and a role become the Plan of a loop: what it promises, how that is verified, by which agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ralph.agents.registry import with_model
+from ralph.checks.registry import config_problem
+from ralph.core.model import (
+    AgentSpec,
+    Check,
+    ClaimKind,
+    ClaimRule,
+    Flow,
+    Limits,
+    Plan,
+    PromptSource,
+    Scm,
+    TaskBrief,
+    When,
+)
+from ralph.core.protect import default_globs
+from ralph.core.tasks import (
+    ROLES,
+    CompletionCriteria,
+    Progress,
+    Task,
+    VerificationMethod,
+    injected,
+)
+from ralph.errors import RalphError
+from ralph.flows.run import agent_spec, agent_specs, guardrails, limits
+from ralph.settings import CommandSettings, RoleSettings, Settings
+
+MERGE = "merge"
+"""The run that proves a merged tree; no agent works in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One role's turn at a task. `told`: why the task came back. `tracked`: the files of the trusted commit."""
+
+    task: Task
+    role: str
+    worktree: Path
+    progress: Progress
+    told: str = ""
+    tracked: Collection[str] = ()
+    left_usd: float = 0.0
+
+
+def roles_of(settings: Settings) -> tuple[str, ...]:
+    """The roles that tasks go through here, in their order."""
+    roles = tuple(role for role in ROLES if role_settings(settings, role).enabled)
+    if not roles:
+        raise RalphError("Every role is switched off.", "Enable one in ralph.agents of the settings.")
+    return roles
+
+
+def role_settings(settings: Settings, role: str) -> RoleSettings:
+    found: RoleSettings = getattr(settings.ralph.agents, role)
+    return found
+
+
+# ---- what a role has to do ----
+
+
+def criteria_in_force(task: Task, role: str, settings: Settings) -> CompletionCriteria:
+    """What a role promises and how it is verified: the task's word, else the settings', else the role's default."""
+    given, defaults = role_settings(settings, role), ROLES[role]
+    spec = task.completion_spec
+    own = spec.criteria_of(role) if spec else None
+    if own is None:
+        method, config = _default_verification(task, role, settings)
+        own = CompletionCriteria(
+            given.promise or defaults.promise, f"Complete {role} stage for: {task.title}", method, config
+        )
+    most = own.max_iterations or given.max_iterations or settings.ralph.default_max_iterations
+    if not settings.ralph.enabled:
+        most = 1
+    config = injected(own.verification_config, spec.acceptance_criteria if spec else ())
+    return replace(own, verification_config=config, max_iterations=most or defaults.max_iterations)
+
+
+def _default_verification(task: Task, role: str, settings: Settings) -> tuple[str, dict[str, Any]]:
+    """A task without a spec is an old one, and only its promise can be looked for."""
+    if task.completion_spec is None:
+        return VerificationMethod.STRING_MATCH, {}
+    given = role_settings(settings, role).verification or settings.ralph.default_verification
+    if given == VerificationMethod.STRING_MATCH:
+        return given, {}
+    if given not in (None, *VerificationMethod):
+        return str(given), {}
+    return VerificationMethod.SEMANTIC, {"check_for": list(task.completion_spec.acceptance_criteria)}
+
+
+def problems(task: Task, settings: Settings) -> list[str]:
+    """What would keep a task from being worked on, in words."""
+    found = []
+    for role in roles_of(settings):
+        criteria = criteria_in_force(task, role, settings)
+        try:
+            problem = config_problem(criteria.verification_method, criteria.verification_config)
+        except RalphError as error:
+            problem = error.message
+        if problem:
+            found.append(f"{role}: {problem}")
+    return found
+
+
+# ---- the plan ----
+
+
+def plan(run: str, settings: Settings, assignment: Assignment) -> Plan:
+    """One role's loop."""
+    task, role = assignment.task, assignment.role
+    criteria = criteria_in_force(task, role, settings)
+    spec = task.completion_spec
+    agents = agents_of(settings, role)
+    brief = TaskBrief(
+        id=task.id,
+        title=task.title,
+        description=task.description,
+        outcome=spec.outcome if spec else "Complete the assigned task.",
+        acceptance_criteria=spec.acceptance_criteria if spec else (),
+        role=role,
+        duty=ROLES[role].duty,
+        criteria=criteria.description,
+        method=criteria.verification_method,
+        may_refuse=role != roles_of(settings)[0],
+        told=assignment.told,
+    )
+    return Plan(
+        run=run,
+        flow=Flow.WORK,
+        directory=str(assignment.worktree),
+        agents=agents,
+        prompt=PromptSource(instruction=False, truncate=settings.output_truncate_chars, task=brief),
+        claim=ClaimRule(tag="promise", text=criteria.promise, strict=True),
+        checks=_checks(settings, assignment, criteria),
+        limits=_limits(settings, assignment, criteria.max_iterations or 1),
+        role=role,
+        scm=Scm("git", ("commit",), f"{task.id}: {task.title} ({role})"),
+        allow_degraded=settings.ralph.allow_degraded,
+        snapshots=settings.snapshots,
+        task_id=task.id,
+        base=assignment.progress.began,
+        judge=judge_of(settings, agents[0]),
+    )
+
+
+def merge_plan(run: str, settings: Settings, assignment: Assignment) -> Plan:
+    """No agent, only checks: all that the roles have proved must hold on the merged tree as well."""
+    task = assignment.task
+    checks: dict[str, Check] = {check.name: check for check in guardrails(settings.guardrails)}
+    for role in roles_of(settings):
+        for check in _verification(role, criteria_in_force(task, role, settings), When.ALWAYS):
+            known = {(each.method, each.config) for each in checks.values()}
+            if check.method != VerificationMethod.STRING_MATCH and (check.method, check.config) not in known:
+                checks[check.name] = check
+    agents = agents_of(settings, roles_of(settings)[0])
+    return Plan(
+        run=run,
+        flow=Flow.WORK,
+        directory=str(assignment.worktree),
+        agents=agents,
+        prompt=PromptSource(instruction=False, truncate=settings.output_truncate_chars),
+        claim=ClaimRule(kind=ClaimKind.GIVEN),
+        checks=tuple(checks.values()),
+        limits=_limits(settings, assignment, 1),
+        role=MERGE,
+        allow_degraded=settings.ralph.allow_degraded,
+        snapshots=False,
+        task_id=task.id,
+        base=assignment.progress.began,
+        judge=judge_of(settings, agents[0]),
+    )
+
+
+def _limits(settings: Settings, assignment: Assignment, iterations: int) -> Limits:
+    return replace(limits(settings), iterations=iterations, cost_usd=assignment.left_usd)
+
+
+def _checks(settings: Settings, assignment: Assignment, criteria: CompletionCriteria) -> tuple[Check, ...]:
+    """The project's guardrails, what may not be changed, and the role's own verification."""
+    checks = [*guardrails(settings.guardrails)]
+    role, trusted = assignment.role, assignment.progress.trusted
+    globs = protected_globs(settings, assignment)
+    if globs and role != "tester":
+        config = json.dumps({"globs": list(globs), "trusted": trusted})
+        checks.append(Check("protected files", "protected", config))
+    if role == roles_of(settings)[0]:
+        checks.append(Check("changes", "changes", when=When.CLAIMED))
+    return (*checks, *_verification(role, criteria, When.CLAIMED))
+
+
+def _verification(role: str, criteria: CompletionCriteria, when: When) -> Iterator[Check]:
+    config = dict(criteria.verification_config)
+    yield Check(
+        name=f"{role}: {criteria.verification_method}",
+        method=criteria.verification_method,
+        config=json.dumps(config, ensure_ascii=False),
+        when=when,
+    )
+
+
+def protected_globs(settings: Settings, assignment: Assignment) -> tuple[str, ...]:
+    """As the task says, else the settings, else what the commands of its verification execute."""
+    given = assignment.task.protect if assignment.task.protect is not None else settings.ralph.protect
+    if given is not None:
+        return given
+    found: dict[str, None] = {}
+    for role in roles_of(settings):
+        criteria = criteria_in_force(assignment.task, role, settings)
+        for command, directory in commands_of(criteria.verification_method, criteria.verification_config):
+            found |= dict.fromkeys(default_globs([command], assignment.tracked, directory))
+    for guardrail in settings.guardrails:
+        found |= dict.fromkeys(default_globs([guardrail.command], assignment.tracked, "."))
+    return tuple(found)
+
+
+def commands_of(method: str, config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every command that a verification runs, with the directory it runs in."""
+    if method == VerificationMethod.EXTERNAL:
+        yield config.get("command", ""), config.get("working_dir", ".")
+    elif method == VerificationMethod.MULTI_STAGE:
+        for stage in config.get("stages", ()):
+            yield from commands_of(stage.get("method", ""), stage.get("config", {}))
+
+
+# ---- who does it ----
+
+
+def agents_of(settings: Settings, role: str) -> tuple[AgentSpec, ...]:
+    """The agent of a role and, if it has none of its own, the fallbacks of the configured one."""
+    given, idle = role_settings(settings, role), settings.idle_timeout_seconds
+    specs = agent_specs(settings.agent, idle) if given.agent is None else (_named(settings, given.agent),)
+    return tuple(with_model(spec, given.model) for spec in specs) if given.model else specs
+
+
+def judge_of(settings: Settings, agent: AgentSpec) -> AgentSpec:
+    judge = settings.ralph.judge
+    spec = agent if judge.agent is None else _named(settings, judge.agent)
+    return with_model(spec, judge.model) if judge.model else spec
+
+
+def _named(settings: Settings, agent: str | CommandSettings) -> AgentSpec:
+    """An agent of its own; the configured one keeps its flags."""
+    if isinstance(agent, str):
+        agent = settings.agent if agent == settings.agent.command else CommandSettings(command=agent)
+    return agent_spec(agent, settings.idle_timeout_seconds)

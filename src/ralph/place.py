@@ -1,0 +1,43 @@
+"""Where a run happens and is recorded, and the one place that reads the clock."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ralph.core.events import Event
+from ralph.process.client import Wakeup, Warden
+from ralph.scm.work import Work
+from ralph.store.journal import Journal
+from ralph.store.runs import Runs
+from ralph.store.runtime import Runtime
+from ralph.supervised import Supervised
+
+Tell = Callable[[Event], None]
+
+
+class Clock:
+    """The one place that reads the clock."""
+
+    def wall(self) -> float:
+        return time.time()
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a run happens and is recorded: its journal, its files, its processes, its listeners."""
+
+    runs: Runs
+    journal: Journal
+    runtime: Runtime
+    streams: int
+    work: Work
+    warden: Warden
+    wakeup: Wakeup
+    tell: Tell
+    clock: Clock
+    supervised: Supervised | None = None

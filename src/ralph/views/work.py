@@ -1,0 +1,170 @@
+"""Tasks on their way, for people: one at a time with all it says, or a line for each of many."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TextIO
+
+from ralph.core.events import (
+    CheckEnded,
+    Event,
+    Holding,
+    IterationStarted,
+    Notice,
+    RunEnded,
+    RunStarted,
+    TaskMoved,
+    Used,
+)
+from ralph.core.model import HoldWhy, Outcome, Usage
+from ralph.core.text import clean
+from ralph.views.agent import Look, duration
+from ralph.views.console import Console, count, usage_words
+from ralph.views.jsonl import JsonLines
+
+_COLOURS = {"done": "green", "failed": "red", "blocked": "red", "cancelled": "yellow"}
+
+
+class OneTask(Console):
+    """One task at a time: what its agents print is shown as they work."""
+
+    check_word = "Verification"
+
+    def __init__(self, out: TextIO, err: TextIO, look: Look) -> None:
+        super().__init__(out, err, look)
+        self._handlers |= {TaskMoved: self._moved}
+
+    def hear(self, task: str, event: Event) -> None:
+        self(event)
+
+    def _moved(self, event: TaskMoved, at: float) -> None:
+        self._line(self._paint("bold", f"\n=== {moved(event)} ==="))
+
+    def _run_started(self, event: RunStarted, at: float) -> None:
+        self._status.started(event.used, event.elapsed)
+        again = ", goes on" if event.resumed else ""
+        if event.checks and not event.iterations:
+            return
+        self._line(
+            f"Run {event.run}{again}: agent {clean(event.agent)}, at most {count(event.iterations, 'iteration')}"
+        )
+
+    def _run_ended(self, event: RunEnded, at: float) -> None:
+        self._status.over()
+        colour = "green" if event.stop.outcome is Outcome.COMPLETE else "red"
+        used = [count(event.iterations, "iteration"), duration(event.seconds), *usage_words(event.usage)]
+        words = f"{event.stop.outcome}: {clean(event.stop.reason)} ({', '.join(used)})"
+        self._line(self._paint(colour, words))
+        for note in event.stop.notes:
+            self._line(f"  note: {clean(note)}")
+
+
+@dataclass(slots=True)
+class _Line:
+    """What is known of one task."""
+
+    status: str = "todo"
+    role: str = ""
+    iteration: str = ""
+    usage: Usage = Usage()
+    in_hand: Usage = Usage()
+    note: str = ""
+
+
+class ManyTasks:
+    """A line for each change of each task; what their agents print is in the logs."""
+
+    def __init__(self, err: TextIO, paint: Callable[[str, str], str]) -> None:
+        self._err = err
+        self._paint = paint
+        self._lock = threading.Lock()
+        self._tasks: dict[str, _Line] = {}
+
+    def hear(self, task: str, event: Event) -> None:
+        handler: Callable[[_Line, Any], str] | None = _SAID.get(type(event))
+        with self._lock:
+            line = self._tasks.setdefault(task, _Line())
+            words = handler(line, event) if handler else ""
+            if words:
+                self._write(task, line, words)
+
+    def _write(self, task: str, line: _Line, words: str) -> None:
+        cost = line.usage + line.in_hand
+        money = f"  ${cost.cost_usd:.2f}" if cost.cost_usd else ""
+        where = " ".join(filter(None, [line.role, line.iteration]))
+        text = f"{task:<16} {line.status:<13} {where:<14}{money}  {clean(words)}".rstrip()
+        try:
+            self._err.write(self._paint(_COLOURS.get(line.status, ""), text) + "\n")
+            self._err.flush()
+        except (OSError, ValueError):
+            pass
+
+    def flush(self) -> None:
+        pass
+
+
+def _said_moved(line: _Line, event: TaskMoved) -> str:
+    line.status, line.role, line.iteration = event.status, event.role, ""
+    return event.reason.partition("\n")[0] or event.title
+
+
+def _said_iteration(line: _Line, event: IterationStarted) -> str:
+    line.iteration = f"{event.iteration}/{event.of}"
+    return "starts"
+
+
+def _said_check(line: _Line, event: CheckEnded) -> str:
+    return f"{event.verdict.check}: {'green' if event.verdict.green else 'RED'} ({event.verdict.reason})"
+
+
+def _said_used(line: _Line, event: Used) -> str:
+    line.in_hand = event.usage
+    return ""
+
+
+def _said_ended(line: _Line, event: RunEnded) -> str:
+    line.usage, line.in_hand = line.usage + event.usage, Usage()
+    return f"{event.stop.outcome}: {event.stop.reason}"
+
+
+def _said_holding(line: _Line, event: Holding) -> str:
+    return "waits for a limit to pass" if event.hold.why is HoldWhy.LIMIT else f"holds ({event.hold.why})"
+
+
+def _said_notice(line: _Line, event: Notice) -> str:
+    return "" if event.detail else event.text
+
+
+_SAID: dict[type[Event], Callable[[_Line, Any], str]] = {
+    TaskMoved: _said_moved,
+    IterationStarted: _said_iteration,
+    CheckEnded: _said_check,
+    Used: _said_used,
+    RunEnded: _said_ended,
+    Holding: _said_holding,
+    Notice: _said_notice,
+}
+
+
+def moved(event: TaskMoved) -> str:
+    """Where a task has got to, in one line."""
+    role = f" ({event.role})" if event.role and event.status not in _COLOURS else ""
+    why = f": {event.reason.partition(chr(10))[0]}" if event.reason else ""
+    return clean(f"{event.task} {event.title} → {event.status}{role}{why}")
+
+
+class TaskJson:
+    """One JSON object per event, with the id of its task."""
+
+    def __init__(self, lines: JsonLines) -> None:
+        self._lines = lines
+        self._lock = threading.Lock()
+
+    def hear(self, task: str, event: Event) -> None:
+        with self._lock:
+            self._lines(event, task=task)
+
+    def flush(self) -> None:
+        pass

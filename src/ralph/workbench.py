@@ -1,0 +1,256 @@
+"""The loop's side of a check: the shell, the diff, the judge, and what was found out already in this iteration."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+
+from ralph.agents.base import Prompt
+from ralph.agents.registry import with_model
+from ralph.caller import Call, Caller
+from ralph.checks.base import Answer, Changed, Interrupted, Limited, Shell, Workbench
+from ralph.checks.registry import find_method
+from ralph.core.events import Notice
+from ralph.core.model import (
+    Check,
+    Ended,
+    Exit,
+    Flow,
+    Left,
+    Permissions,
+    Plan,
+    Purpose,
+    RunAgent,
+    Usage,
+    Verdict,
+)
+from ralph.core.text import clean
+from ralph.ears import Ears
+from ralph.errors import RalphError
+from ralph.place import Place
+from ralph.process import client
+from ralph.readers import Log
+from ralph.redact import Secrets
+from ralph.store.files import opened_directory
+from ralph.store.runtime import log_slugs, slug
+
+_NO_ANSWER = {Ended.AUTH, Ended.DENIED, Ended.UNSTARTABLE, Ended.BUDGET}
+"""Ends after which a judge would not answer the next time either."""
+
+POLL_SECONDS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """What a check is about: which iteration of how many, what the agent said, what is left to be used."""
+
+    number: int
+    of: int
+    seq: int
+    answer: str
+    is_claimed: bool
+    left: Left
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came of a check. Without a verdict it is due again, at `retry_at` if it met a limit."""
+
+    verdict: Verdict | None
+    usage: Usage = Usage()
+    retry_at: float | None = None
+    is_limited: bool = False
+
+
+class Workshop:
+    """Runs the checks of one run."""
+
+    def __init__(self, place: Place, plan: Plan, ears: Ears, caller: Caller, secrets: Secrets) -> None:
+        self.place, self.plan, self.ears, self.caller, self.secrets = place, plan, ears, caller, secrets
+        self.slugs = log_slugs([check.name for check in plan.checks])
+        self.known: dict[tuple[object, ...], Shell] = {}
+        self._iteration = 0
+
+    def check(self, check: Check, iteration: Iteration) -> Found:
+        """One check from its start to its verdict."""
+        if iteration.number != self._iteration:
+            self.known.clear()
+            self._iteration = iteration.number
+        used = _Used()
+        bench = Bench(self, iteration, self.slugs[check.name], used, self.place.warden, self._is_ended)
+        try:
+            return Found(find_method(check.method).run(check, bench), used.usage)
+        except Interrupted:
+            return Found(None, used.usage)
+        except Limited as limited:
+            return Found(None, used.usage, limited.retry_at, is_limited=True)
+
+    def _is_ended(self) -> bool:
+        return self.ears.is_interrupted()
+
+
+@dataclass(slots=True)
+class _Used:
+    """What the judge has cost in one check, and how often it was asked."""
+
+    usage: Usage = Usage()
+    asked: int = 0
+    names: set[str] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """The means of one check, or of one stage of it."""
+
+    shop: Workshop
+    iteration: Iteration
+    name: str
+    used: _Used
+    warden: client.Warden
+    is_ended: Callable[[], bool]
+
+    @property
+    def truncate(self) -> int:
+        return self.shop.plan.prompt.truncate
+
+    @property
+    def answer(self) -> str:
+        return self.iteration.answer
+
+    @property
+    def is_claimed(self) -> bool:
+        return self.iteration.is_claimed
+
+    # ---- commands ----
+
+    def shell(self, command: str, timeout: float, *, is_clean: bool = False, directory: str = ".") -> Shell:
+        key = (self._tree(), command, timeout, is_clean, directory)
+        if key[0] and key in self.shop.known:
+            return self.shop.known[key]
+        try:
+            with self._place(directory, is_clean=is_clean) as where:
+                done = self._run(command, timeout, where)
+        except RalphError as error:
+            return Shell(Exit(code=128), error.message, is_cut=False, log="")
+        except OSError as error:
+            text = f"{directory}: {error.strerror}"
+            return Shell(Exit(error=error.errno or 0), text, is_cut=False, log="")
+        if done.exit.ended is None:
+            self.shop.known[key] = done
+        return done
+
+    def has_printed(self, done: Shell, text: str) -> bool:
+        if text in done.output or not (done.is_cut and done.log):
+            return text in done.output
+        return self.shop.place.runtime.has_logged(done.log, text)
+
+    def _tree(self) -> str:
+        """What the tree is named: only where checks may repeat each other is it worth to find out."""
+        if self.shop.plan.flow is Flow.WORK:
+            with suppress(RalphError):
+                return self.shop.place.work.tree()
+        return ""
+
+    @contextmanager
+    def _place(self, directory: str, *, is_clean: bool) -> Iterator[int]:
+        """An open directory to run a command in; a copy that cannot be made is a red check, not a stop."""
+        place = self.shop.place
+        with ExitStack() as stack:
+            where = place.runtime.project
+            if is_clean:
+                copy = stack.enter_context(place.work.fresh_copy())
+                where = stack.enter_context(opened_directory(str(copy)))
+            if directory not in (".", ""):
+                where = stack.enter_context(opened_directory(directory, where))
+            yield where
+
+    def _run(self, command: str, timeout: float, where: int) -> Shell:
+        shop, number = self.shop, self.iteration.number
+        name = f"guardrail_{number:03d}_{self._log_name()}.log"
+        log = shop.ears.with_room(lambda: shop.place.runtime.open_log(name))
+        reader = Log(log, self.truncate, shop.secrets)
+
+        def watch(seconds: float, idle: float) -> Ended | None:
+            if self.is_ended():
+                return Ended.INTERRUPTED
+            return Ended.TIMEOUT if timeout and seconds >= timeout else None
+
+        environment = shop.caller.environment | shop.caller.variables(number, self.iteration.of)
+        started = client.Command(["/bin/sh", "-c", command], environment, where, merged=True)
+        try:
+            exit = self.warden.run(started, reader, watch)
+        finally:
+            if lost := reader.close():
+                shop.place.tell(Notice(f".ralph/{name} was not kept whole: {lost}"))
+        return Shell(exit, clean(reader.head), reader.is_cut, f".ralph/{name}")
+
+    def _log_name(self) -> str:
+        """A second command of one check gets a log of its own."""
+        with self.used.lock:
+            number = 1 + sum(
+                name == self.name or name.startswith(f"{self.name}.") for name in self.used.names
+            )
+            name = self.name if number == 1 else f"{self.name}.{number}"
+            self.used.names.add(name)
+        return name
+
+    # ---- what has changed ----
+
+    def diff(self) -> str:
+        return self.shop.place.work.diff(self.shop.plan.base)
+
+    def changed(self, globs: Sequence[str], trusted: str) -> list[Changed]:
+        return [Changed(path, diff) for path, diff in self.shop.place.work.changed(globs, trusted)]
+
+    # ---- the judge ----
+
+    def ask(self, prompt: str, model: str) -> Answer:
+        """In an empty directory: nothing that the agent has written can speak to the judge but what is judged."""
+        shop, number = self.shop, self.iteration.number
+        plan = shop.plan
+        spec = replace(with_model(plan.judge or plan.agents[0], model), permissions=Permissions.NONE)
+        with self.used.lock:
+            self.used.asked += 1
+            stream = f"{number:03d}-{self.iteration.seq}.{Purpose.JUDGE}.{self.used.asked}"
+            kept = f"{number:03d}_judge_{self.used.asked}"
+        file = shop.ears.with_room(lambda: shop.place.runtime.write_prompt(kept, prompt))
+        step = RunAgent(Purpose.JUDGE, number, spec.name, plan.role, self.iteration.left)
+        call = Call(step, spec, Prompt(prompt, file), stream)
+        with (
+            tempfile.TemporaryDirectory(prefix="ralph-judge-", ignore_cleanup_errors=True) as empty,
+            opened_directory(empty) as directory,
+        ):
+            ran = shop.caller.call(call, self.iteration.of, directory, self.warden)
+        with self.used.lock:
+            self.used.usage += ran.usage
+        if ran.ended is Ended.INTERRUPTED:
+            raise Interrupted
+        if ran.ended is Ended.LIMIT:
+            raise Limited(ran.retry_at)
+        problem = "" if ran.ended is Ended.OK else f"{ran.ended}: {ran.detail}".removesuffix(": ")
+        return Answer(ran.text, problem, is_final=ran.ended in _NO_ANSWER)
+
+    # ---- stages ----
+
+    def inside(self, name: str) -> Bench:
+        return replace(self, name=f"{self.name}_{slug(name)}")
+
+    def together(self, stages: Sequence[tuple[str, Callable[[Workbench], Verdict]]]) -> list[Verdict]:
+        """Each in a thread with a warden of its own; this one listens for all of them."""
+        stop = threading.Event()
+
+        def run(name: str, stage: Callable[[Workbench], Verdict]) -> Verdict:
+            with client.Warden(client.Wakeup()) as warden:
+                return stage(replace(self.inside(name), warden=warden, is_ended=stop.is_set))
+
+        with ThreadPoolExecutor(len(stages)) as pool:
+            futures = [pool.submit(run, name, stage) for name, stage in stages]
+            while wait(futures, POLL_SECONDS).not_done:
+                if self.is_ended():
+                    stop.set()
+            return [future.result() for future in futures]
