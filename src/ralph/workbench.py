@@ -225,7 +225,10 @@ class Bench:
             tempfile.TemporaryDirectory(prefix="ralph-judge-", ignore_cleanup_errors=True) as empty,
             opened_directory(empty) as directory,
         ):
-            ran = shop.caller.call(call, self.iteration.of, directory, self.warden)
+            try:
+                ran = shop.caller.call(call, self.iteration.of, directory, self.warden)
+            except RalphError as error:
+                return Answer("", f"{error.message} {error.hint}".strip(), is_final=True)
         with self.used.lock:
             self.used.usage += ran.usage
         if ran.ended is Ended.INTERRUPTED:

@@ -1,15 +1,21 @@
-"""`ralph cancel`: end a run and everything it has started."""
+"""`ralph cancel`: end a run and everything it has started, or a task."""
 
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import click
 
 from ralph.commands.common import open_home, run_argument
 from ralph.core.model import Cancel
+from ralph.core.tasks import Task, TaskStatus
 from ralph.errors import RalphError
 from ralph.flows import session
+from ralph.flows.where import here
+from ralph.store.home import Home
+from ralph.store.runs import Run, Runs
+from ralph.store.tasks import Tasks
 
 PATIENCE = 15.0
 
@@ -17,13 +23,34 @@ PATIENCE = 15.0
 @click.command()
 @run_argument
 def command(run: str) -> int:
-    """End a run now: its agent gets TERM, and KILL after 5 seconds. `ralph resume` can go on with it."""
+    """End a run now: its agent gets TERM, and KILL after 5 seconds. `ralph resume` can go on with it.
+
+    With a task's id: nobody works on the task any more; its branch and its worktree stay. `ralph work --task ID`
+    begins it again.
+    """
     home = open_home()
-    runs = home.runs()
+    runs, tasks = home.runs(), home.tasks(here(Path.cwd()).project)
+    if task := tasks.get(run):
+        return _cancel_task(home, runs, tasks, task)
     chosen = runs.find(run)
     brief = runs.brief(chosen.id)
     if brief.stop:
         raise RalphError(f"Run {chosen.id} has already ended: {brief.stop.outcome}.")
+    return _cancel(home, runs, chosen)
+
+
+def _cancel_task(home: Home, runs: Runs, tasks: Tasks, task: Task) -> int:
+    if task.status in (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.CANCELLED):
+        raise RalphError(f"Task {task.id} is {task.status} already.")
+    tasks.move(task.id, TaskStatus.CANCELLED, tasks.progress(task.id))
+    for run in runs.of_task(tasks.project, task.id):
+        if runs.brief(run.id).stop is None:
+            _cancel(home, runs, run)
+    click.echo(f"Task {task.id} is cancelled.", err=True)
+    return 0
+
+
+def _cancel(home: Home, runs: Runs, chosen: Run) -> int:
     if not chosen.is_live:
         session.cancel_dead(home, chosen)
         click.echo(f"Run {chosen.id} is cancelled; no process was running it.", err=True)

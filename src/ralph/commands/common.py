@@ -58,6 +58,21 @@ def optional_run_argument(function: F) -> F:
     return click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)(function)
 
 
+def find_run(home: Home, runs: Runs, name: str) -> Run:
+    """A run by its id or a part of it, or the newest run of a task of this project."""
+    project = here(Path.cwd()).project
+    tasks = home.tasks(project)
+    try:
+        if tasks.get(name) is None:
+            return runs.find(name)
+    finally:
+        tasks.db.close()
+    found = runs.of_task(project, name)
+    if not found:
+        raise RalphError(f"Nobody has worked on task {name} yet.", f"Start with: ralph work --task {name}")
+    return found[0]
+
+
 def newest_run(runs: Runs) -> Run:
     """The newest run of this directory."""
     where = here(Path.cwd())

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from ralph.commands.common import COUNT, newest_run, open_home, optional_run_argument
+from ralph.commands.common import COUNT, find_run, newest_run, open_home, optional_run_argument
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.flows.repository import opened_repository
@@ -29,7 +29,7 @@ def command(run: str | None, iteration: int | None, stat: bool) -> int:
     """
     home = open_home()
     runs = home.runs()
-    chosen = runs.find(run) if run else newest_run(runs)
+    chosen = find_run(home, runs, run) if run else newest_run(runs)
     with opened_repository(home, chosen) as opened:
         history = History(opened.repository, opened.run, chosen.id, opened.scratch)
         old, new = _between(history, chosen.id, iteration)

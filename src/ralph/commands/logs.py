@@ -10,6 +10,7 @@ import click
 
 from ralph.commands.common import (
     COUNT,
+    find_run,
     make_log_view,
     make_look,
     newest_run,
@@ -53,7 +54,7 @@ def command(
         raise RalphError("--raw goes with none of --json, --follow and --replay.")
     home = open_home()
     runs = home.runs()
-    chosen = runs.find(run) if run else newest_run(runs)
+    chosen = find_run(home, runs, run) if run else newest_run(runs)
     if raw:
         return _raw(home, runs, chosen, iteration)
     view = make_log_view(make_look(settings_here(), verbose=replay), as_json=as_json)

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from ralph.commands.common import open_home, run_argument
+from ralph.commands.common import find_run, open_home, run_argument
 from ralph.core.model import Pause
 from ralph.errors import RalphError
 
@@ -15,8 +15,9 @@ from ralph.errors import RalphError
 @run_argument
 def command(run: str) -> int:
     """Let a run finish the step in hand, then hold it until `ralph resume RUN`."""
-    runs = open_home().runs()
-    chosen = runs.find(run)
+    home = open_home()
+    runs = home.runs()
+    chosen = find_run(home, runs, run)
     if not chosen.is_live:
         raise RalphError(f"Run {chosen.id} is not running.", "`ralph status` shows what is.")
     runs.send(chosen.id, Pause(time.time()))

@@ -62,6 +62,11 @@ def command(
     home = open_home()
     runs = home.runs()
     chosen = runs.find(run) if run else session.unfinished(runs, session.here(Path.cwd()))
+    if chosen.task is not None:
+        raise RalphError(
+            f"Run {chosen.id} is the {chosen.role}'s turn at task {chosen.task}.",
+            f"Go on with the task: ralph work --task {chosen.task}",
+        )
     brief = runs.brief(chosen.id)
     go_on = Resume(time.time(), maximum_iterations, max_cost_usd, max_tokens, max_duration_seconds)
     if chosen.is_live:

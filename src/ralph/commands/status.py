@@ -6,13 +6,19 @@ import json
 import sys
 import time
 from dataclasses import asdict
+from pathlib import Path
 
 import click
 
 from ralph.commands.common import open_home, optional_run_argument
+from ralph.core.board import MOST_SENT_BACK
 from ralph.core.text import clean
+from ralph.flows.where import here
+from ralph.store.tasks import Tasks
 from ralph.views.agent import duration
+from ralph.views.console import count
 from ralph.views.status import CRASHED, Detail, Summary, as_tree, detail, summaries
+from ralph.views.task_status import TaskState, task_state
 
 STYLES = {
     "running": "bold green",
@@ -30,19 +36,28 @@ STYLES = {
 @optional_run_argument
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 def command(run: str | None, as_json: bool) -> int:
-    """Show the runs of all projects, live ones first; with RUN, that one in detail.
+    """Show the runs of all projects, live ones first; with RUN or a task's id, that one in detail.
 
-    Runs that an agent has begun itself stand below the run of that agent.
+    Runs that an agent has begun itself stand below the run of that agent. Of a task there are its roles, their
+    iterations, and what each verification found; its runs are listed only while they go on.
 
     RUN is an id, or any beginning or end of it that no other run has.
     """
-    runs = open_home().runs()
+    home = open_home()
+    runs, tasks = home.runs(), home.tasks(here(Path.cwd()).project)
     if run is None:
         found = summaries(runs)
         if as_json:
             click.echo(json.dumps([asdict(s) for s in found], indent=2, ensure_ascii=False))
         else:
             _list(found)
+            _count_tasks(tasks)
+        return 0
+    if task := tasks.get(run):
+        state = task_state(home, runs, tasks.project, task, tasks.progress(task.id))
+        click.echo(
+            json.dumps(asdict(state), indent=2, ensure_ascii=False) if as_json else clean(_task(state))
+        )
         return 0
     one = detail(runs, runs.find(run))
     if as_json:
@@ -50,6 +65,35 @@ def command(run: str | None, as_json: bool) -> int:
     else:
         _detail(one)
     return 0
+
+
+def _count_tasks(tasks: Tasks) -> None:
+    """How many tasks of this project there are, by status."""
+    if counts := tasks.counts():
+        words = ", ".join(f"{number} {status}" for status, number in counts.items())
+        click.echo(f"Tasks of this project: {words}. `ralph task list` lists them.", err=True)
+
+
+def _task(state: TaskState) -> str:
+    role = f" ({state.role})" if state.role else ""
+    used = count(state.iterations, "iteration") + (f", ${state.cost:.2f}" if state.cost else "")
+    lines = [
+        f"task       {state.id}: {state.title}",
+        f"state      {state.status}{role}, {used}, sent back {state.sent_back} of {MOST_SENT_BACK} times",
+    ]
+    if state.reason:
+        lines.append("why        " + state.reason.replace("\n", "\n           "))
+    if state.merged:
+        lines.append(f"merged     into {state.base} as {state.merged[:12]}")
+    if state.branch:
+        lines.append(f"branch     {state.branch}, in {state.worktree}")
+    for run in state.runs:
+        of = f"{run.iteration}/{run.max_iterations}" if run.role != "merge" else "checks only"
+        lines.append(f"{run.role:<10} {run.state}, {of}, {duration(run.seconds)} (run {run.run})")
+        for v in run.verification_results:
+            word = "verified" if v.verified else "RED     " if v.promise_found else "        "
+            lines.append(f"  {v.iteration:>3}  {word}  {v.reason}")
+    return "\n".join(lines)
 
 
 def _list(found: list[Summary]) -> None:
@@ -62,7 +106,7 @@ def _list(found: list[Summary]) -> None:
         ("run", "state", "iteration", "time", "cost", "began", "directory"),
         [
             (
-                "  " * depth + s.id,
+                "  " * depth + s.id + (f" ({s.task} {s.role})" if s.task else ""),
                 _state(s),
                 f"{s.iteration}/{s.max_iterations}",
                 duration(s.elapsed),

@@ -6,7 +6,7 @@ import time
 
 import click
 
-from ralph.commands.common import open_home, run_argument
+from ralph.commands.common import find_run, open_home, run_argument
 from ralph.core.model import Outcome, PromptVia, Steer
 from ralph.errors import RalphError
 from ralph.store.bus import task_bus
@@ -24,8 +24,9 @@ def command(run: str, text: str, wait: bool) -> int:
 
     A supervised command has no prompt: it finds the guidance on the bus of its task, at once.
     """
-    runs = open_home().runs()
-    chosen = runs.find(run)
+    home = open_home()
+    runs = home.runs()
+    chosen = find_run(home, runs, run)
     brief = runs.brief(chosen.id)
     if brief.stop and brief.stop.outcome is Outcome.COMPLETE:
         raise RalphError(f"Run {chosen.id} is complete: there is no next prompt.")

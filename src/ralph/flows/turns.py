@@ -159,12 +159,15 @@ class Turn:
             raise RalphError(f"ralph.setup failed in {repository.top}: {command}: {said}")
 
     def _unfinished(self, assignment: Assignment) -> Run | None:
-        """The last run of this role, if it was cut off or has stopped for something that has passed."""
+        """The last run of this role, if it was cut off or has stopped for something that passes.
+
+        One that met a fatal error begins anew: what was wrong may have been its settings.
+        """
         run = next(iter(self._runs.of_task(self._site.project, assignment.task.id)), None)
         if run is None or run.role != assignment.role or run.directory != str(assignment.worktree):
             return None
         stop = self._runs.brief(run.id).stop
-        can_go_on = stop is None or stop.outcome in (Outcome.INTERRUPTED, Outcome.WAITING, Outcome.FATAL)
+        can_go_on = stop is None or stop.outcome in (Outcome.INTERRUPTED, Outcome.WAITING)
         if not can_go_on or (stop is not None and stop.cause is Cause.CANCELLED):
             return None
         self._put_back(run, assignment)

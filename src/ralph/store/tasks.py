@@ -60,6 +60,12 @@ class Tasks:
             return found[0]
         raise RalphError(f"There is no task {id!r} in this project.", "`ralph task list` lists the tasks.")
 
+    def counts(self) -> dict[str, int]:
+        """How many tasks there are of each status."""
+        query = "SELECT status, count(*) FROM tasks WHERE project = ? GROUP BY status"
+        with clear_errors(self.path):
+            return dict(self.db.execute(query, (self.project,)).fetchall())
+
     def progress(self, id: str) -> Progress:
         with clear_errors(self.path):
             row = self.db.execute(

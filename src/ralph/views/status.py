@@ -38,6 +38,8 @@ class Summary:
     updated: float
     pid: int | None
     parent: str | None
+    task: str | None
+    role: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +72,8 @@ class Detail:
 
 
 def summaries(runs: Runs) -> list[Summary]:
-    """Every run, live ones first, the newest first among each."""
-    found = [summary(runs, run) for run in runs.all()]
+    """Every run, live ones first, the newest first among each; of tasks only those that are going on."""
+    found = [summary(runs, run) for run in runs.all() if run.task is None or run.is_live]
     return sorted(found, key=lambda s: s.state not in (RUNNING, PAUSED, WAITING))
 
 
@@ -114,6 +116,8 @@ def summary(runs: Runs, run: Run) -> Summary:
         updated=brief.now,
         pid=run.pid if live else None,
         parent=run.parent,
+        task=run.task,
+        role=run.role,
     )
 
 

@@ -1,0 +1,536 @@
+"""`ralph work`: tasks through their roles, with real git and real processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+from dataclasses import replace
+
+import pytest
+
+from conftest import Project, wait_until
+from ralph.core.tasks import CompletionCriteria, Task, TaskStatus
+from work_support import ALL_MET, BREAKS, CHECK, HONEST, MENDS, NOT_MET, Site, external, make_site, task
+
+
+@pytest.fixture
+def site(project: Project) -> Site:
+    return make_site(project)
+
+
+def only(role: str, **settings: object) -> dict[str, object]:
+    """Settings with one role but the coder switched on."""
+    off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa") if name != role}
+    return {"ralph": {"agents": off} | settings}
+
+
+def coder_only(site: Site, body: str, judge: str = f"echo '{ALL_MET}'") -> None:
+    off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
+    site.agents(body, judge, ralph={"agents": off, "judge": {"agent": str(site.outside / "judge.sh")}})
+
+
+# ---- the whole way ----
+
+
+def test_a_task_goes_through_all_roles_and_is_merged(site: Site) -> None:
+    """Coder, reviewer, tester and qa each prove their part; then the user's branch has the work."""
+    site.add(task())
+    done = site.work()
+    assert done.code == 0, done.err
+    assert site.is_mended()
+    assert "a + b" in (site.project.path / "calc.py").read_text(), "the checkout follows its branch"
+    assert site.project.git("status", "--porcelain") == ""
+    state = site.state()
+    assert [run["role"] for run in state["runs"]] == ["coder", "reviewer", "tester", "qa", "merge"]
+    assert (state["status"], state["base"]) == ("done", "main")
+    assert state["merged"] == site.project.git("rev-parse", "main").strip()
+    assert not site.worktree.exists()
+    assert site.project.git("branch", "--list", "ralph/*") == ""
+    assert done.out.startswith("done: T-1 Make add add (4 iterations), merged into main as ")
+
+
+def test_the_prompt_tells_the_task_first_and_then_what_done_means(site: Site) -> None:
+    """Id, title and description come first, then status, outcome, criteria, requirements and the method."""
+    site.add(task(description="calc.py is wrong."))
+    site.work()
+    prompt = site.prompts("T-1.coder")[0]
+    order = [
+        "# T-1: Make add add",
+        "calc.py is wrong.",
+        "- **Iteration**: 1/15\n- **Agent**: coder",
+        '## Task Outcome (What "Done" Means)\nadd adds',
+        "## Acceptance Criteria\n- [ ] add(2, 3) is 5",
+        "**Success Criteria for coder:**\nadd adds",
+        "```\n<promise>CODED</promise>\n```",
+        "verified using: external",
+    ]
+    places = [prompt.index(words) for words in order]
+    assert places == sorted(places)
+    assert "refuse" not in prompt and "<refuse>" in site.prompts("T-1.reviewer")[0]
+
+
+def test_a_false_promise_is_caught_and_told(site: Site) -> None:
+    """A promise that the check refutes uses its iteration, and the next prompt says what failed."""
+    coder_only(site, f"[ $RALPH_ITERATION = 1 ] && echo x > new.txt || {MENDS}\npromise CODED")
+    site.add(task())
+    assert site.work().code == 0
+    promised = site.history("coder")
+    assert [(found, verified) for found, verified, _ in promised] == [(True, False), (True, True)]
+    assert promised[0][2] == "coder: external: Command exited with 1, expected 0"
+    second = site.prompts("T-1.coder")[1]
+    assert "## What Failed Last Time" in second and "AssertionError" in second
+
+
+def test_no_promise_is_told_too(site: Site) -> None:
+    """An iteration without a promise goes round again, and the next prompt says so; nothing is verified."""
+    coder_only(site, f"{MENDS}\n[ $RALPH_ITERATION = 1 ] || promise CODED")
+    site.add(task())
+    assert site.work().code == 0
+    assert site.history("coder")[0] == (False, False, "No completion promise found")
+    assert "No completion promise was found" in site.prompts("T-1.coder")[1]
+
+
+def test_a_role_that_never_proves_its_part_fails_the_task(site: Site) -> None:
+    """At the coder's limit the task is failed with the last reason; its work lies on its branch; exit 1."""
+    coder_only(site, "echo more >> notes.txt; promise CODED")
+    site.add(task(coder=replace(external(), max_iterations=2)))
+    done = site.work()
+    assert done.code == 1
+    state = site.state()
+    assert state["status"] == "failed"
+    assert state["reason"].startswith(
+        "2 of 2 iterations used without completion; the last one: coder: external: Command exited with 1"
+    )
+    assert site.project.git("show", "ralph/T-1:notes.txt") == "more\nmore\n"
+    assert not site.is_mended() and site.worktree.exists()
+    assert "its work: branch ralph/T-1" in done.out
+
+
+def test_a_failed_task_is_begun_again_when_it_is_named(site: Site) -> None:
+    """`ralph work` leaves failed tasks alone; `--task` tries again, from what is there."""
+    coder_only(site, "promise CODED")
+    site.add(task(coder=replace(external(), max_iterations=1)))
+    assert site.work().code == 1
+    coder_only(site, f"{MENDS}; promise CODED")
+    assert site.work().code == 1, "it stays failed"
+    assert site.work("--task", "T-1").code == 0
+    assert site.is_mended()
+
+
+# ---- the judge ----
+
+
+def reviewed(**config: object) -> CompletionCriteria:
+    return CompletionCriteria("REVIEW_PASSED", "It is good", "semantic", {"check_for": ["add adds"], **config})
+
+
+def with_reviewer(site: Site, judge: str, body: str = HONEST, **ralph: object) -> None:
+    off = {name: {"enabled": False} for name in ("tester", "qa")}
+    judged = {"agent": str(site.outside / "judge.sh")}
+    site.agents(body, judge, ralph={"agents": off, "judge": judged} | ralph)
+
+
+def test_a_judge_that_says_no_and_then_yes(site: Site) -> None:
+    """A no uses the reviewer's iteration and is told with its reason; a yes proves the promise."""
+    with_reviewer(site, f"[ $n = 0 ] && echo '{NOT_MET}' || echo '{ALL_MET}'")
+    site.add(task(reviewer=reviewed()))
+    assert site.work().code == 0
+    assert [verified for _, verified, _ in site.history("reviewer")] == [False, True]
+    assert "it subtracts" in site.prompts("T-1.reviewer")[1]
+    assert "+    return a + b" in site.prompts("judge")[0], "the judge sees the diff against the base"
+
+
+def test_a_judge_that_meets_a_limit_is_asked_again(site: Site) -> None:
+    """A limited judge costs no iteration: the run holds, then that check is made again."""
+    limited = "echo 'rate limit exceeded, retry after 1 seconds' >&2; exit 1"
+    with_reviewer(site, f"[ $n = 0 ] && {{ {limited}; }}\necho '{ALL_MET}'")
+    site.add(task(reviewer=reviewed()))
+    assert site.work().code == 0
+    assert [verified for _, verified, _ in site.history("reviewer")] == [True]
+    assert len(site.prompts("T-1.reviewer")) == 1
+
+
+@pytest.mark.parametrize(("allowed", "code"), [(False, 1), (True, 0)])
+def test_a_judge_that_cannot_be_asked(site: Site, allowed: bool, code: int) -> None:
+    """After three tries the promise counts only where the settings allow a degraded verdict, and that is said."""
+    with_reviewer(site, "echo VERIFIED", allowDegraded=allowed)
+    site.add(task(reviewer=replace(reviewed(), max_iterations=1)))
+    assert site.work().code == code
+    assert "(degraded)" in site.history("reviewer")[0][2]
+    if allowed:
+        assert any("degraded" in note for run in notes(site) for note in run)
+
+
+def notes(site: Site) -> list[list[str]]:
+    runs = [run["run"] for run in site.state()["runs"]]
+    return [json.loads(site.project.run("status", run, "--json").out)["notes"] for run in runs]
+
+
+def test_a_negative_pattern_is_caught(site: Site) -> None:
+    """A TODO in an added line refutes the promise before any judge is asked."""
+    with_reviewer(
+        site,
+        f"echo '{ALL_MET}'",
+        HONEST.replace("reviewer) ", "reviewer) [ $RALPH_ITERATION = 1 ] && echo '# TODO' >> calc.py || sed -i /TODO/d calc.py; "),
+    )
+    site.add(task(reviewer=reviewed(negative_patterns=["todo"])))
+    assert site.work().code == 0
+    first, second = site.history("reviewer")
+    assert not first[1] and "todo" in first[2].lower() and second[1]
+    assert len(site.prompts("judge")) == 2, "one for the review, one for the merged tree"
+
+
+def test_required_and_optional_stages(site: Site) -> None:
+    """A red optional stage is a warning; a red required one refutes the promise and ends the verification."""
+    stages = [
+        {"name": "works", "method": "external", "config": {"command": CHECK}},
+        {"name": "nice", "method": "external", "config": {"command": "false"}, "required": False},
+        {"name": "last", "method": "string_match"},
+    ]
+    criteria = CompletionCriteria("CODED", "", "multi_stage", {"stages": stages})
+    coder_only(site, f"[ $RALPH_ITERATION = 1 ] && echo x > new.txt || {MENDS}\npromise CODED")
+    site.add(task(coder=criteria))
+    assert site.work().code == 0
+    first, second = site.history("coder")
+    assert first[:2] == (True, False) and "works" in first[2]
+    assert second[1] and "nice" in second[2]
+
+
+# ---- going back ----
+
+
+def test_a_review_sends_the_task_back_with_its_reason(site: Site) -> None:
+    """A reviewer that refuses ends its run at once; the coder is told why, and the way begins anew."""
+    body = HONEST.replace(
+        "reviewer) ", "reviewer) [ $n = 0 ] && { echo 'It has no comment.'; echo '<refuse>add a comment</refuse>'; exit; }; "
+    ).replace("coder) ", "coder) [ $n = 0 ] || echo '# adds' >> calc.py; ")
+    with_reviewer(site, f"echo '{ALL_MET}'", body)
+    site.add(task())
+    assert site.work().code == 0
+    state = site.state()
+    assert [run["role"] for run in state["runs"]] == ["coder", "reviewer", "coder", "reviewer", "merge"]
+    assert state["sent_back"] == 1
+    again = site.prompts("T-1.coder")[1]
+    assert "## Why The Task Came Back To You" in again
+    assert "add a comment" in again and "It has no comment." in again
+
+
+def test_a_task_goes_back_three_times_at_most(site: Site) -> None:
+    """The fourth refusal fails the task."""
+    with_reviewer(site, "true", HONEST.replace("promise REVIEW_PASSED", "echo '<refuse>never</refuse>'"))
+    site.add(task())
+    assert site.work().code == 1
+    state = site.state()
+    assert (state["status"], state["sent_back"], state["reason"]) == ("failed", 3, "never\n\n<refuse>never</refuse>\n")
+    assert [run["role"] for run in state["runs"]].count("reviewer") == 4
+
+
+def test_a_role_that_runs_out_of_iterations_sends_the_task_back(site: Site) -> None:
+    """A reviewer whose promise is never verified is a refusal too."""
+    with_reviewer(site, f"[ $n = 0 ] && echo '{NOT_MET}' || echo '{ALL_MET}'")
+    site.add(task(reviewer=replace(reviewed(), max_iterations=1)))
+    assert site.work().code == 0
+    assert "it subtracts" in site.prompts("T-1.coder")[1]
+
+
+def test_the_coder_cannot_refuse(site: Site) -> None:
+    """There is nobody the coder could send the task back to: its refusal is no end."""
+    coder_only(site, f"[ $RALPH_ITERATION = 1 ] && {{ echo '<refuse>no</refuse>'; exit; }}\n{MENDS}; promise CODED")
+    site.add(task())
+    assert site.work().code == 0
+
+
+# ---- settings ----
+
+
+def test_settings_of_the_roles(site: Site) -> None:
+    """A role may be skipped, promise something else, have another limit and another agent."""
+    other = site.project.script("other.sh", "cat > /dev/null; touch other.txt; echo '<promise>TESTED</promise>'")
+    site.agents(
+        ralph={
+            "agents": {
+                "reviewer": {"enabled": False},
+                "tester": {"agent": other, "promise": "TESTED", "maxIterations": 3, "verification": "string_match"},
+                "qa": {"enabled": False},
+            }
+        }
+    )
+    site.add(task())
+    assert site.work().code == 0
+    runs = {run["role"]: run["max_iterations"] for run in site.state()["runs"]}
+    assert runs == {"coder": 15, "tester": 3, "merge": 1}
+    assert site.project.git("show", "main:other.txt") == ""
+
+
+def test_switched_off_means_one_verified_pass(site: Site) -> None:
+    """`ralph.enabled: false` gives every role one iteration, which is verified all the same."""
+    off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
+    site.agents("promise CODED", ralph={"enabled": False, "agents": off})
+    site.add(task())
+    assert site.work().code == 1
+    assert len(site.prompts("T-1.coder")) == 1
+
+
+def test_a_task_of_old_without_a_spec(site: Site) -> None:
+    """It is worked on with a warning: default promises, looked for by string_match."""
+    site.agents(HONEST.replace("CODED", "IMPLEMENTATION_COMPLETE"))
+    site.add(Task("T-1", "calc", "Make add add"))
+    done = site.work()
+    assert done.code == 0, done.err
+    assert "T-1 has no completion spec: only its promises are looked for." in done.err
+
+
+def test_a_setup_command_prepares_every_worktree(site: Site) -> None:
+    """What tests need and git ignores is made by `ralph.setup`, for the merged tree too."""
+    (site.project.path / ".gitignore").write_text("__pycache__/\n.ralph/\nneeded\n")
+    site.project.git("commit", "-qam", "Ignore it")
+    off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
+    site.agents(ralph={"agents": off, "setup": "touch needed"})
+    site.add(task(coder=external(f"test -f needed && {CHECK}")))
+    assert site.work().code == 0
+
+
+# ---- protected files ----
+
+
+@pytest.mark.parametrize("deed", ["echo > check.py", "rm check.py", "echo 'import os' >> check.py"])
+def test_the_coder_may_not_touch_what_verifies_it(site: Site, deed: str) -> None:
+    """A change to a tracked file that the verification executes is red, with the difference, until it is undone."""
+    coder_only(site, f"[ $RALPH_ITERATION = 1 ] && {{ {deed}; }} || {{ git checkout main -- check.py; {MENDS}; }}\npromise CODED")
+    site.add(task())
+    assert site.work().code == 0
+    assert "protected files" in site.history("coder")[0][2]
+    assert "check.py" in site.prompts("T-1.coder")[1]
+    assert site.project.git("show", "main:check.py") == "from calc import add\n\nassert add(2, 3) == 5\n"
+
+
+def test_a_change_that_was_committed_stays_red(site: Site) -> None:
+    """Committing the change, or waiting an iteration, makes it no better."""
+    coder_only(site, "echo > check.py; git commit -qam sneak; promise CODED")
+    site.add(task(coder=replace(external(), max_iterations=3)))
+    assert site.work().code == 1
+    assert all("protected files" in reason for _, _, reason in site.history("coder"))
+
+
+def test_the_tester_may_change_tests_and_what_it_leaves_is_protected(site: Site) -> None:
+    """Tests are the tester's; after that qa may not change them either."""
+    body = HONEST.replace("tester) ", "tester) echo 'assert add(1, 1) == 2' >> check.py; ").replace(
+        "qa) ", "qa) [ $n = 0 ] && echo > check.py || git checkout HEAD -- check.py; "
+    )
+    site.agents(body)
+    site.add(task())
+    assert site.work().code == 0
+    assert "protected files" in site.history("qa")[0][2]
+    assert site.project.git("show", "main:check.py").endswith("assert add(1, 1) == 2\n")
+
+
+def test_globs_of_the_task_win(site: Site) -> None:
+    """`protect` of a task says what is protected; an empty list protects nothing."""
+    coder_only(site, "echo > check.py; promise CODED")
+    site.add(task(protect=()))
+    assert site.work().code == 0
+
+
+# ---- merging ----
+
+
+def test_the_users_branch_has_moved(site: Site) -> None:
+    """What the user commits meanwhile is merged with the task's work, by a merge commit."""
+    move = f"(cd {site.project.path} && echo mine > mine.txt && git add mine.txt && git commit -qm Mine)"
+    coder_only(site, f"{MENDS}; {move}; promise CODED")
+    site.add(task())
+    done = site.work()
+    assert done.code == 0, done.err
+    assert site.is_mended() and site.project.git("show", "main:mine.txt") == "mine\n"
+    assert len(site.project.git("log", "-1", "--format=%P", "main").split()) == 2
+
+
+def test_a_checkout_with_changes_in_the_way_is_not_touched(site: Site) -> None:
+    """The proved task waits as blocked with the command to run; when the way is free, `ralph work` merges it."""
+    coder_only(site, f"{MENDS}; promise CODED")
+    site.add(task())
+    (site.project.path / "calc.py").write_text("# mine\n")
+    done = site.work()
+    assert done.code == 1
+    assert (site.project.path / "calc.py").read_text() == "# mine\n"
+    state = site.state()
+    assert state["status"] == "blocked" and "git merge --ff-only ralph/T-1" in state["reason"]
+    site.project.git("checkout", "--", "calc.py")
+    assert site.work().code == 0
+    assert site.is_mended() and len(site.prompts("T-1.coder")) == 1, "nothing was done twice"
+
+
+def test_changes_that_are_not_in_the_way_do_not_matter(site: Site) -> None:
+    """An untracked file and a changed one that the task has not touched stay as they are."""
+    coder_only(site, f"{MENDS}; promise CODED")
+    site.add(task())
+    (site.project.path / "mine.txt").write_text("mine\n")
+    (site.project.path / ".gitignore").write_text("__pycache__/\n.ralph/\n*.tmp\n")
+    assert site.work().code == 0
+    assert "a + b" in (site.project.path / "calc.py").read_text()
+    assert "*.tmp" in (site.project.path / ".gitignore").read_text()
+
+
+def test_work_that_needs_an_ignored_file_is_red_on_the_merged_tree(site: Site) -> None:
+    """What is green only in the agent's own worktree goes back to the coder once, then the task is blocked."""
+    coder_only(site, "echo '*.txt' >> .gitignore; echo 5 > answer.txt; echo 'def add(a, b): return int(open(\"answer.txt\").read())' > calc.py; promise CODED")
+    site.add(task())
+    assert site.work().code == 1
+    state = site.state()
+    assert state["status"] == "blocked" and state["reason"].startswith("On the merged tree: coder: external")
+    assert [run["role"] for run in state["runs"]] == ["coder", "merge", "coder", "merge"]
+    assert site.project.git("rev-list", "--count", "main").strip() == "1"
+
+
+# ---- dependencies ----
+
+
+def test_a_dependent_begins_from_what_it_depends_on(site: Site) -> None:
+    """Tasks go in the order of their dependencies, whatever their priority."""
+    coder_only(site, f"echo $RALPH_TASK_ID >> order.txt; [ -s order.txt ] && {MENDS}; promise CODED")
+    site.add(task("T-1", dependencies=("T-2",), priority=-5), task("T-2"))
+    assert site.work().code == 0
+    assert site.project.git("show", "main:order.txt") == "T-2\nT-1\n"
+
+
+def test_what_depends_on_a_failed_task_is_blocked(site: Site) -> None:
+    """It is not begun, and says what it waits for."""
+    coder_only(site, "promise CODED")
+    site.add(task("T-1", dependencies=("T-2",)), task("T-2", coder=replace(external(), max_iterations=1)))
+    assert site.work().code == 1
+    assert site.state("T-1")["reason"] == "depends on T-2, which is failed"
+    assert site.prompts("T-1.coder") == []
+
+
+# ---- stopping and going on ----
+
+
+def test_an_interrupt_leaves_the_task_where_it_is(site: Site) -> None:
+    """Ctrl-C ends after the operation in hand with 130; `ralph work` goes on with the same run."""
+    coder_only(site, f"[ $n = 0 ] && {{ touch {site.outside}/started; sleep 1; exit; }}\n{MENDS}; promise CODED")
+    site.add(task())
+    ralph = site.project.start("work")
+    wait_until((site.outside / "started").exists)
+    ralph.send_signal(signal.SIGINT)
+    assert ralph.wait(timeout=20) == 130
+    ralph.communicate()
+    assert site.tasks.find("T-1").status is TaskStatus.IMPLEMENTING
+    assert site.work().code == 0
+    assert [run["role"] for run in site.state()["runs"]] == ["coder", "merge"]
+
+
+def test_a_half_done_iteration_is_put_back_first(site: Site) -> None:
+    """After kill -9 the worktree is what it was before the iteration, commits of the agent included."""
+    half = f"echo half > half.txt; git add -A; git commit -qm half; echo {BREAKS} > more.txt"
+    coder_only(
+        site,
+        f"[ $n = 0 ] && {{ {half}; touch {site.outside}/started; sleep 60; }}\nls > {site.outside}/seen; {MENDS}; promise CODED",
+    )
+    site.add(task())
+    ralph = site.project.start("work")
+    wait_until((site.outside / "started").exists)
+    ralph.kill()
+    ralph.communicate()
+    done = site.work()
+    assert done.code == 0, done.err
+    assert (site.outside / "seen").read_text().split() == ["calc.py", "check.py"]
+    assert "half" not in site.project.git("log", "--format=%s", "main")
+
+
+def test_cancelling_a_task(site: Site) -> None:
+    """`ralph cancel TASK` ends its run; the work goes on with the others, and `--task` begins it again."""
+    coder_only(site, f"[ $RALPH_TASK_ID.$n = T-1.0 ] && {{ touch {site.outside}/started; sleep 60; }}\n{MENDS}; promise CODED")
+    site.add(task("T-1", priority=1), task("T-2", priority=2))
+    ralph = site.project.start("work")
+    wait_until((site.outside / "started").exists)
+    assert site.project.run("cancel", "T-1").code == 0
+    assert ralph.wait(timeout=30) == 1
+    ralph.communicate()
+    assert site.state("T-1")["status"] == "cancelled" and site.state("T-2")["status"] == "done"
+    assert site.work("--task", "T-1").code in (0, 1)
+
+
+def test_an_agent_that_cannot_be_started_stops_the_work(site: Site) -> None:
+    """It is no fault of the task: exit 2 with the reason, the task stays where it is."""
+    site.agents()
+    site.project.settings(agent={"command": "no-such-agent"})
+    site.add(task())
+    done = site.work()
+    assert done.code == 2 and "no-such-agent: command not found" in done.err
+    site.agents()
+    assert site.work().code == 0
+
+
+def test_two_works_at_once_are_refused(site: Site) -> None:
+    """One `ralph work` per project."""
+    coder_only(site, f"touch {site.outside}/started; sleep 60")
+    site.add(task())
+    ralph = site.project.start("work")
+    wait_until((site.outside / "started").exists)
+    second = site.work()
+    assert second.code == 2 and "Another `ralph work` works on this project." in second.err
+    ralph.send_signal(signal.SIGINT)
+    ralph.send_signal(signal.SIGTERM)
+    ralph.communicate(timeout=20)
+
+
+# ---- what is refused ----
+
+
+def test_without_a_repository(project: Project) -> None:
+    """Tasks need git: one error that says so."""
+    project.settings(agent={"command": "true"})
+    done = project.run("work")
+    assert done.code == 2 and "`ralph work` needs a git repository." in done.err
+
+
+def test_without_a_branch(site: Site) -> None:
+    """A detached HEAD is nothing to merge into."""
+    site.add(task())
+    site.project.git("checkout", "-q", "--detach")
+    done = site.work()
+    assert done.code == 2 and "No branch is checked out here" in done.err
+
+
+def test_nothing_to_do(site: Site) -> None:
+    """Without tasks there is a hint and exit 0."""
+    done = site.work()
+    assert done.code == 0 and "There is nothing to do." in done.err
+
+
+def test_an_unknown_task(site: Site) -> None:
+    """It is named, exit 2."""
+    done = site.work("--task", "T-9")
+    assert done.code == 2 and "There is no task 'T-9' in this project." in done.err
+
+
+# ---- what people and programs see ----
+
+
+def test_json_lines(site: Site) -> None:
+    """Every event has the id of its task; the last object sums up."""
+    site.add(task())
+    done = site.work("--json")
+    events = done.lines()
+    assert {event.get("task") for event in events if event["event"] == "iteration_started"} == {"T-1"}
+    moves = [(e["status"], e["role"]) for e in events if e["event"] == "task_moved"]
+    assert moves == [
+        ("implementing", "coder"),
+        ("reviewing", "reviewer"),
+        ("testing", "tester"),
+        ("qa", "qa"),
+        ("qa", "merge"),
+        ("done", "merge"),
+    ]
+    assert events[-1]["event"] == "work_ended" and events[-1]["tasks"][0]["status"] == "done"
+
+
+def test_several_at_once_have_a_line_each(site: Site) -> None:
+    """With -j there are no streams, but a line for every change of every task."""
+    coder_only(site, f"echo noise; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; {MENDS}; promise CODED")
+    site.add(task("T-1"), task("T-2"))
+    done = site.work("-j", "2")
+    assert done.code == 0, done.err
+    assert "noise" not in done.err
+    assert {line.split()[0] for line in done.err.splitlines() if line} == {"T-1", "T-2"}
+    assert site.project.git("show", "main:T-1.txt", "main:T-2.txt") == "T-1\nT-2\n"
