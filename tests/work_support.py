@@ -63,7 +63,9 @@ class Site:
 mkdir -p {self.outside}/calls
 promise() {{ echo "<promise>$1</promise>"; }}
 """
-        count = f'n=$(ls {self.outside}/calls | grep -c "^$me")\nprintf %s "$1" > {self.outside}/calls/$me.$n\n'
+        count = (
+            f'n=$(ls {self.outside}/calls | grep -c "^$me")\nprintf %s "$1" > {self.outside}/calls/$me.$n\n'
+        )
         agent = self._script("agent.sh", f'{common}me="$RALPH_TASK_ID.$RALPH_ROLE"\n{count}{body}')
         judged = self._script("judge.sh", f'{common}me="judge"\n{count}{judge}')
         ralph = {"judge": {"agent": judged}} | settings.pop("ralph", {})

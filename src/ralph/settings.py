@@ -153,6 +153,9 @@ class WorkSettings(_Base, frozen=True):
     setup: Annotated[str, Meta(description="Run by `sh -c` in every new worktree, for example `npm ci`.")] = (
         ""
     )
+    max_per_agent: Annotated[
+        dict[str, Count], Meta(description="How many runs of an agent there may be at once, by its command.")
+    ] = {}
     max_task_cost_usd: Annotated[
         Amount, Meta(description="Fail a task when it has cost so much. 0: no limit.")
     ] = 0.0

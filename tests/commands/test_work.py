@@ -121,7 +121,9 @@ def test_a_failed_task_is_begun_again_when_it_is_named(site: Site) -> None:
 
 
 def reviewed(**config: object) -> CompletionCriteria:
-    return CompletionCriteria("REVIEW_PASSED", "It is good", "semantic", {"check_for": ["add adds"], **config})
+    return CompletionCriteria(
+        "REVIEW_PASSED", "It is good", "semantic", {"check_for": ["add adds"], **config}
+    )
 
 
 def with_reviewer(site: Site, judge: str, body: str = HONEST, **ralph: object) -> None:
@@ -171,7 +173,10 @@ def test_a_negative_pattern_is_caught(site: Site) -> None:
     with_reviewer(
         site,
         f"echo '{ALL_MET}'",
-        HONEST.replace("reviewer) ", "reviewer) [ $RALPH_ITERATION = 1 ] && echo '# TODO' >> calc.py || sed -i /TODO/d calc.py; "),
+        HONEST.replace(
+            "reviewer) ",
+            "reviewer) [ $RALPH_ITERATION = 1 ] && echo '# TODO' >> calc.py || sed -i /TODO/d calc.py; ",
+        ),
     )
     site.add(task(reviewer=reviewed(negative_patterns=["todo"])))
     assert site.work().code == 0
@@ -202,7 +207,8 @@ def test_required_and_optional_stages(site: Site) -> None:
 def test_a_review_sends_the_task_back_with_its_reason(site: Site) -> None:
     """A reviewer that refuses ends its run at once; the coder is told why, and the way begins anew."""
     body = HONEST.replace(
-        "reviewer) ", "reviewer) [ $n = 0 ] && { echo 'It has no comment.'; echo '<refuse>add a comment</refuse>'; exit; }; "
+        "reviewer) ",
+        "reviewer) [ $n = 0 ] && { echo 'It has no comment.'; echo '<refuse>add a comment</refuse>'; exit; }; ",
     ).replace("coder) ", "coder) [ $n = 0 ] || echo '# adds' >> calc.py; ")
     with_reviewer(site, f"echo '{ALL_MET}'", body)
     site.add(task())
@@ -221,7 +227,11 @@ def test_a_task_goes_back_three_times_at_most(site: Site) -> None:
     site.add(task())
     assert site.work().code == 1
     state = site.state()
-    assert (state["status"], state["sent_back"], state["reason"]) == ("failed", 3, "never\n\n<refuse>never</refuse>\n")
+    assert (state["status"], state["sent_back"], state["reason"]) == (
+        "failed",
+        3,
+        "never\n\n<refuse>never</refuse>\n",
+    )
     assert [run["role"] for run in state["runs"]].count("reviewer") == 4
 
 
@@ -235,7 +245,9 @@ def test_a_role_that_runs_out_of_iterations_sends_the_task_back(site: Site) -> N
 
 def test_the_coder_cannot_refuse(site: Site) -> None:
     """There is nobody the coder could send the task back to: its refusal is no end."""
-    coder_only(site, f"[ $RALPH_ITERATION = 1 ] && {{ echo '<refuse>no</refuse>'; exit; }}\n{MENDS}; promise CODED")
+    coder_only(
+        site, f"[ $RALPH_ITERATION = 1 ] && {{ echo '<refuse>no</refuse>'; exit; }}\n{MENDS}; promise CODED"
+    )
     site.add(task())
     assert site.work().code == 0
 
@@ -245,12 +257,19 @@ def test_the_coder_cannot_refuse(site: Site) -> None:
 
 def test_settings_of_the_roles(site: Site) -> None:
     """A role may be skipped, promise something else, have another limit and another agent."""
-    other = site.project.script("other.sh", "cat > /dev/null; touch other.txt; echo '<promise>TESTED</promise>'")
+    other = site.project.script(
+        "other.sh", "cat > /dev/null; touch other.txt; echo '<promise>TESTED</promise>'"
+    )
     site.agents(
         ralph={
             "agents": {
                 "reviewer": {"enabled": False},
-                "tester": {"agent": other, "promise": "TESTED", "maxIterations": 3, "verification": "string_match"},
+                "tester": {
+                    "agent": other,
+                    "promise": "TESTED",
+                    "maxIterations": 3,
+                    "verification": "string_match",
+                },
                 "qa": {"enabled": False},
             }
         }
@@ -296,7 +315,10 @@ def test_a_setup_command_prepares_every_worktree(site: Site) -> None:
 @pytest.mark.parametrize("deed", ["echo > check.py", "rm check.py", "echo 'import os' >> check.py"])
 def test_the_coder_may_not_touch_what_verifies_it(site: Site, deed: str) -> None:
     """A change to a tracked file that the verification executes is red, with the difference, until it is undone."""
-    coder_only(site, f"[ $RALPH_ITERATION = 1 ] && {{ {deed}; }} || {{ git checkout main -- check.py; {MENDS}; }}\npromise CODED")
+    coder_only(
+        site,
+        f"[ $RALPH_ITERATION = 1 ] && {{ {deed}; }} || {{ git checkout main -- check.py; {MENDS}; }}\npromise CODED",
+    )
     site.add(task())
     assert site.work().code == 0
     assert "protected files" in site.history("coder")[0][2]
@@ -373,7 +395,10 @@ def test_changes_that_are_not_in_the_way_do_not_matter(site: Site) -> None:
 
 def test_work_that_needs_an_ignored_file_is_red_on_the_merged_tree(site: Site) -> None:
     """What is green only in the agent's own worktree goes back to the coder once, then the task is blocked."""
-    coder_only(site, "echo '*.txt' >> .gitignore; echo 5 > answer.txt; echo 'def add(a, b): return int(open(\"answer.txt\").read())' > calc.py; promise CODED")
+    coder_only(
+        site,
+        "echo '*.txt' >> .gitignore; echo 5 > answer.txt; echo 'def add(a, b): return int(open(\"answer.txt\").read())' > calc.py; promise CODED",
+    )
     site.add(task())
     assert site.work().code == 1
     state = site.state()
@@ -407,7 +432,9 @@ def test_what_depends_on_a_failed_task_is_blocked(site: Site) -> None:
 
 def test_an_interrupt_leaves_the_task_where_it_is(site: Site) -> None:
     """Ctrl-C ends after the operation in hand with 130; `ralph work` goes on with the same run."""
-    coder_only(site, f"[ $n = 0 ] && {{ touch {site.outside}/started; sleep 1; exit; }}\n{MENDS}; promise CODED")
+    coder_only(
+        site, f"[ $n = 0 ] && {{ touch {site.outside}/started; sleep 1; exit; }}\n{MENDS}; promise CODED"
+    )
     site.add(task())
     ralph = site.project.start("work")
     wait_until((site.outside / "started").exists)
@@ -439,7 +466,10 @@ def test_a_half_done_iteration_is_put_back_first(site: Site) -> None:
 
 def test_cancelling_a_task(site: Site) -> None:
     """`ralph cancel TASK` ends its run; the work goes on with the others, and `--task` begins it again."""
-    coder_only(site, f"[ $RALPH_TASK_ID.$n = T-1.0 ] && {{ touch {site.outside}/started; sleep 60; }}\n{MENDS}; promise CODED")
+    coder_only(
+        site,
+        f"[ $RALPH_TASK_ID.$n = T-1.0 ] && {{ touch {site.outside}/started; sleep 60; }}\n{MENDS}; promise CODED",
+    )
     site.add(task("T-1", priority=1), task("T-2", priority=2))
     ralph = site.project.start("work")
     wait_until((site.outside / "started").exists)

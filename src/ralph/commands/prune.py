@@ -12,11 +12,13 @@ import click
 
 from ralph.commands.common import open_home
 from ralph.errors import RalphError
+from ralph.flows.leftovers import Leftover, leftovers, remove
 from ralph.flows.repository import opened_repository
 from ralph.scm.history import History
 from ralph.store.home import Home
 from ralph.store.prune import Candidate, candidates
 from ralph.views.agent import duration
+from ralph.views.console import count
 from ralph.views.table import print_table, size
 
 _UNITS = {"h": 3600.0, "d": 86400.0, "w": 604800.0}
@@ -33,28 +35,22 @@ _SIZES = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 @click.option("--json", "as_json", is_flag=True, help="What would be removed, as JSON; removes nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def command(older_than: str, keep: str | None, as_json: bool, yes: bool) -> int:
-    """Remove old runs, what their agents printed, and their snapshots in git. Shows them first, and asks.
+    """Remove old runs, what their agents printed, their snapshots in git, and worktrees of tasks that are over.
+
+    Shows them first, and asks. The branches of tasks stay.
 
     Live runs are never removed. A run that is removed cannot be resumed, shown or gone back to.
     """
-    home = open_home()
-    found = candidates(home, time.time() - _age(older_than), _bytes(keep) if keep else None)
+    home, before = open_home(), time.time() - _age(older_than)
+    found = candidates(home, before, _bytes(keep) if keep else None)
+    worktrees = leftovers(home, before)
     if as_json:
-        values = [
-            {"id": c.run.id, "directory": c.run.directory, "ended": c.ended, "bytes": c.bytes} for c in found
-        ]
-        click.echo(json.dumps(values, indent=2))
+        click.echo(json.dumps(_as_json(found, worktrees), indent=2))
         return 0
-    if not found:
+    if not found and not worktrees:
         click.echo("There is nothing to remove.", err=True)
         return 0
-    now = time.time()
-    print_table(
-        ("run", "ended", "size", "directory"),
-        [(c.run.id, f"{duration(now - c.ended)} ago", size(c.bytes), c.run.directory) for c in found],
-    )
-    runs = "1 run" if len(found) == 1 else f"{len(found)} runs"
-    click.echo(f"{runs}, {size(sum(c.bytes for c in found))}.", err=True)
+    _show(found, worktrees)
     if not yes:
         if not sys.stdin.isatty():
             click.echo("Nothing was removed: this is what --yes would remove.", err=True)
@@ -63,8 +59,31 @@ def command(older_than: str, keep: str | None, as_json: bool, yes: bool) -> int:
             return 0
     for candidate in found:
         _remove(home, candidate)
+    for worktree in worktrees:
+        remove(home, worktree)
     click.echo("Removed.", err=True)
     return 0
+
+
+def _as_json(found: list[Candidate], worktrees: list[Leftover]) -> list[dict[str, object]]:
+    runs: list[dict[str, object]] = [
+        {"id": c.run.id, "directory": c.run.directory, "ended": c.ended, "bytes": c.bytes} for c in found
+    ]
+    return runs + [{"worktree": str(w.path), "why": w.why, "bytes": w.bytes} for w in worktrees]
+
+
+def _show(found: list[Candidate], worktrees: list[Leftover]) -> None:
+    now = time.time()
+    if found:
+        print_table(
+            ("run", "ended", "size", "directory"),
+            [(c.run.id, f"{duration(now - c.ended)} ago", size(c.bytes), c.run.directory) for c in found],
+        )
+    if worktrees:
+        print_table(("worktree", "size", "why"), [(str(w.path), size(w.bytes), w.why) for w in worktrees])
+    what = [count(len(each), name) for each, name in ((found, "run"), (worktrees, "worktree")) if each]
+    total = sum(c.bytes for c in found) + sum(w.bytes for w in worktrees)
+    click.echo(f"{', '.join(what)}, {size(total)}.", err=True)
 
 
 def _remove(home: Home, candidate: Candidate) -> None:

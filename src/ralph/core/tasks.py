@@ -128,7 +128,11 @@ class TaskCompletionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A task of a project. `protect`: globs of files that no role but the tester may change; None: found out."""
+    """A task of a project.
+
+    `protect`: globs of files that no role but the tester may change; None: found out. `attempts`: so many coders
+    work on it side by side, and the first one whose promise is verified is taken.
+    """
 
     id: str
     spec_id: str
@@ -144,6 +148,7 @@ class Task:
     iteration: int = 0
     completion_spec: TaskCompletionSpec | None = None
     protect: tuple[str, ...] | None = None
+    attempts: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +156,8 @@ class Progress:
     """How far `ralph work` has come with a task; a restart goes on from here.
 
     `base`: the branch it goes into. `began`: the commit of it that the work began from. `trusted`: the commit
-    whose protected files count: where the work began, later what the tester has left. `merged`: the commit that
-    the base branch got.
+    whose protected files count: where the work began, later what the tester has left. `attempt`: the one that was
+    taken. `merged`: the commit that the base branch got.
     """
 
     base: str = ""
@@ -162,4 +167,5 @@ class Progress:
     sent_back: int = 0
     merge_retries: int = 0
     reason: str = ""
+    attempt: int = 1
     merged: str = ""

@@ -31,14 +31,19 @@ class Opened:
 
 @contextmanager
 def opened_repository(home: Home, run: Run) -> Iterator[Opened]:
-    """The repository that a run worked in."""
+    """The repository that a run worked in; the worktree of a task may be gone, its snapshots are not."""
     repository = find_repository(Path(run.directory))
+    is_gone = repository is None and run.task is not None
+    if is_gone:
+        repository = find_repository(Path(run.project).parent)
     if repository is None:
         raise RalphError(f"{run.directory} is no git repository: there are no snapshots of run {run.id}.")
     with opened_directory(str(repository.top)) as directory, Warden(Wakeup()) as warden:
         scratch = home.streams(run.id) / "scm"
         runner = scm_runner(warden, directory, repository.top)
-        yield Opened(repository, pinned_runner(runner, repository, directory, scratch), scratch)
+        if not is_gone:
+            runner = pinned_runner(runner, repository, directory, scratch)
+        yield Opened(repository, runner, scratch)
 
 
 def scm_runner(

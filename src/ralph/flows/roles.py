@@ -51,6 +51,7 @@ class Assignment:
     told: str = ""
     tracked: Collection[str] = ()
     left_usd: float = 0.0
+    attempt: int = 1
 
 
 def roles_of(settings: Settings) -> tuple[str, ...]:

@@ -14,7 +14,23 @@ from ralph.agents.base import Reading
 from ralph.agents.registry import AGENTS
 from ralph.core import machine
 from ralph.core.events import Event, Notice, RunEnded
-from ralph.core.model import Cancel, Did, Ended, Flow, Outcome, Plan, Ran, Resume, RunAgent, State, Usage
+from ralph.core.model import (
+    AgentSpec,
+    Cancel,
+    Checked,
+    Did,
+    Ended,
+    Flow,
+    Outcome,
+    Plan,
+    Purpose,
+    Ran,
+    Resume,
+    RunAgent,
+    RunChecks,
+    State,
+    Usage,
+)
 from ralph.errors import RalphError
 from ralph.flows.herald import Herald
 from ralph.flows.replay import started
@@ -115,6 +131,7 @@ def drive(
         finally:
             with suppress(RalphError):
                 runs.let_go(run.id)
+            runs.db.close()
 
 
 @contextmanager
@@ -146,9 +163,13 @@ def _recovered(place: Place, loaded: Loaded, streams: Path, resume: Resume | Non
 
 def _with_half_done(journal: Journal, loaded: Loaded, streams: Path) -> State:
     row = loaded.half_done
-    if row is None or row.kind != "run_agent":
+    if row is None or row.kind not in ("run_agent", "run_checks"):
         return loaded.state
-    half = _half_done(row, loaded.state, streams)
+    half = (
+        _half_done(row, loaded.state, streams)
+        if row.kind == "run_agent"
+        else _asked(row, loaded.state, streams)
+    )
     state = machine.apply(loaded.state, half)
     journal.complete_cut_off(row, half, state)
     return state
@@ -159,18 +180,32 @@ def _half_done(row: Row, state: State, streams: Path) -> Ran:
     step: RunAgent = codec.decode("run_agent", row.body)
     spec = next(agent for agent in state.plan.agents if agent.name == step.agent)
     name = f"{step.iteration:03d}-{row.seq}.{step.purpose}"
-    usage, took = Usage(), 0.0
-    try:
-        parser = AGENTS[spec.type].parser(Reading(spec=spec, purpose=step.purpose))
-        with open(streams / f"{name}.stdout", "rb") as file:
-            took = max(0.0, os.fstat(file.fileno()).st_mtime - row.started)
-            while data := file.read(1 << 20):
-                parser.stdout(data)
-        usage = parser.usage
-    except OSError:
-        pass
+    usage, took = _read(streams / f"{name}.stdout", spec, step.purpose, row.started)
     at = max(time.time(), state.now)
     return Ran(at, Ended.INTERRUPTED, step.agent, took, usage=usage, detail="ralph was killed", stream=name)
+
+
+def _asked(row: Row, state: State, streams: Path) -> Checked:
+    """A check that was cut off has no verdict, but its judge may have been asked."""
+    spec, usage, took = state.plan.judge or state.plan.agents[0], Usage(), 0.0
+    step: RunChecks = codec.decode("run_checks", row.body)
+    for path in streams.glob(f"{step.iteration:03d}-{row.seq}.{Purpose.JUDGE}.*.stdout"):
+        used, took = _read(path, spec, Purpose.JUDGE, row.started)
+        usage = usage + used
+    return Checked(max(time.time(), state.now), took, usage=usage)
+
+
+def _read(path: Path, spec: AgentSpec, purpose: Purpose, started: float) -> tuple[Usage, float]:
+    """What a raw stream tells of an agent that was cut off: what it had used, and how long it took."""
+    parser = AGENTS[spec.type].parser(Reading(spec=spec, purpose=purpose))
+    try:
+        with path.open("rb") as file:
+            took = max(0.0, os.fstat(file.fileno()).st_mtime - started)
+            while data := file.read(1 << 20):
+                parser.stdout(data)
+    except OSError:
+        return Usage(), 0.0
+    return parser.usage, took
 
 
 def unfinished(runs: Runs, where: Where) -> Run:

@@ -139,7 +139,7 @@ class Turn:
             self._set_up(repository)
         tracked = yard.worktrees.files(progress.trusted)
         left = self._left_usd(task)
-        return Assignment(task, action.role, path, progress, action.reason, tracked, left)
+        return Assignment(task, action.role, path, progress, action.reason, tracked, left, action.attempt)
 
     def _set_up(self, repository: Repository) -> None:
         """What the user wants to be done in every new worktree."""
@@ -163,8 +163,10 @@ class Turn:
 
         One that met a fatal error begins anew: what was wrong may have been its settings.
         """
-        run = next(iter(self._runs.of_task(self._site.project, assignment.task.id)), None)
-        if run is None or run.role != assignment.role or run.directory != str(assignment.worktree):
+        runs = self._runs.of_task(self._site.project, assignment.task.id)
+        here = str(assignment.worktree.resolve())
+        run = next((run for run in runs if run.directory == here), None)
+        if run is None or run.role != assignment.role:
             return None
         stop = self._runs.brief(run.id).stop
         can_go_on = stop is None or stop.outcome in (Outcome.INTERRUPTED, Outcome.WAITING)
@@ -180,16 +182,15 @@ class Turn:
             return
         name = snapshot_name(loaded.state.iteration, loaded.state.again)
         with self._site.ground.opened() as yard:
-            repository = yard.add(assignment.task.id, 1, assignment.progress.began)
+            repository = yard.worktrees.at(assignment.worktree)
             scratch = self._site.home.streams(run.id) / "scm"
             for problem in yard.put_back(repository, run.id, name, scratch):
                 self._tell(Notice(problem))
 
     def _left_behind(self, yard: Yard, assignment: Assignment, verdict: RunVerdict) -> None:
         """What was not committed is kept on the branch, and what the tester has left is trusted from now on."""
-        repository = yard.add(assignment.task.id, 1, assignment.progress.began)
         task = assignment.task
-        with yard.tree(repository) as tree:
+        with yard.tree(yard.worktrees.at(assignment.worktree)) as tree:
             if verdict is not RunVerdict.PROVED:
                 tree.keep(f"{task.id}: unfinished ({assignment.role})")
             elif assignment.role == "tester":
@@ -212,7 +213,7 @@ class Turn:
             self._bring_in(task, action)
         with self._site.ground.opened() as yard:
             if verdict is MergeVerdict.OK:
-                yard.clear(task.id, 1)
+                yard.clear(task.id, task.attempts)
             else:
                 yard.worktrees.remove(self._site.ground.merge_worktree(task.id))
         return News(Merged(task.id, verdict, done.reason))
@@ -244,7 +245,9 @@ class Turn:
         with self._site.ground.opened() as yard:
             repository = yard.add(task.id, action.attempt, progress.began)
             tip = yard.bring_in(
-                repository, self._site.base, f"Merge {self._site.base} into {branch_of(task.id)}"
+                repository,
+                self._site.base,
+                f"Merge {self._site.base} into {branch_of(task.id, action.attempt)}",
             )
         self._move(task, replace(progress, began=tip, trusted=tip))
 

@@ -126,7 +126,8 @@ class Work:
                 yard.check_identity()
                 self._base = yard.base_branch()
             jobs = [self._job(task) for task in self.choose(choice)]
-            self._board = board.open_board(jobs, choice.slots)
+            most = tuple(self._settings.ralph.max_per_agent.items())
+            self._board = board.open_board(jobs, choice.slots, most)
             for job in self._board.jobs:
                 self._keep(job)
             self._loop(choice)
@@ -230,6 +231,8 @@ class Work:
             sent_back=progress.sent_back,
             merge_retries=progress.merge_retries,
             reason=progress.reason,
+            attempts=task.attempts,
+            winner=progress.attempt,
         )
         if task.status in (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.CANCELLED):
             return replace(job, state=JobState(task.status))
@@ -238,7 +241,9 @@ class Work:
         if progress.role not in self._roles:
             return job
         at = self._roles.index(progress.role)
-        return replace(job, state=JobState.ACTIVE, role=at, pending=(job.winner,))
+        is_open = at == 0 and not (job.sent_back or job.merge_retries)
+        pending = tuple(range(1, task.attempts + 1)) if is_open else (job.winner,)
+        return replace(job, state=JobState.ACTIVE, role=at, pending=pending)
 
     def _keep(self, job: Job) -> None:
         """Where a job stands goes into the store, and is told if it has moved."""
@@ -255,6 +260,7 @@ class Work:
             sent_back=job.sent_back,
             merge_retries=job.merge_retries,
             reason=job.reason,
+            attempt=job.winner,
         )
         if (task.status, old) != (status, progress):
             self._tasks.move(job.id, status, progress)

@@ -64,7 +64,7 @@ class TaskState:
 
 def task_state(home: Home, runs: Runs, project: str, task: Task, progress: Progress) -> TaskState:
     found = tuple(role_run(runs, run) for run in reversed(runs.of_task(project, task.id)))
-    path = home.worktree(project, task.id)
+    path = home.worktree(project, task.id, progress.attempt)
     return TaskState(
         id=task.id,
         title=task.title,
@@ -73,7 +73,7 @@ def task_state(home: Home, runs: Runs, project: str, task: Task, progress: Progr
         role=progress.role,
         reason=progress.reason,
         base=progress.base,
-        branch=branch_of(task.id) if path.exists() else "",
+        branch=branch_of(task.id, progress.attempt) if path.exists() else "",
         worktree=str(path) if path.exists() else "",
         sent_back=progress.sent_back,
         merged=progress.merged,
