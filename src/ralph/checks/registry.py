@@ -7,13 +7,14 @@ from typing import Any
 
 import msgspec
 
-from ralph.checks import changes, command, external, protected, string_match
+from ralph.checks import changes, command, external, protected, semantic, string_match
 from ralph.checks.base import Method
 from ralph.errors import RalphError
 
 METHODS: dict[str, Method] = {
     "command": command.METHOD,
     "string_match": string_match.METHOD,
+    "semantic": semantic.METHOD,
     "external": external.METHOD,
     "protected": protected.METHOD,
     "changes": changes.METHOD,
