@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ralph.checks import changes, command, external, protected, semantic, string_match
+from ralph.checks import changes, command, external, multi_stage, protected, semantic, string_match
 from ralph.checks.base import Method
 from ralph.errors import RalphError
 
@@ -16,6 +16,7 @@ METHODS: dict[str, Method] = {
     "string_match": string_match.METHOD,
     "semantic": semantic.METHOD,
     "external": external.METHOD,
+    "multi_stage": multi_stage.METHOD,
     "protected": protected.METHOD,
     "changes": changes.METHOD,
 }
