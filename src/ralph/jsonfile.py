@@ -35,7 +35,7 @@ def read_object(path: Path, most: int, what: str) -> Document:
     if text.startswith("\ufeff"):
         raise RalphError(f"{path}:1: begins with a byte order mark.", "Save it as UTF-8 without one.")
     try:
-        values = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        values = parse_strictly(text)
     except json.JSONDecodeError as error:
         raise RalphError(f"{path}:{error.lineno}: not valid JSON: {error.msg}.") from None
     except (ValueError, RecursionError) as error:
@@ -43,6 +43,11 @@ def read_object(path: Path, most: int, what: str) -> Document:
     if not isinstance(values, dict):
         raise RalphError(f"{path}:1: a {what} must be a JSON object, not {_json_type(values)}.")
     return Document(path, text, values)
+
+
+def parse_strictly(text: str) -> Any:
+    """JSON as its standard has it: no key twice, no NaN. Raises ValueError, or RecursionError if it is too deep."""
+    return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
 
 
 def scalars(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[list[str], Any]]:

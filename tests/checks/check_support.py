@@ -27,16 +27,26 @@ class Bench:
     asked: list[tuple[str, float]] = field(default_factory=list)
     prompts: list[tuple[str, str]] = field(default_factory=list)
     shells: dict[str, Shell] = field(default_factory=dict)
+    logs: dict[str, str] = field(default_factory=dict)
+    directories: list[str] = field(default_factory=list)
+    looked: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+    paths: list[tuple[str, ...]] = field(default_factory=list)
     path: tuple[str, ...] = ()
 
     def shell(self, command: str, timeout: float, *, is_clean: bool = False, directory: str = ".") -> Shell:
         self.asked.append((command, timeout))
+        self.directories.append(directory)
+        self.paths.append(self.path)
         return self.shells.get(command) or Shell(self.exit, self.output, self.is_cut, LOG)
+
+    def has_printed(self, done: Shell, text: str) -> bool:
+        return text in (self.logs.get(done.log, "") if done.is_cut else done.output)
 
     def diff(self) -> str:
         return self.difference
 
     def changed(self, globs: Sequence[str], trusted: str) -> list[Changed]:
+        self.looked.append((tuple(globs), trusted))
         return self.changes
 
     def ask(self, prompt: str, model: str) -> Answer:

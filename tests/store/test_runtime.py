@@ -210,6 +210,31 @@ def test_a_log_begins_anew(tmp_path: Path, runtime: Runtime) -> None:
     assert (tmp_path / ".ralph/guardrail_001_x.log").read_bytes() == b"second"
 
 
+@pytest.mark.parametrize(
+    ("text", "is_there"),
+    [
+        ("first", True),
+        ("1 failed", True),
+        ("äö", True),
+        ("end of it", True),
+        ("\n2 ", True),
+        ("never", False),
+    ],
+)
+def test_all_of_a_log_is_looked_at(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch, text: str, is_there: bool
+) -> None:
+    """A text is found wherever it stands, over the borders of pieces and through colours."""
+    log = runtime.open_log("guardrail_001_x.log")
+    log.write(
+        b"first\n" + b"." * 5000 + "1 \x1b[31mfailed\x1b[0m\näö\r\n2 ".encode() + b"." * 5000 + b"end of it"
+    )
+    log.close()
+    for size in (7, 64, 1 << 20):
+        monkeypatch.setattr(module, "_PIECE", size)
+        assert runtime.has_logged(".ralph/guardrail_001_x.log", text) is is_there
+
+
 @pytest.mark.parametrize("kind", ["link", "hard link", "fifo"])
 def test_a_log_is_written_to_a_file_of_its_own(tmp_path: Path, runtime: Runtime, kind: str) -> None:
     """A link, a second name of another file or a pipe with the log's name is replaced by the log."""

@@ -56,9 +56,12 @@ class Workbench(Protocol):
     def shell(self, command: str, timeout: float, *, is_clean: bool = False, directory: str = ".") -> Shell:
         """Run a command by `sh -c` in the project; its whole output goes to the check's log.
 
-        `is_clean`: in a fresh copy of it, without what git ignores. `directory`: a directory inside of it. The
-        same command on the same tree is run once in an iteration.
+        `is_clean`: in a fresh copy of it, without what git ignores. `directory`: a directory inside of it; where
+        it is missing, `exit.error` says so. The same command on the same tree is run once in an iteration.
         """
+
+    def has_printed(self, done: Shell, text: str) -> bool:
+        """Is `text` anywhere in what a command printed? Where the output was cut, its log is looked at."""
 
     def diff(self) -> str:
         """All changes since the work began, as a unified diff; new files too, ignored ones not."""

@@ -7,12 +7,18 @@ from typing import Any
 
 import msgspec
 
-from ralph.checks import command
+from ralph.checks import changes, command, external, multi_stage, protected, semantic, string_match
 from ralph.checks.base import Method
 from ralph.errors import RalphError
 
 METHODS: dict[str, Method] = {
     "command": command.METHOD,
+    "string_match": string_match.METHOD,
+    "semantic": semantic.METHOD,
+    "external": external.METHOD,
+    "multi_stage": multi_stage.METHOD,
+    "protected": protected.METHOD,
+    "changes": changes.METHOD,
 }
 VERIFICATION = ("string_match", "semantic", "external", "multi_stage")
 """Those that a task may name; methods of other packages come on top."""
@@ -40,17 +46,13 @@ def find_method(name: str) -> Method:
     if name not in plugins():
         known = ", ".join(verification_methods())
         raise RalphError(f"There is no verification method {name!r}.", f"Known: {known}.")
+    what, hint = f"The verification method {name!r}", "Mend or remove the package that brings it."
     try:
         method = plugins()[name].load()
     except Exception as error:
-        raise RalphError(
-            f"The verification method {name!r} cannot be loaded: {type(error).__name__}: {error}.",
-            "Mend or remove the package that brings it.",
-        ) from error
+        raise RalphError(f"{what} cannot be loaded: {type(error).__name__}: {error}.", hint) from error
     if not isinstance(method, Method):
-        raise RalphError(
-            f"The verification method {name!r} is no ralph.checks.base.Method, but a {type(method).__name__}."
-        )
+        raise RalphError(f"{what} is no ralph.checks.base.Method, but a {type(method).__name__}.", hint)
     return method
 
 

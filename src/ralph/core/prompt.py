@@ -94,10 +94,21 @@ def has_tag(text: str, claim: ClaimRule) -> bool:
 
 def guardrail_failure(command: str, exit_text: str, hint: str, log: str, output: str) -> str:
     """What a failed guardrail tells the agent. The hint is never cut; the output is data."""
-    lines = [f'Guardrail "{command}" failed with {exit_text}.']
+    return _with_output(f'Guardrail "{command}" failed with {exit_text}.', hint, log, output)
+
+
+def verification_failure(command: str, reason: str, hint: str, log: str, output: str) -> str:
+    """The same for a command that verifies a task."""
+    return _with_output(f'Verification by "{command}" failed: {reason}.', hint, log, output)
+
+
+def _with_output(what: str, hint: str, log: str, output: str) -> str:
+    lines = [what]
     if hint:
         lines.append(f"Hint: {hint}")
-    lines += [f"Output file: {log}", "Output (truncated):", neutralise(output)]
+    if log:
+        lines.append(f"Output file: {log}")
+    lines += ["Output (truncated):", neutralise(output)]
     return "\n".join(lines)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import re
 from collections import Counter
@@ -9,12 +10,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.store import files
 
 DIRECTORY = ".ralph"
 MOST_LOG_BYTES = 256 << 20
 MOST_STREAM_BYTES = 64 << 20
+
+_PIECE = 1 << 20
+_LONGEST_ESCAPE = 1000
 
 _GITIGNORE = b""".gitignore
 current_run
@@ -66,6 +71,21 @@ class Runtime:
     def open_log(self, name: str) -> Capped:
         with self._opened() as directory:
             return Capped(files.create(directory, name, 0o644), MOST_LOG_BYTES)
+
+    def has_logged(self, path: str, text: str) -> bool:
+        """Is this text anywhere in a log? It is looked at piece by piece, as people would see it."""
+        margin = len(text) + _LONGEST_ESCAPE
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        seen = ""
+        with self._opened() as directory:
+            descriptor = os.open(os.path.basename(path), files.OLD_FILE | os.O_NONBLOCK, dir_fd=directory)
+        with open(descriptor, "rb") as log:
+            while piece := log.read(_PIECE):
+                seen += decoder.decode(piece)
+                if text in clean(seen):
+                    return True
+                seen = seen[-margin:]
+        return False
 
     @contextmanager
     def _opened(self) -> Iterator[int]:

@@ -1,0 +1,89 @@
+"""A command decides: its exit code, and what it printed."""
+
+from __future__ import annotations
+
+import math
+import os
+import posixpath
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from ralph.checks.base import Interrupted, Method, Shell, Workbench
+from ralph.core import prompt
+from ralph.core.model import Check, Ended, Feedback, Verdict
+from ralph.errors import RalphError
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`timeout` in seconds, 0: none. `working_dir`: from the worktree, and inside of it."""
+
+    command: str
+    success_exit_code: Annotated[int, Meta(ge=0, le=255)] = 0
+    output_contains: str | None = None
+    output_not_contains: str | None = None
+    timeout: Annotated[float, Meta(ge=0)] = 300.0
+    working_dir: str = "."
+
+
+def run(check: Check, bench: Workbench) -> Verdict:
+    config = msgspec.json.decode(check.config, type=Config)
+    directory = posixpath.normpath(config.working_dir)
+    try:
+        done = bench.shell(config.command, config.timeout, directory=directory)
+        reason = _fault(config, done, bench)
+    except (OSError, RalphError) as error:  # a red verdict: the loop goes on
+        return _red(check, config, f"Command failed: {error}", "", "")
+    if reason:
+        output = prompt.truncate(done.output, bench.truncate, is_cut=done.is_cut)
+        return _red(check, config, reason, done.log, output)
+    return Verdict(
+        check.name, green=True, required=check.required, reason="External verification passed", log=done.log
+    )
+
+
+def _red(check: Check, config: Config, reason: str, log: str, output: str) -> Verdict:
+    text = prompt.verification_failure(config.command, reason, check.hint, log, output)
+    feedback = Feedback(check.fail_action, text)
+    return Verdict(
+        check.name, green=False, required=check.required, reason=reason, feedback=feedback, log=log
+    )
+
+
+def _fault(config: Config, done: Shell, bench: Workbench) -> str:
+    """Why the command does not prove anything, "" if it does."""
+    exit = done.exit
+    if exit.ended is Ended.INTERRUPTED:
+        raise Interrupted
+    if exit.ended is Ended.TIMEOUT:
+        return f"Command timed out after {config.timeout:g}s"
+    if exit.error is not None:
+        return f"Command failed: {done.output or os.strerror(exit.error)}"
+    code = 128 + exit.signal if exit.signal is not None else exit.code
+    if code is None or exit.ended is not None:
+        return "Command failed: it was killed"
+    if code != config.success_exit_code:
+        return f"Command exited with {code}, expected {config.success_exit_code}"
+    wanted, forbidden = config.output_contains, config.output_not_contains
+    if wanted and not bench.has_printed(done, wanted):
+        return f"Output doesn't contain: {wanted}"
+    if forbidden and bench.has_printed(done, forbidden):
+        return f"Output contains forbidden: {forbidden}"
+    return ""
+
+
+def problem(config: Config) -> str:
+    if not config.command.strip():
+        return "command: it is empty"
+    if "\0" in config.command:
+        return "command: it has a NUL character"
+    if not math.isfinite(config.timeout):
+        return "timeout: it must be a number of seconds; 0 is no timeout"
+    directory = posixpath.normpath(config.working_dir)
+    if posixpath.isabs(directory) or directory.split("/")[0] == ".." or "\0" in directory:
+        return f"working_dir: {config.working_dir!r} is not inside the worktree; give a path relative to it"
+    return ""
+
+
+METHOD = Method(Config, run, problem)

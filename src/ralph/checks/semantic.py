@@ -1,0 +1,163 @@
+"""Criteria that no command can check: patterns that tell of unfinished work, then a judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from ralph.checks import judge
+from ralph.checks.base import Method, Workbench
+from ralph.core import diff as diffs
+from ralph.core import prompt
+from ralph.core.claims import neutralise
+from ralph.core.model import Check, Feedback, Verdict
+from ralph.core.text import clean
+
+MOST_TRIES = 3
+MOST_SHOWN = 20
+_MOST_LINE = 200
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`check_for`: the criteria. `negative_patterns`: text that must not be there. `model`: "" is a small one."""
+
+    check_for: tuple[str, ...] | str | None = None
+    negative_patterns: tuple[str, ...] = ()
+    model: str = ""
+
+    @property
+    def criteria(self) -> tuple[str, ...]:
+        return (self.check_for,) if isinstance(self.check_for, str) else self.check_for or ()
+
+
+def run(check: Check, bench: Workbench) -> Verdict:
+    config = msgspec.json.decode(check.config, type=Config)
+    diff = bench.diff()
+    found = [hit for pattern in config.negative_patterns for hit in _find(pattern, bench.answer, diff)]
+    if found:
+        return _unfinished(check, bench, found)
+    if not config.criteria:
+        return Verdict(check.name, green=True, required=check.required, reason="No negative pattern found")
+    return _judged(check, bench, config, diff)
+
+
+# ---- patterns ----
+
+
+@dataclass(frozen=True, slots=True)
+class _Hit:
+    pattern: str
+    where: str
+    line: str
+
+
+def _find(pattern: str, message: str, diff: str) -> Iterator[_Hit]:
+    """Where a pattern stands in the final message or in added lines; case does not matter."""
+    for line, text in _occurrences(pattern, message):
+        yield _Hit(pattern, f"the final message, line {line + 1}", text)
+    for added in diffs.added(diff):
+        for line, text in _occurrences(pattern, added.text):
+            yield _Hit(pattern, f"{clean(added.path)}:{added.line + line}", text)
+
+
+def _occurrences(pattern: str, text: str) -> Iterator[tuple[int, str]]:
+    """The lines, counted from 0, in which the pattern begins; each line once."""
+    wanted, folded = pattern.casefold(), text.casefold()
+    lines: list[str] = []
+    line, seen, at = 0, 0, folded.find(wanted)
+    while at >= 0:
+        lines = lines or text.split("\n")
+        line, seen = line + folded.count("\n", seen, at), at
+        yield line, lines[line]
+        end = folded.find("\n", at)
+        at = folded.find(wanted, end + 1) if end >= 0 else -1
+
+
+def _unfinished(check: Check, bench: Workbench, found: list[_Hit]) -> Verdict:
+    first, more = found[0], len(found) - 1
+    reason = f"Found negative pattern: {first.pattern} ({first.where}{f' and {more} more' if more else ''})"
+    lines = [f'- "{hit.pattern}" in {hit.where}: {_shown_line(hit.line)}' for hit in found[:MOST_SHOWN]]
+    if len(found) > MOST_SHOWN:
+        lines.append(f"- and {len(found) - MOST_SHOWN} more")
+    said = "The work is not finished: it has what a finished one must not have."
+    return _red(check, bench, reason, "\n".join([said, *lines]))
+
+
+def _shown_line(line: str) -> str:
+    return prompt.truncate(clean(line).strip(), _MOST_LINE)
+
+
+# ---- the judge ----
+
+
+def _judged(check: Check, bench: Workbench, config: Config, diff: str) -> Verdict:
+    refused = ""
+    for _ in range(MOST_TRIES):
+        answer = bench.ask(judge.question(config.criteria, bench.answer, diff, refused), config.model)
+        why = answer.problem
+        if not why:
+            try:
+                return _ruled(check, bench, config, judge.read_answer(answer.text, len(config.criteria)))
+            except judge.NoAnswer as error:
+                refused = str(error)
+                why = f"what the judge said is no answer: {refused}"
+        if answer.is_final:
+            break
+    return _degraded(check, bench, why)
+
+
+def _ruled(check: Check, bench: Workbench, config: Config, rulings: list[judge.Ruling]) -> Verdict:
+    parts = tuple(
+        Verdict(criterion, green=ruling.met, reason=ruling.reason)
+        for criterion, ruling in zip(config.criteria, rulings, strict=True)
+    )
+    unmet = [(number, part) for number, part in enumerate(parts, 1) if not part.green]
+    if not unmet:
+        reason = f"All {len(parts)} criteria are met" if len(parts) > 1 else "The criterion is met"
+        return Verdict(check.name, green=True, required=check.required, reason=reason, parts=parts)
+    reason = "Criteria not met: " + "; ".join(f"{part.check}: {part.reason}" for _, part in unmet)
+    lines = [f"{number}. {part.check}\n   Not met: {part.reason}" for number, part in unmet]
+    said = f"{len(unmet)} of {len(parts)} criteria are not met, as your final message and the changes were judged:"
+    return _red(check, bench, reason, "\n".join([said, *lines]), parts)
+
+
+def _degraded(check: Check, bench: Workbench, why: str) -> Verdict:
+    """No judge: the promise alone decides, and whether that is enough is for the plan to say."""
+    green = bench.is_claimed
+    instead = "the promise alone was looked at" if green else "and nothing was promised"
+    text = "Whether the criteria are met could not be judged this time. If they are, say that you are done."
+    return Verdict(
+        check.name,
+        green=green,
+        required=check.required,
+        degraded=True,
+        reason=f"The criteria could not be judged ({why}); {instead}",
+        feedback=Feedback(check.fail_action, text),
+    )
+
+
+def _red(check: Check, bench: Workbench, reason: str, text: str, parts: tuple[Verdict, ...] = ()) -> Verdict:
+    text = neutralise(prompt.truncate(text, bench.truncate))
+    if check.hint:
+        text = f"{text}\nHint: {check.hint}"
+    feedback = Feedback(check.fail_action, text)
+    return Verdict(
+        check.name, green=False, required=check.required, reason=reason, feedback=feedback, parts=parts
+    )
+
+
+def problem(config: Config) -> str:
+    if config.check_for == ():
+        return "check_for: the list is empty, so nothing would be judged"
+    if not config.criteria and not config.negative_patterns:
+        return "there is nothing to check: give check_for, negative_patterns or both"
+    for key, texts in (("check_for", config.criteria), ("negative_patterns", config.negative_patterns)):
+        for number, text in enumerate(texts, 1):
+            if not text.strip():
+                return f"{key}: number {number} is empty"
+    return ""
+
+
+METHOD = Method(Config, run, problem)

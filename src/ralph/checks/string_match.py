@@ -1,0 +1,47 @@
+"""The promise itself: the agent says that it is done, and is believed.
+
+Where no agent has run and so nothing was said, as before a merge, what was claimed earlier counts.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from ralph.checks.base import Method, Workbench
+from ralph.core import claims, prompt
+from ralph.core.model import Check, ClaimRule, Feedback, Verdict
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`promise`: what must stand inside `<promise>`; None: whatever this run expects as a claim."""
+
+    promise: str | None = None
+
+
+def run(check: Check, bench: Workbench) -> Verdict:
+    config = msgspec.json.decode(check.config, type=Config)
+    if config.promise is None:
+        return _verdict(check, bench.is_claimed, "No completion promise found", "")
+    rule = ClaimRule(tag="promise", text=config.promise, strict=True)
+    is_claimed = claims.claimed(bench.answer, rule) if bench.answer else bench.is_claimed
+    missing = f"Promise {config.promise!r} not found in output"
+    return _verdict(check, is_claimed, missing, prompt.instruction(rule))
+
+
+def _verdict(check: Check, is_claimed: bool, missing: str, instruction: str) -> Verdict:
+    if is_claimed:
+        return Verdict(check.name, green=True, required=check.required, reason="Promise found in output")
+    text = " ".join(filter(None, (f"{missing}.", instruction, check.hint)))
+    feedback = Feedback(check.fail_action, text)
+    return Verdict(check.name, green=False, required=check.required, reason=missing, feedback=feedback)
+
+
+def problem(config: Config) -> str:
+    if config.promise is None:
+        return ""
+    if not config.promise.strip():
+        return "promise: it is empty"
+    return "promise: it must be one line" if "\n" in config.promise.strip() else ""
+
+
+METHOD = Method(Config, run, problem)

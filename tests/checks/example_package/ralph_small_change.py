@@ -1,0 +1,32 @@
+"""A verification method of another package: the change must stay small."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ralph.checks.base import Method, Workbench
+from ralph.core.diff import added
+from ralph.core.model import Check, Feedback, Verdict
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`most`: how many lines may be added."""
+
+    most: int = 400
+
+
+def run(check: Check, bench: Workbench) -> Verdict:
+    config = msgspec.json.decode(check.config, type=Config)
+    count = sum(block.text.count("\n") + 1 for block in added(bench.diff()))
+    if count <= config.most:
+        return Verdict(check.name, green=True, required=check.required, reason=f"{count} lines were added")
+    reason = f"{count} lines were added, at most {config.most} are allowed"
+    feedback = Feedback(check.fail_action, f"The change is too large: {reason}. Make it smaller.")
+    return Verdict(check.name, green=False, required=check.required, reason=reason, feedback=feedback)
+
+
+def problem(config: Config) -> str:
+    return "" if config.most > 0 else "most: it must be at least 1"
+
+
+METHOD = Method(Config, run, problem)

@@ -1,0 +1,40 @@
+"""Something must have been changed."""
+
+from __future__ import annotations
+
+from checks.check_support import Bench
+from ralph.checks.changes import run
+from ralph.checks.registry import METHODS, config_problem
+from ralph.core.model import Check, FailAction, Feedback, Verdict
+
+CHECK = Check("changes", "changes")
+
+
+def test_the_registry_knows_it() -> None:
+    """A check with the method `changes` is this one."""
+    assert METHODS["changes"].run is run
+
+
+def test_a_change_is_green() -> None:
+    """Any difference will do."""
+    assert run(CHECK, Bench(difference="+x\n")) == Verdict(
+        "changes", green=True, reason="something was changed"
+    )
+
+
+def test_no_change_is_red() -> None:
+    """A promise without work is told so."""
+    assert run(CHECK, Bench()) == Verdict(
+        "changes",
+        green=False,
+        reason="nothing was changed",
+        feedback=Feedback(FailAction.APPEND, "You say that it is done, but nothing was changed."),
+    )
+
+
+def test_it_has_no_config() -> None:
+    """Any key is unknown."""
+    assert (config_problem("changes", {}), config_problem("changes", {"x": 1})) == (
+        "",
+        "Object contains unknown field `x`",
+    )

@@ -1,0 +1,167 @@
+"""A command as a method of verification."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+from typing import Any
+
+import pytest
+
+from checks.check_support import LOG, Bench
+from ralph.checks.base import Interrupted, Shell
+from ralph.checks.external import run
+from ralph.checks.registry import METHODS, config_problem
+from ralph.core.model import Check, Ended, Exit, FailAction, Feedback, Verdict
+from ralph.errors import RalphError
+
+
+def external(hint: str = "", action: FailAction = FailAction.APPEND, **config: Any) -> Check:
+    values = json.dumps({"command": "make test"} | config)
+    return Check("tests", "external", values, fail_action=action, hint=hint)
+
+
+def test_the_registry_knows_it() -> None:
+    """A check with the method `external` is this one."""
+    assert METHODS["external"].run is run
+
+
+def test_the_expected_exit_code_is_green() -> None:
+    """By default that is 0, within 300 seconds, in the worktree itself."""
+    bench = Bench(Exit(0), "all is well")
+    assert run(external(), bench) == Verdict(
+        "tests", green=True, reason="External verification passed", log=LOG
+    )
+    assert (bench.asked, bench.directories) == ([("make test", 300.0)], ["."])
+
+
+def test_every_key_has_its_effect() -> None:
+    """Another exit code, a timeout, a directory."""
+    bench = Bench(Exit(3))
+    assert run(external(success_exit_code=3, timeout=7, working_dir="web/./src/.."), bench).green
+    assert (bench.asked, bench.directories) == ([("make test", 7.0)], ["web"])
+
+
+@pytest.mark.parametrize(
+    ("exit", "config", "reason"),
+    [
+        (Exit(1), {}, "Command exited with 1, expected 0"),
+        (Exit(0), {"success_exit_code": 2}, "Command exited with 0, expected 2"),
+        (Exit(127), {}, "Command exited with 127, expected 0"),
+        (Exit(None, signal=9), {}, "Command exited with 137, expected 0"),
+        (Exit(None, signal=15, ended=Ended.TIMEOUT), {}, "Command timed out after 300s"),
+        (Exit(0, ended=Ended.TIMEOUT), {"timeout": 0.5}, "Command timed out after 0.5s"),
+        (Exit(lost=True), {}, "Command failed: it was killed"),
+        (Exit(0), {"output_contains": "passed"}, "Output doesn't contain: passed"),
+        (Exit(0), {"output_not_contains": "1 fail"}, "Output contains forbidden: 1 fail"),
+        (Exit(1), {"output_contains": "passed"}, "Command exited with 1, expected 0"),
+    ],
+)
+def test_anything_else_is_red(exit: Exit, config: dict[str, Any], reason: str) -> None:
+    """The verdict says what was expected and what came."""
+    verdict = run(external(**config), Bench(exit, "1 failed"))
+    assert (verdict.green, verdict.reason, verdict.log) == (False, reason, LOG)
+
+
+@pytest.mark.parametrize("unset", ["", None])
+def test_empty_texts_are_not_looked_for(unset: str | None) -> None:
+    """An empty text would be in every output."""
+    config: dict[str, Any] = {"output_contains": unset, "output_not_contains": unset}
+    assert run(external(**config), Bench(Exit(0), "")).green
+
+
+@pytest.mark.parametrize(("key", "green"), [("output_contains", True), ("output_not_contains", False)])
+def test_output_that_was_cut_is_looked_at_in_its_log(key: str, green: bool) -> None:
+    """What stands behind the beginning that is kept counts like the rest."""
+    bench = Bench(Exit(0), "the beginning", is_cut=True, logs={LOG: "the beginning … FAILED"})
+    config: dict[str, Any] = {key: "FAILED"}
+    assert run(external(**config), bench).green is green
+
+
+def test_a_log_that_is_gone_is_red() -> None:
+    """Where it cannot be known what was printed, nothing is proved."""
+
+    class Cleared(Bench):
+        def has_printed(self, done: Shell, text: str) -> bool:
+            raise FileNotFoundError(2, "No such file", LOG)
+
+    verdict = run(external(output_not_contains="FAILED"), Cleared(Exit(0)))
+    assert (verdict.green, verdict.reason) == (False, f"Command failed: [Errno 2] No such file: '{LOG}'")
+
+
+def test_feedback_tells_command_reason_hint_log_and_output() -> None:
+    """The agent is told all that it needs to go on, each in its line, and no tag that it could repeat."""
+    bench = Bench(Exit(1), "<promise>DONE</promise> and more", truncate=23)
+    assert run(external("Mend the code.", FailAction.PREPEND), bench).feedback == Feedback(
+        FailAction.PREPEND,
+        'Verification by "make test" failed: Command exited with 1, expected 0.\n'
+        "Hint: Mend the code.\n"
+        f"Output file: {LOG}\n"
+        "Output (truncated):\n"
+        "&lt;promise&gt;DONE&lt;/promise&gt;... [truncated]",
+    )
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), RalphError("web is no directory.")])
+def test_what_cannot_be_run_is_red(error: Exception) -> None:
+    """A missing directory ends no run: it is a verdict like any other."""
+
+    class Broken(Bench):
+        def shell(
+            self, command: str, timeout: float, *, is_clean: bool = False, directory: str = "."
+        ) -> Shell:
+            raise error
+
+    reason = f"Command failed: {error}"
+    assert run(external(), Broken()) == Verdict(
+        "tests",
+        green=False,
+        reason=reason,
+        feedback=Feedback(
+            FailAction.APPEND, f'Verification by "make test" failed: {reason}.\nOutput (truncated):\n'
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("output", "why"), [("", "Cannot allocate memory"), ("web: not there", "web: not there")]
+)
+def test_what_cannot_be_started_says_why(output: str, why: str) -> None:
+    """The reason is what the workbench says, else what the system says."""
+    verdict = run(external(), Bench(Exit(error=errno.ENOMEM), output))
+    assert (verdict.green, verdict.reason) == (False, f"Command failed: {why}")
+
+
+def test_an_interrupted_one_has_no_verdict() -> None:
+    """A command that was ended before it could find out anything says nothing about the work."""
+    with pytest.raises(Interrupted):
+        run(external(), Bench(Exit(None, signal=15, ended=Ended.INTERRUPTED)))
+
+
+OUTSIDE = "working_dir: {!r} is not inside the worktree; give a path relative to it"
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"command": "x"}, ""),
+        ({"command": "x", "timeout": 1.5, "working_dir": "a/../b", "success_exit_code": 255}, ""),
+        ({"command": "x", "output_contains": None, "output_not_contains": "y", "timeout": 0}, ""),
+        ({}, "Object missing required field `command`"),
+        ({"command": " \n"}, "command: it is empty"),
+        ({"command": "a\0b"}, "command: it has a NUL character"),
+        ({"command": "x", "timeout": -1}, "timeout: Expected `float` >= 0.0"),
+        ({"command": "x", "timeout": math.inf}, "timeout: it must be a number of seconds; 0 is no timeout"),
+        ({"command": "x", "timeout": math.nan}, "timeout: Expected `float` >= 0.0"),
+        ({"command": "x", "timeout": "300"}, "timeout: Expected `float`, got `str`"),
+        ({"command": "x", "success_exit_code": 256}, "success_exit_code: Expected `int` <= 255"),
+        ({"command": "x", "success_exit_code": True}, "success_exit_code: Expected `int`, got `bool`"),
+        ({"command": "x", "working_dir": "/tmp"}, OUTSIDE.format("/tmp")),
+        ({"command": "x", "working_dir": "a/../../b"}, OUTSIDE.format("a/../../b")),
+        ({"command": "x", "cwd": "."}, "Object contains unknown field `cwd`"),
+    ],
+)
+def test_its_config(config: dict[str, Any], problem: str) -> None:
+    """Every key is checked before anything is run, and a misspelt one is no key."""
+    assert config_problem("external", config) == problem

@@ -1,0 +1,204 @@
+"""Several methods in one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from checks.check_support import LOG, Bench
+from ralph.checks.base import Answer, Interrupted, Limited, Shell
+from ralph.checks.multi_stage import MOST_DEPTH, run
+from ralph.checks.registry import METHODS, config_problem
+from ralph.core.model import Check, Ended, Exit, FailAction, Feedback, Verdict
+
+RED = "Command exited with 1, expected 0"
+
+
+def stage(name: str, method: str = "external", *, required: bool = True, **config: Any) -> dict[str, Any]:
+    """A stage; by default a command that is called like the stage."""
+    values = config or ({"command": name} if method == "external" else {})
+    return {"name": name, "method": method, "config": values, "required": required}
+
+
+def check_of(*stages: dict[str, Any], hint: str = "", **keys: Any) -> Check:
+    return Check("qa", "multi_stage", json.dumps({"stages": stages, **keys}), hint=hint)
+
+
+def bench_with(*red: str, **more: Any) -> Bench:
+    """A workbench in which these commands fail and all others succeed."""
+    return Bench(shells={name: Shell(Exit(1), "no", False, f"{name}.log") for name in red}, **more)
+
+
+def green(name: str, *, required: bool = True) -> Verdict:
+    return Verdict(name, green=True, required=required, reason="External verification passed", log=LOG)
+
+
+def told(name: str) -> str:
+    return f'Verification by "{name}" failed: {RED}.\nOutput file: {name}.log\nOutput (truncated):\nno'
+
+
+def red(name: str, *, required: bool = True) -> Verdict:
+    feedback = Feedback(FailAction.APPEND, told(name))
+    return Verdict(name, green=False, required=required, reason=RED, feedback=feedback, log=f"{name}.log")
+
+
+def test_the_registry_knows_it() -> None:
+    """A check with the method `multi_stage` is this one."""
+    assert METHODS["multi_stage"].run is run
+
+
+def test_all_green_is_green() -> None:
+    """Every stage is run in order, each on a workbench of its own."""
+    bench = bench_with()
+    assert run(check_of(stage("a"), stage("b")), bench) == Verdict(
+        "qa", green=True, reason="All 2 verification stages passed", parts=(green("a"), green("b"))
+    )
+    assert (bench.asked, bench.paths) == ([("a", 300.0), ("b", 300.0)], [("a",), ("b",)])
+
+
+def test_the_first_red_stage_ends_it() -> None:
+    """What comes behind it is not run."""
+    bench = bench_with("b", "c")
+    assert run(check_of(stage("a"), stage("b"), stage("c"), hint="Go on."), bench) == Verdict(
+        "qa",
+        green=False,
+        reason=f"Stage 'b' failed: {RED}",
+        feedback=Feedback(FailAction.APPEND, f"Stage 'b':\n{told('b')}\n\nHint: Go on."),
+        log="b.log",
+        parts=(green("a"), red("b")),
+    )
+
+
+@pytest.mark.parametrize(
+    "keys", [{"require_all": False}, {"parallel": True}, {"parallel": True, "require_all": False}]
+)
+def test_otherwise_all_are_run(keys: dict[str, Any]) -> None:
+    """Without `require_all`, or at once, all stages are run; the verdict is the same, with everything that failed."""
+    bench = bench_with("a", "c")
+    assert run(check_of(stage("a"), stage("b"), stage("c"), **keys), bench) == Verdict(
+        "qa",
+        green=False,
+        reason=f"Failed stages: a: {RED}; c: {RED}",
+        feedback=Feedback(FailAction.APPEND, f"Stage 'a':\n{told('a')}\n\nStage 'c':\n{told('c')}"),
+        log="a.log",
+        parts=(red("a"), green("b"), red("c")),
+    )
+    assert bench.paths == [("a",), ("b",), ("c",)]
+
+
+@pytest.mark.parametrize("keys", [{}, {"require_all": False}, {"parallel": True}])
+def test_an_optional_red_stage_is_a_warning(keys: dict[str, Any]) -> None:
+    """It is mentioned, ends nothing and makes nothing red."""
+    stages = (stage("a", required=False), stage("b"), stage("c", required=False))
+    assert run(check_of(*stages, **keys), bench_with("a")) == Verdict(
+        "qa",
+        green=True,
+        reason=f"All 1 required verification stages passed; warnings: a: {RED}",
+        parts=(red("a", required=False), green("b"), green("c", required=False)),
+    )
+
+
+def test_a_warning_beside_a_failure_is_mentioned_too() -> None:
+    """But the agent is told only what it must mend."""
+    verdict = run(check_of(stage("a", required=False), stage("b")), bench_with("a", "b"))
+    assert verdict.reason == f"Stage 'b' failed: {RED}; warnings: a: {RED}"
+    assert verdict.feedback == Feedback(FailAction.APPEND, f"Stage 'b':\n{told('b')}")
+
+
+def test_a_degraded_green_stage_degrades_the_whole() -> None:
+    """A judge that could not be asked is not hidden behind commands that went well."""
+    bench = bench_with(answers=[Answer("", "gone", is_final=True)])
+    verdict = run(check_of(stage("a"), stage("j", "semantic", check_for="good")), bench)
+    judged = verdict.parts[1]
+    assert judged.feedback is not None
+    assert verdict == Verdict(
+        "qa",
+        green=True,
+        degraded=True,
+        reason=f"All 2 verification stages passed; degraded: j: {judged.reason}",
+        feedback=Feedback(FailAction.APPEND, f"Stage 'j':\n{judged.feedback.text}"),
+        parts=(green("a"), judged),
+    )
+
+
+@pytest.mark.parametrize(("required", "is_claimed"), [(False, True), (True, False)])
+def test_an_optional_or_a_red_degraded_stage_does_not(required: bool, is_claimed: bool) -> None:
+    """Only what the green verdict rests on can weaken it."""
+    bench = bench_with(answers=[Answer("", "gone", is_final=True)], is_claimed=is_claimed)
+    stages = (stage("a"), stage("j", "semantic", required=required, check_for="good"))
+    assert run(check_of(*stages), bench).degraded is False
+
+
+def test_stages_may_have_stages() -> None:
+    """Any method can be a stage, this one too; names are led by those above."""
+    inner = stage("inner", "multi_stage", stages=[stage("x"), stage("said", "string_match")])
+    bench = bench_with("x")
+    verdict = run(check_of(inner, stage("b")), bench)
+    assert verdict.reason == f"Stage 'inner' failed: Stage 'x' failed: {RED}"
+    assert verdict.feedback == Feedback(FailAction.APPEND, f"Stage 'inner':\nStage 'x':\n{told('x')}")
+    assert [part.parts for part in verdict.parts] == [(red("x"),)]
+    assert bench.paths == [("inner", "x")]
+
+
+def test_no_verdict_of_a_stage_is_no_verdict() -> None:
+    """A limited judge or an interrupted command leaves the whole open."""
+
+    class Busy(Bench):
+        def ask(self, prompt: str, model: str) -> Answer:
+            raise Limited(None)
+
+    stages = (stage("a"), stage("j", "semantic", check_for="good"))
+    for check in (check_of(*stages), check_of(*stages, parallel=True)):
+        with pytest.raises(Limited):
+            run(check, Busy())
+        with pytest.raises(Interrupted):
+            run(check, Bench(Exit(ended=Ended.INTERRUPTED)))
+
+
+# ---- its config ----
+
+
+def nested(depth: int) -> dict[str, Any]:
+    config: dict[str, Any] = {"stages": [stage("x")]}
+    for _ in range(depth - 1):
+        config = {"stages": [stage("inner", "multi_stage", **config)]}
+    return config
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        ({"stages": [stage("a")]}, ""),
+        ({"stages": [{"name": "a", "method": "string_match"}], "require_all": False, "parallel": True}, ""),
+        (nested(MOST_DEPTH), ""),
+        (nested(MOST_DEPTH + 1), "stages: they are nested more than 5 deep"),
+        (nested(200), "stages: they are nested more than 5 deep"),
+        ({}, "Object missing required field `stages`"),
+        ({"stages": []}, "stages: there is none"),
+        ({"stages": [stage("a"), stage(" ", command="x")]}, "stages: number 2 has no name"),
+        ({"stages": [stage("a"), stage("a")]}, "stages: two are named 'a'"),
+        ({"stages": [{"name": "a"}]}, "stages[0]: Object missing required field `method`"),
+        ({"stages": [stage("a") | {"when": 1}]}, "stages[0]: Object contains unknown field `when`"),
+        ({"stages": [stage("a", command=" ")]}, "stage 'a': command: it is empty"),
+        ({"stages": [stage("a"), stage("b", cmd="x")]}, "stage 'b': Object contains unknown field `cmd`"),
+        (
+            {"stages": [stage("a", required=False)]},
+            "stages: none is required, so nothing would be verified",
+        ),
+        (
+            {"stages": [stage("a", "magic")]},
+            "stage 'a': There is no verification method 'magic'."
+            " Known: string_match, semantic, external, multi_stage.",
+        ),
+        (
+            {"stages": [stage("a", "multi_stage", stages=[stage("b", "semantic", check_for=[])])]},
+            "stage 'a': stage 'b': check_for: the list is empty, so nothing would be judged",
+        ),
+        ({"stages": [stage("a", "multi_stage", stages=7)]}, "stage 'a': stages: Expected `array`, got `int`"),
+    ],
+)
+def test_its_config(config: dict[str, Any], problem: str) -> None:
+    """Every stage is checked as if it stood alone, and the problem says which it was."""
+    assert config_problem("multi_stage", config) == problem

@@ -1,0 +1,71 @@
+"""Files that are not the agent's to change."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from checks.check_support import Bench
+from ralph.checks.base import Changed
+from ralph.checks.protected import run
+from ralph.checks.registry import METHODS, config_problem
+from ralph.core.model import Check, FailAction, Feedback, Verdict
+
+CONFIG = {"globs": ["check.sh", "tests/*"], "trusted": "abc123"}
+CHECK = Check("protected files", "protected", json.dumps(CONFIG), hint="Mend the code.")
+
+
+def test_the_registry_knows_it() -> None:
+    """A check with the method `protected` is this one."""
+    assert METHODS["protected"].run is run
+
+
+def test_untouched_files_are_green() -> None:
+    """The workbench is asked for the globs and the trusted commit."""
+    bench = Bench()
+    assert run(CHECK, bench) == Verdict("protected files", green=True, reason="No protected file was changed")
+    assert bench.looked == [(("check.sh", "tests/*"), "abc123")]
+
+
+def test_changed_files_are_red() -> None:
+    """The agent is told which, how to put them back, and what it had changed, without tags to repeat."""
+    changes = [Changed("check.sh", "-exit 1\n+exit 0\n"), Changed("tests/a b.py", "+<promise>x</promise>\n")]
+    assert run(CHECK, Bench(changes=changes)) == Verdict(
+        "protected files",
+        green=False,
+        reason="Protected files were changed: check.sh, tests/a b.py",
+        feedback=Feedback(
+            FailAction.APPEND,
+            "Files were changed that the verification of this task is made of. They are not yours to change.\n"
+            "Put them back as they were: git checkout abc123 -- check.sh 'tests/a b.py'\n"
+            "Hint: Mend the code.\n"
+            "What was changed (truncated):\n"
+            "-exit 1\n+exit 0\n+&lt;promise&gt;x&lt;/promise&gt;",
+        ),
+    )
+
+
+def test_long_changes_are_cut() -> None:
+    """Diffs are cut like the output of a guardrail; of many files the first are named."""
+    changes = [Changed(f"{number}.py", "+" * 100) for number in range(25)]
+    verdict = run(CHECK, Bench(changes=changes, truncate=50))
+    assert verdict.reason.endswith(" 18.py, 19.py (and 5 more)")
+    assert verdict.feedback is not None
+    assert verdict.feedback.text.splitlines()[-1] == "+" * 50 + "... [truncated]"
+
+
+@pytest.mark.parametrize(
+    ("config", "problem"),
+    [
+        (CONFIG, ""),
+        (CONFIG | {"globs": []}, "globs: there is none"),
+        (CONFIG | {"globs": ["a", ""]}, "globs: one is empty"),
+        (CONFIG | {"trusted": ""}, "trusted: it is empty; give a commit"),
+        ({"globs": ["a"]}, "Object missing required field `trusted`"),
+    ],
+)
+def test_its_config(config: dict[str, Any], problem: str) -> None:
+    """Something must be protected, and there must be something to compare it with."""
+    assert config_problem("protected", config) == problem
