@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ralph.core.model import Cancel, HoldWhy
+from ralph.core.model import Cancel, HoldWhy, Stop
 from ralph.process.client import Warden
 from ralph.process.warden import LIVE_GRACE
 from ralph.store.runs import Run, Runs
@@ -23,6 +24,8 @@ class Supervised:
     warden: Warden
     runs: Runs
     run: str
+    post_end: Callable[[Stop, int], None]
+    """Tells the buses how the run ends and after how many attempts; called again, it posts nothing."""
     _done_at: float | None = None
 
     def __post_init__(self) -> None:

@@ -151,7 +151,7 @@ class Replay:
             yield Committed(step.iteration, did.made, step.message)
 
     def _ended(self, row: Row, did: Did) -> Iterator[Event]:
-        brief = codec.decode_brief(row.state or "", self._run)
+        brief = codec.decode_brief(row.kind, row.state or "", self._run)
         if brief.stop and self._only is None:
             made = commits(self._runs.db, self._runs.path, self._run)
             yield RunEnded(
