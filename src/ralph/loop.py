@@ -12,7 +12,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 from ralph.agents.base import Parser, Prompt, Reading
@@ -217,11 +217,8 @@ class Driver:
         seen = Seen(self._now(), self._since(started), problem, prompt, tree=tree, changed=changed)
         if self._place.supervised is None:
             return seen
-        markers, children = self._place.supervised.look(
-            after_attempt=self._state.iteration if self._state.phase is Phase.AFTER else None
-        )
-        problem = problem or markers.problem
-        return replace(seen, problem=problem, done=markers.done, wait=markers.wait, children=children)
+        attempt = self._state.iteration if self._state.phase is Phase.AFTER else None
+        return self._place.supervised.look(seen, after_attempt=attempt)
 
     def _wants_tree(self) -> bool:
         """Whether nothing has changed matters only to some runs, and finding out costs time."""
@@ -320,11 +317,11 @@ class Driver:
         tee = Tee(parser, self._tell, self._place.streams, stream, self._secrets)
         supervised = self._place.supervised if step.purpose is Purpose.WORK else None
         if supervised is not None:
-            supervised.begin_attempt()
+            supervised.folder.begin_attempt()
 
         def watch(seconds: float, idle: float) -> Ended | None:
             ends = self.is_interrupted(), parser.is_over, parser.is_refused
-            done = supervised.done_for(seconds) if supervised is not None else 0.0
+            done = supervised.done_for() if supervised is not None else 0.0
             return policy.watch(step.limits, Meter(seconds, idle, parser.usage, *ends, done))
 
         try:

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from conftest import Project, Recorded, wait_until
+from faults.fault_support import journal_of
+from ralph.core.model import Hold, HoldWhy
+from ralph.store import codec
 from supervise_support import LEAVES_DONE, PATH_TO_RALPH, Task
 
 CHILD = f"{PATH_TO_RALPH}; ralph run -p x --settings child.json --detach"
@@ -129,6 +132,32 @@ def test_a_child_run_that_stays_is_ended_after_the_wait(task: Task) -> None:
     assert ("WARNING", "1 child had to be ended") in task.bus()
     child = family(task)[1]
     assert (child["outcome"], child["cause"]) == ("interrupted", "cancelled")
+
+
+def waits(task: Task) -> list[float]:
+    """How long the supervised run meant to wait for children, each time."""
+    rows = journal_of(task.project.home, family(task)[0]["id"])
+    holds: list[Hold] = [codec.decode("hold", row.body) for row in rows if row.kind == "hold"]
+    return [hold.seconds or 0.0 for hold in holds if hold.why is HoldWhy.CHILDREN]
+
+
+def test_an_agent_that_stays_after_done_has_its_children_wait_with_it(task: Task) -> None:
+    """Both have one time in all, not one after the other."""
+    body = f"{CHILD}; {LEAVES_DONE}; echo $$ >> child-pids; exec sleep 60"
+    result = task.run(body, "--wait-timeout", "2")
+    assert result.code == 0 and not pids(task).alive()
+    assert waits(task) == [0.0]
+    assert ("WARNING", "1 child had to be ended") in task.bus()
+
+
+def test_an_agent_that_ends_some_time_after_done_leaves_the_rest_to_its_children(task: Task) -> None:
+    """What it takes for itself is not given again."""
+    ralph = task.start(f"{CHILD}; {LEAVES_DONE}; sleep 1.5")
+    (wait,) = wait_until(lambda: waits(task))
+    (task.project.path / "go").touch()
+    assert ralph.wait(timeout=20) == 0
+    ralph.communicate()
+    assert 200 < wait < 299.5
 
 
 @pytest.mark.parametrize("phase", ["agent", "delay", "children"])
