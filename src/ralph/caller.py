@@ -105,7 +105,7 @@ class Caller:
         tee = Tee(parser, place.tell, place.streams, call.stream, self._secrets)
         supervised = place.supervised if call.step.purpose is Purpose.WORK else None
         if supervised is not None:
-            supervised.begin_attempt()
+            supervised.folder.begin_attempt()
         try:
             command = client.Command([program, *argv[1:]], environment, where, stdin)
             exit = warden.run(command, tee, self._watch(call.step, parser, supervised))
@@ -123,7 +123,7 @@ class Caller:
     def _watch(self, step: RunAgent, parser: Parser, supervised: Supervised | None) -> client.Watch:
         def watch(seconds: float, idle: float) -> Ended | None:
             ends = self._ears.is_interrupted(), parser.is_over, parser.is_refused
-            done = supervised.done_for(seconds) if supervised is not None else 0.0
+            done = supervised.done_for() if supervised is not None else 0.0
             return policy.watch(step.limits, Meter(seconds, idle, parser.usage, *ends, done))
 
         return watch

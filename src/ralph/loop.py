@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import replace
 
 from ralph import ears
 from ralph.agents.base import Prompt
@@ -120,13 +119,19 @@ class Driver:
             case Hold():
                 return self._hold(step, started)
             case Stop():
-                if self._place.supervised is not None:
-                    self._place.supervised.end_children()
-                self._snapshot()
-                self.files_changed = self._count_files()
-                return Did(self._now(), self._since(started), files=self.files_changed)
+                return self._stop(step, started)
             case _:
                 raise NotImplementedError(type(step).__name__)
+
+    def _stop(self, step: Stop, started: float) -> Did:
+        """What is left to do at the end. A run that is killed on the way does it again when it is resumed."""
+        if self._place.supervised is not None:
+            self._place.supervised.end_children()
+        self._snapshot()
+        self.files_changed = self._count_files()
+        if self._place.supervised is not None:
+            self._place.supervised.post_end(step, self._state.iteration)
+        return Did(self._now(), self._since(started), files=self.files_changed)
 
     # ---- Look ----
 
@@ -149,11 +154,8 @@ class Driver:
         seen = Seen(self._now(), self._since(started), problem, prompt, tree=tree, changed=changed)
         if self._place.supervised is None:
             return seen
-        markers, children = self._place.supervised.look(
-            after_attempt=self._state.iteration if self._state.phase is Phase.AFTER else None
-        )
-        problem = problem or markers.problem
-        return replace(seen, problem=problem, done=markers.done, wait=markers.wait, children=children)
+        attempt = self._state.iteration if self._state.phase is Phase.AFTER else None
+        return self._place.supervised.look(seen, after_attempt=attempt)
 
     def _wants_tree(self) -> bool:
         """Whether nothing has changed matters only to some runs, and finding out costs time."""
@@ -340,6 +342,8 @@ class Driver:
             reason = ": ".join([*where, error.strerror or str(error)])
         fail = Fail(self._now(), reason)
         self._state = machine.apply(self._state, fail)
+        if self._place.supervised is not None and self._state.stop is not None:
+            self._place.supervised.post_end(self._state.stop, self._state.iteration)
         try:
             self._journal.command(fail, self._state)
             self._journal.flush()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from ralph.core.model import Cancel, HoldWhy
+from ralph.core.model import Cancel, HoldWhy, Seen, Stop
 from ralph.process.client import Warden
 from ralph.process.warden import LIVE_GRACE
 from ralph.store.runs import Run, Runs
-from ralph.store.task_folder import Folder, Markers
+from ralph.store.task_folder import Folder
 
 CHILD_SECONDS = LIVE_GRACE + 2.0
 """How long the runs that an agent has started may take to end when they are told to."""
@@ -23,34 +24,36 @@ class Supervised:
     warden: Warden
     runs: Runs
     run: str
-    _done_at: float | None = None
+    post_end: Callable[[Stop, int], None]
+    """Tells the buses how the run ends and after how many attempts; called again, it posts nothing."""
+    _done_since: float | None = None
 
     def __post_init__(self) -> None:
         self.warden.keep(self._child_pids)
 
-    def begin_attempt(self) -> None:
-        self._done_at = None
-        self.folder.begin_attempt()
+    def done_for(self) -> float:
+        """For how many seconds DONE is known to be there; 0: it is not there."""
+        now = time.monotonic()
+        if not self.folder.markers().done:
+            self._done_since = None
+            return 0.0
+        if self._done_since is None:
+            self._done_since = now
+        return max(now - self._done_since, 1e-9)
 
-    def done_for(self, seconds: float) -> float:
-        """How long DONE has been there, `seconds` after the agent's start."""
-        if self._done_at is None and self.folder.markers().done:
-            self._done_at = seconds
-        return 0.0 if self._done_at is None else max(seconds - self._done_at, 1e-9)
-
-    def look(self, *, after_attempt: int | None) -> tuple[Markers, int]:
-        """The markers, and how many children there are. Only an attempt that has just ended can have sent messages.
+    def look(self, seen: Seen, *, after_attempt: int | None) -> Seen:
+        """With the markers, and how many children there are. Only an attempt that has just ended can have sent messages.
 
         With DONE they may go on for a while; without it only registered runs may, into the next attempt.
         """
-        markers = self.folder.markers()
-        if after_attempt is not None and not markers.wait:
-            markers = replace(markers, wait=self.folder.wait_message(after_attempt))
-        if markers.done:
-            return markers, self.children()
-        if self.warden.leftovers():
+        markers, waited = self.folder.markers(), self.done_for()
+        wait, problem = markers.wait, seen.problem or markers.problem
+        if after_attempt is not None and not wait:
+            wait = self.folder.wait_message(after_attempt)
+        if not markers.done and self.warden.leftovers():
             self.warden.sweep(self._child_pids())
-        return markers, 0
+        children = self.children() if markers.done else 0
+        return replace(seen, problem=problem, done=markers.done, wait=wait, children=children, waited=waited)
 
     def is_hold_over(self, why: HoldWhy) -> bool:
         """Has what is waited for come before its time?"""

@@ -172,6 +172,22 @@ def test_guidance_and_cut_off_iterations_are_told(project: Project) -> None:
     ]
 
 
+def test_a_wait_that_was_cut_off_does_not_end_the_story(project: Project) -> None:
+    """What came after a kill in the middle of a pause is told too."""
+    project.agent(f"until [ -e go ]; do sleep 0.02; done; [ $RALPH_ITERATION = 1 ] || echo '{TAG}'")
+    process = project.start("run", "-p", "x")
+    wait_until(lambda: project.status())
+    project.run("pause", newest(project).id)
+    (project.path / "go").touch()
+    wait_until(lambda: "Paused." in project.run("logs").out)
+    process.kill()
+    process.communicate(timeout=30)
+    assert project.run("resume").code == 0
+    told = project.run("logs").out
+    assert told.count("Paused.") == 1 and "=== Ralph iteration 2/10 ===" in told
+    assert "complete: claimed" in told
+
+
 # ---- a run that goes on ----
 
 

@@ -32,6 +32,7 @@ from ralph.core.model import (
     Result,
     RunAgent,
     Seen,
+    Step,
     Stop,
     Usage,
 )
@@ -116,7 +117,8 @@ def ended(project: Project, limits: Limits, ran: Ran) -> str:
         project.home.streams(run.id).mkdir(parents=True)
         state, journal = machine.start(plan(run.id), run.created), Journal(runs.db, runs.path, run.id)
         results: dict[type, Result] = {Look: Seen(run.created), RunAgent: ran, Stop: Did(run.created)}
-        while state.stop is None:
+        step: Step | None = None
+        while not isinstance(step, Stop):
             step = machine.next_step(state)
             journal.begin(step, run.created)
             state = machine.apply(state, results[type(step)])

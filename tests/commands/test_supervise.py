@@ -242,6 +242,13 @@ def test_a_task_that_leaves_done_and_keeps_running_is_ended(task: Task) -> None:
     assert [kind for kind, _ in task.bus()] == ["INFO", "FACT"]
 
 
+def test_a_task_that_takes_its_done_back_goes_on(task: Task) -> None:
+    """A DONE that is gone again ends nobody."""
+    body = f'{LEAVES_DONE}; sleep 0.4; rm "$TASK_FOLDER/DONE"; sleep 2; touch later; {LEAVES_DONE}'
+    assert task.run(body, "--wait-timeout", "1.5").code == 0
+    assert (task.project.path / "later").exists() and task.attempts == ["1"]
+
+
 def test_a_task_that_ends_soon_after_done_is_left_alone(task: Task) -> None:
     """DONE alone is no reason to end an agent that still cleans up."""
     assert task.run(f"{LEAVES_DONE}; sleep 1; touch later").code == 0

@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from conftest import Project, Recorded, wait_until
+from faults.fault_support import journal_of
+from ralph.core.model import Hold, HoldWhy
+from ralph.store import codec
 from supervise_support import LEAVES_DONE, PATH_TO_RALPH, Task
 
 CHILD = f"{PATH_TO_RALPH}; ralph run -p x --settings child.json --detach"
@@ -107,6 +110,61 @@ def test_a_child_run_outlives_an_attempt_that_takes_too_long(task: Task) -> None
     assert len(pids(task).pids()) == 1 and not Recorded(task.project.path / "others").alive()
 
 
+LOSES_WARDEN = "until [ -e child-pids ]; do sleep 0.02; done; kill -9 $PPID; sleep 60"
+"""What an agent says to kill the process that watches over it, once its run is at work."""
+
+
+def test_a_child_run_outlives_a_warden_that_is_killed(task: Task) -> None:
+    """The attempt is lost, with what else it has started; its run goes on, and is waited for after DONE."""
+    body = f"""
+        if [ "$RALPH_ATTEMPT" = 1 ]; then {CHILD}; sleep 60 & echo $! >> others; {LOSES_WARDEN}; fi
+        {LEAVES_DONE}
+    """
+    ralph = task.start(body)
+    wait_until(lambda: family(task)[0]["state"] == "waiting")
+    assert (
+        task.attempts == ["1", "2"]
+        and ("WARNING", "attempt 1 failed: killed: its warden was killed") in task.bus()
+    )
+    assert pids(task).alive() and not Recorded(task.project.path / "others").alive()
+    (task.project.path / "go").touch()
+    assert ralph.wait(timeout=20) == 0
+    ralph.communicate()
+    assert family(task)[1]["outcome"] == "complete" and len(pids(task).pids()) == 1
+
+
+def test_a_child_run_outlives_a_warden_with_the_shell_that_waits_for_it(task: Task) -> None:
+    """As it would if the agent had only come to its end."""
+    foreground = CHILD.removesuffix(" --detach")
+    body = f"""
+        if [ "$RALPH_ATTEMPT" = 1 ]; then
+            sh -c '{foreground}; echo $? > code' > /dev/null 2>&1 &
+            {LOSES_WARDEN}
+        fi
+        touch go; until [ -e code ]; do sleep 0.02; done; {LEAVES_DONE}
+    """
+    assert (task.run(body).code, task.attempts) == (0, ["1", "2"])
+    assert (task.project.path / "code").read_text() == "0\n"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "killed", "stays"])
+def test_a_child_run_without_its_warden_ends_with_its_parent(task: Task, how: str) -> None:
+    """However the parent ends, and also when the wait is over: nobody is left."""
+    body = f'if [ "$RALPH_ATTEMPT" = 1 ]; then {CHILD}; {LOSES_WARDEN}; fi; [ {how} = stays ] || exec sleep 60; {LEAVES_DONE}'
+    ralph = task.start(body, "--wait-timeout", "0.5")
+    wait_until(lambda: task.attempts == ["1", "2"])
+    parent, child = family(task)
+    assert child["state"] == "running" or how == "stays"
+    if how == "cancelled":
+        assert task.project.run("cancel", parent["id"]).code == 0
+    elif how == "killed":
+        ralph.kill()
+    assert ralph.wait(timeout=20) == {"cancelled": 130, "killed": -9, "stays": 0}[how]
+    ralph.communicate()
+    wait_until(lambda: not pids(task).alive())
+    wait_until(lambda: [run["pid"] for run in family(task)] == [None, None])
+
+
 def test_a_child_run_in_the_foreground(task: Task) -> None:
     """The agent waits for it, and it may work where its parent does, in the task's folder too."""
     settings = task.project.path / "child.json"
@@ -129,6 +187,32 @@ def test_a_child_run_that_stays_is_ended_after_the_wait(task: Task) -> None:
     assert ("WARNING", "1 child had to be ended") in task.bus()
     child = family(task)[1]
     assert (child["outcome"], child["cause"]) == ("interrupted", "cancelled")
+
+
+def waits(task: Task) -> list[float]:
+    """How long the supervised run meant to wait for children, each time."""
+    rows = journal_of(task.project.home, family(task)[0]["id"])
+    holds: list[Hold] = [codec.decode("hold", row.body) for row in rows if row.kind == "hold"]
+    return [hold.seconds or 0.0 for hold in holds if hold.why is HoldWhy.CHILDREN]
+
+
+def test_an_agent_that_stays_after_done_has_its_children_wait_with_it(task: Task) -> None:
+    """Both have one time in all, not one after the other."""
+    body = f"{CHILD}; {LEAVES_DONE}; echo $$ >> child-pids; exec sleep 60"
+    result = task.run(body, "--wait-timeout", "2")
+    assert result.code == 0 and not pids(task).alive()
+    assert waits(task) == [0.0]
+    assert ("WARNING", "1 child had to be ended") in task.bus()
+
+
+def test_an_agent_that_ends_some_time_after_done_leaves_the_rest_to_its_children(task: Task) -> None:
+    """What it takes for itself is not given again."""
+    ralph = task.start(f"{CHILD}; {LEAVES_DONE}; sleep 1.5")
+    (wait,) = wait_until(lambda: waits(task))
+    (task.project.path / "go").touch()
+    assert ralph.wait(timeout=20) == 0
+    ralph.communicate()
+    assert 200 < wait < 299.5
 
 
 @pytest.mark.parametrize("phase", ["agent", "delay", "children"])

@@ -200,6 +200,14 @@ def test_done_waits_for_children() -> None:
     assert state.stop == Stop(Cause.PROVED, "DONE is there, and no child is left", ("2 children were ended",))
 
 
+@pytest.mark.parametrize(("waited", "rest"), [(0.0, 300.0), (40.0, 260.0), (300.0, 0.0), (1e4, 0.0)])
+def test_what_the_agent_has_taken_since_done_is_part_of_the_wait(waited: float, rest: float) -> None:
+    """There is one wait in all, from DONE on; when it is used up, the children are ended at once."""
+    seen = replace(SEEN, done=True, children=1, waited=waited)
+    state = play(a_plan(Flow.SUPERVISE), SEEN, WORKED, seen)
+    assert machine.next_step(state) == Hold(HoldWhy.CHILDREN, seconds=rest)
+
+
 def test_exit_42_waits_without_restart() -> None:
     """A supervised agent that exits with 42 is not restarted; exit code 3."""
     state = play(a_plan(Flow.SUPERVISE), SEEN, replace(WORKED, ended=Ended.FAILED, exit=42), SEEN)
@@ -421,6 +429,7 @@ def answers(draw: st.DrawFn, state: State) -> Result:
             children=draw(st.integers(0, 1)),
             tree=draw(st.sampled_from(["", "a", "b"])),
             changed=draw(st.booleans()),
+            waited=draw(st.floats(0, 700)),
         )
     if isinstance(step, RunAgent):
         return Ran(

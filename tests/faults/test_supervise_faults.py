@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import random
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -40,7 +42,10 @@ from faults.fault_support import (
 from faults.test_leftovers import CHAINS
 from ralph.core.model import Ended
 from ralph.store import codec
+from ralph.store.bus import project_bus, task_bus
 from supervise_support import LEAVES_DONE, PATH_TO_RALPH, QUICK, Task
+
+COMPLETED = ("FACT", "task completed (DONE marker present, no active children)")
 
 
 @pytest.fixture
@@ -335,8 +340,7 @@ def survive(project: Project, chance: random.Random) -> int:
     replayed(project.home, found[0].id)
     told = [body for _, body in task.bus()]
     assert len(told) == len(set(told)), "a message is there twice"
-    if ralph.returncode == 0:
-        assert task.bus()[-1][0] == "FACT" and len(task.project_bus()) == 1
+    assert task.bus()[-1] == COMPLETED and task.project_bus() == [COMPLETED]
     return kills
 
 
@@ -362,6 +366,116 @@ def test_p3_a_resumed_supervisor_goes_on_where_it_was(task: Task) -> None:
     resumed = task.project.run("resume", newest(task.project).id)
     assert (resumed.code, task.attempts) == (0, ["1", "2", "3", "3"])
     assert "The iteration that was cut off is done again." in resumed.err
+
+
+# ---- the end is told once, whenever ralph is killed on the way ----
+
+WAITS = "until [ -e go ]; do sleep 0.02; done"
+
+
+@contextmanager
+def held(bus: Path) -> Iterator[None]:
+    """Whoever posts to this bus meanwhile has to wait."""
+    with bus.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def at_its_end(task: Task, body: str, *options: str) -> subprocess.Popen[str]:
+    """A supervisor that has decided to stop, and is about to tell the bus, which is held."""
+    ralph = task.start(f"{WAITS}; {body}", *options)
+    wait_until(lambda: task.attempts == ["1"])
+    return ralph
+
+
+def go_to_the_end(task: Task) -> None:
+    (task.project.path / "go").touch()
+    run = newest(task.project).id
+    wait_until(lambda: journal_of(task.project.home, run)[-1].kind == "stop")
+
+
+def resumed(task: Task, *options: str) -> Result:
+    return task.project.run("resume", newest(task.project).id, *options)
+
+
+def test_p3_an_end_that_was_not_told_is_told_by_resume(task: Task) -> None:
+    """Killed before the post, the run is not complete; resumed, it is, and starts nothing for that."""
+    ralph = at_its_end(task, LEAVES_DONE)
+    with held(task_bus(task.folder)):
+        go_to_the_end(task)
+        killed(ralph)
+    assert (newest(task.project).state, newest(task.project).outcome) == ("crashed", None)
+    assert COMPLETED not in task.bus() and task.project_bus() == []
+    assert (resumed(task).code, task.attempts) == (0, ["1"])
+    assert (task.bus()[-1], task.project_bus()) == (COMPLETED, [COMPLETED])
+    assert newest(task.project).outcome == "complete" and resumed(task).code == 2
+
+
+def test_p3_an_end_that_was_told_to_one_bus_is_told_to_the_other(task: Task) -> None:
+    """Killed between the two posts: the one that is there is not posted again, the other is."""
+    ralph = at_its_end(task, LEAVES_DONE)
+    with held(project_bus(task.folder)):
+        go_to_the_end(task)
+        wait_until(lambda: COMPLETED in task.bus())
+        killed(ralph)
+    assert newest(task.project).state == "crashed" and task.project_bus() == []
+    assert resumed(task).code == 0
+    assert (task.bus().count(COMPLETED), task.project_bus()) == (1, [COMPLETED])
+
+
+def test_p3_an_end_that_was_told_and_not_journalled_is_told_once(task: Task) -> None:
+    """Killed after both posts, while the store could not be written: nothing is there twice."""
+    ralph = at_its_end(task, LEAVES_DONE)
+    with closing(sqlite3.connect(task.project.home.database)) as db:
+        with held(project_bus(task.folder)):
+            go_to_the_end(task)
+            db.execute("BEGIN IMMEDIATE")
+        wait_until(task.project_bus)
+        killed(ralph)
+    assert newest(task.project).state == "crashed"
+    assert resumed(task).code == 0
+    assert (task.bus().count(COMPLETED), task.project_bus()) == (1, [COMPLETED])
+
+
+@pytest.mark.parametrize(("more", "code", "attempts"), [((), 1, 1), (("-m", "2"), 0, 2)])
+def test_p3_an_error_that_was_not_told_is_told_by_resume(
+    task: Task, more: tuple[str, ...], code: int, attempts: int
+) -> None:
+    """Also when the run then goes on: that its restarts were used up is on the bus, once."""
+    body = f'[ "$RALPH_ATTEMPT" = 1 ] || {LEAVES_DONE}'
+    ralph = at_its_end(task, body, "--max-restarts", "1")
+    with held(task_bus(task.folder)):
+        go_to_the_end(task)
+        killed(ralph)
+    assert [kind for kind, _ in task.bus()] == ["INFO"]
+    assert (resumed(task, *more).code, len(task.attempts)) == (code, attempts)
+    errors = [message for message in task.bus() if message[0] == "ERROR"]
+    assert errors == [("ERROR", "max restarts exceeded (1)")]
+    assert (COMPLETED in task.bus()) == (code == 0)
+
+
+def test_p3_a_warning_of_the_end_is_told_once(task: Task) -> None:
+    """That children had to be ended is known to the journal, and told by whoever tells the end."""
+    ralph = at_its_end(task, f"sleep 60 & {LEAVES_DONE}", "--wait-timeout", "0.1")
+    with held(project_bus(task.folder)):
+        go_to_the_end(task)
+        wait_until(lambda: COMPLETED in task.bus())
+        killed(ralph)
+    assert resumed(task).code == 0
+    assert task.bus()[1:] == [("WARNING", "1 child had to be ended"), COMPLETED]
+
+
+def test_p3_cancel_does_not_undo_an_end_that_was_decided(task: Task) -> None:
+    """A run that was killed at its very end is complete; cancelling what is left of it says so and tells the bus."""
+    ralph = at_its_end(task, LEAVES_DONE)
+    with held(task_bus(task.folder)):
+        go_to_the_end(task)
+        killed(ralph)
+    run = newest(task.project).id
+    cancelled = task.project.run("cancel", run)
+    assert (cancelled.code, cancelled.err) == (0, f"Run {run} had come to its end: complete.\n")
+    assert (task.bus()[-1], task.project_bus()) == (COMPLETED, [COMPLETED])
+    assert newest(task.project).outcome == "complete"
 
 
 def test_a_bus_that_cannot_be_written_stops_nothing(task: Task) -> None:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from conftest import wait_until
-from process.process_support import Rig, after, rigged
+from conftest import Recorded, wait_until
+from process.process_support import PATH, PREAMBLE, Collected, Rig, after, bounded, rigged
 from ralph.core.model import Ended
+from ralph.process.client import Command, Wakeup, Warden
 from ralph.store.runs import process_start
 
 LEFT = "for i in 1 2; do sleep 60 > /dev/null 2>&1 & echo $! >> pids; done"
@@ -113,3 +119,124 @@ def test_how_many_there_are_when_the_warden_is_lost(rig: Rig) -> None:
     rig.sh("kill -9 $PPID; sleep 60")
     assert rig.exit.lost
     assert (rig.warden.leftovers(), rig.survivors()) == (0, [])
+
+
+# ---- a warden that is lost, and some that are spared ----
+
+SPARED = "sh -c 'echo $$ > spared; exec sleep 60' > /dev/null 2>&1 & until [ -s spared ]; do sleep 0.01; done"
+LOST = "kill -9 $PPID; sleep 60"
+
+
+@pytest.fixture
+def careful(rig: Rig) -> Rig:
+    """What writes its number into the file `spared` is spared."""
+    rig.warden.keep(lambda: [number(rig, "spared")] if (rig.path / "spared").exists() else [])
+    return rig
+
+
+def test_one_that_is_spared_outlives_a_lost_warden(careful: Rig) -> None:
+    """The others go; it counts as left behind, and is spared or ended by later sweeps like any other."""
+    rig = careful
+    rig.sh(f"echo $$ >> pids; {LEFT}; {SPARED}; {LOST}")
+    assert rig.exit.lost and len(rig.survivors()) == 0
+    spared = number(rig, "spared")
+    assert lives(spared) and rig.warden.leftovers() == 1
+    rig.sh("true")
+    rig.warden.sweep([spared])
+    assert lives(spared)
+    rig.warden.sweep()
+    assert not lives(spared) and rig.warden.leftovers() == 0
+
+
+def test_one_that_is_spared_outlives_several_lost_wardens(careful: Rig) -> None:
+    """It stays ours, whoever is the warden."""
+    rig = careful
+    rig.sh(f"{SPARED}; {LOST}")
+    for _ in range(3):
+        rig.sh(f"{LEFT}; {LOST}")
+        assert rig.exit.lost and lives(number(rig, "spared")) and not rig.survivors()
+    rig.warden.sweep()
+    assert not lives(number(rig, "spared"))
+
+
+def test_a_command_dies_with_its_warden_though_one_below_it_is_spared(careful: Rig) -> None:
+    """Nor do those in between outlive the one that they wait for by more than a sweep."""
+    rig = careful
+    inner = 'echo $$ > shell; sh -c "echo \\$\\$ > spared; exec sleep 60"; exec sleep 60'
+    rig.sh(
+        f"echo $$ >> pids; warden=$PPID; (until [ -s spared ]; do sleep 0.01; done; kill -9 $warden) &\n"
+        f"sh -c '{inner}' > /dev/null 2>&1; sleep 60"
+    )
+    assert rig.exit.lost and not rig.survivors()
+    spared, shell = number(rig, "spared"), number(rig, "shell")
+    assert lives(spared) and lives(shell) and rig.warden.leftovers() == 1
+    os.kill(spared, signal.SIGKILL)
+    wait_until(lambda: not lives(spared))
+    rig.warden.sweep([spared])
+    assert not lives(shell)
+
+
+def test_a_warden_that_is_lost_during_the_last_sweep(careful: Rig) -> None:
+    """Then nobody is spared."""
+    rig = careful
+    warden = rig.warden_pid()
+    rig.sh(f"{LEFT}; {SPARED}")
+    os.kill(warden, signal.SIGKILL)
+    rig.warden.sweep()
+    assert not lives(number(rig, "spared")) and not rig.survivors()
+
+
+def test_what_was_spared_ends_with_the_warden(tmp_path: Path) -> None:
+    """Leaving ends it, as it ends everything."""
+    with rigged(tmp_path) as rig:
+        rig.warden.keep(lambda: [number(rig, "spared")])
+        rig.sh(f"{SPARED}; {LOST}")
+        assert lives(number(rig, "spared"))
+    assert not lives(number(rig, "spared"))
+
+
+def test_another_thread_leaves_alone_what_was_spared(careful: Rig) -> None:
+    """What one run has spared is no orphan to another one that loses its warden."""
+    rig = careful
+    rig.sh(f"{SPARED}; {LOST}")
+    lost: list[bool] = []
+
+    def work() -> None:
+        with Warden(Wakeup()) as other:
+            command = Command(["/bin/sh", "-c", LOST], {"PATH": PATH}, rig.directory)
+            lost.append(other.run(command, Collected(), bounded).lost)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(30)
+    assert lost == [True] and lives(number(rig, "spared"))
+
+
+NESTED = """
+sh -c 'echo $$ >> pids
+    sleep 60 & echo $! >> pids
+    sh -c "trap : TERM; echo \\$\\$ >> pids; while :; do sleep 0.1; done" &
+    sh -c "echo \\$\\$ >> pids; echo \\$\\$ > spared; exec sleep 60"
+    wait' > /dev/null 2>&1 &
+until [ -s spared ] && [ $(wc -l < pids) = 4 ]; do sleep 0.01; done
+kill -9 $PPID; sleep 60
+"""
+
+
+def test_what_was_spared_ends_when_ralph_is_killed(tmp_path: Path) -> None:
+    """The new warden ends it, with the shell that waits for it and what that has started, TERM or not."""
+    script = tmp_path / "driver.py"
+    script.write_text(
+        PREAMBLE
+        + f"""
+warden = Warden(Wakeup())
+warden.keep(lambda: [int(open("spared").read())])
+run(warden, ["/bin/sh", "-c", {NESTED!r}])
+open("alive", "w").write(str(all(os.path.exists(f"/proc/{{pid}}") for pid in open("pids").read().split())))
+os.kill(os.getpid(), 9)
+"""
+    )
+    subprocess.run([sys.executable, str(script)], cwd=tmp_path, timeout=30)
+    assert (tmp_path / "alive").read_text() == "True"
+    assert len(Recorded(tmp_path / "pids").pids()) == 4
+    wait_until(lambda: not Recorded(tmp_path / "pids").alive())

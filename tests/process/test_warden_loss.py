@@ -15,6 +15,7 @@ import pytest
 from conftest import Recorded, wait_until
 from process.process_support import PATH, PREAMBLE, Collected, Rig, bounded, rigged
 from ralph.core.model import Exit
+from ralph.process import warden as program
 from ralph.process.client import Command, Wakeup, Warden
 from ralph.process.warden import children_by_parent
 from ralph.store.runs import process_start
@@ -88,6 +89,28 @@ def test_another_thread_does_not_suffer_from_a_lost_warden(rig: Rig, tmp_path: P
         assert rig.exit.lost
     thread.join(30)
     assert [exit.code for exit in done] == [9]
+
+
+def test_what_cannot_be_ended_does_not_hold_up_the_sweep(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given up after a while, and not waited for again."""
+    kill = program._kill
+
+    def kill_others(pid: int, signum: int) -> None:
+        if (rig.path / "stuck").read_text() != f"{pid}\n":
+            kill(pid, signum)
+
+    monkeypatch.setattr(program, "GIVE_UP", 0.3)
+    monkeypatch.setattr(program, "_kill", kill_others)
+    monkeypatch.setattr(program, "_kill_group_of", lambda child: None)
+    rig.sh(
+        "(setsid sh -c 'echo $$ > stuck; exec sleep 60' &); until [ -s stuck ]; do sleep 0.01; done\n"
+        "kill -9 $PPID; sleep 60"
+    )
+    stuck = int(rig.wait_for("stuck"))
+    assert rig.exit.lost and process_start(stuck) is not None
+    rig.sh("kill -9 $PPID; sleep 60")
+    assert rig.exit.passes < 10 and process_start(stuck) is not None
+    os.kill(stuck, signal.SIGKILL)
 
 
 def test_a_child_that_was_there_before_ralph_is_spared(tmp_path: Path) -> None:

@@ -187,7 +187,7 @@ def test_a_whole_run(db: sqlite3.Connection, home: Home) -> None:
     ]
     assert state.stop == Stop(Cause.PROVED, "claimed, and every required check green")
     assert replayed(found) == state
-    assert loaded(home, begun.run) == Loaded(state, None)
+    assert loaded(home, begun.run) == Loaded(state, None, is_over=True)
 
 
 @pytest.mark.parametrize("cut", range(len(SCRIPT) + 1))
@@ -204,6 +204,20 @@ def test_any_prefix_is_a_state_to_go_on_from(db: sqlite3.Connection, home: Home,
         assert play(journal, kept, SCRIPT[states.index(kept) :]) == states[-1]
     assert cut - states.index(kept) <= 2, "more than a look and a command was lost"
     assert replayed(on_disk(home, begun.run)) == states[-1]
+
+
+def test_a_run_that_has_only_decided_to_stop_is_not_over(db: sqlite3.Connection, home: Home) -> None:
+    """What its end has to do is not done before the stop itself is complete."""
+    begun, runs = begin(db, home), Runs(db, home.database)
+    state = play(begun.journal, begun.state, SCRIPT[:-1])
+    step = machine.next_step(state)
+    begun.journal.begin(step, 105.0)
+    begun.journal.flush()
+    assert loaded(home, begun.run) == Loaded(state, on_disk(home, begun.run)[-1])
+    assert state.stop is not None and runs.brief(begun.run).stop is None
+    begun.journal.complete(step, SCRIPT[-1], machine.apply(state, SCRIPT[-1]))
+    begun.journal.flush()
+    assert runs.brief(begun.run).stop == state.stop
 
 
 def test_rows_can_be_followed(db: sqlite3.Connection, home: Home) -> None:
@@ -232,7 +246,7 @@ def test_time_may_go_backwards(db: sqlite3.Connection, home: Home) -> None:
     found = on_disk(home, begun.run)
     assert [row.ended for row in found[1:]] == [899.0, 898.5, 898.0, 897.0, 896.0, 895.0]
     assert replayed(found) == state
-    assert loaded(home, begun.run) == Loaded(state, None)
+    assert loaded(home, begun.run) == Loaded(state, None, is_over=True)
 
 
 # ---- when the disk is full ----

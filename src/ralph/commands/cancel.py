@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ralph.commands.common import open_home, run_argument
-from ralph.core.model import Cancel
+from ralph.core.model import Cancel, Outcome, Stop
 from ralph.core.tasks import Task, TaskStatus
 from ralph.errors import RalphError
 from ralph.flows import session
@@ -52,17 +52,24 @@ def _cancel_task(home: Home, runs: Runs, tasks: Tasks, task: Task) -> int:
 
 def _cancel(home: Home, runs: Runs, chosen: Run) -> int:
     if not chosen.is_live:
-        session.cancel_dead(home, chosen)
-        click.echo(f"Run {chosen.id} is cancelled; no process was running it.", err=True)
+        _tell(chosen.id, session.cancel_dead(home, chosen), "; no process was running it")
         return 0
     runs.send(chosen.id, Cancel(time.time()))
     click.echo(f"Cancelling run {chosen.id}...", err=True)
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if not runs.find(chosen.id).is_live:
-            click.echo(f"Run {chosen.id} is cancelled.", err=True)
+            _tell(chosen.id, runs.brief(chosen.id).stop)
             return 0
         time.sleep(0.05)
     raise RalphError(
         f"Run {chosen.id} has not stopped yet.", f"`ralph status {chosen.id}` shows what it does."
     )
+
+
+def _tell(run: str, stop: Stop | None, more: str = "") -> None:
+    """A run may come to its own end in the moment in which it is to be cancelled."""
+    if stop is None or stop.outcome is Outcome.INTERRUPTED:
+        click.echo(f"Run {run} is cancelled{more}.", err=True)
+    else:
+        click.echo(f"Run {run} had come to its end: {stop.outcome}.", err=True)

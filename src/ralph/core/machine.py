@@ -242,7 +242,9 @@ def _commit(state: State) -> Commit:
 
 
 def _wait_for_children(state: State) -> Hold:
-    return state.hold or Hold(HoldWhy.CHILDREN, seconds=state.limits.children_seconds)
+    """One wait in all: the time that the agent itself has taken since DONE is part of it."""
+    waited = state.after.waited if state.after else 0.0
+    return state.hold or Hold(HoldWhy.CHILDREN, seconds=max(0.0, state.limits.children_seconds - waited))
 
 
 _STEPS: dict[Phase, Callable[[State], Step]] = {

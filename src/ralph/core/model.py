@@ -520,6 +520,8 @@ Step = Look | RunAgent | Restore | RunChecks | Commit | Hold | Stop
 
 @dataclass(frozen=True, slots=True)
 class Seen:
+    """`waited`: for how many seconds DONE was there already."""
+
     at: float
     took: float = 0.0
     problem: str = ""
@@ -530,6 +532,7 @@ class Seen:
     children: int = 0
     tree: str = ""
     changed: bool = False
+    waited: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ralph.core.events import AgentEnded, Event, Holding, IterationStarted, Notice, RunEnded
-from ralph.core.model import Cause, Ended, HoldWhy, Outcome, Purpose, Ran
+from ralph.core.model import Cause, Ended, HoldWhy, Outcome, Purpose, Ran, Stop
 from ralph.store.bus import ERROR, FACT, INFO, WARNING
 from ralph.store.task_folder import STARTED, Folder, sequence
 from ralph.views.agent import duration
@@ -40,8 +40,25 @@ class Herald:
             case Holding() if event.hold.why is HoldWhy.RESTART:
                 self._restarting(event.hold.seconds or 0.0)
             case RunEnded():
-                self._over(event)
+                self._log_end(event)
                 self.tell(event)
+
+    def post_end(self, stop: Stop, attempts: int) -> None:
+        """Post how the run ends. Done again after a crash it posts nothing: each message has its id."""
+        self._attempt = attempts
+        if stop.cause is Cause.ITERATIONS:
+            self._post(ERROR, f"max restarts exceeded ({attempts})", 3)
+        elif stop.cause is Cause.WAIT_MARKER:
+            self._post(INFO, f"stopped: {stop.reason}", 4)
+        elif stop.outcome is Outcome.COMPLETE:
+            if stop.notes:
+                self._post(WARNING, "\n".join(stop.notes), 5)
+            self._post(FACT, COMPLETED, 6)
+            self._complain(self.folder.post_to_project(time.time(), COMPLETED, sequence(attempts, 6)))
+        elif stop.outcome is Outcome.FATAL:
+            self._post(ERROR, stop.reason, 7)
+        elif stop.outcome is Outcome.LIMIT:
+            self._post(ERROR, f"stopped: {stop.reason}", 8)
 
     def _ended(self, ran: Ran) -> None:
         self._ran = ran
@@ -58,24 +75,13 @@ class Herald:
         else:
             self._log(f"Agent exited without DONE, {following}")
 
-    def _over(self, event: RunEnded) -> None:
-        stop, self._attempt = event.stop, event.iterations
-        if stop.cause is Cause.ITERATIONS:
-            self._log(f"Attempt {self._attempt}: Max restarts exceeded, stopping")
-            self._post(ERROR, f"max restarts exceeded ({event.iterations})", 3)
-        elif stop.cause is Cause.WAIT_MARKER:
+    def _log_end(self, event: RunEnded) -> None:
+        if event.stop.cause is Cause.ITERATIONS:
+            self._log(f"Attempt {event.iterations}: Max restarts exceeded, stopping")
+        elif event.stop.cause is Cause.WAIT_MARKER:
             self._log("Wait-without-restart signal detected")
-            self._post(INFO, f"stopped: {stop.reason}", 4)
-        elif stop.outcome is Outcome.COMPLETE:
-            if stop.notes:
-                self._post(WARNING, "\n".join(stop.notes), 5)
+        elif event.stop.outcome is Outcome.COMPLETE:
             self._log(COMPLETED)
-            self._post(FACT, COMPLETED, 6)
-            self._complain(self.folder.post_to_project(time.time(), COMPLETED, sequence(self._attempt, 6)))
-        elif stop.outcome is Outcome.FATAL:
-            self._post(ERROR, stop.reason, 7)
-        elif stop.outcome is Outcome.LIMIT:
-            self._post(ERROR, f"stopped: {stop.reason}", 8)
 
     def _post(self, type: str, body: str, kind: int) -> None:
         self._complain(self.folder.post(time.time(), type, body, sequence(self._attempt, kind)))

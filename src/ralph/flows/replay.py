@@ -71,10 +71,9 @@ class Replay:
             for event in self._row(row):
                 if self._only is None or self._only == self._iteration:
                     yield event, _when(event, row)
-            if row.state is None:
-                return
-            self._told = row.seq
-            self._in_hand = None
+            if row.state is not None:  # else it is in hand, or was cut off: then others follow
+                self._told = row.seq
+                self._in_hand = None
 
     def _row(self, row: Row) -> Iterator[Event]:
         if row.kind == "plan":
@@ -152,7 +151,7 @@ class Replay:
             yield Committed(step.iteration, did.made, step.message)
 
     def _ended(self, row: Row, did: Did) -> Iterator[Event]:
-        brief = codec.decode_brief(row.state or "", self._run)
+        brief = codec.decode_brief(row.kind, row.state or "", self._run)
         if brief.stop and self._only is None:
             made = commits(self._runs.db, self._runs.path, self._run)
             yield RunEnded(

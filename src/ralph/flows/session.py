@@ -29,6 +29,7 @@ from ralph.core.model import (
     RunAgent,
     RunChecks,
     State,
+    Stop,
     Usage,
 )
 from ralph.errors import RalphError
@@ -84,20 +85,49 @@ def drive(
     """Drive a run that is in the store until it stops; `taken_over` is called once it is ours."""
     runs = home.runs(patience=2.0)
     loaded = load(runs.db, runs.path, run.id)
-    plan, streams = loaded.state.plan, home.streams(run.id)
+    plan = loaded.state.plan
     if os.path.realpath(plan.directory) != plan.directory:
         raise RalphError(f"{plan.directory} is not the directory any more that the run began in.")
     runs.take_over(run.id)
     if taken_over is not None:
         taken_over()
-    folder = Folder(plan.task, run.id) if plan.task else None
-    if folder is not None:
-        tell = Herald(tell, folder)
     driver: Driver | None = None
 
     def is_interrupted() -> bool:
         return driver.is_interrupted() if driver else wakeup.count > 1
 
+    with _placed(home, runs, plan, lock, wakeup, tell, is_interrupted) as place:
+        try:
+            place.runtime.prepare(run.id)
+            state = _recovered(place, loaded, home.streams(run.id), resume)
+            _introduce(place, loaded, state, is_resumed=resume is not None)
+            place.work.record_start()
+            driver = Driver(place, state)
+            state = driver.drive()
+            if plan.flow is not Flow.WORK:
+                _tell_size(home, tell)
+            _tell_end(place, state, driver.files_changed)
+            return state
+        finally:
+            with suppress(RalphError):
+                runs.let_go(run.id)
+            runs.db.close()
+
+
+@contextmanager
+def _placed(
+    home: Home,
+    runs: Runs,
+    plan: Plan,
+    lock: int,
+    wakeup: Wakeup,
+    tell: Tell,
+    is_interrupted: Callable[[], bool],
+) -> Iterator[Place]:
+    """All that a run has while it goes on: its files, its processes, its repository, the folder of its task."""
+    streams = home.streams(plan.run)
+    folder = Folder(plan.task, plan.run) if plan.task else None
+    herald = Herald(tell, folder) if folder else None
     with (
         Runtime(Path(plan.directory)) as runtime,
         opened_directory(str(streams)) as streams_directory,
@@ -105,33 +135,40 @@ def drive(
         _version_control(plan, warden, streams, is_interrupted) as work,
         folder.watched(wakeup.wake) if folder else nullcontext(),
     ):
-        try:
-            runtime.prepare(run.id)
-            journal = Journal(runs.db, runs.path, run.id)
-            supervised = Supervised(folder, warden, runs, run.id) if folder else None
-            files_of = runtime, streams_directory, work
-            place = Place(runs, journal, *files_of, warden, wakeup, tell, Clock(), supervised)
-            state = _recovered(place, loaded, streams, resume)
-            resumed, used = resume is not None, state.usage
-            introduction = started(plan, state.limits.iterations)
-            tell(replace(introduction, resumed=resumed, used=used, elapsed=state.elapsed))
-            if loaded.half_done is not None and loaded.half_done.kind == "run_agent":
-                tell(Notice("The iteration that was cut off is done again."))
-            if work.missing:
-                tell(Notice(work.missing))
-            work.record_start()
-            driver = Driver(place, state)
-            state = driver.drive()
-            if (size := tree_size(home.path)) > LARGE:
-                tell(Notice(f"The store has grown to {size / (1 << 30):.1f} GB: `ralph prune` helps."))
-            assert state.stop is not None
-            made, files = commits(runs.db, runs.path, run.id), driver.files_changed
-            tell(RunEnded(run.id, state.stop, state.iteration, state.usage, state.elapsed, files, made))
-            return state
-        finally:
-            with suppress(RalphError):
-                runs.let_go(run.id)
-            runs.db.close()
+        yield Place(
+            runs=runs,
+            journal=Journal(runs.db, runs.path, plan.run),
+            runtime=runtime,
+            streams=streams_directory,
+            work=work,
+            warden=warden,
+            wakeup=wakeup,
+            tell=herald or tell,
+            clock=Clock(),
+            supervised=Supervised(herald.folder, warden, runs, plan.run, herald.post_end) if herald else None,
+        )
+
+
+def _introduce(place: Place, loaded: Loaded, state: State, *, is_resumed: bool) -> None:
+    introduction = started(state.plan, state.limits.iterations)
+    place.tell(replace(introduction, resumed=is_resumed, used=state.usage, elapsed=state.elapsed))
+    if loaded.half_done is not None and loaded.half_done.kind == "run_agent":
+        place.tell(Notice("The iteration that was cut off is done again."))
+    if place.work.missing:
+        place.tell(Notice(place.work.missing))
+
+
+def _tell_size(home: Home, tell: Tell) -> None:
+    size = tree_size(home.path / "runs") + home.database.stat().st_size
+    if size > LARGE:
+        tell(Notice(f"The store has grown to {size / (1 << 30):.1f} GB: `ralph prune` helps."))
+
+
+def _tell_end(place: Place, state: State, files: int | None) -> None:
+    assert state.stop is not None
+    run = state.plan.run
+    made = commits(place.runs.db, place.runs.path, run)
+    place.tell(RunEnded(run, state.stop, state.iteration, state.usage, state.elapsed, files, made))
 
 
 @contextmanager
@@ -149,8 +186,13 @@ def _version_control(
 
 
 def _recovered(place: Place, loaded: Loaded, streams: Path, resume: Resume | None) -> State:
-    """The last state, with what an iteration had cost that was cut off, and what people have said since."""
+    """The last state, with what an iteration had cost that was cut off, and what people have said since.
+
+    An end that was decided and perhaps not posted is posted first: a run that goes on forgets it.
+    """
     state = _with_half_done(place.journal, loaded, streams)
+    if state.stop is not None and not loaded.is_over and place.supervised is not None:
+        place.supervised.post_end(state.stop, state.iteration)
     for number, command in place.runs.waiting(state.plan.run):
         state = machine.apply(state, command)
         place.journal.command(command, state, number)
@@ -330,8 +372,11 @@ def place_of(run: Run) -> Where:
     return Where(Path(run.directory), Path(run.directory), run.project)
 
 
-def cancel_dead(home: Home, run: Run) -> None:
-    """Cancel a run that no process drives any more: only its journal is left to be told."""
+def cancel_dead(home: Home, run: Run) -> Stop:
+    """Cancel a run that no process drives any more: only its journal is left to be told.
+
+    One that was killed at its very end has ended as it was about to. Returns how it has ended.
+    """
     runs = home.runs()
     try:
         loaded = load(runs.db, runs.path, run.id)
@@ -341,9 +386,13 @@ def cancel_dead(home: Home, run: Run) -> None:
         state = machine.apply(_with_half_done(journal, loaded, home.streams(run.id)), cancel)
         journal.command(cancel, state)
         stop = machine.next_step(state)
+        assert isinstance(stop, Stop)
+        if state.plan.task:
+            Herald(lambda event: None, Folder(state.plan.task, run.id)).post_end(stop, state.iteration)
         journal.begin(stop, now)
         did = Did(now)
         journal.complete(stop, did, machine.apply(state, did))
         journal.flush()
+        return stop
     finally:
         runs.db.close()

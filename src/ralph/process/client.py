@@ -6,20 +6,19 @@ import errno
 import fcntl
 import os
 import select
-import signal
 import socket
 import stat
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
 from ralph.core.model import Ended, Exit
-from ralph.process import warden
+from ralph.process import orphans, warden
+from ralph.process.orphans import Orphans
 
 ANSWER_SECONDS = 5.0
 """A warden that does not answer for so long is killed and its tree swept from here."""
@@ -124,17 +123,6 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
 _SOURCE = fcntl.fcntl(os.open(warden.__file__, os.O_RDONLY | os.O_CLOEXEC), fcntl.F_DUPFD_CLOEXEC, 10)
 """The warden's program as it is now: an upgrade under a running loop does not change it."""
 
-_starting = threading.Lock()
-_wardens: set[int] = set()
-_strangers: frozenset[int] | None = None
-
-
-def _note_strangers() -> None:
-    global _strangers
-    with _starting:
-        if _strangers is None:
-            _strangers = frozenset(warden.children_by_parent().get(os.getpid(), ()))
-
 
 class Warden:
     """A running warden. Use it as a context: leaving ends the warden and everything below it."""
@@ -142,7 +130,9 @@ class Warden:
     def __init__(self, wakeup: Wakeup, lock: int | None = None) -> None:
         self._wakeup = wakeup
         self._lock = lock
-        self._spared: Callable[[], Sequence[int]] | None = None
+        self._spared: Callable[[], Sequence[int]] = tuple
+        self._keeps = False
+        self._orphans = Orphans()
         self._start()
 
     def __enter__(self) -> Warden:
@@ -154,12 +144,12 @@ class Warden:
     def close(self) -> None:
         """Let the warden end its tree and itself, and wait for it."""
         self._control.close()
-        if not _forget(self._pid, patience=warden.LIVE_GRACE + 2):
-            _sweep_orphans()
+        if not orphans.forget(self._pid, patience=warden.LIVE_GRACE + 2) or self._orphans.adopted:
+            self._orphans.sweep()
 
     def _start(self) -> None:
         warden.become_subreaper()
-        _note_strangers()
+        orphans.note_strangers()
         ours, theirs = socket.socketpair()
         ours.settimeout(ANSWER_SECONDS)
         self._control, self._received = ours, b""
@@ -175,7 +165,7 @@ class Warden:
             lock = fcntl.fcntl(self._lock, fcntl.F_DUPFD_CLOEXEC, 10)
             actions.append((os.POSIX_SPAWN_DUP2, lock, warden.LOCK_FD))
             arguments.append("lock")
-        with _starting:
+        with orphans.starting:
             self._pid = os.posix_spawn(
                 sys.executable,
                 arguments,
@@ -185,7 +175,7 @@ class Warden:
                 setsigmask=(),
                 setsigdef=warden.DEFAULTED,
             )
-            _wardens.add(self._pid)
+            orphans.wardens.add(self._pid)
         theirs.close()
         if lock is not None:
             os.close(lock)
@@ -219,7 +209,7 @@ class Warden:
         environment = [
             os.fsencode(f"{name}={value}") for name, value in command.environment.items() if "\0" not in value
         ]
-        keep = b"keep" if self._spared is not None else b""
+        keep = b"keep" if self._keeps else b""
         message = warden.pack(b"run", keep, str(len(argv)).encode(), *argv, *environment)
         try:
             sent = socket.send_fds(self._control, [message], descriptors)
@@ -231,23 +221,26 @@ class Warden:
     def keep(self, spared: Callable[[], Sequence[int]]) -> None:
         """From now on, what a command leaves behind when it exits lives on until it is swept.
 
-        When a command has to be ended, all that it has started is ended with it, but not `spared`.
+        When a command has to be ended, or its warden is lost, all that it has started is ended with it, but
+        not `spared`.
         """
-        self._spared = spared
+        self._keeps, self._spared = True, spared
 
     def leftovers(self) -> int:
         """How many processes, each with its own below it, live on from the commands before."""
         self._send(b"count")
-        answer = self._answer(b"children")
-        return int(answer[0]) if answer else 0
+        answer = self._answer(b"children", self._spared)
+        return (int(answer[0]) if answer else 0) + self._orphans.count()
 
     def sweep(self, spare: Sequence[int] = ()) -> None:
         """End them all but these."""
         self._send(b"sweep", *_numbers(spare))
-        self._answer(b"swept")
+        self._answer(b"swept", lambda: spare)
+        if self._orphans.adopted:
+            self._orphans.sweep(spare)
 
-    def _answer(self, verb: bytes) -> list[bytes] | None:
-        """The warden's answer to what was just asked; None: it had to be replaced."""
+    def _answer(self, verb: bytes, spared: Callable[[], Sequence[int]]) -> list[bytes] | None:
+        """The warden's answer to what was just asked; None: it had to be replaced, and all but `spared` was ended."""
         deadline = time.monotonic() + warden.LEFTOVER_GRACE + warden.GIVE_UP + ANSWER_SECONDS
         while time.monotonic() < deadline:
             if not select.select([self._control], [], [], 1.0)[0]:
@@ -258,12 +251,11 @@ class Warden:
             for found, *fields in messages:
                 if found == verb:
                     return fields
-        self.replace()
+        self.replace(spared())
         return None
 
     def end(self, grace: float) -> None:
-        spared = self._spared() if self._spared is not None else ()
-        self._send(b"end", str(grace).encode(), *_numbers(spared))
+        self._send(b"end", str(grace).encode(), *_numbers(self._spared()))
 
     def ping(self) -> None:
         self._send(b"ping")
@@ -292,14 +284,20 @@ class Warden:
             self._received = self._received[end:]
         return messages
 
-    def replace(self) -> int:
-        """The warden is lost: kill it, sweep what it leaves to us, start another. Returns the passes."""
+    def lost(self, main: int) -> int:
+        """The warden is lost, and the command `main` with it; the spared live on. Returns the passes of the sweep."""
+        return self.replace(self._spared(), main)
+
+    def replace(self, spare: Sequence[int] = (), main: int = 0) -> int:
+        """Kill the warden, start another, sweep what is left to us but not `spare`. Returns the passes."""
+        orphans.kill(self._pid)
         self._control.close()
-        _kill(self._pid)
-        _forget(self._pid, patience=ANSWER_SECONDS)
-        passes = _sweep_orphans()
+        orphans.forget(self._pid, patience=ANSWER_SECONDS)
         self._start()
-        return passes
+        self._orphans.adopt(spare)
+        if self._orphans.adopted:
+            self._send(b"inherit", *_numbers(self._orphans.adopted))
+        return self._orphans.sweep(spare, main)
 
     def fileno(self) -> int:
         return self._control.fileno()
@@ -318,6 +316,7 @@ class _Step:
         self._watch = watch
         self._started = self._last_output = self._last_answer = time.monotonic()
         self._asked_at: float | None = None
+        self._main = 0
         self._status: int | None = None
         self._error: int | None = None
         self._ended: Ended | None = None
@@ -349,8 +348,10 @@ class _Step:
             return False
         self._last_answer, self._asked_at = time.monotonic(), None
         for verb, *fields in messages:
-            if verb == b"exited":
-                self._status = int(fields[0])
+            if verb == b"started":
+                self._main = int(fields[0])
+            elif verb == b"exited":
+                self._status, self._main = int(fields[0]), 0
             elif verb == b"failed":
                 self._error = int(fields[0])
             elif verb == b"swept":
@@ -396,7 +397,7 @@ class _Step:
 
     def lost(self) -> Exit:
         """The warden is gone or deaf: sweep from here."""
-        passes = self._warden.replace()
+        passes = self._warden.lost(self._main)
         self._drain()
         seconds = time.monotonic() - self._started
         return Exit(lost=True, ended=self._ended, seconds=seconds, passes=passes)
@@ -430,45 +431,8 @@ class _Step:
                 pass
 
 
-def _numbers(pids: Sequence[int]) -> Iterator[bytes]:
+def _numbers(pids: Iterable[int]) -> Iterator[bytes]:
     return (str(pid).encode() for pid in pids)
-
-
-# ---- the children of ralph itself: wardens, and orphans of a lost warden ----
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-
-
-def _forget(pid: int, patience: float) -> bool:
-    """Wait for a warden to end; one that does not is killed."""
-    deadline = time.monotonic() + patience
-    willing = True
-    try:
-        while os.waitpid(pid, os.WNOHANG)[0] == 0:
-            if time.monotonic() > deadline:
-                willing = False
-                _kill(pid)
-            time.sleep(0.001)
-    except ChildProcessError:
-        pass
-    _wardens.discard(pid)
-    return willing
-
-
-def _sweep_orphans() -> int:
-    """ralph starts nothing but wardens, so any other child of it is an orphan of a lost one."""
-    with _starting:
-        passes, spare = 0, frozenset(_wardens) | (_strangers or frozenset())
-        while warden.reap(spare)[1]:
-            warden.signal_tree(signal.SIGKILL, spare)
-            passes += 1
-            time.sleep(0.002)
-        return passes
 
 
 class _Collected:

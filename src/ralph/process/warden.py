@@ -11,6 +11,7 @@ A message is a length (4 bytes) and fields joined by NUL. To the warden:
     end GRACE PID…                      TERM now, KILL after GRACE seconds, for all but these
     sweep PID…                          end what earlier commands have left behind, but not these
     count                               how many there are
+    inherit PID…                        end these too if ralph dies: a lost warden has left them to it
     ping
 From the warden:
     started PID · failed ERRNO · exited STATUS · kept · swept PASSES LEFT · children NUMBER · pong
@@ -25,6 +26,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Iterable
 
 LEFTOVER_GRACE = 0.5
 """Seconds between TERM and KILL for what a finished command has left behind."""
@@ -152,17 +154,22 @@ def _kill_pinned(pid: int, parent: int, signum: int) -> None:
         return
     try:
         if parent_of(pid) in (parent, os.getpid()):
-            signal.pidfd_send_signal(pin, signum)
-            if signum == signal.SIGTERM:
-                signal.pidfd_send_signal(pin, signal.SIGCONT)
-    except (ProcessLookupError, PermissionError):
-        pass
+            _kill_by(pin, signum)
     finally:
         os.close(pin)
 
 
-def reap(spare: frozenset[int] = frozenset()) -> tuple[dict[int, int], bool]:
-    """The exit statuses of dead children, and whether any child but `spare` is left."""
+def _kill_by(pin: int, signum: int) -> None:
+    try:
+        signal.pidfd_send_signal(pin, signum)
+        if signum == signal.SIGTERM:
+            signal.pidfd_send_signal(pin, signal.SIGCONT)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def reap(spare: frozenset[int] = frozenset(), main: int = 0) -> tuple[dict[int, int], bool]:
+    """The exit statuses of dead children, and whether any child but the branches with `spare` is left."""
     statuses: dict[int, int] = {}
     while True:
         try:
@@ -170,7 +177,7 @@ def reap(spare: frozenset[int] = frozenset()) -> tuple[dict[int, int], bool]:
         except ChildProcessError:
             return statuses, False
         if pid == 0:
-            return statuses, not spare or _has_other_children(spare)
+            return statuses, not spare or bool(children_without(spare, main))
         statuses[pid] = status
 
 
@@ -182,15 +189,50 @@ def _has_children() -> bool:
     return True
 
 
-def _has_other_children(spare: frozenset[int]) -> bool:
-    return bool(children_without(spare))
-
-
-def children_without(spare: frozenset[int]) -> list[int]:
-    """Our children, each the root of a branch that has none of `spare`."""
+def children_without(spare: frozenset[int], main: int = 0) -> list[int]:
+    """Our children, each the root of a branch that has none of `spare`; `main` is always one."""
     tree = children_by_parent()
-    spared = spared_branches(tree, spare, 0)
+    spared = spared_branches(tree, spare, main)
     return [pid for pid in tree.get(os.getpid(), ()) if pid not in spared]
+
+
+class Wards:
+    """Processes that are no children of this one, pinned, so that they can be ended all the same."""
+
+    def __init__(self) -> None:
+        self._pins: dict[int, int] = {}
+
+    def add(self, pids: Iterable[int], parents: frozenset[int]) -> None:
+        """Pin them; an id that a stranger has taken over meanwhile has another parent."""
+        for pid in pids:
+            try:
+                pin = os.pidfd_open(pid)
+            except OSError:
+                continue
+            if parent_of(pid) in parents:
+                self._pins[pid] = pin
+            else:
+                os.close(pin)
+
+    def add_neighbours(self) -> None:
+        """What those who wait for a run have started beside it. A run itself ends its own."""
+        tree = children_by_parent()
+        above = [pid for pid in self._pins if not self._pins.keys().isdisjoint(tree.get(pid, ()))]
+        while above:
+            parent = above.pop()
+            found = [pid for pid in tree.get(parent, ()) if pid not in self._pins]
+            self.add(found, frozenset([parent]))
+            above += found
+
+    def signal(self, signum: int) -> None:
+        for pin in self._pins.values():
+            _kill_by(pin, signum)
+
+    def are_left(self) -> bool:
+        for pid, pin in list(self._pins.items()):
+            if select.select([pin], [], [], 0)[0]:
+                os.close(self._pins.pop(pid))
+        return bool(self._pins)
 
 
 class Warden:
@@ -208,6 +250,7 @@ class Warden:
         self._passes = 0
         self._given_up: frozenset[int] = frozenset()
         self._spared: frozenset[int] = frozenset()
+        self._wards = Wards()
         self._alive = True
         self._wakeup, writer = os.pipe()
         os.set_blocking(writer, False)
@@ -235,7 +278,7 @@ class Warden:
             return None
         wait = self._kill_at - time.monotonic()
         if wait > 0:
-            return int(wait * 1000) + 1
+            return int(wait * 1000) + 1 if self._alive else min(int(wait * 1000) + 1, 50)
         return 0 if self._passes < 3 else 2 if self._passes < 100 else 50
 
     # ---- messages ----
@@ -271,6 +314,9 @@ class Warden:
         elif verb == b"end":
             self._spared = _pids(fields[2:])
             self._end(float(fields[1]))
+        elif verb == b"inherit":
+            wards = _pids(fields[1:])
+            self._wards.add(wards, wards | {os.getppid()})
         elif verb == b"ping":
             self._tell(b"pong")
 
@@ -287,7 +333,8 @@ class Warden:
             self._alive = False
             self._poll.unregister(self._control.fileno())
             self._spared, self._sweeping = frozenset(), True
-            self._end(LIVE_GRACE if self._main else LEFTOVER_GRACE)
+            self._wards.add_neighbours()
+            self._end(LIVE_GRACE if self._main or self._wards.are_left() else LEFTOVER_GRACE)
 
     # ---- the command in hand ----
 
@@ -328,6 +375,8 @@ class Warden:
 
     def _signal(self, signum: int) -> None:
         signal_tree(signum, self._untouched, self._main)
+        if not self._alive:
+            self._wards.signal(signum)
         if not LINUX:
             signal_group(self._group, signum)
 
@@ -336,6 +385,7 @@ class Warden:
         self._given_up = self._given_up.difference(statuses)
         self._spared = self._spared.difference(statuses)
         left = left or (not LINUX and self._sweeping and signal_group(self._group, 0))
+        left = left or (not self._alive and self._wards.are_left())
         if self._main in statuses:
             self._tell(b"exited", str(statuses[self._main]).encode())
             self._main, self._passes = 0, 0

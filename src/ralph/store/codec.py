@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import msgspec
@@ -38,6 +38,8 @@ KINDS: dict[str, type[Any]] = {
     "fail": model.Fail,
 }
 COMMANDS = frozenset({"pause", "cancel", "steer", "resume", "fail"})
+ENDS = frozenset({"stop", "fail"})
+"""With such a row a run is over. One that has only decided to stop is not: what its end has to do is yet to be done."""
 
 _KIND_OF = {type_: kind for kind, type_ in KINDS.items()}
 _encoder = msgspec.json.Encoder()
@@ -73,7 +75,7 @@ def decoded(decoder: msgspec.json.Decoder[T], text: str, what: str) -> T:
 
 @dataclass(frozen=True, slots=True)
 class Brief:
-    """The part of a state that a list of runs needs."""
+    """The part of a state that a list of runs needs. `stop`: how the run has ended; None until it is over."""
 
     phase: Phase
     now: float
@@ -90,8 +92,10 @@ class Brief:
 _brief = msgspec.json.Decoder(Brief)
 
 
-def decode_brief(text: str, run: str) -> Brief:
-    return decoded(_brief, text, f"the state of run {run}")
+def decode_brief(kind: str, text: str, run: str) -> Brief:
+    """Of the state after a row of this kind."""
+    brief = decoded(_brief, text, f"the state of run {run}")
+    return brief if kind in ENDS else replace(brief, stop=None)
 
 
 def encode_state(state: State) -> str:

@@ -146,14 +146,18 @@ def commits(db: sqlite3.Connection, path: Path, run: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What resume starts from: the last state, and the step that was in hand when ralph died."""
+    """What resume starts from: the last state, and the step that was in hand when ralph died.
+
+    `is_over`: it has stopped, and all that its end has to do was done.
+    """
 
     state: State
     half_done: Row | None
+    is_over: bool = False
 
 
+LAST_STATE = "SELECT kind, state FROM journal WHERE run = ? AND state IS NOT NULL ORDER BY seq DESC LIMIT 1"
 _NEWEST = "SELECT max(seq) FROM journal WHERE run = ?"
-_LAST_STATE = "SELECT state FROM journal WHERE run = ? AND state IS NOT NULL ORDER BY seq DESC LIMIT 1"
 
 
 def load(db: sqlite3.Connection, path: Path, run: str) -> Loaded:
@@ -162,7 +166,7 @@ def load(db: sqlite3.Connection, path: Path, run: str) -> Loaded:
         if first is None:
             raise RalphError(f"Run {run} is not in the store {path}.")
         plan: Plan = codec.decode("plan", first.body)
-        state = db.execute(_LAST_STATE, (run,)).fetchone()[0]
+        kind, state = db.execute(LAST_STATE, (run,)).fetchone()
         newest = next(rows(db, path, run, after=db.execute(_NEWEST, (run,)).fetchone()[0] - 1))
     half_done = newest if newest.state is None else None
-    return Loaded(codec.decode_state(state, plan), half_done)
+    return Loaded(codec.decode_state(state, plan), half_done, is_over=kind in codec.ENDS)

@@ -16,6 +16,7 @@ from ralph.errors import RalphError
 from ralph.store import codec
 from ralph.store.codec import Brief
 from ralph.store.database import Taken, clear_errors, transaction
+from ralph.store.journal import LAST_STATE
 
 _COLUMNS = "id, project, directory, flow, parent, created, pid, pid_start, task, role"
 
@@ -154,10 +155,9 @@ class Runs:
         raise RalphError(f"{name!r} could be several runs: {ids}.", "Give more of the id.")
 
     def brief(self, id: str) -> Brief:
-        query = "SELECT state FROM journal WHERE run = ? AND state IS NOT NULL ORDER BY seq DESC LIMIT 1"
         with clear_errors(self.path):
-            row = self.db.execute(query, (id,)).fetchone()
-        return codec.decode_brief(row[0] if row else "", id)
+            kind, state = self.db.execute(LAST_STATE, (id,)).fetchone() or ("", "")
+        return codec.decode_brief(kind, state, id)
 
     def size(self, id: str) -> int:
         """How many bytes of the database a run takes, roughly."""

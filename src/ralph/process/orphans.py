@@ -1,0 +1,121 @@
+"""The children of ralph itself: wardens, and what a lost warden has left to it.
+
+ralph starts nothing but wardens, under one lock, so any other child of it is an orphan of a lost one. It is
+swept from here, all but what is to be spared; that stays a child of ralph from then on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Sequence
+
+from ralph.process import warden
+
+starting = threading.Lock()
+"""Held while a warden is started, and while orphans are looked at."""
+
+wardens: set[int] = set()
+_strangers: frozenset[int] | None = None
+"""Children that were there before the first warden."""
+
+_adopted: set[int] = set()
+"""What any thread has spared."""
+
+_given_up: set[int] = set()
+"""What could not be ended."""
+
+
+def note_strangers() -> None:
+    global _strangers
+    with starting:
+        if _strangers is None:
+            _strangers = frozenset(warden.children_by_parent().get(os.getpid(), ()))
+
+
+def kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def forget(pid: int, patience: float) -> bool:
+    """Wait for a warden to end; one that does not is killed."""
+    deadline = time.monotonic() + patience
+    willing = True
+    try:
+        while os.waitpid(pid, os.WNOHANG)[0] == 0:
+            if time.monotonic() > deadline:
+                willing = False
+                kill(pid)
+            time.sleep(0.001)
+    except ChildProcessError:
+        pass
+    wardens.discard(pid)
+    return willing
+
+
+class Orphans:
+    """What lost wardens have left to one run."""
+
+    def __init__(self) -> None:
+        self.adopted: set[int] = set()
+        """The branches that were spared."""
+
+    def adopt(self, pids: Sequence[int]) -> None:
+        """These are not swept, nor those above them; all others that were spared before are."""
+        with starting:
+            _adopted.difference_update(self.adopted)
+            self.adopted = _branches(pids)
+            _adopted.update(self.adopted)
+
+    def sweep(self, spare: Sequence[int] = (), main: int = 0) -> int:
+        """End all but the branches with `spare`; `main` is always ended. Returns the passes."""
+        with starting:
+            passes, spared = 0, self._others() | frozenset(spare)
+            deadline = time.monotonic() + warden.GIVE_UP
+            while _is_somebody_left(spared, main):
+                if time.monotonic() > deadline:
+                    _given_up.update(warden.children_without(spared, main))
+                    break
+                warden.signal_tree(signal.SIGKILL, spared, main)
+                passes += 1
+                time.sleep(0.002)
+        self.adopt(spare)
+        return passes
+
+    def count(self) -> int:
+        """How many there are, each with its own below it."""
+        if not self.adopted:
+            return 0
+        with starting:
+            others = self._others()
+            return len(warden.children_without(others)) if _is_somebody_left(others) else 0
+
+    def _others(self) -> frozenset[int]:
+        """Children of this process that are no orphans of this run."""
+        return frozenset(wardens | _given_up | (_adopted - self.adopted)) | (_strangers or frozenset())
+
+
+def _is_somebody_left(spared: frozenset[int], main: int = 0) -> bool:
+    """Bury the dead; is there any child but the branches with `spared`?"""
+    dead, is_left = warden.reap(spared, main)
+    _given_up.difference_update(dead)
+    return is_left
+
+
+def _branches(pids: Sequence[int]) -> set[int]:
+    """Those of them that are below this process, and those in between."""
+    tree = warden.children_by_parent()
+    parents = {child: parent for parent, children in tree.items() for child in children}
+    found: set[int] = set()
+    for pid in pids:
+        path = set()
+        while pid and pid != os.getpid():
+            path.add(pid)
+            pid = parents.get(pid, 0)
+        found |= path if pid else set()
+    return found
