@@ -48,6 +48,7 @@ CREATE TABLE tasks (
     iteration INTEGER NOT NULL,
     completion_spec TEXT,
     protect TEXT,
+    attempts INTEGER NOT NULL DEFAULT 1,
     progress TEXT,
     PRIMARY KEY (project, id)
 );
