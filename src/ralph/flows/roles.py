@@ -41,6 +41,15 @@ MERGE = "merge"
 
 
 @dataclass(frozen=True, slots=True)
+class Budget:
+    """What may still be used. 0 is no limit."""
+
+    cost_usd: float = 0.0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Assignment:
     """One role's turn at a task. `told`: why the task came back. `tracked`: the files of the trusted commit."""
 
@@ -50,7 +59,7 @@ class Assignment:
     progress: Progress
     told: str = ""
     tracked: Collection[str] = ()
-    left_usd: float = 0.0
+    budget: Budget = Budget()
     attempt: int = 1
 
 
@@ -183,7 +192,14 @@ def merge_plan(run: str, settings: Settings, assignment: Assignment) -> Plan:
 
 
 def _limits(settings: Settings, assignment: Assignment, iterations: int) -> Limits:
-    return replace(limits(settings), iterations=iterations, cost_usd=assignment.left_usd)
+    budget = assignment.budget
+    return replace(
+        limits(settings),
+        iterations=iterations,
+        cost_usd=budget.cost_usd,
+        tokens=budget.tokens,
+        seconds=budget.seconds,
+    )
 
 
 def _checks(settings: Settings, assignment: Assignment, criteria: CompletionCriteria) -> tuple[Check, ...]:

@@ -23,7 +23,7 @@ from ralph.core.tasks import Progress, Task
 from ralph.errors import RalphError
 from ralph.flows import ground, roles, session
 from ralph.flows.ground import Ground, Yard
-from ralph.flows.roles import MERGE, Assignment
+from ralph.flows.roles import MERGE, Assignment, Budget
 from ralph.flows.where import Where
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
 from ralph.scm.repository import Repository
@@ -37,6 +37,9 @@ from ralph.store.runs import Run
 
 MOST_TRIES = 5
 """How often a merge is begun anew because the base has moved meanwhile."""
+
+LEAST = 0.000001
+"""What is left of a budget that is used up: 0 would be no limit."""
 
 _VERDICTS = {
     Cause.PROVED: RunVerdict.PROVED,
@@ -72,14 +75,14 @@ class News:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What all turns share. `base`: the branch that tasks go into; `left_usd`: what may still be spent, 0: no limit."""
+    """What all turns share. `base`: the branch that tasks go into. `left`: what the whole work may still use."""
 
     home: Home
     project: str
     settings: Settings
     ground: Ground
     base: str
-    left_usd: float = 0.0
+    left: Budget = Budget()
 
 
 def lost(action: Action, halt: Halt) -> News:
@@ -138,8 +141,8 @@ class Turn:
         if is_new:
             self._set_up(repository)
         tracked = yard.worktrees.files(progress.trusted)
-        left = self._left_usd(task)
-        return Assignment(task, action.role, path, progress, action.reason, tracked, left, action.attempt)
+        budget = self._budget(task)
+        return Assignment(task, action.role, path, progress, action.reason, tracked, budget, action.attempt)
 
     def _set_up(self, repository: Repository) -> None:
         """What the user wants to be done in every new worktree."""
@@ -226,7 +229,7 @@ class Turn:
             return merge, None
         path = self._site.ground.merge_worktree(task.id)
         progress = replace(self._tasks.progress(task.id), began=merge.old)
-        assignment = Assignment(task, MERGE, path, progress, left_usd=self._left_usd(task))
+        assignment = Assignment(task, MERGE, path, progress, budget=self._budget(task))
         with self._site.ground.opened() as yard:
             self._set_up(yard.worktrees.at(path))
         state = self._drive(assignment, lambda run: roles.merge_plan(run, self._site.settings, assignment))
@@ -271,14 +274,14 @@ class Turn:
     def _move(self, task: Task, progress: Progress) -> None:
         self._tasks.keep_progress(task.id, progress)
 
-    def _left_usd(self, task: Task) -> float:
-        """What this run may cost: the rest of the task's budget, or of the whole work's if that is less."""
-        most, left = self._site.settings.ralph.max_task_cost_usd, self._site.left_usd
+    def _budget(self, task: Task) -> Budget:
+        """What this run may use: the rest of the whole work's budget, and of the task's own."""
+        most, left = self._site.settings.ralph.max_task_cost_usd, self._site.left
         if not most:
             return left
         runs = self._runs.of_task(self._site.project, task.id)
-        rest = max(0.000001, most - sum(self._runs.brief(run.id).usage.cost_usd for run in runs))
-        return min(rest, left) if left else rest
+        rest = max(LEAST, most - sum(self._runs.brief(run.id).usage.cost_usd for run in runs))
+        return replace(left, cost_usd=min(rest, left.cost_usd or rest))
 
 
 def _halt(state: State) -> Halt:

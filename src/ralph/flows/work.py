@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ralph.core import board
+from ralph.core import board, policy
 from ralph.core.board import (
     Action,
     Added,
@@ -35,8 +35,9 @@ from ralph.core.tasks import ROLES, Task, TaskStatus
 from ralph.errors import RalphError
 from ralph.flows import roles
 from ralph.flows.ground import Ground
-from ralph.flows.roles import MERGE
-from ralph.flows.turns import Halt, News, Site, Turn, lost
+from ralph.flows.roles import MERGE, Budget
+from ralph.flows.run import limits
+from ralph.flows.turns import LEAST, Halt, News, Site, Turn, lost
 from ralph.flows.where import Where
 from ralph.process.client import Wakeup
 from ralph.scm.repository import Repository
@@ -115,6 +116,8 @@ class Work:
         self._board = board.Board(())
         self._base = ""
         self._spent = Usage()
+        self._limits = limits(settings)
+        self._began = time.monotonic()
         self.halt: Halt | None = None
 
     # ---- from beginning to end ----
@@ -167,13 +170,16 @@ class Work:
                 self._look_at_store(choice)
 
     def _mind_signals_and_budget(self) -> None:
-        count, most = self._wakeup.count, self._settings.max_cost_usd
+        count = self._wakeup.count
         if count and self.halt is None:
             self.halt = Halt(Outcome.INTERRUPTED.exit_code, "by a signal")
-        if most and self.halt is None and self.used.cost_usd >= most:
-            self.halt = Halt(Outcome.LIMIT.exit_code, f"the cost budget of ${most:.2f} is used up")
+        if self.halt is None and (cause := policy.spent(self._limits, self.used, self._elapsed())):
+            self.halt = Halt(Outcome.LIMIT.exit_code, f"the {cause} budget of the whole work is used up")
             count = 2
         self._interrupt_all(count)
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._began
 
     def _interrupt_all(self, count: int) -> None:
         for running in self._running.values():
@@ -338,6 +344,9 @@ class Work:
             self._interrupt_all(1)
         if isinstance(fact, RunEnded) and fact.verdict is RunVerdict.STOPPED and not self._is_unwanted(fact):
             self._apply(Cancelled(fact.job))
+        self._mind_signals_and_budget()
+        if isinstance(fact, RunEnded) and fact.verdict is RunVerdict.FAILED and self.halt is not None:
+            fact = replace(fact, verdict=RunVerdict.LOST)  # the budget is used up: no fault of the task
         self._apply(fact)
 
     def _is_unwanted(self, fact: RunEnded) -> bool:
@@ -348,7 +357,7 @@ class Work:
 
     def _in_thread(self, running: _Running) -> None:
         action = running.action
-        site = Site(self._home, self._project, self._settings, self._ground, self._base, self._left_usd())
+        site = Site(self._home, self._project, self._settings, self._ground, self._base, self._left())
         try:
             turn = Turn(site, running.wakeup, partial(self._told, running), running.begun)
             try:
@@ -367,9 +376,14 @@ class Work:
         running.hear(event)
         self._watch(running.action.job, event)
 
-    def _left_usd(self) -> float:
-        most = self._settings.max_cost_usd
-        return max(0.000001, most - self.used.cost_usd) if most else 0.0
+    def _left(self) -> Budget:
+        """What the whole work may still use."""
+        most, used = self._limits, self.used
+        return Budget(
+            max(LEAST, most.cost_usd - used.cost_usd) if most.cost_usd else 0.0,
+            max(1, most.tokens - used.tokens) if most.tokens else 0,
+            max(LEAST, most.seconds - self._elapsed()) if most.seconds else 0.0,
+        )
 
 
 def _key(what: Action | RunEnded | Merged) -> tuple[str, int]:

@@ -34,22 +34,21 @@ class OneTask(Console):
 
     def __init__(self, out: TextIO, err: TextIO, look: Look) -> None:
         super().__init__(out, err, look)
+        self._is_merging = False
         self._handlers |= {TaskMoved: self._moved}
 
     def hear(self, task: str, event: Event) -> None:
         self(event)
 
     def _moved(self, event: TaskMoved, at: float) -> None:
+        self._is_merging = event.role == "merge"
         self._line(self._paint("bold", f"\n=== {moved(event)} ==="))
 
     def _run_started(self, event: RunStarted, at: float) -> None:
         self._status.started(event.used, event.elapsed)
         again = ", goes on" if event.resumed else ""
-        if event.checks and not event.iterations:
-            return
-        self._line(
-            f"Run {event.run}{again}: agent {clean(event.agent)}, at most {count(event.iterations, 'iteration')}"
-        )
+        who = f"agent {clean(event.agent)}, at most {count(event.iterations, 'iteration')}"
+        self._line(f"Run {event.run}{again}: {'the merged tree is verified' if self._is_merging else who}")
 
     def _run_ended(self, event: RunEnded, at: float) -> None:
         self._status.over()
