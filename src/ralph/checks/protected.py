@@ -41,7 +41,7 @@ def run(check: Check, bench: Workbench) -> Verdict:
 
 def _told(check: Check, config: Config, changed: list[Changed], limit: int) -> str:
     paths = _listed([shlex.quote(clean(each.path)) for each in changed], " ")
-    diffs = "\n".join(each.diff.rstrip("\n") for each in changed)
+    diffs = clean("\n".join(each.diff.rstrip("\n") for each in changed))
     lines = [
         "Files were changed that the verification of this task is made of. They are not yours to change.",
         f"Put them back as they were: git checkout {config.trusted} -- {paths}",

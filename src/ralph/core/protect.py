@@ -74,7 +74,7 @@ class _Files:
 
 
 def _as_regex(glob: str) -> str:
-    parts = re.split(r"(\*\*/|\*\*|\*|\?)", glob)
+    parts = re.split(r"(\*\*/|\*\*|\*|\?)", re.sub(r"(\*\*/)+", "**/", glob))
     known = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
     return "".join(known.get(part) or re.escape(part) for part in parts)
 
