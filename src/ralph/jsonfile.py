@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,11 +23,7 @@ class Document:
 
     def line_of(self, keys: list[str]) -> int:
         """The line of the key that this path leads to; of the last one on the way that is there."""
-        best, depth = 0, 0
-        for place, path in _places(self.text):
-            if len(path) >= depth and path == keys[: len(path)]:
-                best, depth = place, len(path)
-        return _line(self.text, best)
+        return line_of(self.text, keys)
 
 
 def read_object(path: Path, most: int, what: str) -> Document:
@@ -35,14 +31,31 @@ def read_object(path: Path, most: int, what: str) -> Document:
     if text.startswith("\ufeff"):
         raise RalphError(f"{path}:1: begins with a byte order mark.", "Save it as UTF-8 without one.")
     try:
-        values = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        values = parse(text, str(path))
     except json.JSONDecodeError as error:
         raise RalphError(f"{path}:{error.lineno}: not valid JSON: {error.msg}.") from None
-    except (ValueError, RecursionError) as error:
-        raise RalphError(_unusable(path, text, error)) from None
     if not isinstance(values, dict):
         raise RalphError(f"{path}:1: a {what} must be a JSON object, not {_json_type(values)}.")
     return Document(path, text, values)
+
+
+def parse(text: str, name: str) -> Any:
+    """Any JSON value; `name` is what errors call it. What is no JSON at all is left to the caller."""
+    try:
+        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise RalphError(_unusable(name, text, error)) from None
+
+
+def line_of(text: str, keys: Sequence[str]) -> int:
+    """The line of the key that this path leads to; of the last one on the way that is there."""
+    best, depth = 0, 0
+    for place, path in _places(text):
+        if len(path) >= depth and path == list(keys[: len(path)]):
+            best, depth = place, len(path)
+    return _line(text, best)
 
 
 def scalars(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[list[str], Any]]:
@@ -86,7 +99,7 @@ def _no_constant(name: str) -> NoReturn:
     raise _NoNumber(name)
 
 
-def _unusable(path: Path, text: str, error: Exception) -> str:
+def _unusable(path: str, text: str, error: Exception) -> str:
     if isinstance(error, RecursionError):
         return f"{path}:1: nested too deeply."
     if isinstance(error, _Repeated):
