@@ -31,31 +31,19 @@ def read_object(path: Path, most: int, what: str) -> Document:
     if text.startswith("\ufeff"):
         raise RalphError(f"{path}:1: begins with a byte order mark.", "Save it as UTF-8 without one.")
     try:
-        values = parse(text, str(path))
+        values = parse_strictly(text)
     except json.JSONDecodeError as error:
         raise RalphError(f"{path}:{error.lineno}: not valid JSON: {error.msg}.") from None
+    except (ValueError, RecursionError) as error:
+        raise RalphError(_unusable(path, text, error)) from None
     if not isinstance(values, dict):
         raise RalphError(f"{path}:1: a {what} must be a JSON object, not {_json_type(values)}.")
     return Document(path, text, values)
 
 
-def parse(text: str, name: str) -> Any:
-    """Any JSON value; `name` is what errors call it. What is no JSON at all is left to the caller."""
-    try:
-        return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
-    except json.JSONDecodeError:
-        raise
-    except (ValueError, RecursionError) as error:
-        raise RalphError(_unusable(name, text, error)) from None
-
-
-def line_of(text: str, keys: Sequence[str]) -> int:
-    """The line of the key that this path leads to; of the last one on the way that is there."""
-    best, depth = 0, 0
-    for place, path in _places(text):
-        if len(path) >= depth and path == list(keys[: len(path)]):
-            best, depth = place, len(path)
-    return _line(text, best)
+def parse_strictly(text: str) -> Any:
+    """JSON as its standard has it: no key twice, no NaN. Raises ValueError, or RecursionError if it is too deep."""
+    return json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
 
 
 def scalars(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[list[str], Any]]:
@@ -69,6 +57,25 @@ def scalars(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[list[str],
             yield from scalars(inner, (*keys, str(number)))
     else:
         yield list(keys), value
+
+
+def parse_any(text: str, name: str) -> Any:
+    """Any JSON value; `name` is what errors call it. That it is no JSON at all is for the caller to say."""
+    try:
+        return parse_strictly(text)
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise RalphError(_unusable(Path(name), text, error)) from None
+
+
+def line_of(text: str, keys: Sequence[str]) -> int:
+    """The line of the key that this path leads to; of the last one on the way that is there."""
+    best, depth = 0, 0
+    for place, path in _places(text):
+        if len(path) >= depth and path == list(keys[: len(path)]):
+            best, depth = place, len(path)
+    return _line(text, best)
 
 
 # ---- what json accepts and we do not ----
@@ -99,7 +106,7 @@ def _no_constant(name: str) -> NoReturn:
     raise _NoNumber(name)
 
 
-def _unusable(path: str, text: str, error: Exception) -> str:
+def _unusable(path: Path, text: str, error: Exception) -> str:
     if isinstance(error, RecursionError):
         return f"{path}:1: nested too deeply."
     if isinstance(error, _Repeated):

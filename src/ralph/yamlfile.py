@@ -45,7 +45,7 @@ def parse(text: str, name: str) -> list[Document]:
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] in ("{", "["):
         try:
-            values = jsonfile.parse(text, name)
+            values = jsonfile.parse_any(text, name)
         except json.JSONDecodeError:
             pass
         else:
