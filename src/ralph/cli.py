@@ -19,6 +19,9 @@ GROUPS: dict[str, dict[str, str]] = {
         "resume": "Go on with a run that was stopped, killed or paused.",
         "demo": "See a whole run in ten seconds, without any agent.",
     },
+    "Say what done means": {
+        "task": "Create, import, list and change tasks with completion specs.",
+    },
     "See what happens": {
         "status": "Show all runs, or one of them in detail.",
         "logs": "Show what happened in a run, or what is happening.",

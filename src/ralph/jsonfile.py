@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -23,11 +23,7 @@ class Document:
 
     def line_of(self, keys: list[str]) -> int:
         """The line of the key that this path leads to; of the last one on the way that is there."""
-        best, depth = 0, 0
-        for place, path in _places(self.text):
-            if len(path) >= depth and path == keys[: len(path)]:
-                best, depth = place, len(path)
-        return _line(self.text, best)
+        return line_of(self.text, keys)
 
 
 def read_object(path: Path, most: int, what: str) -> Document:
@@ -61,6 +57,25 @@ def scalars(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[list[str],
             yield from scalars(inner, (*keys, str(number)))
     else:
         yield list(keys), value
+
+
+def parse_any(text: str, name: str) -> Any:
+    """Any JSON value; `name` is what errors call it. That it is no JSON at all is for the caller to say."""
+    try:
+        return parse_strictly(text)
+    except json.JSONDecodeError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise RalphError(_unusable(Path(name), text, error)) from None
+
+
+def line_of(text: str, keys: Sequence[str]) -> int:
+    """The line of the key that this path leads to; of the last one on the way that is there."""
+    best, depth = 0, 0
+    for place, path in _places(text):
+        if len(path) >= depth and path == list(keys[: len(path)]):
+            best, depth = place, len(path)
+    return _line(text, best)
 
 
 # ---- what json accepts and we do not ----

@@ -1,30 +1,37 @@
-"""What several commands share: options, the run argument, views."""
+"""What several commands share: options, the run argument, views.
+
+Settings and views are loaded by those who need them: a command that only reads the store starts in half the time.
+"""
 
 from __future__ import annotations
 
 import math
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from ralph.core.model import Resume
+from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.flows.where import here
-from ralph.settings import Loaded, Settings, load
 from ralph.store.home import Home, find_home
-from ralph.store.runs import Run, Runs
-from ralph.views.agent import Look
-from ralph.views.console import Console
-from ralph.views.jsonl import JsonLines
-from ralph.views.outlet import Direct, Forgiving
+from ralph.store.tasks import Tasks
 
 if TYPE_CHECKING:
+    from ralph.core.model import Resume
     from ralph.process.client import Wakeup
+    from ralph.settings import Loaded, Settings
+    from ralph.store.runs import Run, Runs
+    from ralph.views.agent import Look
+    from ralph.views.console import Console
+    from ralph.views.jsonl import JsonLines
+
+    View = Console | JsonLines
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -71,6 +78,32 @@ def find_run(home: Home, runs: Runs, name: str) -> Run:
     if not found:
         raise RalphError(f"Nobody has worked on task {name} yet.", f"Start with: ralph work --task {name}")
     return found[0]
+
+
+@contextmanager
+def open_tasks() -> Iterator[Tasks]:
+    """The tasks of the project of this directory."""
+    tasks = open_home().tasks(here(Path.cwd()).project)
+    with closing(tasks.db):
+        yield tasks
+
+
+def complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Task ids for the shell's completion."""
+    try:
+        tasks = find_home(Path.cwd()).tasks(here(Path.cwd()).project)
+        with closing(tasks.db):
+            return [
+                CompletionItem(task.id, help=clean(task.title))
+                for task in tasks.all()
+                if task.id.casefold().startswith(incomplete.casefold())
+            ]
+    except RalphError:
+        return []
+
+
+def task_argument(function: F) -> F:
+    return click.argument("id", metavar="ID", shell_complete=complete_task)(function)
 
 
 def newest_run(runs: Runs) -> Run:
@@ -183,11 +216,12 @@ def view_options(function: F) -> F:
     return function
 
 
-View = Console | JsonLines
-
-
 def make_view(look: Look, *, as_json: bool) -> View:
     """A live run on stdout and stderr; no reader, slow or gone, holds it up."""
+    from ralph.views.console import Console
+    from ralph.views.jsonl import JsonLines
+    from ralph.views.outlet import Forgiving
+
     if as_json:
         return JsonLines(Forgiving(sys.stdout))
     return Console(sys.stdout, sys.stderr, look)
@@ -195,12 +229,18 @@ def make_view(look: Look, *, as_json: bool) -> View:
 
 def make_log_view(look: Look, *, as_json: bool) -> View:
     """The past, all of it on stdout; a reader gets everything, however slow."""
+    from ralph.views.console import Console
+    from ralph.views.jsonl import JsonLines
+    from ralph.views.outlet import Direct
+
     if as_json:
         return JsonLines(Direct(sys.stdout))
     return Console(sys.stdout, sys.stdout, look, Direct)
 
 
 def make_look(settings: Settings, *, verbose: bool = False, stream: bool = True) -> Look:
+    from ralph.views.agent import Look
+
     return Look(
         stream=stream,
         verbose=verbose,
@@ -214,6 +254,8 @@ def make_look(settings: Settings, *, verbose: bool = False, stream: bool = True)
 
 def settings_here() -> Settings:
     """How things are to be shown in this directory; settings that cannot be read do not matter for that."""
+    from ralph.settings import Settings, load
+
     try:
         return load().settings
     except RalphError:
@@ -222,6 +264,8 @@ def settings_here() -> Settings:
 
 def load_with_agent(settings_file: str | None, flags: dict[str, Any], agent: str | None) -> Loaded:
     """With another agent than the configured one, nothing of the configured one is kept."""
+    from ralph.settings import load
+
     path = Path(settings_file) if settings_file else None
     if agent is not None and load(path).settings.agent.command != agent:
         name, *words = _split(agent)

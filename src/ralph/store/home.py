@@ -6,13 +6,16 @@ import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph.errors import RalphError
 from ralph.store.database import open_database
 from ralph.store.files import opened_directory
-from ralph.store.runs import Runs
 from ralph.store.runtime import ignore_runtime_files
 from ralph.store.tasks import Tasks
+
+if TYPE_CHECKING:
+    from ralph.store.runs import Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,8 @@ class Home:
 
     def runs(self, patience: float = 30.0) -> Runs:
         """The list of runs, on a connection of its own that waits so long for others."""
+        from ralph.store.runs import Runs  # the whole machine comes with it; tasks do without
+
         return Runs(open_database(self.database, patience), self.database)
 
     def tasks(self, project: str) -> Tasks:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,13 +16,45 @@ from ralph.core.tasks import Progress, Task, TaskCompletionSpec, TaskStatus
 from ralph.errors import RalphError
 from ralph.store.database import Taken, clear_errors, transaction
 
-_COLUMNS = (
-    "id, spec_id, title, description, status, priority, dependencies, assignee, created_at, updated_at,"
-    " metadata, iteration, completion_spec, protect"
-)
-_ORDER = "ORDER BY priority, rowid"
-
 _encode = msgspec.json.encode
+_TEXTS = msgspec.json.Decoder(tuple[str, ...])
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+_SPEC = msgspec.json.Decoder(TaskCompletionSpec)
+_PROGRESS = msgspec.json.Decoder(Progress)
+
+T = TypeVar("T")
+
+
+class Stored(NamedTuple):
+    """A row as it is in the store: what is no plain value is JSON text."""
+
+    project: str
+    id: str
+    spec_id: str
+    title: str
+    description: str
+    status: str
+    priority: int
+    dependencies: str
+    assignee: str
+    created_at: float
+    updated_at: float
+    metadata: str
+    iteration: int
+    completion_spec: str | None
+    protect: str | None
+
+
+class Brief(NamedTuple):
+    """What a list shows of a task."""
+
+    project: str
+    id: str
+    status: str
+    priority: int
+    spec_id: str
+    title: str
+    dependencies: tuple[str, ...]
 
 
 class Tasks:
@@ -36,29 +69,65 @@ class Tasks:
 
     def all(self, spec: str | None = None, status: TaskStatus | None = None) -> list[Task]:
         """By priority, then as they were added."""
-        where, values = self._where(spec, status)
-        return [
-            task for _, task in self._select(f"WHERE project = ?{where} {_ORDER}", (self.project, *values))
-        ]
+        return [self.read(row) for row in self.stored(spec, status)]
 
-    def everywhere(self, spec: str | None = None, status: TaskStatus | None = None) -> list[tuple[str, Task]]:
-        """The tasks of all projects, each with its project."""
-        where, values = self._where(spec, status)
-        return list(self._select(f"WHERE 1{where} ORDER BY project, priority, rowid", values))
+    def stored(
+        self, spec: str | None = None, status: TaskStatus | None = None, *, everywhere: bool = False
+    ) -> list[Stored]:
+        """The rows themselves, also those of all projects: what is JSON already can be printed as it is."""
+        return list(map(Stored._make, self._select(Stored._fields, spec, status, everywhere=everywhere)))
+
+    def briefs(
+        self, spec: str | None = None, status: TaskStatus | None = None, *, everywhere: bool = False
+    ) -> list[Brief]:
+        """The same, but only what a list shows: thousands take no time."""
+        rows = self._select(Brief._fields, spec, status, everywhere=everywhere)
+        return [Brief._make((*row[:-1], self._texts(row[-1], row[1]))) for row in rows]
 
     def get(self, id: str) -> Task | None:
-        found = self._select("WHERE project = ? AND id = ?", (self.project, id))
-        return next((task for _, task in found), None)
+        query = f"SELECT {', '.join(Stored._fields)} FROM tasks WHERE project = ? AND id = ?"
+        with clear_errors(self.path):
+            row = self.db.execute(query, (self.project, id)).fetchone()
+        return self.read(Stored._make(row)) if row else None
 
     def find(self, id: str) -> Task:
         """A task by its id; case does not matter where no other task differs by it alone."""
-        if task := self.get(id):
+        if task := self.get(self.resolve(id)):
             return task
-        query = "WHERE project = ? AND id = ? COLLATE NOCASE"
-        found = [task for _, task in self._select(query, (self.project, id))]
-        if len(found) == 1:
-            return found[0]
-        raise RalphError(f"There is no task {id!r} in this project.", "`ralph task list` lists the tasks.")
+        raise self._missing(id)
+
+    def resolve(self, id: str) -> str:
+        """The id of a task as it was given to it; the task itself is not read, it may be damaged."""
+        query = "SELECT id FROM tasks WHERE project = ? AND id = ?"
+        with clear_errors(self.path):
+            for collation in ("", " COLLATE NOCASE"):
+                rows = self.db.execute(query + collation, (self.project, id)).fetchall()
+                if len(rows) == 1:
+                    return str(rows[0][0])
+        raise self._missing(id)
+
+    @staticmethod
+    def _missing(id: str) -> RalphError:
+        return RalphError(f"There is no task {id!r} in this project.", "`ralph task list` lists the tasks.")
+
+    def graph(self) -> dict[str, tuple[str, ...]]:
+        """What each task depends on."""
+        with clear_errors(self.path):
+            rows = self.db.execute("SELECT id, dependencies FROM tasks WHERE project = ?", (self.project,))
+            return {id: self._texts(text, id) for id, text in rows}
+
+    def dependents(self, id: str) -> list[str]:
+        """Who depends on a task; the task itself is not read."""
+        query = "SELECT id, dependencies FROM tasks WHERE project = ? AND id <> ? ORDER BY rowid"
+        with clear_errors(self.path):
+            rows = self.db.execute(query, (self.project, id)).fetchall()
+        return [other for other, text in rows if id in self._texts(text, other)]
+
+    def statuses(self) -> dict[str, str]:
+        """The status of each task, as it is written in the store."""
+        with clear_errors(self.path):
+            rows = self.db.execute("SELECT id, status FROM tasks WHERE project = ?", (self.project,))
+            return dict(rows.fetchall())
 
     def counts(self) -> dict[str, int]:
         """How many tasks there are of each status."""
@@ -71,56 +140,75 @@ class Tasks:
             row = self.db.execute(
                 "SELECT progress FROM tasks WHERE project = ? AND id = ?", (self.project, id)
             ).fetchone()
-        return self._decode(row[0], Progress, id) if row and row[0] else Progress()
+        return self._decode(row[0], _PROGRESS, id) if row and row[0] else Progress()
 
-    @staticmethod
-    def _where(spec: str | None, status: TaskStatus | None) -> tuple[str, tuple[str, ...]]:
-        given = [("spec_id", spec), ("status", status)]
-        chosen = [(name, value) for name, value in given if value is not None]
-        return "".join(f" AND {name} = ?" for name, _ in chosen), tuple(value for _, value in chosen)
-
-    def _select(self, where: str, values: Iterable[object]) -> Iterator[tuple[str, Task]]:
+    def _select(
+        self, names: Sequence[str], spec: str | None, status: TaskStatus | None, *, everywhere: bool
+    ) -> list[tuple[Any, ...]]:
+        """Sorted here: SQLite would carry the whole rows through its sorter, which takes twice as long."""
+        given = [("project", None if everywhere else self.project), ("spec_id", spec), ("status", status)]
+        chosen = {name: value for name, value in given if value is not None}
+        where = " AND ".join(f"{name} = ?" for name in chosen) or "1"
+        order = ("project", "priority", "rowid")
+        query = f"SELECT {', '.join((*order, *names))} FROM tasks WHERE {where}"
         with clear_errors(self.path):
-            rows = self.db.execute(f"SELECT project, {_COLUMNS} FROM tasks {where}", tuple(values)).fetchall()
-        for project, id, *fields in rows:
-            yield project, self._task(id, fields)
+            rows = self.db.execute(query, tuple(chosen.values())).fetchall()
+        return [row[len(order) :] for row in sorted(rows)]
 
-    def _task(self, id: str, fields: list[Any]) -> Task:
-        spec_id, title, description, status, priority, dependencies, assignee, *rest = fields
-        created_at, updated_at, metadata, iteration, spec, protect = rest
+    def read(self, row: Stored) -> Task:
+        """The task of a row; a damaged one is an error that names it."""
+        id = row.id
         return Task(
             id,
-            spec_id,
-            title,
-            description,
-            TaskStatus(status),
-            priority,
-            self._decode(dependencies, tuple[str, ...], id),
-            assignee,
-            created_at,
-            updated_at,
-            self._decode(metadata, dict[str, Any], id),
-            iteration,
-            self._decode(spec, TaskCompletionSpec, id) if spec else None,
-            self._decode(protect, tuple[str, ...], id) if protect else None,
+            row.spec_id,
+            row.title,
+            row.description,
+            self._status(row.status, id),
+            row.priority,
+            self._texts(row.dependencies, id),
+            row.assignee,
+            row.created_at,
+            row.updated_at,
+            {} if row.metadata == "{}" else self._decode(row.metadata, _OBJECT, id),
+            row.iteration,
+            self._decode(row.completion_spec, _SPEC, id) if row.completion_spec else None,
+            self._texts(row.protect, id) if row.protect else None,
         )
 
-    def _decode(self, text: str, type: Any, id: str) -> Any:
+    def _status(self, word: str, id: str) -> TaskStatus:
         try:
-            return msgspec.json.decode(text, type=type)
+            return TaskStatus(word)
+        except ValueError as error:
+            raise self._damage(id, error) from None
+
+    def _texts(self, text: str, id: str) -> tuple[str, ...]:
+        return () if text == "[]" else self._decode(text, _TEXTS, id)
+
+    def _decode(self, text: str, decoder: msgspec.json.Decoder[T], id: str) -> T:
+        try:
+            return decoder.decode(text)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise RalphError(
-                f"The store {self.path} is damaged: task {id} cannot be read ({error}).",
-                f"Remove it with `ralph task delete {id}` and import it again.",
-            ) from None
+            raise self._damage(id, error) from None
+
+    def _damage(self, id: str, error: Exception) -> RalphError:
+        return RalphError(
+            f"The store {self.path} is damaged: task {id} cannot be read ({error}).",
+            f"Remove it with `ralph task delete {id}` and import it again.",
+        )
 
     # ---- writing ----
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """What is read and written inside belongs together: all of it or nothing, and nobody in between."""
+        with clear_errors(self.path), nullcontext() if self.db.in_transaction else transaction(self.db):
+            yield
 
     def add(self, tasks: Iterable[Task]) -> None:
         """All of them or none."""
         now = time.time()
         try:
-            with clear_errors(self.path), transaction(self.db):
+            with self.writing():
                 for task in tasks:
                     self._insert(replace(task, created_at=task.created_at or now, updated_at=now))
         except Taken:
@@ -130,10 +218,9 @@ class Tasks:
 
     def put(self, task: Task) -> None:
         """Write a task that is there already; how far the work has come stays as it is."""
-        values = self._values(replace(task, updated_at=time.time()))
-        names = _COLUMNS.split(", ")
-        assignments = ", ".join(f"{name.strip()} = ?" for name in names)
-        with clear_errors(self.path), transaction(self.db):
+        values = self.as_stored(replace(task, updated_at=time.time()))
+        assignments = ", ".join(f"{name} = ?" for name in Stored._fields)
+        with self.writing():
             self.db.execute(
                 f"UPDATE tasks SET {assignments} WHERE project = ? AND id = ?",
                 (*values, self.project, task.id),
@@ -148,7 +235,7 @@ class Tasks:
 
     def move(self, id: str, status: TaskStatus, progress: Progress, iteration: int | None = None) -> None:
         """The work on a task has come so far."""
-        with clear_errors(self.path), transaction(self.db):
+        with self.writing():
             self.db.execute(
                 "UPDATE tasks SET status = ?, progress = ?, iteration = ifnull(?, iteration), updated_at = ?"
                 " WHERE project = ? AND id = ?",
@@ -156,19 +243,19 @@ class Tasks:
             )
 
     def delete(self, id: str) -> None:
-        with clear_errors(self.path), transaction(self.db):
+        with self.writing():
             self.db.execute("DELETE FROM tasks WHERE project = ? AND id = ?", (self.project, id))
 
     def _insert(self, task: Task) -> None:
-        values = self._values(task)
-        places = ", ".join("?" * (len(values) + 1))
-        self.db.execute(f"INSERT INTO tasks (project, {_COLUMNS}) VALUES ({places})", (self.project, *values))
+        places = ", ".join("?" * len(Stored._fields))
+        self.db.execute(
+            f"INSERT INTO tasks ({', '.join(Stored._fields)}) VALUES ({places})", self.as_stored(task)
+        )
 
-    @staticmethod
-    def _values(task: Task) -> tuple[object, ...]:
-        spec = _encode(task.completion_spec).decode() if task.completion_spec else None
-        protect = _encode(task.protect).decode() if task.protect is not None else None
-        return (
+    def as_stored(self, task: Task) -> Stored:
+        """The row of a task of this project."""
+        return Stored(
+            self.project,
             task.id,
             task.spec_id,
             task.title,
@@ -181,6 +268,12 @@ class Tasks:
             task.updated_at,
             _encode(task.metadata).decode(),
             task.iteration,
-            spec,
-            protect,
+            _encode(_spec(task.completion_spec)).decode() if task.completion_spec else None,
+            _encode(task.protect).decode() if task.protect is not None else None,
         )
+
+
+def _spec(spec: TaskCompletionSpec) -> dict[str, Any]:
+    """Roles for which the task has no criteria of its own are left out."""
+    values = {"outcome": spec.outcome, "acceptance_criteria": spec.acceptance_criteria}
+    return values | dict(spec.criteria)

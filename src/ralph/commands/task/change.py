@@ -1,0 +1,150 @@
+"""`ralph task create`, `followup`, `edit` and `delete`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ralph.commands.ask import ask, is_yes
+from ralph.commands.common import complete_task, open_tasks, task_argument
+from ralph.commands.task.options import TaskCommand, changed, explained, is_given, task_options
+from ralph.core.tasks import TaskStatus
+from ralph.errors import RalphError
+from ralph.flows import tasks as flow
+from ralph.flows.task_form import BY_WORK, read
+from ralph.flows.tasks import FOLLOWUP_OF
+from ralph.settings import WorkSettings, load
+from ralph.store.tasks import Tasks
+
+
+@click.command("create", cls=TaskCommand)
+@click.argument("id", metavar="ID")
+@click.argument("spec", metavar="SPEC")
+@click.argument("title", metavar="TITLE")
+@task_options
+def create_(id: str, spec: str, title: str, **options: Any) -> int:
+    """Create the task ID, a part of SPEC. It needs an outcome and acceptance criteria.
+
+    What is not said about a role is as the settings or the role's defaults say; a judge then decides by the
+    acceptance criteria.
+
+    \b
+    ralph task create TASK-001 auth "Implement JWT auth" \\
+        --outcome "All API endpoints require valid JWT tokens" \\
+        --acceptance "Login returns a valid JWT" \\
+        --acceptance "Invalid tokens return 401" \\
+        --coder-verify-cmd "test -f src/auth/jwt.py" \\
+        --tester-promise AUTH_TESTS_PASS --tester-template pytest-coverage
+    """
+    with open_tasks() as tasks:
+        _create(tasks, {"id": id, "spec_id": spec, "title": title}, options)
+    return 0
+
+
+@click.command("followup", cls=TaskCommand)
+@task_argument
+@click.argument("new_id", metavar="NEW_ID")
+@click.argument("title", metavar="TITLE")
+@task_options
+def followup_(id: str, new_id: str, title: str, **options: Any) -> int:
+    """Create the task NEW_ID, found while working on ID, in the same spec. It waits for nothing by default.
+
+    It needs an outcome and acceptance criteria, as every task does.
+
+    \b
+    ralph task followup TASK-001 TASK-017 "Rotate the signing key" \\
+        --outcome "A new key signs all tokens within a day of its rotation" \\
+        --acceptance "Tokens signed with the last key are valid until they expire"
+    """
+    with open_tasks() as tasks:
+        origin = tasks.find(id)
+        values = {"id": new_id, "spec_id": origin.spec_id, "title": title}
+        _create(tasks, values | {"metadata": {FOLLOWUP_OF: origin.id}}, options)
+    return 0
+
+
+def _create(tasks: Tasks, values: dict[str, Any], options: dict[str, Any]) -> None:
+    entry = read(changed(values, options), _settings())
+    added = flow.add(tasks, [entry])
+    if added.problems:
+        raise explained(f"{entry.id} was not created", [found.problem for found in added.problems])
+    click.echo(f"Created {entry.id}.")
+
+
+def _settings() -> WorkSettings:
+    return load().settings.ralph
+
+
+@click.command("edit", cls=TaskCommand)
+@task_argument
+@click.option("--title", metavar="TEXT", help="Another title.")
+@click.option(
+    "--status",
+    type=click.Choice([each.value for each in TaskStatus if each not in BY_WORK]),
+    help="Where it stands; todo makes `ralph work` take it up again.",
+)
+@click.option(
+    "--remove-dependency",
+    multiple=True,
+    metavar="ID",
+    shell_complete=complete_task,
+    help="It need not be done before any more; repeatable.",
+)
+@task_options
+def edit_(
+    id: str, title: str | None, status: str | None, remove_dependency: tuple[str, ...], **options: Any
+) -> int:
+    """Change the task ID: only what is given. A task that is being worked on is refused.
+
+    --acceptance, --protect, --ROLE-check-for and --ROLE-negative-pattern replace the whole list;
+    --depends-on adds to it.
+
+    \b
+    ralph task edit TASK-001 --priority 1 --tester-verify-cmd "pytest tests/test_auth.py -x"
+    ralph task edit TASK-001 --status todo
+    """
+    if not is_given(options | {"title": title, "status": status, "removed": remove_dependency}):
+        raise RalphError(
+            "There is nothing to change.", "Say what: `ralph task edit --help` lists the options."
+        )
+
+    def change(values: dict[str, Any]) -> dict[str, Any]:
+        for other in remove_dependency:
+            if other not in values["dependencies"]:
+                raise RalphError(f"{values['id']} does not depend on {other!r}.")
+            values["dependencies"].remove(other)
+        return changed(values | ({"title": title} if title is not None else {}), options)
+
+    with open_tasks() as tasks:
+        task, problems = flow.edit(tasks, id, change, _settings(), TaskStatus(status) if status else None)
+    if problems:
+        raise explained(f"{task.id} was not changed", problems)
+    click.echo(f"Changed {task.id}.")
+    return 0
+
+
+@click.command("delete")
+@task_argument
+@click.option("--force", is_flag=True, help="Also one that others depend on: they do not any more.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask, also on a terminal.")
+def delete_(id: str, force: bool, yes: bool) -> int:
+    """Delete the task ID. Its branch and its runs stay.
+
+    A task that is being worked on is refused, and without --force one that others depend on.
+    """
+    with open_tasks() as tasks:
+        id = tasks.resolve(id)
+        if not yes and sys.stdin.isatty() and not ask(f"Delete {id}? (y/N)", is_yes):
+            click.echo("Nothing was deleted.", err=True)
+            return 0
+        deleted = flow.delete(tasks, id, force=force)
+    freed = deleted.dependents
+    note = (
+        f" {flow.listed(freed)} {'does' if len(freed) == 1 else 'do'} not depend on it any more."
+        if freed
+        else ""
+    )
+    click.echo(f"Deleted {deleted.id}.{note}")
+    return 0

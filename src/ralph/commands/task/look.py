@@ -1,0 +1,95 @@
+"""`ralph task list` and `ralph task show`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import msgspec
+
+from ralph.commands.common import open_tasks, task_argument
+from ralph.core.tasks import TaskStatus
+from ralph.store.tasks import Stored, Tasks
+from ralph.views import tasks as view
+
+_json_option = click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+
+
+@click.command("list")
+@click.option("--spec", metavar="SPEC", help="Only the tasks of this spec.")
+@click.option("--status", type=click.Choice([each.value for each in TaskStatus]), help="Only these.")
+@click.option("--all", "everywhere", is_flag=True, help="The tasks of all projects.")
+@_json_option
+def list_(spec: str | None, status: str | None, everywhere: bool, as_json: bool) -> int:
+    """List the tasks of this project by priority, then in the order in which they were added.
+
+    \b
+    ralph task list --status failed
+    ralph task list --spec auth --json
+    """
+    chosen = TaskStatus(status) if status else None
+    with open_tasks() as tasks:
+        if as_json:
+            _write_all(tasks, tasks.stored(spec, chosen, everywhere=everywhere))
+            return 0
+        briefs = tasks.briefs(spec, chosen, everywhere=everywhere)
+    if briefs:
+        view.print_list(briefs, with_project=everywhere)
+    else:
+        such = " such" if spec or status else ""
+        click.echo(f"There are no{such} tasks. `ralph task create --help` tells how to make one.", err=True)
+    return 0
+
+
+@click.command("show")
+@task_argument
+@_json_option
+def show_(id: str, as_json: bool) -> int:
+    """Show the task ID with everything that is known of it, and for each role the criteria in force.
+
+    They come from the task itself, else from the settings (`ralph`), else they are the role's defaults.
+    """
+    with open_tasks() as tasks:
+        task = tasks.find(id)
+        progress = tasks.progress(task.id)
+    if as_json:
+        _write(view.encoded(view.to_json(tasks.as_stored(task))))
+        return 0
+    from ralph import yamlfile
+    from ralph.core.tasks import ROLES
+    from ralph.flows.criteria import in_force
+    from ralph.settings import load
+
+    settings = load().settings.ralph
+    roles = []
+    for role in ROLES:
+        force = in_force(task, role, settings)
+        remark = "from the task" if force.is_own else "by default"
+        roles.append(
+            view.RoleView(
+                role,
+                force.promise,
+                force.description,
+                force.method,
+                yamlfile.dump(force.config) if force.config else "",
+                force.max_iterations,
+                remark if force.is_enabled else "skipped: the settings say enabled: false",
+            )
+        )
+    click.echo(view.detail(task, tasks.project, progress, roles))
+    return 0
+
+
+def _write_all(tasks: Tasks, rows: list[Stored]) -> None:
+    try:
+        data = view.encoded([view.to_json(row) for row in rows])
+    except msgspec.DecodeError:
+        for row in rows:
+            tasks.read(row)  # says which one is damaged
+        raise
+    _write(data)
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.flush()

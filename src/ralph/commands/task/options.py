@@ -1,0 +1,221 @@
+"""The options of `ralph task create`, `edit` and `followup`, as the written form of a task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from ralph.checks.registry import verification_methods
+from ralph.commands.common import COUNT, complete_task
+from ralph.core.tasks import ROLES, VerificationMethod
+from ralph.errors import RalphError
+from ralph.flows import templates
+from ralph.flows.task_file import dotted, explain, said
+from ralph.flows.tasks import EXISTS
+from ralph.flows.verification import Keys, Problem
+
+F = TypeVar("F", bound=Callable[..., Any])
+Values = dict[str, Any]
+
+
+class RoleOption(click.Option):
+    """An option that every role has; help shows it once, for the first one."""
+
+    def __init__(self, declarations: Sequence[str], role: str, **settings: Any) -> None:
+        super().__init__(declarations, **settings)
+        self.role = role
+
+
+class TaskCommand(click.Command):
+    """Help with the options of the roles in a section of their own."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        first, *others = ROLES
+        of_roles, rest = [], []
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record and not isinstance(param, RoleOption):
+                rest.append(record)
+            elif record and isinstance(param, RoleOption) and param.role == first:
+                of_roles.append(record)
+        with formatter.section("Options"):
+            formatter.write_dl(rest)
+        same = ", ".join(f"--{role}-…" for role in others)
+        with formatter.section(f"For each role (the same with {same})"):
+            formatter.write_dl(of_roles)
+
+
+def _complete(words: Callable[[], Iterable[str]]) -> Any:
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return [CompletionItem(word) for word in words() if word.startswith(incomplete)]
+
+    return complete
+
+
+def task_options(function: F) -> F:
+    """What "done" means, and everything else that can be said about a task."""
+    for option in reversed([*_own_options(), *(each for role in ROLES for each in _role_options(role))]):
+        function = option(function)
+    return function
+
+
+def _own_options() -> Iterable[Callable[[F], F]]:
+    yield click.option("--outcome", metavar="TEXT", help="What is true when it is done, in one sentence.")
+    yield click.option("--acceptance", multiple=True, metavar="TEXT", help="A requirement; repeatable.")
+    yield click.option("--description", metavar="TEXT", help="What the agents should know beyond that.")
+    yield click.option(
+        "--depends-on",
+        multiple=True,
+        metavar="ID",
+        shell_complete=complete_task,
+        help="A task that must be done before; repeatable.",
+    )
+    yield click.option("--priority", type=int, metavar="N", help="Lower numbers are taken first. [0]")
+    yield click.option(
+        "--protect",
+        multiple=True,
+        metavar="GLOB",
+        help="Files that only the tester may change; repeatable. [what verification runs]",
+    )
+
+
+def _role_options(role: str) -> Iterable[Callable[[F], F]]:
+    defaults = ROLES[role]
+
+    def option(name: str, **settings: Any) -> Callable[[F], F]:
+        return click.option(f"--{role}-{name}", cls=RoleOption, role=role, **settings)
+
+    yield option("promise", metavar="TEXT", help=f"What it says when it is done. [{defaults.promise}]")
+    yield option("description", metavar="TEXT", help="When its part is done, for people and the agent.")
+    yield option(
+        "verify",
+        metavar="METHOD",
+        shell_complete=_complete(verification_methods),
+        help="How that is verified: string_match, semantic, external.",
+    )
+    yield option("verify-cmd", metavar="CMD", help="The command that must succeed; implies external.")
+    yield option("check-for", multiple=True, metavar="TEXT", help="What a judge must find; implies semantic.")
+    yield option(
+        "negative-pattern", multiple=True, metavar="TEXT", help="What must not be there; implies semantic."
+    )
+    yield option(
+        "template",
+        metavar="NAME",
+        shell_complete=_complete(lambda: templates.TEMPLATES),
+        help="A ready verification: see `ralph task templates`.",
+    )
+    yield option(
+        "max-iterations", type=COUNT, metavar="N", help=f"Then it has failed. [{defaults.max_iterations}]"
+    )
+
+
+# ---- options -> written form ----
+
+
+def changed(values: Values, options: Values) -> Values:
+    """The written form of a task with what the options say."""
+    completion = dict(values.get("completion", {}))
+    new = values | {"completion": completion}
+    for name in ("description", "priority"):
+        if options[name] is not None:
+            new[name] = options[name]
+    if options["outcome"] is not None:
+        completion["outcome"] = options["outcome"]
+    if options["acceptance"]:
+        completion["acceptance_criteria"] = list(options["acceptance"])
+    if options["protect"]:
+        new["protect"] = list(options["protect"])
+    if options["depends_on"]:
+        new["dependencies"] = [*values.get("dependencies", ()), *options["depends_on"]]
+    for role in ROLES:
+        if criteria := _criteria(role, dict(completion.get(role) or {}), options):
+            completion[role] = criteria
+    return new
+
+
+def is_given(options: Values) -> bool:
+    return any(value is not None and value != () for value in options.values())
+
+
+def _criteria(role: str, old: Values, options: Values) -> Values:
+    for name in ("promise", "description", "max_iterations"):
+        if (value := options[f"{role}_{name}"]) is not None:
+            old[name] = value
+    method, config = _verification(role, options)
+    if method is not None:
+        same = old.get("verification_method") == method
+        old["verification_config"] = (old.get("verification_config", {}) if same else {}) | config
+        old["verification_method"] = method
+    return old
+
+
+def _verification(role: str, options: Values) -> tuple[str | None, Values]:
+    """The method and the part of its config that the options say; several ways at once contradict each other."""
+    ways: dict[str, tuple[str, Values]] = {}
+    if (name := options[f"{role}_template"]) is not None:
+        _, template = templates.find(name)
+        ways[f"--{role}-template"] = str(template.method), template.config
+    if (command := options[f"{role}_verify_cmd"]) is not None:
+        ways[f"--{role}-verify-cmd"] = str(VerificationMethod.EXTERNAL), {"command": command}
+    judged = {
+        "check_for": list(options[f"{role}_check_for"]),
+        "negative_patterns": list(options[f"{role}_negative_pattern"]),
+    }
+    if any(judged.values()):
+        option = f"--{role}-check-for" if judged["check_for"] else f"--{role}-negative-pattern"
+        config = {key: texts for key, texts in judged.items() if texts}
+        ways[option] = str(VerificationMethod.SEMANTIC), config
+    said_method = options[f"{role}_verify"]
+    if len(ways) > 1 or (said_method and any(method != said_method for method, _ in ways.values())):
+        verify = [f"--{role}-verify {said_method}"] if said_method else []
+        raise RalphError(
+            f"{' and '.join([*verify, *ways])} contradict each other.",
+            "One method each; several together are a multi_stage verification, in a file: `ralph task import`.",
+        )
+    return next(iter(ways.values()), (said_method, {}))
+
+
+# ---- problems -> options ----
+
+_NAMES = {
+    "id": "ID",
+    "spec_id": "SPEC",
+    "title": "TITLE",
+    "dependencies": "--depends-on",
+    "acceptance_criteria": "--acceptance",
+    "verification_method": "verify",
+    "command": "verify-cmd",
+    "check_for": "check-for",
+    "negative_patterns": "negative-pattern",
+    "max_iterations": "max-iterations",
+    "stages": "verify multi_stage: stages",
+}
+_HINTS = {
+    "outcome": 'For example: --outcome "All endpoints require a JWT" --acceptance "Invalid tokens return 401"',
+    "acceptance_criteria": 'For example: --acceptance "Invalid tokens return 401"',
+    "stages": "`ralph task import` reads stages from a file.",
+    "dependencies": "`ralph task list` lists the tasks, `ralph task show ID` what one depends on.",
+}
+
+
+def explained(what: str, problems: Sequence[Problem]) -> RalphError:
+    """All problems at once, by the options that they are about."""
+    lines = [said(_option(problem.keys), problem.text) for problem in problems]
+    about = {key for problem in problems for key in problem.keys}
+    hint = next((text for key, text in _HINTS.items() if key in about), "")
+    if EXISTS in problems:
+        hint = "`ralph task edit` changes it."
+    return explain(what, lines, hint)
+
+
+def _option(keys: Keys) -> str:
+    if keys[:1] != ("completion",):
+        first, rest = keys[0], keys[1:] if keys[1:] and not keys[1].isdigit() else ()
+        return dotted((_NAMES.get(first, f"--{first}"), *rest))
+    if keys[1] not in ROLES:
+        return _NAMES.get(keys[1], f"--{keys[1]}")
+    role, name = keys[1], next((key for key in keys[2:] if key != "verification_config"), "verify")
+    return f"--{role}-{_NAMES.get(name, name)}"

@@ -1,0 +1,61 @@
+"""`ralph task templates`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from ralph.flows import templates
+from ralph.flows.templates import TEMPLATES, Template
+from ralph.views.lines import print_lines
+from ralph.views.tasks import encoded
+
+
+def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [
+        CompletionItem(name, help=template.summary)
+        for name, template in TEMPLATES.items()
+        if name.startswith(incomplete)
+    ]
+
+
+@click.command("templates")
+@click.argument("name", metavar="[NAME]", required=False, shell_complete=_complete)
+@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+def templates_(name: str | None, as_json: bool) -> int:
+    """Show ready verifications; with NAME, that one as YAML to paste beneath `completion:` of a task.
+
+    \b
+    ralph task templates pytest-coverage
+    ralph task create … --tester-template pytest-coverage
+    """
+    if name is not None:
+        known, template = templates.find(name)
+        if as_json:
+            _write(encoded(_to_json(known, template)))
+        else:
+            click.echo(templates.to_yaml(template), nl=False)
+    elif as_json:
+        _write(encoded([_to_json(*each) for each in TEMPLATES.items()]))
+    else:
+        rows = [(name, each.role, each.method, each.summary) for name, each in TEMPLATES.items()]
+        print_lines(("template", "role", "method", "what it proves"), rows, wide=3, accent=0, styles={})
+    return 0
+
+
+def _to_json(name: str, template: Template) -> dict[str, Any]:
+    return {
+        "name": name,
+        "summary": template.summary,
+        "role": template.role,
+        "verification_method": template.method,
+        "verification_config": template.config,
+    }
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.buffer.write(data)
+    sys.stdout.flush()

@@ -1,0 +1,168 @@
+"""Tasks for people and for programs: the one JSON form, the list, one task in detail."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from ralph.core.tasks import ROLES, Progress, Task, TaskStatus
+from ralph.core.text import clean
+from ralph.store.tasks import Brief, Stored
+from ralph.views.lines import print_lines, styled
+
+STYLES: dict[str, str] = {
+    **{defaults.status: "1;33" for defaults in ROLES.values()},
+    TaskStatus.DONE: "32",
+    TaskStatus.FAILED: "1;31",
+    TaskStatus.BLOCKED: "31",
+    TaskStatus.CANCELLED: "2",
+}
+_BOLD, _DIM = "1", "2"
+
+
+# ---- for programs ----
+
+
+class TaskJson(msgspec.Struct, frozen=True, gc=False):
+    """A task as `list --json` and `show --json` have it. What is JSON in the store goes through as it is."""
+
+    id: str
+    spec_id: str
+    title: str
+    description: str
+    status: str
+    priority: int
+    dependencies: Raw
+    assignee: str
+    created_at: str
+    updated_at: str
+    metadata: Raw
+    iteration: int
+    completion_spec: Raw
+    protect: Raw
+    project: str
+
+
+def to_json(row: Stored) -> TaskJson:
+    return TaskJson(
+        row.id,
+        row.spec_id,
+        row.title,
+        row.description,
+        row.status,
+        row.priority,
+        Raw(row.dependencies),
+        row.assignee,
+        _iso(row.created_at),
+        _iso(row.updated_at),
+        Raw(row.metadata),
+        row.iteration,
+        Raw(row.completion_spec or "null"),
+        Raw(row.protect or "null"),
+        row.project,
+    )
+
+
+def encoded(values: Any) -> bytes:
+    """Readable JSON. Raises `msgspec.DecodeError` where raw JSON is none."""
+    return msgspec.json.format(msgspec.json.encode(values), indent=2) + b"\n"
+
+
+@lru_cache
+def _iso(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+# ---- for people ----
+
+
+def print_list(found: Sequence[Brief], *, with_project: bool) -> None:
+    titles: tuple[str, ...] = ("task", "status", "priority", "spec", "title", "depends on")
+    rows: list[tuple[str, ...]] = [
+        (task.id, task.status, str(task.priority), task.spec_id, task.title, ", ".join(task.dependencies))
+        for task in found
+    ]
+    if with_project:
+        titles = (*titles, "project")
+        rows = [(*row, task.project) for row, task in zip(rows, found, strict=True)]
+    print_lines(titles, rows, wide=titles.index("title"), accent=titles.index("status"), styles=STYLES)
+
+
+@dataclass(frozen=True, slots=True)
+class RoleView:
+    """What a role of a task has to prove. `remark`: where that comes from, or that the role is skipped."""
+
+    name: str
+    promise: str
+    description: str
+    method: str
+    config: str
+    max_iterations: int
+    remark: str
+
+
+def detail(task: Task, project: str, progress: Progress, roles: Iterable[RoleView]) -> str:
+    lines = [styled(clean(f"{task.id}  {task.title}"), _BOLD), *_head(task, project, progress)]
+    if task.description:
+        lines += ["", *_block(task.description, "  ")]
+    if spec := task.completion_spec:
+        lines += ["", styled("outcome", _BOLD), *_block(spec.outcome, "  ")]
+        lines += ["", styled("acceptance criteria", _BOLD)]
+        for criterion in spec.acceptance_criteria:
+            first, *rest = _block(criterion, "    ")
+            lines += [f"  - {first.strip()}", *rest]
+    for role in roles:
+        lines += ["", *_role(role)]
+    return "\n".join(lines)
+
+
+def _head(task: Task, project: str, progress: Progress) -> Iterator[str]:
+    word = styled(task.status, STYLES.get(task.status, ""))
+    why = f": {progress.reason}" if progress.reason else ""
+    values = {
+        "status": f"{word}{clean(why)}",
+        "spec": clean(task.spec_id),
+        "priority": str(task.priority),
+        "depends on": ", ".join(task.dependencies) or "nothing",
+        "assignee": clean(task.assignee),
+        "iteration": str(task.iteration) if task.iteration else "",
+        "protect": _protected(task),
+        "metadata": clean(msgspec.json.encode(task.metadata).decode()) if task.metadata else "",
+        "merged as": progress.merged,
+        "created": _local(task.created_at),
+        "updated": _local(task.updated_at),
+        "project": clean(project),
+    }
+    return (f"{name:<12}{value}" for name, value in values.items() if value)
+
+
+def _protected(task: Task) -> str:
+    if task.protect is None:
+        return "what verification runs (found out by itself)"
+    return clean(", ".join(task.protect)) or "nothing"
+
+
+def _role(role: RoleView) -> list[str]:
+    lines = [
+        f"{styled(role.name, _BOLD)}  {styled(f'({role.remark})', _DIM)}",
+        f"  promise       <promise>{clean(role.promise)}</promise>",
+        f"  verification  {role.method}, at most {role.max_iterations} iterations",
+        *_block(role.description, "  "),
+    ]
+    return lines + _block(role.config, "    ")
+
+
+def _block(text: str, indent: str) -> list[str]:
+    return (
+        [f"{indent}{line}".rstrip() for line in clean(text).rstrip("\n").split("\n")] if text.strip() else []
+    )
+
+
+def _local(at: float) -> str:
+    return datetime.fromtimestamp(at).strftime("%Y-%m-%d %H:%M:%S") if at else ""

@@ -1,0 +1,190 @@
+"""Adding, changing and deleting tasks: what is there always fits together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from conftest import Project
+from ralph.core.model import AgentSpec, Flow, Plan, PromptSource
+from ralph.core.tasks import Progress, TaskStatus
+from ralph.errors import RalphError
+from ralph.flows import tasks as flow
+from ralph.flows.task_form import Entry, read
+from ralph.flows.verification import Problem
+from ralph.settings import WorkSettings
+from ralph.store.runs import Runs
+from ralph.store.tasks import Tasks
+
+SETTINGS = WorkSettings()
+
+
+@pytest.fixture
+def tasks(project: Project) -> Iterator[Tasks]:
+    found = project.home.tasks(str(project.path))
+    with closing(found.db):
+        yield found
+
+
+def entry(id: str, *dependencies: str, **values: Any) -> Entry:
+    completion = {"outcome": "It works", "acceptance_criteria": ["It starts"]}
+    written = {"id": id, "spec_id": "s", "title": f"Title of {id}", "dependencies": list(dependencies)}
+    return read(written | {"completion": completion} | values, SETTINGS)
+
+
+def begin_work(tasks: Tasks, id: str) -> None:
+    """A run of this process is at the task."""
+
+    def plan(run: str) -> Plan:
+        spec = AgentSpec("agent", "custom", "agent")
+        return Plan(run, Flow.WORK, tasks.project, (spec,), PromptSource("x"), task_id=id, role="coder")
+
+    Runs(tasks.db, tasks.path).create(Flow.WORK, tasks.project, tasks.project, plan)
+
+
+def ids(tasks: Tasks) -> list[str]:
+    return [task.id for task in tasks.all()]
+
+
+def texts(added: flow.Added) -> list[tuple[int, str]]:
+    return [(found.entry, found.problem.text) for found in added.problems]
+
+
+def test_tasks_may_depend_on_each_other_in_any_order(tasks: Tasks) -> None:
+    """On those that come later in the same file, and on those that are there."""
+    assert flow.add(tasks, [entry("B", "A"), entry("A")]) == flow.Added([], 2, 0)
+    assert flow.add(tasks, [entry("C", "B", "A")]) == flow.Added([], 1, 0)
+    assert ids(tasks) == ["B", "A", "C"]
+
+
+def test_nothing_is_written_when_something_is_wrong(tasks: Tasks) -> None:
+    """Every problem of every entry, in their order."""
+    flow.add(tasks, [entry("A")])
+    added = flow.add(tasks, [entry("B", "X1"), entry("A"), entry("C", title=3), entry("C"), entry("D", "D")])
+    assert texts(added) == [
+        (0, "names no task of this project: 'X1'"),
+        (1, "is there already"),
+        (2, "must be a text, not a whole number (put it in quotes)"),
+        (3, "stands there twice: C"),
+        (4, ": tasks that wait for each other: D → D"),
+    ]
+    assert ids(tasks) == ["A"]
+
+
+def test_a_circle_is_shown(tasks: Tasks) -> None:
+    """From the first task of the file that is in it, through those that are there already."""
+    added = flow.add(tasks, [entry("A", "C"), entry("B", "A"), entry("C", "B")])
+    assert texts(added) == [(0, ": tasks that wait for each other: A → C → B → A")]
+    flow.add(tasks, [entry("A"), entry("B", "A")])
+    added = flow.add(tasks, [entry("X"), entry("A", "B")], update=True)
+    assert texts(added) == [(1, ": tasks that wait for each other: A → B → A")]
+
+
+def test_a_similar_id_is_proposed(tasks: Tasks) -> None:
+    """A typing mistake is seen at once."""
+    added = flow.add(tasks, [entry("TASK-001"), entry("TASK-002", "TAKS-001")])
+    assert texts(added) == [(1, "names no task of this project: 'TAKS-001'; did you mean 'TASK-001'?")]
+
+
+def test_updating_keeps_status_and_progress(tasks: Tasks) -> None:
+    """What the file says replaces the rest; what is new is added."""
+    flow.add(tasks, [entry("A", description="old", metadata={"a": 1})])
+    progress = Progress("main", role="qa", reason="no")
+    tasks.move("A", TaskStatus.FAILED, progress, 4)
+    before = tasks.find("A")
+    assert flow.add(tasks, [entry("B"), entry("A", "B")], update=True) == flow.Added([], 1, 1)
+    after = tasks.find("A")
+    assert after == replace(
+        before, dependencies=("B",), description="", metadata={}, updated_at=after.updated_at
+    )
+    assert (after.status, after.iteration, tasks.progress("A")) == (TaskStatus.FAILED, 4, progress)
+
+
+def test_checking_writes_nothing(tasks: Tasks) -> None:
+    """It says what would be."""
+    flow.add(tasks, [entry("A")])
+    before = tasks.find("A")
+    added = flow.add(tasks, [entry("A", title="Other"), entry("B")], update=True, check=True)
+    assert (added, tasks.all()) == (flow.Added([], 1, 1), [before])
+
+
+@pytest.mark.parametrize("status", ["implementing", "reviewing", "testing", "qa"])
+def test_a_task_in_work_is_not_replaced(tasks: Tasks, status: str) -> None:
+    """Whoever works on it would not know."""
+    flow.add(tasks, [entry("A")])
+    tasks.move("A", TaskStatus(status), Progress())
+    added = flow.add(tasks, [entry("A")], update=True)
+    assert [found.problem for found in added.problems] == [flow.AT_WORK]
+
+
+def test_a_task_with_a_live_run_is_left_alone(tasks: Tasks) -> None:
+    """Neither replaced nor changed nor deleted, not even by force."""
+    flow.add(tasks, [entry("A"), entry("B")])
+    begin_work(tasks, "A")
+    assert (flow.is_live(tasks, "A"), flow.is_live(tasks, "B")) == (True, False)
+    added = flow.add(tasks, [entry("A")], update=True)
+    assert [found.problem for found in added.problems] == [flow.AT_WORK]
+    with pytest.raises(RalphError, match="A is being worked on"):
+        flow.edit(tasks, "A", lambda values: values, SETTINGS)
+    with pytest.raises(RalphError, match="A is being worked on"):
+        flow.delete(tasks, "A", force=True)
+    flow.delete(tasks, "B", force=False)
+    assert ids(tasks) == ["A"]
+
+
+def test_what_was_left_in_work_is_deleted_by_force(tasks: Tasks) -> None:
+    """After a crash the status stays, and nobody is at it."""
+    flow.add(tasks, [entry("A")])
+    tasks.move("A", TaskStatus.TESTING, Progress())
+    with pytest.raises(RalphError, match="being worked on"):
+        flow.delete(tasks, "A", force=False)
+    assert flow.delete(tasks, "a", force=True) == flow.Deleted("A", [])
+
+
+def test_a_task_that_others_need_is_deleted_by_force(tasks: Tasks) -> None:
+    """They do not depend on it any more, and keep what else they depend on."""
+    flow.add(tasks, [entry("A"), entry("B", "A"), entry("C", "A", "B")])
+    with pytest.raises(RalphError, match="B, C depend on it"):
+        flow.delete(tasks, "A", force=False)
+    assert flow.delete(tasks, "A", force=True) == flow.Deleted("A", ["B", "C"])
+    assert tasks.graph() == {"B": (), "C": ("B",)}
+    with pytest.raises(RalphError, match="C depends on it"):
+        flow.delete(tasks, "B", force=False)
+
+
+def test_editing_changes_what_it_changes(tasks: Tasks) -> None:
+    """The rest stays, also times and progress; the status only if it is given."""
+    flow.add(tasks, [entry("A", metadata={"a": 1}, protect=["x"])])
+    tasks.move("A", TaskStatus.REVIEWING, Progress(role="reviewer"), 2)
+    before = tasks.find("A")
+    after, problems = flow.edit(tasks, "a", lambda values: values | {"title": "Other"}, SETTINGS)
+    assert (after, problems) == (replace(before, title="Other", updated_at=after.updated_at), [])
+    after, _ = flow.edit(tasks, "A", lambda values: values, SETTINGS, TaskStatus.TODO)
+    assert (after.status, tasks.progress("A")) == (TaskStatus.TODO, Progress(role="reviewer"))
+
+
+def test_an_edit_that_does_not_fit_changes_nothing(tasks: Tasks) -> None:
+    """Neither an unknown dependency nor a circle nor an empty title."""
+    flow.add(tasks, [entry("A"), entry("B", "A")])
+    before = tasks.find("A")
+    after, problems = flow.edit(
+        tasks, "A", lambda values: values | {"dependencies": ["B", "X"], "title": ""}, SETTINGS
+    )
+    assert (after, tasks.find("A")) == (before, before)
+    assert problems == [
+        Problem(("title",), "is missing"),
+        Problem(("dependencies", "1"), "names no task of this project: 'X'"),
+        Problem(("dependencies",), ": tasks that wait for each other: A → B → A"),
+    ]
+
+
+def test_a_damaged_task_can_be_deleted(tasks: Tasks) -> None:
+    """As the error about it says."""
+    flow.add(tasks, [entry("A"), entry("B")])
+    tasks.db.execute("UPDATE tasks SET dependencies = 'rubbish', completion_spec = '' WHERE id = 'A'")
+    assert flow.delete(tasks, "A", force=False) == flow.Deleted("A", [])
+    assert ids(tasks) == ["B"]
