@@ -14,6 +14,7 @@ import click
 from ralph.commands.common import (
     COUNT,
     budget_options,
+    complete_task,
     load_with_agent,
     make_look,
     open_home,
@@ -40,7 +41,14 @@ from ralph.views.work import ManyTasks, OneTask, TaskJson
     " 2 configuration or fatal error · 3 waiting for something outside · 130 interrupted"
 )
 @click.option("--spec", metavar="SPEC", help="Only the tasks of this spec.")
-@click.option("--task", "tasks", multiple=True, metavar="ID", help="This task; repeatable.")
+@click.option(
+    "--task",
+    "tasks",
+    multiple=True,
+    metavar="ID",
+    shell_complete=complete_task,
+    help="This task; repeatable.",
+)
 @click.option("-j", "--jobs", type=COUNT, default=1, metavar="N", help="So many tasks at once. [1]")
 @click.option("--agent", metavar="COMMAND", help="Another agent than the configured one, with its flags.")
 @budget_options

@@ -13,7 +13,10 @@ _NEEDS_CONFIG = (VerificationMethod.EXTERNAL, VerificationMethod.MULTI_STAGE)
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """The criteria of a role of a task with nothing left open. `is_own`: the task itself has them."""
+    """The criteria of a role of a task with nothing left open. `is_own`: the task itself has them.
+
+    Where the loop is switched off, every role has one verified pass.
+    """
 
     promise: str
     description: str
@@ -35,7 +38,7 @@ def in_force(task: Task, role: str, settings: WorkSettings) -> InForce:
         description=criteria.description or f"Complete the {role}'s part of: {task.title}",
         method=str(criteria.verification_method),
         config=injected(criteria.verification_config, spec.acceptance_criteria if spec else ()),
-        max_iterations=most or ROLES[role].max_iterations,
+        max_iterations=(most or ROLES[role].max_iterations) if settings.enabled else 1,
         is_own=own is not None,
         is_enabled=of_role.enabled,
     )

@@ -26,15 +26,14 @@ from ralph.core.model import (
 from ralph.core.protect import default_globs
 from ralph.core.tasks import (
     ROLES,
-    CompletionCriteria,
     Progress,
     Task,
     VerificationMethod,
-    injected,
 )
 from ralph.errors import RalphError
+from ralph.flows.criteria import InForce, in_force, role_settings
 from ralph.flows.run import agent_spec, agent_specs, guardrails, limits
-from ralph.settings import CommandSettings, RoleSettings, Settings
+from ralph.settings import CommandSettings, Settings
 
 MERGE = "merge"
 """The run that proves a merged tree; no agent works in it."""
@@ -65,56 +64,22 @@ class Assignment:
 
 def roles_of(settings: Settings) -> tuple[str, ...]:
     """The roles that tasks go through here, in their order."""
-    roles = tuple(role for role in ROLES if role_settings(settings, role).enabled)
+    roles = tuple(role for role in ROLES if role_settings(role, settings.ralph).enabled)
     if not roles:
         raise RalphError("Every role is switched off.", "Enable one in ralph.agents of the settings.")
     return roles
 
 
-def role_settings(settings: Settings, role: str) -> RoleSettings:
-    found: RoleSettings = getattr(settings.ralph.agents, role)
-    return found
-
-
 # ---- what a role has to do ----
-
-
-def criteria_in_force(task: Task, role: str, settings: Settings) -> CompletionCriteria:
-    """What a role promises and how it is verified: the task's word, else the settings', else the role's default."""
-    given, defaults = role_settings(settings, role), ROLES[role]
-    spec = task.completion_spec
-    own = spec.criteria_of(role) if spec else None
-    if own is None:
-        method, config = _default_verification(task, role, settings)
-        own = CompletionCriteria(
-            given.promise or defaults.promise, f"Complete {role} stage for: {task.title}", method, config
-        )
-    most = own.max_iterations or given.max_iterations or settings.ralph.default_max_iterations
-    if not settings.ralph.enabled:
-        most = 1
-    config = injected(own.verification_config, spec.acceptance_criteria if spec else ())
-    return replace(own, verification_config=config, max_iterations=most or defaults.max_iterations)
-
-
-def _default_verification(task: Task, role: str, settings: Settings) -> tuple[str, dict[str, Any]]:
-    """A task without a spec is an old one, and only its promise can be looked for."""
-    if task.completion_spec is None:
-        return VerificationMethod.STRING_MATCH, {}
-    given = role_settings(settings, role).verification or settings.ralph.default_verification
-    if given == VerificationMethod.STRING_MATCH:
-        return given, {}
-    if given not in (None, *VerificationMethod):
-        return str(given), {}
-    return VerificationMethod.SEMANTIC, {"check_for": list(task.completion_spec.acceptance_criteria)}
 
 
 def problems(task: Task, settings: Settings) -> list[str]:
     """What would keep a task from being worked on, in words."""
     found = []
     for role in roles_of(settings):
-        criteria = criteria_in_force(task, role, settings)
+        criteria = in_force(task, role, settings.ralph)
         try:
-            problem = config_problem(criteria.verification_method, criteria.verification_config)
+            problem = config_problem(criteria.method, criteria.config)
         except RalphError as error:
             problem = error.message
         if problem:
@@ -128,7 +93,7 @@ def problems(task: Task, settings: Settings) -> list[str]:
 def plan(run: str, settings: Settings, assignment: Assignment) -> Plan:
     """One role's loop."""
     task, role = assignment.task, assignment.role
-    criteria = criteria_in_force(task, role, settings)
+    criteria = in_force(task, role, settings.ralph)
     spec = task.completion_spec
     agents = agents_of(settings, role)
     brief = TaskBrief(
@@ -140,7 +105,7 @@ def plan(run: str, settings: Settings, assignment: Assignment) -> Plan:
         role=role,
         duty=ROLES[role].duty,
         criteria=criteria.description,
-        method=criteria.verification_method,
+        method=criteria.method,
         may_refuse=role != roles_of(settings)[0],
         told=assignment.told,
     )
@@ -152,7 +117,7 @@ def plan(run: str, settings: Settings, assignment: Assignment) -> Plan:
         prompt=PromptSource(instruction=False, truncate=settings.output_truncate_chars, task=brief),
         claim=ClaimRule(tag="promise", text=criteria.promise, strict=True),
         checks=_checks(settings, assignment, criteria),
-        limits=_limits(settings, assignment, criteria.max_iterations or 1),
+        limits=_limits(settings, assignment, criteria.max_iterations),
         role=role,
         scm=Scm("git", ("commit",), f"{task.id}: {task.title} ({role})"),
         allow_degraded=settings.ralph.allow_degraded,
@@ -168,7 +133,7 @@ def merge_plan(run: str, settings: Settings, assignment: Assignment) -> Plan:
     task = assignment.task
     checks: dict[str, Check] = {check.name: check for check in guardrails(settings.guardrails)}
     for role in roles_of(settings):
-        for check in _verification(role, criteria_in_force(task, role, settings), When.ALWAYS):
+        for check in _verification(role, in_force(task, role, settings.ralph), When.ALWAYS):
             known = {(each.method, each.config) for each in checks.values()}
             if check.method != VerificationMethod.STRING_MATCH and (check.method, check.config) not in known:
                 checks[check.name] = check
@@ -202,7 +167,7 @@ def _limits(settings: Settings, assignment: Assignment, iterations: int) -> Limi
     )
 
 
-def _checks(settings: Settings, assignment: Assignment, criteria: CompletionCriteria) -> tuple[Check, ...]:
+def _checks(settings: Settings, assignment: Assignment, criteria: InForce) -> tuple[Check, ...]:
     """The project's guardrails, what may not be changed, and the role's own verification."""
     checks = [*guardrails(settings.guardrails)]
     role, trusted = assignment.role, assignment.progress.trusted
@@ -215,12 +180,11 @@ def _checks(settings: Settings, assignment: Assignment, criteria: CompletionCrit
     return (*checks, *_verification(role, criteria, When.CLAIMED))
 
 
-def _verification(role: str, criteria: CompletionCriteria, when: When) -> Iterator[Check]:
-    config = dict(criteria.verification_config)
+def _verification(role: str, criteria: InForce, when: When) -> Iterator[Check]:
     yield Check(
-        name=f"{role}: {criteria.verification_method}",
-        method=criteria.verification_method,
-        config=json.dumps(config, ensure_ascii=False),
+        name=f"{role}: {criteria.method}",
+        method=criteria.method,
+        config=json.dumps(criteria.config, ensure_ascii=False),
         when=when,
     )
 
@@ -232,8 +196,8 @@ def protected_globs(settings: Settings, assignment: Assignment) -> tuple[str, ..
         return given
     found: dict[str, None] = {}
     for role in roles_of(settings):
-        criteria = criteria_in_force(assignment.task, role, settings)
-        for command, directory in commands_of(criteria.verification_method, criteria.verification_config):
+        criteria = in_force(assignment.task, role, settings.ralph)
+        for command, directory in commands_of(criteria.method, criteria.config):
             found |= dict.fromkeys(default_globs([command], assignment.tracked, directory))
     for guardrail in settings.guardrails:
         found |= dict.fromkeys(default_globs([guardrail.command], assignment.tracked, "."))
@@ -254,7 +218,7 @@ def commands_of(method: str, config: dict[str, Any]) -> Iterator[tuple[str, str]
 
 def agents_of(settings: Settings, role: str) -> tuple[AgentSpec, ...]:
     """The agent of a role and, if it has none of its own, the fallbacks of the configured one."""
-    given, idle = role_settings(settings, role), settings.idle_timeout_seconds
+    given, idle = role_settings(role, settings.ralph), settings.idle_timeout_seconds
     specs = agent_specs(settings.agent, idle) if given.agent is None else (_named(settings, given.agent),)
     return tuple(with_model(spec, given.model) for spec in specs) if given.model else specs
 

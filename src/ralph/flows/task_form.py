@@ -53,6 +53,7 @@ _TASK: dict[str, Any] = {
     "assignee": str,
     "metadata": dict[str, Any],
     "protect": Texts,
+    "attempts": Count,
     "completion": dict[str, Any],
 }
 _COMPLETION: dict[str, Any] = {"outcome": str, "acceptance_criteria": Texts} | dict.fromkeys(
@@ -73,6 +74,7 @@ _MISSING = {
     "outcome": 'is missing: one sentence that can be measured and says what "done" means',
     "acceptance_criteria": "is missing: at least one requirement that can be verified",
 }
+_GIVEN = ("description", "priority", "assignee", "metadata", "attempts")
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
@@ -104,6 +106,8 @@ def written(task: Task) -> dict[str, Any]:
         values["metadata"] = task.metadata
     if task.protect is not None:
         values["protect"] = list(task.protect)
+    if task.attempts > 1:
+        values["attempts"] = task.attempts
     if spec := task.completion_spec:
         criteria = {role: _written_criteria(each) for role, each in spec.criteria}
         required = {"outcome": spec.outcome, "acceptance_criteria": list(spec.acceptance_criteria)}
@@ -164,9 +168,7 @@ class _Form:
         id = found.get("id", "")
         if self.problems or completion is None:
             return Entry(id, dependencies, None, tuple(self.problems))
-        given = {
-            key: found[key] for key in ("description", "priority", "assignee", "metadata") if key in found
-        }
+        given = {key: found[key] for key in _GIVEN if key in found}
         task = Task(
             id=id,
             spec_id=found["spec_id"],

@@ -43,6 +43,7 @@ class Stored(NamedTuple):
     iteration: int
     completion_spec: str | None
     protect: str | None
+    attempts: int
 
 
 class Brief(NamedTuple):
@@ -173,6 +174,7 @@ class Tasks:
             row.iteration,
             self._decode(row.completion_spec, _SPEC, id) if row.completion_spec else None,
             self._texts(row.protect, id) if row.protect else None,
+            row.attempts,
         )
 
     def _status(self, word: str, id: str) -> TaskStatus:
@@ -227,7 +229,7 @@ class Tasks:
             )
 
     def keep_progress(self, id: str, progress: Progress) -> None:
-        with clear_errors(self.path), transaction(self.db):
+        with self.writing():
             self.db.execute(
                 "UPDATE tasks SET progress = ? WHERE project = ? AND id = ?",
                 (_encode(progress).decode(), self.project, id),
@@ -270,6 +272,7 @@ class Tasks:
             task.iteration,
             _encode(_spec(task.completion_spec)).decode() if task.completion_spec else None,
             _encode(task.protect).decode() if task.protect is not None else None,
+            task.attempts,
         )
 
 

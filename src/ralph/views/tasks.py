@@ -46,6 +46,7 @@ class TaskJson(msgspec.Struct, frozen=True, gc=False):
     iteration: int
     completion_spec: Raw
     protect: Raw
+    attempts: int
     project: str
 
 
@@ -65,6 +66,7 @@ def to_json(row: Stored) -> TaskJson:
         row.iteration,
         Raw(row.completion_spec or "null"),
         Raw(row.protect or "null"),
+        row.attempts,
         row.project,
     )
 

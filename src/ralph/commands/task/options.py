@@ -75,6 +75,12 @@ def _own_options() -> Iterable[Callable[[F], F]]:
     )
     yield click.option("--priority", type=int, metavar="N", help="Lower numbers are taken first. [0]")
     yield click.option(
+        "--attempts",
+        type=COUNT,
+        metavar="N",
+        help="So many coders side by side; the first proved one is taken. [1]",
+    )
+    yield click.option(
         "--protect",
         multiple=True,
         metavar="GLOB",
@@ -119,7 +125,7 @@ def changed(values: Values, options: Values) -> Values:
     """The written form of a task with what the options say."""
     completion = dict(values.get("completion", {}))
     new = values | {"completion": completion}
-    for name in ("description", "priority"):
+    for name in ("description", "priority", "attempts"):
         if options[name] is not None:
             new[name] = options[name]
     if options["outcome"] is not None:
