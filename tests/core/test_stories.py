@@ -1,0 +1,384 @@
+"""The rules of a PRD loop, line by line, and all transitions of two stories against a table written by hand."""
+
+from __future__ import annotations
+
+import itertools
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ralph.core import stories
+from ralph.core.enforce import Rules, ruled
+from ralph.core.stories import (
+    APPROVED,
+    AT_CAP,
+    CHANGES_REQUESTED,
+    IMPLEMENT,
+    NEEDS_REVIEW,
+    REVIEW,
+    REVIEW_FIX,
+)
+
+MODES = (IMPLEMENT, REVIEW, REVIEW_FIX)
+
+
+def story(id: str = "US-001", **values: Any) -> dict[str, Any]:
+    usual = {
+        "id": id,
+        "title": "A story",
+        "description": "",
+        "acceptanceCriteria": ["It works"],
+        "priority": 1,
+        "passes": False,
+        "reviewStatus": None,
+        "reviewCount": 0,
+        "reviewFeedback": "",
+        "notes": "done so",
+        "dependsOn": [],
+    }
+    return usual | values
+
+
+def board(*found: dict[str, Any], **values: Any) -> dict[str, Any]:
+    usual: dict[str, Any] = {
+        "project": "p",
+        "branchName": "ralph/x",
+        "description": "d",
+        "verifyCommands": ["true"],
+    }
+    return usual | {"userStories": list(found)} | values
+
+
+# ---- check 1 ----
+
+
+@pytest.mark.parametrize(
+    ("broken", "words"),
+    [
+        ([], "must be an object, not an array"),
+        ({}, "the field 'project' is missing"),
+        (board(project=1), "'project' must be a string, not 1"),
+        (board(userStories={}), "'userStories' must be an array"),
+        (board(story(), "x"), "userStories[1] must be an object, not a string"),
+        (board(story(passes="yes")), "Story US-001: 'passes' must be true or false, not \"yes\""),
+        (board(story(priority="1")), "'priority' must be a number"),
+        (board(story(priority=True)), "'priority' must be a number, not true"),
+        (board(story(acceptanceCriteria=[])), "'acceptanceCriteria' must be a non-empty array"),
+        (board(story(reviewStatus="done")), "'reviewStatus' must be null"),
+        (board(story(reviewCount=-1)), "'reviewCount' must be a non-negative integer, not -1"),
+        (board(story(reviewCount=1.5)), "'reviewCount' must be a non-negative integer"),
+        (board(story(reviewFeedback=None)), "'reviewFeedback' must be a string, not null"),
+        (board(story(""), story("US-2")), "Story number 1: 'id' must be a non-empty string"),
+        (board(story(), story()), "Duplicate story id: US-001"),
+        (board(story(passes=True, notes=" ")), "passes=true but empty notes"),
+        (board(story(dependsOn=["US-9"])), "names US-9, which is no story"),
+        (board(story(dependsOn=["US-001"])), "wait for each other: US-001 → US-001"),
+        (board(story("A", dependsOn=["B"]), story("B", dependsOn=["A"])), "A → B → A"),
+        (board(story(), verifyCommands="make"), "'verifyCommands' must be an array of strings"),
+    ],
+)
+def test_schema(broken: Any, words: str) -> None:
+    """Check 1 names the story, the field and what it has to be."""
+    assert any(words in each for each in stories.schema_problems(broken)), stories.schema_problems(broken)
+
+
+def test_a_valid_list_has_no_problem() -> None:
+    """Neither the form nor the invariants find anything in a list as it is begun, or finished."""
+    done = story("US-2", passes=True, reviewStatus=APPROVED, reviewCount=1)
+    assert stories.schema_problems(board(story(), done)) == []
+    assert stories.invariant_problems(board(story(), done)) == []
+
+
+# ---- check 2 ----
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"passes": True}, "passes=true but reviewStatus is 'null', not 'approved'"),
+        ({"passes": True, "reviewStatus": NEEDS_REVIEW}, "reviewStatus is 'needs_review', not 'approved'"),
+        (
+            {"passes": True, "reviewStatus": CHANGES_REQUESTED, "reviewFeedback": "x"},
+            "reviewStatus is 'changes_requested', not 'approved'",
+        ),
+        ({"reviewStatus": CHANGES_REQUESTED}, "feedback is required"),
+        ({"reviewStatus": APPROVED}, "passes=false"),
+        ({"reviewCount": 7}, "at most 6"),
+    ],
+)
+def test_invariants(values: dict[str, Any], words: str) -> None:
+    """Check 2: what must hold in every state, in the words of its table."""
+    found = stories.invariant_problems(board(story(**values)))
+    assert len(found) == 1 and words in found[0]
+
+
+# ---- modes ----
+
+
+@pytest.mark.parametrize(
+    ("found", "mode", "active"),
+    [
+        ([story()], IMPLEMENT, "US-001"),
+        ([story("A"), story("B", reviewStatus=NEEDS_REVIEW)], REVIEW, "B"),
+        (
+            [
+                story("A", reviewStatus=NEEDS_REVIEW),
+                story("B", reviewStatus=CHANGES_REQUESTED, reviewFeedback="x"),
+            ],
+            REVIEW_FIX,
+            "B",
+        ),
+        ([story("A", priority=2), story("B", priority=1)], IMPLEMENT, "B"),
+        ([story("A", priority=1, dependsOn=["B"]), story("B", priority=2)], IMPLEMENT, "B"),
+        ([story("A", passes=True, reviewStatus=APPROVED)], IMPLEMENT, ""),
+    ],
+)
+def test_modes(found: list[dict[str, Any]], mode: str, active: str) -> None:
+    """Review-fix before review before implement; then dependencies, then priority."""
+    assert (stories.mode_of(board(*found)), stories.next_story(board(*found))) == (mode, active)
+
+
+def test_without_reviews_there_is_one_mode() -> None:
+    """`--skip-review`: every iteration implements."""
+    found = board(story(reviewStatus=NEEDS_REVIEW))
+    assert stories.mode_of(found, skip_review=True) == IMPLEMENT
+    assert stories.next_story(found, skip_review=True) == "US-001"
+
+
+@pytest.mark.parametrize(
+    ("found", "reviewed", "plain"),
+    [
+        ([], False, False),
+        ([story()], False, False),
+        ([story(passes=True)], False, True),
+        ([story(passes=True, reviewStatus=APPROVED)], True, True),
+        ([story(passes=True, reviewStatus=APPROVED), story("B")], False, False),
+    ],
+)
+def test_completion(found: list[dict[str, Any]], reviewed: bool, plain: bool) -> None:
+    """All stories pass and are approved; without reviews, all pass."""
+    assert stories.is_complete(board(*found)) is reviewed
+    assert stories.is_complete(board(*found), skip_review=True) is plain
+
+
+# ---- check 2.5, exhaustively ----
+
+STATES = [
+    {"passes": passes, "reviewStatus": status, "reviewCount": count, "reviewFeedback": feedback}
+    for passes in (False, True)
+    for status in (None, NEEDS_REVIEW, CHANGES_REQUESTED, APPROVED)
+    for count in (0, 1, 2)
+    for feedback in ("", "mend it")
+]
+FIELDS = ("passes", "reviewStatus", "reviewCount")
+
+
+def core(state: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(state[field] for field in FIELDS)
+
+
+def oracle(mode: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Is this change of one story, and none of any other, legal? Written from the table, not from the code."""
+    before, after = core(old), core(new)
+    passes, status, count = before
+    if mode == IMPLEMENT:
+        return after == before or (status is None and after == (passes, NEEDS_REVIEW, count))
+    if mode == REVIEW:
+        approves = after == (True, APPROVED, count + 1)
+        rejects = after == (False, CHANGES_REQUESTED, count + 1) and new["reviewFeedback"] != ""
+        return status == NEEDS_REVIEW and (approves or rejects)
+    resubmits = status == CHANGES_REQUESTED and after == (passes, NEEDS_REVIEW, count)
+    return after == before or (resubmits and new["reviewFeedback"] == "")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_transition_of_one_story(mode: str) -> None:
+    """All states to all states, in every mode: legal exactly where the table says so."""
+    for old, new in itertools.product(STATES, STATES):
+        snapshot = stories.snapshot(board(story(**old)))
+        found = stories.transition_problems(snapshot, board(story(**new)), mode)
+        assert (found == []) is oracle(mode, old, new), (mode, old, new, found)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_transition_of_two_stories(mode: str) -> None:
+    """A change of two stories at once is never legal; of one of two it is what it is alone."""
+    states = [state for state in STATES if state["reviewCount"] < 2 and not state["reviewFeedback"]]
+    for a, b, c, d in itertools.product(states, repeat=4):
+        changed = (core(a) != core(b)) + (core(c) != core(d))
+        snapshot = stories.snapshot(board(story("A", **a), story("B", **c)))
+        found = stories.transition_problems(snapshot, board(story("A", **b), story("B", **d)), mode)
+        if changed == 2:
+            assert found != []
+        elif changed == 1:
+            old, new = (a, b) if core(a) != core(b) else (c, d)
+            assert (found == []) is oracle(mode, old, new)
+
+
+@pytest.mark.parametrize(
+    ("mode", "old", "new", "words"),
+    [
+        (IMPLEMENT, {}, {"passes": True}, "cannot set passes=true or approve stories"),
+        (IMPLEMENT, {}, {"reviewStatus": APPROVED}, 'reviewStatus null → "approved"'),
+        (IMPLEMENT, {}, {"reviewCount": 1}, "reviewCount 0 → 1"),
+        (
+            REVIEW,
+            {"reviewStatus": NEEDS_REVIEW},
+            {"reviewStatus": APPROVED, "passes": True},
+            "increment reviewCount",
+        ),
+        (
+            REVIEW_FIX,
+            {"reviewStatus": CHANGES_REQUESTED},
+            {"passes": True},
+            "Review-fix iterations cannot approve",
+        ),
+        (REVIEW_FIX, {"reviewStatus": CHANGES_REQUESTED}, {"reviewCount": 1}, "reviewCount 0 → 1"),
+    ],
+)
+def test_words_of_transitions(mode: str, old: dict[str, Any], new: dict[str, Any], words: str) -> None:
+    """A reason names the story, the field, the old and the new value."""
+    snapshot = stories.snapshot(board(story(**old)))
+    found = stories.transition_problems(snapshot, board(story(**(old | new))), mode)
+    assert found and "US-001" in found[0] and any(words in each for each in found)
+
+
+def test_two_reviews_are_named_so() -> None:
+    """A review of several says `multiple stories`."""
+    waiting = {"reviewStatus": NEEDS_REVIEW}
+    approved = {"reviewStatus": APPROVED, "passes": True, "reviewCount": 1}
+    snapshot = stories.snapshot(board(story("A", **waiting), story("B", **waiting)))
+    (found,) = stories.transition_problems(
+        snapshot, board(story("A", **approved), story("B", **approved)), REVIEW
+    )
+    assert "multiple stories" in found and "A, B" in found
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_new_and_removed_stories(mode: str) -> None:
+    """New stories start incomplete, in every mode; none may be removed."""
+    snapshot = stories.snapshot(board(story(reviewStatus=NEEDS_REVIEW)))
+    legal = {REVIEW: {"reviewStatus": APPROVED, "passes": True, "reviewCount": 1}}.get(
+        mode, {"reviewStatus": NEEDS_REVIEW}
+    )
+    first = story(**legal)
+    assert stories.transition_problems(snapshot, board(first, story("B")), mode) == []
+    assert (
+        "New stories start incomplete"
+        in stories.transition_problems(snapshot, board(first, story("B", passes=True)), mode)[0]
+    )
+    assert "was removed" in stories.transition_problems(snapshot, board(), mode)[0]
+
+
+# ---- the harness puts back what is illegal ----
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_hook_and_harness_agree(mode: str) -> None:
+    """What the hook lets pass is left as it is; what it blocks is undone, and the rest is legal."""
+    for old, new in itertools.product(STATES, STATES):
+        before, after = board(story(**old)), board(story(**new))
+        if stories.invariant_problems(before):
+            continue
+        ruling = ruled(before, after, Rules(mode, review_cap=9))
+        blocked = stories.transition_problems(stories.snapshot(before), after, mode)
+        if not blocked:
+            assert ruling.board == after and ruling.undone == ()
+        elif core(old) != core(new):
+            assert ruling.undone
+            assert {field: ruling.board["userStories"][0][field] for field in FIELDS} == dict(
+                zip(FIELDS, core(old), strict=True)
+            )
+
+
+NAMES = st.sampled_from(["A", "B", "C", "", 3, None])
+ANYTHING = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 3)
+    | st.text(max_size=3)
+    | st.lists(st.text(max_size=2), max_size=2)
+)
+
+
+def near(value: Any) -> st.SearchStrategy[Any]:
+    return st.just(value) | ANYTHING
+
+
+def any_story() -> st.SearchStrategy[Any]:
+    usual = story()
+    fields = {key: near(value) for key, value in usual.items()} | {
+        "id": NAMES,
+        "reviewStatus": st.sampled_from([None, NEEDS_REVIEW, CHANGES_REQUESTED, APPROVED, "x"]),
+        "dependsOn": st.lists(st.sampled_from(["A", "B", "C", "D"]), max_size=2),
+    }
+    return st.fixed_dictionaries({}, optional=fields) | ANYTHING
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(MODES), st.booleans(), st.lists(any_story(), max_size=4) | ANYTHING, near(["true"]))
+def test_whatever_an_agent_leaves_the_list_is_valid_again(
+    mode: str, skip: bool, left: Any, commands: Any
+) -> None:
+    """After any damage the ruling's list is well-formed, has every story, and its commands as they were."""
+    before = board(
+        story("A"),
+        story("B", reviewStatus=NEEDS_REVIEW),
+        story("C", reviewStatus=CHANGES_REQUESTED, reviewFeedback="x"),
+    )
+    after = board(verifyCommands=commands) | {"userStories": left}
+    ruling = ruled(before, deepcopy(after), Rules(mode, skip_review=skip))
+    assert stories.schema_problems(ruling.board) == []
+    assert {"A", "B", "C"} <= {each["id"] for each in ruling.board["userStories"]}
+    assert ruling.board["verifyCommands"] == ["true"]
+    if not skip:
+        assert stories.invariant_problems(ruling.board) == []
+    assert stories.schema_problems(ruling.unapproved) == []
+    assert not any(each["passes"] for each in ruling.unapproved["userStories"])
+
+
+def test_criteria_may_only_be_added() -> None:
+    """A criterion that is gone comes back; a new one stays."""
+    before = board(story(acceptanceCriteria=["a", "b"]))
+    ruling = ruled(before, board(story(acceptanceCriteria=["b", "c"])), Rules(IMPLEMENT))
+    assert ruling.board["userStories"][0]["acceptanceCriteria"] == ["a", "b", "c"]
+    assert "may only be added: a" in ruling.undone[0]
+
+
+def test_of_two_reviews_the_one_whose_turn_it_was_counts() -> None:
+    """The other decision is undone, with its feedback."""
+    waiting = {"reviewStatus": NEEDS_REVIEW}
+    approved = {"reviewStatus": APPROVED, "passes": True, "reviewCount": 1}
+    before = board(story("A", priority=2, **waiting), story("B", priority=1, **waiting))
+    ruling = ruled(
+        before, board(story("A", priority=2, **approved), story("B", priority=1, **approved)), Rules(REVIEW)
+    )
+    assert ruling.approved == ("B",)
+    assert ruling.board["userStories"][0]["reviewStatus"] == NEEDS_REVIEW
+
+
+def test_the_cap_approves_with_a_note() -> None:
+    """At the cap a rejected story is approved; what was still wanted stays as a note for people."""
+    before = board(story(reviewStatus=NEEDS_REVIEW))
+    after = board(story(reviewStatus=CHANGES_REQUESTED, reviewCount=1, reviewFeedback="no tests"))
+    ruling = ruled(before, after, Rules(REVIEW, review_cap=1))
+    (one,) = ruling.board["userStories"]
+    assert (one["passes"], one["reviewStatus"], one["reviewFeedback"]) == (
+        True,
+        APPROVED,
+        f"{AT_CAP} no tests",
+    )
+    assert (ruling.approved, ruling.at_cap, ruling.undone) == (("US-001",), ("US-001",), ())
+    assert ruling.unapproved["userStories"][0]["reviewStatus"] == NEEDS_REVIEW
+
+
+def test_without_reviews_the_review_fields_are_nobodys() -> None:
+    """`--skip-review`: passes counts, reviewStatus and reviewCount stay as they were."""
+    ruling = ruled(
+        board(story()), board(story(passes=True, reviewStatus=APPROVED)), Rules(IMPLEMENT, skip_review=True)
+    )
+    assert ruling.approved == ("US-001",)
+    assert ruling.board["userStories"][0]["reviewStatus"] is None
