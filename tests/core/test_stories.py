@@ -42,7 +42,7 @@ def story(id: str = "US-001", **values: Any) -> dict[str, Any]:
     return usual | values
 
 
-def board(*found: dict[str, Any], **values: Any) -> dict[str, Any]:
+def board(*found: Any, **values: Any) -> dict[str, Any]:
     usual: dict[str, Any] = {
         "project": "p",
         "branchName": "ralph/x",
@@ -166,7 +166,7 @@ def test_completion(found: list[dict[str, Any]], reviewed: bool, plain: bool) ->
 
 # ---- check 2.5, exhaustively ----
 
-STATES = [
+STATES: list[dict[str, Any]] = [
     {"passes": passes, "reviewStatus": status, "reviewCount": count, "reviewFeedback": feedback}
     for passes in (False, True)
     for status in (None, NEEDS_REVIEW, CHANGES_REQUESTED, APPROVED)
@@ -261,7 +261,7 @@ def test_two_reviews_are_named_so() -> None:
 def test_new_and_removed_stories(mode: str) -> None:
     """New stories start incomplete, in every mode; none may be removed."""
     snapshot = stories.snapshot(board(story(reviewStatus=NEEDS_REVIEW)))
-    legal = {REVIEW: {"reviewStatus": APPROVED, "passes": True, "reviewCount": 1}}.get(
+    legal: dict[str, Any] = {REVIEW: {"reviewStatus": APPROVED, "passes": True, "reviewCount": 1}}.get(
         mode, {"reviewStatus": NEEDS_REVIEW}
     )
     first = story(**legal)
