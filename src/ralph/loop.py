@@ -26,6 +26,7 @@ from ralph.core.events import (
 )
 from ralph.core.model import (
     AgentSpec,
+    BoardSeen,
     Cancel,
     Cause,
     Checked,
@@ -42,6 +43,7 @@ from ralph.core.model import (
     PromptVia,
     Purpose,
     Ran,
+    Restore,
     Result,
     RunAgent,
     RunChecks,
@@ -114,6 +116,8 @@ class Driver:
                 return self._run_agent(step, seq)
             case RunChecks():
                 return self._run_check(step, seq, started)
+            case Restore():
+                return self._restore(step, started)
             case Commit():
                 return self._commit(step, started)
             case Hold():
@@ -151,11 +155,25 @@ class Driver:
             self._warn(error)
         except RalphError as error:
             problem = error.message
-        seen = Seen(self._now(), self._since(started), problem, prompt, tree=tree, changed=changed)
+        board, problem = self._look_at_board(problem)
+        seen = Seen(self._now(), self._since(started), problem, prompt, board, tree=tree, changed=changed)
         if self._place.supervised is None:
             return seen
         attempt = self._state.iteration if self._state.phase is Phase.AFTER else None
         return self._place.supervised.look(seen, after_attempt=attempt)
+
+    def _look_at_board(self, problem: str) -> tuple[BoardSeen | None, str]:
+        """The task list of a PRD loop before and after the agent."""
+        room, before = self._place.board, self._state.before
+        if room is None or problem or self._state.phase not in (Phase.BEFORE, Phase.AFTER):
+            return None, problem
+        try:
+            if self._state.phase is Phase.AFTER and before is not None and before.board is not None:
+                return room.after(before.board), ""
+            cut_off = before.board if before is not None and self._state.again else None
+            return room.before(interrupted=cut_off), ""
+        except RalphError as error:
+            return None, f"{error.message} {error.hint}".strip()
 
     def _wants_tree(self) -> bool:
         """Whether nothing has changed matters only to some runs, and finding out costs time."""
@@ -206,12 +224,18 @@ class Driver:
             self._tell(IterationStarted(step.iteration, step.of, len(step.steer), spec.name))
             if spec.prompt_via is not PromptVia.NONE:
                 self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
+            self._mark()
         stream = f"{step.iteration:03d}-{seq}.{step.purpose}"
         ran = self._caller.call(Call(step, spec, prompt, stream), self._state.limits.iterations)
         if step.purpose is Purpose.WORK and self.plan.claim.kind is ClaimKind.TAG:
             rule = self.plan.claim
             self._tell(ClaimLooked(f"<{rule.tag}>{rule.text}</{rule.tag}>", ran.claim))
         return ran
+
+    def _mark(self) -> None:
+        before = self._state.before
+        if self._place.board is not None and before is not None and before.board is not None:
+            self._place.board.mark(self._state.limits.iterations, before.board)
 
     def _spec(self, step: RunAgent) -> AgentSpec:
         return next(agent for agent in self.plan.agents if agent.name == step.agent)
@@ -243,7 +267,19 @@ class Driver:
         state = self._state
         left = policy.left(state.limits, state.usage, state.elapsed, self.plan.judge or self.plan.agents[0])
         answer = state.ran.text if state.ran is not None else ""
-        return Iteration(step.iteration, state.limits.iterations, seq, answer, state.claimed, left)
+        board = state.after.board if state.after else None
+        legal = board.legal if board else ""
+        return Iteration(step.iteration, state.limits.iterations, seq, answer, state.claimed, left, legal)
+
+    # ---- Restore ----
+
+    def _restore(self, step: Restore, started: float) -> Did:
+        """Put back what an iteration did to the task list and may not do."""
+        assert self._place.board is not None
+        for text in step.told:
+            self._tell(Notice(f"Undone: {text}"))
+        self._place.board.restore(step.board, step.told)
+        return Did(self._now(), self._since(started))
 
     # ---- Commit ----
 

@@ -12,6 +12,7 @@ from ralph.scm.work import Work
 from ralph.store.journal import Journal
 from ralph.store.runs import Runs
 from ralph.store.runtime import Runtime
+from ralph.storyboard import StoryBoard
 from ralph.supervised import Supervised
 
 Tell = Callable[[Event], None]
@@ -41,3 +42,4 @@ class Place:
     tell: Tell
     clock: Clock
     supervised: Supervised | None = None
+    board: StoryBoard | None = None

@@ -54,6 +54,7 @@ class Iteration:
     answer: str
     is_claimed: bool
     left: Left
+    board: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,10 @@ class Bench:
     @property
     def is_claimed(self) -> bool:
         return self.iteration.is_claimed
+
+    @property
+    def board(self) -> str:
+        return self.iteration.board
 
     # ---- commands ----
 

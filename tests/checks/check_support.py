@@ -21,6 +21,7 @@ class Bench:
     is_cut: bool = False
     answer: str = ""
     is_claimed: bool = True
+    board: str = ""
     difference: str = ""
     changes: list[Changed] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)

@@ -214,6 +214,67 @@ def test_exit_42_waits_without_restart() -> None:
     assert state.stop and state.stop.outcome is Outcome.WAITING
 
 
+def test_a_refusal_sends_the_task_back() -> None:
+    """A role that may refuse ends its run at once, with its reason; a claim wins over it."""
+    plan = a_plan(Flow.WORK)
+    refused = replace(WORKED, refusal="it has no tests")
+    state = play(plan, SEEN, refused, SEEN)
+    assert state.stop == Stop(Cause.REFUSED, "it has no tests")
+    assert play(plan, SEEN, replace(refused, claim=True), SEEN).stop == Stop(
+        Cause.PROVED, "claimed; no check was configured to prove it"
+    )
+
+
+def test_a_given_claim_needs_only_its_checks() -> None:
+    """A merge is proved without any agent; red checks end it with their reasons."""
+    plan = a_plan(Flow.WORK, claim=ClaimRule(kind=ClaimKind.GIVEN), checks=(GUARDRAIL,))
+    assert machine.next_step(play(plan, SEEN)) == RunChecks(0, ("make test",))
+    assert play(plan, SEEN, GREEN).stop == Stop(Cause.PROVED, "claimed, and every required check green")
+    red = Checked(at=3.0, verdicts=(Verdict("make test", green=False, reason="exit code 1"),))
+    assert play(plan, SEEN, red).stop == Stop(Cause.VERIFICATION, "make test: exit code 1")
+
+
+def test_a_task_that_cannot_be_committed_is_not_done() -> None:
+    """What is merged is what was committed: a failed commit goes round again, and says why."""
+    plan = a_plan(Flow.WORK, scm=Scm("git", ("commit",), "T-1: done"))
+    changed = replace(SEEN, changed=True)
+    state = play(plan, SEEN, CLAIMED, SEEN, changed, Did(at=5.0, detail="the hook says no"))
+    assert state.stop is None and state.unproved == "commit: the hook says no"
+    assert state.feedback == (
+        Feedback(FailAction.APPEND, "The work could not be committed: the hook says no"),
+    )
+
+
+def test_the_last_reason_stands_in_the_end_of_a_task() -> None:
+    """A role that is out of iterations says what its last verification found."""
+    plan = a_plan(Flow.WORK, checks=(GUARDRAIL,), limits=Limits(iterations=1))
+    red = Checked(at=3.0, verdicts=(Verdict("make test", green=False, reason="exit code 1"),))
+    state = play(plan, SEEN, CLAIMED, SEEN, red, SEEN)
+    assert state.stop == Stop(
+        Cause.ITERATIONS, "1 of 1 iterations used without completion; the last one: make test: exit code 1"
+    )
+
+
+def test_a_board_that_is_done_only_by_its_cap_says_so() -> None:
+    """Stories that were approved because there were enough reviews make an outcome of their own."""
+    plan = a_plan(Flow.PRD, checks=(GUARDRAIL,))
+    done = replace(SEEN, board=BoardSeen("implement", done=True, legal="{}", at_cap=("US-1",)))
+    state = play(plan, done, GREEN)
+    assert state.stop and state.stop.cause is Cause.AUTO_APPROVED
+    assert state.stop.notes == ("auto-approved at the review cap: US-1",)
+
+
+def test_a_refuted_approval_is_put_back() -> None:
+    """Red checks undo what was approved, and only that; what they found is told."""
+    approving = replace(
+        SEEN, board=BoardSeen("review", done=True, approves=True, legal="with", unapproved="without")
+    )
+    red = Checked(at=3.0, verdicts=(Verdict("make test", green=False, reason="exit code 1"),))
+    plan = a_plan(Flow.PRD, checks=(GUARDRAIL,))
+    state = play(plan, replace(SEEN, board=BoardSeen("review", False)), WORKED, approving, red)
+    assert machine.next_step(state) == Restore("without", ("exit code 1",))
+
+
 def test_an_illegal_board_is_restored_and_told() -> None:
     """What a PRD iteration may not do is undone, and the next one hears of it."""
     board = BoardSeen(role="implement", done=True, legal="{}", illegal=("US-1 approved itself",))
@@ -637,6 +698,10 @@ def _tours() -> Iterator[tuple[Plan, tuple[Result | Command, ...]]]:
     yield a_plan(Flow.PRD, checks=(GUARDRAIL,)), (board, WORKED, illegal, Did(at=5.0))
     yield a_plan(Flow.PRD, scm=scm), (board, WORKED, illegal, Did(at=5.0))
     yield a_plan(Flow.PRD, checks=(GUARDRAIL,)), (board, WORKED, approving, RED, Did(at=5.0))
+    yield (
+        a_plan(Flow.WORK, scm=Scm("git", ("commit",), "T-1: done")),
+        (SEEN, WORKED, SEEN, changed, Did(at=5.0)),
+    )
 
 
 TOURS = tuple(_tours())

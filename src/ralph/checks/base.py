@@ -53,6 +53,10 @@ class Workbench(Protocol):
     def is_claimed(self) -> bool:
         """Did the agent say, by the tag that this run expects, that it is done?"""
 
+    @property
+    def board(self) -> str:
+        """The task list of a PRD loop as it may be, as JSON; "" elsewhere."""
+
     def shell(self, command: str, timeout: float, *, is_clean: bool = False, directory: str = ".") -> Shell:
         """Run a command by `sh -c` in the project; its whole output goes to the check's log.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from ralph.checks import changes, command, external, multi_stage, protected, semantic, string_match
+from ralph.checks import changes, command, external, multi_stage, protected, semantic, stories, string_match
 from ralph.checks.base import Method
 from ralph.errors import RalphError
 
@@ -15,6 +15,7 @@ METHODS: dict[str, Method] = {
     "command": command.METHOD,
     "string_match": string_match.METHOD,
     "semantic": semantic.METHOD,
+    "stories": stories.METHOD,
     "external": external.METHOD,
     "multi_stage": multi_stage.METHOD,
     "protected": protected.METHOD,

@@ -44,7 +44,7 @@ class Ruling:
     """The list as it may be, what was undone to make it so, and what the iteration has decided.
 
     `approved`: stories that count as done from now on, if they are verified. `unapproved`: the list without that.
-    `at_cap`: those that are approved only because there were enough reviews. `touched`: all that it worked on.
+    `at_cap`: those that are approved only because there were enough reviews.
     """
 
     board: Board
@@ -52,7 +52,6 @@ class Ruling:
     undone: tuple[str, ...] = ()
     approved: tuple[str, ...] = ()
     at_cap: tuple[str, ...] = ()
-    touched: tuple[str, ...] = ()
 
 
 def ruled(before: Board, after: Any, rules: Rules) -> Ruling:
@@ -225,6 +224,10 @@ class _Keeper:
             story.update(reviewStatus=APPROVED, passes=True)
             story["reviewFeedback"] = f"{AT_CAP} {story['reviewFeedback']}"
             story["notes"] = story.get("notes", "").strip() or "Approved at the review cap."
+            times = f"{story['reviewCount']} reviews"
+            self._undone.append(
+                f"Story {story['id']} has had {times}, as many as there may be: it is approved"
+            )
         if story["reviewFeedback"].startswith(AT_CAP):
             self._at_cap.append(story["id"])
 
@@ -257,10 +260,7 @@ class _Keeper:
             if story["id"] in approved:
                 was = self._was(story)
                 story.update({field: was[field] for field in _DECIDED})
-        touched = [s["id"] for s in self._stories if s != self._old.get(s["id"])]
-        return Ruling(
-            self._board, without, tuple(self._undone), tuple(approved), tuple(self._at_cap), tuple(touched)
-        )
+        return Ruling(self._board, without, tuple(self._undone), tuple(approved), tuple(self._at_cap))
 
 
 def _set(values: dict[str, Any], key: str, value: Any) -> None:

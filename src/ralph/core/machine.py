@@ -219,6 +219,7 @@ def _run_agent(state: State) -> RunAgent:
         of=state.limits.iterations,
         feedback=state.feedback + tuple(Feedback(FailAction.APPEND, text) for text in state.told),
         steer=state.steer,
+        story=state.before.board.story if state.before and state.before.board else "",
     )
 
 
@@ -229,8 +230,16 @@ def _ask_message(state: State) -> RunAgent:
 
 
 def _restore(state: State) -> Restore:
+    """What was illegal is put back; if the checks have refuted an approval, that is."""
     board = state.after.board if state.after else None
-    return Restore(board.legal if board else "", state.told)
+    assert board is not None
+    if state.verdicts:
+        return Restore(board.unapproved or board.legal, _refuted(state))
+    return Restore(board.legal, board.illegal)
+
+
+def _refuted(state: State) -> tuple[str, ...]:
+    return tuple(verdict.reason for verdict in state.verdicts if not _is_green(state, verdict))
 
 
 def _run_checks(state: State) -> RunChecks:
@@ -334,13 +343,16 @@ def _after(state: State, seen: Seen) -> State:
         return _stop(state, Cause.WAIT_MARKER, reason)
     if not state.claimed and state.ran is not None and state.ran.refusal:
         return _stop(state, Cause.REFUSED, state.ran.refusal)
+    if seen.board:
+        state = replace(state, told=seen.board.illegal + seen.board.told)
     if seen.board and seen.board.illegal:
-        return replace(state, phase=Phase.RESTORE, told=seen.board.illegal, claimed=False)
+        return replace(state, phase=Phase.RESTORE, claimed=False)
     return _checks_or_settle(state)
 
 
 def _restored(state: State, did: Did) -> State:
-    state = replace(state, notes=(*state.notes, *(f"undone: {text}" for text in state.told)))
+    undone = tuple(f"undone: {text}" for text in _restore(state).told)
+    state = replace(state, notes=(*state.notes, *undone))
     if state.verdicts:
         return _finish(state)
     return _checks_or_settle(state)
@@ -436,8 +448,7 @@ def _settle(state: State) -> State:
     state = replace(state, judged=state.claimed and green)
     board = state.after.board if state.after else None
     if board and board.approves and not green and state.phase is not Phase.RESTORE:
-        refuted = tuple(v.reason for v in state.verdicts if not v.green)
-        return replace(state, phase=Phase.RESTORE, told=refuted)
+        return replace(state, phase=Phase.RESTORE)
     if green and state.plan.scm:
         return replace(state, phase=Phase.CHANGES)
     return _finish(state)
@@ -481,6 +492,10 @@ def _complete(state: State) -> State:
     degraded = [v.check for v in state.verdicts if v.required and v.degraded]
     if degraded:
         state = _note(state, f"degraded: {', '.join(degraded)}")
+    board = state.after.board if state.after else None
+    if board and board.at_cap:
+        state = _note(state, f"auto-approved at the review cap: {', '.join(board.at_cap)}")
+        return _stop(state, Cause.AUTO_APPROVED, "every story approved, some only at the review cap")
     if state.approved:
         state = _note(state, "auto-approved: the iterations were used up")
         return _stop(state, Cause.AUTO_APPROVED, "approved at the limit, every required check green")

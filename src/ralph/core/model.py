@@ -278,8 +278,20 @@ class TaskBrief:
 
 
 @dataclass(frozen=True, slots=True)
+class Prd:
+    """A PRD loop: the folder with its task list, from the project, and how strict its reviews are."""
+
+    folder: str = "ralph"
+    skip_review: bool = False
+    review_cap: int = 5
+
+
+@dataclass(frozen=True, slots=True)
 class PromptSource:
-    """Where the base prompt comes from (`text`, `file` or `task`) and what is added to it."""
+    """Where the base prompt comes from (`text`, `file` or `task`) and what is added to it.
+
+    `prd`: what the variables in it stand for.
+    """
 
     text: str = ""
     file: str = ""
@@ -287,6 +299,7 @@ class PromptSource:
     count: bool = False
     truncate: int = 5000
     task: TaskBrief | None = None
+    prd: Prd | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,13 +458,21 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class BoardSeen:
-    """What the story board says, and what the iteration did to it that it may not."""
+    """What the story board says, and what the iteration did to it that it may not.
+
+    `legal`: the board as it may be; `unapproved`: the same without what was approved in this iteration. `told`: what
+    was legal and should not happen again. `at_cap`: stories that are approved only because there were enough reviews.
+    """
 
     role: str
     done: bool
     approves: bool = False
     legal: str = ""
     illegal: tuple[str, ...] = ()
+    story: str = ""
+    unapproved: str = ""
+    told: tuple[str, ...] = ()
+    at_cap: tuple[str, ...] = ()
 
 
 # ---- steps: what the machine asks for ----
@@ -472,6 +493,7 @@ class RunAgent:
     of: int = 0
     feedback: tuple[Feedback, ...] = ()
     steer: tuple[Steer, ...] = ()
+    story: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 
 from ralph.core.claims import neutralise
-from ralph.core.model import ClaimKind, ClaimRule, FailAction, Feedback, PromptSource, RunAgent, TaskBrief
+from ralph.core.model import (
+    ClaimKind,
+    ClaimRule,
+    FailAction,
+    Feedback,
+    Prd,
+    PromptSource,
+    RunAgent,
+    TaskBrief,
+)
 
 TRUNCATED = "... [truncated]"
 
@@ -17,6 +26,8 @@ COMMIT_MESSAGE = (
 def build(base: str, step: RunAgent, source: PromptSource, claim: ClaimRule) -> str:
     """The text that is sent to the agent in this iteration."""
     text = task_prompt(source.task, step, claim) if source.task else base
+    if source.prd:
+        text = filled(text, step, source.prd)
     knows_tag = has_tag(text, claim)
     for feedback in step.feedback:
         text = apply_feedback(text, feedback)
@@ -28,6 +39,20 @@ def build(base: str, step: RunAgent, source: PromptSource, claim: ClaimRule) -> 
     if source.count:
         text = f"Iteration {step.iteration} of {step.of}, {step.of - step.iteration} remaining.\n\n{text}"
     return text
+
+
+def filled(text: str, step: RunAgent, prd: Prd) -> str:
+    """The prompt of a PRD loop with its variables filled in."""
+    values = {
+        "RALPH_ITERATION": step.iteration,
+        "RALPH_MAX_ITERATIONS": step.of,
+        "RALPH_REVIEW_CAP": prd.review_cap,
+        "RALPH_SKIP_REVIEW": str(prd.skip_review).lower(),
+        "RALPH_MODE": step.role,
+        "RALPH_STORY": step.story or "none",
+    }
+    names = "|".join(values)
+    return re.sub(rf"\$\{{?({names})\b\}}?", lambda found: str(values[found[1]]), text)
 
 
 def task_prompt(task: TaskBrief, step: RunAgent, claim: ClaimRule) -> str:
