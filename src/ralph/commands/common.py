@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from ralph.core.model import Resume
+from ralph.core.model import Flow, Plan, Resume
 from ralph.errors import RalphError
 from ralph.settings import Settings, load
 from ralph.store.home import Home, find_home
@@ -22,6 +22,7 @@ from ralph.views.jsonl import JsonLines
 from ralph.views.outlet import Direct, Forgiving
 
 if TYPE_CHECKING:
+    from ralph.flows.session import Where
     from ralph.process.client import Wakeup
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -129,6 +130,19 @@ def budget_options(function: F) -> F:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+def start(
+    flow: Flow, where: Where, make_plan: Callable[[str], Plan], view: Callable[[], View], *, detach: bool
+) -> int:
+    """A new run, from its lock to its end; returns the exit code."""
+    from ralph.flows import session
+
+    home = open_home()
+    with session.signals() as wakeup:
+        lock = session.lock(home, where, wakeup, view(), alone=flow is Flow.SUPERVISE)
+        run = session.begin(home, flow, where, make_plan)
+        return finish(home, run, lock, wakeup, view, detach=detach)
 
 
 def finish(
