@@ -9,7 +9,7 @@ import click
 from ralph.commands.common import open_home, run_argument
 from ralph.core.model import Cancel, Outcome, Stop
 from ralph.errors import RalphError
-from ralph.flows import session
+from ralph.flows.recovery import cancel_dead
 
 PATIENCE = 15.0
 
@@ -25,7 +25,7 @@ def command(run: str) -> int:
     if brief.stop:
         raise RalphError(f"Run {chosen.id} has already ended: {brief.stop.outcome}.")
     if not chosen.is_live:
-        _tell(chosen.id, session.cancel_dead(home, chosen), "; no process was running it")
+        _tell(chosen.id, cancel_dead(home, chosen), "; no process was running it")
         return 0
     runs.send(chosen.id, Cancel(time.time()))
     click.echo(f"Cancelling run {chosen.id}...", err=True)
