@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -11,12 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.agent_support import STREAMS, TAG, body, read_by, spec_of, stream
-from ralph.agents.base import Parser, Prompt, Reading, Report
+from agents.agent_support import TAG, WELL, Bench, Read, body, stream, timeless
+from ralph.agents.base import Report
 from ralph.agents.claude import Claude
 from ralph.agents.registry import AGENTS, announced_permissions, type_of
 from ralph.core.events import (
-    AgentEvent,
     Limited,
     Noise,
     Problem,
@@ -31,7 +28,6 @@ from ralph.core.events import (
     Unread,
 )
 from ralph.core.model import (
-    AgentSpec,
     Ended,
     Exit,
     LimitKind,
@@ -42,38 +38,18 @@ from ralph.core.model import (
     Usage,
 )
 
-NOW = 1794783600.0
-WELL = Exit(0)
 STREAM = ["-p", "--output-format", "stream-json", "--verbose"]
 WRITTEN = "File created successfully at: {} (file state is current in your context — no need to Read it back)"
 
-spec = partial(spec_of, "claude")
+CLAUDE = Bench("claude", 1794783600.0)
+spec, argv, new_parser, read, raw = CLAUDE.spec, CLAUDE.argv, CLAUDE.parser, CLAUDE.read, CLAUDE.raw
 
 
-def argv(agent: AgentSpec, purpose: Purpose = Purpose.WORK, prompt: str = "Do it.") -> list[str]:
-    return Claude().argv(agent, purpose, Prompt(prompt, "/x"))
-
-
-def new_parser(agent: AgentSpec | None = None, purpose: Purpose = Purpose.WORK) -> Parser:
-    return Claude().parser(Reading(spec=agent or spec(), purpose=purpose, now=lambda: NOW))
-
-
-def read(data: bytes, *, exit: Exit = WELL, stderr: bytes = b"") -> tuple[list[AgentEvent], Report]:
-    """The events of a whole stream, and what it amounts to."""
-    return read_by(new_parser(), data, exit, stderr=stderr)
-
-
-def raw(name: str) -> bytes:
-    return (STREAMS / f"claude_{name}.ndjson").read_bytes()
-
-
-def recorded(name: str, exit: Exit = WELL) -> tuple[list[AgentEvent], Report]:
+def recorded(name: str, exit: Exit = WELL) -> Read:
     """A recorded stream, without the times and the session that it begins with."""
     events, report = read(raw(name), exit=exit)
     assert report.unread == 0
-    timed = Text | ToolStart | ToolEnd | Result
-    timeless = [replace(event, at=None) if isinstance(event, timed) else event for event in events]
-    return [event for event in timeless if not isinstance(event, Progress)], report
+    return [event for event in timeless(events) if not isinstance(event, Progress)], report
 
 
 def bash(number: int, command: str, *, part: int = 1, inside: str = "") -> ToolStart:
@@ -571,13 +547,8 @@ def test_an_unknown_line_is_counted(line: bytes) -> None:
 def test_how_the_stream_is_cut_changes_nothing(cuts: list[int]) -> None:
     """Events and report depend on the bytes alone, not on how they arrived."""
     data = raw("decoys")
-    parser = new_parser()
-    events: list[AgentEvent] = []
     places = sorted({min(cut, len(data)) for cut in cuts} | {0, len(data)})
-    for start, end in pairwise(places):
-        events += parser.stdout(data[start:end])
-    last, report = parser.finish(Exit(0))
-    assert ([*events, *last], report) == read(data)
+    assert read(*(data[start:end] for start, end in pairwise(places))) == read(data)
 
 
 # ---- claims ----

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.agent_support import STREAMS, TAG, body, read_by, spec_of, stream
-from ralph.agents.base import Prompt, Reading, Report
+from agents.agent_support import PROMPT, STREAMS, TAG, Bench, Read, body, stream
+from ralph.agents.base import Report
 from ralph.agents.codex import Codex
 from ralph.agents.registry import AGENTS, type_of
 from ralph.core.events import (
-    AgentEvent,
     Limited,
     Noise,
     Problem,
@@ -42,25 +40,13 @@ from ralph.core.model import (
     Usage,
 )
 
-PROMPT = f"Do it. When all is done, say {TAG}."
 NOW = datetime(2026, 11, 15, 22, 47).timestamp()
-
-spec = partial(spec_of, "codex")
-
-
-def read(
-    data: bytes, *, exit: int = 0, stderr: bytes = b"", agent: AgentSpec | None = None
-) -> tuple[list[AgentEvent], Report]:
-    """The events of a whole stream, and what it amounts to."""
-    parser = Codex().parser(Reading(prompt=PROMPT, spec=agent or spec(), now=lambda: NOW))
-    return read_by(parser, data, Exit(code=exit), stderr=stderr)
+CODEX = Bench("codex", NOW, PROMPT)
+spec, argv, read, raw = CODEX.spec, CODEX.argv, CODEX.read, CODEX.raw
 
 
-def recorded(
-    name: str, *, exit: int = 0, stderr: bytes = b"", agent: AgentSpec | None = None
-) -> tuple[list[AgentEvent], Report]:
-    data = (STREAMS / f"codex_{name}.ndjson").read_bytes()
-    events, report = read(data, exit=exit, stderr=stderr, agent=agent)
+def recorded(name: str, *, exit: int = 0, stderr: bytes = b"", agent: AgentSpec | None = None) -> Read:
+    events, report = read(raw(name), exit=exit, stderr=stderr, agent=agent)
     assert isinstance(events[0], Progress | Noise)
     return [event for event in events if not isinstance(event, Progress | Noise)], report
 
@@ -83,7 +69,7 @@ END = {"type": "turn.completed", "usage": {"input_tokens": 10, "output_tokens": 
 def test_the_prompt_comes_by_stdin_and_the_stream_is_structured(purpose: Purpose) -> None:
     """Work and commit message are asked for alike, with `--json`: only so tokens and limits are told."""
     words = ["exec", "--json", "--skip-git-repo-check", "--sandbox", "workspace-write", "--", "-"]
-    assert Codex().argv(spec(), purpose, Prompt("Do it.", "/x")) == ["codex", *words]
+    assert argv(spec(), purpose) == ["codex", *words]
 
 
 @pytest.mark.parametrize(
@@ -96,8 +82,8 @@ def test_the_prompt_comes_by_stdin_and_the_stream_is_structured(purpose: Purpose
 )
 def test_permissions(permissions: Permissions, words: list[str]) -> None:
     """What the agent may do unasked is said by its own flags."""
-    argv = Codex().argv(spec("-m", "gpt-5.5", permissions=permissions), Purpose.WORK, Prompt("Do it.", "/x"))
-    assert argv == ["codex", "exec", "--json", "--skip-git-repo-check", *words, "-m", "gpt-5.5", "--", "-"]
+    started = argv(spec("-m", "gpt-5.5", permissions=permissions))
+    assert started == ["codex", "exec", "--json", "--skip-git-repo-check", *words, "-m", "gpt-5.5", "--", "-"]
 
 
 @pytest.mark.parametrize(
@@ -113,14 +99,14 @@ def test_permissions(permissions: Permissions, words: list[str]) -> None:
 )
 def test_own_permission_flags_win(flags: tuple[str, ...]) -> None:
     """Ralph adds none where the user gives one."""
-    argv = Codex().argv(spec(*flags), Purpose.WORK, Prompt("Do it.", "/x"))
-    assert argv == ["codex", "exec", "--json", "--skip-git-repo-check", *flags, "--", "-"]
+    started = argv(spec(*flags))
+    assert started == ["codex", "exec", "--json", "--skip-git-repo-check", *flags, "--", "-"]
 
 
 def test_a_prompt_as_argument() -> None:
     """It is text, never a file to read, and may begin with a dash."""
-    argv = Codex().argv(spec(via=PromptVia.ARGUMENT), Purpose.WORK, Prompt("- do it", "/x"))
-    assert argv[-2:] == ["--", "- do it"]
+    started = argv(spec(via=PromptVia.ARGUMENT), prompt="- do it")
+    assert started[-2:] == ["--", "- do it"]
 
 
 def test_it_is_known_by_its_name() -> None:
@@ -327,8 +313,8 @@ def test_an_empty_answer() -> None:
 
 def test_a_hang() -> None:
     """A stream that stops without a result is not over, and no success whatever its exit code is."""
-    parser = Codex().parser(Reading(spec=spec()))
-    parser.stdout((STREAMS / "codex_hang.ndjson").read_bytes())
+    parser = CODEX.parser()
+    parser.stdout(raw("hang"))
     assert not parser.is_over
     _, report = parser.finish(Exit(signal=15, ended=Ended.IDLE))
     assert (report.ended, report.claim) == (Ended.KILLED, False)
@@ -337,7 +323,7 @@ def test_a_hang() -> None:
 
 def test_over_with_the_result() -> None:
     """The result is known before the process exits; another turn takes it back."""
-    parser = Codex().parser(Reading(spec=spec()))
+    parser = CODEX.parser()
     parser.stdout(stream({"type": "turn.started"}, said("It is done.")))
     assert not parser.is_over
     parser.stdout(stream(END))
@@ -498,12 +484,9 @@ RECORDED = b"".join(path.read_bytes() for path in sorted(STREAMS.glob("codex_*.n
 
 @given(st.data())
 def test_damaged_streams(data: st.DataObject) -> None:
-    """Whatever is cut out of a stream or put into it, in whatever pieces it comes, nothing breaks."""
+    """Whatever is cut out of a stream or put into it: it is read to its end, and in pieces it means the same."""
     start = data.draw(st.integers(0, len(RECORDED)))
     end = data.draw(st.integers(start, min(len(RECORDED), start + 200)))
     damaged = RECORDED[:start] + data.draw(st.binary(max_size=20)) + RECORDED[end:]
-    parser = Codex().parser(Reading(spec=NONE))
     cut = data.draw(st.integers(0, len(damaged)))
-    parser.stdout(damaged[:cut])
-    parser.stdout(damaged[cut:])
-    parser.finish(Exit(code=0))
+    assert read(damaged[:cut], damaged[cut:], agent=NONE) == read(damaged, agent=NONE)

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.agent_support import STREAMS, TAG, body, read_by, spec_of, stream
-from ralph.agents.base import Prompt, Reading, Report
+from agents.agent_support import PROMPT, TAG, Bench, Read, body, stream, timeless
+from ralph.agents.base import Report
 from ralph.agents.gemini import Gemini
 from ralph.agents.registry import AGENTS, type_of
 from ralph.core.events import (
@@ -32,7 +31,6 @@ from ralph.core.events import (
     Unread,
 )
 from ralph.core.model import (
-    AgentSpec,
     Ended,
     Exit,
     LimitKind,
@@ -43,26 +41,18 @@ from ralph.core.model import (
     Usage,
 )
 
-PROMPT = f"Do it. When all is done, say {TAG}."
 NOW = datetime(2026, 11, 15, 22, 47, tzinfo=UTC).timestamp()
 PER_MODEL_QUOTA = (
     "[API Error: You have exhausted your daily quota on this model.]\nPlease wait and try again later."
 )
 
-spec = partial(spec_of, "gemini")
+GEMINI = Bench("gemini", NOW, PROMPT)
+spec, argv, read, raw = GEMINI.spec, GEMINI.argv, GEMINI.read, GEMINI.raw
 
 
-def read(
-    data: bytes, *, exit: Exit | int = 0, stderr: bytes = b"", agent: AgentSpec | None = None
-) -> tuple[list[AgentEvent], Report]:
-    """The events of a whole stream, and what it amounts to."""
-    parser = Gemini().parser(Reading(prompt=PROMPT, spec=agent or spec(), now=lambda: NOW))
-    return read_by(parser, data, Exit(code=exit) if isinstance(exit, int) else exit, stderr=stderr)
-
-
-def recorded(name: str, *, exit: Exit | int = 0) -> tuple[list[AgentEvent], Report]:
+def recorded(name: str, *, exit: Exit | int = 0) -> Read:
     """A recorded stream: what comes after its first event, which names session and model."""
-    events, report = read((STREAMS / f"gemini_{name}.ndjson").read_bytes(), exit=exit)
+    events, report = read(raw(name), exit=exit)
     assert isinstance(events[0], Progress) and events[0].text.endswith(", gemini-2.5-pro")
     return events[1:], report
 
@@ -70,22 +60,6 @@ def recorded(name: str, *, exit: Exit | int = 0) -> tuple[list[AgentEvent], Repo
 def at(events: list[AgentEvent]) -> Iterator[float | None]:
     """The times of the events that have one."""
     return (event.at for event in events if isinstance(event, Text | ToolStart | ToolEnd | Result))
-
-
-def timeless(events: list[AgentEvent]) -> list[AgentEvent]:
-    """The events without their times."""
-    plain: list[AgentEvent] = []
-    for event in events:
-        if isinstance(event, Text):
-            event = Text(event.text, event.thinking)
-        elif isinstance(event, ToolStart):
-            event = ToolStart(event.id, event.name, event.input, event.inside)
-        elif isinstance(event, ToolEnd):
-            event = ToolEnd(event.id, event.output, event.is_error)
-        elif isinstance(event, Result):
-            event = Result(event.usage, event.is_error)
-        plain.append(event)
-    return plain
 
 
 def said(text: str, role: str = "assistant") -> dict[str, Any]:
@@ -114,7 +88,7 @@ END = {"type": "result", "status": "success", "stats": {"total_tokens": 11, "inp
 def test_the_prompt_comes_by_stdin_and_the_stream_is_structured(purpose: Purpose) -> None:
     """Work and commit message are asked for alike: only the stream tells tokens and limits."""
     words = ["--prompt=", "--output-format", "stream-json", "--skip-trust", "--approval-mode", "auto_edit"]
-    assert Gemini().argv(spec(), purpose, Prompt("Do it.", "/x")) == ["gemini", *words]
+    assert argv(spec(), purpose) == ["gemini", *words]
 
 
 @pytest.mark.parametrize(
@@ -127,9 +101,9 @@ def test_the_prompt_comes_by_stdin_and_the_stream_is_structured(purpose: Purpose
 )
 def test_permissions(permissions: Permissions, words: list[str]) -> None:
     """What the agent may do unasked is said by its own flags."""
-    argv = Gemini().argv(spec("-m", "x", permissions=permissions), Purpose.WORK, Prompt("Do it.", "/x"))
-    assert argv[1:4] == ["--prompt=", "--output-format", "stream-json"]
-    assert argv[4:] == ["--skip-trust", *words, "-m", "x"]
+    started = argv(spec("-m", "x", permissions=permissions))
+    assert started[1:4] == ["--prompt=", "--output-format", "stream-json"]
+    assert started[4:] == ["--skip-trust", *words, "-m", "x"]
 
 
 @pytest.mark.parametrize(
@@ -137,14 +111,14 @@ def test_permissions(permissions: Permissions, words: list[str]) -> None:
 )
 def test_own_permission_flags_win(flags: tuple[str, ...]) -> None:
     """The CLI refuses two of them, so ralph adds none to the user's."""
-    argv = Gemini().argv(spec(*flags, permissions=Permissions.BYPASS), Purpose.WORK, Prompt("Do it.", "/x"))
-    assert argv == ["gemini", "--prompt=", "--output-format", "stream-json", "--skip-trust", *flags]
+    started = argv(spec(*flags, permissions=Permissions.BYPASS))
+    assert started == ["gemini", "--prompt=", "--output-format", "stream-json", "--skip-trust", *flags]
 
 
 def test_a_prompt_as_argument() -> None:
     """It is one word with its flag: a prompt may begin with a dash."""
-    argv = Gemini().argv(spec(via=PromptVia.ARGUMENT), Purpose.WORK, Prompt("- one\n- two", "/x"))
-    assert argv[1] == "--prompt=- one\n- two"
+    started = argv(spec(via=PromptVia.ARGUMENT), prompt="- one\n- two")
+    assert started[1] == "--prompt=- one\n- two"
 
 
 def test_it_is_known_by_its_name() -> None:
@@ -254,7 +228,7 @@ def test_an_endless_line() -> None:
 
 def test_over_with_the_result() -> None:
     """The result ends it, whatever the process does then; not a moment before."""
-    parser = Gemini().parser(Reading())
+    parser = GEMINI.parser()
     parser.stdout(stream(said("Hi")))
     assert not parser.is_over
     parser.stdout(stream(END))
@@ -277,7 +251,7 @@ Attempt 3 failed: The model is overloaded. Please try again later.. Max attempts
 
 def test_retries() -> None:
     """They are told on stderr alone, and no limit as long as the agent gets on."""
-    data = (STREAMS / "gemini_retry.ndjson").read_bytes()
+    data = raw("retry")
     events, report = read(data, stderr=RETRIES)
     quota = (
         "You exceeded your current quota, please check your plan and billing details.\n"
@@ -590,14 +564,13 @@ def test_unknown_lines(line: bytes) -> None:
 
 @given(st.data())
 def test_damaged_streams(data: st.DataObject) -> None:
-    """Bytes lost, doubled or changed anywhere, in pieces of any size: never an exception."""
+    """Bytes lost or changed anywhere: it is read to its end, and in pieces of any size it means the same."""
     name = data.draw(st.sampled_from(["work", "decoys", "daily_quota", "denied"]))
-    whole = bytearray((STREAMS / f"gemini_{name}.ndjson").read_bytes())
+    whole = bytearray(raw(name))
     for _ in range(data.draw(st.integers(1, 5))):
         start = data.draw(st.integers(0, len(whole) - 1))
         whole[start : start + data.draw(st.integers(0, 40))] = data.draw(st.binary(max_size=20))
-    parser = Gemini().parser(Reading(prompt=PROMPT, spec=spec()))
+    exit = data.draw(st.sampled_from([0, 1, 41, 173]))
     size = data.draw(st.integers(1, len(whole)))
-    for start in range(0, len(whole), size):
-        parser.stdout(bytes(whole[start : start + size]))
-    parser.finish(Exit(code=data.draw(st.sampled_from([0, 1, 41, 173]))))
+    pieces = (bytes(whole[start : start + size]) for start in range(0, len(whole), size))
+    assert read(*pieces, exit=exit) == read(bytes(whole), exit=exit)

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from agents.agent_support import STREAMS, TAG, body, read_by
-from ralph.agents.base import Prompt, Reading, Report
-from ralph.agents.opencode import OpenCode, OpenCodeParser
+from agents.agent_support import STREAMS, TAG, WELL, Bench, Read, body, read_by
+from ralph.agents.base import Reading, Report
+from ralph.agents.opencode import OpenCodeParser
 from ralph.core.events import (
-    AgentEvent,
     Limited,
     Noise,
     Problem,
@@ -43,26 +42,20 @@ from ralph.core.model import (
 
 NOW = 1_794_783_000.0
 ONE_STEP = Usage(0.0, 1000, 100)
-WELL = Exit(0)
+
+OPENCODE = Bench("opencode", NOW)
+spec, argv = OPENCODE.spec, OPENCODE.argv
 
 
-def spec(*flags: str, **values: Any) -> AgentSpec:
-    return AgentSpec("opencode", "opencode", "opencode", flags, **values)
-
-
-def read(
-    data: bytes | str, exit: Exit = WELL, *, err: str = "", reading: Reading | None = None
-) -> tuple[list[AgentEvent], Report]:
+def read(data: bytes | str, exit: Exit = WELL, *, err: str = "", reading: Reading | None = None) -> Read:
     """All that is told of a process that prints `err` and then `data`."""
     parser = OpenCodeParser(reading or Reading(now=lambda: NOW))
     data = data.encode() if isinstance(data, str) else data
-    return read_by(parser, data, exit, stderr=err.encode())
+    return read_by(parser, [data], exit, stderr=err.encode())
 
 
-def recorded(
-    name: str, exit: Exit = WELL, *, err: str = "", reading: Reading | None = None
-) -> tuple[list[AgentEvent], Report]:
-    return read((STREAMS / f"opencode_{name}.ndjson").read_bytes(), exit, err=err, reading=reading)
+def recorded(name: str, exit: Exit = WELL, *, err: str = "", reading: Reading | None = None) -> Read:
+    return read(OPENCODE.raw(name), exit, err=err, reading=reading)
 
 
 def logged(error: str) -> str:
@@ -123,14 +116,14 @@ ALWAYS = ["--format", "json", "--thinking", "--print-logs", "--log-level", "ERRO
 def test_the_command_line(agent: AgentSpec, words: list[str], purpose: Purpose) -> None:
     """Whatever it is for, it streams; the user's permissions win, and no option is given twice."""
     rest = list(agent.flags) if "--thinking" in agent.flags else []
-    argv = OpenCode().argv(agent, purpose, Prompt("Do it.", "/p"))
-    assert argv == ["opencode", "run", *words, *rest]
+    started = argv(agent, purpose)
+    assert started == ["opencode", "run", *words, *rest]
 
 
 def test_a_prompt_as_an_argument_is_no_option() -> None:
     """Where the user wants the prompt as an argument it stands behind two dashes."""
-    argv = OpenCode().argv(spec(prompt_via=PromptVia.ARGUMENT), Purpose.WORK, Prompt("--do it", "/p"))
-    assert argv[-3:] == ["--auto", "--", "--do it"]
+    started = argv(spec(via=PromptVia.ARGUMENT), prompt="--do it")
+    assert started[-3:] == ["--auto", "--", "--do it"]
 
 
 # ---- recorded streams ----
@@ -591,7 +584,5 @@ def test_a_line_that_cannot_be_read_is_no_end(data: bytes, why: str | None) -> N
 def test_how_a_stream_is_cut_changes_nothing(path: Path) -> None:
     """A stream that comes byte by byte means the same."""
     data = path.read_bytes()
-    parser = OpenCodeParser(Reading())
-    events = [event for byte in data for event in parser.stdout(bytes([byte]))]
-    last, report = parser.finish(Exit(0))
-    assert ([*events, *last], report) == read(data, reading=Reading())
+    pieces = (bytes([byte]) for byte in data)
+    assert read_by(OpenCodeParser(Reading()), pieces, WELL) == read(data, reading=Reading())

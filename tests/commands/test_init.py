@@ -473,6 +473,15 @@ def test_yes_takes_what_it_is_told(empty: Project) -> None:
     assert empty.run("config").code == 0
 
 
+def test_the_built_in_agent_is_always_there(empty: Project) -> None:
+    """It is part of Ralph: nothing is looked for on PATH, and nothing is missed."""
+    result = empty.run("init", "--yes", "--agent", "scripted turns.yaml")
+    assert (result.code, result.err) == (0, "")
+    assert written(empty)["agent"] == {"command": "scripted", "flags": ["turns.yaml"]}
+    (empty.path / "turns.yaml").write_text('{"turns": [{"say": "<response>DONE</response>"}]}')
+    assert empty.run("run", "-p", "x").code == 0
+
+
 def test_no_guardrails(empty: Project) -> None:
     """--no-guardrails takes none of those that it finds."""
     (empty.path / "Cargo.toml").touch()

@@ -148,6 +148,42 @@ def test_a_command_that_may_not_be_executed_is_fatal(task: Task) -> None:
     assert "not executable" in task.bus()[-1][1]
 
 
+def test_resume_of_a_command_that_could_not_be_started(task: Task) -> None:
+    """It is tried again, the end says what to do next, and once that is done the task is complete."""
+    assert task.project.run("supervise", "tasks/job", "--", "./later.sh").code == 2
+    (run,) = task.project.status()
+    again = task.project.run("resume", run["id"])
+    assert again.code == 2 and again.out.splitlines()[0] == "fatal: ./later.sh: no such file"
+    advice = f"Mend it (ralph doctor looks at the configured agents), then: ralph resume {run['id']}"
+    assert again.out.splitlines()[-1] == f"  {advice}"
+    task.project.script("later.sh", LEAVES_DONE)
+    assert task.project.run("resume", run["id"]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint", "advice"),
+    [
+        ([], "There is neither a command nor a prompt.", "ralph supervise tasks/job -- COMMAND…;"),
+        (
+            ["-p", "a", "-f", "b"],
+            "There are two prompts: --prompt and --prompt-file.",
+            "Leave one of them out.",
+        ),
+        (["-f", "-"], "The prompt cannot come from stdin", "-f PROMPT.md."),
+        (["-p", "a", "--", "true"], "A command of your own gets no prompt.", "behind `--`"),
+    ],
+    ids=["nothing", "two prompts", "stdin", "both"],
+)
+def test_what_to_run_is_asked_for_in_its_own_words(
+    task: Task, words: list[str], complaint: str, advice: str
+) -> None:
+    """Who says nothing, or too much, is told how this command is called, not another."""
+    result = task.project.run("supervise", "tasks/job", *words)
+    error, hint = result.err.splitlines()
+    assert result.code == 2 and complaint in error and advice in hint
+    assert "ralph run" not in result.err and task.project.status() == []
+
+
 # ---- the time between and within attempts ----
 
 

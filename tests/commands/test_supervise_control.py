@@ -75,8 +75,8 @@ def test_a_wait_message_outlives_a_killed_ralph(task: Task) -> None:
     """What an attempt said before ralph was killed counts, if the attempt itself is not done again."""
     killer = (
         "import os; from ralph.supervised import Supervised; look = Supervised.look\n"
-        "def dies(self, *, after_attempt):\n"
-        "    return look(self, after_attempt=after_attempt) if after_attempt is None else os.kill(os.getpid(), 9)\n"
+        "def dies(self, seen, *, after_attempt):\n"
+        "    return look(self, seen, after_attempt=None) if after_attempt is None else os.kill(os.getpid(), 9)\n"
         "Supervised.look = dies\n"
         "from ralph.cli import main; import sys; main(sys.argv[1:])"
     )
@@ -252,11 +252,14 @@ def test_guidance_for_a_configured_agent_goes_into_its_prompt(project: Project) 
 
 def test_pause_between_attempts(task: Task) -> None:
     """A paused run starts nothing until it is told to go on."""
-    ralph = task.start(f'[ "$RALPH_ATTEMPT" = 2 ] && {LEAVES_DONE} || exit 1', "--restart-delay", "2")
-    wait_until(lambda: len(task.bus()) == 2)
+    waits = "until [ -e go ]; do sleep 0.02; done; exit 1"
+    ralph = task.start(f'[ "$RALPH_ATTEMPT" = 2 ] && {LEAVES_DONE} || {{ {waits}; }}')
+    wait_until(lambda: task.attempts == ["1"])
     run = str(only(task)["id"])
     assert task.project.run("pause", run).code == 0
+    (task.project.path / "go").touch()
     wait_until(lambda: only(task)["state"] == "paused")
+    assert task.attempts == ["1"]
     assert task.project.run("resume", run).code == 0
     assert (ralph.wait(timeout=20), task.attempts) == (0, ["1", "2"])
     ralph.communicate()

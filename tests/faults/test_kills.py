@@ -146,6 +146,7 @@ def test_p3_a_run_survives_being_killed_at_any_moment(project: Project) -> None:
         path = project.path / f"trial-{trial}"
         path.mkdir()
         kills += survive(Project(path, project.home), chance)
+    assert [run.outcome for run in status(project)] == ["complete"] * trial
 
 
 def test_p3_a_run_that_was_killed_while_paused_goes_on(project: Project) -> None:

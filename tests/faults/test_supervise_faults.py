@@ -355,6 +355,7 @@ def test_p3_a_supervisor_survives_being_killed_at_any_moment(project: Project) -
         path = project.path / f"trial-{trial}"
         path.mkdir()
         kills += survive(Project(path, project.home), chance)
+    assert [run.outcome for run in status(project)] == ["complete"] * trial
 
 
 def test_p3_a_resumed_supervisor_goes_on_where_it_was(task: Task) -> None:
@@ -500,6 +501,9 @@ def test_a_child_run_and_its_agents_die_with_a_killed_parent(task: Task) -> None
     ralph = task.start(
         f"{PATH_TO_RALPH}; ralph run -p x --settings child.json --detach; {left.me()}; exec sleep 60"
     )
-    wait_until(lambda: left.names()["child"] == 1 and left.count > len(WAYS))
+    wait_until(lambda: left.names().keys() >= {"agent", "child", *WAYS})
+    assert {"agent", "child"} <= set(left.alive())
     killed(ralph)
-    wait_until(lambda: not left.alive(), 20)
+    wait_until(lambda: not left.alive() and not any(run.pid for run in status(task.project)), 20)
+    states = {run.flow: run.state for run in status(task.project)}
+    assert states["supervise"] == "crashed" and states["run"] in ("crashed", "ended")

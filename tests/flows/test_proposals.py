@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +78,13 @@ ODD = st.recursive(
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(package=ODD | st.binary(max_size=50), other=st.binary(max_size=80))
 def test_rubbish_is_no_proposal_and_no_error(tmp_path: Path, package: Any, other: bytes) -> None:
-    """Whatever is in the files, looking at them does not fail."""
+    """Whatever is in the files, looking at them does not fail; what is proposed is one line that can be run."""
     data = package if isinstance(package, bytes) else json.dumps(package).encode()
     (tmp_path / "package.json").write_bytes(data)
     (tmp_path / "pyproject.toml").write_bytes(other)
     (tmp_path / "Makefile").write_bytes(other)
-    proposed_guardrails(tmp_path)
+    proposed = proposed_guardrails(tmp_path)
+    assert all(command.isprintable() and shlex.split(command) for command in proposed), proposed
 
 
 def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from ralph.commands.common import open_home, run_argument
 from ralph.core.model import Cancel, Outcome, Stop
 from ralph.core.tasks import Task, TaskStatus
 from ralph.errors import RalphError
-from ralph.flows import session
+from ralph.flows.recovery import cancel_dead
 from ralph.flows.where import here
 from ralph.store.home import Home
 from ralph.store.runs import Run, Runs
@@ -52,7 +52,7 @@ def _cancel_task(home: Home, runs: Runs, tasks: Tasks, task: Task) -> int:
 
 def _cancel(home: Home, runs: Runs, chosen: Run) -> int:
     if not chosen.is_live:
-        _tell(chosen.id, session.cancel_dead(home, chosen), "; no process was running it")
+        _tell(chosen.id, cancel_dead(home, chosen), "; no process was running it")
         return 0
     runs.send(chosen.id, Cancel(time.time()))
     click.echo(f"Cancelling run {chosen.id}...", err=True)

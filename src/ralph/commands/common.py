@@ -23,7 +23,8 @@ from ralph.store.home import Home, find_home
 from ralph.store.tasks import Tasks
 
 if TYPE_CHECKING:
-    from ralph.core.model import Resume
+    from ralph.core.model import Flow, Plan, Resume
+    from ralph.flows.where import Where
     from ralph.process.client import Wakeup
     from ralph.settings import Loaded, Settings
     from ralph.store.runs import Run, Runs
@@ -177,6 +178,19 @@ def budget_options(function: F) -> F:
     for option in reversed(options):
         function = option(function)
     return function
+
+
+def start(
+    flow: Flow, where: Where, make_plan: Callable[[str], Plan], view: Callable[[], View], *, detach: bool
+) -> int:
+    """A new run, from its lock to its end; returns the exit code."""
+    from ralph.flows import session
+
+    home = open_home()
+    with session.signals() as wakeup:
+        lock = session.lock(home, where, wakeup, view(), alone=flow is Flow.SUPERVISE)
+        run = session.begin(home, flow, where, make_plan)
+        return finish(home, run, lock, wakeup, view, detach=detach)
 
 
 def finish(

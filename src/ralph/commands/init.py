@@ -24,7 +24,6 @@ from ralph.store import settings_file
 
 PATH = settings_file.PATH
 NEXT = 'Next: ralph run -p "What the agent is to do"'
-BLANK_LINE = "\n"
 
 
 def _not_blank(
@@ -117,31 +116,46 @@ def command(
         guardrails=tuple(map(GuardrailSettings, guardrails)) if guardrails or no_guardrails else None,
         scm=flow.scm_of(scm, tasks, found),
     )
-    exists = settings_file.exists(directory) and not force
+    is_in_the_way = settings_file.exists(directory) and not force
     if yes:
-        if exists:
-            raise RalphError(
-                f"{PATH} exists already.", "--force overwrites it, and keeps it under another name."
-            )
-        settings = flow.to_settings(flow.with_defaults(said, found))
-    else:
-        try:
-            with _on_signals(signal.default_int_handler):
-                if exists and not _may_overwrite():
-                    return 0
-                settings = flow.to_settings(_Questions(found, directory).asked(said))
-        except (click.Abort, KeyboardInterrupt):
-            click.echo("\nAborted: nothing was written.", err=True)
-            return 130
+        return _write_unasked(directory, said, found, is_in_the_way=is_in_the_way)
+    try:
+        settings = _asked(directory, said, found, is_in_the_way=is_in_the_way)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("\nAborted: nothing was written.", err=True)
+        return 130
+    if settings is not None:
+        click.echo(f"\n{_write(directory, settings)}")
+    return 0
+
+
+def _write_unasked(directory: Path, said: Answers, found: Found, *, is_in_the_way: bool) -> int:
+    """What the options say, and defaults; since nobody has seen them, they are shown."""
+    if is_in_the_way:
+        raise RalphError(f"{PATH} exists already.", "--force overwrites it, and keeps it under another name.")
+    settings = flow.to_settings(flow.with_defaults(said, found))
+    written = _write(directory, settings)
+    _show(settings)
+    if problem := flow.problem_of_agent(settings.agent, directory):
+        click.echo(f"ralph: warning: {settings.agent.command}: {problem}.", err=True)
+    click.echo(written)
+    return 0
+
+
+def _asked(directory: Path, said: Answers, found: Found, *, is_in_the_way: bool) -> Settings | None:
+    """What the user says; None: what is there is not to be overwritten."""
+    with _on_signals(signal.default_int_handler):
+        if is_in_the_way and not _may_overwrite():
+            return None
+        return flow.to_settings(_Questions(found, directory).asked(said))
+
+
+def _write(directory: Path, settings: Settings) -> str:
+    """Write the file; returns what there is to say about it."""
     with _on_signals(signal.SIG_IGN):
         kept = flow.write(directory, settings)
-    if yes:
-        _show(settings)
-        if problem := flow.problem_of(settings.agent.command, directory):
-            click.echo(f"ralph: warning: {settings.agent.command}: {problem}.", err=True)
     note = f"The earlier settings are kept in {kept}\n" if kept else ""
-    click.echo(f"{'' if yes else BLANK_LINE}Settings written to {PATH}\n{note}{NEXT}")
-    return 0
+    return f"Settings written to {PATH}\n{note}{NEXT}"
 
 
 @contextmanager
@@ -200,7 +214,7 @@ class _Questions:
             say(f"Installed here: {listed}")
         text = "Agent command (e.g., claude, codex, amp, or other LLM CLI)"
         command, words = ask(text, self._split, self._found.agent)
-        if problem := flow.problem_of(command, self._directory):
+        if problem := flow.problem_of_agent(AgentSettings(command=command), self._directory):
             say(f"  {command}: {problem}. It must be there when you start `ralph run`.")
         return command, words
 

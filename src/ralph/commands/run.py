@@ -15,11 +15,10 @@ from ralph.agents.registry import AGENTS
 from ralph.commands.common import (
     COUNT,
     budget_options,
-    finish,
     load_with_agent,
     make_look,
     make_view,
-    open_home,
+    start,
     view_options,
 )
 from ralph.core import prompt as prompts
@@ -53,18 +52,13 @@ from ralph.textfile import read_text
 def command(
     prompt: str | None,
     prompt_file: str | None,
-    maximum_iterations: int | None,
-    max_cost_usd: float | None,
-    max_tokens: int | None,
-    max_duration_seconds: float | None,
-    completion_response: str | None,
     agent: str | None,
     settings_file: str | None,
-    stream: bool | None,
     dry_run: bool,
     verbose: bool,
     as_json: bool,
     detach: bool,
+    **options: Any,
 ) -> int:
     """Run an agent again and again, each time with a fresh context, until the work is proved done.
 
@@ -78,17 +72,8 @@ def command(
     directory = Path.cwd()
     inputs = flow.Inputs(prompt, prompt_file)
     flow.check_inputs(inputs, directory)
-    flags: dict[str, Any] = {
-        "maximumIterations": maximum_iterations,
-        "completionResponse": completion_response,
-        "streamAgentOutput": stream,
-        "maxCostUsd": max_cost_usd,
-        "maxTokens": max_tokens,
-        "maxDurationSeconds": max_duration_seconds,
-    }
-    loaded = load_with_agent(
-        settings_file, {key: value for key, value in flags.items() if value is not None}, agent
-    )
+    flags = {_KEYS[name]: value for name, value in options.items() if value is not None}
+    loaded = load_with_agent(settings_file, flags, agent)
     settings = loaded.settings
     if dry_run:
         return _show(flow.plan("dry-run", settings, inputs, directory), inputs, as_json=as_json)
@@ -96,14 +81,24 @@ def command(
         _explain(loaded)
     flow.plan("check", settings, inputs, directory)
     look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
-    view = partial(make_view, look, as_json=as_json)
-    home, where = open_home(), session.here(directory)
-    with session.signals() as wakeup:
-        lock = session.lock(home, where, wakeup, view())
-        run = session.begin(
-            home, Flow.RUN, where, lambda id: flow.plan(id, settings, inputs, where.directory)
-        )
-        return finish(home, run, lock, wakeup, view, detach=detach)
+    where = session.here(directory)
+    return start(
+        Flow.RUN,
+        where,
+        lambda id: flow.plan(id, settings, inputs, where.directory),
+        partial(make_view, look, as_json=as_json),
+        detach=detach,
+    )
+
+
+_KEYS = {
+    "maximum_iterations": "maximumIterations",
+    "completion_response": "completionResponse",
+    "stream": "streamAgentOutput",
+    "max_cost_usd": "maxCostUsd",
+    "max_tokens": "maxTokens",
+    "max_duration_seconds": "maxDurationSeconds",
+}
 
 
 def _explain(loaded: Loaded) -> None:

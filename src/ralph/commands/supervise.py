@@ -12,14 +12,12 @@ from ralph.commands.common import (
     AMOUNT,
     COUNT,
     budget_options,
-    finish,
     make_look,
     make_view,
-    open_home,
+    start,
     view_options,
 )
 from ralph.core.model import Flow, RestartKind
-from ralph.flows import session
 from ralph.flows import supervise as flow
 from ralph.flows.run import Inputs
 from ralph.settings import load
@@ -80,14 +78,14 @@ def command(
     settings = load(Path(settings_file) if settings_file else None, flags).settings
     flow.plan("check", settings, task, directory)
     look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
-    view = partial(make_view, look, as_json=as_json)
-    home, where = open_home(), flow.where(task, directory)
-    with session.signals() as wakeup:
-        lock = session.lock(home, where, wakeup, view(), alone=True)
-        run = session.begin(
-            home, Flow.SUPERVISE, where, lambda id: flow.plan(id, settings, task, where.directory)
-        )
-        return finish(home, run, lock, wakeup, view, detach=detach)
+    where = flow.where(task, directory)
+    return start(
+        Flow.SUPERVISE,
+        where,
+        lambda id: flow.plan(id, settings, task, where.directory),
+        partial(make_view, look, as_json=as_json),
+        detach=detach,
+    )
 
 
 _KEYS = {

@@ -13,7 +13,7 @@ import msgspec
 
 from ralph.agents.base import Prompt
 from ralph.agents.registry import AGENTS, announced_permissions
-from ralph.core.model import Permissions, Purpose
+from ralph.core.model import AgentSpec, Permissions, Purpose
 from ralph.errors import RalphError
 from ralph.flows.proposals import proposed_guardrails
 from ralph.flows.run import agent_spec
@@ -72,6 +72,11 @@ def problem_of(command: str, directory: Path) -> str:
 # ---- the agent ----
 
 
+def problem_of_agent(agent: CommandSettings, directory: Path) -> str:
+    """Why the agent could not be started here: what is looked for is what a run would start."""
+    return problem_of(_argv(agent_spec(agent), Permissions.NONE)[0], directory)
+
+
 def split_agent(text: str, directory: Path) -> tuple[str, tuple[str, ...]]:
     """A command, perhaps with flags, as a user would type it in a shell."""
     if not problem_of(text, directory):
@@ -93,11 +98,7 @@ def has_permissions(agent: CommandSettings) -> bool:
 def explained_permissions(agent: CommandSettings) -> dict[Permissions, str]:
     """What each choice means for this agent, in plain words."""
     spec = agent_spec(agent)
-    adapter = AGENTS[spec.type]
-    edit, bypass = (
-        adapter.argv(replace(spec, permissions=each), Purpose.WORK, Prompt("", ""))
-        for each in (Permissions.EDIT, Permissions.BYPASS)
-    )
+    edit, bypass = (_argv(spec, each) for each in (Permissions.EDIT, Permissions.BYPASS))
     files_only = "change files here; for anything else its own rules hold"
     return {
         Permissions.EDIT: files_only
@@ -106,6 +107,11 @@ def explained_permissions(agent: CommandSettings) -> dict[Permissions, str]:
         Permissions.BYPASS: "everything, any command too; best inside a container",
         Permissions.NONE: "no more than its own configuration allows",
     }
+
+
+def _argv(spec: AgentSpec, permissions: Permissions) -> list[str]:
+    """The command line of an iteration."""
+    return AGENTS[spec.type].argv(replace(spec, permissions=permissions), Purpose.WORK, Prompt("", ""))
 
 
 def title_of(agent: CommandSettings) -> str:

@@ -159,8 +159,7 @@ def merge_plan(run: str, settings: Settings, assignment: Assignment) -> Plan:
 def _limits(settings: Settings, assignment: Assignment, iterations: int) -> Limits:
     budget = assignment.budget
     return replace(
-        limits(settings),
-        iterations=iterations,
+        limits(settings, iterations, settings.iteration_timeout_seconds),
         cost_usd=budget.cost_usd,
         tokens=budget.tokens,
         seconds=budget.seconds,

@@ -33,19 +33,23 @@ class Inputs:
     prompt: str | None
     prompt_file: str | None
 
+    @property
+    def is_empty(self) -> bool:
+        return self.prompt is None and self.prompt_file is None
+
 
 def check_inputs(inputs: Inputs, directory: Path) -> None:
     """Refuse before anything is started."""
-    if (inputs.prompt is None) == (inputs.prompt_file is None):
-        both = inputs.prompt is not None
+    if inputs.is_empty:
         raise RalphError(
-            "There are two prompts: --prompt and --prompt-file." if both else "There is no prompt.",
-            'Say what to do: ralph run -p "…", or ralph run -f PROMPT.md.',
+            "There is no prompt.", 'Say what to do: ralph run -p "…", or ralph run -f PROMPT.md.'
         )
+    if inputs.prompt is not None and inputs.prompt_file is not None:
+        raise RalphError("There are two prompts: --prompt and --prompt-file.", "Leave one of them out.")
     if inputs.prompt_file == "-":
         raise RalphError(
             "The prompt cannot come from stdin: a prompt file is read again in each iteration.",
-            "Write it to a file: ralph run -f PROMPT.md.",
+            "Write it to a file, and name that: -f PROMPT.md.",
         )
     if inputs.prompt_file is not None:
         path = str(directory / inputs.prompt_file)
@@ -71,19 +75,20 @@ def plan(run: str, settings: Settings, inputs: Inputs, directory: Path) -> Plan:
         ),
         claim=ClaimRule(text=settings.completion_response),
         checks=guardrails(settings.guardrails),
-        limits=limits(settings),
+        limits=limits(settings, settings.maximum_iterations, settings.iteration_timeout_seconds),
         scm=Scm(settings.scm.command, settings.scm.tasks) if settings.scm else None,
         snapshots=settings.snapshots,
     )
 
 
-def limits(settings: Settings) -> Limits:
+def limits(settings: Settings, iterations: int, iteration_seconds: float) -> Limits:
+    """What a run may use: so many iterations of so many seconds, and else what is set for all flows."""
     return Limits(
-        iterations=settings.maximum_iterations,
+        iterations=iterations,
         cost_usd=settings.max_cost_usd,
         tokens=settings.max_tokens,
         seconds=settings.max_duration_seconds,
-        iteration_seconds=settings.iteration_timeout_seconds,
+        iteration_seconds=iteration_seconds,
         exit_grace_seconds=settings.exit_grace_seconds,
         stagnation=settings.stagnation_limit,
         limit_wait_seconds=settings.max_limit_wait_seconds,

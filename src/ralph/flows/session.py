@@ -10,30 +10,17 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ralph.agents.base import Reading
-from ralph.agents.registry import AGENTS
-from ralph.core import machine
 from ralph.core.events import Event, Notice, RunEnded
 from ralph.core.model import (
-    AgentSpec,
-    Cancel,
-    Checked,
-    Did,
-    Ended,
     Flow,
     Outcome,
     Plan,
-    Purpose,
-    Ran,
     Resume,
-    RunAgent,
-    RunChecks,
     State,
-    Stop,
-    Usage,
 )
 from ralph.errors import RalphError
 from ralph.flows.herald import Herald
+from ralph.flows.recovery import recovered
 from ralph.flows.replay import started
 from ralph.flows.repository import pinned_runner, scm_runner
 from ralph.flows.where import Where as Where
@@ -43,10 +30,10 @@ from ralph.place import Clock, Place
 from ralph.process.client import Wakeup, Warden
 from ralph.scm.repository import find_repository
 from ralph.scm.work import Work
-from ralph.store import codec, locks
+from ralph.store import locks
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
-from ralph.store.journal import Journal, Loaded, Row, commits, load
+from ralph.store.journal import Journal, Loaded, commits, load
 from ralph.store.prune import LARGE, tree_size
 from ralph.store.runs import Run, Runs, parent_run
 from ralph.store.runtime import Runtime
@@ -99,7 +86,7 @@ def drive(
     with _placed(home, runs, plan, lock, wakeup, tell, is_interrupted) as place:
         try:
             place.runtime.prepare(run.id)
-            state = _recovered(place, loaded, home.streams(run.id), resume)
+            state = recovered(place, loaded, home.streams(run.id), resume)
             _introduce(place, loaded, state, is_resumed=resume is not None)
             place.work.record_start()
             driver = Driver(place, state)
@@ -183,71 +170,6 @@ def _version_control(
         if repository is not None:
             runner = pinned_runner(runner, repository, directory, state / "scm")
         yield Work(plan, repository, runner, state)
-
-
-def _recovered(place: Place, loaded: Loaded, streams: Path, resume: Resume | None) -> State:
-    """The last state, with what an iteration had cost that was cut off, and what people have said since.
-
-    An end that was decided and perhaps not posted is posted first: a run that goes on forgets it.
-    """
-    state = _with_half_done(place.journal, loaded, streams)
-    if state.stop is not None and not loaded.is_over and place.supervised is not None:
-        place.supervised.post_end(state.stop, state.iteration)
-    for number, command in place.runs.waiting(state.plan.run):
-        state = machine.apply(state, command)
-        place.journal.command(command, state, number)
-    if resume is not None:
-        state = machine.apply(state, resume)
-        place.journal.command(resume, state)
-    place.journal.flush()
-    return state
-
-
-def _with_half_done(journal: Journal, loaded: Loaded, streams: Path) -> State:
-    row = loaded.half_done
-    if row is None or row.kind not in ("run_agent", "run_checks"):
-        return loaded.state
-    half = (
-        _half_done(row, loaded.state, streams)
-        if row.kind == "run_agent"
-        else _asked(row, loaded.state, streams)
-    )
-    state = machine.apply(loaded.state, half)
-    journal.complete_cut_off(row, half, state)
-    return state
-
-
-def _half_done(row: Row, state: State, streams: Path) -> Ran:
-    """What can be known of an iteration that was cut off: its cost and its time, from its raw stream."""
-    step: RunAgent = codec.decode("run_agent", row.body)
-    spec = next(agent for agent in state.plan.agents if agent.name == step.agent)
-    name = f"{step.iteration:03d}-{row.seq}.{step.purpose}"
-    usage, took = _read(streams / f"{name}.stdout", spec, step.purpose, row.started)
-    at = max(time.time(), state.now)
-    return Ran(at, Ended.INTERRUPTED, step.agent, took, usage=usage, detail="ralph was killed", stream=name)
-
-
-def _asked(row: Row, state: State, streams: Path) -> Checked:
-    """A check that was cut off has no verdict, but its judge may have been asked."""
-    spec, usage, took = state.plan.judge or state.plan.agents[0], Usage(), 0.0
-    step: RunChecks = codec.decode("run_checks", row.body)
-    for path in streams.glob(f"{step.iteration:03d}-{row.seq}.{Purpose.JUDGE}.*.stdout"):
-        used, took = _read(path, spec, Purpose.JUDGE, row.started)
-        usage = usage + used
-    return Checked(max(time.time(), state.now), took, usage=usage)
-
-
-def _read(path: Path, spec: AgentSpec, purpose: Purpose, started: float) -> tuple[Usage, float]:
-    """What a raw stream tells of an agent that was cut off: what it had used, and how long it took."""
-    parser = AGENTS[spec.type].parser(Reading(spec=spec, purpose=purpose))
-    try:
-        with path.open("rb") as file:
-            took = max(0.0, os.fstat(file.fileno()).st_mtime - started)
-            while data := file.read(1 << 20):
-                parser.stdout(data)
-    except OSError:
-        return Usage(), 0.0
-    return parser.usage, took
 
 
 def unfinished(runs: Runs, where: Where) -> Run:
@@ -370,29 +292,3 @@ def detach(output: Path) -> Callable[[], None] | None:
 def place_of(run: Run) -> Where:
     """Where a run of the store works."""
     return Where(Path(run.directory), Path(run.directory), run.project)
-
-
-def cancel_dead(home: Home, run: Run) -> Stop:
-    """Cancel a run that no process drives any more: only its journal is left to be told.
-
-    One that was killed at its very end has ended as it was about to. Returns how it has ended.
-    """
-    runs = home.runs()
-    try:
-        loaded = load(runs.db, runs.path, run.id)
-        journal = Journal(runs.db, runs.path, run.id)
-        now = time.time()
-        cancel = Cancel(now)
-        state = machine.apply(_with_half_done(journal, loaded, home.streams(run.id)), cancel)
-        journal.command(cancel, state)
-        stop = machine.next_step(state)
-        assert isinstance(stop, Stop)
-        if state.plan.task:
-            Herald(lambda event: None, Folder(state.plan.task, run.id)).post_end(stop, state.iteration)
-        journal.begin(stop, now)
-        did = Did(now)
-        journal.complete(stop, did, machine.apply(state, did))
-        journal.flush()
-        return stop
-    finally:
-        runs.db.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ralph.core.model import (
@@ -11,7 +11,6 @@ from ralph.core.model import (
     ClaimKind,
     ClaimRule,
     Flow,
-    Limits,
     Plan,
     PromptSource,
     PromptVia,
@@ -19,7 +18,7 @@ from ralph.core.model import (
     TaskFolder,
 )
 from ralph.errors import RalphError
-from ralph.flows.run import Inputs, agent_specs, check_inputs
+from ralph.flows.run import Inputs, agent_specs, check_inputs, limits
 from ralph.flows.session import Where, here
 from ralph.settings import Settings
 from ralph.store.bus import task_name
@@ -46,6 +45,12 @@ def make_task(
         raise RalphError(
             "A command of your own gets no prompt.", "Leave out --prompt, or the command behind `--`."
         )
+    if not command and inputs.is_empty:
+        raise RalphError(
+            "There is neither a command nor a prompt.",
+            f"Say what to run: ralph supervise {folder} -- COMMAND…; or what the configured agent is to do:"
+            ' -p "…", or -f PROMPT.md.',
+        )
     if not command:
         check_inputs(inputs, Path.cwd())
     resolved = folder.resolve()
@@ -60,6 +65,7 @@ def where(task: Task, directory: Path) -> Where:
 def plan(run: str, settings: Settings, task: Task, directory: Path) -> Plan:
     supervise, idle = settings.supervise, settings.idle_timeout_seconds
     agents = (_command(task.command, idle),) if task.command else agent_specs(settings.agent, idle)
+    usual = limits(settings, supervise.max_restarts, supervise.agent_timeout_seconds)
     return Plan(
         run=run,
         flow=Flow.SUPERVISE,
@@ -72,17 +78,7 @@ def plan(run: str, settings: Settings, task: Task, directory: Path) -> Plan:
             count=settings.include_iteration_count_in_prompt,
         ),
         claim=ClaimRule(kind=ClaimKind.DONE),
-        limits=Limits(
-            iterations=supervise.max_restarts,
-            cost_usd=settings.max_cost_usd,
-            tokens=settings.max_tokens,
-            seconds=settings.max_duration_seconds,
-            iteration_seconds=supervise.agent_timeout_seconds,
-            exit_grace_seconds=settings.exit_grace_seconds,
-            stagnation=settings.stagnation_limit,
-            limit_wait_seconds=settings.max_limit_wait_seconds,
-            children_seconds=supervise.wait_timeout_seconds,
-        ),
+        limits=replace(usual, children_seconds=supervise.wait_timeout_seconds),
         restart=Restart(supervise.restart_policy, supervise.restart_delay_seconds),
         snapshots=settings.snapshots,
         task=TaskFolder(str(task.folder), task.project, task.name, supervise.poll_interval_seconds),

@@ -116,7 +116,7 @@ class Work:
         self._board = board.Board(())
         self._base = ""
         self._spent = Usage()
-        self._limits = limits(settings)
+        self._limits = limits(settings, 1, 0.0)
         self._began = time.monotonic()
         self.halt: Halt | None = None
 

@@ -39,7 +39,7 @@ _NEXT = {
     Cause.CRASH_LOOP: "See why with: ralph logs {run}, then: ralph resume {run}",
     Cause.VERIFICATION: "See what is red with: ralph status {run}",
     Cause.CONFIG: "Mend that and start again: ralph run …",
-    Cause.UNSTARTABLE: "Install it, then: ralph resume {run}; or name another: ralph run --agent …",
+    Cause.UNSTARTABLE: "Mend it (ralph doctor looks at the configured agents), then: ralph resume {run}",
     Cause.AUTH: "Log in, then: ralph resume {run}",
     Cause.DENIED: "Change that and start again: ralph run …",
     Cause.WAIT_MARKER: "When it is over: ralph resume {run}",
