@@ -212,6 +212,7 @@ TASK = Task(
         ),
     ),
     protect=("tests/**",),
+    attempts=2,
 )
 FIRST = Task(
     "TASK-001", "auth", "Log in", completion_spec=TaskCompletionSpec("It works", ("Login returns a JWT",))

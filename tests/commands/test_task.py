@@ -35,6 +35,7 @@ FIELDS = [
     "iteration",
     "completion_spec",
     "protect",
+    "attempts",
     "project",
 ]
 
@@ -46,6 +47,7 @@ def test_a_task_is_created_shown_and_listed(project: Project) -> None:
         *("--outcome", "All API endpoints require valid JWT tokens"),
         *("--acceptance", "Login returns a JWT", "--acceptance", "Invalid tokens return 401"),
         *("--description", "Two\nlines", "--priority", "-2", "--protect", "tests/**"),
+        *("--attempts", "2"),
         *("--coder-promise", "AUTH_IMPLEMENTED", "--coder-max-iterations", "3"),
     )
     assert (created.code, created.out, created.err) == (0, "Created TASK-001.\n", "")
@@ -78,6 +80,7 @@ def test_a_task_is_created_shown_and_listed(project: Project) -> None:
             },
         },
         "protect": ["tests/**"],
+        "attempts": 2,
         "project": str(project.path),
     }
     assert json.loads(project.run("task", "list", "--json").out) == [shown]
@@ -198,6 +201,7 @@ def test_only_what_is_given_is_changed(here: Here) -> None:
         (("--description", "x"), "description", "x"),
         (("--description", ""), "description", ""),
         (("--priority", "7"), "priority", 7),
+        (("--attempts", "3"), "attempts", 3),
         (("--depends-on", "B"), "dependencies", ["A", "B"]),
         (("--remove-dependency", "A"), "dependencies", ["B"]),
         (("--protect", "y", "--protect", "z"), "protect", ["y", "z"]),

@@ -76,13 +76,12 @@ def test_what_is_there_is_replaced_on_request(here: Here) -> None:
 
 
 def test_what_is_being_worked_on_is_not_replaced(here: Here) -> None:
-    """The hint is for what a crash has left."""
+    """It would be another task in the middle of the work."""
     write(here.project, PLAN)
     here.run("import", "auth.yaml")
     begin_work(here.project, "TASK-002")
     assert here.refused("import", "auth.yaml", "--update") == (
-        "auth.yaml:12: TASK-002: id is being worked on.\n"
-        "  If nothing works on it any more: ralph task edit ID --status todo\n"
+        "auth.yaml:12: TASK-002: id is being worked on.\n  Wait for it, or stop it with `ralph cancel`.\n"
     )
 
 
