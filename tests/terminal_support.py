@@ -54,6 +54,12 @@ class Terminal:
         """All that can be seen, without the empty rest of each line and of the screen."""
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
 
+    def colour_of(self, text: str) -> str:
+        """The colour in which a text begins."""
+        lines = self._screen.display
+        line = next(number for number, each in enumerate(lines) if text in each)
+        return str(self._screen.buffer[line][lines[line].index(text)].fg)
+
     def expect(self, prompt: str) -> None:
         """Wait until a line below the last answer ends with this, and the cursor stands behind it."""
         deadline = time.monotonic() + 20

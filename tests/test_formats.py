@@ -20,9 +20,12 @@ from conftest import Project
 from ralph import settings
 from ralph.core import events, machine, model
 from ralph.core.model import Cause, Outcome
+from ralph.core.tasks import ACCEPTANCE, CompletionCriteria, Task, TaskCompletionSpec, TaskStatus
+from ralph.flows import task_file
 from ralph.store import codec
 from ralph.store.database import VERSION
 from ralph.store.runs import new_id
+from ralph.views import tasks as task_view
 from ralph.views.jsonl import KINDS as EVENT_KINDS
 from ralph.views.status import Summary
 
@@ -161,6 +164,75 @@ def test_the_status_object() -> None:
     compare("status.json", pretty([f.name for f in fields(Summary)]))
 
 
+TASK = Task(
+    id="TASK-002",
+    spec_id="auth",
+    title="Log out",
+    description="Tokens are kept in the store.\nA list of void ones is enough.\n",
+    status=TaskStatus.FAILED,
+    priority=1,
+    dependencies=("TASK-001",),
+    assignee="ada",
+    created_at=1767323045.25,
+    updated_at=1767409445.0,
+    metadata={"followup_of": "TASK-001"},
+    iteration=7,
+    completion_spec=TaskCompletionSpec(
+        "A token is refused from the moment of its logout",
+        ("POST /logout answers 204", "A void token is answered with 401"),
+        coder=CompletionCriteria("LOGOUT_WRITTEN"),
+        reviewer=CompletionCriteria(
+            "LOGOUT_REVIEWED",
+            "Safe to merge",
+            "semantic",
+            {"check_for": [ACCEPTANCE, "no secret"], "negative_patterns": ["TODO"]},
+            5,
+        ),
+        tester=CompletionCriteria(
+            "LOGOUT_TESTED",
+            "",
+            "external",
+            {"command": "test -f tests/test_logout.py &&\npytest tests/test_logout.py\n", "timeout": 60},
+        ),
+        qa=CompletionCriteria(
+            "LOGOUT_QA_PASSED",
+            "",
+            "multi_stage",
+            {
+                "stages": [
+                    {
+                        "name": "tests",
+                        "method": "external",
+                        "config": {"command": "pytest"},
+                        "required": True,
+                    },
+                    {"name": "criteria", "method": "semantic", "config": {"check_for": ACCEPTANCE}},
+                ]
+            },
+        ),
+    ),
+    protect=("tests/**",),
+    attempts=2,
+)
+FIRST = Task(
+    "TASK-001", "auth", "Log in", completion_spec=TaskCompletionSpec("It works", ("Login returns a JWT",))
+)
+
+
+def test_the_json_of_tasks(project: Project) -> None:
+    """One with everything and one with the least, as `ralph task list --json` and `show --json` have them."""
+    tasks = project.home.tasks("/home/ada/project/.git")
+    rows = [tasks.as_stored(task) for task in (TASK, FIRST)]
+    compare("tasks.json", task_view.encoded([task_view.to_json(row) for row in rows]).decode())
+    assert [tasks.read(row) for row in rows] == [TASK, FIRST]
+    tasks.db.close()
+
+
+def test_a_file_of_tasks() -> None:
+    """What `ralph task export` writes. That it can be read: tests/commands/test_task_methods.py."""
+    compare("tasks.yaml", task_file.to_text([FIRST, TASK]))
+
+
 def test_what_a_run_leaves_in_the_state_directory(repository: Project) -> None:
     """The names of files and refs."""
     repository.agent(
@@ -185,9 +257,19 @@ def test_what_a_run_leaves_in_the_state_directory(repository: Project) -> None:
     assert refs == [f"refs/ralph/{run}/1", f"refs/ralph/{run}/2"]
 
 
-@pytest.mark.parametrize("word", [*codec.KINDS, *EVENT_KINDS.values(), *Outcome, *Cause])
+@pytest.mark.parametrize(
+    "word",
+    [
+        *codec.KINDS,
+        *EVENT_KINDS.values(),
+        *Outcome,
+        *Cause,
+        *TaskStatus,
+        *task_view.TaskJson.__struct_fields__,
+    ],
+)
 def test_the_page_names_everything(word: str) -> None:
-    """docs/formats.md leaves out no kind of row, no event, no outcome and no cause."""
+    """docs/formats.md leaves out no kind of row, no event, no outcome, no cause and no field of a task."""
     assert f"`{word}`" in (DOCS / "formats.md").read_text()
 
 

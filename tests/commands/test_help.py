@@ -11,9 +11,11 @@ from click.testing import CliRunner
 from conftest import Project
 from ralph import __version__
 from ralph.cli import GROUPS, make_group
+from ralph.commands.task import SUBCOMMANDS
 
 GOLDEN = Path(__file__).parent / "help"
 COMMANDS = [name for commands in GROUPS.values() for name in commands]
+TASK_COMMANDS = [f"task-{name}" for name in SUBCOMMANDS]
 
 
 def check(name: str, text: str) -> None:
@@ -32,10 +34,12 @@ def narrow(project: Project) -> Project:
     return project
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", [*COMMANDS, *TASK_COMMANDS])
 def test_each_command_explains_itself(name: str) -> None:
     """`ralph COMMAND --help` fits the terminal, and is what was last agreed on."""
-    result = CliRunner().invoke(make_group(), [name, "--help"], prog_name="ralph", terminal_width=78)
+    result = CliRunner().invoke(
+        make_group(), [*name.split("-"), "--help"], prog_name="ralph", terminal_width=78
+    )
     assert result.exit_code == 0
     assert [line for line in result.output.splitlines() if len(line) > 80] == []
     check(name, result.output)
@@ -58,7 +62,7 @@ def test_help_is_a_result(narrow: Project) -> None:
 
 def test_no_help_text_is_left_over() -> None:
     """Every golden file belongs to a command that exists."""
-    assert {path.stem for path in GOLDEN.iterdir()} == {"ralph", *COMMANDS}
+    assert {path.stem for path in GOLDEN.iterdir()} == {"ralph", *COMMANDS, *TASK_COMMANDS}
 
 
 @pytest.mark.parametrize("flag", ["--version", "-v"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -17,6 +18,7 @@ from ralph.flows import tasks as flow
 from ralph.flows.task_form import Entry, read
 from ralph.flows.verification import Problem
 from ralph.settings import WorkSettings
+from ralph.store import locks
 from ralph.store.runs import Runs
 from ralph.store.tasks import Tasks
 
@@ -113,12 +115,20 @@ def test_checking_writes_nothing(tasks: Tasks) -> None:
 
 
 @pytest.mark.parametrize("status", ["implementing", "reviewing", "testing", "qa"])
-def test_a_task_in_work_is_not_replaced(tasks: Tasks, status: str) -> None:
-    """Whoever works on it would not know."""
-    flow.add(tasks, [entry("A")])
-    tasks.move("A", TaskStatus(status), Progress())
+def test_between_two_roles_a_task_is_left_alone(project: Project, tasks: Tasks, status: str) -> None:
+    """Then it has no run, but the work holds its lock; when that is gone, the task is free."""
+    flow.add(tasks, [entry("A"), entry("B")])
+    tasks.move("A", TaskStatus(status), Progress(role="coder"))
+    lock = locks.acquire(project.path, project.home.path, above=False)
+    assert (flow.is_live(tasks, "A"), flow.is_live(tasks, "B")) == (True, False)
     added = flow.add(tasks, [entry("A")], update=True)
     assert [found.problem for found in added.problems] == [flow.AT_WORK]
+    with pytest.raises(RalphError, match="A is being worked on") as raised:
+        flow.delete(tasks, "A", force=True)
+    assert raised.value.hint == "Wait for it, or stop it with `ralph cancel A`."
+    os.close(lock)
+    assert flow.add(tasks, [entry("A")], update=True) == flow.Added([], 0, 1)
+    assert flow.delete(tasks, "A", force=False) == flow.Deleted("A", [])
 
 
 def test_a_task_with_a_live_run_is_left_alone(tasks: Tasks) -> None:
@@ -134,15 +144,6 @@ def test_a_task_with_a_live_run_is_left_alone(tasks: Tasks) -> None:
         flow.delete(tasks, "A", force=True)
     flow.delete(tasks, "B", force=False)
     assert ids(tasks) == ["A"]
-
-
-def test_what_was_left_in_work_is_deleted_by_force(tasks: Tasks) -> None:
-    """After a crash the status stays, and nobody is at it."""
-    flow.add(tasks, [entry("A")])
-    tasks.move("A", TaskStatus.TESTING, Progress())
-    with pytest.raises(RalphError, match="being worked on"):
-        flow.delete(tasks, "A", force=False)
-    assert flow.delete(tasks, "a", force=True) == flow.Deleted("A", [])
 
 
 def test_a_task_that_others_need_is_deleted_by_force(tasks: Tasks) -> None:
@@ -163,8 +164,19 @@ def test_editing_changes_what_it_changes(tasks: Tasks) -> None:
     before = tasks.find("A")
     after, problems = flow.edit(tasks, "a", lambda values: values | {"title": "Other"}, SETTINGS)
     assert (after, problems) == (replace(before, title="Other", updated_at=after.updated_at), [])
+
+
+def test_what_is_to_be_done_again_begins_with_the_first_role(tasks: Tasks) -> None:
+    """What was done stays where it is: the branch, and what its files were when the work began."""
+    flow.add(tasks, [entry("A")])
+    before = Progress(
+        "main", "01", "02", role="reviewer", sent_back=3, merge_retries=1, reason="no", attempt=2
+    )
+    tasks.move("A", TaskStatus.FAILED, before)
     after, _ = flow.edit(tasks, "A", lambda values: values, SETTINGS, TaskStatus.TODO)
-    assert (after.status, tasks.progress("A")) == (TaskStatus.TODO, Progress(role="reviewer"))
+    assert (after.status, tasks.progress("A")) == (TaskStatus.TODO, Progress("main", "01", "02", attempt=2))
+    flow.edit(tasks, "A", lambda values: values, SETTINGS, TaskStatus.DONE)
+    assert tasks.find("A").status is TaskStatus.DONE
 
 
 def test_an_edit_that_does_not_fit_changes_nothing(tasks: Tasks) -> None:

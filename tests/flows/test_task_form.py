@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ from hypothesis import strategies as st
 from ralph.core.tasks import ROLES, CompletionCriteria, Task, TaskCompletionSpec, TaskStatus
 from ralph.flows.task_form import BY_WORK, id_problem, read, written
 from ralph.flows.verification import Problem
+from ralph.scm.worktrees import branch_of
 from ralph.settings import RoleSettings, RolesSettings, WorkSettings
+from ralph.store.home import Home
 
 SETTINGS = WorkSettings()
 DONE = {"outcome": "It works", "acceptance_criteria": ["It starts"]}
@@ -56,6 +59,7 @@ TASKS = st.builds(
     metadata=METADATA,
     completion_spec=SPECS,
     protect=st.none() | st.lists(LINE, max_size=3).map(tuple),
+    attempts=st.integers(1, 9),
 )
 
 
@@ -284,6 +288,14 @@ def test_good_ids(id: str) -> None:
 def test_bad_ids(id: str) -> None:
     """What could not be a branch or a directory."""
     assert id_problem(id)
+
+
+@given(IDS, IDS, st.integers(2, 9))
+def test_an_attempt_never_has_the_place_of_another_task(one: str, other: str, attempt: int) -> None:
+    """Neither its branch nor its worktree, whatever the ids are: cleaning up after one would remove the other."""
+    home = Home(Path("/state"))
+    assert branch_of(one, attempt) != branch_of(other)
+    assert home.worktree("/project/.git", one, attempt) != home.worktree("/project/.git", other)
 
 
 def test_what_is_no_mapping_is_one_problem() -> None:

@@ -200,17 +200,18 @@ def find_cycle(depends_on: dict[str, tuple[str, ...]]) -> tuple[str, ...] | None
     """A path that leads back to where it began, if there is one."""
     finished: set[str] = set()
     for root in depends_on:
-        path: list[str] = []
+        path: dict[str, None] = {}
         stack: list[tuple[str, bool]] = [(root, False)]
         while stack:
             id, left = stack.pop()
             if left:
-                path.pop()
+                del path[id]
                 finished.add(id)
             elif id in path:
-                return (*path[path.index(id) :], id)
+                ids = list(path)
+                return (*ids[ids.index(id) :], id)
             elif id not in finished:
-                path.append(id)
+                path[id] = None
                 stack.append((id, True))
                 stack.extend((other, False) for other in depends_on.get(id, ()))
     return None

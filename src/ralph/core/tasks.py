@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -169,3 +169,7 @@ class Progress:
     reason: str = ""
     attempt: int = 1
     merged: str = ""
+
+    def reopened(self) -> Progress:
+        """The work begins anew with the first role, in what is there already."""
+        return replace(self, role="", sent_back=0, merge_retries=0, reason="")

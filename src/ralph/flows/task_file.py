@@ -26,7 +26,7 @@ _FORMS = "A task file is a list of tasks, or has `tasks:` (a list) or `task:` (o
 
 _HINTS = {
     EXISTS: "--update replaces tasks that are there.",
-    AT_WORK: "If nothing works on it any more: ralph task edit ID --status todo",
+    AT_WORK: "Wait for it, or stop it with `ralph cancel`.",
 }
 
 

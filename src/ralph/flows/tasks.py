@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ralph.core.board import find_cycle
@@ -12,6 +13,7 @@ from ralph.errors import RalphError
 from ralph.flows.task_form import BY_WORK, Entry, read, written
 from ralph.flows.verification import Problem, did_you_mean
 from ralph.settings import WorkSettings
+from ralph.store import locks
 from ralph.store.runs import Runs
 from ralph.store.tasks import Tasks
 
@@ -69,13 +71,15 @@ def edit(
     with tasks.writing():
         old = tasks.find(id)
         if is_live(tasks, old.id):
-            raise _at_work(old.id, "Wait for it, or stop it with `ralph cancel`.")
+            raise _at_work(old.id)
         entry = read(change(written(old)), settings)
         problems = [*entry.problems, *(found.problem for found in _unfit(tasks.graph(), [entry]))]
         if problems or entry.task is None:
             return old, problems
         kept = _with_its_progress(entry.task, old)
         tasks.put(replace(kept, status=status or old.status))
+        if status is TaskStatus.TODO:
+            tasks.keep_progress(old.id, tasks.progress(old.id).reopened())
         return tasks.find(old.id), []
 
 
@@ -89,9 +93,7 @@ def delete(tasks: Tasks, id: str, *, force: bool) -> Deleted:
     with tasks.writing():
         id = tasks.resolve(id)
         if is_live(tasks, id):
-            raise _at_work(id, "Wait for it, or stop it with `ralph cancel`.")
-        if tasks.statuses()[id] in BY_WORK and not force:
-            raise _at_work(id, "If nothing works on it any more: --force.")
+            raise _at_work(id)
         dependents = tasks.dependents(id)
         if dependents and not force:
             raise RalphError(
@@ -106,8 +108,11 @@ def delete(tasks: Tasks, id: str, *, force: bool) -> Deleted:
 
 
 def is_live(tasks: Tasks, id: str) -> bool:
-    """Does a process work on this task right now?"""
-    return any(run.is_live for run in Runs(tasks.db, tasks.path).of_task(tasks.project, id))
+    """Does a process work on this task right now? Between two roles it has no run, but `ralph work` has its lock."""
+    if any(run.is_live for run in Runs(tasks.db, tasks.path).of_task(tasks.project, id)):
+        return True
+    begun = tasks.statuses().get(id) in BY_WORK
+    return begun and locks.is_held(Path(tasks.project), tasks.path.parent)
 
 
 def listed(ids: Sequence[str], most: int = 5) -> str:
@@ -119,8 +124,8 @@ def _depend(ids: Sequence[str]) -> str:
     return "depends" if len(ids) == 1 else "depend"
 
 
-def _at_work(id: str, hint: str) -> RalphError:
-    return RalphError(f"{id} is being worked on.", hint)
+def _at_work(id: str) -> RalphError:
+    return RalphError(f"{id} is being worked on.", f"Wait for it, or stop it with `ralph cancel {id}`.")
 
 
 def _with_its_progress(task: Task, old: Task) -> Task:
@@ -141,7 +146,7 @@ def _clashes(tasks: Tasks, entries: Sequence[Entry], *, update: bool) -> Iterato
             yield Found(number, Problem(("id",), f"stands there twice: {entry.id}"))
         elif entry.id in known and not update:
             yield Found(number, EXISTS)
-        elif entry.id in known and (known[entry.id] in BY_WORK or is_live(tasks, entry.id)):
+        elif entry.id in known and is_live(tasks, entry.id):
             yield Found(number, AT_WORK)
         first.setdefault(entry.id, number)
 

@@ -12,7 +12,8 @@ from ralph.scm.user_git import UserGit
 
 
 def branch_of(task: str, attempt: int = 1) -> str:
-    return f"ralph/{task}" if attempt == 1 else f"ralph/{task}.{attempt}"
+    """No task can have an `@` in its id, so no attempt has the branch of another task."""
+    return f"ralph/{task}" if attempt == 1 else f"ralph/{task}@{attempt}"
 
 
 class Worktrees:

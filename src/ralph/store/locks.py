@@ -35,6 +35,17 @@ def acquire(directory: Path, state: Path, patience: float = 0.2, *, above: bool 
         time.sleep(0.01)
 
 
+def is_held(directory: Path, state: Path) -> bool:
+    """Does somebody hold the lock of this directory?"""
+    try:
+        os.close(_lock(directory, state, fcntl.LOCK_SH))
+    except Locked:
+        return True
+    except OSError:
+        return False
+    return False
+
+
 def _try(directory: Path, state: Path, *, above: bool) -> int:
     lock = _lock(directory, state, fcntl.LOCK_EX)
     try:

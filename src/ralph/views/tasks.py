@@ -133,6 +133,7 @@ def _head(task: Task, project: str, progress: Progress) -> Iterator[str]:
         "priority": str(task.priority),
         "depends on": ", ".join(task.dependencies) or "nothing",
         "assignee": clean(task.assignee),
+        "attempts": f"{task.attempts} side by side" if task.attempts > 1 else "",
         "iteration": str(task.iteration) if task.iteration else "",
         "protect": _protected(task),
         "metadata": clean(msgspec.json.encode(task.metadata).decode()) if task.metadata else "",

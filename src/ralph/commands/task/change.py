@@ -83,7 +83,8 @@ def _settings() -> WorkSettings:
 @click.option(
     "--status",
     type=click.Choice([each.value for each in TaskStatus if each not in BY_WORK]),
-    help="Where it stands; todo makes `ralph work` take it up again.",
+    metavar="STATUS",
+    help="todo, done, failed, blocked or cancelled; todo: `ralph work` takes it up again.",
 )
 @click.option(
     "--remove-dependency",
@@ -102,7 +103,7 @@ def edit_(
     --depends-on adds to it.
 
     \b
-    ralph task edit TASK-001 --priority 1 --tester-verify-cmd "pytest tests/test_auth.py -x"
+    ralph task edit TASK-001 --priority 1 --tester-verify-cmd "pytest tests"
     ralph task edit TASK-001 --status todo
     """
     if not is_given(options | {"title": title, "status": status, "removed": remove_dependency}):

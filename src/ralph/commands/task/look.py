@@ -17,7 +17,12 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="The same as
 
 @click.command("list")
 @click.option("--spec", metavar="SPEC", help="Only the tasks of this spec.")
-@click.option("--status", type=click.Choice([each.value for each in TaskStatus]), help="Only these.")
+@click.option(
+    "--status",
+    type=click.Choice([each.value for each in TaskStatus]),
+    metavar="STATUS",
+    help="Only these: todo, implementing, reviewing, testing, qa, done, failed, blocked, cancelled.",
+)
 @click.option("--all", "everywhere", is_flag=True, help="The tasks of all projects.")
 @_json_option
 def list_(spec: str | None, status: str | None, everywhere: bool, as_json: bool) -> int:
