@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
 from ralph.agents.base import Prompt
-from ralph.agents.registry import with_model
+from ralph.agents.registry import as_judge
 from ralph.caller import Call, Caller
 from ralph.checks.base import Answer, Changed, Interrupted, Limited, Shell, Workbench
 from ralph.checks.registry import find_method
@@ -21,7 +21,6 @@ from ralph.core.model import (
     Exit,
     Flow,
     Left,
-    Permissions,
     Plan,
     Purpose,
     RunAgent,
@@ -215,10 +214,13 @@ class Bench:
     # ---- the judge ----
 
     def ask(self, prompt: str, model: str) -> Answer:
-        """In an empty directory: nothing that the agent has written can speak to the judge but what is judged."""
+        """In an empty directory: nothing that the agent has written can speak to the judge but what is judged.
+
+        And should the judge listen to that, there is nothing that it could do.
+        """
         shop, number = self.shop, self.iteration.number
         plan = shop.plan
-        spec = replace(with_model(plan.judge or plan.agents[0], model), permissions=Permissions.NONE)
+        spec = as_judge(plan.judge or plan.agents[0], model)
         with self.used.lock:
             self.used.asked += 1
             stream = f"{number:03d}-{self.iteration.seq}.{Purpose.JUDGE}.{self.used.asked}"

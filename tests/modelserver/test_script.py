@@ -23,6 +23,18 @@ from ralph.modelserver.script import (
 )
 
 
+def answers(script: Script, *asked: str) -> list[int | None]:
+    """Which turn each of these requests gets, one after the other."""
+    played = [0] * len(script.turns)
+    found = []
+    for said in asked:
+        index = script.turn(said, played)
+        if index is not None:
+            played[index] += 1
+        found.append(index)
+    return found
+
+
 def test_a_script_with_everything() -> None:
     """Every key of a turn becomes a value."""
     script = parse(
@@ -69,18 +81,40 @@ def test_json_is_a_script_too(tmp_path: Path) -> None:
 def test_which_turn_answers() -> None:
     """Turns are repeated as they say, the last one for ever."""
     script = parse("turns: [{text: a, times: 2}, {text: b}, {text: c}]")
-    assert [script.turn(n) for n in range(6)] == [0, 0, 1, 2, 2, 2]
+    assert answers(script, *[""] * 6) == [0, 0, 1, 2, 2, 2]
 
 
 def test_a_turn_for_ever_hides_what_follows() -> None:
     """`times: forever` never goes on."""
-    assert parse("turns: [{text: a, times: forever}, {text: b}]").turn(1000) == 0
+    script = parse("turns: [{text: a, times: forever}, {text: b}]")
+    assert answers(script, *[""] * 1000)[-1] == 0
 
 
 def test_then_error() -> None:
     """A script can end."""
     script = parse("{turns: [{text: a}], then: error}")
-    assert (script.turn(0), script.turn(1)) == (0, None)
+    assert answers(script, "", "") == [0, None]
+
+
+def test_turns_for_some_requests() -> None:
+    """What has the text of a `when` gets those turns in their order, whenever it comes; all else gets the others."""
+    script = parse(
+        "{turns: [{text: a}, {when: judge, text: b}, {text: c}, {when: judge, text: d}], then: error}"
+    )
+    assert answers(script, "work", "a judge", "work", "the judge", "judge", "work") == [
+        0,
+        1,
+        2,
+        3,
+        None,
+        None,
+    ]
+
+
+def test_the_last_turn_for_some_requests_is_repeated() -> None:
+    """Each of these sequences repeats its own last turn; where there is none for the others, they get nothing."""
+    script = parse("turns: [{when: x, text: a}, {when: y, text: b}]")
+    assert answers(script, "x", "x", "y", "xy", "z") == [0, 0, 1, 1, None]
 
 
 def test_resets_in_counts_from_the_answer() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Project, wait_until
-from modelserver.modelserver_support import ask, path, post, request, serve
+from modelserver.modelserver_support import WIRES, ask, path, post, request, serve
 from ralph.errors import RalphError
 from ralph.modelserver.script import parse
 from ralph.modelserver.server import ModelServer
@@ -51,6 +51,20 @@ def test_several_clients_at_once() -> None:
             range(1, 21)
         )
     assert all(sum(f"turn-{n}-" in text for text in found) == 1 for n in range(20))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_turn_for_some_requests(wire: str) -> None:
+    """A request with the text of a `when` gets that turn, with tools or without; others without tools are side calls."""
+    script = "{turns: [{text: for workers}, {when: You judge, text: for judges, times: 2}], side: aside, then: error}"
+    with serve(script) as server:
+        alone = post(server, path(wire), request(wire, [], said="You judge this."))
+        asked = ask(server, wire, said="You judge that.")
+        title = post(server, path(wire), request(wire, [], said="A title for this."))
+        work = ask(server, wire, said="Do this.")
+        assert [entry.played for entry in server.requests] == [2, 2, "side", 1]
+    assert all("for judges" in reply.text for reply in (alone, asked))
+    assert "aside" in title.text and "for workers" in work.text
 
 
 def is_free(port: int) -> bool:

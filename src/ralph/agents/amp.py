@@ -6,7 +6,9 @@ reported. The prompt follows -x, so it is an argument of at most 128 KiB, at the
 
 from __future__ import annotations
 
-from ralph.agents.base import About, Parser, Prompt, Reading, no_model_option, permissions
+from dataclasses import replace
+
+from ralph.agents.base import About, Parser, Prompt, Reading, no_model_option, permissions, without
 from ralph.agents.claude import ClaudeParser
 from ralph.agents.plain import PlainParser
 from ralph.agents.stream import IDLE_SECONDS
@@ -37,6 +39,10 @@ class Amp:
         allowed = permissions(spec, _PERMISSIONS, self.permission_flags)
         words = [spec.command, *stream, *allowed, *spec.flags, "-x"]
         return words if spec.prompt_via is PromptVia.STDIN else [*words, prompt.text]
+
+    def disarmed(self, spec: AgentSpec) -> AgentSpec:
+        """As far as is known: it asks before it acts, and nobody answers."""
+        return replace(spec, flags=without(spec.flags, self.permission_flags))
 
     def parser(self, reading: Reading) -> Parser:
         return ClaudeParser(reading) if reading.purpose is Purpose.WORK else PlainParser(reading)

@@ -114,6 +114,9 @@ class Agent(Protocol):
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         """The command line; the first word is looked up on PATH."""
 
+    def disarmed(self, spec: AgentSpec) -> AgentSpec:
+        """The same without anything that it could do, whatever its flags allow: to read what others wrote."""
+
     def parser(self, reading: Reading) -> Parser: ...
 
 
@@ -124,6 +127,17 @@ def permissions(spec: AgentSpec, flags: Mapping[Permissions, list[str]], users: 
 
 def has_own_permissions(spec: AgentSpec, users: Sequence[str]) -> bool:
     return any(flag.partition("=")[0] in users for flag in spec.flags)
+
+
+def without(flags: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
+    """The flags without these and their values, which are the words up to the next flag."""
+    kept, is_kept = [], True
+    for word in flags:
+        if word.startswith("-"):
+            is_kept = word.partition("=")[0] not in names
+        if is_kept:
+            kept.append(word)
+    return tuple(kept)
 
 
 def model_option(model: str) -> list[str]:

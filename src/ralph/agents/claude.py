@@ -13,6 +13,8 @@ Quirks that matter here:
   renewed, so the second one is the end. A long `retry-after` is not waited for.
 - A hang in mid-stream is never ended by the CLI.
 - As root, skipping permissions needs IS_SANDBOX=1.
+- As a judge it gets no tools: `--tools ""`, which adds to another --tools instead of replacing it, and
+  --strict-mcp-config. `--model haiku` is accepted: the CLI knows which model that is. Any directory will do.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
-from ralph.agents.base import About, Parser, Prompt, Reading, model_option, permissions
+from ralph.agents.base import About, Parser, Prompt, Reading, model_option, permissions, without
 from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, seconds_of, whole
 from ralph.core.events import (
     AgentEvent,
@@ -48,6 +50,8 @@ _PERMISSIONS = {
     Permissions.NONE: [],
 }
 _PERMISSION_FLAGS = ("--permission-mode", "--dangerously-skip-permissions")
+_TOOL_FLAGS = ("--tools", "--mcp-config")
+_NO_TOOLS = ("--tools", "", "--strict-mcp-config")
 
 _EDITORS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}
 _SHELL = "Bash"
@@ -64,7 +68,7 @@ class Claude:
         title="Claude Code",
         seen="2.1.325",
         help=("--help",),
-        flags=("--print", "--output-format", "--verbose", *_PERMISSION_FLAGS),
+        flags=("--print", "--output-format", "--verbose", "--tools", *_PERMISSION_FLAGS),
         keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
         logins=(".claude/.credentials.json",),
         login="run `claude` and type /login",
@@ -75,6 +79,11 @@ class Claude:
         allowed = permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS)
         words = [spec.command, "-p", "--output-format", "stream-json", "--verbose", *allowed, *spec.flags]
         return words if spec.prompt_via is PromptVia.STDIN else [*words, "--", prompt.text]
+
+    def disarmed(self, spec: AgentSpec) -> AgentSpec:
+        """No tools at all, which no permission can change; nor servers that would bring some."""
+        flags = without(spec.flags, (*_PERMISSION_FLAGS, *_TOOL_FLAGS))
+        return replace(spec, flags=(*flags, *_NO_TOOLS))
 
     def parser(self, reading: Reading) -> Parser:
         return ClaudeParser(reading)

@@ -12,6 +12,9 @@ Quirks that matter here:
 - An error is told in words only. Without a network it tries for ever, and says so every few seconds.
 - Tokens are those of the whole thread without its subagents; cached ones are part of the input. There is no
   money and no time in the stream.
+- As a judge it has no shell (`-c features.shell_tool=false`; an unknown feature is only warned of) and a read-only
+  sandbox, which wins over `-c sandbox_mode` but not over the bypass flag. With --skip-git-repo-check any directory
+  will do. Two --sandbox or two --model are refused. It has no name for a small model: a judge takes the default.
 - The default provider takes its key from CODEX_API_KEY or a login; OPENAI_API_KEY alone is not read.
 """
 
@@ -19,12 +22,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 from msgspec import Raw, Struct
 
 from ralph.agents import limits
-from ralph.agents.base import About, Parser, Prompt, Reading, has_own_permissions, model_option, permissions
+from ralph.agents.base import (
+    About,
+    Parser,
+    Prompt,
+    Reading,
+    has_own_permissions,
+    model_option,
+    permissions,
+    without,
+)
 from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, whole
 from ralph.core.events import (
     AgentEvent,
@@ -61,6 +74,8 @@ _WORDS = {
     "log out and sign in again": LimitKind.AUTH,
     "missing environment variable": LimitKind.AUTH,
 }
+_DISARMED = ("--sandbox", "read-only", "-c", "features.shell_tool=false")
+
 _REJECTED = "error=patch rejected:"
 _READ_ONLY = (b"Read-only file system", b"Operation not permitted")
 
@@ -88,6 +103,10 @@ class Codex:
             *(spec.command, "exec", "--json", "--skip-git-repo-check"),
             *(*allowed, *spec.flags, "--", last),
         ]
+
+    def disarmed(self, spec: AgentSpec) -> AgentSpec:
+        """No shell, and a sandbox that refuses patches, also where its configuration allows more."""
+        return replace(spec, flags=(*without(spec.flags, _PERMISSION_FLAGS), *_DISARMED))
 
     def parser(self, reading: Reading) -> Parser:
         return CodexParser(reading)

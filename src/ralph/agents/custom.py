@@ -18,6 +18,10 @@ class Custom:
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         return [spec.command, *spec.flags, *argument(spec, prompt)]
 
+    def disarmed(self, spec: AgentSpec) -> AgentSpec:
+        """Nothing is known of what it can do."""
+        return spec
+
     def parser(self, reading: Reading) -> PlainParser:
         return PlainParser(reading)
 

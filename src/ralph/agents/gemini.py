@@ -14,6 +14,10 @@ Quirks that matter here:
 - Tokens are told with the result alone, and without those of thoughts: only the total has them. They
   are those of this process, also after --resume. No money.
 - In the prompt, @path becomes the content of that file, and `a@b` becomes `a @b`.
+- As a judge it gets `--approval-mode default`: it can read in its directory, which is empty, and search the web;
+  what the user's settings allow by name (`tools.allowed`) it may still do.
+  `--model flash-lite` is accepted: the CLI knows which model that is. With --skip-trust any directory will do.
+- An answer that repeats itself it takes for a loop: it drops the answer and asks again.
 - It is two processes; the outer one ignores signals. What a tool has put in the background outlives them.
 """
 
@@ -21,12 +25,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
-from ralph.agents.base import MOST_LINE, About, Parser, Prompt, Reading, Report, model_option, permissions
+from ralph.agents.base import (
+    MOST_LINE,
+    About,
+    Parser,
+    Prompt,
+    Reading,
+    Report,
+    model_option,
+    permissions,
+    without,
+)
 from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, seconds_of, whole
 from ralph.core.events import (
     AgentEvent,
@@ -51,6 +66,8 @@ _PERMISSIONS = {
     Permissions.NONE: [],
 }
 _PERMISSION_FLAGS = ("--approval-mode", "--yolo", "-y")
+
+_DISARMED = ("--approval-mode", "default")
 
 _EDITORS = {"write_file", "replace"}
 _SHELL = "run_shell_command"
@@ -92,6 +109,10 @@ class Gemini:
             *(spec.command, f"--prompt={text}", "--output-format", "stream-json", "--skip-trust"),
             *(*permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS), *spec.flags),
         ]
+
+    def disarmed(self, spec: AgentSpec) -> AgentSpec:
+        """Without a terminal the default mode offers nothing that writes or runs."""
+        return replace(spec, flags=(*without(spec.flags, _PERMISSION_FLAGS), *_DISARMED))
 
     def parser(self, reading: Reading) -> Parser:
         return GeminiParser(reading)

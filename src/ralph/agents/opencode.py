@@ -9,6 +9,9 @@ Quirks that matter here:
 - By itself it allows everything but directories outside; --auto allows that too, and what the user's
   configuration wants to be asked about. Without --auto such a request is rejected, and then it stops at
   once, with exit 0 and no final message. Tools that are denied as a whole are never offered to the model.
+- As a judge it gets OPENCODE_PERMISSION, which is merged into the user's rules: the last key that matches counts, so
+  `*` alone would not do; rules of the agent `build` in the user's configuration still win. Any directory will do. Two
+  --model break it. It has no name for a small model: a judge takes the default.
 - A request that fails is tried five times more within a minute, or when `retry-after` says, be it in hours.
   The stream is silent about that; the log on stderr has the error, without status and headers.
 - A hang in mid-stream is never ended by the CLI.
@@ -18,13 +21,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
-from ralph.agents.base import About, Ends, Parser, Prompt, Reading, model_option, permissions
+from ralph.agents.base import About, Ends, Parser, Prompt, Reading, model_option, permissions, without
 from ralph.agents.claude import todo_status
 from ralph.agents.custom import argument
 from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, whole
@@ -46,6 +50,10 @@ from ralph.core.model import AgentSpec, Ended, Exit, LimitKind, Permissions, Pro
 _PERMISSIONS = {Permissions.EDIT: ["--auto"], Permissions.BYPASS: ["--auto"], Permissions.NONE: []}
 _PERMISSION_FLAGS = ("--auto", "--no-auto", "--yolo", "--dangerously-skip-permissions")
 _OPTIONS = (("--format", "json"), ("--thinking",), ("--print-logs",), ("--log-level", "ERROR"))
+
+_DENIED = ("*", "bash", "edit", "read", "task", "webfetch", "external_directory")
+_DISARMED = ("OPENCODE_PERMISSION", msgspec.json.encode(dict.fromkeys(_DENIED, "deny")).decode())
+_UNTITLED = ("--title", "judge")
 
 _EDITORS = {"apply_patch", "edit", "multiedit", "patch", "write"}
 _SHELL = "bash"
@@ -92,6 +100,11 @@ class OpenCode:
             *spec.flags,
         ]
         return words if spec.prompt_via is PromptVia.STDIN else [*words, "--", *argument(spec, prompt)]
+
+    def disarmed(self, spec: AgentSpec) -> AgentSpec:
+        """By itself it allows everything: all tools are denied. A session with a title needs no model to find one."""
+        flags = (*without(spec.flags, (*_PERMISSION_FLAGS, "--title")), *_UNTITLED)
+        return replace(spec, flags=flags, env=(*spec.env, _DISARMED))
 
     def parser(self, reading: Reading) -> Parser:
         return OpenCodeParser(reading)

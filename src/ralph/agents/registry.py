@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 
 from ralph.agents.amp import Amp
-from ralph.agents.base import Agent, has_own_permissions
+from ralph.agents.base import Agent, has_own_permissions, without
 from ralph.agents.claude import Claude
 from ralph.agents.codex import Codex
 from ralph.agents.custom import Custom
@@ -32,13 +32,22 @@ def type_of(command: str) -> str:
     return name if name in AGENTS else "custom"
 
 
+_MODEL = ("--model", "-m")
+
+
 def with_model(spec: AgentSpec, model: str) -> AgentSpec:
-    """The same agent with another model; "": a small one, unless its flags name one."""
+    """The same agent with another model; "": a small one, unless its flags name one. Some refuse to be told twice."""
     agent = AGENTS[spec.type]
-    if not model and any(flag.partition("=")[0] in ("--model", "-m") for flag in spec.flags):
+    if not model and any(flag.partition("=")[0] in _MODEL for flag in spec.flags):
         return spec
     words = agent.model_flags(model or agent.small_model)
-    return replace(spec, flags=(*spec.flags, *words))
+    return replace(spec, flags=(*without(spec.flags, _MODEL), *words)) if words else spec
+
+
+def as_judge(spec: AgentSpec, model: str) -> AgentSpec:
+    """The same agent, to be asked about work that others have done."""
+    disarmed = AGENTS[spec.type].disarmed(with_model(spec, model))
+    return replace(disarmed, permissions=Permissions.NONE)
 
 
 def announced_permissions(spec: AgentSpec) -> Permissions | None:

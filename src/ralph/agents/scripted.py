@@ -45,6 +45,9 @@ class Scripted:
             via = []
         return [sys.executable, "-I", "-m", "ralph.agents.scripted", *mode, *via, *spec.flags]
 
+    def disarmed(self, spec: AgentSpec) -> AgentSpec:
+        return spec
+
     def parser(self, reading: Reading) -> PlainParser:
         return PlainParser(reading)
 

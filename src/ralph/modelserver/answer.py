@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -88,6 +89,19 @@ class Wire(Protocol):
 
     def usage_limit(self, reset: int, now: float) -> Refusal:
         """The account's window is used up until a Unix time."""
+
+
+def conversation(body: Json) -> str:
+    """Every text of the conversation that a request carries, whatever its wire calls it."""
+    return "\n".join(_texts([body.get(key) for key in ("messages", "input", "contents")]))
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for inner in value.values() if isinstance(value, dict) else value:
+            yield from _texts(inner)
 
 
 def sse(data: Json, event: str = "") -> bytes:

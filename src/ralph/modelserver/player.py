@@ -10,7 +10,7 @@ from typing import Literal
 
 from ralph.errors import RalphError
 from ralph.modelserver import tools
-from ralph.modelserver.answer import Answer, Json, Refusal, Wire, sample
+from ralph.modelserver.answer import Answer, Json, Refusal, Wire, conversation, sample
 from ralph.modelserver.script import Script, Turn, Usage
 
 Played = int | Literal["side", "refused"]
@@ -39,24 +39,26 @@ class Reply:
 
 
 class Player:
-    """Plays a script, one turn for each request that advertises tools. Safe for several threads."""
+    """Plays a script, one turn for each request that is no side call. Safe for several threads."""
 
     def __init__(self, script: Script) -> None:
         self._script = script
         self._lock = threading.Lock()
         self._asked = 0
-        self._turns = 0
+        self._played = [0] * len(script.turns)
 
     def reply(self, wire: Wire, path: str, body: Json, now: float) -> tuple[Reply, Played]:
         """The reply to a request, and what was played for it."""
-        advertised = wire.tools(body)
+        advertised, said = wire.tools(body), conversation(body)
+        is_side = not advertised and not self._script.addressed(said)
         with self._lock:
             self._asked += 1
             number = f"{self._asked:06}"
-            index = self._script.turn(self._turns) if advertised else None
-            self._turns += bool(advertised)
+            index = None if is_side else self._script.turn(said, self._played)
+            if index is not None:
+                self._played[index] += 1
         model = wire.model(path, body)
-        if not advertised:
+        if is_side:
             schema = wire.schema(body)
             text = json.dumps(sample(schema)) if schema else self._script.side
             return _answered(wire, path, body, Answer(number, model, Usage(10, 1), text=text)), "side"

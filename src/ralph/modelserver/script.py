@@ -1,12 +1,14 @@
 """What the model server answers: a script of turns, in a form that no agent and no wire knows of.
 
 A script is YAML or JSON. Request N that works on the task is answered with turn N; the last turn is played
-for ever, unless the script says `then: error`. `docs/model-server.md` describes every key.
+for ever, unless the script says `then: error`. Turns with `when` are a sequence of their own, for the requests
+that have that text. `docs/model-server.md` describes every key.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -102,6 +104,8 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     usage: Usage = Usage()
     times: Annotated[int, msgspec.Meta(ge=1)] | Literal["forever"] = 1
     delay: Seconds = 0.0
+    when: str = ""
+    """Only for requests with this text in their conversation; these get no other turns."""
 
     status: Annotated[int, msgspec.Meta(ge=400, le=599)] | None = None
     type: str = ""
@@ -135,15 +139,23 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     then: Literal["repeat", "error"] = "repeat"
     """After the last turn: that turn again, or an error."""
     side: str = "ok"
-    """What requests get that advertise no tools: titles, probes."""
+    """What requests get that advertise no tools and that no `when` is about: titles, probes."""
 
-    def turn(self, number: int) -> int | None:
-        """The index of the turn that answers request `number` (from 0); None when the script is over."""
-        for index, turn in enumerate(self.turns):
-            if turn.times == "forever" or number < turn.times:
+    def addressed(self, said: str) -> list[int]:
+        """The turns, by their index, whose `when` is about this conversation."""
+        return [index for index, turn in enumerate(self.turns) if turn.when and turn.when in said]
+
+    def turn(self, said: str, played: Sequence[int]) -> int | None:
+        """The index of the turn that answers a request; None when there is none left.
+
+        `said` is the conversation that the request carries, `played` how often each turn was played before.
+        """
+        mine = self.addressed(said) or [index for index, turn in enumerate(self.turns) if not turn.when]
+        for index in mine:
+            times = self.turns[index].times
+            if times == "forever" or played[index] < times:
                 return index
-            number -= turn.times
-        return len(self.turns) - 1 if self.then == "repeat" else None
+        return mine[-1] if mine and self.then == "repeat" else None
 
 
 def load(path: str) -> Script:

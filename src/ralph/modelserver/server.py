@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -16,7 +15,7 @@ from typing import IO, Any, Self
 from urllib.parse import urlsplit
 
 from ralph.errors import RalphError
-from ralph.modelserver.answer import Json, Wire
+from ralph.modelserver.answer import Json, Wire, conversation
 from ralph.modelserver.anthropic import Anthropic
 from ralph.modelserver.chat import Chat
 from ralph.modelserver.gemini import Gemini
@@ -42,8 +41,7 @@ class Request:
 
     def said(self) -> str:
         """Every text of the conversation that the request carries: prompts, answers, tool results."""
-        talk = [self.body.get(key) for key in ("messages", "input", "contents")]
-        return "\n".join(_texts(talk))
+        return conversation(self.body)
 
 
 class ModelServer:
@@ -269,11 +267,3 @@ def _unknown(path: str) -> Reply:
 
 def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(data), data)
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict | list):
-        for inner in value.values() if isinstance(value, dict) else value:
-            yield from _texts(inner)
