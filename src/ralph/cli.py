@@ -15,6 +15,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Run an agent": {
         "run": "Run an agent until the work is proved done.",
         "work": "Take tasks through their roles until each is proved and merged.",
+        "prd": "Work through a PRD: stories implemented, reviewed and approved.",
         "supervise": "Keep a command going until it leaves a DONE file.",
         "resume": "Go on with a run that was stopped, killed or paused.",
         "demo": "See a whole run in ten seconds, without any agent.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -140,7 +141,7 @@ class Bench:
             with self._place(directory, is_clean=is_clean) as where:
                 done = self._run(command, timeout, where)
         except RalphError as error:
-            return Shell(Exit(code=128), error.message, is_cut=False, log="")
+            return Shell(Exit(error=errno.EIO), error.message, is_cut=False, log="")
         except OSError as error:
             text = f"{directory}: {error.strerror}"
             return Shell(Exit(error=error.errno or 0), text, is_cut=False, log="")
@@ -169,8 +170,9 @@ class Bench:
             if is_clean:
                 copy = stack.enter_context(place.work.fresh_copy())
                 where = stack.enter_context(opened_directory(str(copy)))
-            if directory not in (".", ""):
-                where = stack.enter_context(opened_directory(directory, where))
+            for part in directory.split("/"):
+                if part not in (".", ""):
+                    where = stack.enter_context(opened_directory(part, where))
             yield where
 
     def _run(self, command: str, timeout: float, where: int) -> Shell:

@@ -181,15 +181,25 @@ def budget_options(function: F) -> F:
 
 
 def start(
-    flow: Flow, where: Where, make_plan: Callable[[str], Plan], view: Callable[[], View], *, detach: bool
+    flow: Flow,
+    where: Where,
+    make_plan: Callable[[str], Plan],
+    view: Callable[[], View],
+    home: Home | None = None,
+    prepare: Callable[[str], None] | None = None,
+    *,
+    detach: bool,
 ) -> int:
-    """A new run, from its lock to its end; returns the exit code."""
+    """A new run, from its lock to its end; returns the exit code. `prepare` hears its id before it is driven."""
+    from ralph.core.model import Flow
     from ralph.flows import session
 
-    home = open_home()
+    home = home or open_home()
     with session.signals() as wakeup:
         lock = session.lock(home, where, wakeup, view(), alone=flow is Flow.SUPERVISE)
         run = session.begin(home, flow, where, make_plan)
+        if prepare is not None:
+            prepare(run.id)
         return finish(home, run, lock, wakeup, view, detach=detach)
 
 

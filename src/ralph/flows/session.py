@@ -38,6 +38,7 @@ from ralph.store.prune import LARGE, tree_size
 from ralph.store.runs import Run, Runs, parent_run
 from ralph.store.runtime import Runtime
 from ralph.store.task_folder import Folder
+from ralph.storyboard import StoryBoard
 from ralph.supervised import Supervised
 
 Tell = Callable[[Event], None]
@@ -121,6 +122,7 @@ def _placed(
         Warden(wakeup, lock) as warden,
         _version_control(plan, warden, streams, is_interrupted) as work,
         folder.watched(wakeup.wake) if folder else nullcontext(),
+        _story_board(plan, runtime, streams, work) as board,
     ):
         yield Place(
             runs=runs,
@@ -133,7 +135,21 @@ def _placed(
             tell=herald or tell,
             clock=Clock(),
             supervised=Supervised(herald.folder, warden, runs, plan.run, herald.post_end) if herald else None,
+            board=board,
         )
+
+
+@contextmanager
+def _story_board(plan: Plan, runtime: Runtime, state: Path, work: Work) -> Iterator[StoryBoard | None]:
+    """The folder of a PRD loop; its marker is there only while the loop is."""
+    if plan.prompt.prd is None:
+        yield None
+        return
+    board = StoryBoard(plan.prompt.prd, runtime.project, state / "prd", work.commit_files)
+    try:
+        yield board
+    finally:
+        board.unmark()
 
 
 def _introduce(place: Place, loaded: Loaded, state: State, *, is_resumed: bool) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from ralph.core.model import Scm
 from ralph.core.text import clean
@@ -16,6 +18,8 @@ from ralph.scm.user_git import UserGit
 
 _MARK = re.compile(rb"^<{7} ", re.MULTILINE)
 TRAILER = "Ralph-Run"
+MARKER = ".ralph-active"
+"""The marker of a running PRD loop is nobody's work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +111,8 @@ class GitTasks:
         now = self._recorded.untracked()
         prints = self._recorded.fingerprints(name for name in now if name in start.untracked)
         unchanged = [name for name, value in prints.items() if value and value == start.untracked[name]]
-        return unchanged + [name.rstrip("/") for name in now if name.endswith("/")]
+        markers = [name for name in now if os.path.basename(name) == MARKER]
+        return unchanged + markers + [name.rstrip("/") for name in now if name.endswith("/")]
 
     # ---- the other tasks ----
 
@@ -119,6 +124,21 @@ class GitTasks:
             )
         done = self._user_git(*words)
         return self._user_git.failure(words[0], done) if done.code else ""
+
+
+class Committer:
+    """Commits files that the harness itself has written."""
+
+    def __init__(self, repository: Repository, run: Runner, recorded: Recorded, project: Path) -> None:
+        self._user_git = UserGit(repository, run, recorded)
+        self._prefix = os.path.relpath(project, repository.top)
+
+    def commit_files(self, names: list[str], message: str) -> None:
+        """What cannot be committed stays in the tree; no hook is asked."""
+        paths = [f":(top,literal){os.path.normpath(os.path.join(self._prefix, name))}" for name in names]
+        there = [path for path in paths if self._user_git("add", "--", path).code == 0]
+        if there:
+            self._user_git("commit", "-q", "--no-verify", "-F", "-", "--", *there, stdin=message.encode())
 
 
 class OtherTasks:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from ralph.core.model import PROJECT_BUS, TASK_BUS, Plan, Scm
 from ralph.errors import RalphError
-from ralph.scm.commits import Done, GitTasks, OtherTasks
+from ralph.scm.commits import Committer, Done, GitTasks, OtherTasks
 from ralph.scm.git import Git, Runner
 from ralph.scm.history import History
 from ralph.scm.repository import Repository
@@ -35,10 +35,12 @@ class Work:
         self._snapshots: Snapshots | None = None
         self._recorded: Recorded | None = None
         self._history: History | None = None
+        self._committer: Committer | None = None
         if repository is not None:
             self._history = History(repository, run, plan.run, state / "scm")
             self._snapshots = Snapshots(repository, run, plan.run, state / "scm")
             self._recorded = Recorded(Git(repository, run), state / "scm")
+            self._committer = Committer(repository, run, self._recorded, Path(plan.directory))
         self._tasks = self._make_tasks(plan.scm, run)
 
     def _make_tasks(self, scm: Scm | None, run: Runner) -> _Tasks | None:
@@ -63,7 +65,7 @@ class Work:
         return ""
 
     def record_start(self) -> None:
-        if self._recorded is not None and self._tasks is not None:
+        if self._recorded is not None and (self._tasks is not None or self._plan.prompt.prd is not None):
             self._recorded.record()
 
     def snapshot(self, name: str) -> Snapshot | None:
@@ -111,6 +113,11 @@ class Work:
 
     def has_changes(self) -> bool:
         return self._tasks is not None and self._tasks.has_changes()
+
+    def commit_files(self, names: list[str], message: str) -> None:
+        """Commit these files, seen from the project, and nothing else; without a repository nothing happens."""
+        if self._repository is not None and self._committer is not None:
+            self._committer.commit_files(names, message)
 
     def commit(self, iteration: int, message: str) -> Done:
         return self._tasks.do(iteration, message) if self._tasks is not None else Done()

@@ -38,6 +38,7 @@ _NEXT = {
     Cause.STAGNATION: 'Tell it what to do: ralph steer {run} "…", then: ralph resume {run}',
     Cause.CRASH_LOOP: "See why with: ralph logs {run}, then: ralph resume {run}",
     Cause.VERIFICATION: "See what is red with: ralph status {run}",
+    Cause.REFUSED: "See why with: ralph logs {run}",
     Cause.CONFIG: "Mend that and start again: ralph run …",
     Cause.UNSTARTABLE: "Mend it (ralph doctor looks at the configured agents), then: ralph resume {run}",
     Cause.AUTH: "Log in, then: ralph resume {run}",

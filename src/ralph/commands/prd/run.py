@@ -1,0 +1,109 @@
+"""`ralph prd run`: stories are implemented, reviewed and fixed until every one is approved."""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+import click
+
+from ralph.commands.common import COUNT, load_with_agent, make_look, make_view, open_home, start, view_options
+from ralph.core.model import Flow
+from ralph.core.stories import REVIEW_CAP
+from ralph.core.text import clean
+from ralph.errors import RalphError
+from ralph.flows import prd as flow
+from ralph.flows.where import here
+
+
+@click.command(
+    "run",
+    epilog="Exit codes: 0 every story is approved · 1 a limit was reached · 2 configuration or fatal error ·"
+    " 3 waiting for something outside · 130 interrupted",
+)
+@click.option(
+    "-n", "--max-iterations", type=COUNT, default=15, metavar="N", help="Stop after N iterations. [15]"
+)
+@click.option(
+    "--ralph-dir", default="ralph", metavar="DIR", help="The folder with the PRD, from the project. [ralph]"
+)
+@click.option(
+    "-d", "--project-dir", type=click.Path(path_type=Path), metavar="DIR", help="The project. [here]"
+)
+@click.option("-m", "--model", default="", metavar="MODEL", help="The agent's model, for example opus.")
+@click.option(
+    "--agent", metavar="COMMAND", help="Another agent than the configured one, with its flags. [claude]"
+)
+@click.option("--sandbox/--no-sandbox", default=None, help="Insist on a sandbox, or run the agent directly.")
+@click.option("--skip-review", is_flag=True, help="No reviews: an implementation passes if it is verified.")
+@click.option(
+    "--review-cap",
+    type=COUNT,
+    default=REVIEW_CAP,
+    metavar="N",
+    help=f"Reviews per story; then it is approved with a note. [{REVIEW_CAP}]",
+)
+@click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
+@view_options
+def run_(
+    max_iterations: int,
+    ralph_dir: str,
+    project_dir: Path | None,
+    model: str,
+    agent: str | None,
+    sandbox: bool | None,
+    skip_review: bool,
+    review_cap: int,
+    settings_file: str | None,
+    verbose: bool,
+    as_json: bool,
+    detach: bool,
+) -> int:
+    """Work through the stories of ralph/tasks.json, one per iteration, until every one is approved.
+
+    A story is implemented, reviewed by a fresh context, and either approved or sent back with feedback. verifyCommands
+    are run by the harness before an approval counts. What an iteration may not change is undone, and told to the next.
+
+    \b
+    ralph prd run
+    ralph prd run -n 30 -m opus --review-cap 3
+    """
+    if project_dir is not None:
+        _enter(project_dir)
+    if sandbox:
+        raise RalphError("There is no sandbox yet.", "Run it directly: --no-sandbox.")
+    inputs = flow.Inputs(Path.cwd(), ralph_dir, max_iterations, model, skip_review, review_cap)
+    board = flow.load_board(inputs)
+    loaded = load_with_agent(settings_file, {}, agent or _default_agent(settings_file))
+    flow.plan("check", loaded, inputs)
+    for line in flow.introduction(board, inputs):
+        click.echo(clean(line), err=True)
+    flow.sweep_marker(inputs.directory)
+    look = make_look(loaded.settings, verbose=verbose, stream=loaded.settings.stream_agent_output)
+
+    home = open_home()
+    return start(
+        Flow.PRD,
+        here(inputs.directory),
+        lambda id: flow.plan(id, loaded, inputs, home.streams(id) / flow.HOOKS),
+        partial(make_view, look, as_json=as_json),
+        home,
+        lambda id: flow.write_hooks(home.streams(id)),
+        detach=detach,
+    )
+
+
+def _enter(directory: Path) -> None:
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        raise RalphError(f"--project-dir {directory}: {error.strerror}.") from None
+
+
+def _default_agent(settings_file: str | None) -> str | None:
+    """Without any configured agent it is Claude Code, as the plugin has it."""
+    from ralph.settings import load
+
+    configured = load(Path(settings_file) if settings_file else None).settings.agent.command
+    return None if configured.strip() else "claude"
