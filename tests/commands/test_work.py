@@ -555,6 +555,16 @@ def test_json_lines(site: Site) -> None:
     assert events[-1]["event"] == "work_ended" and events[-1]["tasks"][0]["status"] == "done"
 
 
+def test_in_the_background(site: Site) -> None:
+    """`--detach` comes back at once and says where to look; the work goes on and ends."""
+    coder_only(site, f"{MENDS}; promise CODED")
+    site.add(task())
+    done = site.work("--detach")
+    assert done.code == 0 and "Working in the background." in done.err
+    wait_until(lambda: site.tasks.find("T-1").status is TaskStatus.DONE)
+    assert site.is_mended()
+
+
 def test_several_at_once_have_a_line_each(site: Site) -> None:
     """With -j there are no streams, but a line for every change of every task."""
     coder_only(site, f"echo noise; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; {MENDS}; promise CODED")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from ralph.commands.common import (
     load_with_agent,
     make_look,
     open_home,
+    view_options,
 )
 from ralph.core.text import clean
 from ralph.errors import RalphError
@@ -53,8 +55,7 @@ from ralph.views.work import ManyTasks, OneTask, TaskJson
 @click.option("--agent", metavar="COMMAND", help="Another agent than the configured one, with its flags.")
 @budget_options
 @click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
-@click.option("-V", "--verbose", is_flag=True, help="Show settings, commands, prompts and timings.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout.")
+@view_options
 def command(
     spec: str | None,
     tasks: tuple[str, ...],
@@ -63,6 +64,7 @@ def command(
     settings_file: str | None,
     verbose: bool,
     as_json: bool,
+    detach: bool,
     **budget: Any,
 ) -> int:
     """Take tasks through coder, reviewer, tester and qa, until each is proved and merged.
@@ -90,6 +92,8 @@ def command(
         raise RalphError("`ralph work` needs a git repository.", "Make one: git init && git commit …")
     lock = _lock(home, repository.common)
     view = _view(settings, jobs, verbose=verbose, as_json=as_json)
+    if detach and not _in_background(home):
+        return 0
     try:
         with session.signals() as wakeup:
             work = Work(home, where, repository, settings, wakeup, view.hear)
@@ -99,6 +103,21 @@ def command(
     view.flush()
     _summary(home, where.project, work, as_json=as_json)
     return code
+
+
+def _in_background(home: Home) -> bool:
+    """Go on in the background; False in the process that was called, which is done."""
+    logs = home.path / "work"
+    logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    log = logs / f"{time.strftime('%Y%m%d-%H%M%S')}.log"
+    begun = session.detach(log)
+    if begun is None:
+        click.echo(
+            f"Working in the background. `ralph status` shows how far it is; all it says: {log}", err=True
+        )
+        return False
+    begun()
+    return True
 
 
 def _lock(home: Home, common: Path) -> int:
