@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import bus, page, quick, results, snapshots, speed, streams, supervise, survival, truth
+from bench import bus, many, page, quick, results, snapshots, speed, streams, supervise, survival, truth
 from bench.harness.registry import HARNESSES
 from bench.measure import Measurement
 
@@ -89,6 +89,7 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "speed": measurements(speed.suite),
     "snapshots": measurements(snapshots.suite),
     "streams": measurements(streams.suite),
+    "many": measurements(many.suite),
     "bus": measurements(bus.suite),
     "supervise": measurements(supervise.suite),
     "truth": run_truth,
@@ -96,7 +97,7 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "quick": run_quick,
     "page": run_page,
 }
-ALL = ("speed", "snapshots", "streams", "bus", "supervise", "truth", "survival")
+ALL = ("speed", "snapshots", "streams", "many", "bus", "supervise", "truth", "survival")
 
 
 def main(arguments: list[str]) -> int:

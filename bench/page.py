@@ -19,11 +19,12 @@ from bench.results import Kept
 from bench.survival import KINDS
 
 DOCS = Path(__file__).parents[1] / "docs"
-SPEED = ("speed", "snapshots", "streams", "bus", "supervise")
+SPEED = ("speed", "snapshots", "streams", "many", "bus", "supervise")
 TITLES = {
     "speed": "Speed and memory of the loop",
     "snapshots": "Snapshots",
     "streams": "Reading what an agent prints",
+    "many": "Reading many agents at once",
     "bus": "The message bus",
     "supervise": "Supervising",
 }
