@@ -20,7 +20,7 @@ from typing import Any
 from bench.agents import play, project
 from bench.agents.model import Agent, Shape
 from bench.harness import keeper
-from bench.harness.base import Finished, Harness, Job, environment
+from bench.harness.base import Finished, Harness, Job, Launch, environment
 from ralph.core.model import Ended
 from ralph.process.client import Command, Warden
 from ralph.store.runs import process_start
@@ -88,33 +88,45 @@ def run(warden: Warden, harness: Harness, agent: Agent, shape: Shape, limit: int
     """Let a harness run an agent to its end, or to the end of our patience."""
     with place() as where:
         job = prepare(where, harness, agent, shape, limit)
-        launch = harness.launch(job, where.private)
-        report = where.private / "report.json"
-        keep = (sys.executable, "-I", "-S", keeper.__file__, str(report), str(keeper.PATIENCE))
-        output = _Output()
-        directory = os.open(where.project, os.O_RDONLY)
-        try:
-            env = environment(where.home, where.programs, launch)
-            command = Command([*keep, *launch.argv], env, directory)
-            exit = warden.run(command, output, _bounded)
-        finally:
-            os.close(directory)
-        told = json.loads(report.read_text()) if report.exists() else {"code": None, "orphans": []}
-        finished = Finished(told["code"], output.text(output.out), output.text(output.err), where.project)
-        hung = exit.ended is not None
+        seen = attend(warden, where, harness.launch(job, where.private), PATIENCE, keeper.PATIENCE)
         return Trial(
-            finished,
-            exit.seconds,
-            hung,
-            (*told["orphans"], *end_survivors(where.private)),
+            seen.finished,
+            seen.seconds,
+            seen.hung,
+            (*seen.orphans, *end_survivors(where.private)),
             starts(where.private),
-            complete=not hung and harness.is_complete(finished),
+            complete=not seen.hung and harness.is_complete(seen.finished),
             done=project.is_done(where.project),
         )
 
 
-def _bounded(seconds: float, idle: float) -> Ended | None:
-    return Ended.TIMEOUT if seconds > PATIENCE else None
+@dataclass(frozen=True, slots=True)
+class Attended:
+    """From the start of a harness to its end. `orphans`: what it has left behind."""
+
+    finished: Finished
+    seconds: float
+    hung: bool
+    orphans: tuple[str, ...]
+
+
+def attend(warden: Warden, where: Place, launch: Launch, patience: float, settling: float) -> Attended:
+    """Start a harness in the project and stay with it for so long; what it leaves may take `settling` to end."""
+    report = where.private / "report.json"
+    keep = (sys.executable, "-I", "-S", keeper.__file__, str(report), str(settling))
+    output = _Output()
+    directory = os.open(where.project, os.O_RDONLY)
+    try:
+        env = environment(where.home, where.programs, launch)
+        command = Command([*keep, *launch.argv], env, directory)
+        exit = warden.run(
+            command, output, lambda seconds, idle: Ended.TIMEOUT if seconds > patience else None
+        )
+    finally:
+        os.close(directory)
+    told = json.loads(report.read_text()) if report.exists() else {"code": None, "orphans": []}
+    finished = Finished(told["code"], output.text(output.out), output.text(output.err), where.project)
+    return Attended(finished, exit.seconds, exit.ended is not None, tuple(told["orphans"]))
 
 
 def prepare(where: Place, harness: Harness, agent: Agent, shape: Shape, limit: int) -> Job:
@@ -138,10 +150,14 @@ def install_agent(where: Place, agent: Agent, shape: Shape, harness: Harness) ->
     script = where.private / "script.json"
     script.write_text(agent.script(shape, harness.tag, str(where.private)))
     for name in PROGRAMS[shape]:
-        words = (sys.executable, "-I", "-S", play.__file__, str(script), name)
-        wrapper = where.programs / name
-        wrapper.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-        wrapper.chmod(0o755)
+        install(where, name, play.__file__, str(script), name)
+
+
+def install(where: Place, name: str, *words: str) -> None:
+    """A program on PATH that is played by a Python file."""
+    wrapper = where.programs / name
+    wrapper.write_text(f'#!/bin/sh\nexec {shlex.join((sys.executable, "-I", "-S", *words))} "$@"\n')
+    wrapper.chmod(0o755)
 
 
 def starts(private: Path) -> Counter[str]:
