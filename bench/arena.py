@@ -20,7 +20,7 @@ from typing import Any
 from bench.agents import play, project
 from bench.agents.model import Agent, Shape
 from bench.harness import keeper
-from bench.harness.base import Finished, Harness, Job, environment
+from bench.harness.base import Finished, Harness, Job, Launch, environment
 from ralph.core.model import Ended
 from ralph.process.client import Command, Warden
 from ralph.store.runs import process_start
@@ -88,29 +88,42 @@ def run(warden: Warden, harness: Harness, agent: Agent, shape: Shape, limit: int
     """Let a harness run an agent to its end, or to the end of our patience."""
     with place() as where:
         job = prepare(where, harness, agent, shape, limit)
-        launch = harness.launch(job, where.private)
-        report = where.private / "report.json"
-        keep = (sys.executable, "-I", "-S", keeper.__file__, str(report), str(keeper.PATIENCE))
-        output = _Output()
-        directory = os.open(where.project, os.O_RDONLY)
-        try:
-            env = environment(where.home, where.programs, launch)
-            command = Command([*keep, *launch.argv], env, directory)
-            exit = warden.run(command, output, _bounded)
-        finally:
-            os.close(directory)
-        told = json.loads(report.read_text()) if report.exists() else {"code": None, "orphans": []}
-        finished = Finished(told["code"], output.text(output.out), output.text(output.err), where.project)
-        hung = exit.ended is not None
+        seen = observe(warden, where, harness.launch(job, where.private))
         return Trial(
-            finished,
-            exit.seconds,
-            hung,
-            (*told["orphans"], *end_survivors(where.private)),
+            seen.finished,
+            seen.seconds,
+            seen.hung,
+            (*seen.orphans, *end_survivors(where.private)),
             starts(where.private),
-            complete=not hung and harness.is_complete(finished),
+            complete=not seen.hung and harness.is_complete(seen.finished),
             done=project.is_done(where.project),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How one start of a harness ended, and whom it left behind."""
+
+    finished: Finished
+    seconds: float
+    hung: bool
+    orphans: tuple[str, ...]
+
+
+def observe(warden: Warden, where: Place, launch: Launch) -> Seen:
+    """Start a harness and stay with it to its end, or to the end of our patience."""
+    report = where.private / "report.json"
+    keep = (sys.executable, "-I", "-S", keeper.__file__, str(report), str(keeper.PATIENCE))
+    output = _Output()
+    directory = os.open(where.project, os.O_RDONLY)
+    try:
+        env = environment(where.home, where.programs, launch)
+        exit = warden.run(Command([*keep, *launch.argv], env, directory), output, _bounded)
+    finally:
+        os.close(directory)
+    told = json.loads(report.read_text()) if report.exists() else {"code": None, "orphans": []}
+    finished = Finished(told["code"], output.text(output.out), output.text(output.err), where.project)
+    return Seen(finished, exit.seconds, exit.ended is not None, tuple(told["orphans"]))
 
 
 def _bounded(seconds: float, idle: float) -> Ended | None:
