@@ -3,6 +3,7 @@
 scripts/uv run python -m bench [SUITE…] [--keep]
 scripts/uv run python -m bench truth [--harness NAME…] [--family NAME…]
 scripts/uv run python -m bench survival [--harness NAME…] [--case NAME…]
+scripts/uv run python -m bench work [--family NAME…]
 scripts/uv run python -m bench quick
 scripts/uv run python -m bench page
 """
@@ -18,7 +19,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import bus, page, quick, results, snapshots, speed, streams, supervise, survival, tasks, truth
+from bench import (
+    bus,
+    page,
+    quick,
+    results,
+    snapshots,
+    speed,
+    streams,
+    supervise,
+    survival,
+    tasks,
+    truth,
+    work,
+)
 from bench.harness.registry import HARNESSES
 from bench.measure import Measurement
 
@@ -68,6 +82,13 @@ def run_survival(options: Options) -> Result:
     return Result(_rows(report) + skipped, versions=report.versions)
 
 
+def run_work(options: Options) -> Result:
+    report = work.measure(work.chosen(options.family), each=work.show)
+    print(work.by_family(report), work.summary(report), sep="\n\n")
+    good = bool(report.rows) and not any(row.is_bad for row in report.rows)
+    return Result([asdict(row) for row in report.rows], good, {"ralph": report.version})
+
+
 def run_quick(options: Options) -> Result:
     report, survived = quick.measure(), quick.survive()
     print(truth.by_family(report), truth.summary(report), sep="\n\n", end="\n\n")
@@ -94,10 +115,11 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "tasks": measurements(tasks.suite),
     "truth": run_truth,
     "survival": run_survival,
+    "work": run_work,
     "quick": run_quick,
     "page": run_page,
 }
-ALL = ("speed", "snapshots", "streams", "bus", "supervise", "tasks", "truth", "survival")
+ALL = ("speed", "snapshots", "streams", "bus", "supervise", "tasks", "truth", "survival", "work")
 
 
 def main(arguments: list[str]) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import plot, results
+from bench import plot, results, work_page
 from bench.harness.ralph import OURS
 from bench.harness.registry import HARNESSES
 from bench.harness.shell import ShellLoop
@@ -69,6 +69,7 @@ def sections() -> Iterator[str]:
     )
     yield from truth_sections()
     yield from survival_sections()
+    yield from work_page.sections(_missing("work"), markdown)
     yield "## Speed"
     for suite in SPEED:
         yield from speed_sections(suite)
@@ -84,6 +85,7 @@ def goals() -> Iterator[Sequence[str]]:
     names = {"runs with lost work": "lost", "runs with orphans": "orphans", "hangs": "hung"}
     more = {"runs not finished": "unfinished", "runs with two agents at once": "together"}
     yield from _counted("survival", names | more)
+    yield from work_page.goals(_missing("work"))
     for suite in SPEED:
         kept = results.kept(suite)
         if kept is None:
@@ -266,6 +268,7 @@ def figures() -> Iterator[tuple[str, str]]:
     for suite, is_wrong in wrong.items():
         if kept := results.kept(suite):
             yield f"benchmarks-{suite}.svg", plot.bars(titles[suite], list(_shares(kept, is_wrong)))
+    yield from work_page.figures()
     for suite in SPEED:
         if kept := results.kept(suite):
             found = [(row, share) for row in kept.results if (share := _allowed(row)) is not None]
@@ -292,7 +295,7 @@ def _figure(name: str, title: str, kept: Kept) -> Iterator[str]:
 
 def conditions() -> str:
     lines = []
-    for suite in ("truth", "survival", *SPEED):
+    for suite in ("truth", "survival", "work", *SPEED):
         if kept := results.kept(suite):
             place = ", ".join(f"{name} {value}" for name, value in kept.machine.items())
             versions = ", ".join(f"{name} {value}" for name, value in kept.versions.items())
