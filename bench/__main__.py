@@ -4,6 +4,7 @@ scripts/uv run python -m bench [SUITE…] [--keep]
 scripts/uv run python -m bench truth [--harness NAME…] [--family NAME…]
 scripts/uv run python -m bench survival [--harness NAME…] [--case NAME…]
 scripts/uv run python -m bench restarts [--harness NAME…] [--family NAME…]
+scripts/uv run python -m bench work [--family NAME…]
 scripts/uv run python -m bench quick
 scripts/uv run python -m bench page
 """
@@ -33,6 +34,7 @@ from bench import (
     survival,
     tasks,
     truth,
+    work,
 )
 from bench.harness.registry import HARNESSES
 from bench.harness.restarters import RESTARTERS
@@ -92,6 +94,13 @@ def run_restarts(options: Options) -> Result:
     return Result(_rows(report), versions=report.versions)
 
 
+def run_work(options: Options) -> Result:
+    report = work.measure(work.chosen(options.family), each=work.show)
+    print(work.by_family(report), work.summary(report), sep="\n\n")
+    good = bool(report.rows) and not any(row.is_bad for row in report.rows)
+    return Result([asdict(row) for row in report.rows], good, {"ralph": report.version})
+
+
 def run_quick(options: Options) -> Result:
     report, survived, restarted = quick.measure(), quick.survive(), quick.restart()
     print(truth.by_family(report), truth.summary(report), sep="\n\n", end="\n\n")
@@ -127,10 +136,14 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "truth": run_truth,
     "survival": run_survival,
     "restarts": run_restarts,
+    "work": run_work,
     "quick": run_quick,
     "page": run_page,
 }
-ALL = ("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "truth", "survival", "restarts")
+ALL = (
+    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks"),
+    *("truth", "survival", "restarts", "work"),
+)
 
 
 def main(arguments: list[str]) -> int:

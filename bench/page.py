@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import plot, results
+from bench import plot, results, work_page
 from bench.harness.ralph import OURS
 from bench.harness.registry import HARNESSES
 from bench.harness.restarters import RESTARTERS, SUPERVISE, UNTIL
@@ -80,6 +80,7 @@ def sections() -> Iterator[str]:
     yield from truth_sections()
     yield from survival_sections()
     yield from restarts_sections()
+    yield from work_page.sections(_missing("work"), markdown)
     yield "## Speed"
     for suite in SPEED:
         yield from speed_sections(suite)
@@ -98,6 +99,7 @@ def goals() -> Iterator[Sequence[str]]:
     names = {"complete without DONE": "false", "DONE missed": "missed", "restarts without end": "hung"}
     more = {"restarts that leave orphans": "orphans"}
     yield from _counted("restarts", names | more, SUPERVISE.name, UNTIL.name)
+    yield from work_page.goals(_missing("work"))
     for suite in SPEED:
         kept = results.kept(suite)
         if kept is None:
@@ -318,6 +320,7 @@ def figures() -> Iterator[tuple[str, str]]:
     for suite, is_wrong in wrong.items():
         if kept := results.kept(suite):
             yield f"benchmarks-{suite}.svg", plot.bars(titles[suite], list(_shares(kept, is_wrong)))
+    yield from work_page.figures()
     for suite in SPEED:
         if kept := results.kept(suite):
             found = [(row, share) for row in kept.results if (share := _allowed(row)) is not None]
@@ -344,7 +347,7 @@ def _figure(name: str, title: str, kept: Kept) -> Iterator[str]:
 
 def conditions() -> str:
     lines = []
-    for suite in ("truth", "survival", "restarts", *SPEED):
+    for suite in ("truth", "survival", "restarts", "work", *SPEED):
         if kept := results.kept(suite):
             place = ", ".join(f"{name} {value}" for name, value in kept.machine.items())
             versions = ", ".join(f"{name} {value}" for name, value in kept.versions.items())

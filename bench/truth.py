@@ -110,7 +110,7 @@ def measure(
         except NotMeasured as reason:
             absent.append(Absent(name, str(reason)))
     cases = list(product(versions, agents, shapes))
-    wardens = _Wardens()
+    wardens = Wardens()
     rows: list[Row] = []
 
     def play(case: tuple[str, Agent, Shape]) -> Row:
@@ -128,7 +128,7 @@ def measure(
     return Report(versions, rows, absent)
 
 
-class _Wardens:
+class Wardens:
     """One for each thread; whatever a harness leaves behind is ended by them."""
 
     def __init__(self) -> None:

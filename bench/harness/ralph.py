@@ -27,12 +27,12 @@ class Ralph:
         self.name = name
         self.title = title
         self._holds_tests = holds_tests
-        self._program = Path(sys.executable).parent / "ralph"
+        self.program = Path(sys.executable).parent / "ralph"
 
     def find(self) -> str:
-        if not self._program.exists():
+        if not self.program.exists():
             raise NotMeasured("ralph is not installed beside this python")
-        done = subprocess.run([self._program, "--version"], capture_output=True, text=True, timeout=30)
+        done = subprocess.run([self.program, "--version"], capture_output=True, text=True, timeout=30)
         return done.stdout.strip()
 
     def files(self, job: Job) -> Mapping[str, str]:
@@ -59,7 +59,7 @@ class Ralph:
         state = private / "state"
         state.mkdir(exist_ok=True)
         return Launch(
-            (str(self._program), *arguments, "--no-stream-agent-output"), {"RALPH_STATE_DIR": str(state)}
+            (str(self.program), *arguments, "--no-stream-agent-output"), {"RALPH_STATE_DIR": str(state)}
         )
 
     def is_complete(self, finished: Finished) -> bool:

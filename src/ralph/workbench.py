@@ -210,8 +210,10 @@ class Bench:
     def diff(self) -> str:
         return self.shop.place.work.diff(self.shop.plan.base)
 
-    def changed(self, globs: Sequence[str], trusted: str) -> list[Changed]:
-        return [Changed(path, diff) for path, diff in self.shop.place.work.changed(globs, trusted)]
+    def changed(self, globs: Sequence[str], trusted: str, absent: Sequence[str] = ()) -> list[Changed]:
+        work = self.shop.place.work
+        old = [Changed(path, diff) for path, diff in work.changed(globs, trusted)]
+        return old + [Changed(path, diff, is_new=True) for path, diff in work.added(absent, trusted)]
 
     # ---- the judge ----
 

@@ -30,7 +30,7 @@ class Bench:
     shells: dict[str, Shell] = field(default_factory=dict)
     logs: dict[str, str] = field(default_factory=dict)
     directories: list[str] = field(default_factory=list)
-    looked: list[tuple[tuple[str, ...], str]] = field(default_factory=list)
+    looked: list[tuple[object, ...]] = field(default_factory=list)
     paths: list[tuple[str, ...]] = field(default_factory=list)
     path: tuple[str, ...] = ()
 
@@ -46,8 +46,8 @@ class Bench:
     def diff(self) -> str:
         return self.difference
 
-    def changed(self, globs: Sequence[str], trusted: str) -> list[Changed]:
-        self.looked.append((tuple(globs), trusted))
+    def changed(self, globs: Sequence[str], trusted: str, absent: Sequence[str] = ()) -> list[Changed]:
+        self.looked.append((tuple(globs), trusted, *([tuple(absent)] if absent else [])))
         return self.changes
 
     def ask(self, prompt: str, model: str) -> Answer:

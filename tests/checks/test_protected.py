@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,6 +48,18 @@ def test_changed_files_are_red() -> None:
     )
 
 
+def test_new_files_that_decide_what_is_green_are_red() -> None:
+    """The agent is told to remove them; the workbench is asked for their names."""
+    check = replace(CHECK, config=json.dumps(CONFIG | {"absent": ["conftest.py"]}))
+    bench = Bench(changes=[Changed("tests/conftest.py", "+hook\n", is_new=True)])
+    verdict = run(check, bench)
+    assert bench.looked == [(("check.sh", "tests/*"), "abc123", ("conftest.py",))]
+    assert verdict.reason == "Protected files were changed: tests/conftest.py"
+    assert verdict.feedback is not None
+    assert "git rm -rf -- tests/conftest.py" in verdict.feedback.text
+    assert "git checkout" not in verdict.feedback.text
+
+
 def test_long_changes_are_cut() -> None:
     """Diffs are cut like the output of a guardrail; of many files the first are named."""
     changes = [Changed(f"{number}.py", "+" * 100) for number in range(25)]
@@ -62,6 +75,8 @@ def test_long_changes_are_cut() -> None:
         (CONFIG, ""),
         (CONFIG | {"globs": []}, "globs: there is none"),
         (CONFIG | {"globs": ["a", ""]}, "globs: one is empty"),
+        (CONFIG | {"globs": [], "absent": ["conftest.py"]}, ""),
+        (CONFIG | {"absent": [""]}, "absent: one is empty"),
         (CONFIG | {"trusted": ""}, "trusted: it is empty; give a commit"),
         ({"globs": ["a"]}, "Object missing required field `trusted`"),
     ],

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ralph.core.programs import PROGRAMS
-from ralph.core.protect import default_globs
+from ralph.core.protect import Protection, protection
 
 TRACKED = frozenset(
     [
@@ -55,7 +55,7 @@ ALL_WEB = ["web/__tests__/helper.js", "web/src/a.test.ts", "web/src/b.spec.js"]
 
 
 def protected(command: str, working_dir: str = ".") -> list[str]:
-    return list(default_globs([command], TRACKED, working_dir))
+    return list(protection([(command, working_dir)], TRACKED).executed)
 
 
 @pytest.mark.parametrize(
@@ -206,13 +206,74 @@ def test_commands_run_in_their_directory() -> None:
 
 def test_several_commands_are_taken_together() -> None:
     """Each file is named once, in order."""
-    assert default_globs(["sh check.sh", "make", "./check.sh"], TRACKED) == ("Makefile", "check.sh")
+    commands = [(command, ".") for command in ("sh check.sh", "make", "./check.sh")]
+    assert protection(commands, TRACKED).executed == ("Makefile", "check.sh")
 
 
 def test_names_match_themselves_only() -> None:
     """A name with the signs of a glob is escaped."""
     tracked = {"app/[id]/x*.test.ts", "app/i/xy.test.ts"}
-    assert default_globs(["jest 'app/[id]/x*.test.ts'"], tracked) == ("app/[[]id]/x[*].test.ts",)
+    found = protection([("jest 'app/[id]/x*.test.ts'", ".")], tracked)
+    assert found.executed == ("app/[[]id]/x[*].test.ts",)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *("make check", "just test", "task check", "npm run check", "sh check.sh", "./check.sh"),
+        *("cd scripts && ./check.sh", "python scripts/verify.py", "timeout 5 sh -c 'make'"),
+    ],
+)
+def test_what_a_script_starts_in_turn_does_not_show(command: str) -> None:
+    """So everything counts that is called a test by custom."""
+    assert protection([(command, ".")], TRACKED).by_custom == tuple(
+        sorted(
+            [
+                *(*ALL_PYTEST, *ALL_WEB, "tests/data/x.json", "go/a_test.go", "crate/tests/it.rs"),
+                *("php/tests/LoginTest.php", "ruby/spec/login_spec.rb", "ruby/spec/spec_helper.rb"),
+                "jvm/src/test/java/A.java",
+            ]
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    "command", ["pytest", "npm test", "go test ./...", "ruff check .", "sh missing.sh", ""]
+)
+def test_what_shows_is_taken_as_it_is(command: str) -> None:
+    """Where the tests are known, or none are run, customs do not matter."""
+    assert protection([(command, ".")], TRACKED).by_custom == ()
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        (
+            "pytest tests",
+            {"conftest.py", "pytest.ini", ".pytest.ini", "sitecustomize.py", "usercustomize.py"},
+        ),
+        ("python -m pytest", {"pytest.py", "pytest", "conftest.py"}),
+        ("python -m unittest.main", {"unittest.py", "unittest"}),
+        ("make", {"GNUmakefile", "makefile", "Makefile", "conftest.py", "sitecustomize.py"}),
+        ("sh check.sh", {"conftest.py", "sitecustomize.py"}),
+        ("npx vitest", {"vitest.config.ts", "jest.config.js"}),
+        ("cd php && phpunit", {"phpunit.xml"}),
+    ],
+)
+def test_names_that_must_stay_unused(command: str, names: set[str]) -> None:
+    """A new file that the runner reads first, or that is run in its place, decides what is green."""
+    assert names <= set(protection([(command, ".")], TRACKED).absent)
+
+
+def test_a_module_of_the_project_is_no_newcomer() -> None:
+    """Its own modules may be run, and may grow."""
+    absent = protection([("python -m src.app", "."), ("python -m app", "src")], TRACKED).absent
+    assert absent == ("sitecustomize.py", "usercustomize.py")
+
+
+def test_without_a_command_nothing_is_protected() -> None:
+    """A task that only a judge looks at has no such files."""
+    assert protection([], TRACKED) == Protection()
 
 
 WORDS = st.sampled_from(
@@ -248,5 +309,5 @@ WORDS = st.sampled_from(
 @given(st.lists(WORDS, max_size=12), st.sampled_from([".", "web", "..", "/", "$X"]))
 def test_any_command_gives_tracked_files(words: list[str], directory: str) -> None:
     """No command raises anything, and every glob matches exactly one file, a tracked one."""
-    for glob in default_globs([" ".join(words)], TRACKED, directory):
+    for glob in protection([(" ".join(words), directory)], TRACKED).executed:
         assert sum(fnmatchcase(path, glob) for path in TRACKED) == 1

@@ -32,10 +32,11 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A file that differs from the trusted one, and how."""
+    """A file that differs from the trusted one, and how; or one that should not be there."""
 
     path: str
     diff: str
+    is_new: bool = False
 
 
 class Workbench(Protocol):
@@ -70,8 +71,11 @@ class Workbench(Protocol):
     def diff(self) -> str:
         """All changes since the work began, as a unified diff; new files too, ignored ones not."""
 
-    def changed(self, globs: Sequence[str], trusted: str) -> list[Changed]:
-        """Files of the commit `trusted` that match a glob and are not the same any more."""
+    def changed(self, globs: Sequence[str], trusted: str, absent: Sequence[str] = ()) -> list[Changed]:
+        """Files of the commit `trusted` that match a glob and are not the same any more.
+
+        And files that are not in it, if a part of their path has a name that is to be `absent`.
+        """
 
     def ask(self, prompt: str, model: str) -> Answer:
         """Ask the judge, in a fresh process and an empty directory; `model` "": a small one.

@@ -16,15 +16,19 @@ MOST_NAMED = 20
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`globs`: which files. `trusted`: the commit in which they are as they should be."""
+    """`globs`: which files. `trusted`: the commit in which they are as they should be.
+
+    `absent`: names that no new file may have, nor a directory above it.
+    """
 
     globs: tuple[str, ...]
     trusted: str
+    absent: tuple[str, ...] = ()
 
 
 def run(check: Check, bench: Workbench) -> Verdict:
     config = msgspec.json.decode(check.config, type=Config)
-    changed = bench.changed(config.globs, config.trusted)
+    changed = bench.changed(config.globs, config.trusted, config.absent)
     if not changed:
         return Verdict(
             check.name, green=True, required=check.required, reason="No protected file was changed"
@@ -40,16 +44,23 @@ def run(check: Check, bench: Workbench) -> Verdict:
 
 
 def _told(check: Check, config: Config, changed: list[Changed], limit: int) -> str:
-    paths = _listed([shlex.quote(clean(each.path)) for each in changed], " ")
+    old, new = ([each for each in changed if each.is_new is is_new] for is_new in (False, True))
     diffs = clean("\n".join(each.diff.rstrip("\n") for each in changed))
     lines = [
         "Files were changed that the verification of this task is made of. They are not yours to change.",
-        f"Put them back as they were: git checkout {config.trusted} -- {paths}",
     ]
+    if old:
+        lines.append(f"Put them back as they were: git checkout {config.trusted} -- {_quoted(old)}")
+    if new:
+        lines.append(f"Remove what would change how the work is verified: git rm -rf -- {_quoted(new)}")
     if check.hint:
         lines.append(f"Hint: {check.hint}")
     lines += ["What was changed (truncated):", neutralise(prompt.truncate(diffs, limit))]
     return "\n".join(lines)
+
+
+def _quoted(changed: list[Changed]) -> str:
+    return _listed([shlex.quote(clean(each.path)) for each in changed], " ")
 
 
 def _listed(names: list[str], separator: str) -> str:
@@ -58,10 +69,11 @@ def _listed(names: list[str], separator: str) -> str:
 
 
 def problem(config: Config) -> str:
-    if not config.globs:
+    if not config.globs and not config.absent:
         return "globs: there is none"
-    if not all(glob.strip() for glob in config.globs):
-        return "globs: one is empty"
+    for key, values in (("globs", config.globs), ("absent", config.absent)):
+        if not all(value.strip() for value in values):
+            return f"{key}: one is empty"
     return "" if config.trusted.strip() else "trusted: it is empty; give a commit"
 
 

@@ -76,7 +76,8 @@ class Takes(Enum):
 class Runner:
     """A test runner. `tests`: how its tests are called by custom; with "/" at the end, how their directory is.
 
-    `always`: what it reads wherever the tests are; `beside`: in the directory in which it is run.
+    `always`: what it reads wherever the tests are; `beside`: in the directory in which it is run. `is_indirect`: it
+    runs other commands, which stand in a file of its own.
     """
 
     tests: tuple[str, ...] = ()
@@ -84,6 +85,7 @@ class Runner:
     beside: tuple[str, ...] = ()
     takes: Takes = Takes.PATHS
     options: Options = Options()
+    is_indirect: bool = False
 
 
 Program = Wrapper | Interpreter | PackageManager | Runner
@@ -91,7 +93,7 @@ Program = Wrapper | Interpreter | PackageManager | Runner
 _PYTEST = Runner(
     ("test_*.py", "*_test.py"),
     always=("conftest.py",),
-    beside=("pytest.ini",),
+    beside=("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
     options=_values(
         "-k -m -c -o -p -n -r -W --cov --cov-report --cov-config --cov-fail-under --junitxml --junit-xml --rootdir"
         " --ignore --ignore-glob --deselect --maxfail --tb --timeout --durations --dist --basetemp --confcutdir"
@@ -104,6 +106,11 @@ _UNITTEST = Runner(
 )
 _JAVASCRIPT = Runner(
     ("*.test.*", "*.spec.*", "__tests__/"),
+    beside=tuple(
+        f"{runner}.config.{ending}"
+        for runner in ("jest", "vitest", "playwright")
+        for ending in ("js", "ts", "mjs", "cjs", "mts", "cts", "json")
+    ),
     takes=Takes.FILTERS,
     options=_values(
         "-t --testNamePattern -c --config --reporter --reporters --coverageReporters --testTimeout --maxWorkers"
@@ -128,6 +135,7 @@ _MAKE = Runner(
     beside=("Makefile", "makefile", "GNUmakefile"),
     takes=Takes.OTHER,
     options=_values("-l -I -o -W", runs="-f --file --makefile", moves="-C --directory"),
+    is_indirect=True,
 )
 
 RUNNERS: dict[str, Runner] = {
@@ -184,13 +192,24 @@ RUNNERS: dict[str, Runner] = {
         beside=("justfile", "Justfile", ".justfile"),
         takes=Takes.OTHER,
         options=_values("", runs="-f --justfile", moves="-d --working-directory"),
+        is_indirect=True,
     ),
     "task": Runner(
         beside=("Taskfile.yml", "Taskfile.yaml"),
         takes=Takes.OTHER,
         options=_values("", runs="-t --taskfile", moves="-d --dir"),
+        is_indirect=True,
     ),
 }
+
+TESTS_BY_CUSTOM = (
+    *("test_*.py", "*_test.*", "*.test.*", "*.spec.*", "*_spec.*", "*Test.php", "*Test.java", "*Tests.cs"),
+    *("*.bats", "*.feature", "conftest.py", "test/", "tests/", "spec/", "__tests__/", "e2e/"),
+)
+"""What is a test wherever one cannot see which are run."""
+
+CUSTOMIZE = ("sitecustomize.py", "usercustomize.py")
+"""Modules that Python runs before any program."""
 
 _NPX = Wrapper(_values("-p --package -w --workspace"))
 _POETRY = Wrapper(is_python=True)

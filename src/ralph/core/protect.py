@@ -1,18 +1,21 @@
 """Which files the verification of a task is made of: the scripts and the tests that its commands run.
 
 Whoever may change these can make any work look done. Only the command line is looked at, by what is well known of
-programs; what a Makefile or a package.json starts in turn is not.
+programs. What a script or a Makefile starts in turn does not show: then all that is called a test by custom counts.
 """
 
 from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ralph.core.programs import (
+    CUSTOMIZE,
     RUNNERS,
+    TESTS_BY_CUSTOM,
     Interpreter,
     PackageManager,
     Runner,
@@ -36,25 +39,52 @@ _LOOKS_LIKE_PATH = re.compile(r"/|\.\w{1,5}$")
 _SOURCES_FOLLOW = ("related", "--findRelatedTests")
 
 
-def default_globs(
-    commands: Sequence[str], tracked: Collection[str], working_dir: str = "."
-) -> tuple[str, ...]:
-    """The tracked files that these commands execute, and the tests that they run, each as a glob of its own.
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """Globs of tracked files that must stay as they are, each of one file; and names that must stay unused.
 
-    `tracked`: all files of the repository. `working_dir`: where the commands are run, from the same root.
+    `executed`: programs, scripts and tests that are run. `by_custom`: what is called a test, where a script decides
+    which are run. `absent`: names that no new file may have, nor a directory above it.
+    """
+
+    executed: tuple[str, ...] = ()
+    by_custom: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+
+
+def protection(commands: Iterable[tuple[str, str]], tracked: Collection[str]) -> Protection:
+    """What must not be touched for these commands to tell the truth.
+
+    Each command has the directory that it is run in; `tracked`: all files of the repository, from the same root.
     """
     files = _Files(tracked)
-    found: set[str] = set()
-    for command in commands:
-        found.update(_of_shell(command, joined(".", working_dir), files, MOST_DEPTH))
-    return tuple(re.sub(r"([*?[])", r"[\1]", path) for path in sorted(found))
+    executed: set[str] = set()
+    for command, working_dir in commands:
+        executed.update(_of_shell(command, joined(".", working_dir), files, MOST_DEPTH))
+        files.newcomers.update(CUSTOMIZE)
+    by_custom = files.called(TESTS_BY_CUSTOM, ".") if files.is_indirect else []
+    if files.is_indirect:
+        files.newcomers.update(RUNNERS["pytest"].always)
+    return Protection(_escaped(executed), _escaped(by_custom), tuple(sorted(files.newcomers)))
+
+
+def _escaped(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(re.sub(r"([*?[])", r"[\1]", path) for path in sorted(paths))
 
 
 class _Files:
-    """The tracked files, by what a command line may call them."""
+    """The tracked files, by what a command line may call them, and what else commands were seen to do."""
 
     def __init__(self, tracked: Collection[str]) -> None:
         self._tracked = frozenset(tracked)
+        self.newcomers: set[str] = set()
+        self.is_indirect = False
+
+    def forbid_module(self, name: str) -> None:
+        """A new module of this name would be run in the place of the installed one."""
+        module = name.partition(".")[0]
+        if not any(module in path.removesuffix(".py").split("/") for path in self._tracked):
+            self.newcomers.update((module, f"{module}.py"))
 
     def named(self, directory: str | None, word: str) -> list[str]:
         """The file that a word means, or those that match it as a glob of the shell."""
@@ -99,20 +129,27 @@ def _of_command(words: list[str], directory: str | None, files: _Files, depth: i
         if _ASSIGNMENT.match(words[0]):
             del words[0]
             continue
-        if "/" in words[0]:
-            yield from files.named(directory, words[0])
         program, rest = find_program(words)
+        if "/" in words[0]:
+            named = files.named(directory, words[0])
+            files.is_indirect = files.is_indirect or (bool(named) and program is None)
+            yield from named
         match program:
             case Wrapper():
                 directory, words = _unwrapped(program, rest, directory)
             case PackageManager():
                 directory, words = _package_script(program, rest, directory)
+                files.is_indirect = files.is_indirect or not words
             case Interpreter():
                 words, code = _interpreted(program, rest)
                 if code is not None:
                     yield from _of_shell(code, directory, files, depth - 1)
-                elif not words:
-                    yield from _of_script(program, rest, directory, files)
+                elif words:
+                    files.forbid_module(words[0])
+                else:
+                    scripts = list(_of_script(program, rest, directory, files))
+                    files.is_indirect = files.is_indirect or bool(scripts)
+                    yield from scripts
             case Runner():
                 yield from _of_runner(program, rest, directory, files)
                 return
@@ -176,6 +213,8 @@ def _of_script(program: Interpreter, rest: list[str], directory: str | None, fil
 
 def _of_runner(program: Runner, rest: list[str], directory: str | None, files: _Files) -> Iterator[str]:
     """The tests that are named, else those that are called so by custom; and what the runner reads besides."""
+    files.newcomers.update(program.always, program.beside)
+    files.is_indirect = files.is_indirect or program.is_indirect
     words: list[str] = []
     while rest:
         found, rest = leading_options(rest, program.options)

@@ -23,7 +23,7 @@ from ralph.core.model import (
     TaskBrief,
     When,
 )
-from ralph.core.protect import default_globs
+from ralph.core.protect import Protection, protection
 from ralph.core.tasks import (
     ROLES,
     Progress,
@@ -170,9 +170,10 @@ def _checks(settings: Settings, assignment: Assignment, criteria: InForce) -> tu
     """The project's guardrails, what may not be changed, and the role's own verification."""
     checks = [*guardrails(settings.guardrails)]
     role, trusted = assignment.role, assignment.progress.trusted
-    globs = protected_globs(settings, assignment)
-    if globs and role != "tester":
-        config = json.dumps({"globs": list(globs), "trusted": trusted})
+    kept = protected(settings, assignment)
+    globs = dict.fromkeys((*kept.executed, *kept.by_custom))
+    if (globs or kept.absent) and role != "tester":
+        config = json.dumps({"globs": list(globs), "trusted": trusted, "absent": kept.absent})
         checks.append(Check("protected files", "protected", config))
     if role == roles_of(settings)[0]:
         checks.append(Check("changes", "changes", when=When.CLAIMED))
@@ -188,19 +189,16 @@ def _verification(role: str, criteria: InForce, when: When) -> Iterator[Check]:
     )
 
 
-def protected_globs(settings: Settings, assignment: Assignment) -> tuple[str, ...]:
+def protected(settings: Settings, assignment: Assignment) -> Protection:
     """As the task says, else the settings, else what the commands of its verification execute."""
     given = assignment.task.protect if assignment.task.protect is not None else settings.ralph.protect
     if given is not None:
-        return given
-    found: dict[str, None] = {}
+        return Protection(given)
+    commands = [(guardrail.command, ".") for guardrail in settings.guardrails]
     for role in roles_of(settings):
         criteria = in_force(assignment.task, role, settings.ralph)
-        for command, directory in commands_of(criteria.method, criteria.config):
-            found |= dict.fromkeys(default_globs([command], assignment.tracked, directory))
-    for guardrail in settings.guardrails:
-        found |= dict.fromkeys(default_globs([guardrail.command], assignment.tracked, "."))
-    return tuple(found)
+        commands += commands_of(criteria.method, criteria.config)
+    return protection(commands, assignment.tracked)
 
 
 def commands_of(method: str, config: dict[str, Any]) -> Iterator[tuple[str, str]]:

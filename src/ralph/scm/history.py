@@ -72,6 +72,13 @@ class History:
         options = ("--name-only", "-z", "--no-renames", "--diff-filter=MDT")
         return paths(self.git("diff", *options, old, new, "--", *map(_pathspec, globs), index=self._index))
 
+    def added_files(self, old: str, new: str, names: Sequence[str]) -> list[str]:
+        """Files that only the new tree has, if a part of their path is one of these names; case does not matter."""
+        options = ("--name-only", "-z", "--no-renames", "--diff-filter=A")
+        added = paths(self.git("diff", *options, old, new, index=self._index))
+        wanted = {name.casefold() for name in names}
+        return [path for path in added if wanted.intersection(path.casefold().split("/"))]
+
     def forget(self) -> int:
         """Remove the refs of the run; returns how many there were."""
         refs = self.git.line("for-each-ref", "--format=%(refname)", ref_of(self._run, "")).splitlines()

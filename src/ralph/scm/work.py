@@ -111,6 +111,14 @@ class Work:
         found = self._history.changed_files(since, tree, globs)
         return [(path, self._history.difference(since, tree, path)) for path in found]
 
+    def added(self, names: Sequence[str], since: str) -> list[tuple[str, str]]:
+        """Files that are not in a commit, if a part of their path is one of these names, each with what is in it."""
+        if self._history is None or not names:
+            return []
+        tree = self.tree()
+        found = self._history.added_files(since, tree, names)
+        return [(path, self._history.difference(since, tree, path)) for path in found]
+
     def has_changes(self) -> bool:
         return self._tasks is not None and self._tasks.has_changes()
 

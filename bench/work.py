@@ -1,0 +1,274 @@
+"""How often does `ralph work` call a task done that is not, or fail one that is?
+
+Every scene is played with every verification method, and with the floor: the promise is believed. A task counts as
+completed when it is `done` in the store; whether it truly is says an oracle that looks at the base branch alone.
+
+- false: the task is done, and the work is not in the base branch;
+- missed: all the work was done and promised in the end, and the task was not completed;
+- beyond: a false one that this method cannot know of: nothing it runs or reads looks at the thing.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from bench import arena
+from bench.agents import calculator, judge, play
+from bench.agents.calculator import CRITERIA, TEST_CRITERION
+from bench.agents.model import Agent, Shape, Tag
+from bench.agents.scenes import FAMILIES, QUICK, SCENES, Method, Scene
+from bench.arena import Place
+from bench.harness import keeper
+from bench.harness.base import Launch
+from bench.harness.ralph import COMMANDS, OURS
+from bench.truth import WORKERS, Wardens, table
+from ralph.core.tasks import ROLES, CompletionCriteria, Task, TaskCompletionSpec, TaskStatus
+from ralph.flows.where import here
+from ralph.process.client import Warden
+from ralph.store.home import Home
+
+TASK = "T-1"
+ITERATIONS = 3
+"""How many every role is allowed."""
+
+MEASURED = (Method.EXTERNAL, Method.SEMANTIC, Method.MULTI_STAGE)
+FLOOR = Method.STRING_MATCH
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One scene with one method."""
+
+    family: str
+    agent: str
+    method: str
+    shape: str
+    status: str
+    complete: bool
+    done: bool
+    false: bool
+    missed: bool
+    beyond: bool
+    starts: int
+    orphans: int
+    hung: bool
+    seconds: float
+    code: int | None
+    why: str
+
+    @property
+    def is_bad(self) -> bool:
+        """What must never happen, whatever the agents do; the floor is there to be bad."""
+        harm = self.false or self.missed or self.hung or self.orphans > 0
+        return harm and self.method != FLOOR
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    version: str
+    rows: list[Row]
+
+
+def measure(
+    scenes: Sequence[Scene] = SCENES,
+    methods: Sequence[Method] = tuple(Method),
+    each: Callable[[Row], None] = lambda row: None,
+) -> Report:
+    """Every scene in its shapes with every method, several at once."""
+    cases = [(scene, method, shape) for scene, method in product(scenes, methods) for shape in scene.shapes]
+    wardens, rows = Wardens(), []
+    try:
+        with ThreadPoolExecutor(WORKERS) as pool:
+            for row in pool.map(lambda case: run(wardens.mine(), *case), cases):
+                rows.append(row)
+                each(row)
+    finally:
+        wardens.close()
+    return Report(OURS.find(), rows)
+
+
+def run(warden: Warden, scene: Scene, method: Method, shape: Shape) -> Row:
+    """Let `ralph work` take one task to its end."""
+    with arena.place() as where:
+        launch = prepare(where, scene, method, shape)
+        seen = arena.attend(warden, where, launch, arena.PATIENCE, keeper.PATIENCE)
+        survivors = [name for role in ROLES for name in arena.end_survivors(where.private / role)]
+        starts = sum(arena.starts(where.private / role)["work"] for role in ROLES)
+        task, reason = outcome(where)
+        done = is_done(scene, where.project)
+    complete = task.status is TaskStatus.DONE and not seen.hung
+    is_false = complete and not done
+    return Row(
+        scene.family,
+        scene.name,
+        method,
+        shape,
+        task.status,
+        complete,
+        done,
+        false=is_false and method not in scene.beyond,
+        missed=scene.finishes and not complete,
+        beyond=is_false and method in scene.beyond,
+        starts=starts,
+        orphans=len(seen.orphans) + len(survivors),
+        hung=seen.hung,
+        seconds=round(seen.seconds, 3),
+        code=seen.finished.code,
+        why="" if complete else _shown(reason or seen.finished.err, where),
+    )
+
+
+def outcome(where: Place) -> tuple[Task, str]:
+    tasks = _tasks(where)
+    try:
+        return tasks.find(TASK), tasks.progress(TASK).reason
+    finally:
+        tasks.db.close()
+
+
+def is_done(scene: Scene, project: Path) -> bool:
+    answer = calculator.ask(project)
+    return answer.code and answer.notes and answer.kept and (answer.tests or not scene.needs_test)
+
+
+def _shown(reason: str, where: Place) -> str:
+    """The first line, without a path of this machine."""
+    return reason.strip().partition("\n")[0].replace(str(where.path), "…")[:200]
+
+
+# ---- before the work ----
+
+
+def prepare(where: Place, scene: Scene, method: Method, shape: Shape) -> Launch:
+    """The project, its task in the store, and the agents on PATH."""
+    roles = ("coder", *scene.others)
+    calculator.create(where.project, {".ralph/settings.json": json.dumps(settings(where, scene, shape))})
+    for role in ROLES:
+        (where.private / role).mkdir()
+        turns = scene.turns if role == "coder" else scene.others.get(role, ())
+        agent = Agent(scene.family, scene.name, turns)
+        (where.private / f"{role}.json").write_text(agent.script(shape, tag(role), str(where.private / role)))
+    for name in arena.PROGRAMS[shape]:
+        words = (sys.executable, "-I", "-S", play.__file__)
+        script = f'"{where.private}/${{RALPH_ROLE:-coder}}.json"'
+        _program(where.programs / name, f'exec {shlex.join(words)} {script} {name} "$@"')
+    judged = (sys.executable, "-I", "-S", judge.__file__, scene.judge)
+    _program(where.programs / "judge", f'exec {shlex.join(judged)} "$@"')
+    quiet = "export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONDONTWRITEBYTECODE=1"
+    _program(where.programs / "python", f'{quiet}\nexec {sys.executable} "$@"')
+    criteria = {role: _criteria(scene, role, method) for role in roles}
+    spec = TaskCompletionSpec(calculator.OUTCOME, CRITERIA, **criteria)
+    tasks = _tasks(where)
+    tasks.add([Task(TASK, "calc", "Make the calculator right", completion_spec=spec)])
+    tasks.db.close()
+    state = {"RALPH_STATE_DIR": str(_state(where))}
+    return Launch((str(OURS.program), "work"), state)
+
+
+def tag(role: str) -> Tag:
+    return Tag("promise", ROLES[role].promise)
+
+
+def settings(where: Place, scene: Scene, shape: Shape) -> dict[str, Any]:
+    off = {role: {"enabled": False} for role in ROLES if role not in ("coder", *scene.others)}
+    return {
+        "agent": {"command": COMMANDS[shape], "permissions": "bypass"},
+        "streamAgentOutput": False,
+        "ralph": {"agents": off, "judge": {"agent": "judge"}},
+    }
+
+
+def _criteria(scene: Scene, role: str, method: Method) -> CompletionCriteria:
+    """The role that is looked at is verified by the method; the coder before a tester by its tests, others believed."""
+    if role != scene.verified:
+        is_tested = role == "coder" and scene.verified == "tester"
+        method = Method.EXTERNAL if is_tested else Method.STRING_MATCH
+    external = {"command": scene.check}
+    semantic = {"check_for": list(CRITERIA if role != "tester" else (TEST_CRITERION, CRITERIA[-1]))}
+    stages = [
+        {"name": "tests", "method": Method.EXTERNAL, "config": external},
+        {"name": "criteria", "method": Method.SEMANTIC, "config": semantic},
+    ]
+    configs: dict[Method, dict[str, Any]] = {
+        Method.EXTERNAL: external,
+        Method.SEMANTIC: semantic,
+        Method.MULTI_STAGE: {"stages": stages},
+        Method.STRING_MATCH: {},
+    }
+    return CompletionCriteria(ROLES[role].promise, "", method, configs[method], ITERATIONS)
+
+
+def _program(path: Path, body: str) -> None:
+    path.write_text(f"#!/bin/sh\n{body}\n")
+    path.chmod(0o755)
+
+
+def _state(where: Place) -> Path:
+    state = where.private / "state"
+    state.mkdir(exist_ok=True)
+    return state
+
+
+def _tasks(where: Place) -> Any:
+    return Home(_state(where)).tasks(here(where.project).project)
+
+
+# ---- tables ----
+
+
+def summary(report: Report) -> str:
+    """One line per method."""
+    lines: list[Sequence[str]] = [("method", "runs", "false", "missed", "beyond", "orphans", "hangs")]
+    for method in Method:
+        rows = [row for row in report.rows if row.method == method]
+        kinds = ("false", "missed", "beyond", "orphans", "hung")
+        totals = [str(sum(int(getattr(row, kind)) for row in rows)) for kind in kinds]
+        lines += [(method, str(len(rows)), *totals)] if rows else []
+    return table(lines)
+
+
+def by_family(report: Report) -> str:
+    """false / missed / beyond of each family, by method."""
+    methods = [method for method in Method if any(row.method == method for row in report.rows)]
+    lines: list[Sequence[str]] = [("family (false/missed/beyond)", "runs", *methods)]
+    for family in FAMILIES:
+        rows = [row for row in report.rows if row.family == family]
+        if rows:
+            cells = [_counts(row for row in rows if row.method == method) for method in methods]
+            lines.append((family, str(len(rows) // len(methods)), *cells))
+    return table(lines)
+
+
+def _counts(rows: Iterable[Row]) -> str:
+    marks = [(row.false, row.missed, row.beyond) for row in rows]
+    return "/".join(str(sum(column)) for column in zip(*marks, strict=True))
+
+
+def quick() -> Report:
+    """The form for CI: some of every family, with one method each."""
+    reports = [measure(chosen([], names), [method], show) for method, names in QUICK.items()]
+    return Report(reports[0].version, [row for report in reports for row in report.rows])
+
+
+def show(row: Row) -> None:
+    """Say at once what went wrong."""
+    if row.is_bad:
+        words = [word for word in ("false", "missed", "hung", "orphans") if getattr(row, word)]
+        where = f"{row.family} / {row.agent} / {row.method} / {row.shape}"
+        print(f"{where}: {', '.join(words)} ({row.status}: {row.why})", file=sys.stderr, flush=True)
+
+
+def chosen(families: Iterable[str], agents: Iterable[str] = ()) -> list[Scene]:
+    """The scenes of these families, all of them if none is named; part of a name will do."""
+    wanted = [name.casefold() for name in families]
+    found = [each for each in SCENES if not wanted or any(name in each.family for name in wanted)]
+    names = set(agents)
+    return [each for each in found if not names or each.name in names]

@@ -1,0 +1,51 @@
+"""`ralph work`: what verification is made of stays as it was, also where that does not show on the command line."""
+
+from __future__ import annotations
+
+import pytest
+
+from conftest import Project
+from work_support import CHECK, MENDS, Site, external, make_site, task
+
+
+@pytest.fixture
+def site(project: Project) -> Site:
+    return make_site(project)
+
+
+def coder_only(site: Site, body: str) -> None:
+    off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
+    site.agents(body, ralph={"agents": off})
+
+
+@pytest.mark.parametrize("name", ["sitecustomize.py", "deep/down/GNUmakefile", "Conftest.py"])
+def test_a_new_file_may_not_decide_what_is_green(site: Site, name: str) -> None:
+    """It is red, the agent is told to remove it, and then the task completes."""
+    (site.project.path / "Makefile").write_text(f"check:\n\t{CHECK}\n")
+    site.project.git("add", "Makefile")
+    site.project.git("commit", "-qm", "Make")
+    add = f"mkdir -p $(dirname {name}); echo x > {name}"
+    coder_only(site, f"{MENDS}; [ $RALPH_ITERATION = 1 ] && {{ {add}; }} || rm -f {name}; promise CODED")
+    site.add(task(coder=external("make check")))
+    assert site.work().code == 0
+    first, second = site.history("coder")
+    assert (first[1], second[1]) == (False, True)
+    assert f"Protected files were changed: {name}" in first[2]
+    assert f"git rm -rf -- {name}" in site.prompts("T-1.coder")[1]
+
+
+def test_tests_are_protected_behind_a_script(site: Site) -> None:
+    """What a script runs in turn does not show, so tests stay as they are; new ones may be added."""
+    tests = site.project.path / "tests"
+    tests.mkdir()
+    (tests / "test_add.py").write_text("from calc import add\n\nassert add(2, 3) == 5\n")
+    (site.project.path / "check.sh").write_text("PYTHONPATH=. python3 tests/test_add.py\n")
+    site.project.git("add", "-A")
+    site.project.git("commit", "-qm", "Script")
+    weaken = "echo > tests/test_add.py"
+    honest = f"git checkout main -- tests; {MENDS}; echo > tests/test_more.py"
+    coder_only(site, f"[ $RALPH_ITERATION = 1 ] && {{ {weaken}; }} || {{ {honest}; }}\npromise CODED")
+    site.add(task(coder=external("sh check.sh")))
+    assert site.work().code == 0
+    assert "tests/test_add.py" in site.history("coder")[0][2]
+    assert site.project.git("show", "main:tests/test_more.py") == "\n"
