@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,7 +66,7 @@ def _task(home: Home, project: str, name: str) -> Task | None:
     """The task of a worktree; further attempts have a number behind the task's id."""
     tasks = home.tasks(project)
     try:
-        return tasks.get(name) or tasks.get(re.sub(r"\.\d+$", "", name))
+        return tasks.get(name.partition("+")[0])
     finally:
         tasks.db.close()
 
