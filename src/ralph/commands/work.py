@@ -90,9 +90,9 @@ def command(
     repository = find_repository(where.directory)
     if repository is None:
         raise RalphError("`ralph work` needs a git repository.", "Make one: git init && git commit …")
-    view = _view(settings, jobs, verbose=verbose, as_json=as_json)
     if detach and not _in_background(home):
         return 0
+    view = _view(settings, jobs, verbose=verbose, as_json=as_json)
     with session.signals() as wakeup, taken_ground(home, repository, where.project, wakeup) as ground:
         work = Work(home, ground, settings, wakeup, view.hear)
         code = work.work(Choice(spec, tasks, jobs))
