@@ -130,6 +130,7 @@ def test_editing_changes_a_part_of_the_criteria(here: Here) -> None:
     )
     more = edited("--tester-negative-pattern", "TODO")
     assert more["verification_config"] == {"check_for": ["c"], "negative_patterns": ["TODO"]}
+    assert edited("--tester-template", "unittest")["verification_config"] == TEMPLATES["unittest"].config
     assert edited("--tester-template", "make")["verification_config"] == {"command": "make"}
     assert here.show("A")["completion_spec"].keys() == {"outcome", "acceptance_criteria", "tester"}
 
