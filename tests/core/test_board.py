@@ -544,9 +544,26 @@ def test_a_job_that_depends_on_itself_is_not_added() -> None:
 
 
 def test_a_long_chain_is_no_cycle() -> None:
-    """A thousand tasks in a row are neither a cycle nor too deep, and are blocked together."""
-    chain = [a_job("0"), *(a_job(str(n), str(n - 1)) for n in range(1, 1000))]
+    """Ten thousand tasks in a row are neither a cycle nor too deep, and are blocked together."""
+    chain = [a_job("0"), *(a_job(str(n), str(n - 1)) for n in range(1, 10_000))]
     assert find_cycle({job.id: job.depends_on for job in chain}) is None
+    board = after(open_board(chain, slots=1), failed("0"))
+    assert [job.state for job in board.jobs[1:]] == [JobState.BLOCKED] * 9_999
+    assert board.job("9999").reason == "depends on 9998, which is blocked"
+
+
+def test_the_order_of_jobs_does_not_matter_for_what_follows() -> None:
+    """A job that stands before what it depends on is blocked with it, and opened with it."""
+    chain = [a_job("c", "b"), a_job("b", "a"), a_job("a")]
+    assert states(after(open_board(chain, slots=1), failed("a"))) == {
+        "c": "blocked",
+        "b": "blocked",
+        "a": "failed",
+    }
+    lost = replace(a_job("a"), state=JobState.FAILED)
+    assert states(open_board([*chain[:2], lost], slots=1)) == {"c": "blocked", "b": "blocked", "a": "failed"}
+    done = after(open_board(chain, slots=1), proved("a"), merged("a"))
+    assert [action.job for action in ready(done)] == ["b"]
 
 
 ids = st.sampled_from("abcdef")

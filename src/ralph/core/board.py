@@ -10,9 +10,9 @@ merge at a time; a job starts when all it depends on is merged, and is merged wh
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
@@ -36,6 +36,7 @@ class JobState(StrEnum):
 
 ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.BLOCKED, JobState.CANCELLED})
 LOST = ENDED - {JobState.DONE}
+_MERGEABLE = frozenset({JobState.PROVED, JobState.MERGING})
 
 
 class RunVerdict(StrEnum):
@@ -91,15 +92,24 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Links:
+    """Where each job stands in the list, and who waits for it: all boards with the same jobs share them."""
+
+    places: Mapping[str, int]
+    dependents: Mapping[str, tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
 class Board:
     """`jobs` keeps the order in which they were added."""
 
     jobs: tuple[Job, ...]
     slots: int = 1
     per_agent: tuple[tuple[str, int], ...] = ()
+    links: Links = field(default=Links({}, {}), compare=False, repr=False)
 
     def job(self, id: str) -> Job:
-        return next(job for job in self.jobs if job.id == id)
+        return self.jobs[self.links.places[id]]
 
 
 # ---- actions ----
@@ -174,7 +184,8 @@ def is_over(board: Board) -> bool:
 
 def ready(board: Board) -> tuple[Action, ...]:
     """Everything that may begin now; the driver begins each and asks again."""
-    return (*_stops(board), *_merge(board), *_starts(board))
+    live = [job for job in board.jobs if job.pending or job.running or job.state in _MERGEABLE]
+    return (*_stops(live), *_merge(live), *_starts(board, live))
 
 
 def begin(board: Board, action: Action) -> Board:
@@ -193,7 +204,8 @@ def begin(board: Board, action: Action) -> Board:
 
 def apply(board: Board, fact: Fact) -> Board:
     board = _FACTS[type(fact)](board, fact)
-    return _open_next(_block_dependents(board))
+    id = fact.job.id if isinstance(fact, Added) else fact.job
+    return _followed(board, [id, *board.links.dependents[id]])
 
 
 def find_cycle(depends_on: dict[str, tuple[str, ...]]) -> tuple[str, ...] | None:
@@ -221,7 +233,16 @@ def open_board(jobs: Iterable[Job], slots: int, per_agent: tuple[tuple[str, int]
     """A board with these jobs, the ones without open dependencies ready to start."""
     board = Board(tuple(jobs), slots, per_agent)
     _check(board)
-    return _open_next(_block_dependents(board))
+    return _followed(_linked(board), (job.id for job in board.jobs))
+
+
+def _linked(board: Board) -> Board:
+    dependents: dict[str, list[str]] = {job.id: [] for job in board.jobs}
+    for job in board.jobs:
+        for id in dict.fromkeys(job.depends_on):
+            dependents[id].append(job.id)
+    places = {job.id: place for place, job in enumerate(board.jobs)}
+    return replace(board, links=Links(places, {id: tuple(ids) for id, ids in dependents.items()}))
 
 
 def _check(board: Board) -> None:
@@ -243,25 +264,25 @@ def _check(board: Board) -> None:
 # ---- what may begin ----
 
 
-def _stops(board: Board) -> Iterable[StopRun]:
-    for job in board.jobs:
+def _stops(live: list[Job]) -> Iterable[StopRun]:
+    for job in live:
         yield from (StopRun(job.id, r.attempt) for r in job.running if r.unwanted and not r.stopping)
 
 
-def _merge(board: Board) -> Iterable[Merge]:
-    if any(job.state is JobState.MERGING for job in board.jobs):
+def _merge(live: list[Job]) -> Iterable[Merge]:
+    if any(job.state is JobState.MERGING for job in live):
         return
-    proved = [job for job in board.jobs if job.state is JobState.PROVED and not job.running]
+    proved = [job for job in live if job.state is JobState.PROVED and not job.running]
     if proved:
         job = min(proved, key=lambda job: job.priority)
         yield Merge(job.id, job.winner)
 
 
-def _starts(board: Board) -> Iterable[StartRun]:
-    free = board.slots - sum(len(job.running) for job in board.jobs)
+def _starts(board: Board, live: list[Job]) -> Iterable[StartRun]:
+    free = board.slots - sum(len(job.running) for job in live)
     limits = dict(board.per_agent)
-    busy = Counter(run.role.agent for job in board.jobs for run in job.running)
-    begun_first = sorted(board.jobs, key=lambda job: (job.state is not JobState.ACTIVE, job.priority))
+    busy = Counter(run.role.agent for job in live for run in job.running)
+    begun_first = sorted(live, key=lambda job: (job.state is not JobState.ACTIVE, job.priority))
     for job in begun_first:
         role = job.roles[job.role] if job.pending else None
         for attempt in job.pending:
@@ -352,7 +373,7 @@ def _merged(board: Board, fact: Merged) -> Board:
 def _added(board: Board, fact: Added) -> Board:
     board = replace(board, jobs=(*board.jobs, fact.job))
     _check(board)
-    return board
+    return _linked(board)
 
 
 def _cancelled(board: Board, fact: Cancelled) -> Board:
@@ -372,31 +393,29 @@ _FACTS: dict[type[Fact], Callable[[Board, Any], Board]] = {
 }
 
 
-def _block_dependents(board: Board) -> Board:
-    """What waits for something that will never be merged is blocked, and so on down the graph."""
-    while True:
-        lost = {job.id: job.state for job in board.jobs if job.state in LOST}
-        for job in board.jobs:
-            cause = next((id for id in job.depends_on if id in lost), None)
-            if job.state is JobState.TODO and cause:
-                reason = f"depends on {cause}, which is {lost[cause]}"
-                board = _put(board, replace(job, state=JobState.BLOCKED, pending=(), reason=reason))
-                break
-        else:
-            return board
+def _followed(board: Board, ids: Iterable[str]) -> Board:
+    """What follows for these jobs from those that they depend on, and so on down the graph.
 
-
-def _open_next(board: Board) -> Board:
-    """A job whose dependencies are all merged may start its first role."""
-    done = {job.id for job in board.jobs if job.state is JobState.DONE}
-    return replace(board, jobs=tuple(_opened(job, done) for job in board.jobs))
-
-
-def _opened(job: Job, done: set[str]) -> Job:
-    if job.state is not JobState.TODO or job.pending or not done.issuperset(job.depends_on):
-        return job
-    return replace(job, pending=tuple(range(1, job.attempts + 1)))
+    One that waits for something that will never be merged is blocked; one whose dependencies are all merged may start.
+    """
+    jobs, places = list(board.jobs), board.links.places
+    todo = deque(ids)
+    while todo:
+        place = places[todo.popleft()]
+        job = jobs[place]
+        if job.state is not JobState.TODO or job.pending:
+            continue
+        above = [jobs[places[id]] for id in job.depends_on]
+        cause = next((other for other in above if other.state in LOST), None)
+        if cause is not None:
+            reason = f"depends on {cause.id}, which is {cause.state}"
+            jobs[place] = replace(job, state=JobState.BLOCKED, reason=reason)
+            todo += board.links.dependents[job.id]
+        elif all(other.state is JobState.DONE for other in above):
+            jobs[place] = replace(job, pending=tuple(range(1, job.attempts + 1)))
+    return replace(board, jobs=tuple(jobs))
 
 
 def _put(board: Board, job: Job) -> Board:
-    return replace(board, jobs=tuple(job if old.id == job.id else old for old in board.jobs))
+    place = board.links.places[job.id]
+    return replace(board, jobs=(*board.jobs[:place], job, *board.jobs[place + 1 :]))
