@@ -3,6 +3,7 @@
 scripts/uv run python -m bench [SUITE…] [--keep]
 scripts/uv run python -m bench truth [--harness NAME…] [--family NAME…]
 scripts/uv run python -m bench survival [--harness NAME…] [--case NAME…]
+scripts/uv run python -m bench restarts [--harness NAME…] [--family NAME…]
 scripts/uv run python -m bench work [--family NAME…]
 scripts/uv run python -m bench quick
 scripts/uv run python -m bench page
@@ -14,15 +15,17 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bench import (
     bus,
+    many,
     page,
     quick,
+    restarts,
     results,
     snapshots,
     speed,
@@ -34,6 +37,7 @@ from bench import (
     work,
 )
 from bench.harness.registry import HARNESSES
+from bench.harness.restarters import RESTARTERS
 from bench.measure import Measurement
 
 
@@ -69,17 +73,25 @@ def measurements(suite: Callable[[], Iterator[Measurement]]) -> Callable[[Option
 
 
 def run_truth(options: Options) -> Result:
-    report = truth.measure(options.harness or HARNESSES, truth.chosen(options.family), each=truth.show)
+    names = _known(options.harness, HARNESSES)
+    report = truth.measure(names, truth.chosen(options.family), each=truth.show)
     print(truth.by_family(report), truth.summary(report), sep="\n\n")
     return Result(_rows(report), versions=report.versions)
 
 
 def run_survival(options: Options) -> Result:
     cases = survival.chosen(options.case)
-    report = survival.measure(options.harness or survival.NAMES, cases, each=survival.show)
+    report = survival.measure(_known(options.harness, survival.NAMES), cases, each=survival.show)
     print(survival.by_case(report), survival.summary(report), sep="\n\n")
     skipped = [{"case": case, "reason": reason} for case, reason in report.skipped.items()]
     return Result(_rows(report) + skipped, versions=report.versions)
+
+
+def run_restarts(options: Options) -> Result:
+    agents = restarts.chosen(options.family)
+    report = restarts.measure(_known(options.harness, RESTARTERS), agents, each=restarts.show)
+    print(restarts.by_family(report), restarts.summary(report), sep="\n\n")
+    return Result(_rows(report), versions=report.versions)
 
 
 def run_work(options: Options) -> Result:
@@ -90,13 +102,20 @@ def run_work(options: Options) -> Result:
 
 
 def run_quick(options: Options) -> Result:
-    report, survived = quick.measure(), quick.survive()
+    report, survived, restarted = quick.measure(), quick.survive(), quick.restart()
     print(truth.by_family(report), truth.summary(report), sep="\n\n", end="\n\n")
-    print(survival.by_case(survived), survival.summary(survived), sep="\n\n")
-    return Result(_rows(report) + _rows(survived), quick.is_good(report) and quick.has_survived(survived))
+    print(survival.by_case(survived), survival.summary(survived), sep="\n\n", end="\n\n")
+    print(restarts.by_family(restarted), restarts.summary(restarted), sep="\n\n")
+    good = quick.is_good(report) and quick.has_survived(survived) and quick.is_good(restarted)
+    return Result(_rows(report) + _rows(survived) + _rows(restarted), good)
 
 
-def _rows(report: truth.Report | survival.Report) -> list[dict[str, Any]]:
+def _known(wanted: list[str], names: Iterable[str]) -> list[str]:
+    """Those of a suite that are wanted, all of them if none is named."""
+    return [name for name in names if not wanted or name in wanted]
+
+
+def _rows(report: truth.Report | survival.Report | restarts.Report) -> list[dict[str, Any]]:
     measured = [asdict(row) | {"version": report.versions[row.harness]} for row in report.rows]
     return measured + [asdict(absent) for absent in report.absent]
 
@@ -110,16 +129,21 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "speed": measurements(speed.suite),
     "snapshots": measurements(snapshots.suite),
     "streams": measurements(streams.suite),
+    "many": measurements(many.suite),
     "bus": measurements(bus.suite),
     "supervise": measurements(supervise.suite),
     "tasks": measurements(tasks.suite),
     "truth": run_truth,
     "survival": run_survival,
+    "restarts": run_restarts,
     "work": run_work,
     "quick": run_quick,
     "page": run_page,
 }
-ALL = ("speed", "snapshots", "streams", "bus", "supervise", "tasks", "truth", "survival", "work")
+ALL = (
+    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks"),
+    *("truth", "survival", "restarts", "work"),
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -131,7 +155,12 @@ def main(arguments: list[str]) -> int:
         "suite", nargs="*", choices=[*SUITES, []], help=f"which: {suites} (all but the last two)"
     )
     parser.add_argument(
-        "--harness", action="extend", nargs="+", default=[], choices=HARNESSES, metavar="NAME"
+        "--harness",
+        action="extend",
+        nargs="+",
+        default=[],
+        choices=[*HARNESSES, *RESTARTERS],
+        metavar="NAME",
     )
     parser.add_argument("--family", action="extend", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--case", action="extend", nargs="+", default=[], metavar="NAME")

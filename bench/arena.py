@@ -88,7 +88,7 @@ def run(warden: Warden, harness: Harness, agent: Agent, shape: Shape, limit: int
     """Let a harness run an agent to its end, or to the end of our patience."""
     with place() as where:
         job = prepare(where, harness, agent, shape, limit)
-        seen = observe(warden, where, harness.launch(job, where.private))
+        seen = attend(warden, where, harness.launch(job, where.private), PATIENCE, keeper.PATIENCE)
         return Trial(
             seen.finished,
             seen.seconds,
@@ -101,8 +101,8 @@ def run(warden: Warden, harness: Harness, agent: Agent, shape: Shape, limit: int
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """How one start of a harness ended, and whom it left behind."""
+class Attended:
+    """From the start of a harness to its end. `orphans`: what it has left behind."""
 
     finished: Finished
     seconds: float
@@ -110,24 +110,23 @@ class Seen:
     orphans: tuple[str, ...]
 
 
-def observe(warden: Warden, where: Place, launch: Launch) -> Seen:
-    """Start a harness and stay with it to its end, or to the end of our patience."""
+def attend(warden: Warden, where: Place, launch: Launch, patience: float, settling: float) -> Attended:
+    """Start a harness in the project and stay with it for so long; what it leaves may take `settling` to end."""
     report = where.private / "report.json"
-    keep = (sys.executable, "-I", "-S", keeper.__file__, str(report), str(keeper.PATIENCE))
+    keep = (sys.executable, "-I", "-S", keeper.__file__, str(report), str(settling))
     output = _Output()
     directory = os.open(where.project, os.O_RDONLY)
     try:
         env = environment(where.home, where.programs, launch)
-        exit = warden.run(Command([*keep, *launch.argv], env, directory), output, _bounded)
+        command = Command([*keep, *launch.argv], env, directory)
+        exit = warden.run(
+            command, output, lambda seconds, idle: Ended.TIMEOUT if seconds > patience else None
+        )
     finally:
         os.close(directory)
     told = json.loads(report.read_text()) if report.exists() else {"code": None, "orphans": []}
     finished = Finished(told["code"], output.text(output.out), output.text(output.err), where.project)
-    return Seen(finished, exit.seconds, exit.ended is not None, tuple(told["orphans"]))
-
-
-def _bounded(seconds: float, idle: float) -> Ended | None:
-    return Ended.TIMEOUT if seconds > PATIENCE else None
+    return Attended(finished, exit.seconds, exit.ended is not None, tuple(told["orphans"]))
 
 
 def prepare(where: Place, harness: Harness, agent: Agent, shape: Shape, limit: int) -> Job:
@@ -151,10 +150,14 @@ def install_agent(where: Place, agent: Agent, shape: Shape, harness: Harness) ->
     script = where.private / "script.json"
     script.write_text(agent.script(shape, harness.tag, str(where.private)))
     for name in PROGRAMS[shape]:
-        words = (sys.executable, "-I", "-S", play.__file__, str(script), name)
-        wrapper = where.programs / name
-        wrapper.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-        wrapper.chmod(0o755)
+        install(where, name, play.__file__, str(script), name)
+
+
+def install(where: Place, name: str, *words: str) -> None:
+    """A program on PATH that is played by a Python file."""
+    wrapper = where.programs / name
+    wrapper.write_text(f'#!/bin/sh\nexec {shlex.join((sys.executable, "-I", "-S", *words))} "$@"\n')
+    wrapper.chmod(0o755)
 
 
 def starts(private: Path) -> Counter[str]:

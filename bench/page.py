@@ -13,17 +13,20 @@ from typing import Any
 from bench import plot, results, work_page
 from bench.harness.ralph import OURS
 from bench.harness.registry import HARNESSES
-from bench.harness.shell import ShellLoop
+from bench.harness.restarters import RESTARTERS, SUPERVISE, UNTIL
+from bench.harness.shell import TAG_GREP, ShellLoop
 from bench.plot import Bar
+from bench.restarts import PATIENCE, SAID
 from bench.results import Kept
 from bench.survival import KINDS
 
 DOCS = Path(__file__).parents[1] / "docs"
-SPEED = ("speed", "snapshots", "streams", "bus", "supervise", "tasks")
+SPEED = ("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks")
 TITLES = {
     "speed": "Speed and memory of the loop",
     "snapshots": "Snapshots",
     "streams": "Reading what an agent prints",
+    "many": "Reading many agents at once",
     "bus": "The message bus",
     "supervise": "Supervising",
     "tasks": "Many tasks",
@@ -42,6 +45,13 @@ SURVIVAL = {
     "hung": "twenty seconds without any progress (five minutes after 500 MB)",
     "unfinished": "started again as its documents say, it did not finish the work",
     "together": "two agents worked in one directory at once",
+}
+RESTARTS = {
+    "false": "said complete, and there is no DONE: no regular file of that name in the folder of the task",
+    "missed": "the agent left DONE, and it was not believed, or the agent was started once more",
+    "hung": f"still at it after {PATIENCE:.0f} seconds, whatever it was doing",
+    "unfinished": "the agent would have left DONE in a later attempt, and never got that far",
+    "orphans": "processes alive two seconds after the harness was gone",
 }
 
 
@@ -64,11 +74,12 @@ def sections() -> Iterator[str]:
     yield "## Goals"
     yield markdown(("goal", "wanted", "measured", "floor", "best peer", "command"), list(goals()))
     yield (
-        "The floor of truth and survival is a shell loop that greps the output for the tag; that of a speed "
-        "is the cheapest way to do the same, measured in the same run."
+        "The floor of truth and survival is a shell loop that greps the output for the tag, that of restarts "
+        f"{UNTIL.title}; that of a speed is the cheapest way to do the same, measured in the same run."
     )
     yield from truth_sections()
     yield from survival_sections()
+    yield from restarts_sections()
     yield from work_page.sections(_missing("work"), markdown)
     yield "## Speed"
     for suite in SPEED:
@@ -85,6 +96,9 @@ def goals() -> Iterator[Sequence[str]]:
     names = {"runs with lost work": "lost", "runs with orphans": "orphans", "hangs": "hung"}
     more = {"runs not finished": "unfinished", "runs with two agents at once": "together"}
     yield from _counted("survival", names | more)
+    names = {"complete without DONE": "false", "DONE missed": "missed", "restarts without end": "hung"}
+    more = {"restarts that leave orphans": "orphans"}
+    yield from _counted("restarts", names | more, SUPERVISE.name, UNTIL.name)
     yield from work_page.goals(_missing("work"))
     for suite in SPEED:
         kept = results.kept(suite)
@@ -99,7 +113,9 @@ def goals() -> Iterator[Sequence[str]]:
             yield (row["name"], row["goal"], figure(row["value"], row["unit"]) + mark, floor, peer, command)
 
 
-def _counted(suite: str, kinds: dict[str, str]) -> Iterator[Sequence[str]]:
+def _counted(
+    suite: str, kinds: dict[str, str], ours: str = OURS.name, floor: str = TAG_GREP.name
+) -> Iterator[Sequence[str]]:
     kept = results.kept(suite)
     for title, kind in kinds.items():
         if kept is None:
@@ -110,8 +126,7 @@ def _counted(suite: str, kinds: dict[str, str]) -> Iterator[Sequence[str]]:
         best = min(peers.values(), key=lambda share: share[0] / share[1], default=None)
         names = ", ".join(name for name, share in peers.items() if share == best)
         peer = f"{_of(best)} ({names})" if best else "not measured: no peer was there"
-        ours, floor = shares.get(OURS.name), shares.get("tag-grep")
-        found = (_of(share) if share else "not measured" for share in (ours, floor))
+        found = (_of(shares[name]) if name in shares else "not measured" for name in (ours, floor))
         yield (title, "0", *found, peer, f"`{kept.command}`")
 
 
@@ -129,12 +144,12 @@ def _of(share: tuple[int, int]) -> str:
 
 
 def _is_peer(name: str) -> bool:
-    found = HARNESSES.get(name)
-    return found is None or not (found.is_ours or isinstance(found, ShellLoop))
+    return not (_is_ours(name) or isinstance(HARNESSES.get(name), ShellLoop) or name == UNTIL.name)
 
 
 def _is_ours(name: str) -> bool:
-    return name in HARNESSES and HARNESSES[name].is_ours
+    found = HARNESSES.get(name) or RESTARTERS.get(name)
+    return found is not None and found.is_ours
 
 
 # ---- truth and survival ----
@@ -184,6 +199,41 @@ def survival_sections() -> Iterator[str]:
     yield "All cases:"
     yield markdown(("harness", "runs", *KINDS), lines)
     yield from _absent(kept)
+
+
+def restarts_sections() -> Iterator[str]:
+    yield "## Restarts"
+    kept = results.kept("restarts")
+    if kept is None:
+        yield _missing("restarts")
+        return
+    yield _words(RESTARTS)
+    yield from _figure("benchmarks-restarts.svg", "Runs in which something went wrong", kept)
+    yield f"By family, in how many runs: {' / '.join(RESTARTS)}:"
+    yield _by(kept, "family", tuple(RESTARTS))
+    lines = []
+    for name in harnesses(kept):
+        rows = [row for row in measured(kept) if row["harness"] == name]
+        shares = [str(_share(kept, name, kind)[0]) for kind in RESTARTS]
+        lines.append((name, RESTARTERS[name].title, str(len(rows)), *shares, f"{_total(rows, 'starts'):,}"))
+    yield "All families, and how often the agent was started:"
+    yield markdown(("harness", "what", "runs", *RESTARTS, "starts"), lines)
+    left = [row for row in measured(kept) if row["harness"] == SUPERVISE.name and row["unfinished"]]
+    if left and all(row["code"] == SAID for row in left):
+        yield (
+            f"What `{SUPERVISE.name}` leaves unfinished has something else in the place of DONE "
+            f"({', '.join(row['agent'] for row in left)}): it stops with exit code {SAID} and says what lies there, "
+            "so that somebody looks; a loop goes on."
+        )
+    yield (
+        "DONE itself is taken at its word by all of them: whether the work is worth it is a question for the checks "
+        "of `ralph run`."
+    )
+    yield from _absent(kept)
+
+
+def _total(rows: Rows, kind: str) -> int:
+    return sum(row[kind] for row in rows)
 
 
 def _by(kept: Kept, column: str, kinds: Sequence[str]) -> str:
@@ -260,10 +310,12 @@ def figures() -> Iterator[tuple[str, str]]:
     wrong: dict[str, Callable[[dict[str, Any]], bool]] = {
         "truth": lambda row: row["false"] or row["missed"],
         "survival": lambda row: any(_harmed(row, kind) for kind in KINDS),
+        "restarts": lambda row: any(row[kind] for kind in RESTARTS),
     }
     titles = {
         "truth": "Truth: false and missed completions",
         "survival": "Survival: runs in which harm was done",
+        "restarts": "Restarts: runs in which something went wrong",
     }
     for suite, is_wrong in wrong.items():
         if kept := results.kept(suite):
@@ -295,7 +347,7 @@ def _figure(name: str, title: str, kept: Kept) -> Iterator[str]:
 
 def conditions() -> str:
     lines = []
-    for suite in ("truth", "survival", "work", *SPEED):
+    for suite in ("truth", "survival", "restarts", "work", *SPEED):
         if kept := results.kept(suite):
             place = ", ".join(f"{name} {value}" for name, value in kept.machine.items())
             versions = ", ".join(f"{name} {value}" for name, value in kept.versions.items())

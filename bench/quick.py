@@ -1,13 +1,16 @@
-"""The quick form of truth and survival, for CI: some agents of every family, every kind of trouble, ours only.
+"""The quick form of truth, survival and restarts, for CI: some agents of every family, every kind of trouble,
+ours only.
 
 It fails on a false or missed completion, lost work, an orphan or a hang of ours; never on a time.
 """
 
 from __future__ import annotations
 
-from bench import survival, truth
+from bench import restarts, survival, truth
+from bench.agents import attempts
 from bench.agents.families import AGENTS, QUICK
 from bench.harness.ralph import OURS
+from bench.harness.restarters import SUPERVISE
 from bench.truth import Report
 
 
@@ -16,7 +19,7 @@ def measure() -> Report:
     return truth.measure([OURS.name], agents, each=truth.show)
 
 
-def is_good(report: Report) -> bool:
+def is_good(report: Report | restarts.Report) -> bool:
     return not report.absent and bool(report.rows) and not any(row.is_bad for row in report.rows)
 
 
@@ -26,3 +29,8 @@ def survive() -> survival.Report:
 
 def has_survived(report: survival.Report) -> bool:
     return not report.absent and bool(report.rows) and not any(row.is_bad for row in report.rows)
+
+
+def restart() -> restarts.Report:
+    agents = [agent for agent in attempts.AGENTS if agent.name in attempts.QUICK]
+    return restarts.measure([SUPERVISE.name], agents, each=restarts.show)

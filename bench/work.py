@@ -26,6 +26,7 @@ from bench.agents.calculator import CRITERIA, TEST_CRITERION
 from bench.agents.model import Agent, Shape, Tag
 from bench.agents.scenes import FAMILIES, QUICK, SCENES, Method, Scene
 from bench.arena import Place
+from bench.harness import keeper
 from bench.harness.base import Launch
 from bench.harness.ralph import COMMANDS, OURS
 from bench.truth import WORKERS, Wardens, table
@@ -98,7 +99,7 @@ def run(warden: Warden, scene: Scene, method: Method, shape: Shape) -> Row:
     """Let `ralph work` take one task to its end."""
     with arena.place() as where:
         launch = prepare(where, scene, method, shape)
-        seen = arena.observe(warden, where, launch)
+        seen = arena.attend(warden, where, launch, arena.PATIENCE, keeper.PATIENCE)
         survivors = [name for role in ROLES for name in arena.end_survivors(where.private / role)]
         starts = sum(arena.starts(where.private / role)["work"] for role in ROLES)
         task, reason = outcome(where)

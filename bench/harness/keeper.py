@@ -4,7 +4,8 @@
 
 It is a child subreaper: what the harness started and did not end becomes its child. Those still alive so
 many seconds after the harness has ended are written down as orphans; ending them is left to the warden
-above. REPORT.pids has the number of the keeper and of the harness from the beginning.
+above. The harness has a process group of its own, so that one who kills his group does not reach the keeper.
+REPORT.pids has the number of the keeper and of the harness from the beginning.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 def main(report: str, seconds: float, argv: list[str]) -> int:
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    child = os.posix_spawn(argv[0], argv, os.environ)
+    child = os.posix_spawn(argv[0], argv, os.environ, setpgroup=0)
     with open(f"{report}.new", "w") as file:
         file.write(f"{os.getpid()} {child}")
     os.rename(f"{report}.new", f"{report}.pids")

@@ -36,6 +36,12 @@ def survival(harness: str, **harm: int) -> dict[str, Any]:
     return {"harness": harness, "case": "held pipe", "number": 0, "version": "1"} | none | harm
 
 
+def restarted(harness: str, **harm: int) -> dict[str, Any]:
+    none = {"false": False, "missed": False, "hung": False, "unfinished": False, "orphans": 0}
+    row = {"harness": harness, "family": "hangers", "agent": "silent", "starts": 2, "code": 0, "version": "1"}
+    return row | none | harm
+
+
 SPEED = {"goal": "≤ 5 ms", "value": 2.5, "unit": "ms", "met": True, "floor": 1.0, "detail": "by the agents"}
 
 
@@ -54,7 +60,7 @@ def test_what_was_kept_can_be_read_again(kept: Path) -> None:
 def test_without_results_everything_is_not_measured(kept: Path, tmp_path: Path) -> None:
     """No number on the page, and the commands that would make them."""
     text = page.write(tmp_path / "docs").read_text()
-    for suite in ("truth", "survival", *page.SPEED):
+    for suite in ("truth", "survival", "restarts", *page.SPEED):
         assert f"`python -m bench {suite} --keep` makes them" in text
     assert [path.name for path in (tmp_path / "docs").iterdir()] == ["benchmarks.md"]
 
@@ -91,6 +97,25 @@ def test_the_page_has_every_part(kept: Path, tmp_path: Path) -> None:
         assert command in ("command one", "command two", "command three")
         ET.parse(tmp_path / "docs" / figure)
     assert len(list((tmp_path / "docs").glob("*.svg"))) == 3
+
+
+def test_restarts_have_a_floor_and_peers_of_their_own(kept: Path, tmp_path: Path) -> None:
+    """Ours is the supervisor, the floor the plainest loop, the peers all others; and a stop that says why is told."""
+    ours = [restarted("ralph supervise"), restarted("ralph supervise", unfinished=True, code=2)]
+    loops = [
+        restarted("until -e", false=True),
+        restarted("until -f", orphans=3),
+        restarted("until -f, timeout"),
+    ]
+    results.keep("restarts", "again", {}, [*ours, *loops])
+    found = {line[0]: tuple(line[1:]) for line in page.goals()}
+    peer = "0 of 1 (until -f, until -f, timeout)"
+    assert found["complete without DONE"] == ("0", "0 of 2", "1 of 1", peer, "`again`")
+    assert found["restarts that leave orphans"][2:4] == ("0 of 1", "0 of 1 (until -f, timeout)")
+    text = page.write(tmp_path / "docs").read_text()
+    assert "| hangers | 1 | 0/0/0/1/0 | 1/0/0/0/0 | 0/0/0/0/1 | 0/0/0/0/0 |" in text
+    assert "(silent): it stops with exit code 2" in text
+    assert "benchmarks-restarts.svg" in {path.name for path in (tmp_path / "docs").iterdir()}
 
 
 def test_kept_results_of_this_checkout_are_the_page() -> None:

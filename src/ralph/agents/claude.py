@@ -206,7 +206,6 @@ class ClaudeParser(StreamParser):
         self._message_id = ""
         self._settled = self._before = Usage()
         self._in_hand: dict[str, tuple[str, _Tokens]] = {}
-        self._cost = 0.0
         self._tools: dict[str, str] = {}
         self._tasks = _Tasks()
         self._known_limit: _RateLimit | None = None
@@ -349,8 +348,7 @@ class ClaudeParser(StreamParser):
         self._in_hand[talk] = message.id, message.usage or tokens
 
     def _sum_up(self) -> None:
-        in_hand = (tokens.usage for _, tokens in self._in_hand.values())
-        total = replace(sum(in_hand, self._before), cost_usd=self._cost)
+        total = sum((tokens.usage for _, tokens in self._in_hand.values()), self._before)
         if total != self.usage:
             self.usage = total
 
@@ -360,10 +358,10 @@ class ClaudeParser(StreamParser):
             self._settled = sum((tokens.usage for tokens in line.model_usage.values()), Usage())
         elif line.usage is not None:
             self._settled = self._settled + line.usage.usage
+        cost = self._before.cost_usd if line.total_cost_usd is None else line.total_cost_usd
         if line.model_usage or line.usage is not None:
             self._before, self._in_hand = self._settled, {}
-        if line.total_cost_usd is not None:
-            self._cost = line.total_cost_usd
+        self._before = replace(self._before, cost_usd=cost)
         self._sum_up()
 
 

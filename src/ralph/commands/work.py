@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from dataclasses import asdict
@@ -24,11 +23,12 @@ from ralph.commands.common import (
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.flows import session
+from ralph.flows.ground import taken_ground
+from ralph.flows.jobs import Choice
 from ralph.flows.where import here
-from ralph.flows.work import Choice, Work
+from ralph.flows.work import Work
 from ralph.scm.repository import find_repository
 from ralph.settings import Settings
-from ralph.store import locks
 from ralph.store.home import Home
 from ralph.views.agent import paint
 from ralph.views.console import count, wants_colour
@@ -90,16 +90,12 @@ def command(
     repository = find_repository(where.directory)
     if repository is None:
         raise RalphError("`ralph work` needs a git repository.", "Make one: git init && git commit …")
-    lock = _lock(home, repository.common)
-    view = _view(settings, jobs, verbose=verbose, as_json=as_json)
     if detach and not _in_background(home):
         return 0
-    try:
-        with session.signals() as wakeup:
-            work = Work(home, where, repository, settings, wakeup, view.hear)
-            code = work.work(Choice(spec, tasks, jobs))
-    finally:
-        os.close(lock)
+    view = _view(settings, jobs, verbose=verbose, as_json=as_json)
+    with session.signals() as wakeup, taken_ground(home, repository, where.project, wakeup) as ground:
+        work = Work(home, ground, settings, wakeup, view.hear)
+        code = work.work(Choice(spec, tasks, jobs))
     view.flush()
     _summary(home, where.project, work, as_json=as_json)
     return code
@@ -118,16 +114,6 @@ def _in_background(home: Home) -> bool:
         return False
     begun()
     return True
-
-
-def _lock(home: Home, common: Path) -> int:
-    try:
-        return locks.acquire(common, home.path, above=False)
-    except locks.Locked:
-        raise RalphError(
-            "Another `ralph work` works on this project.",
-            "`ralph status` shows it; add tasks to it as you like.",
-        ) from None
 
 
 def _view(settings: Settings, jobs: int, *, verbose: bool, as_json: bool) -> OneTask | ManyTasks | TaskJson:

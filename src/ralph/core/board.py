@@ -5,7 +5,7 @@
     apply(Board, fact)                 what happened
 
 Each role of a job is a child run. At most `slots` runs at once, at most `per_agent` of one agent, one
-merge at a time; a job starts when all it depends on is merged.
+merge at a time; a job starts when all it depends on is merged, and is merged when none of its runs is left.
 """
 
 from __future__ import annotations
@@ -272,7 +272,7 @@ def _stops(live: list[Job]) -> Iterable[StopRun]:
 def _merge(live: list[Job]) -> Iterable[Merge]:
     if any(job.state is JobState.MERGING for job in live):
         return
-    proved = [job for job in live if job.state is JobState.PROVED]
+    proved = [job for job in live if job.state is JobState.PROVED and not job.running]
     if proved:
         job = min(proved, key=lambda job: job.priority)
         yield Merge(job.id, job.winner)
@@ -333,7 +333,9 @@ def _failed(job: Job, fact: RunEnded) -> Job:
 
 
 def _stopped(job: Job, fact: RunEnded) -> Job:
-    return _failed(job, replace(fact, reason=fact.reason or "stopped"))
+    """Somebody has stopped it: other attempts go on, and without any the job is cancelled."""
+    job = _failed(job, replace(fact, reason="cancelled"))
+    return replace(job, state=JobState.CANCELLED) if job.state is JobState.FAILED else job
 
 
 def _lost(job: Job, fact: RunEnded) -> Job:

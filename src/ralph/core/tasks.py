@@ -157,7 +157,8 @@ class Progress:
 
     `base`: the branch it goes into. `began`: the commit of it that the work began from. `trusted`: the commit
     whose protected files count: where the work began, later what the tester has left. `attempt`: the one that was
-    taken. `merged`: the commit that the base branch got.
+    taken. `merged`: the commit that the base branch got. `after`: the last run before the role in hand; those that
+    follow belong to it.
     """
 
     base: str = ""
@@ -169,6 +170,7 @@ class Progress:
     reason: str = ""
     attempt: int = 1
     merged: str = ""
+    after: str = ""
 
     def reopened(self) -> Progress:
         """The work begins anew with the first role, in what is there already."""

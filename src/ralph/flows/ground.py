@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ralph.core.board import MergeVerdict
+from ralph.core.tasks import Progress
 from ralph.errors import RalphError
 from ralph.flows.repository import scm_runner
+from ralph.flows.session import DYING_SECONDS
 from ralph.process.client import Wakeup, Warden
 from ralph.scm.git import Git, GitError
 from ralph.scm.repository import Repository, repository_at
@@ -20,23 +24,42 @@ from ralph.scm.worktrees import Tree, Worktrees, branch_of
 from ralph.store import locks
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
+from ralph.store.runs import process_start
+
+_ADVANCING = "refs/ralph/advancing"
+"""The commit that the user's checkout is being brought to; what a killed git has left of it is taken back."""
+
+
+def _proved(task: str) -> str:
+    """The commit that waits for the user."""
+    return f"refs/ralph/proved/{task}"
+
+
+def _trusted(task: str) -> str:
+    """The commit whose protected files count, where no branch has it."""
+    return f"refs/ralph/trusted/{task}"
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """`record`: how the user's git was configured when the work began."""
+    """A project that one `ralph work` alone works on.
+
+    `record`: how the user's git was configured when the work began. `lock`: wardens hold it too, so that after a
+    kill nobody begins before the last git command has ended.
+    """
 
     home: Home
     repository: Repository
     project: str
     record: Path
+    lock: int
 
     @contextmanager
-    def opened(self) -> Iterator[Yard]:
+    def opened(self, wakeup: Wakeup) -> Iterator[Yard]:
         """Git in the user's checkout, under a warden of its own."""
         with (
             opened_directory(str(self.repository.top)) as directory,
-            Warden(Wakeup()) as warden,
+            Warden(wakeup, self.lock) as warden,
         ):
             runner = scm_runner(warden, directory, self.repository.top)
             recorded = Recorded(Git(self.repository, runner), self.record)
@@ -51,9 +74,49 @@ class Ground:
         return self.home.worktree(self.project, f".merge/{task}")
 
 
+@contextmanager
+def taken_ground(home: Home, repository: Repository, project: str, wakeup: Wakeup) -> Iterator[Ground]:
+    """The project, for nobody else as long as this lasts. Git knows worktrees by their real paths, so do we."""
+    home = replace(home, path=home.path.resolve())
+    record = home.path / "work" / home.worktree(project, "any").parent.name
+    lock = _lock(home, repository.common, record / "owner", wakeup)
+    try:
+        shutil.rmtree(record, ignore_errors=True)
+        record.mkdir(parents=True)
+        (record / "owner").write_text(f"{os.getpid()} {process_start(os.getpid())}")
+        yield Ground(home, repository, project, record, lock)
+    finally:
+        shutil.rmtree(record, ignore_errors=True)
+        os.close(lock)
+
+
+def _lock(home: Home, common: Path, owner: Path, wakeup: Wakeup) -> int:
+    """After a Ralph that was killed, the end of what it had started is waited for."""
+    deadline = time.monotonic() + DYING_SECONDS
+    while True:
+        try:
+            return locks.acquire(common, home.path, above=False)
+        except locks.Locked:
+            if _is_alive(owner) or time.monotonic() > deadline:
+                raise RalphError(
+                    "Another `ralph work` works on this project.",
+                    "`ralph status` shows it; add tasks to it as you like.",
+                ) from None
+            if wakeup.count:
+                raise KeyboardInterrupt from None
+
+
+def _is_alive(owner: Path) -> bool:
+    try:
+        pid, _, start = owner.read_text().partition(" ")
+    except OSError:
+        return False
+    return pid.isdigit() and process_start(int(pid)) == start
+
+
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """What came of merging: the commit to prove, or why there is none."""
+    """What came of merging: the commit to prove, or why there is none. `old`: where the base was."""
 
     commit: str = ""
     old: str = ""
@@ -81,23 +144,45 @@ class Yard:
                 "Check one out first: git switch BRANCH",
             )
         if not self.worktrees.branch_commit(branch):
-            raise RalphError(
-                f"The branch {branch} has no commit yet.",
-                'Make one first: git commit --allow-empty -m "Begin"',
-            )
+            raise RalphError(f"The branch {branch} has no commit.", self._first_commit(branch))
         return branch
 
-    def check_identity(self) -> None:
-        """Ralph commits for the user, so git has to know who that is."""
-        done = self.worktrees.git.attempt("config", "user.email")
-        if done.code and not os.environ.get("GIT_AUTHOR_EMAIL") and not os.environ.get("EMAIL"):
-            raise RalphError(
-                "Git does not know who commits.",
-                'git config --global user.email "you@example.org" (and user.name)',
-            )
+    def _first_commit(self, branch: str) -> str:
+        with self.tree(self.ground.repository) as tree:
+            last = tree.last_head()
+        if last:
+            return f"If it was deleted, bring it back: git update-ref refs/heads/{branch} {last}"
+        return 'Make one first: git commit --allow-empty -m "Begin"'
 
-    def add(self, task: str, attempt: int, start: str) -> Repository:
-        return self.worktrees.add(self.ground.worktree(task, attempt), branch_of(task, attempt), start)
+    def check_commits(self) -> None:
+        """Ralph commits for the user, so git has to know who that is and how to sign."""
+        if problem := self.worktrees.identity_problem() or self.worktrees.signing_problem():
+            raise RalphError(problem)
+
+    def mend(self, base: str) -> None:
+        """What a killed Ralph may have left: merges in hand, half a fast-forward of the user's checkout."""
+        for path in self.ground.merge_worktree("any").parent.glob("*"):
+            os.close(locks.acquire(path, self.ground.home.path, DYING_SECONDS, above=False))
+            self.worktrees.remove(path)
+        commit, checkout = self.worktrees.commit(_ADVANCING), self.worktrees.checkout_of(base)
+        if not commit:
+            return
+        repository = repository_at(checkout) if checkout else None
+        if repository and not self.worktrees.is_ancestor(commit, f"refs/heads/{base}"):
+            with self.tree(repository) as tree:
+                tree.take_back(commit)
+        self.worktrees.git("update-ref", "-d", _ADVANCING)
+
+    # ---- the worktree of a task ----
+
+    def place(self, task: str, attempt: int, start: str) -> tuple[Repository, bool]:
+        """The worktree of a task on its branch, and whether it had to be made."""
+        path, branch = self.ground.worktree(task, attempt), branch_of(task, attempt)
+        found = self.worktrees.found(path)
+        repository = found or self.worktrees.add(path, branch, start)
+        with self.tree(repository) as tree:
+            tree.attach(branch)
+        return repository, found is None
 
     @contextmanager
     def tree(self, repository: Repository) -> Iterator[Tree]:
@@ -105,43 +190,68 @@ class Yard:
             runner = scm_runner(self.warden, directory, repository.top)
             yield Tree(repository, runner, self.recorded)
 
-    def put_back(self, repository: Repository, run: str, snapshot: str, scratch: Path) -> list[str]:
-        """Make a worktree of ours what it was at a snapshot, HEAD too; returns what could not be put back."""
+    def put_back(
+        self, repository: Repository, branch: str, run: str, snapshot: str, scratch: Path
+    ) -> list[str]:
+        """Make a worktree of ours what it was at a snapshot, else at the last one of a run, HEAD too.
+
+        Returns what could not be put back.
+        """
         with opened_directory(str(repository.top)) as directory:
             runner = scm_runner(self.warden, directory, repository.top)
             rewinder = Rewinder(repository, runner, run, scratch)
-            rewind = rewinder.prepare(snapshot)
-            if rewind.moved_head:
-                Tree(repository, runner, self.recorded).put_back(rewind.moved_head)
+            known = [name for name in rewinder.history.names() if name[0].isdigit()]
+            if snapshot not in known and (snapshot or not known):
+                return []
+            rewind = rewinder.prepare(snapshot or known[-1])
+            Tree(repository, runner, self.recorded).attach(branch, rewind.moved_head)
             return rewinder.apply(rewind)
+
+    def bring_in(self, repository: Repository, task: str, commit: str, trusted: str) -> str:
+        """A task's branch gets a commit of the base, conflicts and all; returns what may be trusted from now on."""
+        with self.tree(repository) as tree:
+            if not tree.has(commit):
+                tree.bring_in(commit, f"Merge {commit[:10]} into {task}")
+            if self.worktrees.is_ancestor(commit, trusted):
+                return trusted
+            trusted = tree.trusted(commit)
+        self.worktrees.git("update-ref", _trusted(task), trusted)
+        return trusted
 
     # ---- merging ----
 
-    def merge(self, task: str, attempt: int, base: str, message: str) -> Merge:
-        """Merge a task's branch with the base, in a worktree of its own; nothing of the user's is touched."""
+    def merge(self, task: str, base: str, message: str, progress: Progress) -> Merge:
+        """Merge a task's branch with the base, in a worktree of its own; nothing of the user's is touched.
+
+        A single commit that follows on the base needs no merge. Of several, only the last one was proved: the base
+        gets them behind a merge commit.
+        """
         trees, path = self.worktrees, self.ground.merge_worktree(task)
-        old, tip = trees.branch_commit(base), trees.branch_commit(branch_of(task, attempt))
+        branch = branch_of(task, progress.attempt)
+        old, tip = trees.branch_commit(base), trees.branch_commit(branch)
         if not old:
-            return Merge(verdict=MergeVerdict.HELD, reason=f"the branch {base} is not there any more")
-        if not tip or trees.is_ancestor(tip, old):
-            return Merge(old, old, MergeVerdict.OK)
-        if trees.is_ancestor(old, tip):
+            mending = f"git branch {base} {progress.began}"
+            reason = f"The branch {base} is not there any more. Next: {mending}, and `ralph work` again."
+            return Merge(verdict=MergeVerdict.HELD, reason=reason)
+        if progress.merged and trees.is_ancestor(progress.merged, old):
+            return Merge(progress.merged, old, MergeVerdict.OK)
+        if not tip or trees.is_ancestor(tip, progress.began):
+            return Merge(verdict=MergeVerdict.HELD, reason=f"There is nothing on the branch {branch}.")
+        if trees.is_ancestor(tip, old):
+            return Merge(trees.brought(tip, old), old, MergeVerdict.OK)
+        if trees.is_next(old, tip):
             trees.add_detached(path, tip)
             return Merge(tip, old)
         with self.tree(trees.add_detached(path, old)) as tree:
-            if conflicts := tree.merge(tip, message):
-                return Merge(verdict=MergeVerdict.CONFLICT, reason=_conflict(base, conflicts))
+            try:
+                conflicts = tree.merge(tip, message)
+            except GitError as error:
+                return Merge(verdict=MergeVerdict.HELD, reason=f"{error.message} {error.hint}".strip())
+            if conflicts:
+                return Merge("", old, MergeVerdict.CONFLICT, _conflict(base, conflicts))
             return Merge(tree.head(), old)
 
-    def bring_in(self, repository: Repository, base: str, message: str) -> str:
-        """Merge the base into a task's worktree, conflicts and all, for the coder to resolve; returns its tip."""
-        tip = self.worktrees.branch_commit(base)
-        with self.tree(repository) as tree:
-            tree.keep(message)
-            tree.merge(tip, message)
-        return tip
-
-    def advance(self, task: str, attempt: int, base: str, merge: Merge) -> Merge:
+    def advance(self, task: str, branch: str, base: str, merge: Merge) -> Merge:
         """Fast-forward the base to a commit that was proved, and its checkout if there is one."""
         trees = self.worktrees
         checkout = trees.checkout_of(base)
@@ -150,30 +260,40 @@ class Yard:
                 trees.git("update-ref", f"refs/heads/{base}", merge.commit, merge.old)
             except GitError as error:
                 return Merge(verdict=MergeVerdict.LOST, reason=error.message)
-            return Merge(merge.commit, merge.old, MergeVerdict.OK)
+            return replace(merge, verdict=MergeVerdict.OK)
         repository = repository_at(checkout)
         if repository is None:
-            return self._held(task, attempt, base, merge, f"{checkout} is no git checkout any more")
+            return self._held(task, branch, base, merge, f"{checkout} is no git checkout any more.")
         try:
             lock = locks.acquire(checkout, self.ground.home.path, above=False)
         except locks.Locked:
-            return self._held(task, attempt, base, merge, f"another run works in {checkout}")
+            return self._held(task, branch, base, merge, f"Another run works in {checkout}.")
         try:
-            if trees.branch_commit(base) != merge.old:
-                return Merge(verdict=MergeVerdict.LOST, reason=f"{base} has moved meanwhile")
-            with self.tree(repository) as tree:
-                if problem := tree.advance(merge.commit):
-                    return self._held(task, attempt, base, merge, problem)
+            problem = self._advance(repository, base, merge)
         finally:
             os.close(lock)
-        return Merge(merge.commit, merge.old, MergeVerdict.OK)
+        if problem and trees.branch_commit(base) != merge.old:
+            return Merge(verdict=MergeVerdict.LOST, reason=f"{base} has moved meanwhile")
+        if problem:
+            return self._held(task, branch, base, merge, problem)
+        return replace(merge, verdict=MergeVerdict.OK)
 
-    def _held(self, task: str, attempt: int, base: str, merge: Merge, why: str) -> Merge:
-        """The proved commit waits on the task's branch for the user."""
-        branch = branch_of(task, attempt)
-        self.worktrees.git.attempt("update-ref", f"refs/ralph/proved/{task}", merge.commit)
-        with_merge = merge.commit != self.worktrees.branch_commit(branch)
-        target = f"refs/ralph/proved/{task}" if with_merge else branch
+    def _advance(self, repository: Repository, base: str, merge: Merge) -> str:
+        """Returns why it was not done."""
+        if self.worktrees.branch_commit(base) != merge.old:
+            return f"{base} has moved"
+        self.worktrees.git("update-ref", _ADVANCING, merge.commit)
+        with self.tree(repository) as tree:
+            problem = tree.advance(merge.commit)
+        self.worktrees.git.attempt("update-ref", "-d", _ADVANCING)
+        return problem
+
+    def _held(self, task: str, branch: str, base: str, merge: Merge, why: str) -> Merge:
+        """The proved commit waits for the user, on the task's branch or under a name of its own."""
+        target = branch
+        if merge.commit != self.worktrees.branch_commit(branch):
+            target = _proved(task)
+            self.worktrees.git("update-ref", target, merge.commit)
         command = f"git merge --ff-only {target}"
         return Merge(
             verdict=MergeVerdict.HELD, reason=f"{why} Then: {command} (on {base}), or `ralph work` again."
@@ -186,7 +306,8 @@ class Yard:
         for attempt in range(1, attempts + 1):
             trees.remove(self.ground.worktree(task, attempt))
             trees.delete_branch(branch_of(task, attempt))
-        trees.git.attempt("update-ref", "-d", f"refs/ralph/proved/{task}")
+        for ref in (_proved(task), _trusted(task)):
+            trees.git.attempt("update-ref", "-d", ref)
 
 
 def _conflict(base: str, paths: list[str]) -> str:

@@ -63,10 +63,10 @@ def _why(home: Home, path: Path, before: float) -> str:
 
 
 def _task(home: Home, project: str, name: str) -> Task | None:
-    """The task of a worktree; further attempts have `@` and a number behind the task's id."""
+    """The task of a worktree; further attempts have `+` and a number behind the task's id."""
     tasks = home.tasks(project)
     try:
-        return tasks.get(name.partition("@")[0])
+        return tasks.get(name.partition("+")[0])
     finally:
         tasks.db.close()
 

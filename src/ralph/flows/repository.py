@@ -76,7 +76,7 @@ _PLACES = ("GIT_DIR", "GIT_WORK_TREE")
 
 def pinned_runner(runner: Runner, repository: Repository, directory: int, scratch: Path) -> Runner:
     """Git for the repository that the run began with, as `scratch` tells, and for no other."""
-    record = scratch / "git_directory"
+    record = _pin(scratch)
     try:
         known = os.fsdecode(record.read_bytes())
     except FileNotFoundError:
@@ -86,3 +86,12 @@ def pinned_runner(runner: Runner, repository: Repository, directory: int, scratc
             write(state, record.name, os.fsencode(known))
     hint = f"Put the right one back. If this is the right one, from a backup perhaps: rm {record}"
     return pinned(runner, repository, directory, known, hint)
+
+
+def forget_pin(scratch: Path) -> None:
+    """The worktree of a run was made again: the git directory that it has now is the right one."""
+    _pin(scratch).unlink(missing_ok=True)
+
+
+def _pin(scratch: Path) -> Path:
+    return scratch / "git_directory"

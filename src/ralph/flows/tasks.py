@@ -79,7 +79,7 @@ def edit(
         kept = _with_its_progress(entry.task, old)
         tasks.put(replace(kept, status=status or old.status))
         if status is TaskStatus.TODO:
-            tasks.keep_progress(old.id, tasks.progress(old.id).reopened())
+            tasks.move(old.id, status, tasks.progress(old.id).reopened())
         return tasks.find(old.id), []
 
 

@@ -1,47 +1,38 @@
-"""One turn at a task: a role's run in the task's worktree, or the merge of what was proved. Each in its own thread."""
+"""One turn at a task, in a thread of its own: a role's run in the task's worktree, or a merge (`merging.py`)."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Self
 
-from ralph.core.board import (
-    Action,
-    Fact,
-    Merge,
-    Merged,
-    MergeVerdict,
-    RunEnded,
-    RunVerdict,
-    StartRun,
-)
+from ralph.core.board import Action, Fact, Merged, MergeVerdict, RunEnded, RunVerdict, StartRun
 from ralph.core.events import Event, Notice
-from ralph.core.model import Cause, Ended, Flow, Outcome, Plan, Resume, State
+from ralph.core.model import Cause, Ended, Flow, Outcome, Plan, Resume, State, Stop
 from ralph.core.tasks import Progress, Task
 from ralph.errors import RalphError
-from ralph.flows import ground, roles, session
+from ralph.flows import roles, session
 from ralph.flows.ground import Ground, Yard
-from ralph.flows.roles import MERGE, Assignment, Budget
+from ralph.flows.repository import forget_pin
+from ralph.flows.roles import Assignment, Budget
 from ralph.flows.where import Where
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
 from ralph.scm.repository import Repository
 from ralph.scm.snapshots import snapshot_name
-from ralph.scm.worktrees import branch_of
+from ralph.scm.worktrees import branch_of, mark_ready
 from ralph.settings import Settings
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.journal import load
 from ralph.store.runs import Run
 
-MOST_TRIES = 5
-"""How often a merge is begun anew because the base has moved meanwhile."""
-
 LEAST = 0.000001
 """What is left of a budget that is used up: 0 would be no limit."""
 
-_VERDICTS = {
+_DECIDED = {
     Cause.PROVED: RunVerdict.PROVED,
     Cause.AUTO_APPROVED: RunVerdict.PROVED,
     Cause.ITERATIONS: RunVerdict.REFUSED,
@@ -49,11 +40,13 @@ _VERDICTS = {
     Cause.CRASH_LOOP: RunVerdict.REFUSED,
     Cause.VERIFICATION: RunVerdict.REFUSED,
     Cause.REFUSED: RunVerdict.REFUSED,
+}
+_USED_UP = {
     Cause.COST: RunVerdict.FAILED,
     Cause.TOKENS: RunVerdict.FAILED,
     Cause.DURATION: RunVerdict.FAILED,
-    Cause.CANCELLED: RunVerdict.STOPPED,
 }
+_VERDICTS = _DECIDED | _USED_UP | {Cause.CANCELLED: RunVerdict.STOPPED}
 """What the end of a run means for its task; any other end stops the whole work, and the task stays where it is."""
 
 
@@ -92,201 +85,227 @@ def lost(action: Action, halt: Halt) -> News:
     return News(Merged(action.job, MergeVerdict.LOST), halt)
 
 
+def halted(state: State) -> Halt:
+    assert state.stop is not None
+    return Halt(state.stop.outcome.exit_code, state.stop.reason)
+
+
 class Turn:
-    """`begun` hears the id of the run as soon as there is one."""
+    """What both kinds of turns can do. `begun` hears the id of the run as soon as there is one."""
 
     def __init__(
         self, site: Site, wakeup: Wakeup, tell: Callable[[Event], None], begun: Callable[[str], None]
     ) -> None:
-        self._site = site
-        self._wakeup = wakeup
-        self._tell = tell
+        self.site = site
+        self.wakeup = wakeup
+        self.tell = tell
         self._begun = begun
-        self._tasks = site.home.tasks(site.project)
-        self._runs = site.home.runs()
+        self.tasks = site.home.tasks(site.project)
+        self.runs = site.home.runs()
 
-    def close(self) -> None:
-        self._tasks.db.close()
-        self._runs.db.close()
+    def __enter__(self) -> Self:
+        return self
 
-    # ---- a role ----
+    def __exit__(self, *_: object) -> None:
+        self.tasks.db.close()
+        self.runs.db.close()
 
-    def role(self, action: StartRun) -> News:
-        task = self._tasks.find(action.job)
-        with self._site.ground.opened() as yard:
-            assignment = self._prepared(yard, task, action)
-        state = self._drive(
-            assignment,
-            lambda run: roles.plan(run, self._site.settings, assignment),
-            self._unfinished(assignment),
-        )
-        assert state.stop is not None
-        verdict = _VERDICTS.get(state.stop.cause)
-        if verdict is None:
-            return lost(action, _halt(state))
-        with self._site.ground.opened() as yard:
-            self._left_behind(yard, assignment, verdict)
-        return News(RunEnded(task.id, action.attempt, verdict, _reason(state)))
+    def wait_for(self, path: Path) -> None:
+        """Nobody works there any more; what is left of a killed Ralph is waited for."""
+        if path.exists():
+            os.close(self._lock(Where(path, path, self.site.project)))
 
-    def _prepared(self, yard: Yard, task: Task, action: StartRun) -> Assignment:
-        """The worktree as this role may find it, and what it is to be told."""
-        progress = self._tasks.progress(task.id)
-        if not progress.began:
-            tip = yard.worktrees.branch_commit(self._site.base)
-            progress = replace(progress, base=self._site.base, began=tip, trusted=tip)
-            self._move(task, progress)
-        path = self._site.ground.worktree(task.id, action.attempt)
-        is_new = not path.exists()
-        repository = yard.add(task.id, action.attempt, progress.began)
-        if is_new:
-            self._set_up(repository)
-        tracked = yard.worktrees.files(progress.trusted)
-        budget = self._budget(task)
-        return Assignment(task, action.role, path, progress, action.reason, tracked, budget, action.attempt)
+    def _lock(self, where: Where) -> int:
+        return session.lock(self.site.home, where, self.wakeup, self.tell, alone=True)
 
-    def _set_up(self, repository: Repository) -> None:
-        """What the user wants to be done in every new worktree."""
-        command = self._site.settings.ralph.setup
-        if not command:
-            return
-        self._tell(Notice(f"Setting up the worktree: {command}"))
-
-        def watch(seconds: float, idle: float) -> Ended | None:
-            return Ended.INTERRUPTED if self._wakeup.count else None
-
-        with opened_directory(str(repository.top)) as directory, Warden(self._wakeup) as warden:
-            argv = ["/bin/sh", "-c", command]
-            done = output_of(warden, argv, directory, child_environment({}), watch=watch)
-        if done.exit.code != 0:
-            said = (done.err or done.out).decode(errors="replace").strip()[-500:]
-            raise RalphError(f"ralph.setup failed in {repository.top}: {command}: {said}")
-
-    def _unfinished(self, assignment: Assignment) -> Run | None:
-        """The last run of this role, if it was cut off or has stopped for something that passes.
-
-        One that met a fatal error begins anew: what was wrong may have been its settings.
-        """
-        runs = self._runs.of_task(self._site.project, assignment.task.id)
-        here = str(assignment.worktree.resolve())
-        run = next((run for run in runs if run.directory == here), None)
-        if run is None or run.role != assignment.role:
-            return None
-        stop = self._runs.brief(run.id).stop
-        can_go_on = stop is None or stop.outcome in (Outcome.INTERRUPTED, Outcome.WAITING)
-        if not can_go_on or (stop is not None and stop.cause is Cause.CANCELLED):
-            return None
-        self._put_back(run, assignment)
-        return run
-
-    def _put_back(self, run: Run, assignment: Assignment) -> None:
-        """An iteration that was cut off begins again from where it had begun."""
-        loaded = load(self._runs.db, self._runs.path, run.id)
-        if loaded.half_done is None or loaded.half_done.kind != "run_agent":
-            return
-        name = snapshot_name(loaded.state.iteration, loaded.state.again)
-        with self._site.ground.opened() as yard:
-            repository = yard.worktrees.at(assignment.worktree)
-            scratch = self._site.home.streams(run.id) / "scm"
-            for problem in yard.put_back(repository, run.id, name, scratch):
-                self._tell(Notice(problem))
-
-    def _left_behind(self, yard: Yard, assignment: Assignment, verdict: RunVerdict) -> None:
-        """What was not committed is kept on the branch, and what the tester has left is trusted from now on."""
-        task = assignment.task
-        with yard.tree(yard.worktrees.at(assignment.worktree)) as tree:
-            if verdict is not RunVerdict.PROVED:
-                tree.keep(f"{task.id}: unfinished ({assignment.role})")
-            elif assignment.role == "tester":
-                self._move(task, replace(self._tasks.progress(task.id), trusted=tree.head()))
-
-    # ---- a merge ----
-
-    def merge(self, action: Merge) -> News:
-        task = self._tasks.find(action.job)
-        for _ in range(MOST_TRIES):
-            done, halt = self._merge_once(task, action)
-            if halt is not None:
-                return lost(action, halt)
-            if done.verdict is not MergeVerdict.LOST:
-                break
-        verdict = done.verdict or MergeVerdict.LOST
-        if verdict is MergeVerdict.OK:
-            self._move(task, replace(self._tasks.progress(task.id), merged=done.commit))
-        elif verdict in (MergeVerdict.CONFLICT, MergeVerdict.RED):
-            self._bring_in(task, action)
-        with self._site.ground.opened() as yard:
-            if verdict is MergeVerdict.OK:
-                yard.clear(task.id, task.attempts)
-            else:
-                yard.worktrees.remove(self._site.ground.merge_worktree(task.id))
-        return News(Merged(task.id, verdict, done.reason))
-
-    def _merge_once(self, task: Task, action: Merge) -> tuple[ground.Merge, Halt | None]:
-        base = self._site.base
-        with self._site.ground.opened() as yard:
-            merge = yard.merge(task.id, action.attempt, base, f"Merge {task.id}: {task.title}")
-        if merge.verdict is not None:
-            return merge, None
-        path = self._site.ground.merge_worktree(task.id)
-        progress = replace(self._tasks.progress(task.id), began=merge.old)
-        assignment = Assignment(task, MERGE, path, progress, budget=self._budget(task))
-        with self._site.ground.opened() as yard:
-            self._set_up(yard.worktrees.at(path))
-        state = self._drive(assignment, lambda run: roles.merge_plan(run, self._site.settings, assignment))
-        assert state.stop is not None
-        if state.stop.outcome is Outcome.LIMIT:
-            reason = f"On the merged tree: {state.stop.reason}"
-            return replace(merge, verdict=MergeVerdict.RED, reason=reason), None
-        if state.stop.outcome is not Outcome.COMPLETE:
-            return merge, _halt(state)
-        with self._site.ground.opened() as yard:
-            return yard.advance(task.id, action.attempt, base, merge), None
-
-    def _bring_in(self, task: Task, action: Merge) -> None:
-        """The coder gets the base merged in, to see what does not go together."""
-        progress = self._tasks.progress(task.id)
-        with self._site.ground.opened() as yard:
-            repository = yard.add(task.id, action.attempt, progress.began)
-            tip = yard.bring_in(
-                repository,
-                self._site.base,
-                f"Merge {self._site.base} into {branch_of(task.id, action.attempt)}",
-            )
-        self._move(task, replace(progress, began=tip, trusted=tip))
-
-    # ---- both ----
-
-    def _drive(
-        self, assignment: Assignment, make_plan: Callable[[str], Plan], unfinished: Run | None = None
-    ) -> State:
-        """Drive a run in the worktree to its end: the one that was cut off, or a new one."""
-        home, path = self._site.home, assignment.worktree.resolve()
-        where = Where(path, path, self._site.project)
-        lock = session.lock(home, where, self._wakeup, self._tell)
+    def drive(self, path: Path, run: Run | Callable[[str], Plan], resume: Resume | None = None) -> State:
+        """Drive a run in a worktree to its end: one that is there, or a new one with this plan."""
+        where = Where(path, path, self.site.project)
+        lock = self._lock(where)
         try:
-            run = unfinished or session.begin(home, Flow.WORK, where, make_plan)
+            if not isinstance(run, Run):
+                run = session.begin(self.site.home, Flow.WORK, where, run)
             self._begun(run.id)
-            resume = Resume(time.time()) if unfinished else None
-            return session.drive(home, run, lock, self._wakeup, self._tell, resume)
+            return session.drive(self.site.home, run, lock, self.wakeup, self.tell, resume)
         finally:
             os.close(lock)
 
-    def _move(self, task: Task, progress: Progress) -> None:
-        self._tasks.keep_progress(task.id, progress)
+    def set_up(self, worktree: Path) -> None:
+        """What the user wants to be done in every new worktree."""
+        command = self.site.settings.ralph.setup
+        if not command:
+            return
+        self.tell(Notice(f"Setting up the worktree: {command}"))
 
-    def _budget(self, task: Task) -> Budget:
+        def watch(seconds: float, idle: float) -> Ended | None:
+            return Ended.INTERRUPTED if self.wakeup.count else None
+
+        with opened_directory(str(worktree)) as directory, Warden(self.wakeup) as warden:
+            argv = ["/bin/sh", "-c", command]
+            done = output_of(warden, argv, directory, child_environment({}), watch=watch)
+        if done.exit.ended is Ended.INTERRUPTED:
+            raise KeyboardInterrupt
+        if done.exit.code != 0:
+            said = (done.err or done.out).decode(errors="replace").strip()[-500:]
+            raise RalphError(f"ralph.setup failed in {worktree}: {command}: {said}")
+
+    def restore(self, yard: Yard, repository: Repository, task: Task, attempt: int) -> None:
+        """A worktree that was removed comes back as it was last, also what was not committed."""
+        run = next(self.runs_in(task, repository.top), None)
+        if run is not None:
+            self.tell(Notice(f"{repository.top} was gone: it is made again, as run {run.id} had left it."))
+            self.rewind(yard, repository, branch_of(task.id, attempt), run)
+            forget_pin(self._scratch(run))
+
+    def rewind(self, yard: Yard, repository: Repository, branch: str, run: Run, snapshot: str = "") -> None:
+        for problem in yard.put_back(repository, branch, run.id, snapshot, self._scratch(run)):
+            self.tell(Notice(problem))
+
+    def _scratch(self, run: Run) -> Path:
+        return self.site.home.streams(run.id) / "scm"
+
+    def runs_in(self, task: Task, path: Path) -> Iterator[Run]:
+        """The runs of a task in one worktree, newest first."""
+        return (run for run in self.runs.of_task(self.site.project, task.id) if run.directory == str(path))
+
+    def budget(self, task: Task) -> Budget:
         """What this run may use: the rest of the whole work's budget, and of the task's own."""
-        most, left = self._site.settings.ralph.max_task_cost_usd, self._site.left
+        most, left = self.site.settings.ralph.max_task_cost_usd, self.site.left
         if not most:
             return left
-        runs = self._runs.of_task(self._site.project, task.id)
-        rest = max(LEAST, most - sum(self._runs.brief(run.id).usage.cost_usd for run in runs))
+        runs = self.runs.of_task(self.site.project, task.id)
+        rest = max(LEAST, most - sum(self.runs.brief(run.id).usage.cost_usd for run in runs))
         return replace(left, cost_usd=min(rest, left.cost_usd or rest))
 
 
-def _halt(state: State) -> Halt:
-    assert state.stop is not None
-    return Halt(state.stop.outcome.exit_code, state.stop.reason)
+class RoleTurn(Turn):
+    """One role's turn."""
+
+    def take(self, action: StartRun) -> News:
+        task = self.tasks.find(action.job)
+        self.wait_for(self.site.ground.worktree(task.id, action.attempt))
+        assignment = self._prepared(task, action)
+        state = self._played(assignment)
+        assert state.stop is not None
+        verdict = _VERDICTS.get(state.stop.cause)
+        if verdict is None:
+            return lost(action, halted(state))
+        self._settle(assignment, verdict)
+        return News(RunEnded(task.id, action.attempt, verdict, _reason(state)))
+
+    # ---- before the run ----
+
+    def _prepared(self, task: Task, action: StartRun) -> Assignment:
+        """The worktree as this role may find it, and what it is to be told."""
+        with self.site.ground.opened(self.wakeup) as yard:
+            progress = self._began(yard, task)
+            repository, is_new = yard.place(task.id, action.attempt, progress.began)
+            assignment = Assignment(
+                task,
+                action.role,
+                repository.top,
+                progress,
+                action.reason,
+                budget=self.budget(task),
+                attempt=action.attempt,
+            )
+            if is_new:
+                self.restore(yard, repository, task, action.attempt)
+            else:
+                self._put_back(yard, repository, assignment)
+            trusted = yard.bring_in(repository, task.id, progress.began, progress.trusted)
+            tracked = yard.worktrees.files(trusted)
+        if trusted != progress.trusted:
+            progress = self.tasks.keep_progress(task.id, trusted=trusted)
+        if is_new:
+            self.set_up(repository.top)
+            mark_ready(repository)
+        return replace(assignment, progress=progress, tracked=tracked)
+
+    def _began(self, yard: Yard, task: Task) -> Progress:
+        """Where the work on a task begins, the same for all its attempts. One that was merged begins anew."""
+        base = self.site.base
+        tip = yard.worktrees.branch_commit(base)
+        with self.tasks.writing():
+            progress = self.tasks.progress(task.id)
+            if progress.began and not progress.merged:
+                return progress
+            if not tip:
+                raise RalphError(f"The branch {base} is not there any more.", "Bring it back, and go on.")
+            return self.tasks.keep_progress(task.id, base=base, began=tip, trusted=tip, merged="")
+
+    def _put_back(self, yard: Yard, repository: Repository, assignment: Assignment) -> None:
+        """An iteration that was cut off begins again from where it had begun."""
+        if run := self._run_of_turn(assignment):
+            loaded = load(self.runs.db, self.runs.path, run.id)
+            if loaded.half_done is not None and loaded.half_done.kind == "run_agent":
+                name = snapshot_name(loaded.state.iteration, loaded.state.again)
+                self.rewind(yard, repository, branch_of(assignment.task.id, assignment.attempt), run, name)
+
+    def _run_of_turn(self, assignment: Assignment) -> Run | None:
+        """The last run of this role since the task has come to it, if there was one before."""
+        runs = self.runs.of_task(self.site.project, assignment.task.id)
+        if after := assignment.progress.after:
+            ids = [run.id for run in runs]
+            runs = runs[: ids.index(after)] if after in ids else []
+        mine = str(assignment.worktree), assignment.role
+        return next((run for run in runs if (run.directory, run.role) == mine), None)
+
+    # ---- the run ----
+
+    def _played(self, assignment: Assignment) -> State:
+        """The run of this turn, to its end.
+
+        One that was cut off or has stopped for something that passes goes on. One whose end was not heard is not
+        repeated. One that met a fatal error begins anew: what was wrong may have been its settings.
+        """
+        run, path = self._run_of_turn(assignment), assignment.worktree
+        loaded = load(self.runs.db, self.runs.path, run.id) if run else None
+        stop = loaded.state.stop if loaded else None
+        if run is None or loaded is None or (stop is not None and not _goes_on(stop)):
+            return self.drive(path, lambda run: roles.plan(run, self.site.settings, assignment))
+        if stop is None or stop.cause not in _DECIDED:
+            return self.drive(path, run, _resume(loaded.state, assignment.budget))
+        return loaded.state if loaded.is_over else self.drive(path, run)
+
+    # ---- after the run ----
+
+    def _settle(self, assignment: Assignment, verdict: RunVerdict) -> None:
+        """What was made lies on the task's branch, whatever an agent has done to branches.
+
+        What was not committed is kept there too, and what the tester has left is trusted from now on.
+        """
+        task, role, began = assignment.task, assignment.role, assignment.progress.began
+        with (
+            self.site.ground.opened(self.wakeup) as yard,
+            yard.tree(yard.worktrees.at(assignment.worktree)) as tree,
+        ):
+            tree.attach(branch_of(task.id, assignment.attempt))
+            if verdict is not RunVerdict.PROVED:
+                tree.keep(f"{task.id}: unfinished ({role})")
+            elif tree.is_merging():
+                tree.keep(f"{task.id}: merge {self.site.base}")
+            tree.put_on(began, f"{task.id}: all of it")
+            if verdict is RunVerdict.PROVED and role == "tester":
+                self.tasks.keep_progress(task.id, trusted=tree.head())
+
+
+def _goes_on(stop: Stop) -> bool:
+    """Is this an end that need not be one, or one that only has to be told?"""
+    if stop.cause is Cause.CANCELLED:
+        return False
+    return stop.outcome in (Outcome.INTERRUPTED, Outcome.WAITING) or stop.cause in _DECIDED | _USED_UP
+
+
+def _resume(state: State, left: Budget) -> Resume:
+    """Go on with what may be used now, which is not what might have been used then."""
+    used = state.usage
+    return Resume(
+        time.time(),
+        cost_usd=used.cost_usd + left.cost_usd if left.cost_usd else 0.0,
+        tokens=used.tokens + left.tokens if left.tokens else 0,
+        seconds=state.elapsed + left.seconds if left.seconds else 0.0,
+    )
 
 
 def _reason(state: State) -> str:

@@ -14,10 +14,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from ralph.core.model import Ended, Exit
 from ralph.process import orphans, warden
+from ralph.process.gather import Gatherer
 from ralph.process.orphans import Orphans
 
 ANSWER_SECONDS = 5.0
@@ -50,7 +52,7 @@ class Command:
 
 
 class Reader(Protocol):
-    """Takes what a command prints, in big pieces that may end anywhere."""
+    """Takes what a command prints, in big pieces that may end anywhere; one at a time, but from any thread."""
 
     def stdout(self, data: bytes) -> None: ...
 
@@ -122,6 +124,9 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
 
 _SOURCE = fcntl.fcntl(os.open(warden.__file__, os.O_RDONLY | os.O_CLOEXEC), fcntl.F_DUPFD_CLOEXEC, 10)
 """The warden's program as it is now: an upgrade under a running loop does not change it."""
+
+_gatherer = Gatherer()
+"""Reads for all wardens where there are several; one alone reads for itself."""
 
 
 class Warden:
@@ -323,24 +328,47 @@ class _Step:
         self._interrupts = owner.wakeup.count
         self._passes = -1
         self._left = False
+        self._problem: Exception | None = None
 
     def until_swept(self) -> Exit:
+        if len(orphans.wardens) == 1:
+            return self._exit() if self._is_swept(self._readers) else self.lost()
+        for descriptor in self._readers:
+            _gatherer.add(descriptor, partial(self._take, descriptor))
+        try:
+            is_swept = self._is_swept(())
+        finally:
+            for descriptor in self._readers:
+                _gatherer.remove(descriptor)
+        return self._exit() if is_swept else self.lost()
+
+    def _is_swept(self, pipes: Iterable[int]) -> bool:
+        """Stay until the command and everything it started is gone, and read these; False: the warden is lost."""
         poll = select.poll()
-        for descriptor in (*self._readers, self._warden.fileno(), self._warden.wakeup.fileno()):
+        for descriptor in (*pipes, self._warden.fileno(), self._warden.wakeup.fileno()):
             poll.register(descriptor, select.POLLIN)
         while self._passes < 0 and self._error is None:
             for descriptor, _ in poll.poll(TICK_SECONDS * 1000):
                 if descriptor == self._warden.fileno():
                     if not self._hear():
-                        return self.lost()
+                        return False
                 elif descriptor == self._warden.wakeup.fileno():
                     self._warden.wakeup.drain()
                 elif not self._read(descriptor):
                     poll.unregister(descriptor)
+            if self._problem is not None:
+                raise self._problem
             if self._is_silent():
-                return self.lost()
+                return False
             self._watch_it()
-        return self._exit()
+        return True
+
+    def _take(self, descriptor: int, data: bytes) -> None:
+        """The gatherer has read something: in its thread, and what goes wrong is ours."""
+        try:
+            self._pass_on(descriptor, data)
+        except Exception as error:
+            self._problem = self._problem or error
 
     def _hear(self) -> bool:
         messages = self._warden.receive()
@@ -363,9 +391,12 @@ class _Step:
     def _read(self, descriptor: int) -> bool:
         data = os.read(descriptor, _CHUNK)
         if data:
-            self._last_output = time.monotonic()
-            self._readers[descriptor](data)
+            self._pass_on(descriptor, data)
         return bool(data)
+
+    def _pass_on(self, descriptor: int, data: bytes) -> None:
+        self._last_output = time.monotonic()
+        self._readers[descriptor](data)
 
     def _is_silent(self) -> bool:
         """A quiet warden is asked whether it lives; has it not answered for too long?"""

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import tempfile
 from pathlib import Path
 
-from ralph.scm.git import Git, GitError, Runner, paths
+from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
 from ralph.scm.start import Recorded
 from ralph.scm.user_git import UserGit
 
+_READY = "ralph-ready"
+"""In a worktree's git directory: it was made and set up to the end."""
+
 
 def branch_of(task: str, attempt: int = 1) -> str:
-    """No task can have an `@` in its id, so no attempt has the branch of another task."""
-    return f"ralph/{task}" if attempt == 1 else f"ralph/{task}@{attempt}"
+    """No id of a task has a plus in it."""
+    return f"ralph/{task}" if attempt == 1 else f"ralph/{task}+{attempt}"
+
+
+def mark_ready(repository: Repository) -> None:
+    (repository.git_dir / _READY).touch()
 
 
 class Worktrees:
@@ -40,27 +49,58 @@ class Worktrees:
     def is_ancestor(self, old: str, new: str) -> bool:
         return self.git.attempt("merge-base", "--is-ancestor", old, new).code == 0
 
+    def is_next(self, old: str, new: str) -> bool:
+        """Is this the one commit that follows on another?"""
+        return self.git.line("rev-parse", f"{new}^@") == old
+
+    def brought(self, tip: str, base: str) -> str:
+        """The commit by which a branch that contains a tip has got it."""
+        between = self.git.line("rev-list", "--first-parent", "--ancestry-path", f"{tip}..{base}").split()
+        return between[-1] if between else tip
+
     def files(self, commit: str) -> list[str]:
         return paths(self.git("ls-tree", "-r", "-z", "--name-only", "--full-tree", commit))
 
     def checkout_of(self, branch: str) -> Path | None:
         """Where a branch is checked out, if anywhere."""
         top = None
-        for line in (
-            self.git("worktree", "list", "--porcelain", "-z").decode(errors="surrogateescape").split("\0")
-        ):
+        listing = self.git("worktree", "list", "--porcelain", "-z").decode(errors="surrogateescape")
+        for line in listing.split("\0"):
             if line.startswith("worktree "):
                 top = Path(line.removeprefix("worktree "))
             elif line == f"branch refs/heads/{branch}":
                 return top
         return None
 
+    # ---- who commits ----
+
+    def identity_problem(self) -> str:
+        """Why git would not let the user commit; "" if it would."""
+        for who in ("GIT_AUTHOR_IDENT", "GIT_COMMITTER_IDENT"):
+            done = self._user_git("var", who)
+            if done.code:
+                return self._user_git.failure("commit", done)
+        return ""
+
+    def signing_problem(self) -> str:
+        """Why git could not sign a commit, where the user wants all of them to be signed; "" if it could."""
+        wanted = self.git.attempt("config", "--type=bool", "commit.gpgSign").out.strip() == b"true"
+        if not wanted:
+            return ""
+        done = self._user_git("commit-tree", "-S", "-m", "Can this be signed?", "HEAD^{tree}")
+        return self._user_git.failure("commit", done) if done.code else ""
+
     # ---- making and removing ----
 
+    def found(self, path: Path) -> Repository | None:
+        """A worktree that was made to the end, wherever an agent has moved its HEAD."""
+        there = repository_at(path)
+        if there is None or there.common.resolve() != self.git.repository.common.resolve():
+            return None
+        return there if (there.git_dir / _READY).exists() else None
+
     def add(self, path: Path, branch: str, start: str) -> Repository:
-        """A worktree on a branch, which is made if there is none; one that is there already is kept."""
-        if self.checkout_of(branch) == path and (found := repository_at(path)):
-            return found
+        """A worktree on a branch, which is made if there is none."""
         new = [] if self.branch_commit(branch) else ["-b", branch]
         return self._add(path, *new, str(path), *([start] if new else [branch]))
 
@@ -82,54 +122,131 @@ class Worktrees:
         return found
 
     def remove(self, path: Path) -> None:
-        """Whatever is in it goes; what was committed stays on its branch."""
-        self.git.attempt("worktree", "remove", "--force", "--force", str(path))
-        shutil.rmtree(path, ignore_errors=True)
-        self.git.attempt("worktree", "prune")
+        """Whatever is in it goes, and what git has noted of it; what was committed stays on its branch.
+
+        Not `git worktree prune`: the user may have worktrees on disks that are not there now.
+        """
+        _wipe(path)
+        for entry in self._noted(path):
+            _wipe(entry)
+
+    def _noted(self, path: Path) -> list[Path]:
+        notes = (self.git.repository.common / "worktrees").glob("*/gitdir")
+        return [note.parent for note in notes if os.fsdecode(note.read_bytes()).strip() == str(path / ".git")]
 
     def delete_branch(self, branch: str) -> None:
         self.git.attempt("update-ref", "-d", f"refs/heads/{branch}")
 
-    def move_branch(self, branch: str, commit: str) -> None:
-        self.git("update-ref", f"refs/heads/{branch}", commit)
+
+def _wipe(path: Path) -> None:
+    """Remove a directory, also one that an agent has made read-only."""
+    shutil.rmtree(path, ignore_errors=True)
+    if not path.exists():
+        return
+    for directory, _, _ in os.walk(path):
+        os.chmod(directory, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
 
 
 class Tree:
-    """One worktree of Ralph's own: it may be reset and merged in at will."""
+    """A working tree that Ralph merges in. All but `advance` and `take_back` is only for Ralph's own."""
 
     def __init__(self, repository: Repository, run: Runner, recorded: Recorded) -> None:
         self.repository = repository
         self.git = Git(repository, run)
         self._user_git = UserGit(repository, run, recorded)
 
+    # ---- where HEAD is ----
+
     def head(self) -> str:
         return self.git.line("rev-parse", "HEAD")
+
+    def has(self, commit: str) -> bool:
+        return self.git.attempt("merge-base", "--is-ancestor", commit, "HEAD").code == 0
+
+    def attach(self, branch: str, commit: str = "") -> None:
+        """HEAD is on the branch, and both on the commit, else where HEAD was, whatever an agent has done to them.
+
+        A branch that was deleted comes back where HEAD was last.
+        """
+        ref = f"refs/heads/{branch}"
+        is_attached = self.git.attempt("symbolic-ref", "-q", "HEAD").out.decode().strip() == ref
+        head = self.git.attempt("rev-parse", "-q", "--verify", "HEAD").out.decode().strip()
+        wanted = commit or head or self.last_head()
+        if wanted and (not is_attached or wanted != head):
+            self.git("update-ref", ref, wanted)
+            self.git("symbolic-ref", "HEAD", ref)
+
+    def last_head(self) -> str:
+        try:
+            lines = (self.repository.git_dir / "logs" / "HEAD").read_bytes().splitlines()
+        except OSError:
+            return ""
+        return lines[-1].split()[1].decode() if lines else ""
+
+    def put_on(self, commit: str, message: str) -> None:
+        """What HEAD has becomes a commit after another one that HEAD has lost."""
+        if not self.has(commit):
+            tree = self.git.line("rev-parse", "HEAD^{tree}")
+            self.git("update-ref", "HEAD", self.git.line("commit-tree", tree, "-p", commit, "-m", message))
+
+    # ---- committing and merging ----
 
     def is_clean(self) -> bool:
         self.git.disarm_filters()
         return not self.git("status", "--porcelain=v1", "-z", "-uall", "--no-renames")
 
     def keep(self, message: str) -> None:
-        """Commit whatever is there, so that it lies on the branch; no hook can refuse that."""
-        self.git.disarm_filters()
-        if not self.is_clean():
-            self.git("add", "-A", "--ignore-errors")
-            self.git("commit", "-q", "--no-verify", "-m", message)
+        """Commit whatever is there, so that it lies on the branch; no hook and no missing key can refuse that."""
+        if not self.is_clean() or self.is_merging():
+            self.git.attempt("add", "-A", "--ignore-errors")
+            self.git("commit", "-q", "--no-verify", "--no-gpg-sign", "--allow-empty", "-m", message)
 
-    def merge(self, other: str, message: str) -> list[str]:
+    def is_merging(self) -> bool:
+        return (self.repository.git_dir / "MERGE_HEAD").exists()
+
+    def merge(self, other: str, message: str, *options: str) -> list[str]:
         """Merge another commit in; returns the files that have a conflict, and leaves them so."""
-        self.git.disarm_filters()
-        done = self._user_git("merge", "--no-ff", "--no-edit", "-m", message, other)
+        done = self._user_git("merge", "--no-ff", "--no-edit", *options, "-m", message, other)
         if done.code == 0:
             return []
-        unmerged = paths(self.git("diff", "--name-only", "-z", "--diff-filter=U"))
+        unmerged = self._unmerged()
         if not unmerged:
             raise GitError(self._user_git.failure("merge", done))
         return unmerged
 
-    def put_back(self, commit: str) -> None:
-        """HEAD, and the branch that it is on, go to a commit; index and files stay as they are."""
-        self.git("update-ref", "HEAD", commit)
+    def bring_in(self, other: str, message: str) -> None:
+        """Merge another commit in, for an agent to resolve what conflicts; no hook can refuse that.
+
+        Files that are changed already are those of a merge that was begun before: the merge goes on with them.
+        """
+        if self.is_merging():
+            return
+        if self.is_clean():
+            self.merge(other, message, "--no-verify", "--no-gpg-sign")
+        else:
+            self.git("update-ref", "MERGE_HEAD", other)
+            (self.repository.git_dir / "MERGE_MSG").write_text(f"{message}\n")
+
+    def trusted(self, brought: str) -> str:
+        """What may be trusted while a commit is brought in: both sides, and where they conflict, what was brought."""
+        if not (unmerged := self._unmerged()):
+            return self.head()
+        with tempfile.TemporaryDirectory() as scratch:
+            index = Path(scratch) / "index"
+            shutil.copy2(self.repository.git_dir / "index", index)
+            self.git("update-index", "--force-remove", "-z", "--stdin", index=index, stdin=listed(unmerged))
+            entries = paths(self.git("ls-tree", "-r", "-z", "--full-tree", brought))
+            theirs = [entry for entry in entries if entry.partition("\t")[2] in unmerged]
+            self.git("update-index", "-z", "--index-info", index=index, stdin=listed(theirs))
+            tree = self.git.line("write-tree", index=index)
+        parents = ("-p", self.head(), "-p", brought)
+        return self.git.line("commit-tree", tree, *parents, "-m", "What may be trusted")
+
+    def _unmerged(self) -> list[str]:
+        return paths(self.git("diff", "--name-only", "-z", "--diff-filter=U"))
+
+    # ---- the user's checkout ----
 
     def advance(self, commit: str) -> str:
         """Fast-forward what is checked out here; returns why that is refused, "" if it was done.
@@ -138,3 +255,26 @@ class Tree:
         """
         done = self._user_git("merge", "--ff-only", "-q", commit)
         return self._user_git.failure("merge --ff-only", done) if done.code else ""
+
+    def take_back(self, commit: str) -> None:
+        """Undo what a fast-forward to a commit had written when it was killed: its files, or beginnings of them."""
+        written = {path for path, blob in self._changes_of(commit) if self._is_begun(path, blob)}
+        tracked = written.intersection(paths(self.git("ls-files", "-z")))
+        self._user_git("checkout-index", "-f", "-z", "--stdin", stdin=listed(sorted(tracked)))
+        for path in written - tracked:
+            (self.repository.top / path).unlink()
+
+    def _changes_of(self, commit: str) -> list[tuple[str, str]]:
+        """The files that a commit has added or changed, each with its blob."""
+        fields = paths(
+            self.git("diff-tree", "-r", "-z", "--no-renames", "--diff-filter=AM", f"{commit}^1", commit)
+        )
+        return [(path, about.split()[3]) for about, path in zip(fields[::2], fields[1::2], strict=True)]
+
+    def _is_begun(self, path: str, blob: str) -> bool:
+        file = self.repository.top / path
+        if file.is_symlink() or not file.is_file():
+            return False
+        if self.git("cat-file", "blob", blob).startswith(file.read_bytes()):
+            return True
+        return self._user_git("hash-object", f"--path={path}", str(file)).out.decode().strip() == blob

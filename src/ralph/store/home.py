@@ -45,7 +45,7 @@ class Home:
     def worktree(self, project: str, task: str, attempt: int = 1) -> Path:
         """Where an attempt at a task has its own copy of the project."""
         place = hashlib.sha256(project.encode(errors="surrogateescape")).hexdigest()[:8]
-        name = task if attempt == 1 else f"{task}@{attempt}"
+        name = task if attempt == 1 else f"{task}+{attempt}"
         return self.path / "worktrees" / f"{Path(project).parent.name}-{place}" / name
 
 

@@ -228,12 +228,15 @@ class Tasks:
                 (*values, self.project, task.id),
             )
 
-    def keep_progress(self, id: str, progress: Progress) -> None:
+    def keep_progress(self, id: str, **changes: Any) -> Progress:
+        """Change some of what is known of the way of a task; the rest stays as others have left it."""
         with self.writing():
+            progress = replace(self.progress(id), **changes)
             self.db.execute(
                 "UPDATE tasks SET progress = ? WHERE project = ? AND id = ?",
                 (_encode(progress).decode(), self.project, id),
             )
+        return progress
 
     def move(self, id: str, status: TaskStatus, progress: Progress, iteration: int | None = None) -> None:
         """The work on a task has come so far."""

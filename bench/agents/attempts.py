@@ -1,0 +1,118 @@
+"""The families of agents that are started again until they leave DONE. Each is data; `FAMILIES` names them all.
+
+An attempt is what the agent does from one start to its end, as `restarted` reads it. DONE is a regular file in
+the folder of the task, and nothing else is: that much a harness can see. Whether the work is worth it is not
+asked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+Attempt = tuple[str, ...]
+
+FINISH: Attempt = ("finish",)
+FAIL: Attempt = ("exit 1",)
+CRASH: Attempt = ("work", "die SEGV")
+
+
+@dataclass(frozen=True, slots=True)
+class Restarted:
+    """An agent; the last of its attempts is made for ever."""
+
+    family: str
+    name: str
+    attempts: tuple[Attempt, ...]
+
+    @property
+    def finishes(self) -> bool:
+        """Left alone for long enough, does it leave DONE?"""
+        return any(deed.startswith("finish") for attempt in self.attempts for deed in attempt)
+
+
+def honest() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
+    yield "at once", (FINISH,)
+    yield "in three", (("work",), ("work",), FINISH)
+    yield "words in DONE", (("finish wordy",),)
+    yield "DONE that nobody may read", (("finish closed",),)
+
+
+def crashers() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
+    yield "exit code 1 at once", (FAIL, FAIL, FINISH)
+    yield "exit code 1 after some work", (("work", "pause", "exit 1"), ("work", "pause", "exit 1"), FINISH)
+    yield "segmentation fault", (CRASH, CRASH, FINISH)
+    yield "now this, now that", (FAIL, CRASH, ("work",), FAIL, CRASH, FINISH)
+    yield "killed", (("die KILL",), FINISH)
+    yield "takes its group along", (("work", "group"), FINISH)
+    yield "for ever", (("pause", "exit 1"),)
+    yield "DONE, then exit code 1", (("finish", "exit 1"),)
+    yield "DONE, then segmentation fault", (("finish", "die SEGV"),)
+
+
+def hangers() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
+    yield "silent for ever", (("work", "hang"), FINISH)
+    yield "ignores TERM", (("work", "ignore", "hang"), FINISH)
+    yield "stopped", (("work", "stop"), FINISH)
+    yield "talks for ever", (("work", "talk"), FINISH)
+    yield "holds the pipe", (("work", "hold"), FINISH)
+    yield "holds the pipe, ignores TERM", (("work", "ignore", "hold"), FINISH)
+    yield "DONE, then silent", (("finish", "hang"),)
+    yield "DONE, then ignores TERM", (("finish", "ignore", "hang"),)
+
+
+def liars() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
+    """Twice they lie; then they do it."""
+    lies = {
+        "a directory": "directory",
+        "a named pipe": "pipe",
+        "a link to nowhere": "nowhere",
+        "a link to a folder": "folder",
+        "a socket": "socket",
+        "in the working directory": "here",
+        "in a folder below": "below",
+    }
+    names = ("DONE ", " DONE", "DONE\n", ".DONE", "DONE.md", "done", "DONE~", "NOT DONE")
+    deeds = {name: f"lie {word}" for name, word in lies.items()}
+    deeds |= {f"called {name!r}": f"misname {name}" for name in names}
+    for name, deed in deeds.items():
+        yield name, (("work", deed), ("work", deed), FINISH)
+
+
+def escapees() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
+    ways = {"session": "a session of its own", "fork": "a double fork", "daemon": "a daemon"}
+    for word, way in ways.items():
+        yield way, ((f"escape {word}", "exit 1"), FINISH)
+        yield f"{way}, after DONE", (("finish", f"escape {word}"),)
+    every = tuple(f"escape {word}" for word in ways)
+    yield "all, in every attempt", (every, every, ("finish", *every))
+    yield "all, ignoring TERM", (("ignore", *every), FINISH)
+    yield "all, ignoring TERM, after DONE", (("finish", "ignore", *every),)
+
+
+FAMILIES = {
+    family: tuple(Restarted(family, name, attempts) for name, attempts in make())
+    for family, make in {
+        "honest": honest,
+        "crashers": crashers,
+        "hangers": hangers,
+        "DONE liars": liars,
+        "escapees": escapees,
+    }.items()
+}
+"""Every family by its name."""
+
+AGENTS = tuple(agent for family in FAMILIES.values() for agent in family)
+
+QUICK = (
+    *("in three", "exit code 1 at once", "now this, now that", "takes its group along", "for ever"),
+    *(
+        "DONE, then segmentation fault",
+        "silent for ever",
+        "holds the pipe, ignores TERM",
+        "DONE, then silent",
+    ),
+    *("a directory", "a link to nowhere", "in the working directory", "called 'DONE '"),
+    *("a daemon", "a daemon, after DONE", "all, ignoring TERM"),
+)
+"""The names of those that the quick form plays: some of every family."""

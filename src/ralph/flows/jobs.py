@@ -1,0 +1,197 @@
+"""Tasks as the board sees them: which are chosen, where each stands, and what of it is kept in the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+
+from ralph.core import board
+from ralph.core.board import Job, JobState
+from ralph.core.events import Event, Notice, TaskMoved
+from ralph.core.tasks import ROLES, Progress, Task, TaskStatus
+from ralph.errors import RalphError
+from ralph.flows import roles
+from ralph.flows.roles import MERGE
+from ralph.flows.task_form import id_problem
+from ralph.settings import Settings
+from ralph.store.home import Home
+
+Watch = Callable[[str, Event], None]
+"""Hears every event with the id of its task; "" for the work as a whole."""
+
+_STATUS = {
+    JobState.TODO: TaskStatus.TODO,
+    JobState.DONE: TaskStatus.DONE,
+    JobState.FAILED: TaskStatus.FAILED,
+    JobState.BLOCKED: TaskStatus.BLOCKED,
+    JobState.CANCELLED: TaskStatus.CANCELLED,
+}
+_ENDED = (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which tasks: those named, else those of a spec, else all of the project. `slots`: how many at once."""
+
+    spec: str | None = None
+    tasks: tuple[str, ...] = ()
+    slots: int = 1
+
+
+class Jobs:
+    """The tasks of one project on their way between store and board."""
+
+    def __init__(self, home: Home, project: str, settings: Settings, watch: Watch) -> None:
+        self._tasks = home.tasks(project)
+        self._runs = home.runs()
+        self._project = project
+        self._settings = settings
+        self._roles = roles.roles_of(settings)
+        self._watch = watch
+        self._left_out: set[tuple[str, str]] = set()
+
+    # ---- from the store ----
+
+    def chosen(self, choice: Choice) -> list[Job]:
+        """The tasks, and what they depend on. One that is named is begun again if it had failed."""
+        everything = {task.id: task for task in self._tasks.all()}
+        if choice.tasks:
+            wanted = [self._reopened(self._tasks.find(id)) for id in choice.tasks]
+        else:
+            wanted = [task for task in everything.values() if choice.spec in (None, task.spec_id)]
+            wanted = [task for task in wanted if task.status is not TaskStatus.CANCELLED]
+        return [self._job(task) for task in _with_dependencies(wanted, everything)]
+
+    def added(self, choice: Choice, known: Collection[str]) -> Iterator[Job]:
+        """Tasks that were added since; one that cannot be worked on is left out, and that is said once."""
+        new = [
+            brief.id for brief in self._tasks.briefs(choice.spec, TaskStatus.TODO) if brief.id not in known
+        ]
+        if choice.tasks or not new:
+            return
+        everything = {task.id: task for task in self._tasks.all()}
+        for task in _with_dependencies([everything[id] for id in new], everything):
+            try:
+                if task.id not in known:
+                    yield self._job(task)
+            except RalphError as error:
+                self.leave_out(task.id, f"{error.message} {error.hint}".strip())
+
+    def cancelled(self) -> set[str]:
+        return {id for id, status in self._tasks.statuses().items() if status == TaskStatus.CANCELLED}
+
+    def leave_out(self, id: str, why: str) -> None:
+        if (id, why) not in self._left_out:
+            self._left_out.add((id, why))
+            self._watch(id, Notice(f"{id} is left out: {why}"))
+
+    def _reopened(self, task: Task) -> Task:
+        progress = replace(self._tasks.progress(task.id), sent_back=0, merge_retries=0)
+        if task.status is TaskStatus.BLOCKED:
+            self._tasks.move(task.id, TaskStatus.BLOCKED, progress)
+        if task.status not in (TaskStatus.FAILED, TaskStatus.CANCELLED):
+            return task
+        self._tasks.move(task.id, TaskStatus.TODO, replace(progress, role=""))
+        return replace(task, status=TaskStatus.TODO)
+
+    def _job(self, task: Task) -> Job:
+        """Where a task stands, as the board sees it. What was blocked is tried again."""
+        if task.status is not TaskStatus.DONE:
+            self._check(task)
+        progress = self._tasks.progress(task.id)
+        agents = (roles.agents_of(self._settings, role)[0].name for role in self._roles)
+        job = Job(
+            id=task.id,
+            roles=tuple(map(board.Role, self._roles, agents)),
+            priority=task.priority,
+            depends_on=task.dependencies,
+            sent_back=progress.sent_back,
+            merge_retries=progress.merge_retries,
+            reason=progress.reason,
+            attempts=task.attempts,
+            winner=progress.attempt,
+        )
+        if task.status in _ENDED:
+            return replace(job, state=JobState(task.status))
+        if not progress.role:
+            return job
+        return self._under_way(job, progress)
+
+    def _under_way(self, job: Job, progress: Progress) -> Job:
+        """A role that was switched off meanwhile is passed over."""
+        order = [*ROLES, MERGE]
+        left = [role for role in self._roles if order.index(role) >= order.index(progress.role)]
+        if not left:
+            return replace(job, state=JobState.PROVED)
+        at = self._roles.index(left[0])
+        is_open = at == 0 and not (job.sent_back or job.merge_retries)
+        pending = tuple(range(1, job.attempts + 1)) if is_open else (job.winner,)
+        return replace(job, state=JobState.ACTIVE, role=at, pending=pending)
+
+    def _check(self, task: Task) -> None:
+        if problem := id_problem(task.id):
+            raise RalphError(f"The id of task {task.id!r} {problem}.", "Import it again under another id.")
+        if task.completion_spec is None:
+            self._watch(
+                task.id, Notice(f"{task.id} has no completion spec: only its promises are looked for.")
+            )
+        if problems := roles.problems(task, self._settings):
+            raise RalphError(
+                f"Task {task.id}: {'; '.join(problems)}.", f"`ralph task edit {task.id}` changes it."
+            )
+
+    # ---- into the store ----
+
+    def keep(self, job: Job) -> None:
+        """Where a job stands goes into the store, and is told if it has moved.
+
+        A cancel that the board has not heard of yet stays; so does what the turns of the job have kept.
+        """
+        with self._tasks.writing():
+            task, old = self._tasks.get(job.id), self._tasks.progress(job.id)
+            if task is None or (task.status is TaskStatus.CANCELLED and job.state not in board.ENDED):
+                return
+            role = _role(job, old.role)
+            status = _STATUS.get(job.state) or ROLES[self._roles[-1] if role == MERGE else role].status
+            progress = replace(
+                old,
+                role=role,
+                sent_back=job.sent_back,
+                merge_retries=job.merge_retries,
+                reason=job.reason,
+                attempt=job.winner,
+                after=old.after if role == old.role else self._last_run(job.id),
+            )
+            if (task.status, old) != (status, progress):
+                self._tasks.move(job.id, status, progress)
+        if (task.status, old.role) != (status, role):
+            self._watch(task.id, TaskMoved(task.id, task.title, status, role, job.reason))
+
+    def _last_run(self, task: str) -> str:
+        return next((run.id for run in self._runs.of_task(self._project, task)), "")
+
+
+def _with_dependencies(wanted: list[Task], everything: dict[str, Task]) -> list[Task]:
+    """The tasks and all that they depend on, each after what it depends on."""
+    known = everything | {task.id: task for task in wanted}
+    found: dict[str, Task] = {}
+    seen: set[str] = set()
+    todo = [task.id for task in reversed(wanted)]
+    while todo:
+        id = todo[-1]
+        new = [other for other in known[id].dependencies if other in known and other not in seen]
+        if id in seen or not new:
+            found[todo.pop()] = known[id]
+        else:
+            todo += new
+        seen.add(id)
+    return list(found.values())
+
+
+def _role(job: Job, before: str) -> str:
+    """What is to be done next; a job that is blocked or has ended stays where it was."""
+    if job.state in (JobState.PROVED, JobState.MERGING):
+        return MERGE
+    if job.state is JobState.ACTIVE:
+        return job.roles[job.role].name
+    return before

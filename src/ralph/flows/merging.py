@@ -1,0 +1,80 @@
+"""The merge of what was proved: in a worktree of its own, proved again there, and only then in the user's branch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ralph.core.board import Merge, Merged, MergeVerdict
+from ralph.core.model import Outcome
+from ralph.core.tasks import Progress, Task
+from ralph.core.text import clean
+from ralph.flows import ground, roles
+from ralph.flows.roles import MERGE, Assignment
+from ralph.flows.turns import Halt, News, Turn, halted, lost
+from ralph.scm.worktrees import branch_of
+
+MOST_TRIES = 5
+"""How often a merge is begun anew because the base has moved meanwhile."""
+
+LONGEST_SUBJECT = 200
+
+
+class MergeTurn(Turn):
+    """One task's turn to be merged."""
+
+    def take(self, action: Merge) -> News:
+        task = self.tasks.find(action.job)
+        progress = replace(self.tasks.progress(task.id), attempt=action.attempt)
+        self.wait_for(self.site.ground.merge_worktree(task.id))
+        done = ground.Merge(verdict=MergeVerdict.LOST)
+        for _ in range(MOST_TRIES):
+            done, halt = self._merge(task, progress)
+            if halt is not None:
+                return lost(action, halt)
+            if done.verdict is not MergeVerdict.LOST:
+                break
+        else:
+            done = replace(done, verdict=MergeVerdict.HELD)
+        assert done.verdict is not None
+        self._settle(task, done)
+        return News(Merged(task.id, done.verdict, done.reason))
+
+    def _merge(self, task: Task, progress: Progress) -> tuple[ground.Merge, Halt | None]:
+        base, branch = progress.base or self.site.base, branch_of(task.id, progress.attempt)
+        with self.site.ground.opened(self.wakeup) as yard:
+            if not progress.merged:
+                repository, is_new = yard.place(task.id, progress.attempt, progress.began)
+                if is_new:
+                    self.restore(yard, repository, task, progress.attempt)
+            merge = yard.merge(task.id, base, _subject(task), progress)
+        if merge.verdict is not None:
+            return merge, None
+        path = self.site.ground.merge_worktree(task.id)
+        proof = Assignment(task, MERGE, path, replace(progress, began=merge.old), budget=self.budget(task))
+        self.set_up(path)
+        state = self.drive(path, lambda run: roles.merge_plan(run, self.site.settings, proof))
+        assert state.stop is not None
+        if state.stop.outcome is Outcome.LIMIT:
+            reason = f"On the merged tree: {state.stop.reason}"
+            return replace(merge, verdict=MergeVerdict.RED, reason=reason), None
+        if state.stop.outcome is not Outcome.COMPLETE:
+            return merge, halted(state)
+        with self.site.ground.opened(self.wakeup) as yard:
+            return yard.advance(task.id, branch, base, merge), None
+
+    def _settle(self, task: Task, done: ground.Merge) -> None:
+        """What does not go together goes back to the first role, whose worktree gets the base merged in."""
+        if done.verdict is MergeVerdict.OK:
+            self.tasks.keep_progress(task.id, merged=done.commit)
+        elif done.verdict in (MergeVerdict.CONFLICT, MergeVerdict.RED):
+            self.tasks.keep_progress(task.id, began=done.old)
+        with self.site.ground.opened(self.wakeup) as yard:
+            if done.verdict is MergeVerdict.OK:
+                yard.clear(task.id, task.attempts)
+            else:
+                yard.worktrees.remove(self.site.ground.merge_worktree(task.id))
+
+
+def _subject(task: Task) -> str:
+    """One line, whatever the title is."""
+    return clean(" ".join(f"Merge {task.id}: {task.title}".split()))[:LONGEST_SUBJECT]

@@ -1,0 +1,324 @@
+"""Keeps an iteration of a Ralph loop from ending before its task list is in order and its work is committed.
+
+A Stop hook: its input is JSON on stdin, its answer JSON on stdout, `approve`, or `block` with what has to be done.
+Where no loop is active (`.ralph-active`) it approves. Claude Code ends a session after eight blocks in a row, so every
+answer names all that is wrong with one check. The harness asks the same rules (stories.py) again after the session.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
+
+MARKER = ".ralph-active"
+TASK_LIST = "1 (task list)"
+GIT_SECONDS = 30
+MOST_REASONS = 40
+MOST_BYTES = 64 << 20
+MOST_FILES = 10
+
+UNCOMMITTED = """There are uncommitted changes: {}.
+1. Update {}/progress.txt with what was accomplished and what was learned.
+2. Consider whether any lasting patterns belong in CLAUDE.md or .claude/rules/.
+3. Commit ALL changes, including progress.txt and tasks.json."""
+
+
+class Problem(Exception):
+    """Something outside of the task list that keeps the checks from being made."""
+
+
+def main() -> None:
+    loop, answer = None, {"decision": "approve"}
+    try:
+        cwd, trouble = read_input()
+        loop = find_loop(cwd)
+        if loop is not None:
+            reason = trouble or first_problem(loop)
+            if reason:
+                answer = {"decision": "block", "reason": reason}
+    except Exception as error:
+        if loop is not None:
+            why = f"The checks could not be made ({type(error).__name__}): {error}"
+            answer = {"decision": "block", "reason": why}
+    _write(1, json.dumps(answer))
+
+
+def read_input() -> tuple[str, str]:
+    """Where the session is, and what is wrong with the input."""
+    try:
+        given = json.loads(_read_all(0))
+        cwd = given["cwd"]
+        if isinstance(cwd, str) and os.path.isabs(cwd):
+            return cwd, ""
+        trouble = "its cwd is no absolute path"
+    except (OSError, ValueError, RecursionError) as error:
+        trouble = str(error)
+    except (KeyError, TypeError):
+        trouble = "it has no cwd"
+    return "", f"The input of the stop hook could not be read: {trouble}."
+
+
+# ---- is there a loop? ----
+
+
+class Loop:
+    """The marker of a loop, and the project that it lies in."""
+
+    def __init__(self, directory: str, values: dict[str, Any]) -> None:
+        pid, began = values.get("pid"), values.get("pidStart")
+        self.directory = directory
+        self.pid = pid if isinstance(pid, int) else 0
+        self.began = began if isinstance(began, str) else ""
+        self.is_sandboxed = values.get("mode") == "sandbox"
+        self.skip_review = values.get("skipReview") is True
+        self.review_cap = values.get("reviewCap")
+        self.mode = values.get("iterationMode")
+        self.snapshot = values.get("preIterationSnapshot")
+        ralph_dir = values.get("ralphDir")
+        self.ralph_dir = os.path.normpath(ralph_dir) if isinstance(ralph_dir, str) and ralph_dir else "ralph"
+
+    @property
+    def is_stale(self) -> bool:
+        """Its process is gone. Inside of a sandbox that cannot be seen; there, a session of Ralph's is in a loop."""
+        if not self.began or (self.is_sandboxed and "RALPH_RUN_ID" in os.environ):
+            return False
+        return process_start(self.pid) != self.began
+
+    @property
+    def board(self) -> str:
+        return os.path.join(self.directory, self.ralph_dir, "tasks.json")
+
+
+def find_loop(cwd: str) -> Loop | None:
+    """The loop that this session works in, by where it is now, or by where it was started."""
+    for start in (cwd or _cwd(), os.environ.get("CLAUDE_PROJECT_DIR", "")):
+        for directory in upwards(start) if os.path.isabs(start) else ():
+            path = os.path.join(directory, MARKER)
+            if os.path.isfile(path):
+                loop = Loop(directory, read_marker(path))
+                if not loop.is_stale:
+                    return loop
+    return None
+
+
+def upwards(start: str) -> list[str]:
+    """This directory and those above it, up to the top of its git repository; alone where there is none."""
+    found = [os.path.normpath(start)]
+    while not os.path.lexists(os.path.join(found[-1], ".git")):
+        parent = os.path.dirname(found[-1])
+        if parent == found[-1]:
+            return found[:1]
+        found.append(parent)
+    return found
+
+
+def read_marker(path: str) -> dict[str, Any]:
+    """A marker that cannot be read is that of a loop all the same: what it would say has its usual value."""
+    try:
+        values = json.loads(read_file(path))
+    except (OSError, ValueError, RecursionError, Problem) as error:
+        warn(f"{MARKER} could not be read: {error}")
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
+def process_start(pid: int) -> str | None:
+    """When a process began: the first part of the boot's id, and ticks since then. None: no process."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            boot = file.read().strip()[:8]
+        return None if fields[0] in (b"Z", b"X") else f"{boot}/{fields[19].decode()}"
+    except OSError:
+        if pid <= 0 or os.path.isdir("/proc/self"):
+            return None
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return None
+    except PermissionError:
+        pass
+    return "unknown"
+
+
+# ---- the checks ----
+
+
+def first_problem(loop: Loop) -> str:
+    """What the first check that fails has found; "" if all of them pass."""
+    board, trouble = read_board(loop)
+    if trouble:
+        return listed(loop, TASK_LIST, [trouble])
+    for title, found in problems(loop, board, _rules()):
+        if found:
+            return listed(loop, title, found)
+    return uncommitted(loop)
+
+
+def listed(loop: Loop, title: str, found: list[str]) -> str:
+    more = len(found) - MOST_REASONS
+    shown = [*found[:MOST_REASONS], *([f"… and {more} more."] if more > 0 else [])]
+    lines = "\n".join(f"- {each}" for each in shown)
+    return f"This iteration cannot end yet. Check {title} of {loop.ralph_dir}/tasks.json:\n{lines}"
+
+
+def problems(loop: Loop, board: Any, rules: Any) -> Iterator[tuple[str, list[str]]]:
+    """What each check of the task list finds, in their order; a later one counts on the earlier ones."""
+    yield TASK_LIST, rules.schema_problems(board)
+    if loop.skip_review:
+        return
+    cap = loop.review_cap
+    if not isinstance(cap, int) or isinstance(cap, bool) or cap < 0:
+        cap = rules.REVIEW_CAP
+    yield "2 (review integrity)", rules.invariant_problems(board, cap)
+    snapshot = loop.snapshot
+    if not isinstance(snapshot, dict) or not all(
+        isinstance(each, dict) and all(field in each for field in rules.REVIEW_FIELDS)
+        for each in snapshot.values()
+    ):
+        warn(f"{MARKER} has no preIterationSnapshot: transitions are not checked")
+    elif loop.mode not in (rules.IMPLEMENT, rules.REVIEW, rules.REVIEW_FIX):
+        warn(f"{MARKER} has no iterationMode: transitions are not checked")
+    else:
+        yield "2.5 (transitions)", rules.transition_problems(snapshot, board, loop.mode)
+
+
+def read_board(loop: Loop) -> tuple[Any, str]:
+    name = f"{loop.ralph_dir}/tasks.json"
+    try:
+        text = read_file(loop.board).decode()
+        return json.loads(text, object_pairs_hook=_unique, parse_constant=_no_constant), ""
+    except FileNotFoundError:
+        return None, f"{name} does not exist."
+    except OSError as error:
+        return None, f"{name} cannot be read: {error.strerror}."
+    except RecursionError:
+        return None, f"{name} is not valid JSON: it is nested too deeply."
+    except (ValueError, Problem) as error:
+        return None, f"{name} is not valid JSON: {error}."
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        keys = [key for key, _ in pairs]
+        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands there twice")
+    return values
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON value")
+
+
+def _rules() -> Any:
+    """Those of the file beside this one; nothing is written there."""
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import stories  # type: ignore[import-not-found]
+
+    return stories
+
+
+# ---- check 3 ----
+
+
+def uncommitted(loop: Loop) -> str:
+    """What there is to commit, and how; "" if there is nothing."""
+    if not os.path.lexists(os.path.join(upwards(loop.directory)[-1], ".git")):
+        warn(f"{loop.directory} is in no git repository: nothing can be committed")
+        return ""
+    found = [path for path in changed_files(loop.directory) if not is_runtime_file(path)]
+    if not found:
+        return ""
+    more = len(found) - MOST_FILES
+    names = ", ".join(found[:MOST_FILES]) + (f" and {more} more" if more > 0 else "")
+    return UNCOMMITTED.format(names, loop.ralph_dir)
+
+
+def changed_files(directory: str) -> list[str]:
+    output = git(directory, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
+    return [os.fsdecode(entry[3:]) for entry in output.split(b"\0") if entry]
+
+
+def is_runtime_file(path: str) -> bool:
+    """Ralph's own, and nobody's to commit: the marker, and what its .ralph/.gitignore names."""
+    directory, _, name = f"/{path}".rpartition("/.ralph/")
+    if not directory and not f"/{path}".startswith("/.ralph/"):
+        return os.path.basename(path) == MARKER
+    return (
+        name in (".gitignore", "current_run", "settings.local.json")
+        or name.startswith((".tmp-", "old/", "state/"))
+        or (name.startswith("prompt_") and name.endswith(".txt"))
+        or (name.startswith("guardrail_") and name.endswith(".log"))
+    )
+
+
+def git(directory: str, *arguments: str) -> bytes:
+    import signal
+    import subprocess
+
+    command = ["git", "--no-optional-locks", "-C", directory, *arguments]
+    null, pipe = subprocess.DEVNULL, subprocess.PIPE
+    with subprocess.Popen(command, stdin=null, stdout=pipe, stderr=pipe, start_new_session=True) as process:
+        try:
+            output, errors = process.communicate(timeout=GIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise Problem(f"git {arguments[0]} took longer than {GIT_SECONDS} s") from None
+    if process.returncode:
+        raise Problem(f"git {arguments[0]} failed: {os.fsdecode(errors).strip()[:500]}")
+    return output
+
+
+# ---- files ----
+
+
+def read_file(path: str) -> bytes:
+    """A regular file, and not by a link that somebody has put in its place."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode):
+            raise Problem("it is no regular file")
+        if found.st_size > MOST_BYTES:
+            raise Problem("it is too big")
+        return _read_all(file)
+    finally:
+        os.close(file)
+
+
+def _read_all(file: int) -> bytes:
+    pieces = [os.read(file, 1 << 20)]
+    while pieces[-1]:
+        pieces.append(os.read(file, 1 << 20))
+    return b"".join(pieces)
+
+
+def _cwd() -> str:
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def warn(text: str) -> None:
+    _write(2, f"ralph: warning: {text}")
+
+
+def _write(file: int, line: str) -> None:
+    try:
+        os.write(file, f"{line}\n".encode("utf-8", "replace"))
+    except OSError:
+        pass  # nobody is there to read it
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The hooks of the plugin as Claude Code runs them: a script, JSON on stdin, JSON on stdout."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import ralph
+
+PLUGIN = Path(ralph.__file__).parent / "plugin"
+SCRIPTS = PLUGIN / "hooks" / "scripts"
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a hook ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def answer(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def approves(self) -> bool:
+        return (self.code, self.out) == (0, '{"decision": "approve"}\n')
+
+    @property
+    def reason(self) -> str:
+        """Why the stop is blocked."""
+        assert self.code == 0 and self.answer.keys() == {"decision", "reason"}, self
+        assert self.answer["decision"] == "block"
+        reason = self.answer["reason"]
+        assert isinstance(reason, str) and "Traceback" not in reason + self.err
+        return reason
+
+
+def run_hook(
+    script: Path,
+    given: Any,
+    *arguments: str,
+    python: str = sys.executable,
+    cwd: Path | None = None,
+    env: dict[str, str] | None = None,
+) -> Said:
+    """`given` is bytes, or a value that becomes JSON as Claude Code writes it."""
+    text = given if isinstance(given, bytes) else json.dumps(given, separators=(",", ":")).encode()
+    clean = {
+        name: value for name, value in os.environ.items() if not name.startswith(("RALPH", "CLAUDE", "GIT_"))
+    }
+    done = subprocess.run(
+        [python, "-I", "-S", str(script), *arguments],
+        input=text,
+        cwd=cwd,
+        env=clean | (env or {}),
+        capture_output=True,
+        timeout=60,
+    )
+    return Said(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def loaded(name: str) -> ModuleType:
+    """A script of the plugin as a module, without its folder on the path."""
+    spec = importlib.util.spec_from_file_location(f"plugin_{name}", SCRIPTS / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
+def interpreters() -> dict[str, str]:
+    """The Pythons of this machine that a hook may meet, by their versions; this one in any case."""
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
+    candidates = [sys.executable, *(shutil.which(f"python3.{minor}") or "" for minor in range(8, 20))]
+    candidates += map(str, pyenv.glob("versions/3.*/bin/python3"))
+    found: dict[str, str] = {}
+    for path in filter(None, candidates):
+        code = "import sys; print('%d.%d' % sys.version_info[:2])"
+        done = subprocess.run([path, "-I", "-S", "-c", code], capture_output=True, text=True)
+        version = done.stdout.strip()
+        if done.returncode == 0 and int(version.partition(".")[2]) >= 8:
+            found.setdefault(version, path)
+    return found
+
+
+def hook_inputs() -> dict[str, Any]:
+    """What Claude Code 2.1.325 gave its hooks, recorded."""
+    found: dict[str, Any] = json.loads((Path(__file__).parent / "hook_inputs.json").read_text())
+    return found

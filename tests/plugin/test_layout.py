@@ -1,0 +1,71 @@
+"""The plugin as a folder: what Claude Code looks for is there, and agrees with the package."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plugin.plugin_support import PLUGIN, SCRIPTS
+from ralph import __version__
+from ralph.core import stories
+
+ROOT = Path(__file__).parents[2]
+UPDATE = "`make plugin` brings the plugin up to date"
+
+
+def read(path: Path) -> Any:
+    return json.loads(path.read_text())
+
+
+def test_the_rules_are_those_of_the_package() -> None:
+    """The stop hook has a copy of them, byte for byte."""
+    assert (SCRIPTS / "stories.py").read_bytes() == Path(stories.__file__).read_bytes(), UPDATE
+
+
+@pytest.mark.parametrize("path", [*SCRIPTS.glob("*.py"), Path(stories.__file__)], ids=lambda path: path.name)
+def test_scripts_are_python_3_8(path: Path) -> None:
+    """Their grammar is, and no union of types is asked for at run time; they import the standard library only."""
+    tree = ast.parse(path.read_text(), feature_version=(3, 8))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
+            assert not isinstance(node.args[1], ast.BinOp), ast.unparse(node)
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            assert "ralph" not in ast.unparse(node)
+
+
+def test_one_version() -> None:
+    """The manifest and both marketplaces have that of the package."""
+    manifest = read(PLUGIN / ".claude-plugin/plugin.json")
+    assert (manifest["name"], manifest["version"], "hooks" in manifest) == ("ralph", __version__, False), (
+        UPDATE
+    )
+    for place, source in ((PLUGIN, "./"), (ROOT, "./src/ralph/plugin")):
+        (entry,) = read(place / ".claude-plugin/marketplace.json")["plugins"]
+        expected = ("ralph", source, __version__, manifest["description"])
+        assert (entry["name"], entry["source"], entry["version"], entry["description"]) == expected, UPDATE
+        assert (place / entry["source"] / ".claude-plugin/plugin.json").is_file()
+
+
+def test_hooks_are_wired() -> None:
+    """Each event has its script, run by an isolated interpreter, from a path that may have blanks in it."""
+    hooks = read(PLUGIN / "hooks/hooks.json")["hooks"]
+    found = {
+        event: (entry.get("matcher"), command["command"])
+        for event, (entry,) in hooks.items()
+        for command in entry["hooks"]
+    }
+    python = 'python3 -I -S "${CLAUDE_PLUGIN_ROOT}/hooks/scripts/'
+    assert found == {
+        "SessionStart": ("startup|resume|clear", f'{python}context_monitor.py" rearm'),
+        "PostToolUse": (".*", f'{python}context_monitor.py"'),
+        "PostToolUseFailure": (".*", f'{python}context_monitor.py"'),
+        "Stop": (None, f'{python}stop_loop_reminder.py"'),
+    }
+    for _, command in found.values():
+        (script,) = re.findall(r"\$\{CLAUDE_PLUGIN_ROOT\}/([^\"]+)", command)
+        assert (PLUGIN / script).is_file()
