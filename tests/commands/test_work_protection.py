@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from conftest import Project
@@ -49,3 +51,36 @@ def test_tests_are_protected_behind_a_script(site: Site) -> None:
     assert site.work().code == 0
     assert "tests/test_add.py" in site.history("coder")[0][2]
     assert site.project.git("show", "main:tests/test_more.py") == "\n"
+
+
+# ---- the base branch ----
+
+
+def moves_base(work: str) -> str:
+    """The agent commits and puts the user's branch onto its commit, which Ralph has not proved."""
+    return f"{work}; git add -A; git commit -qm mine; git update-ref refs/heads/main HEAD; promise CODED"
+
+
+def test_what_an_agent_has_merged_itself_is_proved_all_the_same(site: Site) -> None:
+    """Work that is in the base already, and needs an ignored file, is not done."""
+    answer = "echo 5 > answer.pyc; echo 'def add(a, b): return int(open(\"answer.pyc\").read())' > calc.py"
+    (site.project.path / ".gitignore").write_text("*.pyc\n__pycache__/\n.ralph/\n")
+    site.project.git("commit", "-qam", "Ignore")
+    coder_only(site, moves_base(answer))
+    site.add(task(coder=replace(external(), max_iterations=1)))
+    assert site.work().code == 1
+    state = site.state()
+    assert state["status"] == "failed"
+    assert [run["role"] for run in state["runs"]] == ["coder", "merge", "coder"]
+    assert "On the merged tree: coder: external: Command exited with 1" in site.prompts("T-1.coder")[1]
+
+
+def test_good_work_that_is_in_the_base_already_is_done(site: Site) -> None:
+    """Whoever has merged it: proved there, it counts, and by the commit that brought it."""
+    coder_only(site, moves_base(MENDS))
+    site.add(task())
+    assert site.work().code == 0
+    state = site.state()
+    assert [run["role"] for run in state["runs"]] == ["coder", "merge"]
+    assert state["merged"] == site.project.git("rev-parse", "main").strip()
+    assert not site.worktree.exists()

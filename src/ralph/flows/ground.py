@@ -224,7 +224,7 @@ class Yard:
         """Merge a task's branch with the base, in a worktree of its own; nothing of the user's is touched.
 
         A single commit that follows on the base needs no merge. Of several, only the last one was proved: the base
-        gets them behind a merge commit.
+        gets them behind a merge commit. What the base has already, whoever has merged it, is proved there as it is.
         """
         trees, path = self.worktrees, self.ground.merge_worktree(task)
         branch = branch_of(task, progress.attempt)
@@ -238,7 +238,8 @@ class Yard:
         if not tip or trees.is_ancestor(tip, progress.began):
             return Merge(verdict=MergeVerdict.HELD, reason=f"There is nothing on the branch {branch}.")
         if trees.is_ancestor(tip, old):
-            return Merge(trees.brought(tip, old), old, MergeVerdict.OK)
+            trees.add_detached(path, old)
+            return Merge(old, old)
         if trees.is_next(old, tip):
             trees.add_detached(path, tip)
             return Merge(tip, old)
@@ -254,6 +255,8 @@ class Yard:
     def advance(self, task: str, branch: str, base: str, merge: Merge) -> Merge:
         """Fast-forward the base to a commit that was proved, and its checkout if there is one."""
         trees = self.worktrees
+        if merge.commit == merge.old:
+            return Merge(trees.brought(trees.branch_commit(branch), merge.old), merge.old, MergeVerdict.OK)
         checkout = trees.checkout_of(base)
         if checkout is None:
             try:

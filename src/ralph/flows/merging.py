@@ -50,7 +50,8 @@ class MergeTurn(Turn):
         if merge.verdict is not None:
             return merge, None
         path = self.site.ground.merge_worktree(task.id)
-        proof = Assignment(task, MERGE, path, replace(progress, began=merge.old), budget=self.budget(task))
+        began = merge.old if merge.commit != merge.old else progress.began
+        proof = Assignment(task, MERGE, path, replace(progress, began=began), budget=self.budget(task))
         self.set_up(path)
         state = self.drive(path, lambda run: roles.merge_plan(run, self.site.settings, proof))
         assert state.stop is not None
