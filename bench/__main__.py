@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import bus, page, quick, results, snapshots, speed, streams, supervise, survival, truth
+from bench import bus, hooks, page, quick, results, snapshots, speed, streams, supervise, survival, truth
 from bench.harness.registry import HARNESSES
 from bench.measure import Measurement
 
@@ -91,12 +91,13 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "streams": measurements(streams.suite),
     "bus": measurements(bus.suite),
     "supervise": measurements(supervise.suite),
+    "hooks": measurements(hooks.suite),
     "truth": run_truth,
     "survival": run_survival,
     "quick": run_quick,
     "page": run_page,
 }
-ALL = ("speed", "snapshots", "streams", "bus", "supervise", "truth", "survival")
+ALL = ("speed", "snapshots", "streams", "bus", "supervise", "hooks", "truth", "survival")
 
 
 def main(arguments: list[str]) -> int:

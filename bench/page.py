@@ -19,13 +19,14 @@ from bench.results import Kept
 from bench.survival import KINDS
 
 DOCS = Path(__file__).parents[1] / "docs"
-SPEED = ("speed", "snapshots", "streams", "bus", "supervise")
+SPEED = ("speed", "snapshots", "streams", "bus", "supervise", "hooks")
 TITLES = {
     "speed": "Speed and memory of the loop",
     "snapshots": "Snapshots",
     "streams": "Reading what an agent prints",
     "bus": "The message bus",
     "supervise": "Supervising",
+    "hooks": "Hooks of the plugin",
 }
 COMMAND = "python -m bench {} --keep"
 Rows = Sequence[dict[str, Any]]
