@@ -22,6 +22,7 @@ from typing import Any
 
 from bench import (
     bus,
+    hooks,
     many,
     page,
     quick,
@@ -133,6 +134,7 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "bus": measurements(bus.suite),
     "supervise": measurements(supervise.suite),
     "tasks": measurements(tasks.suite),
+    "hooks": measurements(hooks.suite),
     "truth": run_truth,
     "survival": run_survival,
     "restarts": run_restarts,
@@ -141,7 +143,7 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "page": run_page,
 }
 ALL = (
-    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks"),
+    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "hooks"),
     *("truth", "survival", "restarts", "work"),
 )
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from plugin.plugin_support import SCRIPTS, Said, hook_inputs, interpreters, loaded, run_hook
+from plugin.plugin_support import EVERY_PYTHON, SCRIPTS, Said, hook_inputs, interpreter, loaded, run_hook
 
 MONITOR = SCRIPTS / "context_monitor.py"
 monitor = loaded("context_monitor")
@@ -359,13 +359,13 @@ def _run(session: Session, code: str) -> Said:
     return Said(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize("version", sorted(interpreters()))
-def test_every_python_from_3_8_on(session: Session, version: str) -> None:
+@EVERY_PYTHON
+def test_every_python_from_3_8_on(session: Session, minor: int) -> None:
     """The machine of a hook has the Python that it has."""
     session.grow(55)
     given = session.input("PostToolUse") | {"cwd": "é", "transcript_path": str(session.transcript) + "\u0000"}
     env = {"CLAUDE_CONTEXT_WINDOW": "1000"}
-    python = interpreters()[version]
+    python = interpreter(minor)
     assert run_hook(MONITOR, given, python=python, env=env) == Said(0, "", "")
     given = session.input("PostToolUse")
     assert "NOTICE" in run_hook(MONITOR, given, python=python, env=env).out

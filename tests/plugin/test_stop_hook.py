@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from conftest import Project
 from core.test_stories import FIELDS, MODES, STATES, any_story, board, near, story
-from plugin.plugin_support import SCRIPTS, Said, hook_inputs, interpreters, loaded, run_hook
+from plugin.plugin_support import EVERY_PYTHON, SCRIPTS, Said, hook_inputs, interpreter, loaded, run_hook
 from ralph.core import stories
 from ralph.core.stories import APPROVED, CHANGES_REQUESTED, IMPLEMENT, NEEDS_REVIEW, REVIEW, REVIEW_FIX
 from ralph.store.runs import process_start
@@ -555,10 +555,10 @@ def test_closed_streams(loop: Looping) -> None:
         assert words in done.stdout and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("version", sorted(interpreters()))
-def test_every_python_from_3_8_on(loop: Looping, version: str) -> None:
+@EVERY_PYTHON
+def test_every_python_from_3_8_on(loop: Looping, minor: int) -> None:
     """The machine of a hook has the Python that it has; nothing is written beside the hook."""
-    python, given = interpreters()[version], {"cwd": str(loop.path)}
+    python, given = interpreter(minor), {"cwd": str(loop.path)}
     assert run_hook(HOOK, given, python=python).approves
     loop.leave(story(**REVIEWED), story("B", reviewCount=-1), story("B"))
     said = run_hook(HOOK, given, python=python)

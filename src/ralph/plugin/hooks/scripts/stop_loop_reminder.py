@@ -250,8 +250,8 @@ def changed_files(directory: str) -> list[str]:
 
 def is_runtime_file(path: str) -> bool:
     """Ralph's own, and nobody's to commit: the marker, and what its .ralph/.gitignore names."""
-    directory, _, name = f"/{path}".rpartition("/.ralph/")
-    if not directory and not f"/{path}".startswith("/.ralph/"):
+    _, is_inside, name = f"/{path}".rpartition("/.ralph/")
+    if not is_inside:
         return os.path.basename(path) == MARKER
     return (
         name in (".gitignore", "current_run", "settings.local.json")
