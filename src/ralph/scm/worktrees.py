@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import threading
 from pathlib import Path
 
 from ralph.scm.git import Git, GitError, Runner, listed, paths
@@ -14,6 +15,9 @@ from ralph.scm.user_git import UserGit
 
 _READY = "ralph-ready"
 """In a worktree's git directory: it was made and set up to the end."""
+
+_LIST = threading.RLock()
+"""Whoever reads the list of worktrees or changes it: git fails where it meets one that another git is making."""
 
 
 def branch_of(task: str, attempt: int = 1) -> str:
@@ -64,7 +68,8 @@ class Worktrees:
     def checkout_of(self, branch: str) -> Path | None:
         """Where a branch is checked out, if anywhere."""
         top = None
-        listing = self.git("worktree", "list", "--porcelain", "-z").decode(errors="surrogateescape")
+        with _LIST:
+            listing = self.git("worktree", "list", "--porcelain", "-z").decode(errors="surrogateescape")
         for line in listing.split("\0"):
             if line.startswith("worktree "):
                 top = Path(line.removeprefix("worktree "))
@@ -108,9 +113,10 @@ class Worktrees:
         return self._add(path, "--detach", str(path), commit)
 
     def _add(self, path: Path, *words: str) -> Repository:
-        self.remove(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        done = self._user_git("worktree", "add", "-q", *words)
+        with _LIST:
+            self.remove(path)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            done = self._user_git("worktree", "add", "-q", *words)
         if done.code:
             raise GitError.of("worktree add", done.err, self.git.repository)
         return self.at(path)
@@ -127,8 +133,9 @@ class Worktrees:
         Not `git worktree prune`: the user may have worktrees on disks that are not there now.
         """
         _wipe(path)
-        for entry in self._noted(path):
-            _wipe(entry)
+        with _LIST:
+            for entry in self._noted(path):
+                _wipe(entry)
 
     def _noted(self, path: Path) -> list[Path]:
         notes = (self.git.repository.common / "worktrees").glob("*/gitdir")
