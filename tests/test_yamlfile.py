@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ralph import yamlfile
@@ -33,7 +33,7 @@ def only(text: str) -> yamlfile.Document:
     return document
 
 
-@settings(max_examples=300)
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VALUES)
 def test_what_is_written_is_read_back(values: Any) -> None:
     """Texts that look like numbers, lines with spaces at their ends, emoji: all of it comes back."""
@@ -41,6 +41,7 @@ def test_what_is_written_is_read_back(values: Any) -> None:
     assert (document.values, document.problems) == (values, ())
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(VALUES)
 def test_json_is_read_as_json(values: Any) -> None:
     """Also with escaped surrogates, exponents and tabs, which YAML would read otherwise."""
@@ -138,6 +139,7 @@ def test_rubbish_is_one_error(text: str, said: str) -> None:
     assert said in raised.value.message
 
 
+@settings(deadline=None)
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda data: data.decode("latin-1")))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Nothing but a clear error comes out of it."""

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from pathlib import Path
 
 import pytest
 
+from ralph.agents import gemini
 from ralph.agents.base import Prompt
 from ralph.agents.registry import AGENTS, as_judge, with_model
 from ralph.core.model import AgentSpec, Permissions, Purpose
+
+POLICY = Path(gemini.__file__).with_name("gemini_judge.toml")
 
 
 def spec(type: str, *flags: str, env: tuple[tuple[str, str], ...] = ()) -> AgentSpec:
@@ -53,7 +58,8 @@ def test_another_model(type: str, flags: tuple[str, ...], model: str, expected: 
         ),
         (
             spec("gemini", "-y", "--debug"),
-            "gemini --prompt= --output-format stream-json --skip-trust --debug --model flash-lite --approval-mode default",
+            "gemini --prompt= --output-format stream-json --skip-trust --debug --model flash-lite"
+            f" --approval-mode default --admin-policy {POLICY}",
         ),
         (
             spec("opencode", "--auto", "--title", "mine", "--pure"),
@@ -74,3 +80,11 @@ def test_opencode_is_told_by_a_variable() -> None:
     name, rules = as_judge(spec("opencode", env=(("A", "b"),)), "").env[-1]
     assert name == "OPENCODE_PERMISSION"
     assert set(json.loads(rules).values()) == {"deny"} and {"*", "bash", "edit"} < json.loads(rules).keys()
+
+
+def test_the_policy_of_a_gemini_judge() -> None:
+    """It denies every tool but one that only looks; where the file were missing, nothing would be denied."""
+    first, second = tomllib.loads(POLICY.read_text())["rule"]
+    assert (first["toolName"], first["decision"]) == ("list_directory", "allow")
+    assert (second["toolName"], second["decision"]) == ("*", "deny")
+    assert first["priority"] > second["priority"]

@@ -151,7 +151,7 @@ def test_guidance_and_cut_off_iterations_are_told(project: Project) -> None:
     """What the user has said, and an iteration that was killed and done again, are part of the story."""
     project.agent("echo x >> starts; echo at work; while [ ! -f go ]; do sleep 0.02; done")
     process = project.start("run", "-p", "x", "-m", "1")
-    wait_until((project.path / "starts").exists)
+    wait_until(lambda: "at work" in project.run("logs").out)
     process.kill()
     process.communicate(timeout=30)
     crashed = project.run("logs")

@@ -174,6 +174,8 @@ def test_status_as_json(project: Project) -> None:
         "updated",
         "pid",
         "parent",
+        "task",
+        "role",
     ]
     assert re.fullmatch(r"\d{8}-\d{6}-[0-9a-f]{4}", run["id"])
     fixed = {

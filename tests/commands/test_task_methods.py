@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from commands.task_support import DONE, Here, in_the_project  # noqa: F401
 from conftest import Project
-from flows.test_task_form import TASKS
+from flows.test_task_form import PATIENT, TASKS
 from ralph.checks.registry import config_problem, verification_methods
 from ralph.core.tasks import ACCEPTANCE, ROLES, CompletionCriteria, Task, injected
 from ralph.flows import task_file
@@ -130,6 +130,7 @@ def test_editing_changes_a_part_of_the_criteria(here: Here) -> None:
     )
     more = edited("--tester-negative-pattern", "TODO")
     assert more["verification_config"] == {"check_for": ["c"], "negative_patterns": ["TODO"]}
+    assert edited("--tester-template", "unittest")["verification_config"] == TEMPLATES["unittest"].config
     assert edited("--tester-template", "make")["verification_config"] == {"command": "make"}
     assert here.show("A")["completion_spec"].keys() == {"outcome", "acceptance_criteria", "tester"}
 
@@ -301,7 +302,7 @@ def full_tasks(draw: st.DrawFn) -> Task:
     return replace(task, completion_spec=replace(task.completion_spec, **roles))
 
 
-@settings(max_examples=60, deadline=None)
+@PATIENT
 @given(st.lists(full_tasks(), min_size=1, max_size=3))
 def test_what_is_exported_is_imported_again(tasks: list[Task]) -> None:
     """Equal tasks, with any criteria of any method."""
@@ -310,7 +311,7 @@ def test_what_is_exported_is_imported_again(tasks: list[Task]) -> None:
     assert [entry.task for entry in found.entries] == tasks
 
 
-@settings(max_examples=60, deadline=None)
+@PATIENT
 @given(full_tasks())
 def test_json_of_the_written_form_is_the_same(task: Task) -> None:
     """JSON is YAML."""

@@ -124,15 +124,19 @@ def test_an_empty_board_is_over() -> None:
     [
         (failed("a"), "broke"),
         (refused("a"), "not good"),
-        (RunEnded("a", 1, RunVerdict.STOPPED), "stopped"),
-        (RunEnded("a", 1, RunVerdict.STOPPED, "by the user"), "by the user"),
     ],
 )
 def test_a_run_that_proves_nothing_fails_the_job(fact: RunEnded, reason: str) -> None:
-    """A first role that fails, refuses or is stopped fails the job with its reason."""
+    """A first role that fails or refuses fails the job with its reason."""
     board = after(open_board([a_job("a")], slots=1), fact)
     assert board.job("a") == replace(a_job("a"), state=JobState.FAILED, reason=reason)
     assert (ready(board), is_over(board)) == ((), True)
+
+
+def test_a_run_that_was_stopped_cancels_the_job() -> None:
+    """Somebody has ended it: that is no failure."""
+    board = after(open_board([a_job("a")], slots=1), RunEnded("a", 1, RunVerdict.STOPPED))
+    assert board.job("a") == replace(a_job("a"), state=JobState.CANCELLED, reason="cancelled")
 
 
 def test_a_later_role_that_fails_fails_the_job() -> None:
@@ -372,11 +376,13 @@ def test_only_the_winner_is_sent_back() -> None:
     assert ready(after(board, *facts)) == (StartRun("a", "coder", 2, "claude", "no tests"),)
 
 
-def test_a_done_job_is_not_over_while_a_loser_runs() -> None:
-    """The board waits for losers that are still being stopped when their job is merged."""
-    board = after(open_board([a_job("a", attempts=2)], slots=2), proved("a", 1), merged("a"))
+def test_a_job_is_merged_when_its_losers_are_gone() -> None:
+    """What is still being stopped may still write; then the winner is merged."""
+    board = after(open_board([a_job("a", attempts=2)], slots=2), proved("a", 1))
     gone = after(board, RunEnded("a", 2, RunVerdict.STOPPED))
-    assert (is_over(board), is_over(gone), states(gone)) == (False, True, {"a": "done"})
+    assert not any(isinstance(action, Merge) for action in ready(board))
+    assert ready(gone) == (Merge("a", 1),)
+    assert states(after(gone, merged("a"))) == {"a": "done"}
 
 
 def test_a_loser_counts_for_its_own_agent() -> None:

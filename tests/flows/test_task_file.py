@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.test_task_form import TASKS
+from flows.test_task_form import PATIENT, TASKS
 from ralph.core.tasks import Task
 from ralph.errors import RalphError
 from ralph.flows import task_file
@@ -72,6 +72,7 @@ def test_several_documents_are_one_import() -> None:
     assert [entry.id for entry in parse(text).entries] == ["A", "B", "C"]
 
 
+@PATIENT
 @given(st.lists(TASKS, min_size=1, max_size=3))
 def test_what_is_exported_is_imported_again(tasks: list[Task]) -> None:
     """Equal tasks, whatever stands in their texts."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ralph.core.tasks import ROLES, CompletionCriteria, Task, TaskCompletionSpec, TaskStatus
@@ -63,6 +63,11 @@ TASKS = st.builds(
 )
 
 
+PATIENT = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""Nothing here is about time, and the machine may be busy."""
+
+
+@PATIENT
 @given(TASKS)
 def test_what_is_written_is_read_back(original: Task) -> None:
     """An equal task, whatever its texts are."""
@@ -290,6 +295,7 @@ def test_bad_ids(id: str) -> None:
     assert id_problem(id)
 
 
+@PATIENT
 @given(IDS, IDS, st.integers(2, 9))
 def test_an_attempt_never_has_the_place_of_another_task(one: str, other: str, attempt: int) -> None:
     """Neither its branch nor its worktree, whatever the ids are: cleaning up after one would remove the other."""

@@ -268,6 +268,11 @@ os.kill, os.killpg = _refusing(os.kill), _refusing(os.killpg)
 """
 """A `sleep 60` is somebody else's, as that of an agent with `sudo` would be: nobody may signal it."""
 
+STUCK = (
+    "setsid sleep 60 & until [ \"$(tr '\\0' ' ' < /proc/$!/cmdline)\" = 'sleep 60 ' ]; do sleep 0.01; done"
+)
+"""Starts one, and waits until it is what it is to be."""
+
 
 @pytest.fixture
 def powerless(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
@@ -292,7 +297,7 @@ def test_what_cannot_be_ended_is_given_up_and_told(powerless: Rig) -> None:
     """A descendant that survives KILL is left after a while, the exit says so, and everything else is gone."""
     rig = powerless
     rig.sh(
-        "setsid sleep 60 & echo $! > stuck; setsid sh -c 'trap \"\" TERM; echo $$ >> pids; exec sleep 50' &\n"
+        f"{STUCK}; echo $! > stuck; setsid sh -c 'trap \"\" TERM; echo $$ >> pids; exec sleep 50' &\n"
         "until [ -s pids ]; do sleep 0.02; done; exit 3"
     )
     assert rig.exit == Exit(code=3, seconds=rig.exit.seconds, passes=rig.exit.passes, left=True)
@@ -307,10 +312,7 @@ def test_what_cannot_be_ended_is_given_up_and_told(powerless: Rig) -> None:
 def test_what_was_given_up_is_not_waited_for_again(powerless: Rig) -> None:
     """A descendant that was given up once does not hold up every later command, nor count as left by it."""
     rig = powerless
-    rig.sh(
-        "setsid sleep 60 & echo $! >> pids\n"
-        "until [ \"$(tr '\\0' ' ' < /proc/$!/cmdline)\" = 'sleep 60 ' ]; do sleep 0.01; done"
-    )
+    rig.sh(f"{STUCK}; echo $! >> pids")
     assert rig.exit.left
     rig.sh("exit 0")
     assert rig.exit == Exit(code=0, seconds=rig.exit.seconds)

@@ -18,7 +18,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -131,6 +131,7 @@ def run_directly(
     env: dict[str, str],
     prompt: str,
     *,
+    flags: Sequence[str] = (),
     seconds: float = 60.0,
 ) -> Ended:
     """Run an agent without ralph; when its time is up, its process group is killed."""
@@ -139,7 +140,7 @@ def run_directly(
         stdin.write(prompt)
         stdin.seek(0)
         process = subprocess.Popen(
-            [str(installed(name)), *clients("")[name].argv[1:]],
+            [str(installed(name)), *clients("")[name].argv[1:], *flags],
             cwd=work,
             env=env,
             stdin=stdin,

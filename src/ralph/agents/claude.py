@@ -68,7 +68,10 @@ class Claude:
         title="Claude Code",
         seen="2.1.325",
         help=("--help",),
-        flags=("--print", "--output-format", "--verbose", "--tools", *_PERMISSION_FLAGS),
+        flags=(
+            *("--print", "--output-format", "--verbose", "--model"),
+            *(*_PERMISSION_FLAGS, "--tools", "--strict-mcp-config"),
+        ),
         keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
         logins=(".claude/.credentials.json",),
         login="run `claude` and type /login",

@@ -90,7 +90,7 @@ class Codex:
         title="Codex",
         seen="0.166.0",
         help=("exec", "--help"),
-        flags=("--json", "--skip-git-repo-check", "--sandbox", _BYPASS),
+        flags=("--json", "--skip-git-repo-check", "--sandbox", _BYPASS, "--model", "--config"),
         keys=("CODEX_API_KEY", "CODEX_ACCESS_TOKEN"),
         logins=(".codex/auth.json",),
         login="run `codex login`",

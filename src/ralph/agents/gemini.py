@@ -14,8 +14,8 @@ Quirks that matter here:
 - Tokens are told with the result alone, and without those of thoughts: only the total has them. They
   are those of this process, also after --resume. No money.
 - In the prompt, @path becomes the content of that file, and `a@b` becomes `a @b`.
-- As a judge it gets `--approval-mode default`: it can read in its directory, which is empty, and search the web;
-  what the user's settings allow by name (`tools.allowed`) it may still do.
+- As a judge it gets `--approval-mode default` and a policy of its own: the default mode alone would let it do what
+  the user's settings allow by name (`tools.allowed`). A policy file that is missing is passed over in silence.
   `--model flash-lite` is accepted: the CLI knows which model that is. With --skip-trust any directory will do.
 - An answer that repeats itself it takes for a loop: it drops the answer and asks again.
 - It is two processes; the outer one ignores signals. What a tool has put in the background outlives them.
@@ -26,6 +26,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -67,7 +68,8 @@ _PERMISSIONS = {
 }
 _PERMISSION_FLAGS = ("--approval-mode", "--yolo", "-y")
 
-_DISARMED = ("--approval-mode", "default")
+_POLICY = str(Path(__file__).with_name("gemini_judge.toml"))
+_DISARMED = ("--approval-mode", "default", "--admin-policy", _POLICY)
 
 _EDITORS = {"write_file", "replace"}
 _SHELL = "run_shell_command"
@@ -96,7 +98,10 @@ class Gemini:
         title="Gemini CLI",
         seen="0.61.0",
         help=("--help",),
-        flags=("--prompt", "--output-format", "--skip-trust", "--approval-mode"),
+        flags=(
+            *("--prompt", "--output-format", "--skip-trust", "--approval-mode"),
+            *("--model", "--admin-policy"),
+        ),
         keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         logins=(".gemini/oauth_creds.json",),
         login="run `gemini` and choose how to log in",
@@ -111,7 +116,7 @@ class Gemini:
         ]
 
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
-        """Without a terminal the default mode offers nothing that writes or runs."""
+        """Every tool but one is denied, above all that the user's own settings and policies allow."""
         return replace(spec, flags=(*without(spec.flags, _PERMISSION_FLAGS), *_DISARMED))
 
     def parser(self, reading: Reading) -> Parser:

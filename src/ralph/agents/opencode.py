@@ -76,7 +76,7 @@ class OpenCode:
         title="OpenCode",
         seen="1.18.33",
         help=("run", "--help"),
-        flags=("--auto", *(option[0] for option in _OPTIONS)),
+        flags=("--auto", "--model", "--title", *(option[0] for option in _OPTIONS)),
         keys=(
             "ANTHROPIC_API_KEY",
             "OPENAI_API_KEY",

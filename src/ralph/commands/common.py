@@ -96,7 +96,7 @@ def complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -
         with closing(tasks.db):
             return [
                 CompletionItem(task.id, help=clean(task.title))
-                for task in tasks.all()
+                for task in tasks.briefs()
                 if task.id.casefold().startswith(incomplete.casefold())
             ]
     except RalphError:

@@ -124,6 +124,8 @@ def used_flags(agent: Agent) -> tuple[str, ...]:
     for purpose in Purpose:
         for permissions in Permissions:
             spec = AgentSpec("", "", "agent", prompt_via=agent.prompt_via, permissions=permissions)
+            if purpose is Purpose.JUDGE:
+                spec = agent.disarmed(replace(spec, flags=tuple(agent.model_flags("model"))))
             words = _argv(agent, spec, purpose)[1:]
             flags |= dict.fromkeys(word.partition("=")[0] for word in words if re.match("--?[a-zA-Z]", word))
     return tuple(flags)

@@ -1,4 +1,4 @@
-"""Ready verifications for what many projects have. Each is red where there is nothing to verify."""
+"""Ready verifications for what many projects have. Where a test runner is green without any test, more is asked."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ TEMPLATES: dict[str, Template] = {
         "All tests pass, and at least 80% of the code is covered (needs pytest-cov).",
         "tester",
         "python -m pytest -q --cov --cov-fail-under=80",
+    ),
+    "coverage": _command(
+        "All tests pass, and at least 80% of the code is covered (needs coverage).",
+        "tester",
+        "coverage run -m pytest -q && coverage report --fail-under=80",
     ),
     "unittest": _command(
         "All unittest tests pass; none at all is red.",

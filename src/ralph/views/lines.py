@@ -16,7 +16,7 @@ _LEAST = 16
 
 
 def uses_colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def styled(text: str, code: str) -> str:

@@ -9,7 +9,7 @@ import click
 
 from ralph.commands.ask import ask, is_yes
 from ralph.commands.common import complete_task, open_tasks, task_argument
-from ralph.commands.task.options import TaskCommand, changed, explained, is_given, task_options
+from ralph.commands.task.options import EDITED, TaskCommand, changed, explained, is_given, task_options
 from ralph.core.tasks import TaskStatus
 from ralph.errors import RalphError
 from ralph.flows import tasks as flow
@@ -121,7 +121,7 @@ def edit_(
     with open_tasks() as tasks:
         task, problems = flow.edit(tasks, id, change, _settings(), TaskStatus(status) if status else None)
     if problems:
-        raise explained(f"{task.id} was not changed", problems)
+        raise explained(f"{task.id} was not changed", problems, EDITED)
     click.echo(f"Changed {task.id}.")
     return 0
 

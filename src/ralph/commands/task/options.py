@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
@@ -152,8 +152,8 @@ def _criteria(role: str, old: Values, options: Values) -> Values:
             old[name] = value
     method, config = _verification(role, options)
     if method is not None:
-        same = old.get("verification_method") == method
-        old["verification_config"] = (old.get("verification_config", {}) if same else {}) | config
+        goes_on = old.get("verification_method") == method and options[f"{role}_template"] is None
+        old["verification_config"] = (old.get("verification_config", {}) if goes_on else {}) | config
         old["verification_method"] = method
     return old
 
@@ -199,6 +199,9 @@ _NAMES = {
     "max_iterations": "max-iterations",
     "stages": "verify multi_stage: stages",
 }
+EDITED = _NAMES | {"title": "--title"}
+"""An edit has no argument for the title."""
+
 _HINTS = {
     "outcome": 'For example: --outcome "All endpoints require a JWT" --acceptance "Invalid tokens return 401"',
     "acceptance_criteria": 'For example: --acceptance "Invalid tokens return 401"',
@@ -207,9 +210,9 @@ _HINTS = {
 }
 
 
-def explained(what: str, problems: Sequence[Problem]) -> RalphError:
-    """All problems at once, by the options that they are about."""
-    lines = [said(_option(problem.keys), problem.text) for problem in problems]
+def explained(what: str, problems: Sequence[Problem], names: Mapping[str, str] = _NAMES) -> RalphError:
+    """All problems at once, by the arguments and options that they are about."""
+    lines = [said(_option(problem.keys, names), problem.text) for problem in problems]
     about = {key for problem in problems for key in problem.keys}
     hint = next((text for key, text in _HINTS.items() if key in about), "")
     if EXISTS in problems:
@@ -217,11 +220,11 @@ def explained(what: str, problems: Sequence[Problem]) -> RalphError:
     return explain(what, lines, hint)
 
 
-def _option(keys: Keys) -> str:
+def _option(keys: Keys, names: Mapping[str, str]) -> str:
     if keys[:1] != ("completion",):
         first, rest = keys[0], keys[1:] if keys[1:] and not keys[1].isdigit() else ()
-        return dotted((_NAMES.get(first, f"--{first}"), *rest))
+        return dotted((names.get(first, f"--{first}"), *rest))
     if keys[1] not in ROLES:
-        return _NAMES.get(keys[1], f"--{keys[1]}")
+        return names.get(keys[1], f"--{keys[1]}")
     role, name = keys[1], next((key for key in keys[2:] if key != "verification_config"), "verify")
-    return f"--{role}-{_NAMES.get(name, name)}"
+    return f"--{role}-{names.get(name, name)}"

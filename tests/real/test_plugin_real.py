@@ -1,0 +1,224 @@
+"""The plugin in the real Claude Code: it is accepted, its skills are listed, its hooks fire and reach the model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Project
+from core.test_stories import board, story
+from plugin.plugin_support import PLUGIN, SCRIPTS
+from ralph.core import stories
+from ralph.core.stories import APPROVED, IMPLEMENT, NEEDS_REVIEW
+from ralph.modelserver.script import Script
+from ralph.modelserver.server import ModelServer
+from real.real_support import REAL, Ended, environment, installed, run_directly, turns
+
+pytestmark = REAL
+
+ROOT = Path(__file__).parents[2]
+LOADED = ("--plugin-dir", str(PLUGIN))
+
+
+@dataclass
+class Claude:
+    """Claude Code with a scripted model, in a repository."""
+
+    project: Project
+    server: ModelServer
+    env: dict[str, str]
+
+    def session(self, *flags: str) -> list[dict[str, Any]]:
+        """The events of a whole session."""
+        ended = run_directly("claude", self.project.path, self.env, "Go on.", flags=flags)
+        assert ended.code == 0, ended.err
+        return [json.loads(line) for line in ended.out.splitlines()]
+
+    def command(self, *arguments: str) -> Ended:
+        """A command without a session."""
+        done = subprocess.run(
+            [installed("claude"), *arguments],
+            cwd=self.project.path,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+    def hears(self, turn: int, words: str) -> bool:
+        """Is the model told this for the first time in this turn?"""
+        said = [request.said() for request in self.server.turns()]
+        return words in said[turn - 1] and not any(words in each for each in said[: turn - 1])
+
+
+@contextmanager
+def claude(project: Project, script: Script) -> Iterator[Claude]:
+    with ModelServer(script) as server:
+        env = environment("claude", project.home.path.parent / "home", server)
+        env["PATH"] += f":{Path(sys.executable).parent}"  # where there is no other python3
+        yield Claude(project, server, env)
+
+
+@pytest.fixture
+def repository(repository: Project) -> Project:
+    """With the story of a loop in it."""
+    (repository.path / ".gitignore").write_text(".ralph-active\n")
+    (repository.path / "ralph").mkdir()
+    (repository.path / "ralph" / "tasks.json").write_text(json.dumps(board(story())))
+    repository.git("config", "user.name", "Test")
+    repository.git("config", "user.email", "test@localhost")
+    repository.git("add", "-A")
+    repository.git("commit", "-q", "-m", "Plan")
+    return repository
+
+
+def mark(project: Project) -> None:
+    """A loop is active: an implement iteration begins."""
+    found = stories.snapshot(board(story()))
+    marker = {"pid": 1, "iterationMode": IMPLEMENT, "preIterationSnapshot": found, "reviewCap": 5}
+    (project.path / ".ralph-active").write_text(json.dumps(marker))
+
+
+def skills(events: list[dict[str, Any]]) -> set[str]:
+    (init,) = [each for each in events if each.get("subtype") == "init"]
+    return {name for name in init["skills"] if name.startswith("ralph:")}
+
+
+ALL_SKILLS = {f"ralph:{path.parent.name}" for path in PLUGIN.glob("skills/*/SKILL.md")}
+
+
+def test_it_is_valid(repository: Project) -> None:
+    """The plugin and both marketplaces, strictly."""
+    with claude(repository, turns({"text": "unused"})) as agent:
+        for place in (PLUGIN, ROOT):
+            ended = agent.command("plugin", "validate", "--strict", str(place))
+            assert ended.code == 0 and "Validation passed" in ended.out, ended
+
+
+def test_every_skill_is_listed(repository: Project) -> None:
+    """To the user by name, to the model with its description."""
+    with claude(repository, turns({"text": "Hello."})) as agent:
+        assert skills(agent.session(*LOADED)) == ALL_SKILLS
+        assert all(agent.hears(1, name) for name in (*ALL_SKILLS, "plan this feature for ralph"))
+
+
+@pytest.mark.parametrize("how", ["marketplace", "skills folder"])
+def test_an_installed_copy_is_loaded(repository: Project, how: str) -> None:
+    """By the two commands that `ralph plugin install` prints; or from where Claude Code looks by itself."""
+    with claude(repository, turns({"text": "Hello."})) as agent:
+        home = Path(agent.env["HOME"])
+        place = home / "plugins/ralph" if how == "marketplace" else home / ".claude/skills/ralph"
+        printed = repository.run("plugin", "install", "--dir", str(place)).out
+        if how == "marketplace":
+            commands = [line.split() for line in printed.splitlines() if line.startswith("  claude ")]
+            assert [agent.command(*words[1:]).code for words in commands] == [0, 0]
+        assert skills(agent.session()) == ALL_SKILLS
+
+
+def test_the_alert_reaches_the_model(repository: Project) -> None:
+    """After a tool call, once; also after one that failed."""
+    for command in ("true", "false"):
+        script = turns({"tools": [{"bash": command}]}, {"tools": [{"bash": "true"}]}, {"text": "x"})
+        with claude(repository, script) as agent:
+            agent.env["CLAUDE_CONTEXT_WINDOW"] = "10"
+            events = agent.session(*LOADED)
+            assert agent.hears(2, "CRITICAL: about 100% of the context window is used. Wrap up immediately.")
+            assert agent.server.turns()[-1].said().count("CRITICAL: about") == 1
+            state = Path(f"/tmp/claude-context-alerts-{events[-1]['session_id']}")
+            assert state.read_text().split()[-1] == "90"
+            state.unlink()
+
+
+def test_a_session_begins_with_every_alert(repository: Project) -> None:
+    """SessionStart removes what an earlier session of the same number has left."""
+    script = turns({"text": "x"}, {"tools": [{"bash": "true"}]}, {"text": "x"})
+    with claude(repository, script) as agent:
+        id = agent.session(*LOADED)[-1]["session_id"]
+        state = Path(f"/tmp/claude-context-alerts-{id}")
+        state.write_text("50\n60\n70\n80\n90\n")
+        agent.env["CLAUDE_CONTEXT_WINDOW"] = "10"
+        events = agent.session(*LOADED, "--resume", id)
+        assert events[-1]["session_id"] == id
+        assert agent.hears(3, "CRITICAL: about 100%")
+        state.unlink()
+
+
+def test_megabytes_for_the_monitor(repository: Project) -> None:
+    """A big file is written, full of quotes: the hook takes all of its input, and nobody complains."""
+    counter = {"type": "command", "command": "wc -c > .git/size"}
+    settings = json.dumps({"hooks": {"PostToolUse": [{"hooks": [counter]}]}})
+    big = {"path": str(repository.path / "big.txt"), "content": '"session_id":' * 200_000}
+    with claude(repository, turns({"tools": [{"write": big}]}, {"text": "x"})) as agent:
+        agent.env["CLAUDE_CONTEXT_WINDOW"] = "10"
+        events = agent.session(*LOADED, "--settings", settings)
+        assert agent.hears(2, "CRITICAL: about 100%")
+        Path(f"/tmp/claude-context-alerts-{events[-1]['session_id']}").unlink()
+    assert int((repository.path / ".git" / "size").read_text()) > 2_000_000
+
+
+def test_a_stop_is_blocked_until_the_work_is_in_order(repository: Project) -> None:
+    """Each reason is the model's next turn: an approval of its own, then work that is not committed."""
+    mark(repository)
+    path = str(repository.path / "ralph" / "tasks.json")
+    approved = story(passes=True, reviewStatus=APPROVED, reviewCount=1)
+    script = turns(
+        {"tools": [{"write": {"path": path, "content": json.dumps(board(approved))}}]},
+        {"text": "All done."},
+        {
+            "tools": [
+                {"write": {"path": path, "content": json.dumps(board(story(reviewStatus=NEEDS_REVIEW)))}}
+            ]
+        },
+        {"text": "Submitted."},
+        {"tools": [{"bash": "git commit -qam 'feat: [US-001] - A story'"}]},
+        {"text": "Committed."},
+    )
+    with claude(repository, script) as agent:
+        events = agent.session(*LOADED)
+        assert agent.hears(3, "Implement iterations cannot set passes=true")
+        assert agent.hears(5, "3. Commit ALL changes")
+        assert len(agent.server.turns()) == 6
+        assert (events[-1]["is_error"], events[-1]["result"]) == (False, "Committed.")
+    assert repository.git("status", "--porcelain") == ""
+
+
+def test_without_a_loop_a_session_ends_as_ever(repository: Project) -> None:
+    """No block, however untidy the tree is."""
+    (repository.path / "new.txt").touch()
+    with claude(repository, turns({"text": "Hello."})) as agent:
+        assert agent.session(*LOADED)[-1]["result"] == "Hello."
+        assert len(agent.server.turns()) == 1
+
+
+def test_a_loop_whose_hook_is_never_content(repository: Project) -> None:
+    """Claude Code ends it by itself after eight blocks: the harness has to look again."""
+    mark(repository)
+    (repository.path / "new.txt").touch()
+    with claude(repository, turns({"text": "No.", "times": 20})) as agent:
+        agent.session(*LOADED)
+        assert len(agent.server.turns()) <= 10
+
+
+def test_the_copy_of_a_plugin_runs_alone(repository: Project, tmp_path: Path) -> None:
+    """Away from Ralph, in a folder with blanks in its name, the hooks still work."""
+    place = tmp_path / "a copy" / "ralph"
+    shutil.copytree(PLUGIN, place)
+    mark(repository)
+    (repository.path / "new.txt").touch()
+    script = turns(
+        {"text": "Done."}, {"tools": [{"bash": "git add -A; git commit -qm x"}]}, {"text": "Done."}
+    )
+    with claude(repository, script) as agent:
+        agent.session("--plugin-dir", str(place))
+        assert agent.hears(2, "There are uncommitted changes: new.txt")
+    assert not (SCRIPTS / "__pycache__").exists()
