@@ -1,16 +1,30 @@
-"""Ten thousand tasks: listing them for people and for programs, against the start of Python alone."""
+"""Ten thousand tasks: listing them, the status, picking what comes next, against the start of Python alone.
+
+They are of two specs, in chains of ten; all but the first chain wait for the first task. Processor time is measured,
+which a busy machine changes least.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 
-from bench.measure import Measurement, Scratch, alternate, scratch, seconds
+from bench.measure import RALPH, Measurement, Scratch, alternate, scratch
+from ralph.core import board
+from ralph.core.board import RunEnded, RunVerdict
 from ralph.core.tasks import ACCEPTANCE, CompletionCriteria, Task, TaskCompletionSpec
+from ralph.flows.jobs import Choice, Jobs
+from ralph.settings import AgentSettings, Settings
 from ralph.store.home import Home
 
 MANY = 10_000
+CHAIN = 10
 LIMIT = 30.0
 """A start of Python takes 10 to 20 ms: so many of them are at most 0.3 s where it takes 10."""
 
@@ -47,32 +61,105 @@ def suite() -> Iterator[Measurement]:
         _fill(place)
         yield _listed(place, "task", "list")
         yield _listed(place, "task", "list", "--json")
+        yield _listed(place, "status")
+        yield _inside(place, "pick", "the next task is picked, of 10,000")
+        yield _inside(place, "decide", "a task is proved, and the next one begins, of 10,000")
+        yield _inside(place, "block", "the first task fails, and 9,999 are blocked")
     finally:
         shutil.rmtree(place.path.parent, ignore_errors=True)
 
 
 def _fill(place: Scratch) -> None:
-    tasks = Home(place.state).tasks(str(place.path.resolve()))
-    tasks.add(
-        Task(
-            f"TASK-{number:05d}",
-            f"spec-{number % 7}",
-            f"Implement part number {number}",
-            "What the agents should know about it. " * 3,
-            priority=number % 5,
-            dependencies=(f"TASK-{number - 1:05d}",) if number % 10 else (),
-            completion_spec=_SPEC,
-        )
-        for number in range(MANY)
-    )
+    tasks = Home(place.state).tasks(_project(place.path))
+    tasks.add(_task(number) for number in range(MANY))
     tasks.db.close()
 
 
-def _listed(place: Scratch, *arguments: str) -> Measurement:
-    mine, bare = alternate(
-        lambda: place.ralph(*arguments)[0], lambda: seconds([sys.executable, "-c", "pass"], place.env, 1), 15
+def _task(number: int) -> Task:
+    criteria = tuple(f"Requirement {each} of part {number} holds" for each in range(5))
+    before = number - 1 if number % CHAIN else 0
+    return Task(
+        f"TASK-{number:05d}",
+        f"spec-{number % 2}",
+        f"Implement part number {number}",
+        "What the agents should know about it. " * 3,
+        priority=number % 5,
+        dependencies=(f"TASK-{before:05d}",) if number else (),
+        completion_spec=replace(_SPEC, outcome=f"Part {number} works", acceptance_criteria=criteria),
     )
-    ratio = mine / bare
-    detail = f"{mine * 1e3:.0f} ms against {bare * 1e3:.0f} ms"
+
+
+def _project(path: Path) -> str:
+    return str(path.resolve())
+
+
+def _listed(place: Scratch, *arguments: str) -> Measurement:
     name = f"ralph {' '.join(arguments)}, 10,000 tasks, against python -c pass"
+    return _against_python(place, name, lambda: _processor(place, [RALPH, *arguments]))
+
+
+def _against_python(place: Scratch, name: str, measure: Callable[[], float]) -> Measurement:
+    mine, bare = alternate(measure, lambda: _processor(place, [sys.executable, "-c", "pass"]), 15)
+    ratio = mine / bare
+    detail = f"{mine * 1e3:.1f} ms against {bare * 1e3:.1f} ms"
     return Measurement(name, f"≤ {LIMIT:g}×", ratio, "×", ratio <= LIMIT, 1.0, detail)
+
+
+def _processor(place: Scratch, command: list[str]) -> float:
+    """How long a command has kept a processor busy."""
+    null = subprocess.DEVNULL
+    process = subprocess.Popen(command, cwd=place.path, env=place.env, stdin=null, stdout=null, stderr=null)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0, command
+    return usage.ru_utime + usage.ru_stime
+
+
+# ---- inside of `ralph work` ----
+
+
+def _inside(place: Scratch, what: str, name: str) -> Measurement:
+    """Measured by a process of its own, without its start."""
+    words = (f"from bench.tasks import {what}", f"{what}({str(place.state)!r}, {_project(place.path)!r})")
+    command = [sys.executable, "-c", "; ".join(words)]
+
+    def measure() -> float:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parents[1], env=place.env, capture_output=True, check=True
+        )
+        return float(done.stdout)
+
+    return _against_python(place, f"{name}, against python -c pass", measure)
+
+
+def pick(state: str, project: str) -> None:
+    started = time.process_time()
+    assert board.ready(_board(state, project))
+    print(time.process_time() - started)
+
+
+def decide(state: str, project: str) -> None:
+    """What the board does when a run has ended: hears it, says what is next, and notes that it has begun."""
+    here = _board(state, project)
+    first = board.ready(here)[0]
+    here = board.begin(here, first)
+    started = time.process_time()
+    here = board.apply(here, RunEnded(first.job, 1, RunVerdict.PROVED))
+    board.begin(here, board.ready(here)[0])
+    print(time.process_time() - started)
+
+
+def block(state: str, project: str) -> None:
+    here = _board(state, project)
+    first = board.ready(here)[0]
+    here = board.begin(here, first)
+    started = time.process_time()
+    here = board.apply(here, RunEnded(first.job, 1, RunVerdict.FAILED))
+    print(time.process_time() - started)
+    assert board.is_over(here)
+
+
+def _board(state: str, project: str) -> board.Board:
+    settings = Settings(agent=AgentSettings(command="true"))
+    jobs = Jobs(Home(Path(state)), project, settings, lambda task, event: None)
+    return board.open_board(jobs.chosen(Choice(slots=8)), 8)

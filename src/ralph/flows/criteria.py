@@ -30,8 +30,7 @@ class InForce:
 def in_force(task: Task, role: str, settings: WorkSettings) -> InForce:
     """Task > role setting > the user's default > the role's own."""
     spec, of_role = task.completion_spec, role_settings(role, settings)
-    own = spec.criteria_of(role) if spec else None
-    criteria = own or _by_default(task, role, settings)
+    criteria, own = criteria_of(task, role, settings), spec.criteria_of(role) if spec else None
     most = criteria.max_iterations or of_role.max_iterations or settings.default_max_iterations
     return InForce(
         promise=criteria.promise,
@@ -42,6 +41,12 @@ def in_force(task: Task, role: str, settings: WorkSettings) -> InForce:
         is_own=own is not None,
         is_enabled=of_role.enabled,
     )
+
+
+def criteria_of(task: Task, role: str, settings: WorkSettings) -> CompletionCriteria:
+    """As they are written, by the task or by default; what they leave open is left open."""
+    own = task.completion_spec.criteria_of(role) if task.completion_spec else None
+    return own or _by_default(task, role, settings)
 
 
 def _by_default(task: Task, role: str, settings: WorkSettings) -> CompletionCriteria:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ralph.core import board
@@ -47,6 +47,8 @@ class Jobs:
         self._project = project
         self._settings = settings
         self._roles = roles.roles_of(settings)
+        agents = (roles.agents_of(settings, role)[0].name for role in self._roles)
+        self._of_job = tuple(map(board.Role, self._roles, agents))
         self._watch = watch
         self._left_out: set[tuple[str, str]] = set()
 
@@ -54,55 +56,50 @@ class Jobs:
 
     def chosen(self, choice: Choice) -> list[Job]:
         """The tasks, and what they depend on. One that is named is begun again if it had failed."""
-        everything = {task.id: task for task in self._tasks.all()}
-        if choice.tasks:
-            wanted = [self._reopened(self._tasks.find(id)) for id in choice.tasks]
-        else:
-            wanted = [task for task in everything.values() if choice.spec in (None, task.spec_id)]
-            wanted = [task for task in wanted if task.status is not TaskStatus.CANCELLED]
-        return [self._job(task) for task in _with_dependencies(wanted, everything)]
+        wanted = [self._reopened(self._tasks.find(id)) for id in choice.tasks]
+        rows = {row.id: row for row in self._tasks.stored()}
+        if not choice.tasks:
+            of_spec = (row for row in rows.values() if choice.spec in (None, row.spec_id))
+            wanted = [row.id for row in of_spec if row.status != TaskStatus.CANCELLED]
+        progresses, new = self._tasks.progresses(), Progress()
+        order = _with_dependencies(wanted, self._tasks.graph())
+        return [self._job(self._tasks.read(rows[id]), progresses.get(id, new)) for id in order]
 
     def added(self, choice: Choice, known: Collection[str]) -> Iterator[Job]:
         """Tasks that were added since; one that cannot be worked on is left out, and that is said once."""
-        new = [
-            brief.id for brief in self._tasks.briefs(choice.spec, TaskStatus.TODO) if brief.id not in known
-        ]
+        new = [id for id in self._tasks.ids(TaskStatus.TODO, choice.spec) if id not in known]
         if choice.tasks or not new:
             return
-        everything = {task.id: task for task in self._tasks.all()}
-        for task in _with_dependencies([everything[id] for id in new], everything):
+        for id in _with_dependencies(new, self._tasks.graph()):
             try:
-                if task.id not in known:
-                    yield self._job(task)
+                if id not in known:
+                    yield self._job(self._tasks.find(id), self._tasks.progress(id))
             except RalphError as error:
-                self.leave_out(task.id, f"{error.message} {error.hint}".strip())
+                self.leave_out(id, f"{error.message} {error.hint}".strip())
 
     def cancelled(self) -> set[str]:
-        return {id for id, status in self._tasks.statuses().items() if status == TaskStatus.CANCELLED}
+        return set(self._tasks.ids(TaskStatus.CANCELLED))
 
     def leave_out(self, id: str, why: str) -> None:
         if (id, why) not in self._left_out:
             self._left_out.add((id, why))
             self._watch(id, Notice(f"{id} is left out: {why}"))
 
-    def _reopened(self, task: Task) -> Task:
+    def _reopened(self, task: Task) -> str:
         progress = replace(self._tasks.progress(task.id), sent_back=0, merge_retries=0)
         if task.status is TaskStatus.BLOCKED:
             self._tasks.move(task.id, TaskStatus.BLOCKED, progress)
-        if task.status not in (TaskStatus.FAILED, TaskStatus.CANCELLED):
-            return task
-        self._tasks.move(task.id, TaskStatus.TODO, replace(progress, role=""))
-        return replace(task, status=TaskStatus.TODO)
+        elif task.status in (TaskStatus.FAILED, TaskStatus.CANCELLED):
+            self._tasks.move(task.id, TaskStatus.TODO, replace(progress, role=""))
+        return task.id
 
-    def _job(self, task: Task) -> Job:
+    def _job(self, task: Task, progress: Progress) -> Job:
         """Where a task stands, as the board sees it. What was blocked is tried again."""
         if task.status is not TaskStatus.DONE:
             self._check(task)
-        progress = self._tasks.progress(task.id)
-        agents = (roles.agents_of(self._settings, role)[0].name for role in self._roles)
         job = Job(
             id=task.id,
-            roles=tuple(map(board.Role, self._roles, agents)),
+            roles=self._of_job,
             priority=task.priority,
             depends_on=task.dependencies,
             sent_back=progress.sent_back,
@@ -135,57 +132,74 @@ class Jobs:
             self._watch(
                 task.id, Notice(f"{task.id} has no completion spec: only its promises are looked for.")
             )
-        if problems := roles.problems(task, self._settings):
+        if problems := roles.problems(task, self._roles, self._settings):
             raise RalphError(
                 f"Task {task.id}: {'; '.join(problems)}.", f"`ralph task edit {task.id}` changes it."
             )
 
     # ---- into the store ----
 
-    def keep(self, job: Job) -> None:
-        """Where a job stands goes into the store, and is told if it has moved.
-
-        A cancel that the board has not heard of yet stays; so does what the turns of the job have kept.
-        """
+    def keep(self, jobs: Sequence[Job]) -> None:
+        """Where jobs stand goes into the store, all of it or nothing; then those that have moved are told."""
         with self._tasks.writing():
-            task, old = self._tasks.get(job.id), self._tasks.progress(job.id)
-            if task is None or (task.status is TaskStatus.CANCELLED and job.state not in board.ENDED):
-                return
-            role = _role(job, old.role)
-            status = _STATUS.get(job.state) or ROLES[self._roles[-1] if role == MERGE else role].status
-            progress = replace(
-                old,
-                role=role,
-                sent_back=job.sent_back,
-                merge_retries=job.merge_retries,
-                reason=job.reason,
-                attempt=job.winner,
-                after=old.after if role == old.role else self._last_run(job.id),
-            )
-            if (task.status, old) != (status, progress):
-                self._tasks.move(job.id, status, progress)
-        if (task.status, old.role) != (status, role):
-            self._watch(task.id, TaskMoved(task.id, task.title, status, role, job.reason))
+            moved = [event for job in jobs if (event := self._kept(job))]
+        for event in moved:
+            self._watch(event.task, event)
+
+    def keep_all(self, jobs: Sequence[Job]) -> None:
+        """The same for all that there are: most of them stand where they stood."""
+        statuses, progresses = self._tasks.statuses(), self._tasks.progresses()
+        new = Progress()
+        self.keep([job for job in jobs if not self._stands(job, statuses, progresses.get(job.id, new))])
+
+    def _stands(self, job: Job, statuses: Mapping[str, str], old: Progress) -> bool:
+        status, progress = self._place(job, old)
+        return statuses.get(job.id) == status and progress == old
+
+    def _kept(self, job: Job) -> TaskMoved | None:
+        """A cancel that the board has not heard of yet stays; so does what the turns of the job have kept."""
+        task, old = self._tasks.get(job.id), self._tasks.progress(job.id)
+        if task is None or (task.status is TaskStatus.CANCELLED and job.state not in board.ENDED):
+            return None
+        status, progress = self._place(job, old)
+        if (task.status, old) != (status, progress):
+            self._tasks.move(job.id, status, progress)
+        if (task.status, old.role) == (status, progress.role):
+            return None
+        return TaskMoved(task.id, task.title, status, progress.role, job.reason)
+
+    def _place(self, job: Job, old: Progress) -> tuple[TaskStatus, Progress]:
+        """The status of a job's task, and its progress from what it was."""
+        role = _role(job, old.role)
+        status = _STATUS.get(job.state) or ROLES[self._roles[-1] if role == MERGE else role].status
+        return status, replace(
+            old,
+            role=role,
+            sent_back=job.sent_back,
+            merge_retries=job.merge_retries,
+            reason=job.reason,
+            attempt=job.winner,
+            after=old.after if role == old.role else self._last_run(job.id),
+        )
 
     def _last_run(self, task: str) -> str:
         return next((run.id for run in self._runs.of_task(self._project, task)), "")
 
 
-def _with_dependencies(wanted: list[Task], everything: dict[str, Task]) -> list[Task]:
-    """The tasks and all that they depend on, each after what it depends on."""
-    known = everything | {task.id: task for task in wanted}
-    found: dict[str, Task] = {}
+def _with_dependencies(wanted: list[str], depends_on: Mapping[str, Sequence[str]]) -> list[str]:
+    """Tasks and all that they depend on, each after what it depends on."""
+    found: dict[str, None] = {}
     seen: set[str] = set()
-    todo = [task.id for task in reversed(wanted)]
+    todo = wanted[::-1]
     while todo:
         id = todo[-1]
-        new = [other for other in known[id].dependencies if other in known and other not in seen]
+        new = [other for other in depends_on[id] if other in depends_on and other not in seen]
         if id in seen or not new:
-            found[todo.pop()] = known[id]
+            found[todo.pop()] = None
         else:
             todo += new
         seen.add(id)
-    return list(found.values())
+    return list(found)
 
 
 def _role(job: Job, before: str) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ralph.agents.registry import with_model
 from ralph.checks.registry import config_problem
@@ -29,9 +32,10 @@ from ralph.core.tasks import (
     Progress,
     Task,
     VerificationMethod,
+    injected,
 )
 from ralph.errors import RalphError
-from ralph.flows.criteria import InForce, in_force, role_settings
+from ralph.flows.criteria import InForce, criteria_of, in_force, role_settings
 from ralph.flows.run import agent_spec, agent_specs, guardrails, limits
 from ralph.settings import CommandSettings, Settings
 
@@ -73,18 +77,26 @@ def roles_of(settings: Settings) -> tuple[str, ...]:
 # ---- what a role has to do ----
 
 
-def problems(task: Task, settings: Settings) -> list[str]:
-    """What would keep a task from being worked on, in words."""
+def problems(task: Task, roles: Sequence[str], settings: Settings) -> list[str]:
+    """What would keep a task from being worked on by these roles, in words."""
     found = []
-    for role in roles_of(settings):
-        criteria = in_force(task, role, settings.ralph)
-        try:
-            problem = config_problem(criteria.method, criteria.config)
-        except RalphError as error:
-            problem = error.message
-        if problem:
+    texts = task.completion_spec.acceptance_criteria if task.completion_spec else ()
+    samples = tuple(sorted({"a criterion" if text.strip() else "" for text in texts}))
+    for role in roles:
+        criteria = criteria_of(task, role, settings.ralph)
+        config = msgspec.json.encode(criteria.verification_config)
+        if problem := _problem(criteria.verification_method, config, samples):
             found.append(f"{role}: {problem}")
     return found
+
+
+@cache
+def _problem(method: str, config: bytes, criteria: tuple[str, ...]) -> str:
+    """What is wrong with a config; thousands of tasks may have the same one."""
+    try:
+        return config_problem(method, injected(msgspec.json.decode(config), criteria))
+    except RalphError as error:
+        return error.message
 
 
 # ---- the plan ----

@@ -11,6 +11,7 @@ import threading
 import time
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import zip_longest
 
 from ralph.core import board, policy
 from ralph.core.board import (
@@ -89,7 +90,7 @@ class Work:
         self._base = ""
         self._spent = Usage()
         self._limits = limits(settings, 1, 0.0)
-        self._began = time.monotonic()
+        self._began = self._looked = time.monotonic()
         self.halt: Halt | None = None
 
     # ---- from beginning to end ----
@@ -102,8 +103,7 @@ class Work:
                 yard.check_commits()
                 yard.mend(self._base)
             self._board = self._opened_board(choice)
-            for job in self._board.jobs:
-                self._jobs.keep(job)
+            self._jobs.keep_all(self._board.jobs)
             self._loop(choice)
         finally:
             self._interrupt_all(2)
@@ -144,8 +144,16 @@ class Work:
                 self._wakeup.wait(TICK_SECONDS)
             while not self._news.empty():
                 self._hear(self._news.get())
-            if self.halt is None and self._runs.has_news():
+            if self.halt is None and self._is_time_to_look() and self._runs.has_news():
                 self._look_at_store(choice)
+
+    def _is_time_to_look(self) -> bool:
+        """Our own turns write to the store all the time: it is not looked at each time."""
+        now = time.monotonic()
+        if now - self._looked < TICK_SECONDS:
+            return False
+        self._looked = now
+        return True
 
     def _mind_signals_and_budget(self) -> None:
         count = self._wakeup.count
@@ -177,18 +185,19 @@ class Work:
     # ---- what the board says, and hears ----
 
     def _apply(self, fact: Fact) -> None:
-        before = {job.id: job for job in self._board.jobs}
-        self._board = board.apply(self._board, fact)
+        before = self._board
+        self._board = board.apply(before, fact)
         self._keep_changed(before)
 
-    def _keep_changed(self, before: dict[str, Job]) -> None:
-        for job in self._board.jobs:
-            if job is not before.get(job.id):
-                self._jobs.keep(job)
+    def _keep_changed(self, before: board.Board) -> None:
+        """Jobs keep their places; new ones come last."""
+        pairs = zip_longest(self._board.jobs, before.jobs)
+        if changed := [job for job, old in pairs if job is not old]:
+            self._jobs.keep(changed)
 
     def _begin(self, action: Action) -> None:
-        before = {job.id: job for job in self._board.jobs}
-        self._board = board.begin(self._board, action)
+        before = self._board
+        self._board = board.begin(before, action)
         if isinstance(action, StopRun):
             self._stop(self._running.get((action.job, action.attempt)))
             return

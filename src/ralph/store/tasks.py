@@ -143,6 +143,20 @@ class Tasks:
             ).fetchone()
         return self._decode(row[0], _PROGRESS, id) if row and row[0] else Progress()
 
+    def progresses(self) -> dict[str, Progress]:
+        """How far the work has come with each task that it was begun with."""
+        query = "SELECT id, progress FROM tasks WHERE project = ? AND progress IS NOT NULL"
+        with clear_errors(self.path):
+            rows = self.db.execute(query, (self.project,)).fetchall()
+        return {id: self._decode(text, _PROGRESS, id) for id, text in rows}
+
+    def ids(self, status: TaskStatus, spec: str | None = None) -> list[str]:
+        """The tasks of one status, by priority; nothing else of them is read."""
+        of_spec, values = (" AND spec_id = ?", (spec,)) if spec is not None else ("", ())
+        query = f"SELECT id FROM tasks WHERE project = ? AND status = ?{of_spec} ORDER BY priority, rowid"
+        with clear_errors(self.path):
+            return [id for (id,) in self.db.execute(query, (self.project, status, *values))]
+
     def _select(
         self, names: Sequence[str], spec: str | None, status: TaskStatus | None, *, everywhere: bool
     ) -> list[tuple[Any, ...]]:
