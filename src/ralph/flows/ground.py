@@ -190,6 +190,13 @@ class Yard:
             runner = scm_runner(self.warden, directory, repository.top)
             yield Tree(repository, runner, self.recorded)
 
+    def keep(self, repository: Repository, message: str, scratch: Path) -> None:
+        """What a run has made and not committed goes onto the branch; `scratch` tells how it was when it began."""
+        with opened_directory(str(repository.top)) as directory:
+            runner = scm_runner(self.warden, directory, repository.top)
+            left_out = Recorded(Git(repository, runner), scratch).left_out()
+            Tree(repository, runner, self.recorded).keep(message, left_out)
+
     def put_back(
         self, repository: Repository, branch: str, run: str, snapshot: str, scratch: Path
     ) -> list[str]:

@@ -114,6 +114,7 @@ def _placed(
 ) -> Iterator[Place]:
     """All that a run has while it goes on: its files, its processes, its repository, the folder of its task."""
     streams = home.streams(plan.run)
+    streams.mkdir(mode=0o700, parents=True, exist_ok=True)  # a run that was killed while it began has none
     folder = Folder(plan.task, plan.run) if plan.task else None
     herald = Herald(tell, folder) if folder else None
     with (

@@ -154,15 +154,15 @@ class Turn:
         run = next(self.runs_in(task, repository.top), None)
         if run is not None:
             self.tell(Notice(f"{repository.top} was gone: it is made again, as run {run.id} had left it."))
-            self.rewind(yard, repository, branch_of(task.id, attempt), run)
-            forget_pin(self._scratch(run))
+            self.rewind(yard, repository, branch_of(task.id, attempt), run.id)
+            forget_pin(self.scratch(run.id))
 
-    def rewind(self, yard: Yard, repository: Repository, branch: str, run: Run, snapshot: str = "") -> None:
-        for problem in yard.put_back(repository, branch, run.id, snapshot, self._scratch(run)):
+    def rewind(self, yard: Yard, repository: Repository, branch: str, run: str, snapshot: str = "") -> None:
+        for problem in yard.put_back(repository, branch, run, snapshot, self.scratch(run)):
             self.tell(Notice(problem))
 
-    def _scratch(self, run: Run) -> Path:
-        return self.site.home.streams(run.id) / "scm"
+    def scratch(self, run: str) -> Path:
+        return self.site.home.streams(run) / "scm"
 
     def runs_in(self, task: Task, path: Path) -> Iterator[Run]:
         """The runs of a task in one worktree, newest first."""
@@ -188,9 +188,12 @@ class RoleTurn(Turn):
         state = self._played(assignment)
         assert state.stop is not None
         verdict = _VERDICTS.get(state.stop.cause)
+        if verdict is None and not assignment.worktree.is_dir():
+            gone = f"{assignment.worktree} was removed while task {task.id} was worked on there"
+            return lost(action, Halt(Outcome.FATAL.exit_code, gone))
         if verdict is None:
             return lost(action, halted(state))
-        self._settle(assignment, verdict)
+        self._settle(assignment, state.plan.run, verdict)
         return News(RunEnded(task.id, action.attempt, verdict, _reason(state)))
 
     # ---- before the run ----
@@ -211,8 +214,7 @@ class RoleTurn(Turn):
             )
             if is_new:
                 self.restore(yard, repository, task, action.attempt)
-            else:
-                self._put_back(yard, repository, assignment)
+            self._take_up(yard, repository, assignment)
             trusted = yard.bring_in(repository, task.id, progress.began, progress.trusted)
             tracked = yard.worktrees.files(trusted)
         if trusted != progress.trusted:
@@ -234,13 +236,22 @@ class RoleTurn(Turn):
                 raise RalphError(f"The branch {base} is not there any more.", "Bring it back, and go on.")
             return self.tasks.keep_progress(task.id, base=base, began=tip, trusted=tip, merged="")
 
-    def _put_back(self, yard: Yard, repository: Repository, assignment: Assignment) -> None:
-        """An iteration that was cut off begins again from where it had begun."""
-        if run := self._run_of_turn(assignment):
-            loaded = load(self.runs.db, self.runs.path, run.id)
-            if loaded.half_done is not None and loaded.half_done.kind == "run_agent":
-                name = snapshot_name(loaded.state.iteration, loaded.state.again)
-                self.rewind(yard, repository, branch_of(assignment.task.id, assignment.attempt), run, name)
+    def _take_up(self, yard: Yard, repository: Repository, assignment: Assignment) -> None:
+        """What an earlier run of this turn has left.
+
+        An iteration that was cut off begins again from where it had begun. A run that begins anew finds all that
+        was made on the branch, else it would take it for what the user had lying around.
+        """
+        run = self._run_of_turn(assignment)
+        if run is None:
+            return
+        task, branch = assignment.task, branch_of(assignment.task.id, assignment.attempt)
+        loaded = load(self.runs.db, self.runs.path, run.id)
+        if loaded.half_done is not None and loaded.half_done.kind == "run_agent":
+            name = snapshot_name(loaded.state.iteration, loaded.state.again)
+            self.rewind(yard, repository, branch, run.id, name)
+        elif loaded.state.stop is not None and not _goes_on(loaded.state.stop):
+            yard.keep(repository, f"{task.id}: unfinished ({assignment.role})", self.scratch(run.id))
 
     def _run_of_turn(self, assignment: Assignment) -> Run | None:
         """The last run of this role since the task has come to it, if there was one before."""
@@ -270,24 +281,22 @@ class RoleTurn(Turn):
 
     # ---- after the run ----
 
-    def _settle(self, assignment: Assignment, verdict: RunVerdict) -> None:
+    def _settle(self, assignment: Assignment, run: str, verdict: RunVerdict) -> None:
         """What was made lies on the task's branch, whatever an agent has done to branches.
 
         What was not committed is kept there too, and what the tester has left is trusted from now on.
         """
-        task, role, began = assignment.task, assignment.role, assignment.progress.began
-        with (
-            self.site.ground.opened(self.wakeup) as yard,
-            yard.tree(yard.worktrees.at(assignment.worktree)) as tree,
-        ):
-            tree.attach(branch_of(task.id, assignment.attempt))
-            if verdict is not RunVerdict.PROVED:
-                tree.keep(f"{task.id}: unfinished ({role})")
-            elif tree.is_merging():
-                tree.keep(f"{task.id}: merge {self.site.base}")
-            tree.put_on(began, f"{task.id}: all of it")
-            if verdict is RunVerdict.PROVED and role == "tester":
-                self.tasks.keep_progress(task.id, trusted=tree.head())
+        task, role, is_proved = assignment.task, assignment.role, verdict is RunVerdict.PROVED
+        with self.site.ground.opened(self.wakeup) as yard:
+            repository = yard.worktrees.at(assignment.worktree)
+            with yard.tree(repository) as tree:
+                tree.attach(branch_of(task.id, assignment.attempt))
+                if not is_proved or tree.is_merging():
+                    about = f"merge {self.site.base}" if is_proved else f"unfinished ({role})"
+                    yard.keep(repository, f"{task.id}: {about}", self.scratch(run))
+                tree.put_on(assignment.progress.began, f"{task.id}: all of it")
+                if is_proved and role == "tester":
+                    self.tasks.keep_progress(task.id, trusted=tree.head())
 
 
 def _goes_on(stop: Stop) -> bool:

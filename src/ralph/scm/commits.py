@@ -13,13 +13,11 @@ from ralph.core.model import Scm
 from ralph.core.text import clean
 from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository
-from ralph.scm.start import Recorded, Start, led_elsewhere
+from ralph.scm.start import Recorded, Start, all_but, led_elsewhere
 from ralph.scm.user_git import UserGit
 
 _MARK = re.compile(rb"^<{7} ", re.MULTILINE)
 TRAILER = "Ralph-Run"
-MARKER = ".ralph-active"
-"""The marker of a running PRD loop is nobody's work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ class GitTasks:
         self._git.disarm_filters()
         output = self._git("status", "--porcelain=v1", "-z", "-uall", "--no-renames")
         changed = {entry[3:] for entry in paths(output)}
-        return bool(changed - set(self._left_out(self._recorded.load())))
+        return bool(changed - set(self._recorded.left_out()))
 
     def do(self, iteration: int, message: str) -> Done:
         start = self._recorded.load()
@@ -56,7 +54,7 @@ class GitTasks:
             words, problem = shlex.split(task), ""
             try:
                 if words[:1] == ["commit"]:
-                    commit, problem = self._commit(start, iteration, message, words[1:])
+                    commit, problem = self._commit(iteration, message, words[1:])
                 elif words:
                     problem = self._other(start, words)
             except GitError as error:
@@ -67,15 +65,14 @@ class GitTasks:
 
     # ---- commit ----
 
-    def _commit(self, start: Start, iteration: int, message: str, more: list[str]) -> tuple[str, str]:
+    def _commit(self, iteration: int, message: str, more: list[str]) -> tuple[str, str]:
         mark = f"{self._run}/{iteration}"
         if already := self._find(mark):
             return already, ""
         if path := self._conflict():
             return "", f"Not committed: {path} has a conflict of a merge. Next: resolve it, then: git commit"
-        left_out = [f":(top,exclude,literal){path}" for path in self._left_out(start)]
         options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
-        added = self._user_git("add", *options, stdin=listed([":/", *left_out]))
+        added = self._user_git("add", *options, stdin=listed(all_but(self._recorded.left_out())))
         if added.code:
             return "", self._user_git.failure("add", added)
         if self._git.attempt("diff", "--cached", "--quiet", "--ignore-submodules=dirty").code == 0:
@@ -105,14 +102,6 @@ class GitTasks:
             if mark in marks.split():
                 return commit
         return ""
-
-    def _left_out(self, start: Start) -> list[str]:
-        """What was untracked when the run began and is unchanged, and nested repositories."""
-        now = self._recorded.untracked()
-        prints = self._recorded.fingerprints(name for name in now if name in start.untracked)
-        unchanged = [name for name, value in prints.items() if value and value == start.untracked[name]]
-        markers = [name for name in now if os.path.basename(name) == MARKER]
-        return unchanged + markers + [name.rstrip("/") for name in now if name.endswith("/")]
 
     # ---- the other tasks ----
 

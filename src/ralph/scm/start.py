@@ -18,6 +18,9 @@ import msgspec
 
 from ralph.scm.git import Git, paths
 
+MARKER = ".ralph-active"
+"""The marker of a running PRD loop is nobody's work."""
+
 MOST_HOOK_BYTES = 10 << 20
 MOST_HASHED = 50 << 20
 
@@ -95,6 +98,14 @@ class Recorded:
         top = self._git.repository.top
         return {name: fingerprint(top / name) for name in names if not name.endswith("/")}
 
+    def left_out(self) -> list[str]:
+        """What was untracked when the run began and is unchanged, and nested repositories: not the agent's work."""
+        start, now = self.load(), self.untracked()
+        prints = self.fingerprints(name for name in now if name in start.untracked)
+        unchanged = [name for name, value in prints.items() if value and value == start.untracked[name]]
+        markers = [name for name in now if os.path.basename(name) == MARKER]
+        return unchanged + markers + [name.rstrip("/") for name in now if name.endswith("/")]
+
     def _hooks_path(self, config: dict[str, list[str]]) -> Path:
         repository = self._git.repository
         chosen = config.get("core.hookspath")
@@ -137,6 +148,11 @@ def _to_json(name: str) -> str:
 
 def _from_json(text: str) -> str:
     return os.fsdecode(text.encode("latin-1"))
+
+
+def all_but(left_out: Iterable[str]) -> list[str]:
+    """Pathspecs for the whole repository without some files."""
+    return [":/", *(f":(top,exclude,literal){path}" for path in left_out)]
 
 
 def _copy_hooks(source: Path, target: Path) -> None:

@@ -6,11 +6,12 @@ import os
 import shutil
 import tempfile
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
-from ralph.scm.start import Recorded
+from ralph.scm.start import Recorded, all_but
 from ralph.scm.user_git import UserGit
 
 _READY = "ralph-ready"
@@ -203,10 +204,11 @@ class Tree:
         self.git.disarm_filters()
         return not self.git("status", "--porcelain=v1", "-z", "-uall", "--no-renames")
 
-    def keep(self, message: str) -> None:
-        """Commit whatever is there, so that it lies on the branch; no hook and no missing key can refuse that."""
+    def keep(self, message: str, left_out: Iterable[str]) -> None:
+        """Commit what is there, so that it lies on the branch; no hook and no missing key can refuse that."""
         if not self.is_clean() or self.is_merging():
-            self.git.attempt("add", "-A", "--ignore-errors")
+            options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
+            self.git.attempt("add", *options, stdin=listed(all_but(left_out)))
             self.git("commit", "-q", "--no-verify", "--no-gpg-sign", "--allow-empty", "-m", message)
 
     def is_merging(self) -> bool:

@@ -1,0 +1,516 @@
+"""G2, G3, G4 for `ralph work`: repositories in odd states, odd texts, worktrees and branches that vanish."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from conftest import RALPH, Project
+from faults.fault_support import Watched
+from faults.test_full_disk import mounts
+from faults.work_fault_support import (
+    GIT,
+    assert_clean,
+    assert_intact,
+    assert_stopped,
+    coder_only,
+    roles_of,
+    script,
+    worktrees,
+)
+from ralph.core.tasks import TaskCompletionSpec
+from ralph.core.text import clean
+from work_support import CHECK, HONEST, MENDS, Site, external, make_site, task
+
+__all__ = ["mounts"]
+
+
+@pytest.fixture
+def site(project: Project) -> Site:
+    return make_site(project)
+
+
+# ---- G4: what vanishes under a running loop ----
+
+
+def test_g4_the_worktree_is_removed(site: Site) -> None:
+    """The work stops and says so; called again, the worktree is back with all that was in it, committed or not."""
+    coder_only(
+        site,
+        "case $n in\n"
+        "0) echo precious > precious.txt; promise CODED;;\n"
+        '1) rm -rf "$PWD";;\n'
+        f"*) {MENDS}; promise CODED;;\n"
+        "esac",
+    )
+    site.add(task())
+    assert_stopped(site.work(), 2, "was removed while task T-1 was worked on there", "Go on with: ralph work")
+    assert_intact(site)
+    result = site.work()
+    assert result.code == 0, result.err
+    assert site.project.git("show", "main:precious.txt") == "precious\n"
+    assert_clean(site)
+
+
+def test_g4_the_worktree_is_removed_between_two_runs(site: Site) -> None:
+    """A role that goes on finds its worktree as the last iteration had left it, and the run is the same."""
+    coder_only(
+        site,
+        "case $n in\n"
+        "0) echo precious > precious.txt; promise CODED;;\n"
+        f"1) kill -INT {RALPH_PID};;\n"
+        f"*) {MENDS}; promise CODED;;\n"
+        "esac",
+    )
+    site.add(task())
+    assert site.work().code == 130
+    shutil.rmtree(site.worktree)
+    result = site.work()
+    assert result.code == 0, result.err
+    assert site.project.git("show", "main:precious.txt") == "precious\n"
+    assert roles_of(site) == ["coder"]
+    assert_clean(site)
+
+
+RALPH_PID = "$(cut -d ' ' -f 4 /proc/$PPID/stat)"
+"""In an agent: the parent of its warden."""
+
+DEEDS = {
+    "deletes its branch": "git update-ref -d refs/heads/ralph/T-1",
+    "works on another branch": "git checkout -q -b mine; git commit -qam mine",
+    "works on no branch": "git checkout -q --detach; git commit -qam mine",
+    "begins a new history": "git checkout -q --orphan mine; git commit -qam mine",
+    "goes back in history": "git commit -qam mine; git reset -q --soft HEAD~2",
+}
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_g4_an_agent_that_moves_branches(site: Site, deed: str) -> None:
+    """Whatever it does to branches and HEAD: what was proved is merged, with its history, and nothing else."""
+    (site.project.path / "second.txt").write_text("second\n")
+    site.project.git("add", "-A")
+    site.project.git("commit", "-qm", "Second")
+    coder_only(site, f"{MENDS}; {DEEDS[deed]}; promise CODED")
+    site.add(task())
+    result = site.work()
+    assert result.code == 0, result.err
+    assert site.is_mended()
+    assert site.project.git("log", "--first-parent", "--format=%s", "main").splitlines()[-2:] == [
+        "Second",
+        "First",
+    ]
+    assert site.project.git("diff", "--name-only", "main~1", "main") == "calc.py\n"
+    assert_intact(site)
+    assert worktrees(site) == []
+
+
+def test_g4_worktree_and_branch_are_deleted_before_the_merge(site: Site) -> None:
+    """What was proved and waits for the user is found again in the snapshots."""
+    coder_only(site, f"{MENDS}; promise CODED")
+    site.add(task())
+    (site.project.path / "calc.py").write_text("# mine\n")
+    assert site.work().code == 1
+    shutil.rmtree(site.worktree)
+    site.project.git("worktree", "prune")
+    site.project.git("branch", "-q", "-D", "ralph/T-1")
+    site.project.git("checkout", "--", "calc.py")
+    result = site.work()
+    assert result.code == 0, result.err
+    assert site.is_mended() and roles_of(site) == ["coder"]
+    assert_clean(site)
+
+
+def test_g4_nothing_is_left_of_a_proved_task(site: Site) -> None:
+    """Without snapshots a task whose branch was deleted is blocked, not done."""
+    coder_only(site, f"{MENDS}; promise CODED", snapshots=False)
+    site.add(task())
+    (site.project.path / "calc.py").write_text("# mine\n")
+    assert site.work().code == 1
+    shutil.rmtree(site.worktree)
+    site.project.git("worktree", "prune")
+    site.project.git("branch", "-q", "-D", "ralph/T-1")
+    site.project.git("checkout", "--", "calc.py")
+    assert_stopped(site.work(), 1, "blocked: T-1", "There is nothing on the branch ralph/T-1.")
+    assert not site.is_mended()
+
+
+def test_g4_the_base_branch_is_deleted(site: Site) -> None:
+    """The proved task is blocked; the next call says how the branch comes back, and then it is merged."""
+    coder_only(site, f"{MENDS}; git update-ref -d refs/heads/main; promise CODED")
+    site.add(task())
+    assert_stopped(site.work(), 1, "blocked: T-1", "The branch main is not there any more.")
+    again = site.work()
+    assert_stopped(
+        again, 2, "The branch main has no commit.", "bring it back: git update-ref refs/heads/main "
+    )
+    mending = again.err.rpartition("bring it back: ")[2].strip()
+    subprocess.run(shlex.split(mending), cwd=site.project.path, check=True)
+    result = site.work()
+    assert result.code == 0, result.err
+    assert site.is_mended() and roles_of(site) == ["coder"]
+    assert_clean(site)
+
+
+def test_g4_worktrees_of_the_user_stay(site: Site) -> None:
+    """A worktree of the user's own that is not there now, on another disk perhaps, stays registered."""
+    site.project.git("worktree", "add", "-q", "-b", "mine", str(site.outside / "mine"))
+    (site.outside / "mine").rename(site.outside / "away")
+    coder_only(site, f"{MENDS}; promise CODED")
+    site.add(task())
+    assert site.work().code == 0
+    (site.outside / "away").rename(site.outside / "mine")
+    assert worktrees(site) == ["mine"]
+    assert site.project.git("-C", str(site.outside / "mine"), "status", "--porcelain") == ""
+
+
+def test_g4_what_an_agent_made_read_only_is_removed(site: Site) -> None:
+    """A worktree with directories that cannot be written to is cleared all the same."""
+    coder_only(site, f"{MENDS}; mkdir -p deep/er; touch deep/er/file; chmod 500 deep/er deep; promise CODED")
+    site.add(task())
+    result = site.work()
+    assert result.code == 0, result.err
+    assert not site.worktree.exists()
+    assert_clean(site)
+
+
+def test_g4_a_full_disk_in_the_commit(site: Site, mounts: list[str], tmp_path: Path) -> None:
+    """The work stops and says why; with room again it goes on, and nothing is damaged or lost."""
+    disk, keep, filler = site.project.path, tmp_path / "kept", site.project.path / "filler"
+    fills = f"head -c 40000000 /dev/zero > {filler} 2> /dev/null"
+    hook = site.project.path / ".git/hooks/pre-commit"
+    hook.write_text(f"#!/bin/sh\nmkdir {site.outside}/filled 2> /dev/null && {fills}\nexit 0\n")
+    hook.chmod(0o755)
+    coder_only(site, f"{MENDS}; head -c 100000 /dev/urandom > big; promise CODED")
+    site.add(task())
+    twice = f"{RALPH} work; echo first: $?; rm {filler}; {RALPH} work; echo second: $?"
+    words = [*mounts, str(disk), str(keep), "8m", "sh", "-c", twice]
+    result = Watched(site.project, words, tmp_path / "log").result(90)
+    assert "No space left on device" in result.err and "Go on with: ralph work" in result.err
+    assert "first: 2" in result.err and "second: 0" in result.err, result.err
+    kept = Project(keep, site.project.home)
+    assert "a + b" in kept.git("show", "main:calc.py")
+    assert kept.git("fsck", "--no-dangling", "--strict") == ""
+
+
+# ---- G2: repositories in odd states ----
+
+
+def test_g2_nobody_who_commits(site: Site) -> None:
+    """Without an identity no agent is started: the error says how to give one."""
+    site.project.git("config", "--unset", "user.email")
+    site.project.git("config", "user.useConfigOnly", "true")
+    site.add(task())
+    assert_stopped(site.work(), 2, "ralph: error: git commit failed", "Next: Say who commits: git -C ")
+    assert site.prompts("T-1.coder") == []
+
+
+def test_g2_an_identity_in_the_environment(site: Site) -> None:
+    """Git takes it from there, so does Ralph."""
+    site.project.git("config", "--unset", "user.email")
+    who = {"NAME": "Eve", "EMAIL": "eve@localhost"}
+    site.project.extra_env |= {f"GIT_{w}_{k}": v for w in ("AUTHOR", "COMMITTER") for k, v in who.items()}
+    coder_only(site, f"{MENDS}; promise CODED")
+    site.add(task())
+    result = site.work()
+    assert result.code == 0, result.err
+    assert site.project.git("log", "-1", "--format=%an %ce", "main") == "Eve eve@localhost\n"
+
+
+def test_g2_commits_that_cannot_be_signed(site: Site) -> None:
+    """Signing without a key is found out before any agent is started; without signing the work goes on."""
+    site.project.git("config", "commit.gpgSign", "true")
+    site.project.git("config", "gpg.program", "false")
+    coder_only(site, f"{MENDS}; promise CODED")
+    site.add(task())
+    assert_stopped(
+        site.work(), 2, "gpg failed to sign the data", "Next: Unlock your signing key, or: git -C "
+    )
+    assert site.prompts("T-1.coder") == []
+    site.project.git("config", "commit.gpgSign", "false")
+    assert site.work().code == 0
+
+
+def test_g2_a_signing_key_that_is_locked_later(site: Site) -> None:
+    """Work that could not be committed is not done; it is kept on the branch without a signature."""
+    gpg = script(
+        site,
+        "gpg",
+        f"[ -e {site.outside}/locked ] && exit 1; cat > /dev/null; echo '[GNUPG:] SIG_CREATED ' >&2; echo x",
+    )
+    site.project.git("config", "commit.gpgSign", "true")
+    site.project.git("config", "gpg.program", gpg)
+    coder_only(site, f"touch {site.outside}/locked; {MENDS}; promise CODED")
+    site.add(task(coder=replace(external(), max_iterations=1)))
+    assert_stopped(site.work(), 1, "failed: T-1", "gpg failed to sign the data")
+    assert "a + b" in site.project.git("show", "ralph/T-1:calc.py")
+    assert not site.is_mended()
+
+
+def test_g2_a_hook_that_refuses_commits(site: Site) -> None:
+    """The coder is told what the hook said, and only what the hook lets pass is done."""
+    hook = site.project.path / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\ntest -e changelog && exit\necho 'no entry in the changelog' >&2\nexit 1\n")
+    hook.chmod(0o755)
+    coder_only(site, f"{MENDS}; [ $n = 0 ] || touch changelog; promise CODED")
+    site.add(task())
+    result = site.work()
+    assert result.code == 0, result.err
+    assert "no entry in the changelog" in site.prompts("T-1.coder")[1]
+    assert site.project.git("ls-tree", "--name-only", "main", "changelog") == "changelog\n"
+    assert_clean(site)
+
+
+def test_g2_a_hook_that_refuses_merges(site: Site) -> None:
+    """The proved task waits with the hook's reason; other tasks go on, and when the hook lets it, it is merged."""
+    hook = site.project.path / ".git/hooks/pre-merge-commit"
+    hook.write_text(
+        f"#!/bin/sh\n[ -e {site.outside}/open ] && exit\necho 'error: closed today' >&2\nexit 1\n"
+    )
+    hook.chmod(0o755)
+    coder_only(
+        site,
+        f"{MENDS}; echo $RALPH_TASK_ID > $RALPH_TASK_ID; git add -A; git commit -qm own; echo >> $RALPH_TASK_ID; promise CODED",
+    )
+    site.add(task("T-1"), task("T-2"))
+    assert_stopped(site.work(), 1, "blocked: T-1", "blocked: T-2", "closed today")
+    (site.outside / "open").touch()
+    result = site.work()
+    assert result.code == 0, result.err
+    assert len(site.prompts("T-1.coder") + site.prompts("T-2.coder")) == 2
+    assert_clean(site)
+
+
+def test_g2_an_empty_repository(project: Project) -> None:
+    """There is nothing to begin from: one error that says how to make a commit."""
+    project.git("init", "-q", "-b", "main")
+    project.git("config", "user.email", "ada@localhost")
+    site = Site(project)
+    site.agents()
+    site.add(task())
+    assert_stopped(site.work(), 2, "The branch main has no commit.", 'git commit --allow-empty -m "Begin"')
+
+
+def test_g2_head_is_detached_while_work_goes_on(site: Site) -> None:
+    """The branch gets the work all the same, the checkout stays where the user has gone."""
+    detach = f"(cd {site.project.path} && git checkout -q --detach)"
+    coder_only(site, f"{MENDS}; {detach}; promise CODED")
+    site.add(task())
+    result = site.work()
+    assert result.code == 0, result.err
+    assert site.is_mended()
+    assert "a - b" in (site.project.path / "calc.py").read_text()
+    assert_clean(site)
+
+
+def test_g2_another_branch_is_checked_out_later(site: Site) -> None:
+    """A task goes into the branch that it began from, also when it is finished from another one."""
+    coder_only(site, f"kill -INT {RALPH_PID}; {MENDS}")
+    site.add(task())
+    assert site.work().code == 130
+    site.project.git("checkout", "-q", "-b", "other")
+    coder_only(site, f"{MENDS}; promise CODED")
+    result = site.work()
+    assert result.code == 0, result.err
+    assert "merged into main as" in result.out
+    assert site.is_mended() and "a - b" in site.project.git("show", "other:calc.py")
+
+
+def test_g2_a_submodule(site: Site) -> None:
+    """It is empty in a new worktree, until the user's setup brings it; then tasks with it are merged."""
+    library = site.outside / "library"
+    project = Project(library, site.project.home)
+    library.mkdir()
+    project.git("init", "-q")
+    (library / "five").write_text("5\n")
+    project.git("add", "-A")
+    project.git("commit", "-qm", "Library")
+    allow = ("-c", "protocol.file.allow=always")
+    site.project.git(*allow, "submodule", "add", "-q", str(library), "library")
+    site.project.git("commit", "-qam", "Use the library")
+    setup = "git -c protocol.file.allow=always submodule update -q --init"
+    coder_only(site, f"{MENDS}; promise CODED", ralph={"setup": setup})
+    site.add(task(coder=external(f"test -s library/five && {CHECK}")))
+    result = site.work()
+    assert result.code == 0, result.err
+    assert site.is_mended() and (site.project.path / "library/five").exists()
+    assert_clean(site)
+
+
+def test_g2_a_shallow_clone(site: Site, tmp_path: Path) -> None:
+    """A clone without its history is as good as any."""
+    for number in range(3):
+        site.project.git("commit", "-q", "--allow-empty", "-m", f"More {number}")
+    clone = tmp_path / "clone"
+    subprocess.run([GIT, "clone", "-q", "--depth", "1", f"file://{site.project.path}", clone], check=True)
+    shallow = Site(Project(clone, site.project.home))
+    shallow.project.git("config", "user.name", "Ada")
+    shallow.project.git("config", "user.email", "ada@localhost")
+    coder_only(shallow, f"{MENDS}; git commit -qam own; echo >> calc.py; promise CODED")
+    shallow.add(task())
+    result = shallow.work()
+    assert result.code == 0, result.err
+    assert shallow.is_mended()
+    assert_clean(shallow)
+
+
+def test_g2_a_state_directory_behind_a_link(site: Site) -> None:
+    """Git knows worktrees by their real paths; a home that is a link does not confuse it."""
+    link = site.outside / "link"
+    link.symlink_to(site.project.home.path)
+    site.project.extra_env["RALPH_STATE_DIR"] = str(link)
+    coder_only(
+        site, f"[ $n = 0 ] && {{ echo x > kept.txt; kill -INT {RALPH_PID}; exit; }}\n{MENDS}; promise CODED"
+    )
+    site.add(task())
+    assert site.work().code == 130
+    result = site.work()
+    assert result.code == 0, result.err
+    assert site.project.git("show", "main:kept.txt") == "x\n"
+    assert_clean(site)
+
+
+# ---- G2: conflicts ----
+
+
+def test_g2_a_conflict_that_is_resolved_for_one_side(site: Site) -> None:
+    """A coder that decides for its own side has merged the base too, and nothing conflicts any more."""
+    theirs = f"(cd {site.project.path} && echo '# base' >> calc.py && git commit -qam Base)"
+    coder_only(
+        site,
+        f"if [ $n = 0 ]; then {MENDS}; echo '# mine' >> calc.py; {theirs}\n"
+        "else git checkout -q --ours calc.py; fi; promise CODED",
+    )
+    site.add(task())
+    result = site.work()
+    assert result.code == 0, result.err
+    assert site.project.git("show", "main:calc.py").endswith("# mine\n")
+    assert roles_of(site) == ["coder", "coder"]
+    assert_clean(site)
+
+
+def test_g2_a_conflict_that_is_left(site: Site) -> None:
+    """Conflict marks are never committed by Ralph: the coder is told, and its work is not done with them."""
+    theirs = f"(cd {site.project.path} && echo base >> notes && git add notes && git commit -qm Base)"
+    coder_only(
+        site,
+        f"case $n in 0) {MENDS}; echo mine >> notes; {theirs};; 2) echo both > notes;; esac; promise CODED",
+    )
+    site.add(task())
+    result = site.work()
+    assert result.code == 0, result.err
+    assert "Not committed: notes has a conflict of a merge" in site.prompts("T-1.coder")[2]
+    assert site.project.git("show", "main:notes") == "both\n"
+
+
+def test_g2_a_conflict_whose_coder_is_killed(site: Site) -> None:
+    """After kill -9 the conflict is there again, as a merge that still has to be made."""
+    theirs = f"(cd {site.project.path} && echo base >> notes && git add notes && git commit -qm Base)"
+    resolves = "echo both > notes; git add -A; git commit -qm resolved"
+    coder_only(
+        site,
+        f"case $n in\n0) {MENDS}; echo mine >> notes; {theirs};;\n"
+        f"1) {resolves}; kill -9 {RALPH_PID}; sleep 60;;\n"
+        f"2) cp notes {site.outside}/seen; {resolves};;\nesac; promise CODED",
+    )
+    site.add(task())
+    assert site.work().code == -9
+    result = site.work()
+    assert result.code == 0, result.err
+    assert "<<<<<<<" in (site.outside / "seen").read_text()
+    assert site.project.git("show", "main:notes") == "both\n"
+    assert roles_of(site) == ["coder", "coder"]
+    assert_clean(site)
+
+
+def test_g2_tests_of_the_tester_survive_a_conflict(site: Site) -> None:
+    """What the tester has added stays protected and trusted when the base is merged in."""
+    theirs = f"(cd {site.project.path} && echo base >> notes && git add notes && git commit -qm Base)"
+    body = (
+        HONEST.replace(
+            "coder) ", "coder) [ $n = 0 ] && echo mine >> notes; [ $n = 0 ] || echo both > notes; "
+        )
+        .replace(
+            "tester) ", "tester) grep -q 'add(1, 1)' check.py || echo 'assert add(1, 1) == 2' >> check.py; "
+        )
+        .replace("qa) ", f"qa) [ $n = 0 ] && {theirs}; ")
+    )
+    site.agents(body)
+    site.add(task())
+    result = site.work()
+    assert result.code == 0, result.err
+    assert roles_of(site) == ["coder", "reviewer", "tester", "qa"] * 2
+    assert site.project.git("show", "main:check.py").endswith("assert add(1, 1) == 2\n")
+    assert len(site.prompts("T-1.coder")) == 2
+
+
+# ---- G3: odd texts ----
+
+ODD = {
+    "quotes": "it's \"quoted\" \\ and 'so on'",
+    "substitution": "$(touch pwned) `touch pwned` ${HOME} ; touch pwned | touch pwned & touch pwned",
+    "newlines": "first line\nsecond line\n\nRalph-Run: fake/1\n# no comment",
+    "leading dash": "--amend -m pwned --upload-pack=touch",
+    "emoji": "\U0001f680 \u00fc\u4f60\u597d \u202e rtl",
+    "controls": "a\x1b[31mred\x07\r\x00end",
+    "long": "x" * 100_000,
+    "percent": "%s %(refname) %n {0} {title}",
+}
+
+
+def one_line(title: str) -> str:
+    return clean(" ".join(f"Merge T-1: {title}".split()))[:200].rstrip()
+
+
+def messages(site: Site) -> list[str]:
+    """Of the commits that Ralph has made for the coder."""
+    return site.project.git("log", "-z", "--format=%B", "--grep=^T-1: ", "main").split("\0")
+
+
+@pytest.mark.parametrize("kind", ODD)
+def test_g3_odd_texts_are_only_texts(site: Site, kind: str) -> None:
+    """Title, description, outcome and criteria go into prompts and commits as they are, and nothing runs them."""
+    text = ODD[kind]
+    coder_only(
+        site, f"{MENDS}; git commit -qam own; echo >> calc.py; cat > {site.outside}/prompt; promise CODED"
+    )
+    settings = site.project.path / ".ralph/settings.json"
+    settings.write_text(settings.read_text().replace('agent.sh"}', 'agent.sh", "promptVia": "stdin"}', 1))
+    spec = TaskCompletionSpec(text, (text,), replace(external(), description=text))
+    site.add(replace(task(), title=text, description=text, completion_spec=spec))
+    result = site.work()
+    assert result.code == 0, result.err
+    assert not list(site.outside.rglob("pwned"))
+    assert (site.outside / "prompt").read_bytes().decode().count(text) >= 4
+    assert site.project.git("log", "-1", "--format=%B", "main").rstrip("\n") == one_line(text)
+    assert messages(site)[0].startswith(f"T-1: {clean(text).strip()} (coder)\n\nRalph-Run: ")
+    assert_clean(site)
+
+
+@pytest.mark.parametrize(
+    "id", ["../../escape", "-rf", "a b", "a/b", "$(touch pwned)", "x.lock", "a..b", ".hidden"]
+)
+def test_g3_odd_ids_are_refused(site: Site, id: str) -> None:
+    """An id that could be no branch or no directory is refused before anything is made of it."""
+    site.add(task(id))
+    before = sorted(site.outside.rglob("*"))
+    assert_stopped(site.work(), 2, f"The id of task {id!r} must")
+    assert [
+        path for path in sorted(site.outside.rglob("*")) if path not in before and "state" not in str(path)
+    ] == []
+    assert site.project.git("branch", "--list", "ralph/*") == ""
+
+
+def test_g3_ids_that_look_like_attempts(site: Site) -> None:
+    """The second attempt at task 1 and the task 1.2 do not get into each other's way."""
+    writes = f"{MENDS}; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; promise CODED"
+    coder_only(site, writes)
+    site.add(task("1", attempts=2), task("1.2"))
+    result = site.work("-j", "3")
+    assert result.code == 0, result.err
+    assert site.project.git("show", "main:1.txt", "main:1.2.txt") == "1\n1.2\n"
+    assert_clean(site)
