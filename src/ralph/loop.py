@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 from ralph import ears
 from ralph.agents.base import Prompt
@@ -163,15 +166,13 @@ class Driver:
         return self._place.supervised.look(seen, after_attempt=attempt)
 
     def _look_at_board(self, problem: str) -> tuple[BoardSeen | None, str]:
-        """The task list of a PRD loop before and after the agent."""
-        room, before = self._place.board, self._state.before
-        if room is None or problem or self._state.phase not in (Phase.BEFORE, Phase.AFTER):
+        """The task list of a PRD loop: as people have left it, or as it was when the agent had ended."""
+        if self._state.phase is Phase.AFTER and self._state.ran is not None:
+            return self._state.ran.board, problem
+        if self._place.board is None or problem or self._state.phase is not Phase.BEFORE:
             return None, problem
         try:
-            if self._state.phase is Phase.AFTER and before is not None and before.board is not None:
-                return room.after(before.board), ""
-            cut_off = before.board if before is not None and self._state.again else None
-            return room.before(interrupted=cut_off), ""
+            return self._place.board.before(), ""
         except RalphError as error:
             return None, f"{error.message} {error.hint}".strip()
 
@@ -224,18 +225,32 @@ class Driver:
             self._tell(IterationStarted(step.iteration, step.of, len(step.steer), spec.name))
             if spec.prompt_via is not PromptVia.NONE:
                 self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
-            self._mark()
-        stream = f"{step.iteration:03d}-{seq}.{step.purpose}"
-        ran = self._caller.call(Call(step, spec, prompt, stream), self._state.limits.iterations)
+        call = Call(step, spec, prompt, f"{step.iteration:03d}-{seq}.{step.purpose}")
+        ran = self._call_and_rule(call)
         if step.purpose is Purpose.WORK and self.plan.claim.kind is ClaimKind.TAG:
             rule = self.plan.claim
             self._tell(ClaimLooked(f"<{rule.tag}>{rule.text}</{rule.tag}>", ran.claim))
         return ran
 
-    def _mark(self) -> None:
-        before = self._state.before
-        if self._place.board is not None and before is not None and before.board is not None:
-            self._place.board.mark(self._state.limits.iterations, before.board)
+    def _call_and_rule(self, call: Call) -> Ran:
+        """What the agent does to the board of a PRD loop and may not do is undone at once, however it ends."""
+        room, before, of = self._place.board, self._state.before, self._state.limits.iterations
+        if room is None or before is None or before.board is None or call.step.purpose is not Purpose.WORK:
+            return self._caller.call(call, of)
+        found = before.board
+        self._ears.with_room(lambda: room.begin(of, found))
+        ran = self._caller.call(call, of)
+        board = self._ears.with_room(lambda: room.rule(found))
+        self._tell_undone(board.illegal)
+        for text in board.told:
+            self._tell(Notice(f"To be told: {text}."))
+        return replace(ran, board=board)
+
+    def _tell_undone(self, undone: Sequence[str]) -> None:
+        for text in undone:
+            self._tell(Notice(f"Undone: {text}."))
+        if undone and self._place.board is not None:
+            self._notice_once(f"Copies of what was put back are in {self._place.board.undone}")
 
     def _spec(self, step: RunAgent) -> AgentSpec:
         return next(agent for agent in self.plan.agents if agent.name == step.agent)
@@ -256,12 +271,18 @@ class Driver:
         """One check at a time, so that each verdict is journalled when it is known."""
         check = next(check for check in self.plan.checks if check.name == step.names[0])
         self._tell(CheckStarted(check.name))
-        found = self._workshop.check(check, self._iteration(step, seq))
+        with self._held_board() as undone:
+            found = self._workshop.check(check, self._iteration(step, seq))
+        self._tell_undone(undone)
         retry_at = found.retry_at or self._now() + policy.LIMIT_BACKOFF if found.is_limited else None
         if found.verdict is not None:
             self._tell(CheckEnded(found.verdict, check.fail_action, self._since(started)))
         verdicts = (found.verdict,) if found.verdict is not None else ()
-        return Checked(self._now(), self._since(started), verdicts, found.usage, retry_at)
+        return Checked(self._now(), self._since(started), verdicts, found.usage, retry_at, tuple(undone))
+
+    def _held_board(self) -> AbstractContextManager[list[str]]:
+        """Checks and commit hooks run what the agent has written: they do not decide about stories either."""
+        return self._place.board.held() if self._place.board is not None else nullcontext([])
 
     def _iteration(self, step: RunChecks, seq: int) -> Iteration:
         state = self._state
@@ -274,17 +295,24 @@ class Driver:
     # ---- Restore ----
 
     def _restore(self, step: Restore, started: float) -> Did:
-        """Put back what an iteration did to the task list and may not do."""
-        assert self._place.board is not None
-        for text in step.told:
-            self._tell(Notice(f"Undone: {text}"))
-        self._place.board.restore(step.board, step.told)
+        """Take back what was approved and is refuted."""
+        board = self._state.after.board if self._state.after else None
+        assert self._place.board is not None and board is not None
+        self._tell_undone(step.told)
+        self._place.board.refute(board.legal, step.board, step.told)
         return Did(self._now(), self._since(started))
 
     # ---- Commit ----
 
     def _commit(self, step: Commit, started: float) -> Did:
-        """Version control, as configured. What fails is shown; the loop goes on. What is cut off is done again."""
+        """Version control, as configured; the user's hooks may run what the agent has written."""
+        with self._held_board() as undone:
+            did = self._do_commit(step, started)
+        self._tell_undone(undone)
+        return replace(did, undone=tuple(undone))
+
+    def _do_commit(self, step: Commit, started: float) -> Did:
+        """What fails is shown; the loop goes on. What is cut off is done again."""
         try:
             done = self._place.work.commit(step.iteration, step.message)
         except RalphError as error:

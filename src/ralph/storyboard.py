@@ -1,7 +1,9 @@
 """A PRD loop's folder as the loop sees it: the task list, what an iteration did to it, and the marker for hooks.
 
-The harness believes its own copies, kept where the agent does not reach them: the list in the journal, the PRD and
-the log of progress in the run's state directory.
+The harness believes its own copies, kept where the agent does not reach them. An iteration is *in hand* from `begin` to
+`rule`; a check or a commit, which may run what the agent has written, between the ends of `held`. A note beside the
+copies says so: whoever works on the folder next, after whatever end, first settles what that one left. What changes
+at any other time is the work of people, and counts.
 """
 
 from __future__ import annotations
@@ -9,50 +11,51 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ralph.core import stories
-from ralph.core.enforce import Rules, ruled
+from ralph.core.enforce import Rules, Ruling, ruled
 from ralph.core.model import BoardSeen, Prd
+from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.jsonfile import parse_strictly
+from ralph.jsonfile import parse_any, parse_strictly
 from ralph.store import files
+from ralph.store.prd_folder import PrdFolder
 from ralph.store.runs import process_start
 
-TASKS, PRD, PROGRESS, MARKER = "tasks.json", "prd.md", "progress.txt", ".ralph-active"
-MOST_BYTES = 16 << 20
-LINE = "\n---\n"
+TASKS, PRD, PROGRESS, PROMPT, MARKER = "tasks.json", "prd.md", "progress.txt", "prompt.md", ".ralph-active"
+PEOPLES = (PRD, PROMPT)
+"""Files that an iteration may not change at all."""
+
+LINE = b"\n---\n"
 """Below this line the log of progress only grows."""
+
+MOST_TASKS = 4 << 20
+NOTE = "in_hand.json"
+BEFORE, HELD, UNDONE = "before", "held", "undone"
 
 
 @dataclass(frozen=True, slots=True)
 class StoryBoard:
-    """`project`: an open directory. `kept`: where copies are kept. `commit`: commits files of the folder."""
+    """`project`: an open directory. `kept`: where copies are kept. `commit`: commits files. `branch`: the one in use."""
 
     prd: Prd
     project: int
     kept: Path
-    commit: Callable[[list[str], str], None]
+    commit: Callable[[list[str], str], None] = lambda names, message: None
+    branch: Callable[[], str] = lambda: ""
 
-    # ---- looking ----
+    # ---- before an iteration ----
 
-    def before(self, *, interrupted: BoardSeen | None = None) -> BoardSeen:
-        """The list as it is before an iteration: what people have changed meanwhile counts.
-
-        `interrupted`: the list before an iteration that was cut off; what that one did is ruled first.
-        """
-        if interrupted is not None and interrupted.legal:
-            seen = self.after(interrupted)
-            if seen.illegal:
-                self.restore(seen.legal, seen.illegal)
-        text = self._read(TASKS)
-        board = valid(text, f"{self.prd.folder}/{TASKS}", self.prd)
-        self._keep(PRD)
-        self._keep(PROGRESS)
+    def before(self) -> BoardSeen:
+        """The list as people have left it; what is wrong with it is an error."""
+        path = f"{self.prd.folder}/{TASKS}"
+        text = text_of(self._folder.read(TASKS, MOST_TASKS), path)
+        board = valid(text, path, self.prd)
         return BoardSeen(
             role=stories.mode_of(board, skip_review=self.prd.skip_review),
             done=stories.is_complete(board, skip_review=self.prd.skip_review),
@@ -61,16 +64,31 @@ class StoryBoard:
             at_cap=tuple(stories.approved_at_cap(board)),
         )
 
-    def after(self, before: BoardSeen) -> BoardSeen:
-        """What the iteration has left, against what there was before it."""
+    def begin(self, iterations: int, before: BoardSeen) -> None:
+        """An agent is about to start: keep what it finds, and tell the hooks inside its session what it may do."""
+        marker = self._marker(iterations, before)
+        found = {name: self._folder.read(name) for name in (PRD, PROMPT, PROGRESS)}
+        self._copy(BEFORE, found | {MARKER: marker})
+        note = {"role": before.role, "story": before.story, "legal": before.legal, "branch": self.branch()}
+        self._write_note(note | {"skipReview": self.prd.skip_review, "reviewCap": self.prd.review_cap})
+        PrdFolder(self.project, "").write(MARKER, marker, durable=False)
+
+    # ---- after it ----
+
+    def rule(self, before: BoardSeen) -> BoardSeen:
+        """What the iteration has made of the list; what it may not do is put back, and committed as that."""
         old = json.loads(before.legal)
-        text, board = self._parsed()
-        rules = Rules(before.role, self.prd.skip_review, self.prd.review_cap)
-        ruling = ruled(old, board, rules)
-        legal = text if not ruling.undone and ruling.board == board else _dumped(ruling.board)
-        illegal = [*ruling.undone, *self._changed_files()]
-        worked_on = _worked_on(old, ruling.board)
-        several = f"The last iteration worked on several stories ({', '.join(worked_on)}): one per iteration."
+        text, board = self._left()
+        ruling = self._ruling(old, board, before.role)
+        legal = text if not ruling.undone else dumped(ruling.board)
+        files_as_they_may_be = {PRD: self._kept(PRD), PROMPT: self._kept(PROMPT), PROGRESS: self._progress()}
+        illegal = [*ruling.undone, *self._differences(files_as_they_may_be), *self._marker_problems()]
+        if illegal:
+            self._put_back(
+                {TASKS: legal.encode(), **files_as_they_may_be}, "undo what an iteration may not do", illegal
+            )
+        told = tuple(self._told(old, ruling, before))
+        self._forget_note()
         return BoardSeen(
             role=before.role,
             done=stories.is_complete(ruling.board, skip_review=self.prd.skip_review),
@@ -78,52 +96,130 @@ class StoryBoard:
             legal=legal,
             illegal=tuple(illegal),
             story=before.story,
-            unapproved=_dumped(ruling.unapproved),
-            told=(several,) if len(worked_on) > 1 else (),
+            unapproved=dumped(ruling.unapproved) if ruling.approved else "",
+            told=told,
             at_cap=tuple(stories.approved_at_cap(ruling.board)),
         )
 
-    def restore(self, board: str, told: tuple[str, ...]) -> None:
-        """Put back what was illegal, and commit it as that."""
-        with self._folder() as folder:
-            files.write(folder, TASKS, board.encode())
-            for name in (PRD, PROGRESS):
-                if (legal := self._legal(name)) is not None:
-                    files.write(folder, name, legal)
-        names = [f"{self.prd.folder}/{name}" for name in (TASKS, PRD, PROGRESS)]
-        self.commit(
-            names, "chore: [ralph] undo what an iteration may not do\n\n" + "\n".join(f"- {t}" for t in told)
-        )
-
-    def _parsed(self) -> tuple[str, Any]:
+    def _left(self) -> tuple[str, Any]:
+        """The list as the agent has left it; None: it is none."""
         try:
-            text = self._read(TASKS)
-            return text, parse_strictly(text)
+            text = text_of(self._folder.read(TASKS, MOST_TASKS), TASKS)
+            return text, parsed(text)
         except (RalphError, ValueError, RecursionError):
             return "", None
 
-    def _changed_files(self) -> list[str]:
-        found = []
-        if self._legal(PRD) is not None:
-            found.append("prd.md is not the agent's to change; it is as it was")
-        if self._legal(PROGRESS) is not None:
-            found.append("progress.txt only grows below its line; what was there is back")
-        return found
-
-    def _legal(self, name: str) -> bytes | None:
-        """What a file has to be; None: it is."""
+    def _ruling(self, old: dict[str, Any], board: Any, mode: str) -> Ruling:
+        rules = Rules(mode, self.prd.skip_review, self.prd.review_cap)
         try:
-            kept = (self.kept / name).read_bytes()
-        except FileNotFoundError:
+            return ruled(old, board, rules)
+        except RecursionError:
+            return ruled(old, None, rules)
+
+    def _progress(self) -> bytes | None:
+        old, now = self._kept(PROGRESS), self._folder.read(PROGRESS)
+        return grown(old, now) if old is not None else now
+
+    def _differences(self, legal: Mapping[str, bytes | None]) -> Iterator[str]:
+        for name in PEOPLES:
+            if legal[name] is not None and self._folder.read(name) != legal[name]:
+                yield f"{self.prd.folder}/{name} is not the agent's to change; it is as it was"
+        if self._folder.read(PROGRESS) != legal[PROGRESS]:
+            yield f"{self.prd.folder}/{PROGRESS} only grows below its line; what was there is back"
+
+    def _marker_problems(self) -> Iterator[str]:
+        kept = self._kept(MARKER)
+        if kept is not None and PrdFolder(self.project, "").read(MARKER) != kept:
+            yield f"{MARKER} is not the agent's to change"
+
+    def _told(self, old: dict[str, Any], ruling: Ruling, before: BoardSeen) -> Iterator[str]:
+        """What was legal and should not happen again."""
+        worked_on = _worked_on(old, ruling.board)
+        if len(worked_on) > 1:
+            yield f"It worked on several stories ({', '.join(worked_on)}): one story per iteration"
+        if before.role == stories.REVIEW and not worked_on and not ruling.undone:
+            yield f"It was a review and decided nothing about {before.story}: a review approves or requests changes"
+        was, now = self._noted("branch"), self.branch()
+        if was and now != was and now != old["branchName"]:
+            yield f"It left branch {was} and stayed on {now or 'no branch'}: the work belongs on {was}, go back to it"
+
+    # ---- approvals that were refuted ----
+
+    def refute(self, legal: str, unapproved: str, told: tuple[str, ...]) -> None:
+        """Take approvals back in the list as it is now; `unapproved` is `legal` without them."""
+        refuted = {
+            new["id"]: new
+            for old, new in zip(
+                *(json.loads(text)["userStories"] for text in (legal, unapproved)), strict=True
+            )
+            if old != new
+        }
+        _, board = self._left()
+        if not isinstance(board, dict) or stories.schema_problems(board):
+            board = json.loads(legal)
+        fields = (*stories.REVIEW_FIELDS, "reviewFeedback")
+        for story in board["userStories"]:
+            if story["id"] in refuted:
+                story.update({field: refuted[story["id"]][field] for field in fields})
+        self._put_back({TASKS: dumped(board).encode()}, "take back what verification has refuted", told)
+
+    # ---- while others run what the agent has written ----
+
+    @contextmanager
+    def held(self) -> Iterator[list[str]]:
+        """Whatever happens to the files meanwhile is put back; the list says what that was."""
+        self._copy(HELD, {name: self._folder.read(name) for name in (TASKS, PRD, PROMPT, PROGRESS)})
+        self._write_note({})
+        undone: list[str] = []
+        try:
+            yield undone
+        finally:
+            undone += self._release()
+
+    def _release(self) -> list[str]:
+        held = {name: self._copy_of(HELD, name) for name in (TASKS, PRD, PROMPT, PROGRESS)}
+        changed = {n: data for n, data in held.items() if data is not None and self._folder.read(n) != data}
+        told = [
+            f"{self.prd.folder}/{name} was changed by what was run to verify or commit" for name in changed
+        ]
+        if told:
+            self._put_back(changed, "undo what verification may not do", told)
+        self._forget_note()
+        return told
+
+    # ---- what was cut off ----
+
+    def settle(self) -> BoardSeen | None:
+        """Finish what somebody before us could not: rule an iteration, or put back what a check has changed."""
+        note = self._note()
+        if note is None:
             return None
-        now = self._bytes(name)
-        legal = kept if name == PRD else grown(kept, now)
-        return legal if legal != now else None
+        if "legal" in note:
+            prd = replace(self.prd, skip_review=note["skipReview"], review_cap=note["reviewCap"])
+            before = BoardSeen(note["role"], done=False, legal=note["legal"], story=note["story"])
+            return replace(self, prd=prd).rule(before)
+        return BoardSeen("", done=False, illegal=tuple(self._release()))
+
+    def _note(self) -> dict[str, Any] | None:
+        try:
+            note: dict[str, Any] = json.loads((self.kept / NOTE).read_bytes())
+        except (OSError, ValueError):
+            return None
+        return note
+
+    def _noted(self, key: str) -> str:
+        return str((self._note() or {}).get(key, ""))
+
+    def _write_note(self, note: dict[str, Any]) -> None:
+        with files.opened_directory(str(self.kept)) as kept:
+            files.write(kept, NOTE, json.dumps(note).encode())
+
+    def _forget_note(self) -> None:
+        (self.kept / NOTE).unlink(missing_ok=True)
 
     # ---- the marker ----
 
-    def mark(self, iterations: int, before: BoardSeen) -> None:
-        """Tell the hooks inside the session what this iteration may do."""
+    def _marker(self, iterations: int, before: BoardSeen) -> bytes:
         payload = {
             "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "pid": os.getpid(),
@@ -136,54 +232,86 @@ class StoryBoard:
             "iterationMode": before.role,
             "preIterationSnapshot": stories.snapshot(json.loads(before.legal)),
         }
-        files.write(self.project, MARKER, (json.dumps(payload, indent=2) + "\n").encode(), durable=False)
+        return (json.dumps(payload, indent=2) + "\n").encode()
 
     def unmark(self) -> None:
-        """Remove the marker if it is ours; whatever else is there stays."""
-        with suppress(OSError, ValueError):
-            descriptor = os.open(MARKER, files.OLD_FILE | os.O_NONBLOCK, dir_fd=self.project)
-            with open(descriptor, "rb") as file:
-                payload = json.loads(file.read(MOST_BYTES))
-            if payload.get("pid") == os.getpid():
-                os.unlink(MARKER, dir_fd=self.project)
+        """Remove the marker, whatever has become of it: nobody else may run a loop here meanwhile."""
+        PrdFolder(self.project, "").remove(MARKER)
 
     # ---- files ----
 
-    def _folder(self) -> Any:
-        return files.opened_directory(self.prd.folder, self.project)
+    @property
+    def _folder(self) -> PrdFolder:
+        return PrdFolder(self.project, self.prd.folder)
 
-    def _bytes(self, name: str) -> bytes | None:
+    def _put_back(self, legal: Mapping[str, bytes | None], what: str, told: Iterable[str]) -> None:
+        """Write what differs, keep what was there, commit it."""
+        for name, data in legal.items():
+            now = self._folder.read(name)
+            if data is None or now == data:
+                continue
+            if now is not None:
+                self._keep_undone(name, now)
+            self._folder.write(name, data)
+        lines = (clean(text).replace("\n", " ")[:500] for text in told)
+        names = [f"{self.prd.folder}/{name}" for name, data in legal.items() if data is not None]
+        self.commit(names, f"chore: [ralph] {what}\n\n" + "\n".join(f"- {line}" for line in lines))
+
+    def _keep_undone(self, name: str, data: bytes) -> None:
+        """Perhaps it was a person's: nothing is lost."""
+        self._copy(UNDONE, {f"{time.time_ns() // 1000}-{name}": data})
+
+    @property
+    def undone(self) -> Path:
+        """Where there are copies of what was put back."""
+        return self.kept / UNDONE
+
+    def _copy(self, place: str, found: Mapping[str, bytes | None]) -> None:
+        """Keep these; a file that is not there is not there in the copies either."""
+        (self.kept / place).mkdir(mode=0o700, parents=True, exist_ok=True)
+        with files.opened_directory(str(self.kept / place)) as directory:
+            for name, data in found.items():
+                if data is None:
+                    with suppress(FileNotFoundError):
+                        os.unlink(name, dir_fd=directory)
+                elif self._copy_of(place, name) != data:
+                    files.write(directory, name, data)
+
+    def _copy_of(self, place: str, name: str) -> bytes | None:
         try:
-            with self._folder() as folder:
-                descriptor = os.open(name, files.OLD_FILE | os.O_NONBLOCK, dir_fd=folder)
-            with open(descriptor, "rb") as file:
-                return file.read(MOST_BYTES)
-        except (OSError, RalphError):
+            return (self.kept / place / name).read_bytes()
+        except FileNotFoundError:
             return None
 
-    def _read(self, name: str) -> str:
-        path, data = f"{self.prd.folder}/{name}", self._bytes(name)
-        if data is None:
-            raise RalphError(f"{path} is not there, or no file.", "`ralph prd init` makes the folder.")
-        try:
-            return data.decode()
-        except UnicodeDecodeError:
-            raise RalphError(f"{path} is not UTF-8 text.") from None
+    def _kept(self, name: str) -> bytes | None:
+        return self._copy_of(BEFORE, name)
 
-    def _keep(self, name: str) -> None:
-        data = self._bytes(name)
-        if data is not None:
-            self.kept.mkdir(parents=True, exist_ok=True)
-            with files.opened_directory(str(self.kept)) as kept:
-                files.write(kept, name, data)
+
+# ---- the text of a list ----
+
+
+def text_of(data: bytes | None, path: str) -> str:
+    if data is None:
+        raise RalphError(
+            f"{path} is not there, is no plain file, or is larger than {MOST_TASKS >> 20} MB.",
+            "`ralph prd init --force` makes what is missing.",
+        )
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise RalphError(f"{path} is not UTF-8 text.") from None
+
+
+def parsed(text: str) -> Any:
+    """A list as JSON has it; text that could not be written again is refused."""
+    board = parse_strictly(text)
+    dumped(board).encode()
+    return board
 
 
 def valid(text: str, path: str, prd: Prd) -> dict[str, Any]:
     """A task list that a loop can work on; what is wrong with it is one error."""
-    try:
-        board = parse_strictly(text)
-    except (ValueError, RecursionError) as error:
-        raise RalphError(f"{path}: not valid JSON: {error}.") from None
+    board = load(text, path)
     found = stories.schema_problems(board)
     if not found and not prd.skip_review:
         found = stories.invariant_problems(board, prd.review_cap)
@@ -194,19 +322,55 @@ def valid(text: str, path: str, prd: Prd) -> dict[str, Any]:
     return checked
 
 
+def load(text: str, path: str) -> Any:
+    """A list that a person may have written: an error names the line."""
+    try:
+        board = parse_any(text, path)
+        dumped(board).encode()
+        return board
+    except json.JSONDecodeError as error:
+        raise RalphError(f"{path}:{error.lineno}: not valid JSON: {error.msg}.") from None
+    except UnicodeEncodeError:
+        raise RalphError(f"{path}: a text in it has half of a surrogate pair.") from None
+    except ValueError:
+        raise RalphError(f"{path}: a number in it is too large.") from None
+    except RecursionError:
+        raise RalphError(f"{path}: nested too deeply.") from None
+
+
+def dumped(board: dict[str, Any]) -> str:
+    return json.dumps(board, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def grown(old: bytes, new: bytes | None) -> bytes:
     """The log of progress: its head may be rewritten, what stands below the line stays, whatever came is kept."""
     if new is None:
         return old
-    old_head, old_line, old_log = old.partition(LINE.encode())
-    new_head, new_line, new_log = new.partition(LINE.encode())
-    if not old_line:
-        return new if new.startswith(old) else old + b"\n" + new
-    if not new_line:
-        return old_head + old_line + old_log + b"\n" + new
-    if new_log.startswith(old_log):
+    head, line, log = old.partition(LINE)
+    if not line:
+        return new if new.startswith(old.rstrip()) else _joined(old, new)
+    if any(rest.startswith(log.rstrip()) for rest in _below_lines(new)):
         return new
-    return new_head + new_line + old_log.rstrip(b"\n") + b"\n\n" + new_log.lstrip(b"\n")
+    new_head, new_line, new_log = new.partition(LINE)
+    return (new_head if new_line else head) + LINE + _joined(log, new_log if new_line else new)
+
+
+def _below_lines(text: bytes) -> Iterator[bytes]:
+    start = text.find(LINE)
+    while start >= 0:
+        yield text[start + len(LINE) :]
+        start = text.find(LINE, start + 1)
+
+
+def _joined(old: bytes, new: bytes) -> bytes:
+    """The old lines, and those of the new ones that do not begin alike."""
+    lines, others = old.splitlines(keepends=True), new.splitlines(keepends=True)
+    same = next(
+        (n for n, (a, b) in enumerate(zip(lines, others, strict=False)) if a != b),
+        min(len(lines), len(others)),
+    )
+    rest = b"".join(others[same:])
+    return old.rstrip(b"\n") + b"\n\n" + rest.lstrip(b"\n") if rest.strip() else old
 
 
 def _worked_on(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -218,7 +382,3 @@ def _worked_on(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         for story in new["userStories"]
         if story["id"] in known and any(story.get(f) != known[story["id"]].get(f) for f in fields)
     ]
-
-
-def _dumped(board: dict[str, Any]) -> str:
-    return json.dumps(board, indent=2, ensure_ascii=False) + "\n"

@@ -264,40 +264,73 @@ def test_a_board_that_is_done_only_by_its_cap_says_so() -> None:
     assert state.stop.notes == ("auto-approved at the review cap: US-1",)
 
 
+NOT_DONE = replace(SEEN, board=BoardSeen("review", False, legal="{}"))
+
+
 def test_a_refuted_approval_is_put_back() -> None:
-    """Red checks undo what was approved, and only that; what they found is told."""
+    """Red checks undo what was approved, and only that; what they found is told, and stands in the outcome."""
     approving = replace(
         SEEN, board=BoardSeen("review", done=True, approves=True, legal="with", unapproved="without")
     )
     red = Checked(at=3.0, verdicts=(Verdict("make test", green=False, reason="exit code 1"),))
-    plan = a_plan(Flow.PRD, checks=(GUARDRAIL,))
-    state = play(plan, replace(SEEN, board=BoardSeen("review", False)), WORKED, approving, red)
-    assert machine.next_step(state) == Restore("without", ("exit code 1",))
-
-
-def test_an_illegal_board_is_restored_and_told() -> None:
-    """What a PRD iteration may not do is undone, and the next one hears of it."""
-    board = BoardSeen(role="implement", done=True, legal="{}", illegal=("US-1 approved itself",))
-    plan = a_plan(Flow.PRD)
-    state = play(plan, replace(SEEN, board=BoardSeen("implement", False)), WORKED, replace(SEEN, board=board))
-    assert machine.next_step(state) == Restore("{}", ("US-1 approved itself",))
+    plan = a_plan(Flow.PRD, checks=(replace(GUARDRAIL, when=When.CLAIMED),))
+    state = play(plan, NOT_DONE, WORKED, approving, red)
+    assert machine.next_step(state) == Restore("without", ("an approval, for exit code 1",))
     state = machine.apply(state, Did(at=4.0))
     assert state.stop is None
-    state = machine.apply(state, replace(SEEN, board=BoardSeen("implement", False)))
+    assert state.told == ("an approval, for exit code 1",)
+    assert state.notes == ("undone: an approval, for exit code 1",)
+
+
+def test_what_was_undone_is_told_to_the_next_iteration() -> None:
+    """What a PRD iteration may not do is undone before anything else; the next one hears of it, once."""
+    board = BoardSeen(
+        "implement", done=False, legal="{}", illegal=("US-1 approved itself",), told=("one only",)
+    )
+    ruled = replace(WORKED, board=board)
+    state = play(a_plan(Flow.PRD), NOT_DONE, ruled, replace(SEEN, board=board), NOT_DONE)
     step = machine.next_step(state)
     assert isinstance(step, RunAgent)
-    assert step.feedback == (Feedback(FailAction.APPEND, "US-1 approved itself"),)
+    words = "The harness about the iteration before this one:\n- US-1 approved itself\n- one only"
+    assert step.feedback == (Feedback(FailAction.APPEND, words),)
+    assert state.notes == ("undone: US-1 approved itself",)
+    state = play(a_plan(Flow.PRD), NOT_DONE, ruled, replace(SEEN, board=board), NOT_DONE, WORKED, NOT_DONE)
+    assert state.told == ()
 
 
-def test_a_red_verify_command_takes_an_approval_back() -> None:
-    """An approved story whose verify command is red is not approved."""
-    check = Check("verify", "command", when=When.CLAIMED)
-    approving = replace(SEEN, board=BoardSeen("review", done=True, approves=True, legal="{}"))
-    plan = a_plan(Flow.PRD, checks=(check,))
-    red = Checked(at=3.0, verdicts=(Verdict("verify", green=False, reason="verify is red"),))
-    state = play(plan, replace(SEEN, board=BoardSeen("review", False)), WORKED, approving, red)
-    assert machine.next_step(state) == Restore("{}", ("verify is red",))
-    assert machine.apply(state, Did(at=4.0)).stop is None
+@pytest.mark.parametrize("ended", [Ended.LIMIT, Ended.INTERRUPTED])
+def test_what_a_cut_off_iteration_did_is_told_when_it_is_done_again(ended: Ended) -> None:
+    """However an agent ends, what was undone is told to whoever comes next."""
+    board = BoardSeen("implement", done=False, legal="{}", illegal=("no",))
+    state = play(a_plan(Flow.PRD), NOT_DONE, replace(WORKED, ended=ended, board=board))
+    assert (state.told, state.iteration) == (("no",), 0)
+
+
+@pytest.mark.parametrize("result", ["check", "commit"])
+def test_what_a_check_or_a_hook_did_is_told(result: str) -> None:
+    """They may run what the agent has written."""
+    plan = a_plan(Flow.PRD, checks=(GUARDRAIL,), scm=Scm("git", ("commit",), "left"))
+    by_check = ("by a check",) if result == "check" else ()
+    by_hook = ("by a hook",) if result == "commit" else ()
+    green, done = replace(GREEN, undone=by_check), Did(at=5.0, undone=by_hook)
+    state = play(plan, NOT_DONE, WORKED, NOT_DONE, green, replace(SEEN, changed=True), done)
+    assert state.told == by_check + by_hook and state.notes == (f"undone: {state.told[0]}",)
+
+
+def test_a_list_that_was_done_before_is_not_verified_for_ever() -> None:
+    """All approved, and a verify command is red: nobody has anything to do, so it is an end, exit code 1."""
+    done = replace(SEEN, board=BoardSeen("implement", done=True, legal="{}"))
+    red = Checked(at=3.0, verdicts=(Verdict("make test", green=False, reason="exit code 1"),))
+    state = play(a_plan(Flow.PRD, checks=(GUARDRAIL,)), done, red)
+    reason = "every story was approved before, but make test: exit code 1"
+    assert state.stop == Stop(Cause.VERIFICATION, reason)
+
+
+def test_a_board_is_looked_at_again_when_a_run_goes_on() -> None:
+    """A pause that comes between the look and the agent: people may have changed the board meanwhile."""
+    state = play(a_plan(Flow.PRD), NOT_DONE, Pause(at=2.0), Resume(at=3.0))
+    assert machine.next_step(state) == Look()
+    assert isinstance(machine.next_step(play(a_plan(), SEEN, Pause(at=2.0), Resume(at=3.0))), RunAgent)
 
 
 def test_an_empty_answer_of_a_prd_loop_is_asked_again_three_times() -> None:
@@ -307,6 +340,25 @@ def test_an_empty_answer_of_a_prd_loop_is_asked_again_three_times() -> None:
     state = play(a_plan(Flow.PRD), *(board, empty, board) * 3)
     assert state.iteration == 0
     assert play(a_plan(Flow.PRD), *(board, empty, board) * 4).iteration == 1
+
+
+def test_an_empty_answer_loses_neither_feedback_nor_guidance() -> None:
+    """What the iteration was told it is told again."""
+    board, empty = NOT_DONE, replace(WORKED, ended=Ended.EMPTY)
+    steer = Steer(at=0.5, id=7, text="use tabs")
+    illegal = replace(WORKED, board=BoardSeen("implement", False, illegal=("no",)))
+    first = (board, illegal, replace(board, board=illegal.board), steer, board)
+    once = machine.next_step(play(a_plan(Flow.PRD), *first))
+    again = machine.next_step(play(a_plan(Flow.PRD), *first, empty, board, board))
+    assert isinstance(once, RunAgent) and isinstance(again, RunAgent)
+    assert once.feedback and (again.iteration, again.feedback, again.steer) == (2, once.feedback, (steer,))
+
+
+def test_an_empty_answer_that_changed_the_list_is_an_iteration() -> None:
+    """Also where git does not see the list."""
+    changed = replace(SEEN, board=BoardSeen("implement", False, legal='{"x": 1}'))
+    state = play(a_plan(Flow.PRD), NOT_DONE, replace(WORKED, ended=Ended.EMPTY), changed)
+    assert state.iteration == 1
 
 
 def test_a_role_may_be_approved_at_its_limit_if_no_check_forbids_it() -> None:
@@ -504,6 +556,7 @@ def answers(draw: st.DrawFn, state: State) -> Result:
             exit=draw(st.sampled_from([0, 1, 42])),
             text=draw(st.sampled_from(["", "message"])),
             fingerprint=draw(st.sampled_from("xy")),
+            board=draw(boards) if state.plan.flow is Flow.PRD else None,
         )
     if isinstance(step, RunChecks):
         required = {check.name: check.required for check in state.plan.checks}
@@ -692,11 +745,7 @@ def _tours() -> Iterator[tuple[Plan, tuple[Result | Command, ...]]]:
     yield with_scm, (done, replace(done, changed=False))
     yield with_scm, (done, done, replace(message, text=""))
     board = replace(SEEN, board=BoardSeen("implement", False))
-    illegal = replace(SEEN, board=BoardSeen("implement", False, legal="{}", illegal=("no",)))
     approving = replace(SEEN, board=BoardSeen("review", False, approves=True, legal="{}"))
-    yield a_plan(Flow.PRD), (board, WORKED, illegal, Did(at=5.0))
-    yield a_plan(Flow.PRD, checks=(GUARDRAIL,)), (board, WORKED, illegal, Did(at=5.0))
-    yield a_plan(Flow.PRD, scm=scm), (board, WORKED, illegal, Did(at=5.0))
     yield a_plan(Flow.PRD, checks=(GUARDRAIL,)), (board, WORKED, approving, RED, Did(at=5.0))
     yield (
         a_plan(Flow.WORK, scm=Scm("git", ("commit",), "T-1: done")),

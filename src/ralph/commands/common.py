@@ -187,16 +187,22 @@ def start(
     view: Callable[[], View],
     home: Home | None = None,
     prepare: Callable[[str], None] | None = None,
+    locked: Callable[[], None] | None = None,
     *,
     detach: bool,
 ) -> int:
-    """A new run, from its lock to its end; returns the exit code. `prepare` hears its id before it is driven."""
+    """A new run, from its lock to its end; returns the exit code.
+
+    `locked` is called when nobody else works there, before there is a run; `prepare` hears its id before it is driven.
+    """
     from ralph.core.model import Flow
     from ralph.flows import session
 
     home = home or open_home()
     with session.signals() as wakeup:
         lock = session.lock(home, where, wakeup, view(), alone=flow is Flow.SUPERVISE)
+        if locked is not None:
+            locked()
         run = session.begin(home, flow, where, make_plan)
         if prepare is not None:
             prepare(run.id)

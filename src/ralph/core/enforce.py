@@ -3,8 +3,9 @@
     ruled(before, after, rules) -> Ruling
 
 `before` is the harness's own copy, a valid list; `after` is whatever the agent has left. The board of a ruling is
-always valid again. The agent may add and split stories, reorder them, write notes; it may not remove stories or
-criteria, change how stories are verified, or decide what its mode does not let it decide.
+always valid again, and it is `after` itself exactly if nothing was undone. The agent may add and split stories,
+reorder them, write notes; it may not remove stories or criteria, change how stories are verified, or decide what its
+mode does not let it decide.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from ralph.core.stories import (
     CHANGES_REQUESTED,
     NEW,
     REVIEW,
+    REVIEW_FIX,
     shown,
 )
 
@@ -28,6 +30,14 @@ Story = dict[str, Any]
 
 _DECIDED = (*stories.REVIEW_FIELDS, "reviewFeedback")
 """What is undone together when a decision about a story does not count."""
+
+_PEOPLES = ("project", "branchName", "description", "verifyCommands")
+"""Fields of the list that are not the agent's to change."""
+
+_BEGINNING: Story = {**NEW, "reviewFeedback": ""}
+
+UNVERIFIED = "The verify commands failed when this story was approved: run them, and mend what they show."
+"""The feedback that sends a story back whose approval was refuted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +53,9 @@ class Rules:
 class Ruling:
     """The list as it may be, what was undone to make it so, and what the iteration has decided.
 
-    `approved`: stories that count as done from now on, if they are verified. `unapproved`: the list without that.
-    `at_cap`: those that are approved only because there were enough reviews.
+    `approved`: stories that count as done from now on, if they are verified. `unapproved`: the list if they are not:
+    then they are to be mended, and the review does not count. `at_cap`: those that are approved only because there
+    were enough reviews.
     """
 
     board: Board
@@ -85,27 +96,22 @@ class _Keeper:
     # ---- form ----
 
     def keep_fields(self) -> None:
-        """The list's own fields: of the right type, and `verifyCommands` as they were."""
-        for key, is_right, _ in (*stories.BOARD, *stories.BOARD_OPTIONAL):
-            value = self._board.get(key)
-            if key == "userStories" or (value is not None and is_right(value)):
-                continue
-            self._put_back(self._board, self._before, key, "tasks.json")
-        old, new = self._before.get("verifyCommands"), self._board.get("verifyCommands")
-        if old != new:
-            self._undone.append("verifyCommands are not the agent's to change; they are as they were")
-            _set(self._board, "verifyCommands", old)
+        """What people have said of the whole list stays as they said it."""
+        for key in _PEOPLES:
+            if self._board.get(key) != self._before.get(key):
+                self._undone.append(f"{key} is not the agent's to change; it is as it was")
+                _set(self._board, key, self._before.get(key))
 
     def keep_stories(self) -> None:
         """Every story is there once, well-formed, with all of its criteria."""
         kept: dict[str, Story] = {}
         left: list[Any] = self._board["userStories"]
         for story in left:
-            if not isinstance(story, dict) or story.get("id") in kept or not self._form(story):
-                name = story.get("id") if isinstance(story, dict) else None
-                self._undone.append(f"A story that is none was left out ({shown(name)})")
-                continue
-            kept[story["id"]] = story
+            if problem := self._unusable(story, kept):
+                name = story.get("id") if isinstance(story, dict) else story
+                self._undone.append(f"A story was left out ({shown(name)}): {problem}")
+            else:
+                kept[story["id"]] = story
         for number, (id, old) in enumerate(self._old.items()):
             if id not in kept:
                 self._undone.append(
@@ -115,23 +121,52 @@ class _Keeper:
             self._keep_criteria(kept[id], old)
         self._board["userStories"] = list(kept.values())
 
-    def _form(self, story: Story) -> bool:
-        """Make a story well-formed; what is missing in a new one gets its usual value. False: it cannot be."""
-        if not isinstance(story.get("id"), str) or not story["id"].strip():
-            return False
-        old = self._old.get(story["id"])
-        usual: Story = {**NEW, "reviewFeedback": "", "priority": len(self._stories), "title": story["id"]}
-        for key, is_right, _ in (*stories.STORY, *stories.STORY_OPTIONAL):
+    def _unusable(self, story: Any, kept: dict[str, Story]) -> str:
+        """Why this is no story; "": it is one, and well-formed now."""
+        if not isinstance(story, dict) or not isinstance(story.get("id"), str) or not story["id"].strip():
+            return "a story is an object with an id"
+        if story["id"] in kept:
+            return "its id stands there twice"
+        if story["id"] in self._old:
+            self._mend(story, self._old[story["id"]])
+            return ""
+        return self._unusable_id(story["id"], kept) or self._unusable_form(story)
+
+    def _unusable_id(self, id: str, kept: dict[str, Story]) -> str:
+        """A new id is plain, and cannot be mistaken for another."""
+        known = "".join(self._old)
+        if id != id.strip() or not all((c.isascii() and c.isprintable()) or c in known for c in id):
+            return (
+                "an id has no characters that the other ids do not have, but plain letters, digits and signs"
+            )
+        folded = id.casefold()
+        alike = next((other for other in (*self._old, *kept) if other.casefold() == folded), None)
+        return f"its id could be mistaken for {alike}" if alike is not None else ""
+
+    def _unusable_form(self, story: Story) -> str:
+        """A new story gets the usual value of what it lacks; without criteria it is none."""
+        if not stories.is_right(story, "acceptanceCriteria"):
+            return "it has no acceptance criteria"
+        usual: Story = {**_BEGINNING, "priority": len(self._stories), "title": story["id"]}
+        for key, is_right, kind in (*stories.STORY, *stories.STORY_OPTIONAL):
             if key in story and is_right(story[key]):
                 continue
-            if old is not None:
-                if key in old or key in story:
-                    self._put_back(story, old, key, f"Story {story['id']}")
-            elif key in usual:
+            if key in usual:
                 story[key] = usual[key]
+                self._undone.append(
+                    f"New story {story['id']}: '{key}' must be {kind}; it is {shown(story[key])} now"
+                )
             elif key in story:
+                self._undone.append(f"New story {story['id']}: '{key}' must be {kind}; it was left out")
                 del story[key]
-        return "acceptanceCriteria" in story
+        return ""
+
+    def _mend(self, story: Story, old: Story) -> None:
+        """A known story gets back what is missing or is not what it has to be."""
+        for key, is_right, _ in (*stories.STORY, *stories.STORY_OPTIONAL):
+            is_well = key in story and is_right(story[key])
+            if not is_well and (key in old or key in story):
+                self._put_back(story, old, key)
 
     def _keep_criteria(self, story: Story, old: Story) -> None:
         missing = [each for each in old["acceptanceCriteria"] if each not in story["acceptanceCriteria"]]
@@ -151,15 +186,11 @@ class _Keeper:
             if unknown:
                 story["dependsOn"] = [id for id in story["dependsOn"] if id in ids]
                 self._undone.append(f"Story {story['id']} depended on what is no story: {', '.join(unknown)}")
-        if any("wait for each other" in each for each in stories.schema_problems(self._without_verdicts())):
+        if stories.cycle_of(self._board):
             for story in self._stories:
                 old = self._old.get(story["id"], {})
-                story["dependsOn"] = [id for id in old.get("dependsOn", ()) if id in ids]
+                _set(story, "dependsOn", old.get("dependsOn"))
             self._undone.append("Stories waited for each other: dependsOn is as it was before the iteration")
-
-    def _without_verdicts(self) -> Board:
-        plain = [story | {"passes": False} for story in self._stories]
-        return self._board | {"userStories": plain}
 
     # ---- decisions ----
 
@@ -168,16 +199,16 @@ class _Keeper:
         for story in self._stories:
             if story["id"] not in self._old:
                 self._begin(story)
+        decided = None
         if self._rules.skip_review:
             self._keep_plain()
         else:
-            self._keep_reviewed()
+            decided = self._keep_reviewed()
         for story in self._stories:
-            if story["passes"] and not story.get("notes", "").strip() and not self._was(story)["passes"]:
-                self._undo(story, "passes=true with empty notes; they say what was done")
+            self._keep_words(story, is_decided=story is decided)
 
     def _begin(self, story: Story) -> None:
-        for field, value in NEW.items():
+        for field, value in _BEGINNING.items():
             if story[field] != value:
                 self._undone.append(
                     f"New story {story['id']} must start with {field}={shown(value)}, not {shown(story[field])}"
@@ -187,22 +218,24 @@ class _Keeper:
     def _keep_plain(self) -> None:
         """Without reviews a story passes by the word of its iteration; the review fields are nobody's."""
         for story in self._stories:
-            was = self._was(story)
             for field in ("reviewStatus", "reviewCount"):
-                if story[field] != was[field]:
-                    self._put_back(story, was, field, f"Story {story['id']}")
+                if story[field] != self._was(story)[field]:
+                    self._put_back(story, self._was(story), field)
 
-    def _keep_reviewed(self) -> None:
+    def _keep_reviewed(self) -> Story | None:
+        """Returns the story that was decided about."""
         changed = [story for story in self._stories if self._has_changed(story)]
         legal = [story for story in changed if not self._problems(story)]
         chosen = self._chosen(legal)
         for story in changed:
-            if story is chosen:
-                continue
-            problems = self._problems(story) or ["an iteration decides about one story, not multiple stories"]
-            self._undo(story, problems[0])
+            if story is not chosen:
+                problems = self._problems(story)
+                self._undo(
+                    story, (problems or ["an iteration decides about one story, not multiple stories"])[0]
+                )
         if chosen is not None and self._rules.mode == REVIEW:
             self._mind_cap(chosen)
+        return chosen
 
     def _chosen(self, legal: list[Story]) -> Story | None:
         """The story whose decision counts: the one that it was its turn to decide about, else the first."""
@@ -211,10 +244,16 @@ class _Keeper:
 
     def _problems(self, story: Story) -> list[str]:
         """What is illegal about the change of one story, as if it were the only one."""
-        id = story["id"]
-        alone = {"userStories": [story]}
-        snapshot = {id: {field: self._was(story)[field] for field in stories.REVIEW_FIELDS}}
-        return stories.transition_problems(snapshot, alone, self._rules.mode)
+        snapshot = {story["id"]: {field: self._was(story)[field] for field in stories.REVIEW_FIELDS}}
+        found = stories.transition_problems(snapshot, {"userStories": [story]}, self._rules.mode)
+        cap = self._rules.review_cap
+        if self._approves(story) and _is_capped(story) and story["reviewCount"] < cap:
+            found.append(
+                f"it says that it is approved at the cap, after {story['reviewCount']} of {cap} reviews"
+            )
+        if self._approves(story) and not story.get("notes", "").strip():
+            found.append("passes=true with empty notes; they say what was done")
+        return found
 
     def _mind_cap(self, story: Story) -> None:
         """Enough reviews: what is still wanted is a note for people, and the story is approved."""
@@ -224,18 +263,34 @@ class _Keeper:
             story.update(reviewStatus=APPROVED, passes=True)
             story["reviewFeedback"] = f"{AT_CAP} {story['reviewFeedback']}"
             story["notes"] = story.get("notes", "").strip() or "Approved at the review cap."
-            times = f"{story['reviewCount']} reviews"
+            count = story["reviewCount"]
             self._undone.append(
-                f"Story {story['id']} has had {times}, as many as there may be: it is approved"
+                f"Story {story['id']} was to be changed after review {count} of at most {self._rules.review_cap}:"
+                " it is approved, with a note"
             )
-        if story["reviewFeedback"].startswith(AT_CAP):
+        if _is_capped(story):
             self._at_cap.append(story["id"])
+
+    def _keep_words(self, story: Story, *, is_decided: bool) -> None:
+        """Feedback is a review's word; what was done for a story that passes stays written down."""
+        was = self._was(story)
+        may_write = is_decided and self._rules.mode in (REVIEW, REVIEW_FIX)
+        if not may_write and story["reviewFeedback"] != was["reviewFeedback"]:
+            self._put_back(story, was, "reviewFeedback")
+        if story["passes"] and not story.get("notes", "").strip():
+            if was["passes"]:
+                self._put_back(story, was, "notes")
+            else:
+                self._undo(story, "passes=true with empty notes; they say what was done")
+
+    def _approves(self, story: Story) -> bool:
+        return bool(story["passes"]) and not self._was(story)["passes"]
 
     def _has_changed(self, story: Story) -> bool:
         return any(story[field] != self._was(story)[field] for field in stories.REVIEW_FIELDS)
 
     def _was(self, story: Story) -> Story:
-        return self._old.get(story["id"]) or NEW | {"reviewFeedback": "", "notes": ""}
+        return self._old.get(story["id"]) or {**_BEGINNING, "notes": ""}
 
     def _undo(self, story: Story, why: str) -> None:
         was = self._was(story)
@@ -245,22 +300,27 @@ class _Keeper:
             story[field] = was[field]
         self._undone.append(f"Story {story['id']} was put back ({changes}): {why}")
 
-    def _put_back(self, values: dict[str, Any], old: dict[str, Any], key: str, name: str) -> None:
-        self._undone.append(
-            f"{name}: '{key}' was put back ({shown(values.get(key))} → {shown(old.get(key))})"
-        )
-        _set(values, key, old.get(key))
+    def _put_back(self, story: Story, old: Story, key: str) -> None:
+        change = f"{shown(story.get(key))} → {shown(old.get(key))}"
+        self._undone.append(f"Story {story['id']}: '{key}' was put back ({change})")
+        _set(story, key, old.get(key))
 
     # ---- the result ----
 
     def ruling(self) -> Ruling:
-        approved = [s["id"] for s in self._stories if s["passes"] and not self._was(s)["passes"]]
+        approved = [story["id"] for story in self._stories if self._approves(story)]
         without = deepcopy(self._board)
         for story in without["userStories"]:
             if story["id"] in approved:
                 was = self._was(story)
                 story.update({field: was[field] for field in _DECIDED})
+                if not self._rules.skip_review:
+                    story.update(reviewStatus=CHANGES_REQUESTED, reviewFeedback=UNVERIFIED)
         return Ruling(self._board, without, tuple(self._undone), tuple(approved), tuple(self._at_cap))
+
+
+def _is_capped(story: Story) -> bool:
+    return str(story["reviewFeedback"]).startswith(AT_CAP)
 
 
 def _set(values: dict[str, Any], key: str, value: Any) -> None:

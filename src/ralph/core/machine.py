@@ -67,14 +67,11 @@ ARROWS: tuple[tuple[Phase, str, Phase], ...] = (
     (Phase.BEFORE, "limit, budget, marker or problem: stop", Phase.BEFORE),
     (Phase.WORK, "worked, well or badly", Phase.AFTER),
     (Phase.WORK, "limited, interrupted or fatal", Phase.BEFORE),
-    (Phase.AFTER, "the board was changed illegally", Phase.RESTORE),
     (Phase.AFTER, "checks are due", Phase.CHECK),
     (Phase.AFTER, "green, and there is a repository to commit to", Phase.CHANGES),
     (Phase.AFTER, "claimed, children left", Phase.CHILDREN),
     (Phase.AFTER, "go round, or stop", Phase.BEFORE),
-    (Phase.RESTORE, "checks are due", Phase.CHECK),
-    (Phase.RESTORE, "green", Phase.CHANGES),
-    (Phase.RESTORE, "go round", Phase.BEFORE),
+    (Phase.RESTORE, "go round, or stop", Phase.BEFORE),
     (Phase.CHECK, "verdicts missing", Phase.CHECK),
     (Phase.CHECK, "an approval was refuted", Phase.RESTORE),
     (Phase.CHECK, "green", Phase.CHANGES),
@@ -160,6 +157,8 @@ def _command(state: State, command: Command) -> State:
     if isinstance(command, Fail):
         return replace(state, stop=state.stop or Stop(Cause.CONFIG, command.reason, state.notes))
     state = replace(state, limits=policy.raised(state.limits, command), paused=False, cancelled=None)
+    if state.phase is Phase.WORK and state.plan.claim.kind is ClaimKind.BOARD:
+        state = replace(state, phase=Phase.BEFORE)  # people may have changed the board meanwhile
     if state.stop and state.stop.outcome is not Outcome.COMPLETE:
         return _reopen(state)
     return state
@@ -217,10 +216,18 @@ def _run_agent(state: State) -> RunAgent:
         role=_role(state),
         limits=policy.left(state.limits, state.usage, state.elapsed, agent),
         of=state.limits.iterations,
-        feedback=state.feedback + tuple(Feedback(FailAction.APPEND, text) for text in state.told),
+        feedback=state.feedback + _told(state),
         steer=state.steer,
         story=state.before.board.story if state.before and state.before.board else "",
     )
+
+
+def _told(state: State) -> tuple[Feedback, ...]:
+    """What the harness has to say about the iteration before: what it has undone, what should not happen again."""
+    if not state.told:
+        return ()
+    lines = "\n".join(f"- {claims.neutralise(text)}" for text in state.told)
+    return (Feedback(FailAction.APPEND, f"The harness about the iteration before this one:\n{lines}"),)
 
 
 def _ask_message(state: State) -> RunAgent:
@@ -230,16 +237,10 @@ def _ask_message(state: State) -> RunAgent:
 
 
 def _restore(state: State) -> Restore:
-    """What was illegal is put back; if the checks have refuted an approval, that is."""
     board = state.after.board if state.after else None
     assert board is not None
-    if state.verdicts:
-        return Restore(board.unapproved or board.legal, _refuted(state))
-    return Restore(board.legal, board.illegal)
-
-
-def _refuted(state: State) -> tuple[str, ...]:
-    return tuple(verdict.reason for verdict in state.verdicts if not _is_green(state, verdict))
+    red = (verdict.reason for verdict in state.verdicts if not _is_green(state, verdict))
+    return Restore(board.unapproved or board.legal, tuple(f"an approval, for {reason}" for reason in red))
 
 
 def _run_checks(state: State) -> RunChecks:
@@ -306,7 +307,7 @@ def _before(state: State, seen: Seen) -> State:
 
 def _worked(state: State, ran: Ran) -> State:
     """The agent's process has ended; `ended` decides whether the iteration counts."""
-    state = replace(state, ran=ran, usage=state.usage + ran.usage)
+    state = _undone(replace(state, ran=ran, usage=state.usage + ran.usage), _illegal(ran))
     if ran.ended is Ended.UNSTARTABLE:
         return _unstartable(state, ran)
     state = replace(state, started=True, unstartable_since=None, again=state.again + 1)
@@ -317,50 +318,54 @@ def _worked(state: State, ran: Ran) -> State:
     if ran.ended in _FATAL:
         cause, reason = _FATAL[ran.ended]
         return _stop(state, cause, ran.detail or reason)
-    return replace(
-        state,
-        phase=Phase.AFTER,
-        iteration=state.iteration + 1,
-        again=0,
-        limited_since=None,
-        steer=(),
-        feedback=(),
-        told=(),
-    )
+    state = replace(state, phase=Phase.AFTER, iteration=state.iteration + 1, again=0, limited_since=None)
+    return state if _may_be_asked_again(state) else replace(_heard(state), steer=())
+
+
+def _heard(state: State) -> State:
+    """The iteration has had its prompt; the next one hears about this one."""
+    board = state.ran.board if state.ran else None
+    return replace(state, feedback=(), told=board.illegal + board.told if board else ())
+
+
+def _illegal(ran: Ran) -> tuple[str, ...]:
+    return ran.board.illegal if ran.board else ()
+
+
+def _undone(state: State, what: tuple[str, ...]) -> State:
+    """What the harness has put back is told to the next iteration, and stands in the outcome."""
+    told = state.told + tuple(text for text in what if text not in state.told)
+    return replace(state, told=told, notes=state.notes + tuple(f"undone: {text}" for text in what))
 
 
 def _after(state: State, seen: Seen) -> State:
-    """Look at what the iteration left behind: a claim, a wait marker, an illegal board."""
-    assert state.ran is not None
+    """Look at what the iteration left behind: a claim, a wait marker."""
+    ran = state.ran
+    assert ran is not None
     state = replace(state, after=seen)
     if seen.problem:
         return _stop(state, Cause.CONFIG, seen.problem)
     if _is_retried_empty(state, seen):
         again = state.empties + 1
         return replace(state, phase=Phase.BEFORE, iteration=state.iteration - 1, empties=again, again=again)
+    if _may_be_asked_again(state):
+        state = _heard(state)
+    state = replace(state, ran=replace(ran, board=None))  # from here on it is `after.board`
     state = replace(state, claimed=_claim_on_disk(state, seen) or _claim_by_tag(state), empties=0)
     if not state.claimed and (reason := _wait_reason(state, seen)):
         return _stop(state, Cause.WAIT_MARKER, reason)
-    if not state.claimed and state.ran is not None and state.ran.refusal:
-        return _stop(state, Cause.REFUSED, state.ran.refusal)
-    if seen.board:
-        state = replace(state, told=seen.board.illegal + seen.board.told)
-    if seen.board and seen.board.illegal:
-        return replace(state, phase=Phase.RESTORE, claimed=False)
+    if not state.claimed and ran.refusal:
+        return _stop(state, Cause.REFUSED, ran.refusal)
     return _checks_or_settle(state)
 
 
 def _restored(state: State, did: Did) -> State:
-    undone = tuple(f"undone: {text}" for text in _restore(state).told)
-    state = replace(state, notes=(*state.notes, *undone))
-    if state.verdicts:
-        return _finish(state)
-    return _checks_or_settle(state)
+    return _finish(_undone(state, _restore(state).told))
 
 
 def _checked(state: State, checked: Checked) -> State:
     state = replace(
-        state,
+        _undone(state, checked.undone),
         verdicts=(*state.verdicts, *checked.verdicts),
         usage=state.usage + checked.usage,
     )
@@ -391,6 +396,7 @@ def _has_message(state: State, ran: Ran) -> State:
 
 
 def _committed(state: State, did: Did) -> State:
+    state = _undone(state, did.undone)
     if not did.over:
         return state
     if did.detail and state.plan.flow is Flow.WORK:
@@ -447,7 +453,7 @@ def _settle(state: State) -> State:
     green = all(_is_green(state, verdict) for verdict in state.verdicts if verdict.required)
     state = replace(state, judged=state.claimed and green)
     board = state.after.board if state.after else None
-    if board and board.approves and not green and state.phase is not Phase.RESTORE:
+    if board and board.approves and not green:
         return replace(state, phase=Phase.RESTORE)
     if green and state.plan.scm:
         return replace(state, phase=Phase.CHANGES)
@@ -468,6 +474,8 @@ def _finish(state: State) -> State:
         return _stop(state, Cause.VERIFICATION, "out of iterations, and the checks forbid approval")
     if state.plan.claim.kind is ClaimKind.GIVEN:
         return _stop(state, Cause.VERIFICATION, _unproved(state))
+    if state.plan.claim.kind is ClaimKind.BOARD and state.claimed and state.before == state.after:
+        return _stop(state, Cause.VERIFICATION, f"every story was approved before, but {_unproved(state)}")
     red = tuple(v.feedback for v in state.verdicts if not _is_green(state, v) and v.feedback)
     state = _count_failures(_count_still(replace(state, feedback=red, unproved=_unproved(state))))
     state = replace(state, phase=Phase.BEFORE, verdicts=(), claimed=False, message="")
@@ -550,13 +558,21 @@ def _wait_reason(state: State, seen: Seen) -> str:
 def _is_retried_empty(state: State, seen: Seen) -> bool:
     """An empty answer of a PRD loop that changed nothing is asked again and costs no iteration."""
     return (
-        state.plan.flow is Flow.PRD
-        and state.ran is not None
-        and state.ran.ended is Ended.EMPTY
+        _may_be_asked_again(state)
         and state.empties < MOST_EMPTIES
         and state.before is not None
         and state.before.tree == seen.tree
+        and _legal(state.before) == _legal(seen)
     )
+
+
+def _may_be_asked_again(state: State) -> bool:
+    ran = state.ran
+    return state.plan.flow is Flow.PRD and ran is not None and ran.ended is Ended.EMPTY and not _illegal(ran)
+
+
+def _legal(seen: Seen) -> str:
+    return seen.board.legal if seen.board else ""
 
 
 def _role(state: State) -> str:

@@ -458,10 +458,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class BoardSeen:
-    """What the story board says, and what the iteration did to it that it may not.
+    """What the story board says, and what the iteration did to it that it may not, which was undone.
 
-    `legal`: the board as it may be; `unapproved`: the same without what was approved in this iteration. `told`: what
-    was legal and should not happen again. `at_cap`: stories that are approved only because there were enough reviews.
+    `legal`: the board as it may be, and is; `unapproved`: the same without what was approved in this iteration.
+    `told`: what was legal and should not happen again. `at_cap`: stories that are approved only because there were
+    enough reviews.
     """
 
     role: str
@@ -498,6 +499,8 @@ class RunAgent:
 
 @dataclass(frozen=True, slots=True)
 class Restore:
+    """Take an approval back that the checks have refuted."""
+
     board: str
     told: tuple[str, ...]
 
@@ -559,6 +562,8 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
+    """`board`: what the agent has made of the story board; what it may not do to it was undone at once."""
+
     at: float
     ended: Ended
     agent: str = ""
@@ -572,15 +577,19 @@ class Ran:
     fingerprint: str = ""
     stream: str = ""
     refusal: str = ""
+    board: BoardSeen | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
+    """`undone`: what a check did to the files of a PRD loop."""
+
     at: float
     took: float = 0.0
     verdicts: tuple[Verdict, ...] = ()
     usage: Usage = Usage()
     retry_at: float | None = None
+    undone: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -588,7 +597,8 @@ class Did:
     """The result of Restore, Commit, Hold and Stop.
 
     `over`: a hold's time has passed, a commit was not cut off. `detail`: what did not go well. `made`: the commit that was made.
-    `files`: how many files the run has changed, if that can be known.
+    `files`: how many files the run has changed, if that can be known. `undone`: what a commit hook did to the files of
+    a PRD loop.
     """
 
     at: float
@@ -597,6 +607,7 @@ class Did:
     detail: str = ""
     made: str = ""
     files: int | None = None
+    undone: tuple[str, ...] = ()
 
 
 Result = Seen | Ran | Checked | Did

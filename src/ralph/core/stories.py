@@ -45,7 +45,8 @@ def _is_truth(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """A finite one: JSON has no other, but 1e999 is read as one."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
 
 
 def _is_count(value: Any) -> bool:
@@ -90,6 +91,11 @@ STORY_OPTIONAL: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 )
 
 
+def is_right(story: Mapping[str, Any], key: str) -> bool:
+    """Has a story this field, and is it what it has to be?"""
+    return key in story and next(test(story[key]) for name, test, _ in STORY + STORY_OPTIONAL if name == key)
+
+
 def schema_problems(board: Any) -> list[str]:
     """What keeps `tasks.json` from being a task list."""
     if not isinstance(board, dict):
@@ -129,16 +135,14 @@ def _wrong_ids(board: Mapping[str, Any]) -> list[str]:
         for other in story.get("dependsOn", ()):
             if other not in ids:
                 found.append(f"Story {story['id']}: 'dependsOn' names {other}, which is no story.")
-    if not found and (
-        cycle := _cycle({story["id"]: story.get("dependsOn", ()) for story in board["userStories"]})
-    ):
+    if not found and (cycle := cycle_of(board)):
         found.append(f"Stories wait for each other: {' → '.join(cycle)}.")
     return found
 
 
-def _cycle(graph: Mapping[str, Sequence[str]]) -> list[str]:
-    """Ids that lead back to the first one, if there are such."""
-    open_ids = dict(graph)
+def cycle_of(board: Mapping[str, Any]) -> list[str]:
+    """Ids of stories that wait for each other, back to the first one; none if there are no such."""
+    open_ids = {story["id"]: story.get("dependsOn", ()) for story in board["userStories"]}
     while free := [id for id, others in open_ids.items() if not any(other in open_ids for other in others)]:
         for id in free:
             del open_ids[id]

@@ -26,14 +26,14 @@ from ralph.core.model import (
 )
 from ralph.errors import RalphError
 from ralph.flows.run import agent_specs, limits
-from ralph.scm.repository import find_repository
+from ralph.scm.repository import branch_of, find_repository
 from ralph.settings import DEFAULT, Loaded
 from ralph.store.files import opened_directory, write
+from ralph.store.home import Home
+from ralph.store.prd_folder import PrdFolder
 from ralph.store.runs import process_start
-from ralph.storyboard import MARKER, PRD, TASKS, valid
-from ralph.textfile import read_text
+from ralph.storyboard import MARKER, MOST_TASKS, PRD, PROMPT, TASKS, StoryBoard, text_of, valid
 
-PROMPT = "prompt.md"
 PER_STORY = 3
 """How many iterations a story takes, roughly: implement, review, and now and then a fix."""
 
@@ -57,18 +57,29 @@ class Inputs:
         return Prd(self.folder, self.skip_review, self.review_cap)
 
 
+def settle(home: Home, inputs: Inputs) -> tuple[str, ...]:
+    """What somebody before us had in hand when it was killed is ruled first; returns what was undone."""
+    with opened_directory(str(inputs.directory)) as project:
+        kept = home.prd(str(inputs.directory), inputs.folder)
+        seen = StoryBoard(inputs.prd, project, kept).settle()
+    return seen.illegal if seen is not None else ()
+
+
 def load_board(inputs: Inputs) -> dict[str, Any]:
     """The task list of a folder that is ready to be worked on; else one error that says what to do."""
     folder = inputs.directory / inputs.folder
     if not folder.is_dir():
         raise RalphError(f"There is no folder {folder}.", "Make it with: ralph prd init")
-    for name in (PROMPT, PRD):
-        if not (folder / name).is_file():
+    with opened_directory(str(inputs.directory)) as project:
+        files = PrdFolder(project, inputs.folder)
+        missing = [name for name in (PROMPT, PRD, TASKS) if files.read(name) is None]
+        if missing:
             raise RalphError(
-                f"{folder / name} is missing.", "`ralph prd init --force` makes what is missing."
+                f"{folder / missing[0]} is missing, or is reached through a link.",
+                "`ralph prd init --force` makes what is missing.",
             )
-    path = folder / TASKS
-    board = valid(read_text(str(path), most=16 << 20, what="task list"), str(path), inputs.prd)
+        path = str(folder / TASKS)
+        board = valid(text_of(files.read(TASKS, MOST_TASKS), path), path, inputs.prd)
     if not board["userStories"]:
         raise RalphError(f"{path} has no stories.", "Plan them first: ralph prd plan")
     return board
@@ -150,31 +161,37 @@ def introduction(board: dict[str, Any], inputs: Inputs) -> list[str]:
 
 
 def current_branch(directory: Path) -> str:
-    """What is checked out, found without starting git; "" where nothing is."""
     repository = find_repository(directory)
-    if repository is None:
-        return ""
-    try:
-        head = (repository.git_dir / "HEAD").read_text().strip()
-    except OSError:
-        return ""
-    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: ") else ""
+    return branch_of(repository) if repository is not None else ""
 
 
 def sweep_marker(directory: Path) -> None:
     """A marker that a killed loop has left is removed; that of a live one stops us, whoever runs it."""
-    path = directory / MARKER
+    with opened_directory(str(directory)) as project:
+        top = PrdFolder(project, "")
+        if (holder := _marked_by(top.read(MARKER))) is not None:
+            raise RalphError(
+                f"{directory / MARKER} says that a loop is running here (process {holder}).",
+                "Wait for it or end it; if it is none, remove the file.",
+            )
+        top.remove(MARKER)
+
+
+def _marked_by(marker: bytes | None) -> int | None:
+    """The live process that a marker names; a number that another process has got since does not count."""
     try:
-        payload = json.loads(path.read_text())
+        payload = json.loads(marker or b"")
         pid, start = int(payload["pid"]), payload.get("pidStart")
-    except FileNotFoundError:
-        return
-    except (OSError, ValueError, KeyError, TypeError):
-        pid, start = 0, None
-    is_live = pid > 0 and pid != os.getpid() and process_start(pid) is not None
-    if is_live and start in (None, process_start(pid)):
-        raise RalphError(
-            f"{path} says that a loop is running here (process {pid}).",
-            "Wait for it or end it; if it is none, remove the file.",
-        )
-    path.unlink(missing_ok=True)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+    now = process_start(pid) if 0 < pid < 1 << 22 and pid != os.getpid() else None
+    return pid if now is not None and start in (None, now) else None
+
+
+def inside(directory: Path, folder: str) -> str:
+    """A folder of the project, seen from there."""
+    path = os.path.normpath(os.path.join(directory, folder))
+    relative = os.path.relpath(path, directory)
+    if relative == os.curdir or relative.split(os.sep)[0] == os.pardir:
+        raise RalphError(f"--ralph-dir {folder} is no folder inside of {directory}.")
+    return relative

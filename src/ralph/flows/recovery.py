@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from ralph.agents.base import Reading
 from ralph.agents.registry import AGENTS
 from ralph.core import machine
+from ralph.core.events import Notice
 from ralph.core.model import (
     AgentSpec,
+    BoardSeen,
     Cancel,
     Checked,
     Did,
@@ -39,7 +42,10 @@ def recovered(place: Place, loaded: Loaded, streams: Path, resume: Resume | None
 
     An end that was decided and perhaps not posted is posted first: a run that goes on forgets it.
     """
-    state = _with_half_done(place.journal, loaded, streams)
+    board = place.board.settle() if place.board is not None else None
+    for text in board.illegal if board is not None else ():
+        place.tell(Notice(f"Undone: {text}."))
+    state = _with_half_done(place.journal, loaded, streams, board)
     if state.stop is not None and not loaded.is_over and place.supervised is not None:
         place.supervised.post_end(state.stop, state.iteration)
     for number, command in place.runs.waiting(state.plan.run):
@@ -52,11 +58,16 @@ def recovered(place: Place, loaded: Loaded, streams: Path, resume: Resume | None
     return state
 
 
-def _with_half_done(journal: Journal, loaded: Loaded, streams: Path) -> State:
+def _with_half_done(journal: Journal, loaded: Loaded, streams: Path, board: BoardSeen | None = None) -> State:
+    """`board`: what the iteration that was cut off did to the list of a PRD loop."""
     row = loaded.half_done
     if row is None or row.kind not in _CUT_OFF:
         return loaded.state
     half = _CUT_OFF[row.kind](row, loaded.state, streams)
+    if isinstance(half, Ran):
+        half = replace(half, board=board)
+    elif board is not None:
+        half = replace(half, undone=board.illegal)
     state = machine.apply(loaded.state, half)
     journal.complete_cut_off(row, half, state)
     return state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ralph.agents.base import Parser, Reading
@@ -30,6 +30,7 @@ from ralph.core.model import (
     Plan,
     Purpose,
     Ran,
+    Restore,
     RunAgent,
     RunChecks,
     Steer,
@@ -85,6 +86,9 @@ class Replay:
             yield from self._checks(row)
         elif row.kind == "commit" and row.result:
             yield from self._commit(codec.decode("commit", row.body), codec.decode("did", row.result))
+        elif row.kind == "restore" and self._is_new(row):
+            restore: Restore = codec.decode("restore", row.body)
+            yield from _undone(restore.told)
         elif row.kind == "hold" and self._is_new(row):
             yield Holding(codec.decode("hold", row.body))
         elif row.kind == "steer":
@@ -124,7 +128,8 @@ class Replay:
             ran: Ran = codec.decode("ran", row.result)
             last, report = parser.finish(Exit(code=ran.exit))
             yield from last
-            yield AgentEnded(step.purpose, ran, report.unread)
+            yield AgentEnded(step.purpose, replace(ran, board=None), report.unread)
+            yield from _undone(ran.board.illegal if ran.board else ())
 
     def _printed(self, name: str, offsets: dict[str, int]) -> Iterator[bytes]:
         """What has come into a stream since the last time."""
@@ -143,12 +148,14 @@ class Replay:
             for verdict in checked.verdicts:
                 action = verdict.feedback.action if verdict.feedback else FailAction.APPEND
                 yield CheckEnded(verdict, action, checked.took)
+            yield from _undone(checked.undone)
 
     def _commit(self, step: Commit, did: Did) -> Iterator[Event]:
         if did.detail:
             yield Notice(did.detail)
         if did.made:
             yield Committed(step.iteration, did.made, step.message)
+        yield from _undone(did.undone)
 
     def _ended(self, row: Row, did: Did) -> Iterator[Event]:
         brief = codec.decode_brief(row.kind, row.state or "", self._run)
@@ -157,6 +164,11 @@ class Replay:
             yield RunEnded(
                 self._run, brief.stop, brief.iteration, brief.usage, brief.elapsed, did.files, made
             )
+
+
+def _undone(what: tuple[str, ...]) -> Iterator[Event]:
+    for text in what:
+        yield Notice(f"Undone: {text}.")
 
 
 def _when(event: Event, row: Row) -> float:

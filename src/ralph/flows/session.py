@@ -123,7 +123,7 @@ def _placed(
         Warden(wakeup, lock) as warden,
         _version_control(plan, warden, streams, is_interrupted) as work,
         folder.watched(wakeup.wake) if folder else nullcontext(),
-        _story_board(plan, runtime, streams, work) as board,
+        _story_board(plan, runtime, home, work, tell) as board,
     ):
         yield Place(
             runs=runs,
@@ -141,12 +141,21 @@ def _placed(
 
 
 @contextmanager
-def _story_board(plan: Plan, runtime: Runtime, state: Path, work: Work) -> Iterator[StoryBoard | None]:
+def _story_board(
+    plan: Plan, runtime: Runtime, home: Home, work: Work, tell: Tell
+) -> Iterator[StoryBoard | None]:
     """The folder of a PRD loop; its marker is there only while the loop is."""
-    if plan.prompt.prd is None:
+    prd = plan.prompt.prd
+    if prd is None:
         yield None
         return
-    board = StoryBoard(plan.prompt.prd, runtime.project, state / "prd", work.commit_files)
+
+    def commit(names: list[str], message: str) -> None:
+        if problem := work.commit_files(names, message):
+            tell(Notice(problem))
+
+    kept = home.prd(plan.directory, prd.folder)
+    board = StoryBoard(prd, runtime.project, kept, commit, work.branch)
     try:
         yield board
     finally:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,12 +123,25 @@ class Committer:
         self._user_git = UserGit(repository, run, recorded)
         self._prefix = os.path.relpath(project, repository.top)
 
-    def commit_files(self, names: list[str], message: str) -> None:
-        """What cannot be committed stays in the tree; no hook is asked."""
-        paths = [f":(top,literal){os.path.normpath(os.path.join(self._prefix, name))}" for name in names]
-        there = [path for path in paths if self._user_git("add", "--", path).code == 0]
-        if there:
-            self._user_git("commit", "-q", "--no-verify", "-F", "-", "--", *there, stdin=message.encode())
+    def commit_files(self, names: Iterable[str], message: str) -> str:
+        """These files, seen from the project, and nothing else; no hook is asked. Returns what went wrong.
+
+        Files that people keep out of the repository stay out of it. What cannot be committed stays in the tree.
+        """
+        paths = [os.path.normpath(os.path.join(self._prefix, name)) for name in names]
+        there = [f":(top,literal){path}" for path in paths if self._add(path)]
+        if not there or self._user_git("diff", "--cached", "--quiet", "--", *there).code == 0:
+            return ""
+        done = self._user_git("commit", "-q", "--no-verify", "-F", "-", "--", *there, stdin=message.encode())
+        return self._user_git.failure("commit", done) if done.code else ""
+
+    def _add(self, path: str) -> bool:
+        """Whatever an agent has told git about the file: one that was in the repository before belongs there."""
+        self._user_git("update-index", "--no-assume-unchanged", "--no-skip-worktree", "--", path)
+        if self._user_git("add", "--", f":(top,literal){path}").code == 0:
+            return True
+        was_there = self._user_git("log", "-1", "--format=%H", "--", f":(top,literal){path}").out.strip()
+        return bool(was_there) and self._user_git("add", "-f", "--", f":(top,literal){path}").code == 0
 
 
 class OtherTasks:

@@ -41,3 +41,12 @@ def _linked(top: Path, dot_git: Path) -> Path | None:
     """A linked worktree or a submodule: its `.git` is a file that says where the directory is."""
     text = dot_git.read_text()
     return (top / text.removeprefix("gitdir:").strip()).resolve() if text.startswith("gitdir:") else None
+
+
+def branch_of(repository: Repository) -> str:
+    """What is checked out, found without starting git; "" where that is no branch."""
+    try:
+        head = (repository.git_dir / "HEAD").read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""

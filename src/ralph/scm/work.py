@@ -15,7 +15,7 @@ from ralph.errors import RalphError
 from ralph.scm.commits import Committer, Done, GitTasks, OtherTasks
 from ralph.scm.git import Git, Runner
 from ralph.scm.history import History
-from ralph.scm.repository import Repository
+from ralph.scm.repository import Repository, branch_of
 from ralph.scm.snapshots import Snapshot, Snapshots
 from ralph.scm.start import Recorded
 
@@ -122,10 +122,15 @@ class Work:
     def has_changes(self) -> bool:
         return self._tasks is not None and self._tasks.has_changes()
 
-    def commit_files(self, names: list[str], message: str) -> None:
-        """Commit these files, seen from the project, and nothing else; without a repository nothing happens."""
-        if self._repository is not None and self._committer is not None:
-            self._committer.commit_files(names, message)
+    def commit_files(self, names: list[str], message: str) -> str:
+        """Commit these files, seen from the project, and nothing else; without a repository nothing happens.
+
+        Returns what went wrong.
+        """
+        return self._committer.commit_files(names, message) if self._committer is not None else ""
+
+    def branch(self) -> str:
+        return branch_of(self._repository) if self._repository is not None else ""
 
     def commit(self, iteration: int, message: str) -> Done:
         return self._tasks.do(iteration, message) if self._tasks is not None else Done()

@@ -42,6 +42,11 @@ class Home:
         """The tasks of a project, on a connection of its own."""
         return Tasks(open_database(self.database), self.database, project)
 
+    def prd(self, directory: str, folder: str) -> Path:
+        """Where copies of the files of a PRD loop are kept, one place for each such folder."""
+        path = os.path.realpath(os.path.join(directory, folder))
+        return self.path / "prd" / hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
+
     def worktree(self, project: str, task: str, attempt: int = 1) -> Path:
         """Where an attempt at a task has its own copy of the project."""
         place = hashlib.sha256(project.encode(errors="surrogateescape")).hexdigest()[:8]

@@ -73,16 +73,20 @@ def run_(
         _enter(project_dir)
     if sandbox:
         raise RalphError("There is no sandbox yet.", "Run it directly: --no-sandbox.")
-    inputs = flow.Inputs(Path.cwd(), ralph_dir, max_iterations, model, skip_review, review_cap)
-    board = flow.load_board(inputs)
+    here_ = Path.cwd()
+    inputs = flow.Inputs(here_, flow.inside(here_, ralph_dir), max_iterations, model, skip_review, review_cap)
     loaded = load_with_agent(settings_file, {}, agent or _default_agent(settings_file))
     flow.plan("check", loaded, inputs)
-    for line in flow.introduction(board, inputs):
-        click.echo(clean(line), err=True)
-    flow.sweep_marker(inputs.directory)
     look = make_look(loaded.settings, verbose=verbose, stream=loaded.settings.stream_agent_output)
-
     home = open_home()
+
+    def look_around() -> None:
+        flow.sweep_marker(inputs.directory)
+        for text in flow.settle(home, inputs):
+            click.echo(clean(f"Undone, from a loop that was killed: {text}."), err=True)
+        for line in flow.introduction(flow.load_board(inputs), inputs):
+            click.echo(clean(line), err=True)
+
     return start(
         Flow.PRD,
         here(inputs.directory),
@@ -90,6 +94,7 @@ def run_(
         partial(make_view, look, as_json=as_json),
         home,
         lambda id: flow.write_hooks(home.streams(id)),
+        look_around,
         detach=detach,
     )
 
