@@ -24,6 +24,7 @@ from faults.fault_support import (
     RUNS,
     Traces,
     assert_sound,
+    ends,
     finish,
     journal_of,
     killed,
@@ -147,6 +148,24 @@ def test_p3_a_run_survives_being_killed_at_any_moment(project: Project) -> None:
         path.mkdir()
         kills += survive(Project(path, project.home), chance)
     assert [run.outcome for run in status(project)] == ["complete"] * trial
+
+
+@pytest.mark.parametrize("how", [[], ["--detach"]], ids=["here", "detached"])
+def test_p3_a_run_that_was_killed_at_its_very_beginning_goes_on(project: Project, how: list[str]) -> None:
+    """It is in the store, and nothing else of it is there yet: that is enough."""
+    project.agent(DONE)
+    killer = (
+        "import os, sys; from ralph.store.home import Home; from ralph.cli import main\n"
+        "Home.make_streams = lambda self, run: os.kill(os.getpid(), 9)\n"
+        "main(sys.argv[1:])"
+    )
+    words = [sys.executable, "-c", killer, "run", "-p", "x"]
+    died = subprocess.run(words, cwd=project.path, env=project.env, capture_output=True, timeout=60)
+    assert died.returncode == -signal.SIGKILL and newest(project).state == "crashed"
+    assert not project.home.streams(newest(project).id).exists()
+    assert project.run("resume", *how).code == 0
+    wait_until(lambda: newest(project).outcome == "complete" and not newest(project).pid)
+    assert ends(project) == ["ok"]
 
 
 def test_p3_a_run_that_was_killed_while_paused_goes_on(project: Project) -> None:

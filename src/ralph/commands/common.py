@@ -224,7 +224,7 @@ def finish(
 
     taken_over = None
     if detach:
-        taken_over = session.detach(home.streams(run.id) / "console.log")
+        taken_over = session.detach(home.make_streams(run.id) / "console.log")
         if taken_over is None:
             click.echo(run.id)
             click.echo(f"Running in the background. Watch it with: ralph logs -f {run.id}", err=True)

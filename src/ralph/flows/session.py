@@ -54,9 +54,7 @@ def begin(home: Home, flow: Flow, where: Where, make_plan: Callable[[str], Plan]
     """Write the run and its plan into the store; it can be driven from here on."""
     runs = home.runs()
     try:
-        run = runs.create(flow, str(where.lock), where.project, make_plan)
-        home.streams(run.id).mkdir(mode=0o700, parents=True, exist_ok=True)
-        return run
+        return runs.create(flow, str(where.lock), where.project, make_plan)
     finally:
         runs.db.close()
 
@@ -113,8 +111,7 @@ def _placed(
     is_interrupted: Callable[[], bool],
 ) -> Iterator[Place]:
     """All that a run has while it goes on: its files, its processes, its repository, the folder of its task."""
-    streams = home.streams(plan.run)
-    streams.mkdir(mode=0o700, parents=True, exist_ok=True)  # a run that was killed while it began has none
+    streams = home.make_streams(plan.run)
     folder = Folder(plan.task, plan.run) if plan.task else None
     herald = Herald(tell, folder) if folder else None
     with (

@@ -32,6 +32,12 @@ class Home:
     def streams(self, run: str) -> Path:
         return self.path / "runs" / run
 
+    def make_streams(self, run: str) -> Path:
+        """The same, made where it is missing: a run that was killed at its very beginning has none yet."""
+        path = self.streams(run)
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return path
+
     def runs(self, patience: float = 30.0) -> Runs:
         """The list of runs, on a connection of its own that waits so long for others."""
         from ralph.store.runs import Runs  # the whole machine comes with it; tasks do without
