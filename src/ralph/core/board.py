@@ -249,14 +249,17 @@ def _check(board: Board) -> None:
     """A board that could never come to its end is refused."""
     if board.slots < 1 or any(most < 1 for _, most in board.per_agent):
         raise ValueError("a board needs at least one slot, for every agent")
-    ids = Counter(job.id for job in board.jobs)
+    ids: set[str] = set()
     for job in board.jobs:
-        if ids[job.id] > 1:
+        if job.id in ids:
             raise ValueError(f"{job.id} is on the board twice")
         if not job.roles or job.attempts < 1:
             raise ValueError(f"{job.id} needs at least one role and one attempt")
-        if unknown := [id for id in job.depends_on if id not in ids]:
-            raise ValueError(f"{job.id} depends on {unknown[0]}, which is not on the board")
+        ids.add(job.id)
+    for job in board.jobs:
+        if not ids.issuperset(job.depends_on):
+            unknown = next(id for id in job.depends_on if id not in ids)
+            raise ValueError(f"{job.id} depends on {unknown}, which is not on the board")
     if cycle := find_cycle({job.id: job.depends_on for job in board.jobs}):
         raise Cycle(cycle)
 

@@ -62,7 +62,7 @@ class Jobs:
             of_spec = (row for row in rows.values() if choice.spec in (None, row.spec_id))
             wanted = [row.id for row in of_spec if row.status != TaskStatus.CANCELLED]
         progresses, new = self._tasks.progresses(), Progress()
-        order = _with_dependencies(wanted, self._tasks.graph())
+        order = _with_dependencies(wanted, {id: self._tasks.depends_on(row) for id, row in rows.items()})
         return [self._job(self._tasks.read(rows[id]), progresses.get(id, new)) for id in order]
 
     def added(self, choice: Choice, known: Collection[str]) -> Iterator[Job]:

@@ -180,7 +180,7 @@ class Tasks:
             row.description,
             self._status(row.status, id),
             row.priority,
-            self._texts(row.dependencies, id),
+            self.depends_on(row),
             row.assignee,
             row.created_at,
             row.updated_at,
@@ -190,6 +190,10 @@ class Tasks:
             self._texts(row.protect, id) if row.protect else None,
             row.attempts,
         )
+
+    def depends_on(self, row: Stored) -> tuple[str, ...]:
+        """What the task of a row depends on; nothing else of it is read."""
+        return self._texts(row.dependencies, row.id)
 
     def _status(self, word: str, id: str) -> TaskStatus:
         try:
