@@ -1,0 +1,54 @@
+"""Several connections in one process, and other processes that come and go."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ralph.errors import RalphError
+from ralph.store.database import open_database, transaction
+from ralph.store.home import Home
+
+COUNT = "SELECT count(*) FROM commands"
+
+LOOKS = f"""
+import sys
+from pathlib import Path
+from ralph.store.home import Home
+print(Home(Path(sys.argv[1])).runs().db.execute("{COUNT}").fetchone()[0])
+"""
+"""Another process; as the last one it would tidy up when it closes the store."""
+
+
+def looked(home: Home) -> int:
+    words = [sys.executable, "-c", LOOKS, home.path]
+    return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+
+
+def test_what_is_written_after_another_process_has_closed_the_store(tmp_path: Path) -> None:
+    """A second connection of ours takes no lock away: nobody else tidies up what the first one writes."""
+    home = Home(tmp_path)
+    first = home.runs().db
+    home.tasks("p").db.close()
+    assert looked(home) == 0
+    with transaction(first):
+        first.execute("INSERT INTO commands (run, kind, body, created) VALUES ('r', 'pause', '{}', 0)")
+    assert looked(home) == 1
+    assert open_database(home.database).execute(COUNT).fetchone() == (1,)
+
+
+def test_the_store_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """The file is made so that nobody else can read it, also where a link leads."""
+    (tmp_path / "ralph.db").symlink_to(tmp_path / "elsewhere")
+    open_database(tmp_path / "ralph.db").close()
+    assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_directory_in_its_place(tmp_path: Path) -> None:
+    """It is named."""
+    (tmp_path / "ralph.db").mkdir()
+    with pytest.raises(RalphError, match="Is a directory"):
+        open_database(tmp_path / "ralph.db")
