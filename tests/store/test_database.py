@@ -1,4 +1,4 @@
-"""The SQLite file itself: several connections and several processes."""
+"""Several connections in one process, and other processes that come and go."""
 
 from __future__ import annotations
 
@@ -10,44 +10,45 @@ import pytest
 
 from ralph.errors import RalphError
 from ralph.store.database import open_database, transaction
+from ralph.store.home import Home
 
-LOOK = """
+COUNT = "SELECT count(*) FROM commands"
+
+LOOKS = f"""
 import sys
 from pathlib import Path
-from ralph.store.database import open_database
-db = open_database(Path(sys.argv[1]))
-print(db.execute("SELECT count(*) FROM commands").fetchone()[0])
-db.close()
+from ralph.store.home import Home
+print(Home(Path(sys.argv[1])).runs().db.execute("{COUNT}").fetchone()[0])
 """
+"""Another process; as the last one it would tidy up when it closes the store."""
 
 
-def count_elsewhere(path: Path) -> int:
-    """How many commands another process sees, which opens the store and closes it again."""
-    done = subprocess.run([sys.executable, "-c", LOOK, str(path)], capture_output=True, text=True, check=True)
-    return int(done.stdout)
+def looked(home: Home) -> int:
+    words = [sys.executable, "-c", LOOKS, home.path]
+    return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
-def test_who_looks_at_it_takes_nothing_away(tmp_path: Path) -> None:
-    """With two connections open here, another process may come and go: what is written afterwards is there."""
-    path = tmp_path / "ralph.db"
-    first, second = open_database(path), open_database(path)
-    for number, db in enumerate((first, second, first), 1):
-        assert count_elsewhere(path) == number - 1
-        with transaction(db):
-            db.execute("INSERT INTO commands (run, kind, body, created) VALUES ('r', 'k', '{}', 1)")
-        assert count_elsewhere(path) == number
-    first.close()
-    second.close()
+def test_what_is_written_after_another_process_has_closed_the_store(tmp_path: Path) -> None:
+    """A second connection of ours takes no lock away: nobody else tidies up what the first one writes."""
+    home = Home(tmp_path)
+    first = home.runs().db
+    home.tasks("p").db.close()
+    assert looked(home) == 0
+    with transaction(first):
+        first.execute("INSERT INTO commands (run, kind, body, created) VALUES ('r', 'pause', '{}', 0)")
+    assert looked(home) == 1
+    assert open_database(home.database).execute(COUNT).fetchone() == (1,)
 
 
-def test_a_new_store_is_for_its_user_alone(tmp_path: Path) -> None:
-    """Nobody else may read it, whatever the umask."""
+def test_the_store_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """The file is made so that nobody else can read it, also where a link leads."""
+    (tmp_path / "ralph.db").symlink_to(tmp_path / "elsewhere")
     open_database(tmp_path / "ralph.db").close()
-    assert (tmp_path / "ralph.db").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_directory_in_its_place(tmp_path: Path) -> None:
-    """The error says so and what to do."""
-    with pytest.raises(RalphError, match=r"cannot be used: Is a directory\.") as error:
-        open_database(tmp_path)
-    assert "RALPH_STATE_DIR" in error.value.hint
+    """It is named."""
+    (tmp_path / "ralph.db").mkdir()
+    with pytest.raises(RalphError, match="Is a directory"):
+        open_database(tmp_path / "ralph.db")

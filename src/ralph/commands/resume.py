@@ -12,6 +12,7 @@ import click
 from ralph.commands.common import (
     COUNT,
     budget_options,
+    find_run,
     finish,
     make_look,
     make_view,
@@ -61,12 +62,7 @@ def command(
     """
     home = open_home()
     runs = home.runs()
-    chosen = runs.find(run) if run else session.unfinished(runs, session.here(Path.cwd()))
-    if chosen.task is not None:
-        raise RalphError(
-            f"Run {chosen.id} is the {chosen.role}'s turn at task {chosen.task}.",
-            f"Go on with the task: ralph work --task {chosen.task}",
-        )
+    chosen = find_run(home, runs, run) if run else session.unfinished(runs, session.here(Path.cwd()))
     brief = runs.brief(chosen.id)
     go_on = Resume(time.time(), maximum_iterations, max_cost_usd, max_tokens, max_duration_seconds)
     if chosen.is_live:
@@ -75,6 +71,11 @@ def command(
         runs.send(chosen.id, go_on)
         click.echo(f"Run {chosen.id} goes on.", err=True)
         return 0
+    if chosen.task is not None:
+        raise RalphError(
+            f"Run {chosen.id} is the {chosen.role}'s turn at task {chosen.task}.",
+            f"Go on with the task: ralph work --task {chosen.task}",
+        )
     _check(chosen, brief, go_on)
     runs.db.close()
     look = make_look(settings_here(), verbose=verbose, stream=stream)

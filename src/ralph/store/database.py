@@ -103,7 +103,7 @@ def reason_to_wait(error: Exception) -> str:
 def open_database(path: Path, patience: float = 30.0) -> sqlite3.Connection:
     """A connection to the store, its schema made or checked; it waits so long for other writers."""
     with clear_errors(path):
-        _make_file(path)
+        _make(path)
         db = sqlite3.connect(path, timeout=patience, isolation_level=None, check_same_thread=False)
         try:
             _prepare(db, path)
@@ -113,19 +113,20 @@ def open_database(path: Path, patience: float = 30.0) -> sqlite3.Connection:
     return db
 
 
-def _make_file(path: Path) -> None:
-    """A new store is for its user alone. One that is there is left to SQLite.
+def _make(path: Path) -> None:
+    """Make the file, for its owner alone.
 
-    Closing a file drops every lock of this process on it, also those of its other connections, and then another
-    process that closes its own removes the log that they still write to.
+    One that is there is not opened: whoever closes a file takes away all locks that connections of the same process
+    have on it, and then another process may tidy up under them what they have written.
     """
+    place = os.path.realpath(path)
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     except FileExistsError:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR)) from None
-        if not os.access(path, os.R_OK | os.W_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
+        if os.path.isdir(place):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), place) from None
+        if not os.access(place, os.R_OK | os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place) from None
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
