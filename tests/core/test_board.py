@@ -606,6 +606,8 @@ class History:
     started: list[tuple[StartRun, Board]] = field(default_factory=list, repr=False)
     stopped: list[tuple[StopRun, bool]] = field(default_factory=list, repr=False)
     merges: list[tuple[Merge, list[str]]] = field(default_factory=list, repr=False)
+    ends: list[tuple[StartRun, RunVerdict]] = field(default_factory=list, repr=False)
+    all: list[Action | Fact] = field(default_factory=list, repr=False)
     stuck: bool = False
 
     def begin_all(self) -> None:
@@ -616,6 +618,7 @@ class History:
         self.boards.append(self.board)
 
     def _note(self, action: Action) -> None:
+        self.all.append(action)
         if isinstance(action, StartRun):
             key = (action.job, action.attempt)
             assert key not in self.runs, "a run is started while it runs"
@@ -632,8 +635,10 @@ class History:
 
     def happen(self, fact: Fact) -> None:
         self.facts.append(fact)
+        self.all.append(fact)
         if isinstance(fact, RunEnded):
             run = self.runs.pop((fact.job, fact.attempt))
+            self.ends.append((run, fact.verdict))
             if fact.verdict is RunVerdict.PROVED:
                 self.proofs[fact.job, fact.attempt].append(run.role)
         if isinstance(fact, RunEnded | Merged) and fact.verdict in (RunVerdict.LOST, MergeVerdict.LOST):
@@ -745,6 +750,47 @@ def test_only_what_every_role_has_proved_is_merged(history: History) -> None:
     """A merge is asked for only of an attempt that all roles have proved, in order, since it last began."""
     for action, proofs in history.merges:
         assert proofs == [role.name for role in history.board.job(action.job).roles]
+
+
+@many
+@given(histories())
+def test_nothing_is_merged_twice(history: History) -> None:
+    """After a merge there is no other one of the same job; each that failed goes back once at most."""
+    merged: set[str] = set()
+    begun: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
+    for happening in history.all:
+        if isinstance(happening, Merge):
+            assert happening.job not in merged
+            begun[happening.job] += 1
+        elif isinstance(happening, Merged):
+            lost[happening.job] += happening.verdict is MergeVerdict.LOST
+            if happening.verdict is MergeVerdict.OK:
+                merged.add(happening.job)
+    assert all(begun[job] - lost[job] <= 2 for job in begun)
+
+
+@many
+@given(histories())
+def test_a_job_is_merged_alone(history: History) -> None:
+    """While a job is merged, and when it is done, none of its attempts runs."""
+    for board in history.boards:
+        for job in board.jobs:
+            assert not (job.running and job.state in (JobState.MERGING, JobState.DONE))
+
+
+@many
+@given(histories())
+def test_a_role_that_was_proved_runs_again_only_when_the_job_goes_back(history: History) -> None:
+    """However often Ralph is lost: per way through the roles, each role is proved once."""
+    for job in history.board.jobs:
+        proofs = Counter(
+            run.role
+            for run, verdict in history.ends
+            if run.job == job.id and verdict is RunVerdict.PROVED and run.attempt == job.winner
+        )
+        ways = 1 + job.sent_back + job.merge_retries
+        assert all(times <= ways for times in proofs.values())
 
 
 @many
