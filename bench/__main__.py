@@ -3,6 +3,7 @@
 scripts/uv run python -m bench [SUITE…] [--keep]
 scripts/uv run python -m bench truth [--harness NAME…] [--family NAME…]
 scripts/uv run python -m bench survival [--harness NAME…] [--case NAME…]
+scripts/uv run python -m bench cheating [--case NAME…]
 scripts/uv run python -m bench quick
 scripts/uv run python -m bench page
 """
@@ -18,7 +19,20 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench import bus, page, quick, results, snapshots, speed, streams, supervise, survival, tasks, truth
+from bench import (
+    bus,
+    cheating,
+    page,
+    quick,
+    results,
+    snapshots,
+    speed,
+    streams,
+    supervise,
+    survival,
+    tasks,
+    truth,
+)
 from bench.harness.registry import HARNESSES
 from bench.measure import Measurement
 
@@ -68,11 +82,19 @@ def run_survival(options: Options) -> Result:
     return Result(_rows(report) + skipped, versions=report.versions)
 
 
+def run_cheating(options: Options) -> Result:
+    rows = cheating.measure(cheats=cheating.chosen(options.case), each=cheating.show)
+    print(cheating.summary(rows))
+    return Result([asdict(row) for row in rows])
+
+
 def run_quick(options: Options) -> Result:
-    report, survived = quick.measure(), quick.survive()
+    report, survived, caught = quick.measure(), quick.survive(), quick.catch()
     print(truth.by_family(report), truth.summary(report), sep="\n\n", end="\n\n")
-    print(survival.by_case(survived), survival.summary(survived), sep="\n\n")
-    return Result(_rows(report) + _rows(survived), quick.is_good(report) and quick.has_survived(survived))
+    print(survival.by_case(survived), survival.summary(survived), sep="\n\n", end="\n\n")
+    print(cheating.summary(caught))
+    good = quick.is_good(report) and quick.has_survived(survived) and quick.has_caught(caught)
+    return Result(_rows(report) + _rows(survived) + [asdict(row) for row in caught], good)
 
 
 def _rows(report: truth.Report | survival.Report) -> list[dict[str, Any]]:
@@ -94,10 +116,11 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "tasks": measurements(tasks.suite),
     "truth": run_truth,
     "survival": run_survival,
+    "cheating": run_cheating,
     "quick": run_quick,
     "page": run_page,
 }
-ALL = ("speed", "snapshots", "streams", "bus", "supervise", "tasks", "truth", "survival")
+ALL = ("speed", "snapshots", "streams", "bus", "supervise", "tasks", "truth", "survival", "cheating")
 
 
 def main(arguments: list[str]) -> int:

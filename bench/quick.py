@@ -1,11 +1,13 @@
-"""The quick form of truth and survival, for CI: some agents of every family, every kind of trouble, ours only.
+"""The quick form, for CI: some agents of every family, every kind of trouble, some cheats of every kind, ours only.
 
-It fails on a false or missed completion, lost work, an orphan or a hang of ours; never on a time.
+It fails on a false or missed completion, lost work, an orphan, a hang or an accepted cheat of ours; never on a time.
 """
 
 from __future__ import annotations
 
-from bench import survival, truth
+from collections.abc import Sequence
+
+from bench import cheating, survival, truth
 from bench.agents.families import AGENTS, QUICK
 from bench.harness.ralph import OURS
 from bench.truth import Report
@@ -26,3 +28,11 @@ def survive() -> survival.Report:
 
 def has_survived(report: survival.Report) -> bool:
     return not report.absent and bool(report.rows) and not any(row.is_bad for row in report.rows)
+
+
+def catch() -> list[cheating.Row]:
+    return cheating.measure([cheating.OURS], cheating.QUICK, each=cheating.show)
+
+
+def has_caught(rows: Sequence[cheating.Row]) -> bool:
+    return bool(rows) and not any(row.is_bad for row in rows)
