@@ -222,7 +222,9 @@ class Driver:
     def _run_agent(self, step: RunAgent, seq: int) -> Ran:
         spec, prompt = self._spec(step), self._prompt(step)
         if step.purpose is Purpose.WORK:
-            self._tell(IterationStarted(step.iteration, step.of, len(step.steer), spec.name))
+            self._tell(
+                IterationStarted(step.iteration, step.of, len(step.steer), spec.name, step.role, step.story)
+            )
             if spec.prompt_via is not PromptVia.NONE:
                 self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
         call = Call(step, spec, prompt, f"{step.iteration:03d}-{seq}.{step.purpose}")

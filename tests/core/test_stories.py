@@ -299,7 +299,9 @@ def test_hook_and_harness_agree(mode: str) -> None:
             assert {field: one[field] for field in (*FIELDS, "reviewFeedback")} == old
 
 
-NAMES: st.SearchStrategy[Any] = st.sampled_from(["A", "B", "C", "D", "a", "A ", "\u0410", "N\n", "", 3, None, [], {}])
+NAMES: st.SearchStrategy[Any] = st.sampled_from(
+    ["A", "B", "C", "D", "a", "A ", "\u0410", "N\n", "", 3, None, [], {}]
+)
 ANYTHING = (
     st.none()
     | st.booleans()

@@ -24,7 +24,7 @@ print(Home(Path(sys.argv[1])).runs().db.execute("{COUNT}").fetchone()[0])
 
 
 def looked(home: Home) -> int:
-    words = [sys.executable, "-c", LOOKS, home.path]
+    words = [sys.executable, "-c", LOOKS, str(home.path)]
     return int(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
 
