@@ -12,7 +12,7 @@ import os
 import time
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from ralph.agents.base import Parser, Prompt, Reading
@@ -554,8 +554,11 @@ class Driver:
                 self._place.wakeup.wait(DISK_SECONDS)
 
     def _interrupted(self) -> State:
-        """A signal while nothing can be written: the journal stays where it was, and so can be resumed."""
-        state = machine.apply(self._state, Cancel(self._now(), Cause.SIGNAL))
+        """A signal while nothing can be written: the journal stays where it was, and so can be resumed.
+
+        That is so even at the very end: a stop that is not journalled has not come to pass.
+        """
+        state = machine.apply(replace(self._state, stop=None), Cancel(self._now(), Cause.SIGNAL))
         return machine.apply(state, Did(self._now()))
 
     def _give_up(self, error: RalphError | OSError) -> State:
