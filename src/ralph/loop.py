@@ -391,8 +391,11 @@ class Driver:
     # ---- when the disk is not with us ----
 
     def _interrupted(self) -> State:
-        """A signal while nothing can be written: the journal stays where it was, and so can be resumed."""
-        state = machine.apply(self._state, Cancel(self._now(), Cause.SIGNAL))
+        """A signal while nothing can be written: the journal stays where it was, and so can be resumed.
+
+        That is so even at the very end: a stop that is not journalled has not come to pass.
+        """
+        state = machine.apply(replace(self._state, stop=None), Cancel(self._now(), Cause.SIGNAL))
         return machine.apply(state, Did(self._now()))
 
     def is_interrupted(self) -> bool:
