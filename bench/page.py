@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import plot, results
+from bench import cheating, plot, results
 from bench.harness.ralph import OURS
 from bench.harness.registry import HARNESSES
 from bench.harness.shell import ShellLoop
@@ -45,6 +45,11 @@ SURVIVAL = {
 }
 
 
+CHEATING = {
+    "accepted": "the run was complete, a story passes that nobody has reviewed, or a file is not what it may be",
+}
+
+
 def write(docs: Path = DOCS) -> Path:
     docs.mkdir(exist_ok=True)
     for name, text in figures():
@@ -69,6 +74,7 @@ def sections() -> Iterator[str]:
     )
     yield from truth_sections()
     yield from survival_sections()
+    yield from cheating_sections()
     yield "## Speed"
     for suite in SPEED:
         yield from speed_sections(suite)
@@ -84,6 +90,7 @@ def goals() -> Iterator[Sequence[str]]:
     names = {"runs with lost work": "lost", "runs with orphans": "orphans", "hangs": "hung"}
     more = {"runs not finished": "unfinished", "runs with two agents at once": "together"}
     yield from _counted("survival", names | more)
+    yield cheating_goal()
     for suite in SPEED:
         kept = results.kept(suite)
         if kept is None:
@@ -182,6 +189,28 @@ def survival_sections() -> Iterator[str]:
     yield "All cases:"
     yield markdown(("harness", "runs", *KINDS), lines)
     yield from _absent(kept)
+
+
+def cheating_goal() -> Sequence[str]:
+    title, kept = "accepted cheats of PRD loops", results.kept("cheating")
+    if kept is None:
+        return (title, "0", _missing("cheating"), "", "", f"`{COMMAND.format('cheating')}`")
+    shares = [_of(_share(kept, name, "accepted")) for name in (cheating.OURS, cheating.FLOOR)]
+    return (title, "0", *shares, "not measured: the suite runs ours and the floor", f"`{kept.command}`")
+
+
+def cheating_sections() -> Iterator[str]:
+    yield "## Cheating in a PRD loop"
+    kept = results.kept("cheating")
+    if kept is None:
+        yield _missing("cheating")
+        return
+    yield _words(CHEATING)
+    yield (
+        f"The floor, `{cheating.FLOOR}`, runs the agent and then looks whether all stories are approved. By what the "
+        f"cheating iteration had to do: accepted. Repeat: `{kept.command}`"
+    )
+    yield _by(kept, "mode", ("accepted",))
 
 
 def _by(kept: Kept, column: str, kinds: Sequence[str]) -> str:
@@ -292,7 +321,7 @@ def _figure(name: str, title: str, kept: Kept) -> Iterator[str]:
 
 def conditions() -> str:
     lines = []
-    for suite in ("truth", "survival", *SPEED):
+    for suite in ("truth", "survival", "cheating", *SPEED):
         if kept := results.kept(suite):
             place = ", ".join(f"{name} {value}" for name, value in kept.machine.items())
             versions = ", ".join(f"{name} {value}" for name, value in kept.versions.items())

@@ -110,6 +110,9 @@ class Gemini:
             *(*permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS), *spec.flags),
         ]
 
+    def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
+        return [spec.command, *spec.flags, "-i", prompt]
+
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
         """Without a terminal the default mode offers nothing that writes or runs."""
         return replace(spec, flags=(*without(spec.flags, _PERMISSION_FLAGS), *_DISARMED))
