@@ -5,6 +5,7 @@ scripts/uv run python -m bench truth [--harness NAME…] [--family NAME…]
 scripts/uv run python -m bench survival [--harness NAME…] [--case NAME…]
 scripts/uv run python -m bench restarts [--harness NAME…] [--family NAME…]
 scripts/uv run python -m bench work [--family NAME…]
+scripts/uv run python -m bench cheating [--case NAME…]
 scripts/uv run python -m bench quick
 scripts/uv run python -m bench page
 """
@@ -22,6 +23,7 @@ from typing import Any
 
 from bench import (
     bus,
+    cheating,
     hooks,
     many,
     page,
@@ -102,13 +104,21 @@ def run_work(options: Options) -> Result:
     return Result([asdict(row) for row in report.rows], good, {"ralph": report.version})
 
 
+def run_cheating(options: Options) -> Result:
+    rows = cheating.measure(cheats=cheating.chosen(options.case), each=cheating.show)
+    print(cheating.summary(rows))
+    return Result([asdict(row) for row in rows])
+
+
 def run_quick(options: Options) -> Result:
     report, survived, restarted = quick.measure(), quick.survive(), quick.restart()
     print(truth.by_family(report), truth.summary(report), sep="\n\n", end="\n\n")
     print(survival.by_case(survived), survival.summary(survived), sep="\n\n", end="\n\n")
     print(restarts.by_family(restarted), restarts.summary(restarted), sep="\n\n")
+    caught = quick.catch()
     good = quick.is_good(report) and quick.has_survived(survived) and quick.is_good(restarted)
-    return Result(_rows(report) + _rows(survived) + _rows(restarted), good)
+    rows = _rows(report) + _rows(survived) + _rows(restarted) + [asdict(row) for row in caught]
+    return Result(rows, good and quick.has_caught(caught))
 
 
 def _known(wanted: list[str], names: Iterable[str]) -> list[str]:
@@ -139,12 +149,13 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "survival": run_survival,
     "restarts": run_restarts,
     "work": run_work,
+    "cheating": run_cheating,
     "quick": run_quick,
     "page": run_page,
 }
 ALL = (
     *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "hooks"),
-    *("truth", "survival", "restarts", "work"),
+    *("truth", "survival", "restarts", "work", "cheating"),
 )
 
 

@@ -1,12 +1,13 @@
-"""The quick form of truth, survival and restarts, for CI: some agents of every family, every kind of trouble,
-ours only.
+"""The quick form, for CI: some agents of every family, every kind of trouble, some cheats of every kind, ours only.
 
-It fails on a false or missed completion, lost work, an orphan or a hang of ours; never on a time.
+It fails on a false or missed completion, lost work, an orphan, a hang or an accepted cheat of ours; never on a time.
 """
 
 from __future__ import annotations
 
-from bench import restarts, survival, truth
+from collections.abc import Sequence
+
+from bench import cheating, restarts, survival, truth
 from bench.agents import attempts
 from bench.agents.families import AGENTS, QUICK
 from bench.harness.ralph import OURS
@@ -34,3 +35,11 @@ def has_survived(report: survival.Report) -> bool:
 def restart() -> restarts.Report:
     agents = [agent for agent in attempts.AGENTS if agent.name in attempts.QUICK]
     return restarts.measure([SUPERVISE.name], agents, each=restarts.show)
+
+
+def catch() -> list[cheating.Row]:
+    return cheating.measure([cheating.OURS], cheating.QUICK, each=cheating.show)
+
+
+def has_caught(rows: Sequence[cheating.Row]) -> bool:
+    return bool(rows) and not any(row.is_bad for row in rows)

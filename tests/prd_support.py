@@ -8,96 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the benchmarks are no part of what is installed
+
+from bench.agents import prd_project
+from bench.agents.prd_project import board as board
+from bench.agents.prd_project import story as story
+
 from conftest import Project, Result
 
-PROGRESS = "# Ralph Progress Log\nStarted: 2026-01-02\nPRD: calc\n\n## Codebase Patterns\n- none\n\n---\n"
-PROMPT = "Iteration $RALPH_ITERATION of $RALPH_MAX_ITERATIONS: $RALPH_MODE $RALPH_STORY, cap ${RALPH_REVIEW_CAP}.\n"
-
-PRELUDE = """
-import json, os, re, subprocess, sys, time
-from pathlib import Path
-ROOT, CALLS = Path.cwd(), Path({calls!r})
-RALPH = ROOT / "ralph"
-TASKS, PRD, PROGRESS, MARKER = RALPH / "tasks.json", RALPH / "prd.md", RALPH / "progress.txt", ROOT / ".ralph-active"
-CALLS.mkdir(exist_ok=True)
-n = 1 + len(list(CALLS.iterdir()))
-(CALLS / str(n)).write_text(sys.argv[-1])
-mode, id = re.search(r": (\\S+) (\\S+), cap", sys.argv[-1]).groups()
-
-def load():
-    return json.loads(TASKS.read_text())
-
-def save(board):
-    TASKS.write_text(json.dumps(board, indent=2))
-
-def change(which=None, **values):
-    board = load()
-    for story in board["userStories"]:
-        if story["id"] == (which or id):
-            story.update(values)
-    save(board)
-
-def count(which=None):
-    return next(s["reviewCount"] for s in load()["userStories"] if s["id"] == (which or id))
-
-def implement(which=None):
-    change(which, reviewStatus="needs_review", notes="done")
-
-def approve(which=None, **more):
-    change(which, reviewStatus="approved", passes=True, reviewCount=count(which) + 1, **more)
-
-def reject(feedback="mend it", which=None):
-    change(which, reviewStatus="changes_requested", reviewCount=count(which) + 1, reviewFeedback=feedback)
-
-def fix(which=None):
-    change(which, reviewStatus="needs_review", reviewFeedback="")
-
-def git(*words):
-    identity = ["-c", "user.name=Agent", "-c", "user.email=agent@localhost"]
-    return subprocess.run(["git", *identity, *words], check=True, capture_output=True, text=True).stdout
-
-def commit(message="feat: work"):
-    git("add", "-A")
-    git("commit", "-q", "-m", message)
-
-def play():
-    {{"implement": implement, "review": approve, "review-fix": fix}}[mode]()
-
-def log(text):
-    with PROGRESS.open("a") as file:
-        file.write(text + "\\n")
-
-print("I do", mode, id)
-"""
-
 HONEST = "play()"
-
-
-def story(id: str = "US-001", **values: Any) -> dict[str, Any]:
-    usual = {
-        "id": id,
-        "title": f"Story {id}",
-        "description": "",
-        "acceptanceCriteria": [f"{id} works", "It is tested"],
-        "priority": 1,
-        "passes": False,
-        "reviewStatus": None,
-        "reviewCount": 0,
-        "reviewFeedback": "",
-        "notes": "",
-        "dependsOn": [],
-    }
-    return usual | values
-
-
-def board(*stories: dict[str, Any], **values: Any) -> dict[str, Any]:
-    usual: dict[str, Any] = {
-        "project": "calc",
-        "branchName": "main",
-        "description": "A calculator",
-        "verifyCommands": [],
-    }
-    return usual | {"userStories": list(stories or [story()])} | values
 
 
 @dataclass(frozen=True)
@@ -134,9 +53,7 @@ class Loop:
     def agent(self, body: str = HONEST, **settings: Any) -> None:
         """What the agent does in every iteration, in Python, with the names of the prelude."""
         path = self.outside / "agent"
-        prelude = PRELUDE.format(calls=str(self.outside / "calls"))
-        path.write_text(f"#!{sys.executable} -IS\n{prelude}\n{body}\n")
-        path.chmod(0o755)
+        prd_project.write_agent(path, self.outside / "calls", body)
         self.project.settings(**({"agent": {"command": str(path)}, "snapshots": False} | settings))
 
     def run(self, *arguments: str, timeout: float = 60) -> Result:
@@ -145,9 +62,7 @@ class Loop:
     @property
     def prompts(self) -> list[str]:
         """What the agent was told, in order."""
-        calls = self.outside / "calls"
-        found = sorted(calls.iterdir(), key=lambda path: int(path.name)) if calls.exists() else []
-        return [path.read_text() for path in found]
+        return prd_project.prompts(self.outside / "calls")
 
     @property
     def modes(self) -> list[str]:
@@ -161,17 +76,7 @@ class Loop:
 
 
 def make_loop(project: Project, *stories: dict[str, Any], **values: Any) -> Loop:
+    prd_project.make(project.path, board(*stories, **values), project.env)
     loop = Loop(project)
-    loop.folder.mkdir()
-    (loop.folder / "prompt.md").write_text(PROMPT)
-    (loop.folder / "prd.md").write_text("# Calc\n\nIt adds.\n")
-    (loop.folder / "progress.txt").write_text(PROGRESS)
-    loop.write(board(*stories, **values))
-    (project.path / ".gitignore").write_text(".ralph-active\n.ralph/\n")
-    project.git("init", "-q", "-b", "main")
-    project.git("config", "user.name", "Ada")
-    project.git("config", "user.email", "ada@localhost")
-    project.git("add", "-A")
-    project.git("commit", "-q", "-m", "First")
     loop.agent()
     return loop

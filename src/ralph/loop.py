@@ -222,7 +222,9 @@ class Driver:
     def _run_agent(self, step: RunAgent, seq: int) -> Ran:
         spec, prompt = self._spec(step), self._prompt(step)
         if step.purpose is Purpose.WORK:
-            self._tell(IterationStarted(step.iteration, step.of, len(step.steer), spec.name))
+            self._tell(
+                IterationStarted(step.iteration, step.of, len(step.steer), spec.name, step.role, step.story)
+            )
             if spec.prompt_via is not PromptVia.NONE:
                 self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
         call = Call(step, spec, prompt, f"{step.iteration:03d}-{seq}.{step.purpose}")
@@ -389,8 +391,11 @@ class Driver:
     # ---- when the disk is not with us ----
 
     def _interrupted(self) -> State:
-        """A signal while nothing can be written: the journal stays where it was, and so can be resumed."""
-        state = machine.apply(self._state, Cancel(self._now(), Cause.SIGNAL))
+        """A signal while nothing can be written: the journal stays where it was, and so can be resumed.
+
+        That is so even at the very end: a stop that is not journalled has not come to pass.
+        """
+        state = machine.apply(replace(self._state, stop=None), Cancel(self._now(), Cause.SIGNAL))
         return machine.apply(state, Did(self._now()))
 
     def is_interrupted(self) -> bool:

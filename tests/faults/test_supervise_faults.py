@@ -438,6 +438,22 @@ def test_p3_an_end_that_was_told_and_not_journalled_is_told_once(task: Task) -> 
     assert (task.bus().count(COMPLETED), task.project_bus()) == (1, [COMPLETED])
 
 
+def test_p9_an_end_that_could_not_be_journalled_is_interrupted(task: Task) -> None:
+    """A signal while the store cannot be written: exit code 130, not complete; resumed it is, and told once."""
+    ralph = at_its_end(task, LEAVES_DONE)
+    with closing(sqlite3.connect(task.project.home.database)) as db:
+        with held(project_bus(task.folder)):
+            go_to_the_end(task)
+            db.execute("BEGIN IMMEDIATE")
+        wait_until(task.project_bus)
+        ralph.terminate()
+        result = finish(ralph, 20)
+    assert result.code == 130 and "interrupted: by a signal" in result.out, result.err
+    assert newest(task.project).outcome is None
+    assert resumed(task).code == 0 and newest(task.project).outcome == "complete"
+    assert (task.bus().count(COMPLETED), task.project_bus()) == (1, [COMPLETED])
+
+
 @pytest.mark.parametrize(("more", "code", "attempts"), [((), 1, 1), (("-m", "2"), 0, 2)])
 def test_p3_an_error_that_was_not_told_is_told_by_resume(
     task: Task, more: tuple[str, ...], code: int, attempts: int

@@ -19,6 +19,7 @@ from ralph.core.stories import (
     APPROVED,
     AT_CAP,
     CHANGES_REQUESTED,
+    IMPLEMENT,
     NEW,
     REVIEW,
     REVIEW_FIX,
@@ -35,6 +36,14 @@ _PEOPLES = ("project", "branchName", "description", "verifyCommands")
 """Fields of the list that are not the agent's to change."""
 
 _BEGINNING: Story = {**NEW, "reviewFeedback": ""}
+
+_MANY = "an iteration decides about one story, not multiple stories"
+_WHY = {
+    IMPLEMENT: "implement iterations cannot set passes=true or approve stories, only review iterations may;"
+    ' what they set is reviewStatus "needs_review", of one story',
+    REVIEW_FIX: "review-fix iterations cannot approve stories; the story goes back to needs_review for re-review,"
+    " with reviewFeedback cleared",
+}
 
 UNVERIFIED = "The verify commands failed when this story was approved: run them, and mend what they show."
 """The feedback that sends a story back whose approval was refuted."""
@@ -229,10 +238,7 @@ class _Keeper:
         chosen = self._chosen(legal)
         for story in changed:
             if story is not chosen:
-                problems = self._problems(story)
-                self._undo(
-                    story, (problems or ["an iteration decides about one story, not multiple stories"])[0]
-                )
+                self._undo(story, next(iter(self._problems(story)), _MANY))
         if chosen is not None and self._rules.mode == REVIEW:
             self._mind_cap(chosen)
         return chosen
@@ -244,8 +250,10 @@ class _Keeper:
 
     def _problems(self, story: Story) -> list[str]:
         """What is illegal about the change of one story, as if it were the only one."""
+        mode = self._rules.mode
         snapshot = {story["id"]: {field: self._was(story)[field] for field in stories.REVIEW_FIELDS}}
-        found = stories.transition_problems(snapshot, {"userStories": [story]}, self._rules.mode)
+        found = stories.transition_problems(snapshot, {"userStories": [story]}, mode)
+        found = [_WHY.get(mode) or each.partition(": ")[2].rstrip(".") for each in found]
         cap = self._rules.review_cap
         if self._approves(story) and _is_capped(story) and story["reviewCount"] < cap:
             found.append(

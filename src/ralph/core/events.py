@@ -202,10 +202,14 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class IterationStarted:
+    """`role`, `story`: what the iteration of a PRD loop is about."""
+
     iteration: int
     of: int
     steered: int = 0
     agent: str = ""
+    role: str = ""
+    story: str = ""
 
 
 @dataclass(frozen=True, slots=True)

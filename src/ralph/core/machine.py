@@ -334,8 +334,10 @@ def _illegal(ran: Ran) -> tuple[str, ...]:
 
 def _undone(state: State, what: tuple[str, ...]) -> State:
     """What the harness has put back is told to the next iteration, and stands in the outcome."""
-    told = state.told + tuple(text for text in what if text not in state.told)
-    return replace(state, told=told, notes=state.notes + tuple(f"undone: {text}" for text in what))
+    state = replace(state, told=state.told + tuple(text for text in what if text not in state.told))
+    for text in what:
+        state = _note(state, f"undone: {text}")
+    return state
 
 
 def _after(state: State, seen: Seen) -> State:

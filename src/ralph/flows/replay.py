@@ -112,7 +112,9 @@ class Replay:
         self._iteration = step.iteration
         self.iterations.add(step.iteration)
         if self._is_new(row):
-            yield IterationStarted(step.iteration, step.of, len(step.steer), step.agent)
+            yield IterationStarted(
+                step.iteration, step.of, len(step.steer), step.agent, step.role, step.story
+            )
         assert self._in_hand is not None
         if self._in_hand.parser is None:
             spec = next(agent for agent in self._plan.agents if agent.name == step.agent)

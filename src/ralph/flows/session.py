@@ -148,7 +148,12 @@ def _story_board(
         return
 
     def commit(names: list[str], message: str) -> None:
-        if problem := work.commit_files(names, message):
+        """What cannot be committed is in the tree all the same."""
+        try:
+            problem = work.commit_files(names, message)
+        except RalphError as error:
+            problem = f"{error.message} {error.hint}".strip()
+        if problem:
             tell(Notice(problem))
 
     kept = home.prd(plan.directory, prd.folder)

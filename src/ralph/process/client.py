@@ -294,15 +294,15 @@ class Warden:
         return self.replace(self._spared(), main)
 
     def replace(self, spare: Sequence[int] = (), main: int = 0) -> int:
-        """Kill the warden, start another, sweep what is left to us but not `spare`. Returns the passes."""
+        """Kill the warden, sweep what is left to us but not `spare`, start another. Returns the passes."""
         orphans.kill(self._pid)
         self._control.close()
         orphans.forget(self._pid, patience=ANSWER_SECONDS)
+        passes = self._orphans.sweep(spare, main)
         self._start()
-        self._orphans.adopt(spare)
         if self._orphans.adopted:
             self._send(b"inherit", *_numbers(self._orphans.adopted))
-        return self._orphans.sweep(spare, main)
+        return passes
 
     def fileno(self) -> int:
         return self._control.fileno()

@@ -65,15 +65,8 @@ class Orphans:
         self.adopted: set[int] = set()
         """The branches that were spared."""
 
-    def adopt(self, pids: Sequence[int]) -> None:
-        """These are not swept, nor those above them; all others that were spared before are."""
-        with starting:
-            _adopted.difference_update(self.adopted)
-            self.adopted = _branches(pids)
-            _adopted.update(self.adopted)
-
     def sweep(self, spare: Sequence[int] = (), main: int = 0) -> int:
-        """End all but the branches with `spare`; `main` is always ended. Returns the passes."""
+        """End all but the branches with `spare`, which are adopted; `main` is always ended. Returns the passes."""
         with starting:
             passes, spared = 0, self._others() | frozenset(spare)
             deadline = time.monotonic() + warden.GIVE_UP
@@ -84,7 +77,9 @@ class Orphans:
                 warden.signal_tree(signal.SIGKILL, spared, main)
                 passes += 1
                 time.sleep(0.002)
-        self.adopt(spare)
+            _adopted.difference_update(self.adopted)
+            self.adopted = _branches(spare)
+            _adopted.update(self.adopted)
         return passes
 
     def count(self) -> int:

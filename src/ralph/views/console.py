@@ -48,6 +48,11 @@ _NEXT = {
     Cause.SIGNAL: "Go on with: ralph resume {run}",
     Cause.CANCELLED: "Go on with: ralph resume {run}",
 }
+_NEXT_OF_PRD = {
+    Cause.CONFIG: "Mend that, then: ralph resume {run}",
+    Cause.VERIFICATION: "Mend it, or set a story back to needs_review, then: ralph resume {run}",
+    Cause.AUTO_APPROVED: "Look at the notes of these stories: ralph prd status",
+}
 QUIET_SECONDS = 1.0
 """A run shorter than this needs no status line."""
 
@@ -86,6 +91,7 @@ class Console:
         self._agent = AgentLines(self._look)
         self._open_line = False
         self._is_work = True
+        self._is_prd = False
         self._run = self._main_agent = ""
         self._status = _Status(err, self._agent, self._colour)
         if isinstance(self._err, Outlet) and is_able(err):
@@ -145,6 +151,7 @@ class Console:
 
     def _run_started(self, event: RunStarted, at: float) -> None:
         self._run = event.run
+        self._is_prd = event.flow == Flow.PRD
         self._main_agent = event.agent
         self._status.started(event.used, event.elapsed)
         again = "goes on" if event.resumed else "starts"
@@ -160,7 +167,8 @@ class Console:
 
     def _iteration_started(self, event: IterationStarted, at: float) -> None:
         self._verbose(f"Iteration {event.iteration}/{event.of} starting")
-        self._line(self._paint("bold", f"=== Ralph iteration {event.iteration}/{event.of} ==="))
+        about = clean(f": {event.role} {event.story}") if event.story else ""
+        self._line(self._paint("bold", f"=== Ralph iteration {event.iteration}/{event.of}{about} ==="))
         self._agent.begin(at)
         self._status.iteration, self._status.waiting = f"{event.iteration}/{event.of}", ""
         if self._main_agent and event.agent not in ("", self._main_agent):
@@ -221,7 +229,7 @@ class Console:
             lines.append(f"  {count(event.files, 'file')} changed{made}: ralph diff {event.run}")
             lines.append(f"  To undo all of it: ralph rewind {event.run} 1")
         lines += [f"  note: {clean(note)}" for note in stop.notes]
-        if hint := _NEXT.get(stop.cause):
+        if hint := (_NEXT_OF_PRD if self._is_prd else {}).get(stop.cause) or _NEXT.get(stop.cause):
             lines.append(f"  {hint.format(run=event.run)}")
         self._line("")
         self.flush()
