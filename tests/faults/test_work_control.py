@@ -195,13 +195,30 @@ def test_two_signals_end_a_git_that_hangs(site: Site) -> None:
     with working(site) as ralph:
         wait_for_file(site, "hook.here")
         ralph.send_signal(signal.SIGINT)
-        ralph.send_signal(signal.SIGINT)
+        ralph.send_signal(signal.SIGTERM)
         began = time.monotonic()
         assert finish(ralph, 30).code == 130
         assert time.monotonic() - began < 20
     (site.outside / "fast").touch()
     assert site.work().code == 0
     assert_clean(site)
+
+
+def test_two_signals_while_git_works_for_a_check(site: Site) -> None:
+    """That is an interruption, no fault: the same run goes on with the same iteration, and is told as it stands."""
+    coder_only(site, WRITES)
+    site.add(task())
+    trap(site, "'diff --name-only '*", waits(site, "go"))
+    with working(site) as ralph:
+        wait_for_file(site, "go.here")
+        ralph.send_signal(signal.SIGINT)
+        ralph.send_signal(signal.SIGTERM)
+        assert finish(ralph, 30).code == 130
+    assert [run["state"] for run in site.state()["runs"]] == ["interrupted"]
+    again = site.work("-j", "2")
+    assert again.code == 0, again.err
+    assert roles_of(site) == ["coder"] and len(site.prompts("T-1.coder")) == 1
+    assert " todo " not in again.err
 
 
 # ---- agents ----

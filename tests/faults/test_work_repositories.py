@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from conftest import RALPH, Project
-from faults.fault_support import Watched
+from conftest import RALPH, Project, wait_until
+from faults.fault_support import Watched, finish
 from faults.test_full_disk import mounts
 from faults.work_fault_support import (
     GIT,
@@ -21,6 +23,7 @@ from faults.work_fault_support import (
     coder_only,
     roles_of,
     script,
+    trap,
     worktrees,
 )
 from ralph.core.tasks import TaskCompletionSpec
@@ -282,6 +285,42 @@ def test_g2_a_hook_that_refuses_merges(site: Site) -> None:
     result = site.work()
     assert result.code == 0, result.err
     assert len(site.prompts("T-1.coder") + site.prompts("T-2.coder")) == 2
+    assert_clean(site)
+
+
+def test_g2_the_user_commits_at_the_same_time(site: Site) -> None:
+    """A commit of the user's whose hook takes its time is waited for, and both have what they made."""
+    go, here = site.outside / "go", site.outside / "hook.here"
+    hook = site.project.path / ".git/hooks/pre-commit"
+    waits = f"touch {here}; until [ -e {go} ]; do sleep 0.05; done; sleep 2.5"
+    hook.write_text(f'#!/bin/sh\n[ "$PWD" != {site.project.path} ] || {{ {waits}; }}\n')
+    hook.chmod(0o755)
+    coder_only(site, f"{MENDS}; until [ -e {here} ]; do sleep 0.05; done; promise CODED")
+    site.add(task())
+    trap(site, "'merge --ff-only '*", f"touch {go}")
+    ralph = site.project.start("work")
+    wait_until((site.outside / "calls").exists)
+    with (site.project.path / ".gitignore").open("a") as file:
+        file.write("mine\n")
+    site.project.git("commit", "-qam", "Mine")
+    result = finish(ralph)
+    assert result.code == 0, result.err
+    assert site.is_mended() and site.project.git("show", "main:.gitignore").endswith("mine\n")
+    assert_clean(site)
+
+
+@pytest.mark.parametrize("lock", ["index.lock", "refs/heads/main.lock", "HEAD.lock", "packed-refs.lock"])
+def test_g1_locks_that_a_killed_git_has_left(site: Site, lock: str) -> None:
+    """They go when nobody holds them, and the task is merged."""
+    path = site.project.path / ".git" / lock
+    path.touch()
+    os.utime(path, (time.time() - 60, time.time() - 60))
+    site.project.git("pack-refs", "--no-prune") if lock != "packed-refs.lock" else None
+    coder_only(site, f"{MENDS}; promise CODED")
+    site.add(task())
+    result = site.work()
+    assert result.code == 0, result.err
+    path.unlink(missing_ok=True)
     assert_clean(site)
 
 

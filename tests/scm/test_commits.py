@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Project, wait_until
-from ralph.scm.user_git import is_held
+from ralph.scm.stale import is_held
 
 ASKED = '*"commit message"*'
 
@@ -311,6 +311,16 @@ def test_a_detached_head_is_committed_to(place: Project) -> None:
 def test_a_stale_lock_is_removed(place: Project) -> None:
     """An index.lock that a killed git left behind does not stop the commit."""
     lock = place.path / ".git/index.lock"
+    lock.touch()
+    os.utime(lock, (time.time() - 60, time.time() - 60))
+    committing(place, "echo new > new.txt")
+    result = place.run("run", "-p", "x")
+    assert (result.code, lock.exists(), last_message(place).split("\n")[0]) == (0, False, "Add work")
+
+
+def test_a_stale_lock_of_a_branch_is_removed(place: Project) -> None:
+    """The same for the lock of the branch that the commit goes to."""
+    lock = place.path / ".git/refs/heads/main.lock"
     lock.touch()
     os.utime(lock, (time.time() - 60, time.time() - 60))
     committing(place, "echo new > new.txt")

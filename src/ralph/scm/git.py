@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ralph.errors import RalphError
 from ralph.scm.repository import Repository
+from ralph.scm.stale import is_freed
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +52,7 @@ _IDENTITY = {
 
 _HINTS = (
     ("dubious ownership", "If you trust it: git config --global --add safe.directory {top}"),
-    ("index.lock", "Another git works there, or one was killed: see {git_dir}/index.lock"),
+    (".lock': File exists", "Another git works there: when it has ended, this can be done again."),
     ("gpg failed to sign", "Unlock your signing key, or: git -C {top} config commit.gpgSign false"),
     (
         "tell me who you are",
@@ -103,7 +104,10 @@ class Git:
 
     def attempt(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> Output:
         variables = self.variables() | ({"GIT_INDEX_FILE": str(index)} if index else {})
-        return self._run(["git", *arguments], variables, stdin)
+        done = self._run(["git", *arguments], variables, stdin)
+        if done.code and is_freed(done.err, self.repository):
+            done = self._run(["git", *arguments], variables, stdin)
+        return done
 
     def line(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> str:
         return self(*arguments, index=index, stdin=stdin).decode(errors="surrogateescape").strip()
