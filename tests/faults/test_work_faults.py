@@ -230,7 +230,7 @@ def survive(site: Site, chance: random.Random) -> int:
             assert_sound(site.project.home)
             continue
         result = finish(ralph, 120)
-        assert result.code == 1, result.err
+        assert result.code == 1, f"{result.code} {result.err}"
         break
     assert left.alive() == []
     assert_all_eight(site)

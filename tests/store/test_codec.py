@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import types
 import typing
 from dataclasses import fields, is_dataclass, replace
@@ -148,3 +150,36 @@ def test_rows_of_other_versions_can_be_read() -> None:
     kept = json.loads(codec.encode_state(state))
     del kept["approved"]
     assert codec.decode_state(json.dumps(kept | {"mood": "good"}), PLAN) == state
+
+
+THREADS = """
+import os, sys, threading
+from ralph.core import machine
+from ralph.core.model import *
+from ralph.store import codec
+
+plan = Plan("r", Flow.RUN, "/", (AgentSpec("a", "custom", "a"),), PromptSource("x"), limits=Limits(iterations=1))
+row, state = codec.encode(plan), codec.encode_state(machine.start(plan, 0.0))
+sys.setswitchinterval(1e-6)
+
+def read(barrier):
+    barrier.wait()
+    codec.decode_state(state, codec.decode("plan", row))
+
+def read_all():
+    barrier = threading.Barrier(8)
+    threads = [threading.Thread(target=read, args=(barrier,)) for _ in range(8)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+
+for _ in range(40):
+    if not (child := os.fork()):
+        read_all()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+"""
+
+
+def test_several_threads_may_read_at_once() -> None:
+    """Whichever is the first to meet a type, none of them crashes."""
+    subprocess.run([sys.executable, "-c", THREADS], check=True)

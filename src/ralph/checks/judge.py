@@ -39,6 +39,9 @@ class _Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     verdicts: list[Ruling]
 
 
+msgspec.json.Decoder(_Answer)  # found out here, alone: several threads at once would crash msgspec
+
+
 class NoAnswer(Exception):
     """What the judge said is no answer."""
 

@@ -21,6 +21,9 @@ METHODS: dict[str, Method] = {
     "protected": protected.METHOD,
     "changes": changes.METHOD,
 }
+for _method in METHODS.values():
+    msgspec.json.Decoder(_method.config)  # found out here, alone: several threads at once would crash msgspec
+
 VERIFICATION = ("string_match", "semantic", "external", "multi_stage")
 """Those that a task may name; methods of other packages come on top."""
 

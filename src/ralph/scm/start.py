@@ -49,6 +49,9 @@ class Start(msgspec.Struct, frozen=True):
     untracked: dict[str, str]
 
 
+_decode = msgspec.json.Decoder(Start).decode
+
+
 class Recorded:
     """The start of one run, as it was written down."""
 
@@ -74,7 +77,7 @@ class Recorded:
 
     def load(self) -> Start:
         try:
-            start = msgspec.json.decode(self._file.read_bytes(), type=Start)
+            start = _decode(self._file.read_bytes())
             return Start(start.config, {_from_json(name): value for name, value in start.untracked.items()})
         except (OSError, msgspec.DecodeError):
             return Start({}, {})

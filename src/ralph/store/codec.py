@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
@@ -44,6 +45,8 @@ ENDS = frozenset({"stop", "fail"})
 _KIND_OF = {type_: kind for kind, type_ in KINDS.items()}
 _encoder = msgspec.json.Encoder()
 _decoders: dict[str, msgspec.json.Decoder[Any]] = {}
+_making = threading.Lock()
+"""One thread at a time: msgspec crashes where one uses what another has not yet found out about a type."""
 _state_fields = tuple(field.name for field in fields(State) if field.name != "plan")
 
 
@@ -57,13 +60,16 @@ def encode(value: object) -> str:
 
 def decode(kind: str, text: str) -> Any:
     """The value of a row. A kind that this version does not know is refused by its name."""
-    if kind not in _decoders:
-        if kind not in KINDS:
-            raise RalphError(
-                f"The journal has a row of a kind that this Ralph does not know: {kind!r}.", _NEWER
-            )
-        _decoders[kind] = msgspec.json.Decoder(KINDS[kind])
-    return decoded(_decoders[kind], text, f"a row of kind {kind!r}")
+    if kind not in KINDS:
+        raise RalphError(f"The journal has a row of a kind that this Ralph does not know: {kind!r}.", _NEWER)
+    return decoded(_decoder(kind, KINDS[kind]), text, f"a row of kind {kind!r}")
+
+
+def _decoder(name: str, type_: type[Any]) -> msgspec.json.Decoder[Any]:
+    if name not in _decoders:
+        with _making:
+            _decoders[name] = msgspec.json.Decoder(type_)
+    return _decoders[name]
 
 
 def decoded(decoder: msgspec.json.Decoder[T], text: str, what: str) -> T:
@@ -104,6 +110,7 @@ def encode_state(state: State) -> str:
 
 
 def decode_state(text: str, plan: Plan) -> State:
+    _decoder("state", State)
     try:
         values = msgspec.json.decode(text)
         return msgspec.convert(values | {"plan": plan}, State)
