@@ -89,7 +89,7 @@ def assert_intact(site: Site) -> None:
     assert site.project.git("fsck", "--no-dangling", "--strict") == ""
     assert site.project.git("status", "--porcelain") == ""
     locks = [str(path) for path in site.project.path.glob(".git/**/*.lock")]
-    assert locks == []
+    assert locks == [], locks
     assert_sound(site.project.home)
 
 

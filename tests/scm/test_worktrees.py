@@ -95,7 +95,7 @@ def test_one_of_another_repository_is_none_of_ours(place: Place, tmp_path: Path)
     assert place.trees.found(other.path) is None
 
 
-@pytest.mark.parametrize("state", ["whole", "gone", "read-only", "broken", "locked"])
+@pytest.mark.parametrize("state", ["whole", "gone", "read-only", "broken", "locked", "half gone"])
 def test_one_is_removed_in_any_state(place: Place, state: str) -> None:
     """Neither the directory nor what git has noted is left, and one of the user's that is away stays noted."""
     mine = place.path.parent / "mine"
@@ -111,8 +111,11 @@ def test_one_is_removed_in_any_state(place: Place, state: str) -> None:
         (place.path / ".git").write_text("nonsense")
     elif state == "locked":
         (place.repository.git_dir / "locked").write_text("initializing")
+    elif state == "half gone":
+        (place.repository.git_dir / "gitdir").unlink()
+        (place.repository.git_dir / "index.lock").touch()
     place.trees.remove(place.path)
-    assert not place.path.exists()
+    assert not place.path.exists() and not place.repository.git_dir.exists()
     assert place.project.git("worktree", "list", "--porcelain").count("worktree ") == 2
     assert place.trees.add(place.path, "ralph/T", "main").top == place.path
 

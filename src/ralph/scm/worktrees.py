@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import threading
@@ -139,11 +140,25 @@ class Worktrees:
                 _wipe(entry)
 
     def _noted(self, path: Path) -> list[Path]:
-        notes = (self.git.repository.common / "worktrees").glob("*/gitdir")
-        return [note.parent for note in notes if os.fsdecode(note.read_bytes()).strip() == str(path / ".git")]
+        """What git has noted of a worktree there; a git that was killed may have left a note that leads nowhere."""
+        places = {entry: _place(entry) for entry in (self.git.repository.common / "worktrees").glob("*")}
+        named_so = re.compile(rf"{re.escape(path.name)}\d*")
+        return [
+            entry
+            for entry, place in places.items()
+            if place == path or (place is None and named_so.fullmatch(entry.name))
+        ]
 
     def delete_branch(self, branch: str) -> None:
         self.git.attempt("update-ref", "-d", f"refs/heads/{branch}")
+
+
+def _place(entry: Path) -> Path | None:
+    """Where the worktree is that an entry of git's list is about."""
+    try:
+        return Path(os.fsdecode((entry / "gitdir").read_bytes()).strip()).parent
+    except OSError:
+        return None
 
 
 def _wipe(path: Path) -> None:
