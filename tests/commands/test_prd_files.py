@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from ralph.core import stories
 from ralph.core.stories import AT_CAP
 from ralph.flows import prd_archive, prd_files
 from ralph.flows.prd import Inputs
+from ralph.store.prd_folder import PrdFolder
 from terminal_support import terminal
 
 TODAY = time.strftime("%Y-%m-%d")
@@ -330,8 +332,8 @@ def test_an_archive_that_was_cut_off_is_finished_by_the_next_call(
     before = {name: (finished.folder / name).read_bytes() for name in NAMES}
     left = after
     for owner, name in (
-        (prd_files.PrdFolder, "write"),
-        (prd_archive.os, "rename"),
+        (PrdFolder, "write"),
+        (os, "rename"),
         (prd_archive, "_commit"),
     ):
         real = getattr(owner, name)
