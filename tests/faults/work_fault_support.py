@@ -88,7 +88,7 @@ def assert_intact(site: Site) -> None:
     """Repository and store are whole, and the user's checkout is what its branch is."""
     assert site.project.git("fsck", "--no-dangling", "--strict") == ""
     assert site.project.git("status", "--porcelain") == ""
-    assert list(site.project.path.glob(".git/**/*.lock")) == []
+    assert [*site.project.path.glob(".git/*.lock"), *site.project.path.glob(".git/refs/**/*.lock")] == []
     assert_sound(site.project.home)
 
 
