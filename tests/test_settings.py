@@ -30,6 +30,14 @@ from ralph.settings import (
     to_json,
 )
 
+ROLE = {
+    "enabled": True,
+    "maxIterations": None,
+    "promise": None,
+    "verification": None,
+    "agent": None,
+    "model": None,
+}
 DEFAULTS: dict[str, Any] = {
     "maximumIterations": 10,
     "completionResponse": "DONE",
@@ -64,6 +72,18 @@ DEFAULTS: dict[str, Any] = {
         "agentTimeoutSeconds": 0.0,
         "waitTimeoutSeconds": 300.0,
         "pollIntervalSeconds": 1.0,
+    },
+    "ralph": {
+        "enabled": True,
+        "defaultMaxIterations": None,
+        "defaultVerification": None,
+        "agents": {"coder": ROLE, "reviewer": ROLE, "tester": ROLE, "qa": ROLE},
+        "judge": {"agent": None, "model": None},
+        "allowDegraded": False,
+        "protect": None,
+        "setup": "",
+        "maxPerAgent": {},
+        "maxTaskCostUsd": 0.0,
     },
     "useEmoji": None,
     "useColor": None,
@@ -200,6 +220,28 @@ def test_every_key_can_be_set(here: Path) -> None:
             "agentTimeoutSeconds": 60.0,
             "waitTimeoutSeconds": 0.0,
             "pollIntervalSeconds": 0.1,
+        },
+        "ralph": {
+            "enabled": False,
+            "defaultMaxIterations": 4,
+            "defaultVerification": "string_match",
+            "agents": {
+                key: {
+                    "enabled": False,
+                    "maxIterations": 2,
+                    "promise": "P",
+                    "verification": "semantic",
+                    "agent": "codex",
+                    "model": "m",
+                }
+                for key in ("coder", "reviewer", "tester", "qa")
+            },
+            "judge": {"agent": "gemini", "model": "n"},
+            "allowDegraded": True,
+            "protect": ["tests/"],
+            "setup": "npm ci",
+            "maxPerAgent": {"claude": 2},
+            "maxTaskCostUsd": 1.5,
         },
         "useEmoji": True,
         "useColor": False,

@@ -141,14 +141,15 @@ class Bench:
         key = (self._tree(), command, timeout, is_clean, directory)
         if key[0] and key in self.shop.known:
             return self.shop.known[key]
-        try:
-            with self._place(directory, is_clean=is_clean) as where:
-                done = self._run(command, timeout, where)
-        except RalphError as error:
-            return Shell(Exit(error=errno.EIO), error.message, is_cut=False, log="")
-        except OSError as error:
-            text = f"{directory}: {error.strerror}"
-            return Shell(Exit(error=error.errno or 0), text, is_cut=False, log="")
+        with ExitStack() as stack:
+            try:
+                where = stack.enter_context(self._place(directory, is_clean=is_clean))
+            except RalphError as error:
+                return Shell(Exit(error=errno.EIO), error.message, is_cut=False, log="")
+            except OSError as error:
+                text = f"{directory}: {error.strerror}"
+                return Shell(Exit(error=error.errno or 0), text, is_cut=False, log="")
+            done = self._run(command, timeout, where)
         if done.exit.ended is None:
             self.shop.known[key] = done
         return done

@@ -39,7 +39,7 @@ def test_exit_code_0_is_green() -> None:
         (Exit(None, signal=15, ended=Ended.TIMEOUT), "a timeout after 30 s"),
         (Exit(0, ended=Ended.TIMEOUT), "a timeout after 30 s"),
         (Exit(lost=True), "no exit code: it was killed"),
-        (Exit(error=12), "no exit code: it was killed"),
+        (Exit(error=12), "no exit code: it could not be run"),
     ],
 )
 def test_any_other_end_is_red(exit: Exit, reason: str) -> None:

@@ -11,11 +11,12 @@ from click.testing import CliRunner
 from conftest import Project
 from ralph import __version__
 from ralph.cli import GROUPS, make_group
-from ralph.commands.task import SUBCOMMANDS
+from ralph.commands.prd import SUBCOMMANDS as PRD
+from ralph.commands.task import SUBCOMMANDS as TASK
 
 GOLDEN = Path(__file__).parent / "help"
 COMMANDS = [name for commands in GROUPS.values() for name in commands]
-TASK_COMMANDS = [f"task-{name}" for name in SUBCOMMANDS]
+SUBCOMMANDS = [*(f"task-{name}" for name in TASK), *(f"prd-{name}" for name in PRD)]
 
 
 def check(name: str, text: str) -> None:
@@ -34,7 +35,7 @@ def narrow(project: Project) -> Project:
     return project
 
 
-@pytest.mark.parametrize("name", [*COMMANDS, *TASK_COMMANDS])
+@pytest.mark.parametrize("name", [*COMMANDS, *SUBCOMMANDS])
 def test_each_command_explains_itself(name: str) -> None:
     """`ralph COMMAND --help` fits the terminal, and is what was last agreed on."""
     result = CliRunner().invoke(
@@ -62,7 +63,7 @@ def test_help_is_a_result(narrow: Project) -> None:
 
 def test_no_help_text_is_left_over() -> None:
     """Every golden file belongs to a command that exists."""
-    assert {path.stem for path in GOLDEN.iterdir()} == {"ralph", *COMMANDS, *TASK_COMMANDS}
+    assert {path.stem for path in GOLDEN.iterdir()} == {"ralph", *COMMANDS, *SUBCOMMANDS}
 
 
 @pytest.mark.parametrize("flag", ["--version", "-v"])

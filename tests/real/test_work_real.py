@@ -199,7 +199,7 @@ def test_the_complete_example(repository: Project) -> None:
     with working(repository, ("claude",), *script, path=path) as (site, server):
         imported(site, EXAMPLE)
         done = site.work(timeout=TIMEOUT)
-        assert done.code == 0, done.err
+        assert done.code == 0, done.err + done.out[-2000:]
         assert done.out.startswith("done: TASK-001 Implement JWT authentication (6 iterations")
         assert roles(site, "TASK-001") == ["coder", "reviewer", "tester", "qa", "merge"]
         first, second = site.history("coder", "TASK-001")
@@ -256,7 +256,7 @@ def test_a_newcomers_task(repository: Project) -> None:
     with working(repository, ("claude",), *script, **only("reviewer")) as (site, server):
         assert site.project.run("task", "create", *NEWCOMER).code == 0
         done = site.work("--json", timeout=TIMEOUT)
-        assert done.code == 0, done.err
+        assert done.code == 0, done.err + done.out[-2000:]
         assert roles(site, "greet") == ["coder", "reviewer", "coder", "reviewer", "merge"]
         assert site.state("greet")["sent_back"] == 1
         back = told(server, "coder")[1]
@@ -320,7 +320,7 @@ def test_codex_writes_and_claude_judges(repository: Project) -> None:
     with working(repository, ("claude", "codex"), *script, **settings) as (site, server):
         imported(site, STAGES)
         done = site.work(timeout=TIMEOUT)
-        assert done.code == 0, done.err
+        assert done.code == 0, done.err + done.out[-2000:]
         wrong, unfinished, last = site.history("coder", "greet")
         assert wrong[:2] == (True, False) and "Stage 'works' failed: Command exited with 1" in wrong[2]
         assert unfinished[:2] == (True, False) and "Stage 'finished' failed: Found negative" in unfinished[2]
@@ -363,7 +363,7 @@ def test_two_tasks_at_once(repository: Project) -> None:
     with working(repository, ("claude", "codex"), *script, judges, **settings) as (site, server):
         imported(site, "".join(ONE_OF_TWO.format(id=id) for id in ("one", "two")))
         done = site.work("-j", "2", "--json", timeout=TIMEOUT)
-        assert done.code == 0, done.err
+        assert done.code == 0, done.err + done.out[-2000:]
         moves = [
             line["task"] for line in done.lines() if line["event"] in ("iteration_started", "agent_ended")
         ]
@@ -447,7 +447,7 @@ def test_a_judge_answers_and_does_nothing_else(name: str, repository: Project) -
         allow_all(name, Path(site.project.env["HOME"]))
         site.add(msgspec.convert({"id": "T", "spec_id": "s", "title": "It", "completion_spec": spec}, Task))
         done = site.work("--json", timeout=TIMEOUT)
-        assert done.code == 0, done.err
+        assert done.code == 0, done.err + done.out[-2000:]
         asked = judged(server)
         assert [request.played for request in asked] == [1, 2, 3, 4]
         assert all(re.search(rf"\b{MODELS[name]}\b", f"{r.path} {r.body.get('model')}") for r in asked)

@@ -92,6 +92,7 @@ def events_with(text: str) -> list[Event]:
         events.Committed(1, text, text),
         events.Holding(Hold(HoldWhy.PAUSED)),
         events.Notice(text),
+        events.TaskMoved(text, text, text, text, text),
         events.RunEnded(text, Stop(Cause.CONFIG, text, (text,)), 1, Usage(), 0.5),
     ]
 

@@ -46,6 +46,8 @@ def exit_text(exit: Exit, timeout: float) -> str:
         return f"a timeout after {timeout:g} s"
     if exit.signal is not None:
         return f"exit code {128 + exit.signal}"
+    if exit.error is not None:
+        return "no exit code: it could not be run"
     if exit.code is None:
         return "no exit code: it was killed"
     return f"exit code {exit.code}"
