@@ -245,7 +245,7 @@ class Driver:
         board = self._ears.with_room(lambda: room.rule(found))
         self._tell_undone(board.illegal)
         for text in board.told:
-            self._tell(Notice(f"To be told: {text}."))
+            self._tell(Notice(f"For the next iteration: {text}."))
         return replace(ran, board=board)
 
     def _tell_undone(self, undone: Sequence[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import time
 from pathlib import Path
@@ -10,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from conftest import Project
+from conftest import RALPH, Project
 from prd_support import Loop, board, make_loop, story
 from ralph.core import stories
 from ralph.core.stories import AT_CAP
 from ralph.flows import prd_archive, prd_files
 from ralph.flows.prd import Inputs
+from ralph.store.prd_folder import PrdFolder
 from terminal_support import terminal
 
 TODAY = time.strftime("%Y-%m-%d")
@@ -302,14 +304,10 @@ def test_an_archive_without_a_repository(project: Project) -> None:
 def test_no_archive_while_a_loop_runs(project: Project) -> None:
     """By the lock of a run, and by the marker of somebody else's loop."""
     loop = make_loop(project)
+    words = f"['env', '-u', 'RALPH_PARENT_RUN_ID', {RALPH!r}, 'prd', 'archive']"
     loop.agent(
-        "(OUTSIDE / 'ran').write_text(subprocess.run([sys.argv[0]+'.ralph', 'prd', 'archive'], capture_output=True, text=True).stderr)"
+        f"(OUTSIDE / 'ran').write_text(subprocess.run({words}, capture_output=True, text=True).stderr)"
     )
-    import conftest
-
-    wrapper = loop.outside / "agent.ralph"
-    wrapper.write_text(f'#!/bin/sh\nunset RALPH_PARENT_RUN_ID\nexec {conftest.RALPH} "$@"\n')
-    wrapper.chmod(0o755)
     loop.run("-n", "1")
     assert "Another run works in" in (loop.outside / "ran").read_text()
     (project.path / ".ralph-active").write_text(json.dumps({"pid": 1}))
@@ -330,8 +328,8 @@ def test_an_archive_that_was_cut_off_is_finished_by_the_next_call(
     before = {name: (finished.folder / name).read_bytes() for name in NAMES}
     left = after
     for owner, name in (
-        (prd_files.PrdFolder, "write"),
-        (prd_archive.os, "rename"),
+        (PrdFolder, "write"),
+        (os, "rename"),
         (prd_archive, "_commit"),
     ):
         real = getattr(owner, name)
