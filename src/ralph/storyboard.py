@@ -1,9 +1,9 @@
 """A PRD loop's folder as the loop sees it: the task list, what an iteration did to it, and the marker for hooks.
 
 The harness believes its own copies, kept where the agent does not reach them. An iteration is *in hand* from `begin` to
-`rule`; a check or a commit, which may run what the agent has written, between the ends of `held`. A note beside the
-copies says so: whoever works on the folder next, after whatever end, first settles what that one left. What changes
-at any other time is the work of people, and counts.
+`rule`; a check or a commit, which may run what the agent has written, from `hold` to `release`. A note beside the copies
+says so: whoever works on the folder next, after whatever end, first settles what that one left. What changes at any
+other time is the work of people, and counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -131,10 +131,11 @@ class StoryBoard:
 
     def _told(self, old: dict[str, Any], ruling: Ruling, before: BoardSeen) -> Iterator[str]:
         """What was legal and should not happen again."""
-        worked_on = _worked_on(old, ruling.board)
+        worked_on = _changed(old, ruling.board, (*stories.REVIEW_FIELDS, "notes"))
+        decided = _changed(old, ruling.board, stories.REVIEW_FIELDS)
         if len(worked_on) > 1:
             yield f"It worked on several stories ({', '.join(worked_on)}): one story per iteration"
-        if before.role == stories.REVIEW and not worked_on and not ruling.undone:
+        if before.role == stories.REVIEW and not decided and not ruling.undone:
             yield f"It was a review and decided nothing about {before.story}: a review approves or requests changes"
         was, now = self._noted("branch"), self.branch()
         if was and now != was and now != old["branchName"]:
@@ -162,18 +163,13 @@ class StoryBoard:
 
     # ---- while others run what the agent has written ----
 
-    @contextmanager
-    def held(self) -> Iterator[list[str]]:
-        """Whatever happens to the files meanwhile is put back; the list says what that was."""
+    def hold(self) -> None:
+        """From now on, whatever happens to the files is not the work of people."""
         self._copy(HELD, {name: self._folder.read(name) for name in (TASKS, PRD, PROMPT, PROGRESS)})
         self._write_note({})
-        undone: list[str] = []
-        try:
-            yield undone
-        finally:
-            undone += self._release()
 
-    def _release(self) -> list[str]:
+    def release(self) -> list[str]:
+        """Put back what has happened to them since; returns what that was."""
         held = {name: self._copy_of(HELD, name) for name in (TASKS, PRD, PROMPT, PROGRESS)}
         changed = {n: data for n, data in held.items() if data is not None and self._folder.read(n) != data}
         told = [
@@ -199,7 +195,7 @@ class StoryBoard:
             prd = replace(self.prd, skip_review=note["skipReview"], review_cap=note["reviewCap"])
             before = BoardSeen(note["role"], done=False, legal=note["legal"], story=note["story"])
             return replace(self, prd=prd).rule(before)
-        return BoardSeen("", done=False, illegal=tuple(self._release()))
+        return BoardSeen("", done=False, illegal=tuple(self.release()))
 
     @property
     def is_unsettled(self) -> bool:
@@ -293,12 +289,8 @@ class StoryBoard:
         return self._copy_of(BEFORE, name)
 
 
-def _worked_on(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Stories whose decision or notes have changed; adding and reordering others is no work on them."""
-    fields = (*stories.REVIEW_FIELDS, "notes")
+def _changed(old: dict[str, Any], new: dict[str, Any], fields: Iterable[str]) -> list[str]:
+    """Stories of which one of these has changed; those that were added are not meant."""
     known = {story["id"]: story for story in old["userStories"]}
-    return [
-        story["id"]
-        for story in new["userStories"]
-        if story["id"] in known and any(story.get(f) != known[story["id"]].get(f) for f in fields)
-    ]
+    both = [(known[story["id"]], story) for story in new["userStories"] if story["id"] in known]
+    return [now["id"] for was, now in both if any(was.get(field) != now.get(field) for field in fields)]

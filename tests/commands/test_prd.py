@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -138,6 +139,20 @@ def test_all_approved_is_complete_without_the_tag(loop: Loop) -> None:
     assert (again.code, len(loop.prompts)) == (0, 2)
 
 
+def test_a_loop_without_a_repository(project: Project) -> None:
+    """Everything but commits: what is illegal is undone there too, and empty answers are known."""
+    loop = make_loop(project)
+    shutil.rmtree(project.path / ".git")
+    (project.path / ".gitignore").unlink()
+    loop.agent("sys.exit() if n == 1 else None\napprove() if n == 2 else play()")
+    agent = loop.outside / "agent"
+    agent.write_text(agent.read_text().replace('print("I do", mode', 'n == 1 or print("I do", mode'))
+    done = loop.run("--no-sandbox", "-n", "3")
+    assert done.code == 0, done.err
+    assert loop.modes == ["implement US-001"] * 3 + ["review US-001"]
+    assert "Undone: Story US-001 was put back" in done.err
+
+
 # ---- what an iteration may not do ----
 
 
@@ -230,7 +245,7 @@ def test_red_verify_commands_send_a_story_back_to_be_mended(loop: Loop) -> None:
     assert "it is not mended" in loop.prompts[2] and TOLD in loop.prompts[2]
     assert loop.standing() == (True, "approved", 1), "the review that was refuted does not count"
     assert "chore: [ralph] take back what verification has refuted" in loop.subjects
-    assert any("an approval, for" in note for note in outcome(loop)["notes"])
+    assert any("an approval that verification has refuted" in note for note in outcome(loop)["notes"])
 
 
 def test_the_cap_approves_with_a_note(loop: Loop) -> None:

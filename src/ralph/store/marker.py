@@ -6,11 +6,10 @@ import json
 import os
 from typing import Any
 
+from ralph.core.model import MARKER as MARKER
 from ralph.errors import RalphError
 from ralph.store.prd_folder import PrdFolder
 from ralph.store.runs import process_start
-
-MARKER = ".ralph-active"
 
 
 class Marker:
