@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from ralph import ears
@@ -245,7 +245,7 @@ class Driver:
         board = self._ears.with_room(lambda: room.rule(found))
         self._tell_undone(board.illegal)
         for text in board.told:
-            self._tell(Notice(f"To be told: {text}."))
+            self._tell(Notice(f"For the next iteration: {text}."))
         return replace(ran, board=board)
 
     def _tell_undone(self, undone: Sequence[str]) -> None:
@@ -275,16 +275,29 @@ class Driver:
         self._tell(CheckStarted(check.name))
         with self._held_board() as undone:
             found = self._workshop.check(check, self._iteration(step, seq))
-        self._tell_undone(undone)
         retry_at = found.retry_at or self._now() + policy.LIMIT_BACKOFF if found.is_limited else None
         if found.verdict is not None:
             self._tell(CheckEnded(found.verdict, check.fail_action, self._since(started)))
         verdicts = (found.verdict,) if found.verdict is not None else ()
         return Checked(self._now(), self._since(started), verdicts, found.usage, retry_at, tuple(undone))
 
-    def _held_board(self) -> AbstractContextManager[list[str]]:
-        """Checks and commit hooks run what the agent has written: they do not decide about stories either."""
-        return self._place.board.held() if self._place.board is not None else nullcontext([])
+    @contextmanager
+    def _held_board(self) -> Iterator[list[str]]:
+        """Checks and commit hooks run what the agent has written: they do not decide about stories either.
+
+        The list says in the end what they did to the files of a PRD loop, and was undone.
+        """
+        undone: list[str] = []
+        room = self._place.board
+        if room is None:
+            yield undone
+            return
+        self._ears.with_room(room.hold)
+        try:
+            yield undone
+        finally:
+            undone += self._ears.with_room(room.release)
+            self._tell_undone(undone)
 
     def _iteration(self, step: RunChecks, seq: int) -> Iteration:
         state = self._state
@@ -301,7 +314,8 @@ class Driver:
         board = self._state.after.board if self._state.after else None
         assert self._place.board is not None and board is not None
         self._tell_undone(step.told)
-        self._place.board.refute(board.legal, step.board, step.told)
+        room = self._place.board
+        self._ears.with_room(lambda: room.refute(board.legal, step.board, step.told))
         return Did(self._now(), self._since(started))
 
     # ---- Commit ----
@@ -310,7 +324,6 @@ class Driver:
         """Version control, as configured; the user's hooks may run what the agent has written."""
         with self._held_board() as undone:
             did = self._do_commit(step, started)
-        self._tell_undone(undone)
         return replace(did, undone=tuple(undone))
 
     def _do_commit(self, step: Commit, started: float) -> Did:

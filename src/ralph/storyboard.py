@@ -1,9 +1,9 @@
 """A PRD loop's folder as the loop sees it: the task list, what an iteration did to it, and the marker for hooks.
 
 The harness believes its own copies, kept where the agent does not reach them. An iteration is *in hand* from `begin` to
-`rule`; a check or a commit, which may run what the agent has written, between the ends of `held`. A note beside the
-copies says so: whoever works on the folder next, after whatever end, first settles what that one left. What changes
-at any other time is the work of people, and counts.
+`rule`; a check or a commit, which may run what the agent has written, from `hold` to `release`. A note beside the copies
+says so: whoever works on the folder next, after whatever end, first settles what that one left. What changes at any
+other time is the work of people, and counts.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,21 +20,18 @@ from typing import Any
 from ralph.core import stories
 from ralph.core.enforce import Rules, Ruling, ruled
 from ralph.core.model import BoardSeen, Prd
+from ralph.core.progress import grown
 from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.jsonfile import parse_any, parse_strictly
 from ralph.store import files
+from ralph.store.marker import MARKER, Marker, live_process, this_process
 from ralph.store.prd_folder import PrdFolder
-from ralph.store.runs import process_start
+from ralph.storyfile import MOST_TASKS, TASKS, dumped, parsed, text_of, valid
 
-TASKS, PRD, PROGRESS, PROMPT, MARKER = "tasks.json", "prd.md", "progress.txt", "prompt.md", ".ralph-active"
+PRD, PROGRESS, PROMPT = "prd.md", "progress.txt", "prompt.md"
 PEOPLES = (PRD, PROMPT)
 """Files that an iteration may not change at all."""
 
-LINE = b"\n---\n"
-"""Below this line the log of progress only grows."""
-
-MOST_TASKS = 4 << 20
 NOTE = "in_hand.json"
 BEFORE, HELD, UNDONE = "before", "held", "undone"
 
@@ -71,7 +68,7 @@ class StoryBoard:
         self._copy(BEFORE, found | {MARKER: marker})
         note = {"role": before.role, "story": before.story, "legal": before.legal, "branch": self.branch()}
         self._write_note(note | {"skipReview": self.prd.skip_review, "reviewCap": self.prd.review_cap})
-        PrdFolder(self.project, "").write(MARKER, marker, durable=False)
+        Marker(self.project).write(marker)
 
     # ---- after it ----
 
@@ -129,15 +126,16 @@ class StoryBoard:
 
     def _marker_problems(self) -> Iterator[str]:
         kept = self._kept(MARKER)
-        if kept is not None and PrdFolder(self.project, "").read(MARKER) != kept:
+        if kept is not None and Marker(self.project).read() != kept:
             yield f"{MARKER} is not the agent's to change"
 
     def _told(self, old: dict[str, Any], ruling: Ruling, before: BoardSeen) -> Iterator[str]:
         """What was legal and should not happen again."""
-        worked_on = _worked_on(old, ruling.board)
+        worked_on = _changed(old, ruling.board, (*stories.REVIEW_FIELDS, "notes"))
+        decided = _changed(old, ruling.board, stories.REVIEW_FIELDS)
         if len(worked_on) > 1:
             yield f"It worked on several stories ({', '.join(worked_on)}): one story per iteration"
-        if before.role == stories.REVIEW and not worked_on and not ruling.undone:
+        if before.role == stories.REVIEW and not decided and not ruling.undone:
             yield f"It was a review and decided nothing about {before.story}: a review approves or requests changes"
         was, now = self._noted("branch"), self.branch()
         if was and now != was and now != old["branchName"]:
@@ -165,18 +163,13 @@ class StoryBoard:
 
     # ---- while others run what the agent has written ----
 
-    @contextmanager
-    def held(self) -> Iterator[list[str]]:
-        """Whatever happens to the files meanwhile is put back; the list says what that was."""
+    def hold(self) -> None:
+        """From now on, whatever happens to the files is not the work of people."""
         self._copy(HELD, {name: self._folder.read(name) for name in (TASKS, PRD, PROMPT, PROGRESS)})
         self._write_note({})
-        undone: list[str] = []
-        try:
-            yield undone
-        finally:
-            undone += self._release()
 
-    def _release(self) -> list[str]:
+    def release(self) -> list[str]:
+        """Put back what has happened to them since; returns what that was."""
         held = {name: self._copy_of(HELD, name) for name in (TASKS, PRD, PROMPT, PROGRESS)}
         changed = {n: data for n, data in held.items() if data is not None and self._folder.read(n) != data}
         told = [
@@ -194,11 +187,21 @@ class StoryBoard:
         note = self._note()
         if note is None:
             return None
+        if (holder := live_process(note)) is not None:
+            raise RalphError(
+                f"A loop is at work in {self.prd.folder} (process {holder}).", "Wait for it or end it."
+            )
         if "legal" in note:
             prd = replace(self.prd, skip_review=note["skipReview"], review_cap=note["reviewCap"])
             before = BoardSeen(note["role"], done=False, legal=note["legal"], story=note["story"])
             return replace(self, prd=prd).rule(before)
-        return BoardSeen("", done=False, illegal=tuple(self._release()))
+        return BoardSeen("", done=False, illegal=tuple(self.release()))
+
+    @property
+    def is_unsettled(self) -> bool:
+        """Was somebody killed here, and nobody has settled since what that one left?"""
+        note = self._note()
+        return note is not None and live_process(note) is None
 
     def _note(self) -> dict[str, Any] | None:
         try:
@@ -212,7 +215,7 @@ class StoryBoard:
 
     def _write_note(self, note: dict[str, Any]) -> None:
         with files.opened_directory(str(self.kept)) as kept:
-            files.write(kept, NOTE, json.dumps(note).encode())
+            files.write(kept, NOTE, json.dumps(note | this_process()).encode())
 
     def _forget_note(self) -> None:
         (self.kept / NOTE).unlink(missing_ok=True)
@@ -222,8 +225,7 @@ class StoryBoard:
     def _marker(self, iterations: int, before: BoardSeen) -> bytes:
         payload = {
             "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-            "pid": os.getpid(),
-            "pidStart": process_start(os.getpid()),
+            **this_process(),
             "max_iterations": iterations,
             "mode": "direct",
             "skipReview": self.prd.skip_review,
@@ -236,7 +238,7 @@ class StoryBoard:
 
     def unmark(self) -> None:
         """Remove the marker, whatever has become of it: nobody else may run a loop here meanwhile."""
-        PrdFolder(self.project, "").remove(MARKER)
+        Marker(self.project).remove()
 
     # ---- files ----
 
@@ -287,98 +289,8 @@ class StoryBoard:
         return self._copy_of(BEFORE, name)
 
 
-# ---- the text of a list ----
-
-
-def text_of(data: bytes | None, path: str) -> str:
-    if data is None:
-        raise RalphError(
-            f"{path} is not there, is no plain file, or is larger than {MOST_TASKS >> 20} MB.",
-            "`ralph prd init --force` makes what is missing.",
-        )
-    try:
-        return data.decode()
-    except UnicodeDecodeError:
-        raise RalphError(f"{path} is not UTF-8 text.") from None
-
-
-def parsed(text: str) -> Any:
-    """A list as JSON has it; text that could not be written again is refused."""
-    board = parse_strictly(text)
-    dumped(board).encode()
-    return board
-
-
-def valid(text: str, path: str, prd: Prd) -> dict[str, Any]:
-    """A task list that a loop can work on; what is wrong with it is one error."""
-    board = load(text, path)
-    found = stories.schema_problems(board)
-    if not found and not prd.skip_review:
-        found = stories.invariant_problems(board, prd.review_cap)
-    if found:
-        more = f" And {len(found) - 1} more." if len(found) > 1 else ""
-        raise RalphError(f"{path}: {found[0]}{more}", "`ralph prd status` lists all of them.")
-    checked: dict[str, Any] = board
-    return checked
-
-
-def load(text: str, path: str) -> Any:
-    """A list that a person may have written: an error names the line."""
-    try:
-        board = parse_any(text, path)
-        dumped(board).encode()
-        return board
-    except json.JSONDecodeError as error:
-        raise RalphError(f"{path}:{error.lineno}: not valid JSON: {error.msg}.") from None
-    except UnicodeEncodeError:
-        raise RalphError(f"{path}: a text in it has half of a surrogate pair.") from None
-    except ValueError:
-        raise RalphError(f"{path}: a number in it is too large.") from None
-    except RecursionError:
-        raise RalphError(f"{path}: nested too deeply.") from None
-
-
-def dumped(board: dict[str, Any]) -> str:
-    return json.dumps(board, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def grown(old: bytes, new: bytes | None) -> bytes:
-    """The log of progress: its head may be rewritten, what stands below the line stays, whatever came is kept."""
-    if new is None:
-        return old
-    head, line, log = old.partition(LINE)
-    if not line:
-        return new if new.startswith(old.rstrip()) else _joined(old, new)
-    if any(rest.startswith(log.rstrip()) for rest in _below_lines(new)):
-        return new
-    new_head, new_line, new_log = new.partition(LINE)
-    return (new_head if new_line else head) + LINE + _joined(log, new_log if new_line else new)
-
-
-def _below_lines(text: bytes) -> Iterator[bytes]:
-    start = text.find(LINE)
-    while start >= 0:
-        yield text[start + len(LINE) :]
-        start = text.find(LINE, start + 1)
-
-
-def _joined(old: bytes, new: bytes) -> bytes:
-    """The old lines, and those of the new ones that do not begin alike."""
-    lines, others = old.splitlines(keepends=True), new.splitlines(keepends=True)
-    same = next(
-        (n for n, (a, b) in enumerate(zip(lines, others, strict=False)) if a != b),
-        min(len(lines), len(others)),
-    )
-    rest = b"".join(others[same:])
-    return old.rstrip(b"\n") + b"\n\n" + rest.lstrip(b"\n") if rest.strip() else old
-
-
-def _worked_on(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Stories whose decision or notes have changed; adding and reordering others is no work on them."""
-    fields = (*stories.REVIEW_FIELDS, "notes")
+def _changed(old: dict[str, Any], new: dict[str, Any], fields: Iterable[str]) -> list[str]:
+    """Stories of which one of these has changed; those that were added are not meant."""
     known = {story["id"]: story for story in old["userStories"]}
-    return [
-        story["id"]
-        for story in new["userStories"]
-        if story["id"] in known and any(story.get(f) != known[story["id"]].get(f) for f in fields)
-    ]
+    both = [(known[story["id"]], story) for story in new["userStories"] if story["id"] in known]
+    return [now["id"] for was, now in both if any(was.get(field) != now.get(field) for field in fields)]

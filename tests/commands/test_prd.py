@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Project, wait_until
+from conftest import RALPH, Project, wait_until
 from prd_support import Loop, board, make_loop, story
 from ralph.core.enforce import UNVERIFIED
 from ralph.core.stories import AT_CAP
@@ -138,6 +139,20 @@ def test_all_approved_is_complete_without_the_tag(loop: Loop) -> None:
     assert (again.code, len(loop.prompts)) == (0, 2)
 
 
+def test_a_loop_without_a_repository(project: Project) -> None:
+    """Everything but commits: what is illegal is undone there too, and empty answers are known."""
+    loop = make_loop(project)
+    shutil.rmtree(project.path / ".git")
+    (project.path / ".gitignore").unlink()
+    loop.agent("sys.exit() if n == 1 else None\napprove() if n == 2 else play()")
+    agent = loop.outside / "agent"
+    agent.write_text(agent.read_text().replace('print("I do", mode', 'n == 1 or print("I do", mode'))
+    done = loop.run("--no-sandbox", "-n", "3")
+    assert done.code == 0, done.err
+    assert loop.modes == ["implement US-001"] * 3 + ["review US-001"]
+    assert "Undone: Story US-001 was put back" in done.err
+
+
 # ---- what an iteration may not do ----
 
 
@@ -230,7 +245,7 @@ def test_red_verify_commands_send_a_story_back_to_be_mended(loop: Loop) -> None:
     assert "it is not mended" in loop.prompts[2] and TOLD in loop.prompts[2]
     assert loop.standing() == (True, "approved", 1), "the review that was refuted does not count"
     assert "chore: [ralph] take back what verification has refuted" in loop.subjects
-    assert any("an approval, for" in note for note in outcome(loop)["notes"])
+    assert any("an approval that verification has refuted" in note for note in outcome(loop)["notes"])
 
 
 def test_the_cap_approves_with_a_note(loop: Loop) -> None:
@@ -463,7 +478,15 @@ def test_resume_undoes_what_a_killed_iteration_did(loop: Loop) -> None:
     assert not (loop.project.path / ".ralph-active").exists()
 
 
-@pytest.mark.parametrize("cheat", ["approve()", "TASKS.unlink(); TASKS.mkdir()", "shutil.rmtree(RALPH)"])
+@pytest.mark.parametrize(
+    "cheat",
+    [
+        "approve()",
+        "TASKS.unlink(); TASKS.mkdir()",
+        "shutil.rmtree(RALPH)",
+        "approve(); RALPH.rename(ROOT / 'other'); RALPH.symlink_to('other')",
+    ],
+)
 def test_a_new_run_undoes_what_a_killed_iteration_did(loop: Loop, cheat: str) -> None:
     """Whoever works on the folder next settles it first, and says so; the stale marker is swept."""
     killed(loop, cheat)
@@ -472,6 +495,37 @@ def test_a_new_run_undoes_what_a_killed_iteration_did(loop: Loop, cheat: str) ->
     assert "Undone, from a loop that was killed:" in done.err
     assert loop.modes[1:] == ["implement US-001", "review US-001"]
     assert not (loop.project.path / ".ralph-active").exists()
+
+
+def test_what_was_killed_is_settled_once(loop: Loop) -> None:
+    """Status says that it is not settled; an import settles it first, so that nobody undoes the import later."""
+    killed(loop, "approve()")
+    assert json.loads(loop.project.run("prd", "status", "--json").out)["unsettled"]
+    (loop.outside / "todo.md").write_text("- [ ] Another story\n")
+    done = loop.project.run("prd", "import", "--force", str(loop.outside / "todo.md"))
+    assert done.code == 0 and "Undone, from a loop that was killed" in done.err
+    assert not json.loads(loop.project.run("prd", "status", "--json").out)["unsettled"]
+    done = loop.run()
+    assert done.code == 0 and "Undone" not in done.err, done.err
+    assert loop.stories.keys() == {"US-001"} and loop.stories["US-001"]["title"] == "Another story"
+
+
+@pytest.mark.parametrize(
+    "command", [("run", "--skip-review"), ("archive",), ("import", "--force", "README.md")]
+)
+def test_an_agent_cannot_use_the_commands_on_its_own_loop(loop: Loop, command: tuple[str, ...]) -> None:
+    """Not even without the marker: the loop is at work there."""
+    words = ", ".join(repr(word) for word in (RALPH, "prd", *command))
+    (loop.project.path / "README.md").write_text("- [ ] Nothing\n")
+    loop.agent(
+        "MARKER.unlink() if n == 1 else None\n"
+        f"done = subprocess.run([{words}], capture_output=True, text=True) if n == 1 else None\n"
+        "(OUTSIDE / 'said').write_text(done.stderr) if done else play()"
+    )
+    assert loop.run().code == 0
+    assert "A loop is at work in ralph (process" in (loop.outside / "said").read_text()
+    assert ".ralph-active is not the agent's to change" in loop.prompts[1]
+    assert not (loop.project.path / "ralph-archive").exists()
 
 
 KILLER = """

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Project
+from conftest import RALPH, Project
 from prd_support import Loop, board, make_loop, story
 from ralph.core import stories
 from ralph.core.stories import AT_CAP
@@ -304,14 +304,10 @@ def test_an_archive_without_a_repository(project: Project) -> None:
 def test_no_archive_while_a_loop_runs(project: Project) -> None:
     """By the lock of a run, and by the marker of somebody else's loop."""
     loop = make_loop(project)
+    words = f"['env', '-u', 'RALPH_PARENT_RUN_ID', {RALPH!r}, 'prd', 'archive']"
     loop.agent(
-        "(OUTSIDE / 'ran').write_text(subprocess.run([sys.argv[0]+'.ralph', 'prd', 'archive'], capture_output=True, text=True).stderr)"
+        f"(OUTSIDE / 'ran').write_text(subprocess.run({words}, capture_output=True, text=True).stderr)"
     )
-    import conftest
-
-    wrapper = loop.outside / "agent.ralph"
-    wrapper.write_text(f'#!/bin/sh\nunset RALPH_PARENT_RUN_ID\nexec {conftest.RALPH} "$@"\n')
-    wrapper.chmod(0o755)
     loop.run("-n", "1")
     assert "Another run works in" in (loop.outside / "ran").read_text()
     (project.path / ".ralph-active").write_text(json.dumps({"pid": 1}))

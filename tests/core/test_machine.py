@@ -275,11 +275,13 @@ def test_a_refuted_approval_is_put_back() -> None:
     red = Checked(at=3.0, verdicts=(Verdict("make test", green=False, reason="exit code 1"),))
     plan = a_plan(Flow.PRD, checks=(replace(GUARDRAIL, when=When.CLAIMED),))
     state = play(plan, NOT_DONE, WORKED, approving, red)
-    assert machine.next_step(state) == Restore("without", ("an approval, for exit code 1",))
+    assert machine.next_step(state) == Restore(
+        "without", ("an approval that verification has refuted (exit code 1)",)
+    )
     state = machine.apply(state, Did(at=4.0))
     assert state.stop is None
-    assert state.told == ("an approval, for exit code 1",)
-    assert state.notes == ("undone: an approval, for exit code 1",)
+    assert state.told == ("an approval that verification has refuted (exit code 1)",)
+    assert state.notes == ("undone: an approval that verification has refuted (exit code 1)",)
 
 
 def test_what_was_undone_is_told_to_the_next_iteration() -> None:

@@ -240,7 +240,8 @@ def _restore(state: State) -> Restore:
     board = state.after.board if state.after else None
     assert board is not None
     red = (verdict.reason for verdict in state.verdicts if not _is_green(state, verdict))
-    return Restore(board.unapproved or board.legal, tuple(f"an approval, for {reason}" for reason in red))
+    told = tuple(f"an approval that verification has refuted ({reason})" for reason in red)
+    return Restore(board.unapproved or board.legal, told)
 
 
 def _run_checks(state: State) -> RunChecks:

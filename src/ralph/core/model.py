@@ -317,6 +317,11 @@ class Scm:
 TASK_BUS, PROJECT_BUS = "TASK-MESSAGE-BUS.md", "PROJECT-MESSAGE-BUS.md"
 """Where messages are posted. Ralph posts there itself, so they are no part of the tree: no news, no progress."""
 
+MARKER = ".ralph-active"
+"""The marker of a running PRD loop, which Ralph writes itself too."""
+
+OURS = frozenset({TASK_BUS, PROJECT_BUS, MARKER})
+
 
 @dataclass(frozen=True, slots=True)
 class TaskFolder:

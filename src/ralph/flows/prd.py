@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -32,9 +34,10 @@ from ralph.scm.repository import branch_of, find_repository
 from ralph.settings import DEFAULT, Loaded
 from ralph.store.files import opened_directory, write
 from ralph.store.home import Home
+from ralph.store.marker import Marker
 from ralph.store.prd_folder import PrdFolder
-from ralph.store.runs import process_start
-from ralph.storyboard import MARKER, MOST_TASKS, PRD, PROMPT, TASKS, StoryBoard, text_of, valid
+from ralph.storyboard import PRD, PROMPT, StoryBoard
+from ralph.storyfile import MOST_TASKS, TASKS, text_of, valid
 
 PER_STORY = 3
 """How many iterations a story takes, roughly: implement, review, and now and then a fix."""
@@ -58,12 +61,32 @@ class Inputs:
         return Prd(self.folder, self.skip_review, self.review_cap)
 
 
-def settle(home: Home, inputs: Inputs) -> tuple[str, ...]:
-    """What somebody before us had in hand when it was killed is ruled first; returns what was undone."""
-    with opened_directory(str(inputs.directory)) as project:
-        kept = home.prd(str(inputs.directory), inputs.folder)
-        seen = StoryBoard(inputs.prd, project, kept).settle()
+def take_over(home: Home, inputs: Inputs) -> tuple[str, ...]:
+    """Begin to work on a folder, with the lock of its project: nobody else does, and what somebody who was killed had
+    in hand is ruled first. Returns what was undone.
+    """
+    with _story_board(home, inputs) as board:
+        Marker(board.project).sweep()
+        seen = board.settle()
     return seen.illegal if seen is not None else ()
+
+
+def is_unsettled(home: Home, inputs: Inputs) -> bool:
+    """Was a loop killed in the middle of an iteration?"""
+    with _story_board(home, inputs) as board:
+        return board.is_unsettled
+
+
+def running(directory: Path) -> int | None:
+    """The process of the loop that runs here, by its marker."""
+    with opened_directory(str(directory)) as project:
+        return Marker(project).holder()
+
+
+@contextmanager
+def _story_board(home: Home, inputs: Inputs) -> Iterator[StoryBoard]:
+    with opened_directory(str(inputs.directory)) as project:
+        yield StoryBoard(inputs.prd, project, home.prd(str(inputs.directory), inputs.folder))
 
 
 def load_board(inputs: Inputs) -> dict[str, Any]:
@@ -169,35 +192,6 @@ def iterations_needed(todo: int, inputs: Inputs) -> int:
 def current_branch(directory: Path) -> str:
     repository = find_repository(directory)
     return branch_of(repository) if repository is not None else ""
-
-
-def sweep_marker(directory: Path) -> None:
-    """A marker that a killed loop has left is removed; that of a live one stops us, whoever runs it."""
-    with opened_directory(str(directory)) as project:
-        top = PrdFolder(project, "")
-        if (holder := _marked_by(top.read(MARKER))) is not None:
-            raise RalphError(
-                f"{directory / MARKER} says that a loop is running here (process {holder}).",
-                "Wait for it or end it; if it is none, remove the file.",
-            )
-        top.remove(MARKER)
-
-
-def is_running(directory: Path) -> int | None:
-    """The process of the loop that runs here, by its marker."""
-    with opened_directory(str(directory)) as project:
-        return _marked_by(PrdFolder(project, "").read(MARKER))
-
-
-def _marked_by(marker: bytes | None) -> int | None:
-    """The live process that a marker names; a number that another process has got since does not count."""
-    try:
-        payload = json.loads(marker or b"")
-        pid, start = int(payload["pid"]), payload.get("pidStart")
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    now = process_start(pid) if 0 < pid < 1 << 22 and pid != os.getpid() else None
-    return pid if now is not None and start in (None, now) else None
 
 
 def inside(directory: Path, folder: str) -> str:

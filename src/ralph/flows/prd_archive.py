@@ -30,7 +30,8 @@ from ralph.scm.repository import find_repository
 from ralph.scm.start import Recorded
 from ralph.store import files
 from ralph.store.prd_folder import MOST_BYTES, PrdFolder
-from ralph.storyboard import PRD, PROGRESS, PROMPT, TASKS, load, text_of
+from ralph.storyboard import PRD, PROGRESS, PROMPT
+from ralph.storyfile import TASKS, load, text_of
 
 ARCHIVE, SUMMARY = "ralph-archive", "summary.md"
 MOVED = (PRD, TASKS, PROGRESS)

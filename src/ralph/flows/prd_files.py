@@ -14,8 +14,10 @@ from typing import Any
 
 from ralph.errors import RalphError
 from ralph.store.files import opened_directory
+from ralph.store.marker import MARKER
 from ralph.store.prd_folder import PrdFolder, put_aside
-from ralph.storyboard import MARKER, MOST_TASKS, PRD, PROGRESS, PROMPT, TASKS, dumped
+from ralph.storyboard import PRD, PROGRESS, PROMPT
+from ralph.storyfile import MOST_TASKS, TASKS, dumped
 
 PLUGIN = Path(__file__).parent.parent / "plugin"
 

@@ -17,7 +17,8 @@ from ralph.errors import RalphError
 from ralph.flows import prd_files
 from ralph.flows.prd_checklist import Item, checklist
 from ralph.jsonfile import parse_any
-from ralph.storyboard import MOST_TASKS, PRD, TASKS, dumped
+from ralph.storyboard import PRD
+from ralph.storyfile import MOST_TASKS, TASKS, dumped
 from ralph.textfile import read_text
 
 _VERIFY = ("verifyCommands", "verificationCommands")

@@ -15,7 +15,8 @@ from ralph.flows.prd import PLUGIN, Inputs
 from ralph.process.client import child_environment, find_program
 from ralph.process.foreground import run_in_terminal
 from ralph.store.files import opened_directory
-from ralph.storyboard import MOST_TASKS, PRD, TASKS, load, text_of
+from ralph.storyboard import PRD
+from ralph.storyfile import MOST_TASKS, TASKS, load, text_of
 from ralph.textfile import read_text
 
 SKILL = PLUGIN / "skills" / "ralph-plan" / "SKILL.md"

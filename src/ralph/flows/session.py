@@ -34,6 +34,7 @@ from ralph.store import locks
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.journal import Journal, Loaded, commits, load
+from ralph.store.marker import Marker
 from ralph.store.prune import LARGE, tree_size
 from ralph.store.runs import Run, Runs, parent_run
 from ralph.store.runtime import Runtime
@@ -156,6 +157,7 @@ def _story_board(
         if problem:
             tell(Notice(problem))
 
+    Marker(runtime.project).sweep()
     kept = home.prd(plan.directory, prd.folder)
     board = StoryBoard(prd, runtime.project, kept, commit, work.branch)
     try:

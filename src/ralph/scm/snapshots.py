@@ -11,7 +11,7 @@ import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ralph.core.model import PROJECT_BUS, TASK_BUS
+from ralph.core.model import OURS
 from ralph.errors import RalphError
 from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
@@ -135,7 +135,7 @@ class Snapshots:
         changed, nested = [], self._submodules(copy.index)
         for change in changes:
             path = change.path
-            if os.path.basename(path) in (TASK_BUS, PROJECT_BUS):
+            if os.path.basename(path) in OURS:
                 continue
             if path.endswith("/") or (change.in_tree == "?" and _is_nested(top / path)):
                 nested.append(path.rstrip("/"))

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from ralph.core.model import PROJECT_BUS, TASK_BUS, Plan, Scm
+from ralph.core.model import OURS, Plan, Scm
 from ralph.errors import RalphError
 from ralph.scm.commits import Committer, Done, GitTasks, OtherTasks
 from ralph.scm.git import Git, Runner
@@ -141,7 +141,7 @@ def digest(directory: Path) -> str:
     found = hashlib.sha256()
     for root, directories, names in os.walk(directory):
         directories[:] = sorted(d for d in directories if d not in (".git", ".ralph"))
-        for name in sorted(set(names) - {TASK_BUS, PROJECT_BUS}):
+        for name in sorted(set(names) - OURS):
             path = os.path.join(root, name)
             try:
                 status = os.lstat(path)

@@ -49,8 +49,8 @@ class Home:
         return Tasks(open_database(self.database), self.database, project)
 
     def prd(self, directory: str, folder: str) -> Path:
-        """Where copies of the files of a PRD loop are kept, one place for each such folder."""
-        path = os.path.realpath(os.path.join(directory, folder))
+        """Where copies of the files of a PRD loop are kept, by the name of the folder, whatever is there now."""
+        path = os.path.join(os.path.realpath(directory), os.path.normpath(folder))
         return self.path / "prd" / hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
 
     def worktree(self, project: str, task: str, attempt: int = 1) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ralph.commands.common import open_home
-from ralph.commands.prd.options import folder_option, project_option
+from ralph.commands.prd.options import folder_option, project_option, say_undone
 from ralph.core.text import clean
 from ralph.flows import prd as flow
 from ralph.flows import prd_archive, session
@@ -32,9 +32,7 @@ def archive_(project_dir: Path, ralph_dir: str, label: str, as_json: bool) -> in
     with session.signals() as wakeup:
         lock = session.lock(home, here(project_dir), wakeup, lambda event: None)
         try:
-            flow.sweep_marker(project_dir)
-            for text in flow.settle(home, inputs):
-                click.echo(clean(f"Undone, from a loop that was killed: {text}."), err=True)
+            say_undone(flow.take_over(home, inputs))
             done = prd_archive.archive(inputs, label)
         finally:
             os.close(lock)

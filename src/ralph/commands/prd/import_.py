@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from ralph.commands.common import open_home
-from ralph.commands.prd.options import folder_option, project_option
+from ralph.commands.prd.options import folder_option, project_option, say_undone
 from ralph.core.text import clean
 from ralph.flows import prd as flow
 from ralph.flows import prd_import, session
@@ -37,11 +37,11 @@ def import_(file: Path, project_dir: Path, ralph_dir: str, force: bool, trust: b
     ralph prd import TODO.md --project-dir ~/shop
     """
     imported = prd_import.read(file, trust=trust)
-    folder = flow.inside(project_dir, ralph_dir)
+    home, folder = open_home(), flow.inside(project_dir, ralph_dir)
     with session.signals() as wakeup:
-        lock = session.lock(open_home(), here(project_dir), wakeup, lambda event: None)
+        lock = session.lock(home, here(project_dir), wakeup, lambda event: None)
         try:
-            flow.sweep_marker(project_dir)
+            say_undone(flow.take_over(home, flow.Inputs(project_dir, folder)))
             kept = prd_import.write(project_dir, folder, imported, force=force)
         finally:
             os.close(lock)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from ralph.core.text import clean
 from ralph.errors import RalphError
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -46,3 +47,8 @@ def default_agent(settings_file: str | None) -> str | None:
 
     configured = load(Path(settings_file) if settings_file else None).settings.agent.command
     return None if configured.strip() else "claude"
+
+
+def say_undone(what: Iterable[str]) -> None:
+    for text in what:
+        click.echo(clean(f"Undone, from a loop that was killed: {text}."), err=True)

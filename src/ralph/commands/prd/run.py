@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from ralph.commands.common import COUNT, load_with_agent, make_look, make_view, open_home, start, view_options
-from ralph.commands.prd.options import default_agent, folder_option, project_option
+from ralph.commands.prd.options import default_agent, folder_option, project_option, say_undone
 from ralph.core.model import Flow
 from ralph.core.stories import REVIEW_CAP
 from ralph.core.text import clean
@@ -77,9 +77,7 @@ def run_(
     home = open_home()
 
     def look_around() -> None:
-        flow.sweep_marker(inputs.directory)
-        for text in flow.settle(home, inputs):
-            click.echo(clean(f"Undone, from a loop that was killed: {text}."), err=True)
+        say_undone(flow.take_over(home, inputs))
         for line in flow.introduction(flow.load_board(inputs), inputs):
             click.echo(clean(line), err=True)
 

@@ -18,8 +18,9 @@ from ralph.core import stories
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.flows import prd_files
-from ralph.flows.prd import Inputs, current_branch, inside, is_running, iterations_needed
-from ralph.storyboard import MOST_TASKS, TASKS, load, text_of
+from ralph.flows.prd import Inputs, current_branch, inside, is_unsettled, iterations_needed, running
+from ralph.store.home import find_home
+from ralph.storyfile import MOST_TASKS, TASKS, load, text_of
 from ralph.views.table import print_table
 
 FIELDS = (
@@ -103,7 +104,8 @@ def _state(board: Any, inputs: Inputs, problems: list[str]) -> dict[str, Any]:
         "complete": is_valid and not problems and stories.is_complete(board, skip_review=skip),
         "approvedAtCap": stories.approved_at_cap(board) if is_valid else [],
         "verifyCommands": values.get("verifyCommands") or [],
-        "running": is_running(inputs.directory),
+        "running": running(inputs.directory),
+        "unsettled": is_unsettled(find_home(inputs.directory), inputs),
         "problems": problems,
         "stories": [{name: story.get(name) for name in FIELDS} for story in listed],
     }
@@ -157,6 +159,8 @@ def _words(state: dict[str, Any], inputs: Inputs) -> Iterator[str]:
         todo = len(state["stories"]) - done
         yield f"Next: {state['mode']} {state['next']}, with: ralph prd run"
         yield f"About {iterations_needed(todo, inputs)} iterations are needed for what is left."
+    if state["unsettled"]:
+        yield "A loop was killed in the middle of an iteration: what that one may not do is undone by the next command."
     if state["branch"] not in (None, state["branchName"]):
         yield f"You are on {state['branch']}, and the list names {state['branchName']}."
     if not state["verifyCommands"]:

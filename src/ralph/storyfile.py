@@ -1,0 +1,66 @@
+"""The text of `tasks.json`: read as a task list that a loop can work on, and written."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from ralph.core import stories
+from ralph.core.model import Prd
+from ralph.errors import RalphError
+from ralph.jsonfile import parse_any, parse_strictly
+
+TASKS = "tasks.json"
+MOST_TASKS = 4 << 20
+
+
+def text_of(data: bytes | None, path: str) -> str:
+    if data is None:
+        raise RalphError(
+            f"{path} is not there, is no plain file, or is larger than {MOST_TASKS >> 20} MB.",
+            "`ralph prd init --force` makes what is missing.",
+        )
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise RalphError(f"{path} is not UTF-8 text.") from None
+
+
+def parsed(text: str) -> Any:
+    """A list as JSON has it; text that could not be written again is refused."""
+    board = parse_strictly(text)
+    dumped(board).encode()
+    return board
+
+
+def valid(text: str, path: str, prd: Prd) -> dict[str, Any]:
+    """A task list that a loop can work on; what is wrong with it is one error."""
+    board = load(text, path)
+    found = stories.schema_problems(board)
+    if not found and not prd.skip_review:
+        found = stories.invariant_problems(board, prd.review_cap)
+    if found:
+        more = f" And {len(found) - 1} more." if len(found) > 1 else ""
+        raise RalphError(f"{path}: {found[0]}{more}", "`ralph prd status` lists all of them.")
+    checked: dict[str, Any] = board
+    return checked
+
+
+def load(text: str, path: str) -> Any:
+    """A list that a person may have written: an error names the line."""
+    try:
+        board = parse_any(text, path)
+        dumped(board).encode()
+        return board
+    except json.JSONDecodeError as error:
+        raise RalphError(f"{path}:{error.lineno}: not valid JSON: {error.msg}.") from None
+    except UnicodeEncodeError:
+        raise RalphError(f"{path}: a text in it has half of a surrogate pair.") from None
+    except ValueError:
+        raise RalphError(f"{path}: a number in it is too large.") from None
+    except RecursionError:
+        raise RalphError(f"{path}: nested too deeply.") from None
+
+
+def dumped(board: dict[str, Any]) -> str:
+    return json.dumps(board, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
