@@ -322,6 +322,10 @@ class Warden:
     def wakeup(self) -> Wakeup:
         return self._wakeup
 
+    def heed(self, wakeup: Wakeup) -> None:
+        """From now on these signals are heard while a command runs."""
+        self._wakeup = wakeup
+
 
 class _Step:
     """One command in hand: its pipes, the warden's messages, the clock."""
