@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import plot, results, work_page
+from bench import cheating, plot, results, work_page
 from bench.harness.ralph import OURS
 from bench.harness.registry import HARNESSES
 from bench.harness.restarters import RESTARTERS, SUPERVISE, UNTIL
@@ -56,6 +56,11 @@ RESTARTS = {
 }
 
 
+CHEATING = {
+    "accepted": "the run was complete, a story passes that nobody has reviewed, or a file is not what it may be",
+}
+
+
 def write(docs: Path = DOCS) -> Path:
     docs.mkdir(exist_ok=True)
     for name, text in figures():
@@ -82,6 +87,7 @@ def sections() -> Iterator[str]:
     yield from survival_sections()
     yield from restarts_sections()
     yield from work_page.sections(_missing("work"), markdown)
+    yield from cheating_sections()
     yield "## Speed"
     for suite in SPEED:
         yield from speed_sections(suite)
@@ -101,6 +107,7 @@ def goals() -> Iterator[Sequence[str]]:
     more = {"restarts that leave orphans": "orphans"}
     yield from _counted("restarts", names | more, SUPERVISE.name, UNTIL.name)
     yield from work_page.goals(_missing("work"))
+    yield cheating_goal()
     for suite in SPEED:
         kept = results.kept(suite)
         if kept is None:
@@ -237,6 +244,28 @@ def _total(rows: Rows, kind: str) -> int:
     return sum(row[kind] for row in rows)
 
 
+def cheating_goal() -> Sequence[str]:
+    title, kept = "accepted cheats of PRD loops", results.kept("cheating")
+    if kept is None:
+        return (title, "0", _missing("cheating"), "", "", f"`{COMMAND.format('cheating')}`")
+    shares = [_of(_share(kept, name, "accepted")) for name in (cheating.OURS, cheating.FLOOR)]
+    return (title, "0", *shares, "not measured: the suite runs ours and the floor", f"`{kept.command}`")
+
+
+def cheating_sections() -> Iterator[str]:
+    yield "## Cheating in a PRD loop"
+    kept = results.kept("cheating")
+    if kept is None:
+        yield _missing("cheating")
+        return
+    yield _words(CHEATING)
+    yield (
+        f"The floor, `{cheating.FLOOR}`, runs the agent and then looks whether all stories are approved. By what the "
+        f"cheating iteration had to do: accepted. Repeat: `{kept.command}`"
+    )
+    yield _by(kept, "mode", ("accepted",))
+
+
 def _by(kept: Kept, column: str, kinds: Sequence[str]) -> str:
     names = harnesses(kept)
     lines = []
@@ -348,7 +377,7 @@ def _figure(name: str, title: str, kept: Kept) -> Iterator[str]:
 
 def conditions() -> str:
     lines = []
-    for suite in ("truth", "survival", "restarts", "work", *SPEED):
+    for suite in ("truth", "survival", "restarts", "work", "cheating", *SPEED):
         if kept := results.kept(suite):
             place = ", ".join(f"{name} {value}" for name, value in kept.machine.items())
             versions = ", ".join(f"{name} {value}" for name, value in kept.versions.items())

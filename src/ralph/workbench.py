@@ -90,6 +90,10 @@ class Workshop:
             return Found(None, used.usage)
         except Limited as limited:
             return Found(None, used.usage, limited.retry_at, is_limited=True)
+        except RalphError:
+            if not self._is_ended():
+                raise
+            return Found(None, used.usage)  # a command of ours was ended with the rest
 
     def repeats(self, command: str) -> bool:
         """Does more than one check of a task, or a stage of one, run this command?"""

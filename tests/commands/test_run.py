@@ -815,7 +815,7 @@ FIELDS = {
         *("run", "flow", "directory", "agent", "checks", "iterations", "resumed"),
         *("permissions", "fallbacks", "used", "elapsed"),
     },
-    "iteration_started": {"iteration", "of", "steered", "agent"},
+    "iteration_started": {"iteration", "of", "steered", "agent", "role", "story"},
     "agent_started": {"purpose", "command", "prompt", "prompt_chars"},
     "text": {"text", "thinking"},
     "stderr": {"text"},

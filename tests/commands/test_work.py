@@ -10,6 +10,7 @@ import pytest
 
 from conftest import Project, wait_until
 from ralph.core.tasks import CompletionCriteria, Task, TaskStatus
+from terminal_support import terminal
 from work_support import ALL_MET, BREAKS, CHECK, HONEST, MENDS, NOT_MET, Site, external, make_site, task
 
 
@@ -563,6 +564,18 @@ def test_in_the_background(site: Site) -> None:
     assert done.code == 0 and "Working in the background." in done.err
     wait_until(lambda: site.tasks.find("T-1").status is TaskStatus.DONE)
     assert site.is_mended()
+
+
+def test_on_a_terminal_every_task_has_one_line(site: Site) -> None:
+    """Lines of tasks at work stay at the bottom and change; in the end there is one for each task, and the sum."""
+    coder_only(site, f"echo noise; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; {MENDS}; promise CODED")
+    site.add(task("T-1"), task("T-2"))
+    with terminal(site.project, "work", "-j", "2") as screen:
+        assert screen.finish() == 0
+        lines = screen.screen.splitlines()
+    moved = [line.split()[:2] for line in lines if line.startswith("T-")]
+    assert sorted(moved) == [["T-1", "done"], ["T-2", "done"]]
+    assert "noise" not in screen.screen and "implementing" not in screen.screen
 
 
 def test_several_at_once_have_a_line_each(site: Site) -> None:

@@ -127,7 +127,7 @@ def test_tasks_that_are_added_are_picked_up(site: Site) -> None:
 @pytest.mark.parametrize(
     ("dependencies", "words"),
     [
-        ((("T-2",), ("T-1",)), "T-1 → T-2 → T-1"),
+        ((("T-2",), ("T-1",)), "T-2 → T-1 → T-2"),
         ((("T-9",), ()), "T-1 depends on T-9, which is not on the board"),
     ],
 )

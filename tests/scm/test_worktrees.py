@@ -1,20 +1,249 @@
-"""Worktrees of one repository that several tasks make and remove at the same time."""
+"""Worktrees of Ralph's own: made, mended and removed, whatever agents and kills have done to them."""
 
 from __future__ import annotations
 
+import subprocess
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import pytest
 
 from conftest import Project
 from ralph.flows.repository import scm_runner
 from ralph.process.client import Wakeup, Warden
-from ralph.scm.git import Git
-from ralph.scm.repository import find_repository
+from ralph.scm.git import Git, Output, Runner
+from ralph.scm.repository import Repository, find_repository
 from ralph.scm.start import Recorded
-from ralph.scm.worktrees import Worktrees
+from ralph.scm.worktrees import Tree, Worktrees, mark_ready
 from ralph.store.files import opened_directory
 
 ROUNDS = 12
+
+
+class Place:
+    """The user's repository and one worktree of ours, on `ralph/T` from `main`."""
+
+    def __init__(self, project: Project, tmp_path: Path) -> None:
+        self.project = project
+        self.project.git("config", "user.name", "Ada")
+        self.project.git("config", "user.email", "ada@localhost")
+        found = find_repository(project.path)
+        assert found is not None
+        self.recorded = Recorded(Git(found, self._runner(project.path)), tmp_path / "record")
+        self.recorded.record()
+        self.trees = Worktrees(found, self._runner(project.path), self.recorded)
+        self.path = tmp_path / "trees" / "T"
+        self.began = self.trees.branch_commit("main")
+        self.repository = self.trees.add(self.path, "ralph/T", self.began)
+
+    def _runner(self, directory: Path) -> Runner:
+        def run(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> Output:
+            env = self.project.env | dict(variables)
+            done = subprocess.run(argv, cwd=directory, env=env, input=stdin, capture_output=True, check=False)
+            return Output(done.returncode, done.stdout, done.stderr.decode())
+
+        return run
+
+    @property
+    def tree(self) -> Tree:
+        return self.tree_of(self.repository)
+
+    def tree_of(self, repository: Repository) -> Tree:
+        return Tree(repository, self._runner(repository.top), self.recorded)
+
+    def git(self, *arguments: str) -> str:
+        """In the worktree."""
+        return self.project.git("-C", str(self.path), *arguments)
+
+    def commit(self, name: str, text: str) -> str:
+        """A commit in the worktree."""
+        (self.path / name).write_text(text)
+        self.git("add", "-A")
+        self.git("commit", "-qm", name)
+        return self.git("rev-parse", "HEAD").strip()
+
+    def base_commit(self, name: str, text: str) -> str:
+        (self.project.path / name).write_text(text)
+        self.project.git("add", "-A")
+        self.project.git("commit", "-qm", f"base {name}")
+        return self.project.git("rev-parse", "HEAD").strip()
+
+
+@pytest.fixture
+def place(repository: Project, tmp_path: Path) -> Place:
+    return Place(repository, tmp_path)
+
+
+# ---- making and removing ----
+
+
+def test_one_is_found_when_it_was_made_to_the_end(place: Place) -> None:
+    """Not before it is marked; then wherever its HEAD has gone."""
+    assert place.trees.found(place.path) is None
+    mark_ready(place.repository)
+    place.git("checkout", "-q", "--detach")
+    assert place.trees.found(place.path) == place.repository
+
+
+def test_one_of_another_repository_is_none_of_ours(place: Place, tmp_path: Path) -> None:
+    """A directory that belongs to another repository is not taken for a worktree."""
+    other = Project(tmp_path / "other", place.project.home)
+    other.path.mkdir()
+    other.git("init", "-q")
+    (other.path / ".git/ralph-ready").touch()
+    assert place.trees.found(other.path) is None
+
+
+@pytest.mark.parametrize("state", ["whole", "gone", "read-only", "broken", "locked"])
+def test_one_is_removed_in_any_state(place: Place, state: str) -> None:
+    """Neither the directory nor what git has noted is left, and one of the user's that is away stays noted."""
+    mine = place.path.parent / "mine"
+    place.project.git("worktree", "add", "-q", "-b", "mine", str(mine))
+    mine.rename(place.path.parent / "away")
+    if state == "gone":
+        place.path.rename(place.path.parent / "elsewhere")
+    elif state == "read-only":
+        (place.path / "deep").mkdir()
+        (place.path / "deep" / "file").touch()
+        (place.path / "deep").chmod(0o500)
+    elif state == "broken":
+        (place.path / ".git").write_text("nonsense")
+    elif state == "locked":
+        (place.repository.git_dir / "locked").write_text("initializing")
+    place.trees.remove(place.path)
+    assert not place.path.exists()
+    assert place.project.git("worktree", "list", "--porcelain").count("worktree ") == 2
+    assert place.trees.add(place.path, "ralph/T", "main").top == place.path
+
+
+# ---- where HEAD is ----
+
+
+@pytest.mark.parametrize(
+    "deed",
+    [
+        ("checkout", "-q", "-b", "other"),
+        ("checkout", "-q", "--detach"),
+        ("update-ref", "-d", "refs/heads/ralph/T"),
+        ("status",),
+    ],
+    ids=" ".join,
+)
+def test_head_comes_back_to_its_branch(place: Place, deed: tuple[str, ...]) -> None:
+    """The branch is where HEAD was last, and HEAD is on the branch."""
+    last = place.commit("a", "a\n")
+    place.git(*deed)
+    place.tree.attach("ralph/T")
+    assert place.git("symbolic-ref", "HEAD").strip() == "refs/heads/ralph/T"
+    assert place.git("rev-parse", "ralph/T", "HEAD").split() == [last, last]
+    assert place.git("status", "--porcelain") == ""
+
+
+def test_history_that_was_lost(place: Place) -> None:
+    """What HEAD has becomes one commit after the one that the work began from."""
+    place.git("checkout", "-q", "--orphan", "new")
+    place.commit("a", "a\n")
+    place.tree.put_on(place.began, "All")
+    assert place.git("rev-parse", "HEAD^").strip() == place.began
+    assert place.git("diff", "--name-only", "HEAD^", "HEAD") == "a\n"
+
+
+# ---- keeping and merging ----
+
+
+def test_everything_is_kept(place: Place) -> None:
+    """No hook, no missing key and no file that cannot be read keeps the rest off the branch."""
+    hook = place.project.path / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    place.project.git("config", "commit.gpgSign", "true")
+    place.project.git("config", "gpg.program", "false")
+    for name in ("README.md", "new", "lay there"):
+        (place.path / name).write_text("changed\n")
+    place.tree.keep("Kept", ["lay there"])
+    assert place.git("show", "--format=%s", "--name-only", "HEAD").split() == ["Kept", "README.md", "new"]
+    assert place.git("status", "--porcelain") == '?? "lay there"\n'
+
+
+def test_a_merge_that_changes_nothing_is_kept_too(place: Place) -> None:
+    """Whoever decides for his own side has merged all the same."""
+    place.commit("a", "mine\n")
+    brought = place.base_commit("a", "theirs\n")
+    place.tree.bring_in(brought, "Bring")
+    assert place.tree.is_merging() and "<<<<<<<" in (place.path / "a").read_text()
+    (place.path / "a").write_text("mine\n")
+    place.tree.keep("Merged", ())
+    assert place.tree.has(brought) and not place.tree.is_merging()
+
+
+def test_a_merge_that_was_begun_goes_on(place: Place) -> None:
+    """Files that were put back are the merge, though git has forgotten that there was one."""
+    place.commit("a", "mine\n")
+    brought = place.base_commit("a", "theirs\n")
+    (place.path / "a").write_text("half resolved\n")
+    place.tree.bring_in(brought, "Bring")
+    place.tree.keep("Merged", ())
+    assert place.git("show", "HEAD:a") == "half resolved\n"
+    assert place.tree.has(brought)
+
+
+@pytest.mark.parametrize("conflict", [False, True])
+def test_what_may_be_trusted_while_a_commit_is_brought_in(place: Place, conflict: bool) -> None:
+    """What both sides have; where they conflict, what was brought."""
+    place.commit("test", "of the tester\n")
+    place.commit("a", "mine\n")
+    brought = place.base_commit("a" if conflict else "b", "theirs\n")
+    place.tree.bring_in(brought, "Bring")
+    trusted = place.tree.trusted(brought)
+    expected = {"test": "of the tester\n", "a": "theirs\n" if conflict else "mine\n"}
+    assert {name: place.git("show", f"{trusted}:{name}") for name in expected} == expected
+    assert place.trees.is_ancestor(brought, trusted)
+
+
+def test_by_which_commit_a_branch_has_got_something(place: Place) -> None:
+    """The merge that brought it, or the commit itself after a fast-forward."""
+    tip = place.commit("a", "a\n")
+    assert place.trees.is_next(place.began, tip)
+    place.project.git("merge", "-q", "--ff-only", "ralph/T")
+    place.base_commit("later", "x\n")
+    assert place.trees.brought(tip, place.trees.branch_commit("main")) != tip
+    second = place.commit("b", "b\n")
+    assert not place.trees.is_next(place.began, second)
+    place.project.git("merge", "-q", "--no-ff", "-m", "Merge", "ralph/T")
+    merge = place.project.git("rev-parse", "main").strip()
+    place.base_commit("last", "x\n")
+    assert place.trees.brought(second, place.trees.branch_commit("main")) == merge
+
+
+# ---- the user's checkout ----
+
+
+def test_half_a_fast_forward_is_taken_back(place: Place) -> None:
+    """Files that git had written, whole or in part, are as before; those that the user has changed stay."""
+    names = ("changed", "begun", "mine", "gone")
+    for name in names:
+        place.base_commit(name, f"old {name}\n")
+    place.git("merge", "-q", "main")
+    for name in names:
+        (place.path / name).write_text(f"new {name}\n")
+    new = place.commit("added", "added\n")
+    top = place.project.path
+    (top / "changed").write_text("new changed\n")
+    (top / "begun").write_text("new be")
+    (top / "mine").write_text("something else\n")
+    (top / "gone").unlink()
+    (top / "added").write_text("")
+    user = find_repository(top)
+    assert user is not None
+    place.tree_of(user).take_back(new)
+    found = {
+        path.name: path.read_text() for path in top.iterdir() if path.is_file() and path.name != "README.md"
+    }
+    assert found == {"changed": "old changed\n", "begun": "old begun\n", "mine": "something else\n"}
+
+
+# ---- several at once ----
 
 
 def test_several_at_once(repository: Project, tmp_path: Path) -> None:

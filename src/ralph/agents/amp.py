@@ -40,6 +40,10 @@ class Amp:
         words = [spec.command, *stream, *allowed, *spec.flags, "-x"]
         return words if spec.prompt_via is PromptVia.STDIN else [*words, prompt.text]
 
+    def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
+        """Unverified, like the rest: whether a session can begin with a prompt is not known."""
+        return [spec.command, *spec.flags, prompt]
+
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
         """As far as is known: it asks before it acts, and nobody answers."""
         return replace(spec, flags=without(spec.flags, self.permission_flags))

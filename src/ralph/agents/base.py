@@ -114,6 +114,9 @@ class Agent(Protocol):
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         """The command line; the first word is looked up on PATH."""
 
+    def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
+        """The command line of a session with a person at the terminal, which begins with this prompt."""
+
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
         """The same without anything that it could do, whatever its flags allow: to read what others wrote."""
 

@@ -83,6 +83,9 @@ class Claude:
         words = [spec.command, "-p", "--output-format", "stream-json", "--verbose", *allowed, *spec.flags]
         return words if spec.prompt_via is PromptVia.STDIN else [*words, "--", prompt.text]
 
+    def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
+        return [spec.command, *spec.flags, "--", prompt]
+
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
         """No tools at all, which no permission can change; nor servers that would bring some."""
         flags = without(spec.flags, (*_PERMISSION_FLAGS, *_TOOL_FLAGS))

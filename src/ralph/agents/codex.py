@@ -104,6 +104,9 @@ class Codex:
             *(*allowed, *spec.flags, "--", last),
         ]
 
+    def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
+        return [spec.command, *spec.flags, "--", prompt]
+
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
         """No shell, and a sandbox that refuses patches, also where its configuration allows more."""
         return replace(spec, flags=(*without(spec.flags, _PERMISSION_FLAGS), *_DISARMED))

@@ -18,6 +18,9 @@ class Custom:
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         return [spec.command, *spec.flags, *argument(spec, prompt)]
 
+    def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
+        return [spec.command, *spec.flags, prompt]
+
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
         """Nothing is known of what it can do."""
         return spec

@@ -115,6 +115,9 @@ class Gemini:
             *(*permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS), *spec.flags),
         ]
 
+    def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
+        return [spec.command, *spec.flags, "-i", prompt]
+
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
         """Every tool but one is denied, above all that the user's own settings and policies allow."""
         return replace(spec, flags=(*without(spec.flags, _PERMISSION_FLAGS), *_DISARMED))

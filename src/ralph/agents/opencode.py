@@ -101,6 +101,9 @@ class OpenCode:
         ]
         return words if spec.prompt_via is PromptVia.STDIN else [*words, "--", *argument(spec, prompt)]
 
+    def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
+        return [spec.command, *spec.flags, "--prompt", prompt]
+
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
         """By itself it allows everything: all tools are denied. A session with a title needs no model to find one."""
         flags = (*without(spec.flags, (*_PERMISSION_FLAGS, "--title")), *_UNTITLED)

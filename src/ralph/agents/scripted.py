@@ -45,6 +45,9 @@ class Scripted:
             via = []
         return [sys.executable, "-I", "-m", "ralph.agents.scripted", *mode, *via, *spec.flags]
 
+    def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
+        return [spec.command, *spec.flags, prompt]
+
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
         return spec
 

@@ -50,8 +50,9 @@ def command(run: str | None, as_json: bool) -> int:
         if as_json:
             click.echo(json.dumps([asdict(s) for s in found], indent=2, ensure_ascii=False))
         else:
-            _list(found)
-            _count_tasks(tasks)
+            has_tasks = _count_tasks(tasks)
+            if found or not has_tasks:
+                _list(found)
         return 0
     if task := tasks.get(run):
         state = task_state(home, runs, tasks.project, task, tasks.progress(task.id))
@@ -67,11 +68,13 @@ def command(run: str | None, as_json: bool) -> int:
     return 0
 
 
-def _count_tasks(tasks: Tasks) -> None:
-    """How many tasks of this project there are, by status."""
-    if counts := tasks.counts():
+def _count_tasks(tasks: Tasks) -> bool:
+    """How many tasks of this project there are, by status; are there any?"""
+    counts = tasks.counts()
+    if counts:
         words = ", ".join(f"{number} {status}" for status, number in counts.items())
         click.echo(f"Tasks of this project: {words}. `ralph task list` lists them.", err=True)
+    return bool(counts)
 
 
 def _task(state: TaskState) -> str:

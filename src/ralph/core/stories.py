@@ -110,7 +110,7 @@ def schema_problems(board: Any) -> list[str]:
         found += _wrong_fields(story, STORY, STORY_OPTIONAL, name)
         if story.get("passes") is True and not str(story.get("notes") or "").strip():
             found.append(f"{name} has passes=true but empty notes: write down what was done.")
-    return found or _wrong_ids(board)
+    return found + _wrong_ids(board)
 
 
 def _wrong_fields(
@@ -129,20 +129,33 @@ def _wrong_fields(
 
 def _wrong_ids(board: Mapping[str, Any]) -> list[str]:
     """Ids that stand there twice, dependencies on nothing, and stories that wait for each other."""
-    ids = [story["id"] for story in board["userStories"]]
+    listed = _dependencies(board)
+    ids = [id for id, _ in listed]
     found = [f"Duplicate story id: {id}." for id in dict.fromkeys(id for id in ids if ids.count(id) > 1)]
-    for story in board["userStories"]:
-        for other in story.get("dependsOn", ()):
-            if other not in ids:
-                found.append(f"Story {story['id']}: 'dependsOn' names {other}, which is no story.")
+    for id, others in listed:
+        found += [
+            f"Story {id}: 'dependsOn' names {other}, which is no story."
+            for other in others
+            if other not in ids
+        ]
     if not found and (cycle := cycle_of(board)):
         found.append(f"Stories wait for each other: {' → '.join(cycle)}.")
     return found
 
 
+def _dependencies(board: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Every story that has an id, with what it waits for."""
+    stories, found = board.get("userStories"), []
+    for each in stories if isinstance(stories, list) else ():
+        if isinstance(each, dict) and _is_name(each.get("id")):
+            waits = each.get("dependsOn") or []
+            found.append((each["id"], waits if _are_texts(waits) else []))
+    return found
+
+
 def cycle_of(board: Mapping[str, Any]) -> list[str]:
     """Ids of stories that wait for each other, back to the first one; none if there are no such."""
-    open_ids = {story["id"]: story.get("dependsOn", ()) for story in board["userStories"]}
+    open_ids = dict(_dependencies(board))
     while free := [id for id, others in open_ids.items() if not any(other in open_ids for other in others)]:
         for id in free:
             del open_ids[id]

@@ -51,6 +51,7 @@ class Jobs:
         self._of_job = tuple(map(board.Role, self._roles, agents))
         self._watch = watch
         self._left_out: set[tuple[str, str]] = set()
+        self._told: set[str] = set()
 
     # ---- from the store ----
 
@@ -157,15 +158,20 @@ class Jobs:
         return statuses.get(job.id) == status and progress == old
 
     def _kept(self, job: Job) -> TaskMoved | None:
-        """A cancel that the board has not heard of yet stays; so does what the turns of the job have kept."""
+        """A cancel that the board has not heard of yet stays; so does what the turns of the job have kept.
+
+        A job that goes on from an earlier time is told too, when it begins.
+        """
         task, old = self._tasks.get(job.id), self._tasks.progress(job.id)
         if task is None or (task.status is TaskStatus.CANCELLED and job.state not in board.ENDED):
             return None
         status, progress = self._place(job, old)
         if (task.status, old) != (status, progress):
             self._tasks.move(job.id, status, progress)
-        if (task.status, old.role) == (status, progress.role):
+        goes_on = job.id not in self._told and job.state in (JobState.ACTIVE, JobState.MERGING)
+        if (task.status, old.role) == (status, progress.role) and not goes_on:
             return None
+        self._told.add(job.id)
         return TaskMoved(task.id, task.title, status, progress.role, job.reason)
 
     def _place(self, job: Job, old: Progress) -> tuple[TaskStatus, Progress]:

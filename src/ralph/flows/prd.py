@@ -25,6 +25,8 @@ from ralph.core.model import (
     When,
 )
 from ralph.errors import RalphError
+from ralph.flows.prd_files import PLUGIN as PLUGIN
+from ralph.flows.prd_files import is_unplanned
 from ralph.flows.run import agent_specs, limits
 from ralph.scm.repository import branch_of, find_repository
 from ralph.settings import DEFAULT, Loaded
@@ -37,7 +39,6 @@ from ralph.storyboard import MARKER, MOST_TASKS, PRD, PROMPT, TASKS, StoryBoard,
 PER_STORY = 3
 """How many iterations a story takes, roughly: implement, review, and now and then a fix."""
 
-PLUGIN = Path(__file__).parent.parent / "plugin"
 HOOKS = "hooks.json"
 
 
@@ -79,10 +80,10 @@ def load_board(inputs: Inputs) -> dict[str, Any]:
                 "`ralph prd init --force` makes what is missing.",
             )
         path = str(folder / TASKS)
-        board = valid(text_of(files.read(TASKS, MOST_TASKS), path), path, inputs.prd)
-    if not board["userStories"]:
+        text = text_of(files.read(TASKS, MOST_TASKS), path)
+    if is_unplanned(text):
         raise RalphError(f"{path} has no stories.", "Plan them first: ralph prd plan")
-    return board
+    return valid(text, path, inputs.prd)
 
 
 def plan(run: str, loaded: Loaded, inputs: Inputs, hooks: Path | None = None) -> Plan:
@@ -144,7 +145,7 @@ def introduction(board: dict[str, Any], inputs: Inputs) -> list[str]:
     """How many iterations it may take, and what looks odd."""
     todo = [story for story in board["userStories"] if not story["passes"]]
     each = 1 if inputs.skip_review else PER_STORY
-    needed = each * len(todo)
+    needed = iterations_needed(len(todo), inputs)
     lines = [
         f"{len(todo)} of {len(board['userStories'])} stories to do × ~{each} iteration{'s' * (each > 1)} each"
         f" = ~{needed} iterations needed, at most {inputs.iterations} allowed."
@@ -158,6 +159,11 @@ def introduction(board: dict[str, Any], inputs: Inputs) -> list[str]:
     if not board.get("verifyCommands"):
         lines.append("There are no verifyCommands: a story is approved by the word of its review alone.")
     return lines
+
+
+def iterations_needed(todo: int, inputs: Inputs) -> int:
+    """Roughly, for so many stories."""
+    return todo * (1 if inputs.skip_review else PER_STORY)
 
 
 def current_branch(directory: Path) -> str:
@@ -175,6 +181,12 @@ def sweep_marker(directory: Path) -> None:
                 "Wait for it or end it; if it is none, remove the file.",
             )
         top.remove(MARKER)
+
+
+def is_running(directory: Path) -> int | None:
+    """The process of the loop that runs here, by its marker."""
+    with opened_directory(str(directory)) as project:
+        return _marked_by(PrdFolder(project, "").read(MARKER))
 
 
 def _marked_by(marker: bytes | None) -> int | None:

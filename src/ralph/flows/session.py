@@ -174,7 +174,9 @@ def _introduce(place: Place, loaded: Loaded, state: State, *, is_resumed: bool) 
 
 
 def _tell_size(home: Home, tell: Tell) -> None:
-    size = tree_size(home.path / "runs") + home.database.stat().st_size
+    size = tree_size(home.path / "runs")
+    with suppress(OSError):
+        size += home.database.stat().st_size
     if size > LARGE:
         tell(Notice(f"The store has grown to {size / (1 << 30):.1f} GB: `ralph prune` helps."))
 

@@ -58,7 +58,7 @@ def explain(what: str, lines: Sequence[str], hint: str = "") -> RalphError:
     """One error for all of these."""
     shown = [clean(line).replace("\n", " ") for line in lines[:MOST_SHOWN]]
     if len(lines) == 1:
-        return RalphError(f"{shown[0]}.", hint)
+        return RalphError(shown[0] + "." * (not shown[0].endswith("?")), hint)
     if len(lines) > MOST_SHOWN:
         shown.append(f"… and {len(lines) - MOST_SHOWN} more")
     return RalphError("\n  ".join([f"{what}: {len(lines)} problems.", *shown]), hint)

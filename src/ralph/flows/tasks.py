@@ -161,7 +161,8 @@ def _unfit(graph: dict[str, tuple[str, ...]], entries: Sequence[Entry]) -> Itera
         if id not in graph
     ]
     for count, (number, place, id) in enumerate(unknown):
-        hint = did_you_mean(id, graph) if count < MOST_HINTS else ""
+        others = [known for known in graph if known != entries[number].id]
+        hint = did_you_mean(id, others) if count < MOST_HINTS else ""
         text = f"names no task of this project: {id!r}{hint}"
         yield Found(number, Problem(("dependencies", place), text))
     if cycle := find_cycle(graph):

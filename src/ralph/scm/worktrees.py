@@ -195,11 +195,13 @@ class Tree:
             self.git("symbolic-ref", "HEAD", ref)
 
     def last_head(self) -> str:
+        """Where HEAD was before the branch that it is on was deleted; that is noted as a move to nowhere."""
         try:
-            lines = (self.repository.git_dir / "logs" / "HEAD").read_bytes().splitlines()
+            notes = (self.repository.git_dir / "logs" / "HEAD").read_text(errors="replace").splitlines()
         except OSError:
             return ""
-        return lines[-1].split()[1].decode() if lines else ""
+        commits = (commit for note in reversed(notes) for commit in reversed(note.split()[:2]))
+        return next((commit for commit in commits if commit.strip("0")), "")
 
     def put_on(self, commit: str, message: str) -> None:
         """What HEAD has becomes a commit after another one that HEAD has lost."""

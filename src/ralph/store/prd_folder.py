@@ -90,10 +90,10 @@ def read(directory: int, name: str, most: int = MOST_BYTES) -> bytes | None:
         os.close(descriptor)
 
 
-def put_aside(directory: int, name: str) -> str:
+def put_aside(directory: int, name: str, mark: str = ASIDE) -> str:
     """Give what is there another name, and return that."""
     number = 1
-    while _mode(directory, other := f"{name}{ASIDE}" + (f"-{number}" if number > 1 else "")):
+    while _mode(directory, other := f"{name}{mark}" + (f"-{number}" if number > 1 else "")):
         number += 1
     os.rename(name, other, src_dir_fd=directory, dst_dir_fd=directory)
     return other

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TextIO
 
 from ralph.core.events import (
@@ -21,7 +23,7 @@ from ralph.core.events import (
 from ralph.core.model import HoldWhy, Outcome, Usage
 from ralph.core.text import clean
 from ralph.views.agent import Look, duration
-from ralph.views.console import Console, count, usage_words
+from ralph.views.console import Console, count, is_able, usage_words
 from ralph.views.jsonl import JsonLines
 
 _COLOURS = {"done": "green", "failed": "red", "blocked": "red", "cancelled": "yellow"}
@@ -73,13 +75,20 @@ class _Line:
 
 
 class ManyTasks:
-    """A line for each change of each task; what their agents print is in the logs."""
+    """A line for each task that is worked on; what their agents print is in the logs.
+
+    On a terminal the lines stay at the bottom and change, and a task that is over moves up; elsewhere every change
+    is a line of its own.
+    """
 
     def __init__(self, err: TextIO, paint: Callable[[str, str], str]) -> None:
         self._err = err
         self._paint = paint
+        self._is_live = is_able(err)
         self._lock = threading.Lock()
         self._tasks: dict[str, _Line] = {}
+        self._shown: dict[str, str] = {}
+        self._drawn = 0
 
     def hear(self, task: str, event: Event) -> None:
         handler: Callable[[_Line, Any], str] | None = _SAID.get(type(event))
@@ -94,11 +103,27 @@ class ManyTasks:
         money = f"  ${cost.cost_usd:.2f}" if cost.cost_usd else ""
         where = " ".join(filter(None, [line.role, line.iteration]))
         text = f"{task:<16} {line.status:<13} {where:<14}{money}  {clean(words)}".rstrip()
+        painted = partial(self._paint, _COLOURS.get(line.status, ""))
         try:
-            self._err.write(self._paint(_COLOURS.get(line.status, ""), text) + "\n")
+            self._err.write(
+                self._redrawn(task, line, text, painted) if self._is_live else painted(text) + "\n"
+            )
             self._err.flush()
         except (OSError, ValueError):
             pass
+
+    def _redrawn(self, task: str, line: _Line, text: str, painted: Callable[[str], str]) -> str:
+        """What takes the old lines away and writes the new ones; one that is over is written for good."""
+        size = shutil.get_terminal_size()
+        back = f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
+        is_over = not task or line.status in _COLOURS
+        for_good = f"{painted(text)}\n" if is_over else ""
+        self._shown.pop(task, None)
+        if not is_over:
+            self._shown[task] = painted(text[: size.columns - 1])
+        lines = [self._shown[each] for each in sorted(self._shown)][-max(1, size.lines - 2) :]
+        self._drawn = len(lines)
+        return back + for_good + "".join(f"{each}\n" for each in lines)
 
     def flush(self) -> None:
         pass

@@ -7,8 +7,12 @@ import importlib
 import click
 
 SUBCOMMANDS = {
+    "init": ("init", "Make the folder ralph/ from the templates."),
+    "plan": ("plan", "Write PRD and stories with the agent, in the terminal."),
+    "import": ("import_", "Take the list of another loop, or a Markdown checklist."),
     "run": ("run", "Work through the stories until every one is approved."),
     "status": ("status", "Show the stories, their reviews, and what is next."),
+    "archive": ("archive", "Put a loop's files away with a summary, and begin anew."),
 }
 """Each with its module, which is loaded when the command is called."""
 
@@ -38,6 +42,9 @@ def command() -> None:
     loop's memory) and prompt.md. What an iteration may not do to them is undone by the harness, for every agent.
 
     \b
+    ralph prd init --name login
+    ralph prd plan
     ralph prd run
     ralph prd status
+    ralph prd archive
     """

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from ralph.commands.common import COUNT, load_with_agent, make_look, make_view, open_home, start, view_options
+from ralph.commands.prd.options import default_agent, folder_option, project_option
 from ralph.core.model import Flow
 from ralph.core.stories import REVIEW_CAP
 from ralph.core.text import clean
@@ -25,12 +26,8 @@ from ralph.flows.where import here
 @click.option(
     "-n", "--max-iterations", type=COUNT, default=15, metavar="N", help="Stop after N iterations. [15]"
 )
-@click.option(
-    "--ralph-dir", default="ralph", metavar="DIR", help="The folder with the PRD, from the project. [ralph]"
-)
-@click.option(
-    "-d", "--project-dir", type=click.Path(path_type=Path), metavar="DIR", help="The project. [here]"
-)
+@folder_option
+@project_option
 @click.option("-m", "--model", default="", metavar="MODEL", help="The agent's model, for example opus.")
 @click.option(
     "--agent", metavar="COMMAND", help="Another agent than the configured one, with its flags. [claude]"
@@ -49,7 +46,7 @@ from ralph.flows.where import here
 def run_(
     max_iterations: int,
     ralph_dir: str,
-    project_dir: Path | None,
+    project_dir: Path,
     model: str,
     agent: str | None,
     sandbox: bool | None,
@@ -69,13 +66,12 @@ def run_(
     ralph prd run
     ralph prd run -n 30 -m opus --review-cap 3
     """
-    if project_dir is not None:
-        _enter(project_dir)
+    os.chdir(project_dir)
     if sandbox:
         raise RalphError("There is no sandbox yet.", "Run it directly: --no-sandbox.")
-    here_ = Path.cwd()
-    inputs = flow.Inputs(here_, flow.inside(here_, ralph_dir), max_iterations, model, skip_review, review_cap)
-    loaded = load_with_agent(settings_file, {}, agent or _default_agent(settings_file))
+    folder = flow.inside(project_dir, ralph_dir)
+    inputs = flow.Inputs(project_dir, folder, max_iterations, model, skip_review, review_cap)
+    loaded = load_with_agent(settings_file, {}, agent or default_agent(settings_file))
     flow.plan("check", loaded, inputs)
     look = make_look(loaded.settings, verbose=verbose, stream=loaded.settings.stream_agent_output)
     home = open_home()
@@ -93,22 +89,7 @@ def run_(
         lambda id: flow.plan(id, loaded, inputs, home.streams(id) / flow.HOOKS),
         partial(make_view, look, as_json=as_json),
         home,
-        lambda id: flow.write_hooks(home.streams(id)),
+        lambda id: flow.write_hooks(home.make_streams(id)),
         look_around,
         detach=detach,
     )
-
-
-def _enter(directory: Path) -> None:
-    try:
-        os.chdir(directory)
-    except OSError as error:
-        raise RalphError(f"--project-dir {directory}: {error.strerror}.") from None
-
-
-def _default_agent(settings_file: str | None) -> str | None:
-    """Without any configured agent it is Claude Code, as the plugin has it."""
-    from ralph.settings import load
-
-    configured = load(Path(settings_file) if settings_file else None).settings.agent.command
-    return None if configured.strip() else "claude"

@@ -3,111 +3,166 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
+from ralph.commands.common import COUNT
+from ralph.commands.prd.options import folder_option, project_option
 from ralph.core import stories
 from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows.prd import Inputs, introduction
-from ralph.jsonfile import parse_strictly
-from ralph.storyboard import TASKS
-from ralph.textfile import read_text
+from ralph.flows import prd_files
+from ralph.flows.prd import Inputs, current_branch, inside, is_running, iterations_needed
+from ralph.storyboard import MOST_TASKS, TASKS, load, text_of
 from ralph.views.table import print_table
 
-STYLES = {"approved": "green", "needs_review": "yellow", "changes_requested": "red", "passes": "green"}
+FIELDS = (
+    "id",
+    "title",
+    "priority",
+    "passes",
+    "reviewStatus",
+    "reviewCount",
+    "reviewFeedback",
+    "dependsOn",
+)
+CAPPED = "auto-approved"
+STYLES = {
+    CAPPED: "yellow",
+    "approved": "green",
+    "needs_review": "yellow",
+    "changes_requested": "red",
+    "passes": "green",
+}
 
 
 @click.command("status")
-@click.option(
-    "-d",
-    "--project-dir",
-    type=click.Path(path_type=Path),
-    default=Path(),
-    metavar="DIR",
-    help="The project. [here]",
-)
-@click.option(
-    "--ralph-dir", default="ralph", metavar="DIR", help="The folder with the PRD, from the project. [ralph]"
-)
+@project_option
+@folder_option
 @click.option("--skip-review", is_flag=True, help="As a run without reviews would see it.")
+@click.option(
+    "--review-cap",
+    type=COUNT,
+    default=stories.REVIEW_CAP,
+    metavar="N",
+    help=f"As a run with this cap would see it. [{stories.REVIEW_CAP}]",
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
-def status_(project_dir: Path, ralph_dir: str, skip_review: bool, as_json: bool) -> int:
+def status_(project_dir: Path, ralph_dir: str, skip_review: bool, review_cap: int, as_json: bool) -> int:
     """Show the stories of ralph/tasks.json: where each stands, how often it was reviewed, what is next.
 
-    A list that has problems is shown with all of them; exit code 2 then.
+    A list that has problems is shown with all of them, as far as it can be shown; exit code 2 then.
     """
-    path = project_dir / ralph_dir / TASKS
-    try:
-        board = parse_strictly(read_text(str(path), most=16 << 20, what="task list"))
-    except (ValueError, RecursionError) as error:
-        raise RalphError(f"{path}: not valid JSON: {error}.") from None
+    folder = inside(project_dir, ralph_dir)
+    inputs = Inputs(project_dir, folder, skip_review=skip_review, review_cap=review_cap)
+    path = project_dir / folder / TASKS
+    board = _read(inputs, path)
     problems = stories.schema_problems(board)
-    if problems:
-        return _wrong(path, problems, as_json=as_json)
-    if not skip_review:
-        problems = stories.invariant_problems(board)
-    state = _state(board, skip_review=skip_review, problems=problems)
+    if not problems and not skip_review:
+        problems = stories.invariant_problems(board, review_cap)
+    state = _state(board, inputs, problems)
     if as_json:
         click.echo(json.dumps(state, indent=2, ensure_ascii=False))
         return 2 if problems else 0
-    _show(board, state, Inputs(project_dir, ralph_dir, skip_review=skip_review))
-    return _wrong(path, problems, as_json=False) if problems else 0
+    _show(state, inputs)
+    if problems:
+        lines = "\n  ".join(clean(each) for each in problems)
+        raise RalphError(f"{path}: {len(problems)} problem{'s' * (len(problems) > 1)}.\n  {lines}")
+    return 0
 
 
-def _state(board: dict[str, Any], *, skip_review: bool, problems: list[str]) -> dict[str, Any]:
-    fields = (
-        "id",
-        "title",
-        "priority",
-        "passes",
-        "reviewStatus",
-        "reviewCount",
-        "reviewFeedback",
-        "dependsOn",
-    )
+def _read(inputs: Inputs, path: Path) -> Any:
+    if not path.parent.is_dir():
+        raise RalphError(f"There is no folder {path.parent}.", "Make it with: ralph prd init")
+    with prd_files.opened(inputs.directory, inputs.folder) as place:
+        text = text_of(place.read(TASKS, MOST_TASKS), str(path))
+    if prd_files.is_unplanned(text):
+        raise RalphError(f"Nothing is planned in {path} yet.", "Plan it: ralph prd plan")
+    return load(text, str(path))
+
+
+def _state(board: Any, inputs: Inputs, problems: list[str]) -> dict[str, Any]:
+    """All that can be said of a list; where it is wrong, that is less."""
+    values = board if isinstance(board, dict) else {}
+    found = values.get("userStories")
+    listed = [story for story in found if isinstance(story, dict)] if isinstance(found, list) else []
+    is_valid = not stories.schema_problems(board)
+    skip = inputs.skip_review
     return {
-        "project": board["project"],
-        "branchName": board["branchName"],
-        "mode": stories.mode_of(board, skip_review=skip_review),
-        "next": stories.next_story(board, skip_review=skip_review),
-        "complete": stories.is_complete(board, skip_review=skip_review),
-        "approvedAtCap": stories.approved_at_cap(board),
+        "project": values.get("project"),
+        "branchName": values.get("branchName"),
+        "branch": current_branch(inputs.directory) or None,
+        "mode": stories.mode_of(board, skip_review=skip) if is_valid else None,
+        "next": stories.next_story(board, skip_review=skip) if is_valid else None,
+        "complete": is_valid and not problems and stories.is_complete(board, skip_review=skip),
+        "approvedAtCap": stories.approved_at_cap(board) if is_valid else [],
+        "verifyCommands": values.get("verifyCommands") or [],
+        "running": is_running(inputs.directory),
         "problems": problems,
-        "stories": [{name: story.get(name) for name in fields} for story in board["userStories"]],
+        "stories": [{name: story.get(name) for name in FIELDS} for story in listed],
     }
 
 
-def _show(board: dict[str, Any], state: dict[str, Any], inputs: Inputs) -> None:
-    rows = [
-        (
-            story["id"],
-            story["reviewStatus"] or ("passes" if story["passes"] else "todo"),
-            str(story["reviewCount"]),
-            str(story["priority"]),
-            story["title"],
-            ", ".join(story.get("dependsOn", ())),
-        )
-        for story in board["userStories"]
-    ]
-    print_table(("story", "state", "reviews", "priority", "title", "depends on"), rows, STYLES)
+def _show(state: dict[str, Any], inputs: Inputs) -> None:
+    if state["stories"]:
+        rows = [_row(story) for story in state["stories"]]
+        print_table(("story", "state", "reviews", "priority", "title", "waits for"), rows, STYLES)
+    if state["problems"]:
+        return
+    for line in _words(state, inputs):
+        click.echo(_wrapped(clean(line)))
+
+
+def _wrapped(line: str) -> str:
+    """On a terminal, broken between words."""
+    if not sys.stdout.isatty():
+        return line
+    return textwrap.fill(line, max(40, shutil.get_terminal_size().columns - 1), subsequent_indent="  ")
+
+
+def _row(story: dict[str, Any]) -> tuple[str, ...]:
+    state = story["reviewStatus"] or ("passes" if story["passes"] is True else "todo")
+    if _is_capped(story):
+        state = CAPPED
+    waits = story["dependsOn"] if isinstance(story["dependsOn"], list) else []
+    cells = (story["id"], state, story["reviewCount"], story["priority"], story["title"])
+    return (*("" if cell is None else str(cell) for cell in cells), ", ".join(map(str, waits)))
+
+
+def _is_capped(story: dict[str, Any]) -> bool:
+    return story["passes"] is True and str(story["reviewFeedback"]).startswith(stories.AT_CAP)
+
+
+def _words(state: dict[str, Any], inputs: Inputs) -> Iterator[str]:
+    done = sum(bool(story["passes"]) for story in state["stories"])
+    yield f"{done} of {len(state['stories'])} stories done."
+    for story in state["stories"]:
+        if _is_capped(story):
+            left = story["reviewFeedback"].removeprefix(stories.AT_CAP).strip()
+            yield f"{story['id']} only because the review cap was reached: {_short(left)}"
+        elif story["reviewStatus"] == stories.CHANGES_REQUESTED:
+            yield f"{story['id']} has to be changed: {_short(story['reviewFeedback'])}"
     if state["complete"]:
-        click.echo("Every story is done." if inputs.skip_review else "Every story is approved.")
-        for id in state["approvedAtCap"]:
-            click.echo(clean(f"  {id} only because the review cap was reached: see its reviewFeedback."))
-    elif state["next"]:
-        click.echo(clean(f"Next: {state['mode']} {state['next']}."))
+        yield "Every story is done." if inputs.skip_review else "Every story is approved."
+        yield "Put the loop away with: ralph prd archive"
+    elif state["running"]:
+        yield f"A loop is running (process {state['running']}): {state['mode']} {state['next']}."
     else:
-        click.echo("Next: nothing can be begun; the stories that are left wait for others.")
-    if not state["complete"]:
-        click.echo(clean(introduction(board, inputs)[0]), err=True)
+        todo = len(state["stories"]) - done
+        yield f"Next: {state['mode']} {state['next']}, with: ralph prd run"
+        yield f"About {iterations_needed(todo, inputs)} iterations are needed for what is left."
+    if state["branch"] not in (None, state["branchName"]):
+        yield f"You are on {state['branch']}, and the list names {state['branchName']}."
+    if not state["verifyCommands"]:
+        yield "There are no verifyCommands: a story is approved by the word of its review alone."
 
 
-def _wrong(path: Path, problems: list[str], *, as_json: bool) -> int:
-    if as_json:
-        click.echo(json.dumps({"problems": problems}, indent=2, ensure_ascii=False))
-        return 2
-    lines = "\n  ".join(clean(each) for each in problems)
-    raise RalphError(f"{path}: {len(problems)} problem{'s' * (len(problems) > 1)}.\n  {lines}")
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 200 else f"{line[:200]}…"

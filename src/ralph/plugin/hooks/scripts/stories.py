@@ -45,7 +45,8 @@ def _is_truth(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    """A finite one: JSON has no other, but 1e999 is read as one."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
 
 
 def _is_count(value: Any) -> bool:
@@ -90,6 +91,11 @@ STORY_OPTIONAL: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 )
 
 
+def is_right(story: Mapping[str, Any], key: str) -> bool:
+    """Has a story this field, and is it what it has to be?"""
+    return key in story and next(test(story[key]) for name, test, _ in STORY + STORY_OPTIONAL if name == key)
+
+
 def schema_problems(board: Any) -> list[str]:
     """What keeps `tasks.json` from being a task list."""
     if not isinstance(board, dict):
@@ -104,7 +110,7 @@ def schema_problems(board: Any) -> list[str]:
         found += _wrong_fields(story, STORY, STORY_OPTIONAL, name)
         if story.get("passes") is True and not str(story.get("notes") or "").strip():
             found.append(f"{name} has passes=true but empty notes: write down what was done.")
-    return found or _wrong_ids(board)
+    return found + _wrong_ids(board)
 
 
 def _wrong_fields(
@@ -123,22 +129,33 @@ def _wrong_fields(
 
 def _wrong_ids(board: Mapping[str, Any]) -> list[str]:
     """Ids that stand there twice, dependencies on nothing, and stories that wait for each other."""
-    ids = [story["id"] for story in board["userStories"]]
+    listed = _dependencies(board)
+    ids = [id for id, _ in listed]
     found = [f"Duplicate story id: {id}." for id in dict.fromkeys(id for id in ids if ids.count(id) > 1)]
-    for story in board["userStories"]:
-        for other in story.get("dependsOn", ()):
-            if other not in ids:
-                found.append(f"Story {story['id']}: 'dependsOn' names {other}, which is no story.")
-    if not found and (
-        cycle := _cycle({story["id"]: story.get("dependsOn", ()) for story in board["userStories"]})
-    ):
+    for id, others in listed:
+        found += [
+            f"Story {id}: 'dependsOn' names {other}, which is no story."
+            for other in others
+            if other not in ids
+        ]
+    if not found and (cycle := cycle_of(board)):
         found.append(f"Stories wait for each other: {' → '.join(cycle)}.")
     return found
 
 
-def _cycle(graph: Mapping[str, Sequence[str]]) -> list[str]:
-    """Ids that lead back to the first one, if there are such."""
-    open_ids = dict(graph)
+def _dependencies(board: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
+    """Every story that has an id, with what it waits for."""
+    stories, found = board.get("userStories"), []
+    for each in stories if isinstance(stories, list) else ():
+        if isinstance(each, dict) and _is_name(each.get("id")):
+            waits = each.get("dependsOn") or []
+            found.append((each["id"], waits if _are_texts(waits) else []))
+    return found
+
+
+def cycle_of(board: Mapping[str, Any]) -> list[str]:
+    """Ids of stories that wait for each other, back to the first one; none if there are no such."""
+    open_ids = dict(_dependencies(board))
     while free := [id for id, others in open_ids.items() if not any(other in open_ids for other in others)]:
         for id in free:
             del open_ids[id]

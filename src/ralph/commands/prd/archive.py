@@ -1,0 +1,56 @@
+"""`ralph prd archive`: put a loop's files away with a summary, and begin anew."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from ralph.commands.common import open_home
+from ralph.commands.prd.options import folder_option, project_option
+from ralph.core.text import clean
+from ralph.flows import prd as flow
+from ralph.flows import prd_archive, session
+from ralph.flows.where import here
+
+
+@click.command("archive")
+@project_option
+@folder_option
+@click.option("--label", default="", metavar="LABEL", help="Name the archive by this instead of the branch.")
+@click.option("--json", "as_json", is_flag=True, help="What was done as JSON.")
+def archive_(project_dir: Path, ralph_dir: str, label: str, as_json: bool) -> int:
+    """Move prd.md, tasks.json and progress.txt to ralph-archive/<date>-<branch>/ with a summary, put fresh templates
+    into ralph/, and commit that, and nothing else.
+
+    Refused while a loop runs. Stories that are not finished stand in the summary as that. Killed on the way, it can be
+    called again.
+    """
+    home = open_home()
+    inputs = flow.Inputs(project_dir, flow.inside(project_dir, ralph_dir))
+    with session.signals() as wakeup:
+        lock = session.lock(home, here(project_dir), wakeup, lambda event: None)
+        try:
+            flow.sweep_marker(project_dir)
+            for text in flow.settle(home, inputs):
+                click.echo(clean(f"Undone, from a loop that was killed: {text}."), err=True)
+            done = prd_archive.archive(inputs, label)
+        finally:
+            os.close(lock)
+    if as_json:
+        click.echo(prd_archive.as_json(done))
+        return 0
+    counts = done.counts
+    click.echo(clean(f"{done.path}: {counts.done} of {counts.all} stories done, {counts.reviews} reviews."))
+    if counts.unfinished:
+        click.echo(clean(f"Not finished: {', '.join(counts.unfinished)}."))
+    if counts.at_cap:
+        click.echo(
+            clean(f"Approved only at the review cap: {', '.join(counts.at_cap)}; see {done.path}/summary.md.")
+        )
+    if done.commit:
+        click.echo(f"Committed as {done.commit[:10]}.", err=True)
+    else:
+        click.echo(clean(f"ralph: warning: not committed: {done.problem}."), err=True)
+    return 0

@@ -1,0 +1,57 @@
+"""`ralph prd import`: a list of another loop, or a Markdown checklist, as ralph/."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from ralph.commands.common import open_home
+from ralph.commands.prd.options import folder_option, project_option
+from ralph.core.text import clean
+from ralph.flows import prd as flow
+from ralph.flows import prd_import, session
+from ralph.flows.where import here
+
+
+@click.command("import")
+@click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
+@project_option
+@folder_option
+@click.option(
+    "--force", is_flag=True, help="Also where a PRD or stories are; they are kept under another name."
+)
+@click.option(
+    "--trust", is_flag=True, help="Stories that are done there count as approved, without a review here."
+)
+def import_(file: Path, project_dir: Path, ralph_dir: str, force: bool, trust: bool) -> int:
+    """Read a prd.json (userStories with acceptanceCriteria and passes) or a Markdown checklist, and write ralph/.
+
+    In a checklist every `- [ ]` at the outermost level is a story, what is below it are its criteria, headings are
+    groups. A story that is done there waits for its review here. What has no place in tasks.json is kept in notes or in
+    prd.md, and said.
+
+    \b
+    ralph prd import prd.json
+    ralph prd import TODO.md --project-dir ~/shop
+    """
+    imported = prd_import.read(file, trust=trust)
+    folder = flow.inside(project_dir, ralph_dir)
+    with session.signals() as wakeup:
+        lock = session.lock(open_home(), here(project_dir), wakeup, lambda event: None)
+        try:
+            flow.sweep_marker(project_dir)
+            kept = prd_import.write(project_dir, folder, imported, force=force)
+        finally:
+            os.close(lock)
+    for line in (*imported.said, *kept):
+        click.echo(clean(line), err=True)
+    found = imported.board["userStories"]
+    done = sum(story["passes"] for story in found)
+    words = f"Imported {len(found)} stories into {folder}/"
+    if imported.claimed:
+        words += f"; done there and to be reviewed here: {', '.join(imported.claimed)}"
+    click.echo(clean(f"{words}{f'; {done} approved, as trusted' if done else ''}."))
+    click.echo(f"Next: read {folder}/prd.md and {folder}/tasks.json, then: ralph prd run", err=True)
+    return 0

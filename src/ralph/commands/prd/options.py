@@ -1,0 +1,48 @@
+"""Options that all commands of `ralph prd` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ralph.errors import RalphError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _existing(ctx: click.Context, param: click.Parameter, value: Path) -> Path:
+    if not value.is_dir():
+        raise RalphError(f"--project-dir {value}: there is no such directory.")
+    return value.resolve()
+
+
+def project_option(function: F) -> F:
+    return click.option(
+        "-d",
+        "--project-dir",
+        type=click.Path(path_type=Path),
+        default=Path(),
+        callback=_existing,
+        metavar="DIR",
+        help="The project. [here]",
+    )(function)
+
+
+def folder_option(function: F) -> F:
+    return click.option(
+        "--ralph-dir",
+        default="ralph",
+        metavar="DIR",
+        help="The folder with the PRD, from the project. [ralph]",
+    )(function)
+
+
+def default_agent(settings_file: str | None) -> str | None:
+    """Without any configured agent it is Claude Code, as the plugin has it."""
+    from ralph.settings import load
+
+    configured = load(Path(settings_file) if settings_file else None).settings.agent.command
+    return None if configured.strip() else "claude"
