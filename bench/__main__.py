@@ -25,6 +25,7 @@ from bench import (
     bus,
     cheating,
     hooks,
+    jobs,
     many,
     page,
     quick,
@@ -144,6 +145,7 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "bus": measurements(bus.suite),
     "supervise": measurements(supervise.suite),
     "tasks": measurements(tasks.suite),
+    "jobs": measurements(jobs.suite),
     "hooks": measurements(hooks.suite),
     "truth": run_truth,
     "survival": run_survival,
@@ -154,7 +156,7 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "page": run_page,
 }
 ALL = (
-    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "hooks"),
+    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks"),
     *("truth", "survival", "restarts", "work", "cheating"),
 )
 

@@ -21,7 +21,7 @@ from bench.results import Kept
 from bench.survival import KINDS
 
 DOCS = Path(__file__).parents[1] / "docs"
-SPEED = ("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "hooks")
+SPEED = ("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks")
 TITLES = {
     "speed": "Speed and memory of the loop",
     "snapshots": "Snapshots",
@@ -30,6 +30,7 @@ TITLES = {
     "bus": "The message bus",
     "supervise": "Supervising",
     "tasks": "Many tasks",
+    "jobs": "Many tasks at once",
     "hooks": "Hooks of the plugin",
 }
 COMMAND = "python -m bench {} --keep"

@@ -37,6 +37,7 @@ from ralph.core.model import (
     Command,
     Commit,
     Did,
+    Ended,
     Fail,
     Flow,
     Hold,
@@ -59,7 +60,7 @@ from ralph.core.model import (
 from ralph.ears import Ears, InterruptedWait
 from ralph.errors import RalphError
 from ralph.place import Place
-from ralph.redact import Secrets, secret_values
+from ralph.redact import secret_values, secrets_of
 from ralph.scm.git import GitError
 from ralph.scm.snapshots import snapshot_name
 from ralph.textfile import read_text
@@ -86,7 +87,7 @@ class Driver:
         self._guided: set[int] = set()
         self.files_changed: int | None = None
         variables = [os.environ, *(dict(agent.env) for agent in state.plan.agents)]
-        self._secrets = Secrets(value for each in variables for value in secret_values(each))
+        self._secrets = secrets_of(frozenset(value for each in variables for value in secret_values(each)))
         self._caller = Caller(place, state.plan, self._ears, self._secrets)
         self._workshop = Workshop(place, state.plan, self._ears, self._caller, self._secrets)
 
@@ -149,7 +150,7 @@ class Driver:
         try:
             if self._state.phase is Phase.BEFORE:
                 prompt = hashlib.sha256(self._read_prompt().encode()).hexdigest()[:16]
-                tree = self._snapshot()
+                tree = self._snapshot() or (self._place.work.tree() if self._wants_tree() else "")
             elif self._state.phase is Phase.CHANGES:
                 changed = self._place.work.has_changes()
             elif self._wants_tree():
@@ -178,14 +179,20 @@ class Driver:
 
     def _wants_tree(self) -> bool:
         """Whether nothing has changed matters only to some runs, and finding out costs time."""
-        return self._state.limits.stagnation > 0 or self.plan.flow is not Flow.RUN
+        if self.plan.claim.kind is ClaimKind.GIVEN:
+            return False
+        if self._state.limits.stagnation > 0 or self.plan.flow not in (Flow.RUN, Flow.WORK):
+            return True
+        ran = self._state.ran
+        has_failed = ran is not None and ran.ended is not Ended.OK
+        return self.plan.flow is Flow.WORK and (self._state.phase is Phase.BEFORE or has_failed)
 
     def _snapshot(self) -> str:
         """Keep the tree before the iteration that comes next. One that fails is a loud note, not a stop."""
         try:
             kept = self._place.work.snapshot(snapshot_name(self._state.iteration, self._state.again))
             if kept is None:
-                return self._place.work.tree() if self._wants_tree() else ""
+                return ""
         except RalphError as error:
             self._warn(error)
             return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
 from ahocorasick_rs import BytesAhoCorasick
 
@@ -109,6 +110,12 @@ class Secrets:
         """A run of base64 that hides a secret is redacted as a whole."""
         plain = (_decoded(run[0][offset:]) for offset in range(4))
         return MARK if any(rule.search(text) for text in plain for rule in self._rules) else run[0]
+
+
+@lru_cache(maxsize=8)
+def secrets_of(values: frozenset[str]) -> Secrets:
+    """The same for all runs of one process that have the same secrets."""
+    return Secrets(values)
 
 
 class Redactor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -94,6 +95,11 @@ class Workshop:
                 raise
             return Found(None, used.usage)  # a command of ours was ended with the rest
 
+    def repeats(self, command: str) -> bool:
+        """Does more than one check of a task, or a stage of one, run this command?"""
+        written = json.dumps(command, ensure_ascii=False)
+        return self.plan.flow is Flow.WORK and sum(c.config.count(written) for c in self.plan.checks) != 1
+
     def _is_ended(self) -> bool:
         return self.ears.is_interrupted()
 
@@ -138,7 +144,7 @@ class Bench:
     # ---- commands ----
 
     def shell(self, command: str, timeout: float, *, is_clean: bool = False, directory: str = ".") -> Shell:
-        key = (self._tree(), command, timeout, is_clean, directory)
+        key = (self._tree(command), command, timeout, is_clean, directory)
         if key[0] and key in self.shop.known:
             return self.shop.known[key]
         with ExitStack() as stack:
@@ -159,9 +165,9 @@ class Bench:
             return text in done.output
         return self.shop.place.runtime.has_logged(done.log, text)
 
-    def _tree(self) -> str:
-        """What the tree is named: only where checks may repeat each other is it worth to find out."""
-        if self.shop.plan.flow is Flow.WORK:
+    def _tree(self, command: str) -> str:
+        """What the tree is named: only where checks repeat each other is it worth to find out."""
+        if self.shop.repeats(command):
             with suppress(RalphError):
                 return self.shop.place.work.tree()
         return ""
@@ -216,9 +222,8 @@ class Bench:
         return self.shop.place.work.diff(self.shop.plan.base)
 
     def changed(self, globs: Sequence[str], trusted: str, absent: Sequence[str] = ()) -> list[Changed]:
-        work = self.shop.place.work
-        old = [Changed(path, diff) for path, diff in work.changed(globs, trusted)]
-        return old + [Changed(path, diff, is_new=True) for path, diff in work.added(absent, trusted)]
+        touched = self.shop.place.work.touched(globs, trusted, absent)
+        return [Changed(change.path, diff, is_new=change.kind == "A") for change, diff in touched]
 
     # ---- the judge ----
 

@@ -57,8 +57,8 @@ def assert_merged_once(site: Site, *before: str) -> None:
 # ---- between two git commands ----
 
 ADD, ADD_MERGE, MERGE = "'worktree add -q -b '*", "'worktree add -q --detach '*", "'merge --no-ff '*"
-FORWARD, CLEAR = "'merge --ff-only '*", "'update-ref -d refs/heads/ralph/T-1'"
-STOP, SETTLE = "'update-ref --no-deref refs/ralph/'*/2*", "'symbolic-ref -q HEAD'"
+FORWARD, CLEAR = "'merge --ff-only '*", "'update-ref --stdin '*"
+STOP, SETTLE = "'update-ref --no-deref refs/ralph/'*/2*", "'rev-parse HEAD --symbolic-full-name HEAD'"
 
 MOMENTS = {
     "before the worktree": (ADD, KILL_BEFORE, ""),

@@ -285,10 +285,10 @@ def powerless(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         )
     )
     with open(changed) as file:
-        monkeypatch.setattr(client, "_SOURCE", fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 10))
+        monkeypatch.setattr(client, "_PROGRAM", fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 10))
     rig.warden.replace()
     yield rig
-    os.close(client._SOURCE)
+    os.close(client._PROGRAM)
     for pid in rig.survivors():
         os.kill(pid, signal.SIGKILL)
 

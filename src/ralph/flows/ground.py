@@ -40,26 +40,51 @@ def _trusted(task: str) -> str:
     return f"refs/ralph/trusted/{task}"
 
 
+class Wardens:
+    """Wardens for git between the runs: who is done with one leaves it to the next.
+
+    They hold the lock of the project too, so that after a kill nobody begins before the last git command has ended.
+    """
+
+    def __init__(self, lock: int) -> None:
+        self._lock = lock
+        self._idle: list[Warden] = []
+
+    @contextmanager
+    def lent(self, wakeup: Wakeup) -> Iterator[Warden]:
+        try:
+            warden = self._idle.pop()
+            warden.heed(wakeup)
+        except IndexError:
+            warden = Warden(wakeup, self._lock)
+        try:
+            yield warden
+        except BaseException:
+            warden.close()
+            raise
+        self._idle.append(warden)
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A project that one `ralph work` alone works on.
-
-    `record`: how the user's git was configured when the work began. `lock`: wardens hold it too, so that after a
-    kill nobody begins before the last git command has ended.
-    """
+    """A project that one `ralph work` alone works on. `record`: how the user's git was configured at its beginning."""
 
     home: Home
     repository: Repository
     project: str
     record: Path
-    lock: int
+    wardens: Wardens
 
     @contextmanager
     def opened(self, wakeup: Wakeup) -> Iterator[Yard]:
-        """Git in the user's checkout, under a warden of its own."""
+        """Git in the user's checkout, under a warden that nobody else uses meanwhile."""
         with (
             opened_directory(str(self.repository.top)) as directory,
-            Warden(wakeup, self.lock) as warden,
+            self.wardens.lent(wakeup) as warden,
         ):
             runner = scm_runner(warden, directory, self.repository.top)
             recorded = Recorded(Git(self.repository, runner), self.record)
@@ -80,12 +105,14 @@ def taken_ground(home: Home, repository: Repository, project: str, wakeup: Wakeu
     home = replace(home, path=home.path.resolve())
     record = home.path / "work" / home.worktree(project, "any").parent.name
     lock = _lock(home, repository.common, record / "owner", wakeup)
+    wardens = Wardens(lock)
     try:
         shutil.rmtree(record, ignore_errors=True)
         record.mkdir(parents=True)
         (record / "owner").write_text(f"{os.getpid()} {process_start(os.getpid())}")
-        yield Ground(home, repository, project, record, lock)
+        yield Ground(home, repository, project, record, wardens)
     finally:
+        wardens.close()
         shutil.rmtree(record, ignore_errors=True)
         os.close(lock)
 
@@ -219,7 +246,7 @@ class Yard:
         with self.tree(repository) as tree:
             if not tree.has(commit):
                 tree.bring_in(commit, f"Merge {commit[:10]} into {task}")
-            if self.worktrees.is_ancestor(commit, trusted):
+            if commit == trusted or self.worktrees.is_ancestor(commit, trusted):
                 return trusted
             trusted = tree.trusted(commit)
         self.worktrees.git("update-ref", _trusted(task), trusted)
@@ -235,7 +262,7 @@ class Yard:
         """
         trees, path = self.worktrees, self.ground.merge_worktree(task)
         branch = branch_of(task, progress.attempt)
-        old, tip = trees.branch_commit(base), trees.branch_commit(branch)
+        old, tip = trees.branch_commits(base, branch)
         if not old:
             mending = f"git branch {base} {progress.began}"
             reason = f"The branch {base} is not there any more. Next: {mending}, and `ralph work` again."
@@ -313,11 +340,11 @@ class Yard:
         """Remove the worktrees and branches of a task that is done."""
         trees = self.worktrees
         trees.remove(self.ground.merge_worktree(task))
-        for attempt in range(1, attempts + 1):
+        numbers = range(1, attempts + 1)
+        for attempt in numbers:
             trees.remove(self.ground.worktree(task, attempt))
-            trees.delete_branch(branch_of(task, attempt))
-        for ref in (_proved(task), _trusted(task)):
-            trees.git.attempt("update-ref", "-d", ref)
+        branches = (f"refs/heads/{branch_of(task, attempt)}" for attempt in numbers)
+        trees.delete_refs(*branches, _proved(task), _trusted(task))
 
 
 def _conflict(base: str, paths: list[str]) -> str:

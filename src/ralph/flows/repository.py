@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from pathlib import Path
 
 from ralph.core.model import Ended
@@ -61,9 +62,11 @@ def scm_runner(
             return Ended.INTERRUPTED
         return Ended.TIMEOUT if seconds >= SCM_SECONDS else None
 
+    usual, seen = without_local(child_environment({})), cache(partial(seen_from, top))
+
     def run(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> Output:
-        places = {name: seen_from(top, variables[name]) for name in _PLACES if name in variables}
-        environment = without_local(child_environment({})) | dict(variables) | places
+        places = {name: seen(variables[name]) for name in _PLACES if name in variables}
+        environment = usual | dict(variables) | places
         done = output_of(warden, argv, directory, environment, stdin, watch)
         code = done.exit.code if done.exit.code is not None else 128
         return Output(code, done.out, done.problem or done.err.decode(errors="replace"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import marshal
 import os
 import select
 import socket
@@ -11,11 +12,12 @@ import stat
 import sys
 import tempfile
 import time
+from _frozen_importlib_external import MAGIC_NUMBER
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import IO, Any, Protocol
 
 from ralph.core.model import Ended, Exit
 from ralph.process import orphans, warden
@@ -122,7 +124,16 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     return environment | dict(extra)
 
 
-_SOURCE = fcntl.fcntl(os.open(warden.__file__, os.O_RDONLY | os.O_CLOEXEC), fcntl.F_DUPFD_CLOEXEC, 10)
+def _compiled() -> int:
+    """An open file with the warden's program, as Python runs it at once."""
+    loader: Any = warden.__loader__
+    code = loader.get_code(warden.__name__)
+    with tempfile.TemporaryFile(buffering=0) as file:
+        file.write(MAGIC_NUMBER + bytes(12) + marshal.dumps(code))
+        return fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)
+
+
+_PROGRAM = _compiled()
 """The warden's program as it is now: an upgrade under a running loop does not change it."""
 
 _gatherer = Gatherer()
@@ -159,12 +170,12 @@ class Warden:
         ours.settimeout(ANSWER_SECONDS)
         self._control, self._received = ours, b""
         actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
-            (os.POSIX_SPAWN_DUP2, _SOURCE, warden.SOURCE_FD),
+            (os.POSIX_SPAWN_DUP2, _PROGRAM, warden.PROGRAM_FD),
             (os.POSIX_SPAWN_DUP2, theirs.fileno(), warden.CONTROL_FD),
             (os.POSIX_SPAWN_OPEN, 1, _NULL_DEVICE, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_OPEN, 2, _NULL_DEVICE, os.O_WRONLY, 0),
         ]
-        arguments = [sys.executable, "-I", "-S", f"/dev/fd/{warden.SOURCE_FD}"]
+        arguments = [sys.executable, "-I", "-S", f"/dev/fd/{warden.PROGRAM_FD}"]
         lock = None
         if self._lock is not None:
             lock = fcntl.fcntl(self._lock, fcntl.F_DUPFD_CLOEXEC, 10)
@@ -310,6 +321,10 @@ class Warden:
     @property
     def wakeup(self) -> Wakeup:
         return self._wakeup
+
+    def heed(self, wakeup: Wakeup) -> None:
+        """From now on these signals are heard while a command runs."""
+        self._wakeup = wakeup
 
 
 class _Step:
@@ -510,10 +525,15 @@ def output_of(
     if problem:
         return Output(Exit(error=errno.ENOENT), b"", b"", f"{argv[0]}: {problem}")
     collected = _Collected()
-    with tempfile.TemporaryFile() as file:
-        if stdin:
-            file.write(stdin)
-            file.seek(0)
-        command = Command([program, *argv[1:]], environment, directory, file.fileno() if stdin else None)
-        exit = owner.run(command, collected, watch)
+    with _file_with(stdin) if stdin else nullcontext() as file:
+        given = file.fileno() if file is not None else None
+        exit = owner.run(Command([program, *argv[1:]], environment, directory, given), collected, watch)
     return Output(exit, collected.out, collected.err)
+
+
+@contextmanager
+def _file_with(data: bytes) -> Iterator[IO[bytes]]:
+    with tempfile.TemporaryFile() as file:
+        file.write(data)
+        file.seek(0)
+        yield file

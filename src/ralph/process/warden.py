@@ -1,6 +1,6 @@
 """The warden: a tiny process that starts the commands of one run and ends what is left of them.
 
-It runs as `python -I -S warden.py [lock]`, imports nothing of ours, and is a child subreaper: whatever an
+It runs as `python -I -S warden.pyc [lock]`, imports nothing of ours, and is a child subreaper: whatever an
 agent starts, however it detaches itself, becomes a child of the warden when its parent dies, so an empty
 list of children means an empty tree. Descriptor 0 is the control socket and the lifeline: when it closes,
 the warden ends the tree and itself. Descriptor 3, if there is one, is the lock of the run and is only
@@ -22,11 +22,21 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
-import socket
 import sys
 import time
-from collections.abc import Iterable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    import socket
+    from collections.abc import Iterable
+else:
+    try:  # what these are made of: the modules themselves turn it into enumerations, longer than a start of Python
+        import _signal as signal
+        import _socket as socket
+    except ImportError:
+        import signal
+        import socket
 
 LEFTOVER_GRACE = 0.5
 """Seconds between TERM and KILL for what a finished command has left behind."""
@@ -40,7 +50,7 @@ GIVE_UP = 10.0
 LINUX = sys.platform.startswith("linux")
 CONTROL_FD = 0
 LOCK_FD = 3
-SOURCE_FD = 4
+PROGRAM_FD = 4
 
 _PR_SET_CHILD_SUBREAPER = 36
 DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
@@ -59,6 +69,18 @@ def become_subreaper() -> bool:
 def pack(*fields: bytes) -> bytes:
     body = b"\0".join(fields)
     return len(body).to_bytes(4, "big") + body
+
+
+def receive_fds(control: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
+    """What has arrived, and the descriptors that came with it."""
+    width = 4
+    data, ancillary, _, _ = control.recvmsg(size, socket.CMSG_LEN(most * width))
+    found: list[int] = []
+    for level, kind, packed in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            starts = range(0, len(packed) - len(packed) % width, width)
+            found += (int.from_bytes(packed[at : at + width], sys.byteorder) for at in starts)
+    return data, found
 
 
 def children_by_parent() -> dict[int, list[int]]:
@@ -285,7 +307,7 @@ class Warden:
 
     def _receive(self) -> None:
         try:
-            data, descriptors, _, _ = socket.recv_fds(self._control, 1 << 20, 8)
+            data, descriptors = receive_fds(self._control, 1 << 20, 8)
         except OSError:
             data, descriptors = b"", []
         if not data:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,16 +32,28 @@ class History:
 
     def names(self) -> list[str]:
         """The snapshots in the order in which they were taken; nested ones belong to another."""
+        return list(self._commits())
+
+    def _commits(self) -> dict[str, str]:
+        """Each snapshot's name and commit, in the order of the names."""
         prefix = ref_of(self._run, "")
-        listing = self.git.line(
-            "for-each-ref", "--sort=creatordate", "--sort=version:refname", "--format=%(refname)", prefix
-        )
-        names = [ref.removeprefix(prefix) for ref in listing.splitlines()]
-        return sorted((name for name in names if ".nested." not in name), key=_order)
+        options = ("--sort=creatordate", "--sort=version:refname", "--format=%(objectname) %(refname)")
+        lines = self.git.line("for-each-ref", *options, prefix).splitlines()
+        found = {
+            ref.removeprefix(prefix): commit for commit, _, ref in (line.partition(" ") for line in lines)
+        }
+        return {name: found[name] for name in sorted(found, key=_order) if ".nested." not in name}
 
     def numbered(self) -> list[str]:
         """Those before each iteration, and the last one at the end."""
         return [name for name in self.names() if name.isdigit()]
+
+    def files_changed(self) -> int | None:
+        """How many files differ between the first numbered snapshot and the last one; None if there is none."""
+        commits = [commit for name, commit in self._commits().items() if name.isdigit()]
+        if not commits:
+            return None
+        return len(changes_between(self.git, commits[0], commits[-1], self._index))
 
     def commit(self, name: str) -> str:
         found = self.git.attempt("rev-parse", "-q", "--verify", f"{ref_of(self._run, name)}^{{commit}}")
@@ -67,17 +80,26 @@ class History:
         options = ("--no-ext-diff", "--no-textconv", "--no-color")
         return self.git("diff", *options, *arguments, index=self._index).decode(errors="replace")
 
-    def changed_files(self, old: str, new: str, globs: Sequence[str]) -> list[str]:
-        """Files of the old tree that match a glob and are changed or gone in the new one."""
-        options = ("--name-only", "-z", "--no-renames", "--diff-filter=MDT")
-        return paths(self.git("diff", *options, old, new, "--", *map(_pathspec, globs), index=self._index))
+    def touched(self, old: str, new: str, globs: Sequence[str], absent: Sequence[str]) -> list[Change]:
+        """Files of the old tree that match a glob and are changed or gone in the new one.
 
-    def added_files(self, old: str, new: str, names: Sequence[str]) -> list[str]:
-        """Files that only the new tree has, if a part of their path is one of these names; case does not matter."""
-        options = ("--name-only", "-z", "--no-renames", "--diff-filter=A")
-        added = paths(self.git("diff", *options, old, new, index=self._index))
-        wanted = {name.casefold() for name in names}
-        return [path for path in added if wanted.intersection(path.casefold().split("/"))]
+        And files that only the new one has, if a part of their path is a name in `absent`; case does not matter.
+        """
+        changes = changes_between(self.git, old, new, self._index)
+        plain, unwanted = {glob for glob in globs if _is_plain(glob)}, {name.casefold() for name in absent}
+        wild = [glob for glob in globs if glob not in plain]
+        matched = self._matched(old, new, wild) if wild and changes else frozenset()
+        return [
+            change
+            for change in changes
+            if (change.kind != "A" and (change.path in matched or _is_named(change.path, plain)))
+            or (change.kind == "A" and unwanted.intersection(change.path.casefold().split("/")))
+        ]
+
+    def _matched(self, old: str, new: str, globs: Sequence[str]) -> frozenset[str]:
+        """What differs between two trees and matches a glob, as git sees it."""
+        words = ("--name-only", "-z", "--no-renames", old, new, "--", *map(_pathspec, globs))
+        return frozenset(paths(self.git("diff", *words, index=self._index)))
 
     def forget(self) -> int:
         """Remove the refs of the run; returns how many there were."""
@@ -98,6 +120,17 @@ def _pathspec(glob: str) -> str:
     where = glob.rstrip("/")
     anywhere = "" if "/" in where else "**/"
     return f":(top,glob){anywhere}{where}" + ("/**" if glob.endswith("/") else "")
+
+
+def _is_plain(glob: str) -> bool:
+    """Nothing in it has a meaning of its own: thousands of those are not handed to git."""
+    return not re.search(r"[*?[\\]|/$", glob)
+
+
+def _is_named(path: str, plain: Collection[str]) -> bool:
+    """A name without a slash is meant wherever it is; any other is a file or a directory from the top."""
+    parts = path.split("/")
+    return parts[-1] in plain or any("/".join(parts[:n]) in plain for n in range(2, len(parts) + 1))
 
 
 def _order(name: str) -> tuple[bool, int, int, str]:

@@ -14,7 +14,7 @@ from ralph.core.model import OURS, Plan, Scm
 from ralph.errors import RalphError
 from ralph.scm.commits import Committer, Done, GitTasks, OtherTasks
 from ralph.scm.git import Git, Runner
-from ralph.scm.history import History
+from ralph.scm.history import Change, History
 from ralph.scm.repository import Repository, branch_of
 from ralph.scm.snapshots import Snapshot, Snapshots
 from ralph.scm.start import Recorded
@@ -75,10 +75,7 @@ class Work:
 
     def files_changed(self) -> int | None:
         """How many files differ between the first snapshot and the last one."""
-        if self._history is None:
-            return None
-        names = self._history.numbered()
-        return len(self._history.changes(names[0], names[-1])) if names else None
+        return self._history.files_changed() if self._history is not None and self._plan.snapshots else None
 
     def tree(self) -> str:
         """A name for the tree as it is: equal when nothing has changed."""
@@ -103,21 +100,16 @@ class Work:
             return ""
         return self._history.difference(base, self.tree())
 
-    def changed(self, globs: Sequence[str], since: str) -> list[tuple[str, str]]:
-        """Files of a commit that match a glob and are not the same any more, each with its difference."""
-        if self._history is None or not globs:
-            return []
-        tree = self.tree()
-        found = self._history.changed_files(since, tree, globs)
-        return [(path, self._history.difference(since, tree, path)) for path in found]
+    def touched(self, globs: Sequence[str], since: str, absent: Sequence[str]) -> list[tuple[Change, str]]:
+        """Files of a commit that match a glob and are not the same any more, each with its difference.
 
-    def added(self, names: Sequence[str], since: str) -> list[tuple[str, str]]:
-        """Files that are not in a commit, if a part of their path is one of these names, each with what is in it."""
-        if self._history is None or not names:
+        And files that are not in it, if a part of their path is a name in `absent`.
+        """
+        if self._history is None or not (globs or absent):
             return []
         tree = self.tree()
-        found = self._history.added_files(since, tree, names)
-        return [(path, self._history.difference(since, tree, path)) for path in found]
+        found = self._history.touched(since, tree, globs, absent)
+        return [(change, self._history.difference(since, tree, change.path)) for change in found]
 
     def has_changes(self) -> bool:
         return self._tasks is not None and self._tasks.has_changes()

@@ -52,6 +52,13 @@ class Worktrees:
     def branch_commit(self, branch: str) -> str:
         return self.commit(f"refs/heads/{branch}")
 
+    def branch_commits(self, *branches: str) -> list[str]:
+        """The same for several."""
+        refs = [f"refs/heads/{branch}" for branch in branches]
+        listing = self.git.line("for-each-ref", "--format=%(objectname) %(refname)", *refs).splitlines()
+        commits = {ref: commit for commit, _, ref in (line.partition(" ") for line in listing)}
+        return [commits.get(ref, "") for ref in refs]
+
     def is_ancestor(self, old: str, new: str) -> bool:
         return self.git.attempt("merge-base", "--is-ancestor", old, new).code == 0
 
@@ -149,8 +156,9 @@ class Worktrees:
             if place == path or (place is None and named_so.fullmatch(entry.name))
         ]
 
-    def delete_branch(self, branch: str) -> None:
-        self.git.attempt("update-ref", "-d", f"refs/heads/{branch}")
+    def delete_refs(self, *refs: str) -> None:
+        """Those that are not there need not be deleted."""
+        self.git.attempt("update-ref", "--stdin", "-z", stdin=listed(f"delete {ref}\0" for ref in refs))
 
 
 def _place(entry: Path) -> Path | None:
@@ -193,8 +201,9 @@ class Tree:
         A branch that was deleted comes back where HEAD was last.
         """
         ref = f"refs/heads/{branch}"
-        is_attached = self.git.attempt("symbolic-ref", "-q", "HEAD").out.decode().strip() == ref
-        head = self.git.attempt("rev-parse", "-q", "--verify", "HEAD").out.decode().strip()
+        found = self.git.attempt("rev-parse", "HEAD", "--symbolic-full-name", "HEAD")
+        head, name = found.out.decode().split() if found.code == 0 else ("", "")
+        is_attached = name == ref
         wanted = commit or head or self.last_head()
         if wanted and (not is_attached or wanted != head):
             self.git("update-ref", ref, wanted)
