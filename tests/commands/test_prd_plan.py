@@ -132,7 +132,7 @@ def test_ctrl_c_is_the_agents(planned: Project) -> None:
     """It interrupts what the agent does, not ralph, which waits for the end of the session."""
     planner(
         planned,
-        "signal.signal(signal.SIGINT, lambda *_: print('not yet', end=' ', flush=True))\n"
+        "signal.signal(signal.SIGINT, lambda *_: os.write(1, b'not yet '))\n"
         "ask('Ready?')\nwrite(ask('And now?'))",
     )
     with terminal(planned, "prd", "plan") as screen:

@@ -92,7 +92,10 @@ def test_a_task_is_cancelled_between_two_roles(site: Site) -> None:
     site.agents(HONEST)
     site.add(task())
     trap(
-        site, "'rev-parse HEAD --symbolic-full-name HEAD'", waits(site, "go"), armed_by="'update-ref --no-deref refs/ralph/'*/2*"
+        site,
+        "'rev-parse HEAD --symbolic-full-name HEAD'",
+        waits(site, "go"),
+        armed_by="'update-ref --no-deref refs/ralph/'*/2*",
     )
     with working(site) as ralph:
         wait_for_file(site, "go.here")

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.core.model import MARKER, Scm
+from ralph.core.model import Scm
 from ralph.core.text import clean
 from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository
