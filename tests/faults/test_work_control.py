@@ -211,7 +211,7 @@ def test_two_signals_while_git_works_for_a_check(site: Site) -> None:
     """That is an interruption, no fault: the same run goes on with the same iteration, and is told as it stands."""
     coder_only(site, WRITES)
     site.add(task())
-    trap(site, "'diff --name-only '*", waits(site, "go"))
+    trap(site, "'diff-tree '*", waits(site, "go"))
     with working(site) as ralph:
         wait_for_file(site, "go.here")
         ralph.send_signal(signal.SIGINT)

@@ -89,7 +89,7 @@ def test_g1_killed_between_two_steps(site: Site, moment: str) -> None:
     assert len(site.prompts("T-1.coder")) == 1
 
 
-COMMANDS = 120
+COMMANDS = 80
 """So many git commands there are in the way of one task, about."""
 
 
@@ -116,7 +116,8 @@ def _killed_at_some_command(site: Site, chance: random.Random) -> None:
     number, deed = chance.randint(1, COMMANDS), chance.choice([KILL_BEFORE, KILL_AFTER])
     trap(site, "*", deed, nth=number)
     first = site.work()
-    print(f"command {number}: {first.code}")
+    print(f"command {number} of {len((site.outside / 'met').read_text().splitlines())}: {first.code}")
+    (site.outside / "sprung").mkdir(exist_ok=True)
     result = site.work()
     assert result.code == 0, result.err
     assert_merged_once(site)

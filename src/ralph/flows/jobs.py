@@ -120,7 +120,7 @@ class Jobs:
         order = [*ROLES, MERGE]
         left = [role for role in self._roles if order.index(role) >= order.index(progress.role)]
         if not left:
-            return replace(job, state=JobState.PROVED)
+            return replace(job, state=JobState.PROVED, role=len(self._roles) - 1)
         at = self._roles.index(left[0])
         is_open = at == 0 and not (job.sent_back or job.merge_retries)
         pending = tuple(range(1, job.attempts + 1)) if is_open else (job.winner,)
