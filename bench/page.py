@@ -33,6 +33,13 @@ TITLES = {
     "jobs": "Many tasks at once",
     "hooks": "Hooks of the plugin",
 }
+ABOUT = {
+    "jobs": (
+        "Trivial tasks by `ralph work`, beside a shell script that gives each a worktree, the agent, its check, a commit "
+        "and a merge. Ralph besides: a journal that survives a kill, a snapshot before and after, protected files, "
+        "and the check once more on the merged tree."
+    ),
+}
 COMMAND = "python -m bench {} --keep"
 Rows = Sequence[dict[str, Any]]
 
@@ -309,12 +316,16 @@ def _named(kept: Kept, name: str) -> str:
 
 def speed_sections(suite: str) -> Iterator[str]:
     yield f"### {TITLES[suite]}"
+    if suite in ABOUT:
+        yield ABOUT[suite]
     kept = results.kept(suite)
     if kept is None:
         yield _missing(suite)
         return
     if any(_allowed(row) for row in kept.results):
         yield from _figure(f"benchmarks-{suite}.svg", "Used of what the goal allows", kept)
+    else:
+        yield f"Repeat: `{kept.command}`"
     yield markdown(
         ("what", "goal", "measured", "how"),
         [

@@ -405,6 +405,7 @@ def test_work_that_needs_an_ignored_file_is_red_on_the_merged_tree(site: Site) -
     state = site.state()
     assert state["status"] == "blocked" and state["reason"].startswith("On the merged tree: coder: external")
     assert [run["role"] for run in state["runs"]] == ["coder", "merge", "coder", "merge"]
+    assert "No such file or directory: 'answer.txt'" in site.prompts("T-1.coder")[1]
     assert site.project.git("rev-list", "--count", "main").strip() == "1"
 
 

@@ -475,11 +475,11 @@ def _finish(state: State) -> State:
         return _complete(state)
     if state.approved:
         return _stop(state, Cause.VERIFICATION, "out of iterations, and the checks forbid approval")
+    red = tuple(v.feedback for v in state.verdicts if not _is_green(state, v) and v.feedback)
     if state.plan.claim.kind is ClaimKind.GIVEN:
-        return _stop(state, Cause.VERIFICATION, _unproved(state))
+        return _stop(replace(state, feedback=red), Cause.VERIFICATION, _unproved(state))
     if state.plan.claim.kind is ClaimKind.BOARD and state.claimed and state.before == state.after:
         return _stop(state, Cause.VERIFICATION, f"every story was approved before, but {_unproved(state)}")
-    red = tuple(v.feedback for v in state.verdicts if not _is_green(state, v) and v.feedback)
     state = _count_failures(_count_still(replace(state, feedback=red, unproved=_unproved(state))))
     state = replace(state, phase=Phase.BEFORE, verdicts=(), claimed=False, message="")
     if state.limits.stagnation and state.still >= state.limits.stagnation:

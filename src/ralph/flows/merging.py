@@ -10,7 +10,7 @@ from ralph.core.tasks import Progress, Task
 from ralph.core.text import clean
 from ralph.flows import ground, roles
 from ralph.flows.roles import MERGE, Assignment
-from ralph.flows.turns import Halt, News, Turn, halted, lost
+from ralph.flows.turns import Halt, News, Turn, halted, lost, reason_of
 from ralph.scm.worktrees import branch_of
 
 MOST_TRIES = 5
@@ -56,7 +56,7 @@ class MergeTurn(Turn):
         state = self.drive(path, lambda run: roles.merge_plan(run, self.site.settings, proof))
         assert state.stop is not None
         if state.stop.outcome is Outcome.LIMIT:
-            reason = f"On the merged tree: {state.stop.reason}"
+            reason = f"On the merged tree: {reason_of(state)}"
             return replace(merge, verdict=MergeVerdict.RED, reason=reason), None
         if state.stop.outcome is not Outcome.COMPLETE:
             return merge, halted(state)

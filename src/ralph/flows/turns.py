@@ -194,7 +194,7 @@ class RoleTurn(Turn):
         if verdict is None:
             return lost(action, halted(state))
         self._settle(assignment, state.plan.run, verdict)
-        return News(RunEnded(task.id, action.attempt, verdict, _reason(state)))
+        return News(RunEnded(task.id, action.attempt, verdict, reason_of(state)))
 
     # ---- before the run ----
 
@@ -317,11 +317,11 @@ def _resume(state: State, left: Budget) -> Resume:
     )
 
 
-def _reason(state: State) -> str:
-    """Why a run has not proved its part; a role that refuses says more than one line."""
+def reason_of(state: State) -> str:
+    """Why a run has not proved its part: one line, then what a role that refuses or a check that is red has said."""
     assert state.stop is not None
     if state.stop.cause is Cause.REFUSED and state.ran is not None:
         return f"{state.stop.reason}\n\n{state.ran.text[-4000:]}"
-    if state.stop.cause is Cause.ITERATIONS and state.feedback:
+    if state.stop.cause in (Cause.ITERATIONS, Cause.VERIFICATION) and state.feedback:
         return "\n\n".join([state.stop.reason, *(feedback.text for feedback in state.feedback)])
     return "" if state.stop.outcome is Outcome.COMPLETE else state.stop.reason
