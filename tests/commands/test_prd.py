@@ -123,6 +123,32 @@ def test_the_marker_tells_the_hooks_what_this_iteration_may_do(loop: Loop) -> No
     assert not (loop.project.path / ".ralph-active").exists()
 
 
+@pytest.mark.parametrize("own", [(), ("--settings", "mine.json"), ("--settings=mine.json",)])
+def test_claude_code_gets_the_hooks(loop: Loop, own: tuple[str, ...]) -> None:
+    """From outside of the project, switched on whatever it says; unless the user has settings of their own."""
+    said = loop.outside / "said"
+    claude = loop.outside / "claude"
+    claude.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {said}\n')
+    claude.chmod(0o755)
+    loop.project.settings(agent={"command": str(claude), "flags": list(own)}, snapshots=False)
+    loop.run("-n", "1")
+    words = said.read_text().splitlines()
+    assert sum(word.startswith("--settings") for word in words) == 1
+    if own:
+        assert words[-len(own) :] == list(own)
+        return
+    path = Path(words[words.index("--settings") + 1])
+    assert path.is_relative_to(loop.project.home.path)
+    settings = json.loads(path.read_text())
+    assert settings["disableAllHooks"] is False
+    assert settings["hooks"].keys() == {"PostToolUse", "PostToolUseFailure", "Stop"}
+    (stop,) = settings["hooks"]["Stop"][0]["hooks"]
+    assert (
+        stop["command"].startswith(f'"{sys.executable}" -I -S ')
+        and "stop_loop_reminder.py" in stop["command"]
+    )
+
+
 def test_the_loop_is_not_complete_before_all_are_approved(loop: Loop) -> None:
     """Whatever the agent prints; and at the limit of iterations the exit code is 1."""
     loop.agent("print('<promise>COMPLETE</promise>')")

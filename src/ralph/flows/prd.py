@@ -139,13 +139,17 @@ def _agents(loaded: Loaded, inputs: Inputs, hooks: Path | None) -> tuple[AgentSp
 
 
 def _with_hooks(spec: AgentSpec, hooks: Path) -> AgentSpec:
-    if spec.type != "claude" or "--settings" in spec.flags:
+    """Claude Code takes one --settings: the user's own comes first."""
+    if spec.type != "claude" or any(flag.partition("=")[0] == "--settings" for flag in spec.flags):
         return spec
     return replace(spec, flags=(*spec.flags, "--settings", str(hooks)))
 
 
 def write_hooks(directory: Path) -> None:
-    """Hooks that a project cannot switch off: outside of it, and run by our own interpreter."""
+    """Hooks that a project cannot switch off: outside of it, run by our own interpreter, and switched on.
+
+    A project's `disableAllHooks` would count for these too, were it not for ours (Claude Code 2.1.325).
+    """
     scripts = PLUGIN / "hooks" / "scripts"
 
     def hook(name: str) -> list[dict[str, Any]]:
@@ -158,7 +162,7 @@ def write_hooks(directory: Path) -> None:
         "Stop": hook("stop_loop_reminder.py"),
     }
     with opened_directory(str(directory)) as state:
-        write(state, HOOKS, json.dumps({"hooks": hooks}, indent=2).encode())
+        write(state, HOOKS, json.dumps({"disableAllHooks": False, "hooks": hooks}, indent=2).encode())
 
 
 # ---- what is said at the start ----
