@@ -160,9 +160,12 @@ def test_the_loop_is_not_complete_before_all_are_approved(loop: Loop) -> None:
 
 def test_all_approved_is_complete_without_the_tag(loop: Loop) -> None:
     """An agent that forgets to say so is believed by the list; a run that begins there starts no agent."""
-    assert loop.run().code == 0
+    loop.write(loop.tasks | {"verifyCommands": ["true"]})
+    first = loop.run()
+    assert first.code == 0 and "complete: every story is done; 1 verify command passed\n" in first.out
     again = loop.run()
     assert (again.code, len(loop.prompts)) == (0, 2)
+    assert "Every story is done already: there is only something to verify." in again.err
 
 
 def test_a_loop_without_a_repository(project: Project) -> None:
@@ -227,6 +230,14 @@ def test_a_review_that_decides_nothing_is_told_so(project: Project) -> None:
     loop.agent("play() if n == 2 else log('I looked')")
     assert loop.run("-n", "2").code == 0
     assert "It was a review and decided nothing about US-001" in loop.prompts[1]
+
+
+def test_a_branch_that_nobody_has_named(loop: Loop) -> None:
+    """A list with the branch of the template is no other branch's: it is said what to do."""
+    loop.write(board(branchName="ralph/feature-name"))
+    done = loop.run()
+    assert "tasks.json has the branch of its template, ralph/feature-name: put the one there" in done.err
+    assert "You are on" not in done.err
 
 
 def test_a_branch_that_was_left_is_told(loop: Loop) -> None:
