@@ -224,6 +224,29 @@ def test_an_iteration_on_several_stories_is_told_so(project: Project) -> None:
     )
 
 
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_whoever_reviews_hears_of_tests_that_are_gone(loop: Loop, snapshots: bool) -> None:
+    """Committed or not; a test that has another name now is not gone, and what is no test is nobody's business."""
+    for name in ("tests/test_a.py", "src/b.test.js", "tests/test_c.py", "d.py"):
+        path = loop.project.path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{name} is long enough to be known again\n" * 9)
+    loop.project.git("add", "-A")
+    loop.project.git("commit", "-qm", "Tests")
+    loop.agent(
+        "if n == 1:\n"
+        "    git('rm', '-q', 'tests/test_a.py', 'd.py'); git('mv', 'tests/test_c.py', 'tests/test_e.py'); commit()\n"
+        "    (ROOT / 'src/b.test.js').unlink()\n"
+        "play()",
+        snapshots=snapshots,
+    )
+    done = loop.run()
+    words = "It removed tests (src/b.test.js, tests/test_a.py): see whether that was right"
+    assert done.code == 0 and f"For the next iteration: {words}." in done.err, done.err
+    assert loop.modes[1] == "review US-001" and f"{TOLD}\n- {words}\n" in f"{loop.prompts[1]}\n"
+    assert words in loop.project.run("logs", outcome(loop)["id"]).out
+
+
 def test_a_review_that_decides_nothing_is_told_so(project: Project) -> None:
     """It is repeated, and hears why."""
     loop = make_loop(project, story(reviewStatus="needs_review", notes="done"))
