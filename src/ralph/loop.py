@@ -249,7 +249,7 @@ class Driver:
         found = before.board
         self._ears.with_room(lambda: room.begin(of, found))
         ran = self._caller.call(call, of)
-        board = self._ears.with_room(lambda: room.rule(found))
+        board = self._ears.with_room(lambda: room.rule(found, before.tree))
         self._tell_undone(board.illegal)
         for text in board.told:
             self._tell(Notice(f"For the next iteration: {text}."))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,19 +32,23 @@ PRD, PROGRESS, PROMPT = "prd.md", "progress.txt", "prompt.md"
 PEOPLES = (PRD, PROMPT)
 """Files that an iteration may not change at all."""
 
+MOST_NAMES = 10
 NOTE = "in_hand.json"
 BEFORE, HELD, UNDONE = "before", "held", "undone"
 
 
 @dataclass(frozen=True, slots=True)
 class StoryBoard:
-    """`project`: an open directory. `kept`: where copies are kept. `commit`: commits files. `branch`: the one in use."""
+    """`project`: an open directory. `kept`: where copies are kept. `commit`: commits files. `branch`: the one in use.
+    `removed_tests`: those of a tree that are gone.
+    """
 
     prd: Prd
     project: int
     kept: Path
     commit: Callable[[list[str], str], None] = lambda names, message: None
     branch: Callable[[], str] = lambda: ""
+    removed_tests: Callable[[str], Sequence[str]] = lambda tree: ()
 
     # ---- before an iteration ----
 
@@ -72,8 +76,11 @@ class StoryBoard:
 
     # ---- after it ----
 
-    def rule(self, before: BoardSeen) -> BoardSeen:
-        """What the iteration has made of the list; what it may not do is put back, and committed as that."""
+    def rule(self, before: BoardSeen, tree: str = "") -> BoardSeen:
+        """What the iteration has made of the list; what it may not do is put back, and committed as that.
+
+        `tree`: the files as it has found them, if that is known.
+        """
         old = json.loads(before.legal)
         text, board = self._left()
         ruling = self._ruling(old, board, before.role)
@@ -84,7 +91,7 @@ class StoryBoard:
             self._put_back(
                 {TASKS: legal.encode(), **files_as_they_may_be}, "undo what an iteration may not do", illegal
             )
-        told = tuple(self._told(old, ruling, before))
+        told = (*self._told(old, ruling, before), *self._told_of_tests(tree))
         self._forget_note()
         return BoardSeen(
             role=before.role,
@@ -140,6 +147,12 @@ class StoryBoard:
         was, now = self._noted("branch"), self.branch()
         if was and now != was and now != old["branchName"]:
             yield f"It left branch {was} and stayed on {now or 'no branch'}: the work belongs on {was}, go back to it"
+
+    def _told_of_tests(self, tree: str) -> Iterator[str]:
+        """Nobody has forbidden it; whoever comes next, a review as a rule, should know."""
+        if gone := self.removed_tests(tree):
+            more = f" and {len(gone) - MOST_NAMES} more" if len(gone) > MOST_NAMES else ""
+            yield f"It removed tests ({', '.join(gone[:MOST_NAMES])}{more}): see whether that was right"
 
     # ---- approvals that were refuted ----
 

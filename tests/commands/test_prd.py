@@ -123,6 +123,32 @@ def test_the_marker_tells_the_hooks_what_this_iteration_may_do(loop: Loop) -> No
     assert not (loop.project.path / ".ralph-active").exists()
 
 
+@pytest.mark.parametrize("own", [(), ("--settings", "mine.json"), ("--settings=mine.json",)])
+def test_claude_code_gets_the_hooks(loop: Loop, own: tuple[str, ...]) -> None:
+    """From outside of the project, switched on whatever it says; unless the user has settings of their own."""
+    said = loop.outside / "said"
+    claude = loop.outside / "claude"
+    claude.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {said}\n')
+    claude.chmod(0o755)
+    loop.project.settings(agent={"command": str(claude), "flags": list(own)}, snapshots=False)
+    loop.run("-n", "1")
+    words = said.read_text().splitlines()
+    assert sum(word.startswith("--settings") for word in words) == 1
+    if own:
+        assert words[-len(own) :] == list(own)
+        return
+    path = Path(words[words.index("--settings") + 1])
+    assert path.is_relative_to(loop.project.home.path)
+    settings = json.loads(path.read_text())
+    assert settings["disableAllHooks"] is False
+    assert settings["hooks"].keys() == {"PostToolUse", "PostToolUseFailure", "Stop"}
+    (stop,) = settings["hooks"]["Stop"][0]["hooks"]
+    assert (
+        stop["command"].startswith(f'"{sys.executable}" -I -S ')
+        and "stop_loop_reminder.py" in stop["command"]
+    )
+
+
 def test_the_loop_is_not_complete_before_all_are_approved(loop: Loop) -> None:
     """Whatever the agent prints; and at the limit of iterations the exit code is 1."""
     loop.agent("print('<promise>COMPLETE</promise>')")
@@ -134,9 +160,12 @@ def test_the_loop_is_not_complete_before_all_are_approved(loop: Loop) -> None:
 
 def test_all_approved_is_complete_without_the_tag(loop: Loop) -> None:
     """An agent that forgets to say so is believed by the list; a run that begins there starts no agent."""
-    assert loop.run().code == 0
+    loop.write(loop.tasks | {"verifyCommands": ["true"]})
+    first = loop.run()
+    assert first.code == 0 and "complete: every story is done; 1 verify command passed\n" in first.out
     again = loop.run()
     assert (again.code, len(loop.prompts)) == (0, 2)
+    assert "Every story is done already: there is only something to verify." in again.err
 
 
 def test_a_loop_without_a_repository(project: Project) -> None:
@@ -195,12 +224,43 @@ def test_an_iteration_on_several_stories_is_told_so(project: Project) -> None:
     )
 
 
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_whoever_reviews_hears_of_tests_that_are_gone(loop: Loop, snapshots: bool) -> None:
+    """Committed or not; a test that has another name now is not gone, and what is no test is nobody's business."""
+    for name in ("tests/test_a.py", "src/b.test.js", "tests/test_c.py", "d.py"):
+        path = loop.project.path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"{name} is long enough to be known again\n" * 9)
+    loop.project.git("add", "-A")
+    loop.project.git("commit", "-qm", "Tests")
+    loop.agent(
+        "if n == 1:\n"
+        "    git('rm', '-q', 'tests/test_a.py', 'd.py'); git('mv', 'tests/test_c.py', 'tests/test_e.py'); commit()\n"
+        "    (ROOT / 'src/b.test.js').unlink()\n"
+        "play()",
+        snapshots=snapshots,
+    )
+    done = loop.run()
+    words = "It removed tests (src/b.test.js, tests/test_a.py): see whether that was right"
+    assert done.code == 0 and f"For the next iteration: {words}." in done.err, done.err
+    assert loop.modes[1] == "review US-001" and f"{TOLD}\n- {words}\n" in f"{loop.prompts[1]}\n"
+    assert words in loop.project.run("logs", outcome(loop)["id"]).out
+
+
 def test_a_review_that_decides_nothing_is_told_so(project: Project) -> None:
     """It is repeated, and hears why."""
     loop = make_loop(project, story(reviewStatus="needs_review", notes="done"))
     loop.agent("play() if n == 2 else log('I looked')")
     assert loop.run("-n", "2").code == 0
     assert "It was a review and decided nothing about US-001" in loop.prompts[1]
+
+
+def test_a_branch_that_nobody_has_named(loop: Loop) -> None:
+    """A list with the branch of the template is no other branch's: it is said what to do."""
+    loop.write(board(branchName="ralph/feature-name"))
+    done = loop.run()
+    assert "tasks.json has the branch of its template, ralph/feature-name: put the one there" in done.err
+    assert "You are on" not in done.err
 
 
 def test_a_branch_that_was_left_is_told(loop: Loop) -> None:

@@ -165,7 +165,7 @@ def test_status_on_a_terminal(project: Project) -> None:
         "US-003 has to be changed: No default.",
         "Next: review-fix US-003, with: ralph prd run",
         "About 6 iterations are needed for what is left.",
-        "You are on main, and the list names ralph/orders.",
+        "You are on main, and tasks.json names ralph/orders: Ralph does not switch branches.",
         "There are no verifyCommands",
     ):
         assert expected in words, words
@@ -273,6 +273,14 @@ def test_unfinished_stories_are_said(project: Project) -> None:
     assert (found["stories"], found["done"], found["unfinished"], found["reviews"]) == (2, 1, ["US-001"], 1)
     assert found["commit"] == project.git("rev-parse", "HEAD").strip()
     assert "**Not finished**: US-001." in (archived(loop)[0] / "summary.md").read_text()
+
+
+def test_a_list_without_a_description_has_no_line_for_it(project: Project) -> None:
+    """In the summary every item says something."""
+    loop = make_loop(project, description="")
+    done = project.run("prd", "archive")
+    assert done.out.startswith(f"ralph-archive/{TODAY}-main: 0 of 1 stories done, 0 reviews.\n")
+    assert "- " not in (archived(loop)[0] / "summary.md").read_text().split("\n")
 
 
 def test_a_second_archive_of_a_name_gets_a_number(finished: Loop) -> None:
@@ -521,6 +529,13 @@ def test_a_checklist_is_imported(project: Project) -> None:
     assert "Said to be met in todo.md: The column exists" in board["userStories"][0]["notes"]
     assert (board["project"], board["branchName"]) == ("Shop", "ralph/todo")
     assert (project.path / "ralph" / "prd.md").read_text() == CHECKLIST
+
+
+def test_an_import_keeps_the_branch_that_init_has_named(project: Project) -> None:
+    """Unless the list that is imported names one."""
+    project.run("prd", "init", "--name", "login")
+    assert imported(project, CHECKLIST, name="todo.md")["branchName"] == "ralph/login"
+    assert imported(project, SNARKTANK, "--force")["branchName"] == SNARKTANK["branchName"]
 
 
 def test_an_import_replaces_nothing_without_force(project: Project) -> None:

@@ -62,7 +62,7 @@ def test_a_plan_is_made_in_a_conversation(planned: Project) -> None:
     with terminal(planned, "prd", "plan") as screen:
         screen.answer("What do you want to build?", "a login")
         assert screen.finish() == 0, screen.screen
-        assert "Planned: 1 stories." in screen.screen
+        assert "Planned: 1 story." in screen.screen
         assert "then: ralph prd run" in screen.screen
     assert (planned.path / "ralph" / "prd.md").read_text().endswith("People want: a login.\n")
     flag, prompt = told(planned)

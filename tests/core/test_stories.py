@@ -299,6 +299,49 @@ def test_hook_and_harness_agree(mode: str) -> None:
             assert {field: one[field] for field in (*FIELDS, "reviewFeedback")} == old
 
 
+ENDS: list[dict[str, Any]] = [
+    {"passes": passes, "reviewStatus": status, "reviewCount": count, "reviewFeedback": feedback}
+    for passes in (False, True)
+    for status, feedback in (
+        (None, ""),
+        (NEEDS_REVIEW, ""),
+        (CHANGES_REQUESTED, "mend it"),
+        (APPROVED, ""),
+    )
+    for count in (0, 1)
+]
+"""With feedback exactly where it is a decision's."""
+
+BEGINNINGS = [end for end in ENDS if not stories.invariant_problems(board(story(**end)))]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_hook_and_harness_agree_about_two_stories(mode: str) -> None:
+    """All that two stories can become, from all that they may be: the hook blocks exactly what the harness undoes.
+
+    What is left then is legal by the table, and is what was legal. Only a review that decides nothing is blocked and
+    leaves nothing to undo.
+    """
+    for a, c in itertools.product(BEGINNINGS, repeat=2):
+        before = board(story("A", **a), story("B", priority=2, **c))
+        snapshot = stories.snapshot(before)
+        for b, d in itertools.product(ENDS, repeat=2):
+            after = board(story("A", **b), story("B", priority=2, **d))
+            changes = [(old, new) for old, new in ((a, b), (c, d)) if old != new]
+            legal = [change for change in changes if oracle(mode, *change)]
+            blocked = stories.invariant_problems(after) + stories.transition_problems(snapshot, after, mode)
+            ruling = ruled(before, after, Rules(mode, review_cap=9))
+            is_idle_review = mode == REVIEW and not changes
+            assert bool(blocked) is (is_idle_review or len(changes) > len(legal) or len(legal) > 1)
+            assert bool(ruling.undone) is (bool(blocked) and not is_idle_review), (mode, before, after)
+            left = [
+                (old, {field: one[field] for field in old})
+                for old, one in zip((a, c), ruling.board["userStories"], strict=True)
+                if any(one[field] != old[field] for field in old)
+            ]
+            assert len(left) == min(len(legal), 1) and all(change in legal for change in left)
+
+
 NAMES: st.SearchStrategy[Any] = st.sampled_from(
     ["A", "B", "C", "D", "a", "A ", "\u0410", "N\n", "", 3, None, [], {}]
 )

@@ -37,9 +37,9 @@ class Claude:
     server: ModelServer
     env: dict[str, str]
 
-    def session(self, *flags: str) -> list[dict[str, Any]]:
+    def session(self, *flags: str, prompt: str = "Go on.") -> list[dict[str, Any]]:
         """The events of a whole session."""
-        ended = run_directly("claude", self.project.path, self.env, "Go on.", flags=flags)
+        ended = run_directly("claude", self.project.path, self.env, prompt, flags=flags)
         assert ended.code == 0, ended.err
         return [json.loads(line) for line in ended.out.splitlines()]
 
@@ -110,6 +110,15 @@ def test_every_skill_is_listed(repository: Project) -> None:
     with claude(repository, turns({"text": "Hello."})) as agent:
         assert skills(agent.session(*LOADED)) == ALL_SKILLS
         assert all(agent.hears(1, name) for name in (*ALL_SKILLS, "plan this feature for ralph"))
+
+
+@pytest.mark.parametrize("name", sorted(ALL_SKILLS))
+def test_a_skill_is_called_by_its_name(repository: Project, name: str) -> None:
+    """All of its text is the model's task."""
+    text = (PLUGIN / "skills" / name.partition(":")[2] / "SKILL.md").read_text().split("---\n", 2)[2]
+    with claude(repository, turns({"text": "Which feature?"})) as agent:
+        assert agent.session(*LOADED, prompt=f"/{name}")[-1]["result"] == "Which feature?"
+        assert agent.hears(1, text.strip())
 
 
 @pytest.mark.parametrize("how", ["marketplace", "skills folder"])

@@ -32,7 +32,8 @@ def run(check: Check, bench: Workbench) -> Verdict:
         return Verdict(
             check.name, green=False, required=check.required, reason=reason, feedback=feedback, log=done.log
         )
-    said = f"{len(commands)} verify commands passed" if commands else "there are no verify commands"
+    passed = f"{len(commands)} verify command{'s' * (len(commands) != 1)} passed"
+    said = passed if commands else "there are no verify commands"
     return Verdict(check.name, green=True, required=check.required, reason=said)
 
 

@@ -512,6 +512,9 @@ def _complete(state: State) -> State:
         return _stop(state, Cause.AUTO_APPROVED, "approved at the limit, every required check green")
     if state.plan.flow is Flow.SUPERVISE and not state.verdicts:
         return _stop(state, Cause.PROVED, "DONE is there, and no child is left")
+    if state.plan.claim.kind is ClaimKind.BOARD:
+        reasons = "; ".join(verdict.reason for verdict in state.verdicts)
+        return _stop(state, Cause.PROVED, f"every story is done; {reasons}")
     if not any(verdict.required for verdict in state.verdicts):
         return _stop(state, Cause.PROVED, "claimed; no check was configured to prove it")
     return _stop(state, Cause.PROVED, "claimed, and every required check green")

@@ -68,6 +68,11 @@ def protection(commands: Iterable[tuple[str, str]], tracked: Collection[str]) ->
     return Protection(_escaped(executed), _escaped(by_custom), tuple(sorted(files.newcomers)))
 
 
+def tests_among(paths: Iterable[str]) -> list[str]:
+    """Files that are called tests by custom."""
+    return [path for path in paths if any(_is_called(path, name) for name in TESTS_BY_CUSTOM)]
+
+
 def _escaped(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(re.sub(r"([*?[])", r"[\1]", path) for path in sorted(paths))
 

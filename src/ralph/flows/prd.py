@@ -28,7 +28,7 @@ from ralph.core.model import (
 )
 from ralph.errors import RalphError
 from ralph.flows.prd_files import PLUGIN as PLUGIN
-from ralph.flows.prd_files import is_unplanned
+from ralph.flows.prd_files import is_template_branch, is_unplanned
 from ralph.flows.run import agent_specs, limits
 from ralph.scm.repository import branch_of, find_repository
 from ralph.settings import DEFAULT, Loaded
@@ -43,6 +43,7 @@ PER_STORY = 3
 """How many iterations a story takes, roughly: implement, review, and now and then a fix."""
 
 HOOKS = "hooks.json"
+PLAN_IT = "Plan it: ralph prd plan; or take a list that you have: ralph prd import FILE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +106,7 @@ def load_board(inputs: Inputs) -> dict[str, Any]:
         path = str(folder / TASKS)
         text = text_of(files.read(TASKS, MOST_TASKS), path)
     if is_unplanned(text):
-        raise RalphError(f"{path} has no stories.", "Plan them first: ralph prd plan")
+        raise RalphError(f"{path} has no stories.", PLAN_IT)
     return valid(text, path, inputs.prd)
 
 
@@ -139,13 +140,17 @@ def _agents(loaded: Loaded, inputs: Inputs, hooks: Path | None) -> tuple[AgentSp
 
 
 def _with_hooks(spec: AgentSpec, hooks: Path) -> AgentSpec:
-    if spec.type != "claude" or "--settings" in spec.flags:
+    """Claude Code takes one --settings: the user's own comes first."""
+    if spec.type != "claude" or any(flag.partition("=")[0] == "--settings" for flag in spec.flags):
         return spec
     return replace(spec, flags=(*spec.flags, "--settings", str(hooks)))
 
 
 def write_hooks(directory: Path) -> None:
-    """Hooks that a project cannot switch off: outside of it, and run by our own interpreter."""
+    """Hooks that a project cannot switch off: outside of it, run by our own interpreter, and switched on.
+
+    A project's `disableAllHooks` would count for these too, were it not for ours (Claude Code 2.1.325).
+    """
     scripts = PLUGIN / "hooks" / "scripts"
 
     def hook(name: str) -> list[dict[str, Any]]:
@@ -158,7 +163,7 @@ def write_hooks(directory: Path) -> None:
         "Stop": hook("stop_loop_reminder.py"),
     }
     with opened_directory(str(directory)) as state:
-        write(state, HOOKS, json.dumps({"hooks": hooks}, indent=2).encode())
+        write(state, HOOKS, json.dumps({"disableAllHooks": False, "hooks": hooks}, indent=2).encode())
 
 
 # ---- what is said at the start ----
@@ -166,22 +171,29 @@ def write_hooks(directory: Path) -> None:
 
 def introduction(board: dict[str, Any], inputs: Inputs) -> list[str]:
     """How many iterations it may take, and what looks odd."""
-    todo = [story for story in board["userStories"] if not story["passes"]]
+    todo = sum(not story["passes"] for story in board["userStories"])
     each = 1 if inputs.skip_review else PER_STORY
-    needed = iterations_needed(len(todo), inputs)
+    needed = iterations_needed(todo, inputs)
     lines = [
-        f"{len(todo)} of {len(board['userStories'])} stories to do × ~{each} iteration{'s' * (each > 1)} each"
-        f" = ~{needed} iterations needed, at most {inputs.iterations} allowed."
+        f"{todo} of {len(board['userStories'])} stories to do × ~{each} iteration{'s' * (each > 1)} each"
+        f" = ~{needed} needed, at most {inputs.iterations} allowed."
+        if todo
+        else "Every story is done already: there is only something to verify."
     ]
     if needed > inputs.iterations:
         lines.append(f"That may not be enough: --max-iterations {needed} would be.")
     if (branch := current_branch(inputs.directory)) and branch != board["branchName"]:
-        lines.append(
-            f"You are on {branch}, and tasks.json names {board['branchName']}: Ralph does not switch branches."
-        )
+        lines.append(wrong_branch(branch, board["branchName"]))
     if not board.get("verifyCommands"):
         lines.append("There are no verifyCommands: a story is approved by the word of its review alone.")
     return lines
+
+
+def wrong_branch(branch: str, named: str) -> str:
+    """Work goes elsewhere than the list says."""
+    if is_template_branch(named):
+        return f"tasks.json has the branch of its template, {named}: put the one there that you work on."
+    return f"You are on {branch}, and tasks.json names {named}: Ralph does not switch branches."
 
 
 def iterations_needed(todo: int, inputs: Inputs) -> int:

@@ -238,7 +238,7 @@ def summary(old: dict[str, bytes | None], title: str) -> str:
     most = max((story["reviewCount"] for story in found), default=0)
     lines += [
         f"- Project: {_line(board.get('project', ''))}, branch `{_line(board.get('branchName', ''))}`",
-        f"- {_line(board.get('description', ''))}",
+        *([f"- {_line(board['description'])}"] if board.get("description") else []),
         f"- Stories done: {counts.done} of {counts.all}",
         f"- From {first} to {last}",
         f"- Reviews: {counts.reviews} in all, at most {most} of one story",

@@ -143,6 +143,20 @@ def is_unplanned(text: str) -> bool:
     )
 
 
+def named_branch(directory: Path, folder: str) -> str:
+    """The branch that a list was given by its name when it was made, and nobody has planned it yet; else ""."""
+    with opened(directory, folder) as place:
+        text = (place.read(TASKS, MOST_TASKS) or b"").decode(errors="replace")
+    if not is_unplanned(text):
+        return ""
+    branch = str(json.loads(text).get("branchName") or "")
+    return "" if is_template_branch(branch) else branch
+
+
+def is_template_branch(branch: str) -> bool:
+    return bool(branch == json.loads(template(TASKS))["branchName"])
+
+
 def _said(name: str, text: str) -> list[str]:
     """The lines that people have written: without comments, headings, and what the template has."""
     scaffold = {line.strip() for line in _COMMENT.sub("", template(name)).splitlines()}

@@ -53,14 +53,15 @@ class Imported:
         return [s["id"] for s in self.board["userStories"] if s["reviewStatus"] == stories.NEEDS_REVIEW]
 
 
-def read(path: Path, *, trust: bool = False) -> Imported:
+def read(path: Path, branch: str = "", *, trust: bool = False) -> Imported:
+    """`branch`: for a list that names none; else it is called like the file."""
     text = read_text(str(path), most=MOST_TASKS, what="list to import").removeprefix("\ufeff")
     try:
         values = parse_any(text, str(path))
     except json.JSONDecodeError as error:
         if path.suffix == ".json" or text.lstrip().startswith("{"):
             raise RalphError(f"{path}:{error.lineno}: not valid JSON: {error.msg}.") from None
-        return _from_markdown(path, text, trust=trust)
+        return _from_markdown(path, text, branch, trust=trust)
     if isinstance(values, list):
         values = {"userStories": values}
     if not isinstance(values, dict) or not isinstance(values.get("userStories"), list):
@@ -68,7 +69,7 @@ def read(path: Path, *, trust: bool = False) -> Imported:
             f"{path}: no list of stories: it has no array 'userStories'.",
             "A prd.json with userStories, an array of stories, or a Markdown checklist can be imported.",
         )
-    return _from_json(path, values, trust=trust)
+    return _from_json(path, values, branch, trust=trust)
 
 
 def write(directory: Path, folder: str, imported: Imported, *, force: bool = False) -> list[str]:
@@ -92,7 +93,7 @@ def write(directory: Path, folder: str, imported: Imported, *, force: bool = Fal
 # ---- JSON ----
 
 
-def _from_json(path: Path, values: dict[str, Any], *, trust: bool) -> Imported:
+def _from_json(path: Path, values: dict[str, Any], branch: str, *, trust: bool) -> Imported:
     said: list[str] = []
     found = [
         _story(story, number, path.name, said, trust=trust)
@@ -101,7 +102,7 @@ def _from_json(path: Path, values: dict[str, Any], *, trust: bool) -> Imported:
     project = _text(values.get("project")) or path.resolve().parent.name
     board = {
         "project": project,
-        "branchName": _text(values.get("branchName")) or f"ralph/{prd_files.branch_name(path.stem)}",
+        "branchName": _text(values.get("branchName")) or branch or _branch_of(path),
         "description": _text(values.get("description")),
         "verifyCommands": list(_commands(values, said)),
         "userStories": _connected(found, said),
@@ -110,6 +111,10 @@ def _from_json(path: Path, values: dict[str, Any], *, trust: bool) -> Imported:
     if rest:
         said.append(f"Kept in prd.md, for tasks.json has no place for it: {', '.join(rest)}.")
     return _checked(path, Imported(board, _prd(board, rest, path.name), said))
+
+
+def _branch_of(path: Path) -> str:
+    return f"ralph/{prd_files.branch_name(path.stem)}"
 
 
 def _commands(values: Mapping[str, Any], said: list[str]) -> Iterator[str]:
@@ -265,7 +270,7 @@ def _shown(value: Any, indent: int | None = None) -> str:
 # ---- Markdown ----
 
 
-def _from_markdown(path: Path, text: str, *, trust: bool) -> Imported:
+def _from_markdown(path: Path, text: str, branch: str, *, trust: bool) -> Imported:
     """The whole text is the PRD; what can be ticked off is a story."""
     title, items = checklist(text)
     if not items:
@@ -277,7 +282,7 @@ def _from_markdown(path: Path, text: str, *, trust: bool) -> Imported:
     found = [_of_item(item, number, path.name, said, trust=trust) for number, item in enumerate(items, 1)]
     board = {
         "project": title or path.resolve().parent.name,
-        "branchName": f"ralph/{prd_files.branch_name(path.stem)}",
+        "branchName": branch or _branch_of(path),
         "description": title,
         "verifyCommands": [],
         "userStories": found,

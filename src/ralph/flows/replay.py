@@ -131,7 +131,9 @@ class Replay:
             last, report = parser.finish(Exit(code=ran.exit))
             yield from last
             yield AgentEnded(step.purpose, replace(ran, board=None), report.unread)
-            yield from _undone(ran.board.illegal if ran.board else ())
+            if ran.board is not None:
+                yield from _undone(ran.board.illegal)
+                yield from (Notice(f"For the next iteration: {text}.") for text in ran.board.told)
 
     def _printed(self, name: str, offsets: dict[str, int]) -> Iterator[bytes]:
         """What has come into a stream since the last time."""

@@ -147,6 +147,7 @@ def _story_board(
     if prd is None:
         yield None
         return
+    from ralph.core.protect import tests_among  # no other flow has to wait for it
 
     def commit(names: list[str], message: str) -> None:
         """What cannot be committed is in the tree all the same."""
@@ -157,9 +158,17 @@ def _story_board(
         if problem:
             tell(Notice(problem))
 
+    def removed_tests(tree: str) -> list[str]:
+        """What cannot be found out is said, and nobody is stopped."""
+        try:
+            return tests_among(work.removed(tree))
+        except RalphError as error:
+            tell(Notice(f"{error.message} {error.hint}".strip()))
+            return []
+
     Marker(runtime.project).sweep()
     kept = home.prd(plan.directory, prd.folder)
-    board = StoryBoard(prd, runtime.project, kept, commit, work.branch)
+    board = StoryBoard(prd, runtime.project, kept, commit, work.branch, removed_tests)
     try:
         yield board
     finally:

@@ -96,6 +96,11 @@ class History:
             or (change.kind == "A" and unwanted.intersection(change.path.casefold().split("/")))
         ]
 
+    def removed(self, old: str, new: str) -> list[str]:
+        """Files of the old tree that the new one does not have, under another name neither."""
+        words = ("-r", "-z", "-M", "--diff-filter=D", "--name-only", old, new)
+        return paths(self.git("diff-tree", *words, index=self._index))
+
     def _matched(self, old: str, new: str, globs: Sequence[str]) -> frozenset[str]:
         """What differs between two trees and matches a glob, as git sees it."""
         words = ("--name-only", "-z", "--no-renames", old, new, "--", *map(_pathspec, globs))

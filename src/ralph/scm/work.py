@@ -111,6 +111,10 @@ class Work:
         found = self._history.touched(since, tree, globs, absent)
         return [(change, self._history.difference(since, tree, change.path)) for change in found]
 
+    def removed(self, since: str) -> list[str]:
+        """Files of a tree that are gone by now, and were not only renamed."""
+        return self._history.removed(since, self.tree()) if self._history is not None and since else []
+
     def has_changes(self) -> bool:
         return self._tasks is not None and self._tasks.has_changes()
 

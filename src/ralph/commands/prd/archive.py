@@ -40,7 +40,8 @@ def archive_(project_dir: Path, ralph_dir: str, label: str, as_json: bool) -> in
         click.echo(prd_archive.as_json(done))
         return 0
     counts = done.counts
-    click.echo(clean(f"{done.path}: {counts.done} of {counts.all} stories done, {counts.reviews} reviews."))
+    reviews = f"{counts.reviews} review{'s' * (counts.reviews != 1)}"
+    click.echo(clean(f"{done.path}: {counts.done} of {counts.all} stories done, {reviews}."))
     if counts.unfinished:
         click.echo(clean(f"Not finished: {', '.join(counts.unfinished)}."))
     if counts.at_cap:

@@ -11,7 +11,7 @@ from ralph.commands.common import open_home
 from ralph.commands.prd.options import folder_option, project_option, say_undone
 from ralph.core.text import clean
 from ralph.flows import prd as flow
-from ralph.flows import prd_import, session
+from ralph.flows import prd_files, prd_import, session
 from ralph.flows.where import here
 
 
@@ -36,8 +36,8 @@ def import_(file: Path, project_dir: Path, ralph_dir: str, force: bool, trust: b
     ralph prd import prd.json
     ralph prd import TODO.md --project-dir ~/shop
     """
-    imported = prd_import.read(file, trust=trust)
     home, folder = open_home(), flow.inside(project_dir, ralph_dir)
+    imported = prd_import.read(file, prd_files.named_branch(project_dir, folder), trust=trust)
     with session.signals() as wakeup:
         lock = session.lock(home, here(project_dir), wakeup, lambda event: None)
         try:
@@ -49,7 +49,7 @@ def import_(file: Path, project_dir: Path, ralph_dir: str, force: bool, trust: b
         click.echo(clean(line), err=True)
     found = imported.board["userStories"]
     done = sum(story["passes"] for story in found)
-    words = f"Imported {len(found)} stories into {folder}/"
+    words = f"Imported {len(found)} {'story' if len(found) == 1 else 'stories'} into {folder}/"
     if imported.claimed:
         words += f"; done there and to be reviewed here: {', '.join(imported.claimed)}"
     click.echo(clean(f"{words}{f'; {done} approved, as trusted' if done else ''}."))

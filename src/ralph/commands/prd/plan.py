@@ -81,7 +81,8 @@ def _report(inputs: flow.Inputs, problems: list[str]) -> int:
             f"The plan is not ready:\n  {lines}", "Mend it, or talk about it once more: ralph prd plan"
         )
     board = flow.load_board(inputs)
-    click.echo(f"Planned: {len(board['userStories'])} stories.")
+    count = len(board["userStories"])
+    click.echo(f"Planned: {count} {'story' if count == 1 else 'stories'}.")
     for line in flow.introduction(board, inputs):
         click.echo(clean(line), err=True)
     click.echo("Next: read both files, commit them, then: ralph prd run", err=True)

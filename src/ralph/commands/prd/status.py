@@ -18,7 +18,16 @@ from ralph.core import stories
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.flows import prd_files
-from ralph.flows.prd import Inputs, current_branch, inside, is_unsettled, iterations_needed, running
+from ralph.flows.prd import (
+    PLAN_IT,
+    Inputs,
+    current_branch,
+    inside,
+    is_unsettled,
+    iterations_needed,
+    running,
+    wrong_branch,
+)
 from ralph.store.home import find_home
 from ralph.storyfile import MOST_TASKS, TASKS, load, text_of
 from ralph.views.table import print_table
@@ -84,7 +93,7 @@ def _read(inputs: Inputs, path: Path) -> Any:
     with prd_files.opened(inputs.directory, inputs.folder) as place:
         text = text_of(place.read(TASKS, MOST_TASKS), str(path))
     if prd_files.is_unplanned(text):
-        raise RalphError(f"Nothing is planned in {path} yet.", "Plan it: ralph prd plan")
+        raise RalphError(f"Nothing is planned in {path} yet.", PLAN_IT)
     return load(text, str(path))
 
 
@@ -162,7 +171,7 @@ def _words(state: dict[str, Any], inputs: Inputs) -> Iterator[str]:
     if state["unsettled"]:
         yield "A loop was killed in the middle of an iteration: what that one may not do is undone by the next command."
     if state["branch"] not in (None, state["branchName"]):
-        yield f"You are on {state['branch']}, and the list names {state['branchName']}."
+        yield wrong_branch(state["branch"], state["branchName"])
     if not state["verifyCommands"]:
         yield "There are no verifyCommands: a story is approved by the word of its review alone."
 
