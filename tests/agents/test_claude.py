@@ -180,6 +180,17 @@ def test_times_and_session() -> None:
     assert known == sorted(known)
 
 
+def test_a_stop_hook_that_blocks() -> None:
+    """Its reason is shown: whoever looks on sees why the agent goes on. What it said before is no claim any more."""
+    reason = "Stop hook feedback:\nThis iteration cannot end yet."
+    blocked = {"type": "user", "message": {"content": [{"type": "text", "text": reason}]}}
+    other = {"type": "user", "message": {"content": [{"type": "text", "text": "Something else."}]}}
+    lines = said(f"Done. {TAG}"), blocked, other, said("Not yet.", "msg_2"), RESULT
+    events, report = read(stream(*lines))
+    assert [event for event in events if isinstance(event, Progress)] == [Progress(reason)]
+    assert (report.ended, report.claim, report.unread) == (Ended.OK, False, 0)
+
+
 def test_an_agent_inside_the_agent() -> None:
     """What a subagent does is told as such, its tag is no claim, and its tokens count."""
     events, report = recorded("subagent")

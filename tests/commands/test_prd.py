@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+import ralph
 from conftest import RALPH, Project, wait_until
 from prd_support import Loop, board, make_loop, story
 from ralph.core.enforce import UNVERIFIED
@@ -180,6 +181,20 @@ def test_a_loop_without_a_repository(project: Project) -> None:
     assert done.code == 0, done.err
     assert loop.modes == ["implement US-001"] * 3 + ["review US-001"]
     assert "Undone: Story US-001 was put back" in done.err
+
+
+def test_the_plugins_script_runs_a_loop(loop: Loop) -> None:
+    """`ralph.sh --no-sandbox --max-iterations 1`: one iteration, exit code 1, and the story waits for its review."""
+    script = Path(ralph.__file__).parent / "plugin" / "scripts" / "ralph.sh"
+    done = subprocess.run(
+        ["sh", script, "--no-sandbox", "--max-iterations", "1"],
+        cwd=loop.project.path,
+        env=loop.project.env | {"PATH": f"{Path(RALPH).parent}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1, done.stderr
+    assert loop.modes == ["implement US-001"] and loop.standing() == (False, "needs_review", 0)
 
 
 # ---- what an iteration may not do ----

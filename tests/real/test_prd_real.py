@@ -222,7 +222,7 @@ def assert_all_approved(loop: Loop) -> None:
 def test_three_stories_in_claude_code(repository: Project) -> None:
     """A review sends one back, a later one approves it; all are approved, nobody had to be stopped, it is archived."""
     with looping("claude", repository, *WHOLE_WAY) as (loop, server):
-        done = loop.run(timeout=TIMEOUT)
+        done = loop.run("--no-sandbox", timeout=TIMEOUT)
         assert done.code == 0, done.err + done.out
         assert modes(server) == ORDER
         assert subjects(loop) == MESSAGES
@@ -286,6 +286,7 @@ def test_the_stop_hook_speaks_first(repository: Project) -> None:
         assert "Check 2.5 (transitions) of ralph/tasks.json" in blocked
         assert "Story US-001 had illegal transition: passes false → true." in blocked
         assert subjects(loop) == [CHEATED, "feat: [US-001] - Add", "review: [US-001] - approved"]
+        assert "\nStop hook feedback: This iteration cannot end yet. Check 2.5 (transitions)" in done.err
         assert "Undone" not in done.err and TOLD not in first_requests(server)[1].said()
         assert loop.standing() == (True, "approved", 1)
 

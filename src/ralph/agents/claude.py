@@ -55,6 +55,7 @@ _NO_TOOLS = ("--tools", "", "--strict-mcp-config")
 
 _EDITORS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}
 _SHELL = "Bash"
+_STOP_HOOK = "Stop hook feedback:"
 _SILENCE = b'"(Bash completed with no output)"'
 
 
@@ -293,6 +294,8 @@ class ClaudeParser(StreamParser):
                 yield ToolEnd(block.tool_use_id, output, is_error, at)
                 if todo := self._tasks.answered(block.tool_use_id, output, is_error):
                     yield todo
+            elif block.type == "text" and block.text.startswith(_STOP_HOOK):
+                yield Progress(block.text)
 
     # ---- refusals ----
 

@@ -134,7 +134,7 @@ class Todo:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where the agent stands: its session, its model."""
+    """Where the agent stands: its session, its model, what keeps it from ending."""
 
     text: str
 
