@@ -27,6 +27,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "status": "Show all runs, or one of them in detail.",
         "logs": "Show what happened in a run, or what is happening.",
         "diff": "Show what an iteration has changed.",
+        "report": "Tell what a run or a task came to, as a page to keep.",
     },
     "Undo and tidy up": {
         "rewind": "Put the tree back as it was before an iteration.",
