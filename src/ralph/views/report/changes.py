@@ -36,9 +36,7 @@ def changes_of(history: History, run: str, iterations: Sequence[int]) -> dict[in
 
 def _summed(files: Sequence[Counted]) -> Changes:
     shown = tuple(FileChange(file.path, file.added, file.removed) for file in files[:MOST_FILES])
-    added, removed = (
-        sum(counts) for counts in zip(*((f.added or 0, f.removed or 0) for f in files)) or ((), ())
-    )
+    added, removed = sum(file.added or 0 for file in files), sum(file.removed or 0 for file in files)
     return Changes(len(files), added, removed, shown)
 
 

@@ -85,6 +85,11 @@ def used(usage: Usage) -> Used:
     )
 
 
+def short_name(agent: str) -> str:
+    """An agent that is called by its path goes by its name."""
+    return agent.rpartition("/")[2] or agent
+
+
 def command_of(method: str, config: str) -> str:
     """What a check runs, in one text; empty where nothing is run."""
     try:
@@ -216,9 +221,20 @@ class Chronicle:
         return Segment(doing, label, row.started, seconds, is_open, **more)
 
     def _remark(self, kind: RemarkKind, text: str, at: float) -> None:
-        number = self._draft.number if self._draft else 0
         if len(self.remarks) < MOST_REMARKS:
-            self.remarks.append(Remark(kind, text, number, at))
+            self.remarks.append(Remark(kind, text, self._number, at))
+
+    def _waited(self, text: str, at: float) -> None:
+        """A wait belongs to the limit that it was for."""
+        last = self.remarks[-1] if self.remarks else None
+        if last is not None and last.kind is RemarkKind.LIMIT and last.iteration == self._number:
+            self.remarks[-1] = replace(last, text=f"{last.text}; {text}")
+        else:
+            self._remark(RemarkKind.LIMIT, text, at)
+
+    @property
+    def _number(self) -> int:
+        return self._draft.number if self._draft else 0
 
     def _undone(self, what: Iterable[str], at: float) -> None:
         for text in what:
@@ -258,8 +274,8 @@ class Chronicle:
         if step.purpose is not Purpose.WORK:
             draft.segments.append(self._span(row, Doing.COMMIT, "commit message", took))
         else:
-            draft.segments.append(self._span(row, Doing.AGENT, step.agent, took))
-            draft.values |= {"agent": step.agent, "role": step.role, "story": step.story}
+            draft.segments.append(self._span(row, Doing.AGENT, short_name(step.agent), took))
+            draft.values |= {"agent": short_name(step.agent), "role": step.role, "story": step.story}
         if ran is None:
             return
         draft.usage = draft.usage + ran.usage
@@ -276,7 +292,9 @@ class Chronicle:
             "said": ending(ran.text, MOST_SAID, see),
         }
         if ran.ended is Ended.LIMIT:
-            self._remark(RemarkKind.LIMIT, f"{ran.agent or 'the agent'}: {ran.detail or 'limited'}", ran.at)
+            self._remark(
+                RemarkKind.LIMIT, f"{short_name(ran.agent) or 'the agent'}: {ran.detail or 'limited'}", ran.at
+            )
         elif words := _BAD_ENDS.get(ran.ended):
             detail = f" ({ran.detail})" if ran.detail else ""
             self._remark(RemarkKind.FAILED, f"The agent {words}{detail}", ran.at)
@@ -284,6 +302,7 @@ class Chronicle:
             text = ran.refusal[:MOST_FEEDBACK]
             role = self.plan.role if self.plan else ""
             self.reviews.append(Review(ran.at, "", role, "refused", text, self._run, draft.number))
+            draft.values["moved"] = "refused"
         if ran.board is not None:
             self._ruled(draft, ran.board, ran.at)
 
@@ -307,10 +326,11 @@ class Chronicle:
         before, after = _status(old), _status(new)
         if before == after:
             return
-        feedback = str(new.get("reviewFeedback") or "") if after == "changes_requested" else ""
-        text = (feedback or str(new.get("notes") or ""))[:MOST_FEEDBACK]
+        told = new.get("notes") if after == "needs_review" else new.get("reviewFeedback")
         by = str(draft.values.get("role") or "")
+        text = str(told or "")[:MOST_FEEDBACK]
         self.reviews.append(Review(at, id, by, after, text, self._run, draft.number))
+        draft.values["moved"] = f"{id} {after.replace('_', ' ')}"
 
     def _checks(self, row: Row) -> None:
         step: RunChecks = codec.decode("run_checks", row.body)
@@ -388,7 +408,7 @@ class Chronicle:
         segment = self._span(row, doing, label, did.took if did else None)
         draft.segments.append(segment)
         if hold.why is HoldWhy.LIMIT:
-            self._remark(RemarkKind.LIMIT, f"waited {duration(segment.seconds)} for it", row.started)
+            self._waited(f"waited {duration(segment.seconds)} for it", row.started)
         if did is not None and did.detail:
             self._remark(RemarkKind.NOTE, did.detail, did.at)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ralph.core.text import clean
 from ralph.views.report.model import Excerpt
@@ -33,10 +33,11 @@ def harmless(value: T) -> T:
 
     All that is in a report goes through here, so no writer can forget it.
     """
-    return _harmless(value)  # type: ignore[no-any-return]
+    made: T = _harmless(value)
+    return made
 
 
-def _harmless(value: object) -> object:
+def _harmless(value: Any) -> Any:
     if isinstance(value, Enum):
         return value
     if isinstance(value, str):

@@ -9,7 +9,8 @@ from ralph.views.agent import duration
 from ralph.views.report import words
 from ralph.views.report.model import Excerpt, Found, Iteration, Report, Review, RunReport
 
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>()#+!|~&@:$^=-])")
+_SPECIAL = re.compile(r"([\\`*_\[\]<>|~&@$]|:(?=//)|^[#+=-]|(?<=^\d)[.)]|(?<=^\d\d)[.)])")
+"""Emphasis, links, tags, tables, addresses that link themselves; and what makes a heading or a list of a line."""
 _TICKS = re.compile(r"`+")
 _INDENTED = "  "
 
@@ -63,7 +64,7 @@ def _task(report: Report) -> Iterator[str]:
 
 
 def _proof(report: Report) -> Iterator[str]:
-    run = report.runs[-1] if report.runs else None
+    run = words.proved(report)
     if run is None or run.proof is None:
         return
     proof = run.proof
@@ -103,11 +104,9 @@ def _reviews(reviews: tuple[Review, ...], title: str) -> Iterator[str]:
         return
     yield from (f"## {title}", "")
     for each in reviews:
-        who = f" by {_text(each.by)}" if each.subject and each.by else ""
-        where = f", iteration {each.iteration}" if each.iteration else ""
         yield (
             f"- {_text(words.moment(each.at))}: **{_text(each.subject or each.by)}**"
-            f" {_text(each.what.replace('_', ' '))}{who}{where}"
+            f" {_text(each.what.replace('_', ' '))} {_text(words.review_where(each))}".rstrip()
         )
         if each.text:
             yield from _fenced(Excerpt(each.text), _INDENTED)
@@ -128,7 +127,7 @@ def _run(report: Report, run: RunReport) -> Iterator[str]:
         yield ""
     for each in run.iterations:
         if not each.is_short:
-            yield from _iteration(report, each)
+            yield from _iteration(each)
     if run.guidance:
         yield from ("### Guidance given", "")
         for steer in run.guidance:
@@ -144,7 +143,7 @@ def _row(each: Iteration) -> str:
         spent[segment.doing if segment.doing in spent else "other"] += segment.seconds
     cells = (
         str(each.number),
-        _text(" ".join(filter(None, (words.iteration_line(each), each.role, each.story)))),
+        _text(words.about(each)),
         duration(spent["agent"]),
         duration(spent["check"]),
         duration(spent["other"]),
@@ -156,7 +155,7 @@ def _row(each: Iteration) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _iteration(report: Report, each: Iteration) -> Iterator[str]:
+def _iteration(each: Iteration) -> Iterator[str]:
     parts = list(_details(each))
     if parts:
         yield from (f"### Iteration {each.number}", "", *parts)

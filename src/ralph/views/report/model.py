@@ -114,7 +114,9 @@ class MadeCommit:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """One iteration. `ended`: how its agent ended, empty while it works. `is_short`: its texts are left out."""
+    """One iteration. `ended`: how its agent ended, empty while it works. `moved`: what it did to a story, or that it
+    refused. `is_short`: its texts are left out.
+    """
 
     number: int
     agent: str = ""
@@ -127,6 +129,7 @@ class Iteration:
     exit: int | None = None
     detail: str = ""
     claim: bool = False
+    moved: str = ""
     used: Used = Used()
     checks: tuple[Found, ...] = ()
     said: Excerpt = Excerpt()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from ralph.views.agent import duration
-from ralph.views.report.model import Doing, Iteration, Remark, RemarkKind, Report, RunReport, Used
+from ralph.views.report.model import Doing, Iteration, Remark, RemarkKind, Report, Review, RunReport, Used
 
 DOING = {
     Doing.AGENT: "agent",
@@ -68,6 +68,12 @@ def verdict(report: Report) -> str:
         words = f"{report.outcome}: {report.cause.replace('_', ' ')}"
         return report.outcome if report.cause == report.outcome else words
     return report.state
+
+
+def proved(report: Report) -> RunReport | None:
+    """The run that proves the whole: of a task the last one."""
+    last = report.runs[-1] if report.runs else None
+    return last if last is not None and last.proof and report.outcome == "complete" else None
 
 
 def standing(report: Report) -> str:
@@ -134,7 +140,9 @@ def iteration_line(iteration: Iteration) -> str:
     if iteration.is_open:
         return "in hand"
     words = [iteration.ended] if iteration.ended not in ("", "ok") else []
-    if iteration.claim:
+    if iteration.moved:
+        words.append(iteration.moved)
+    elif iteration.claim:
         words.append("claims to be done")
     red = [found for found in iteration.checks if not found.green and found.required]
     if red:
@@ -144,13 +152,22 @@ def iteration_line(iteration: Iteration) -> str:
     return ", ".join(words) or "no claim"
 
 
+def about(iteration: Iteration) -> str:
+    """The same, and in which role, on which story."""
+    story = "" if iteration.moved else iteration.story
+    return " · ".join(filter(None, (iteration_line(iteration), f"{iteration.role} {story}".strip())))
+
+
 def remark_line(remark: Remark) -> str:
     where = f" (iteration {remark.iteration})" if remark.iteration else ""
     return f"{remark.text}{where}"
 
 
-def run_name(run: RunReport) -> str:
-    return f"{run.role or run.flow} · {run.id}"
+def review_where(review: Review) -> str:
+    """Of a story who and when; of a task's role how long it took."""
+    if not review.subject:
+        return f"after {plural(review.iteration, 'iteration')}" if review.iteration else ""
+    return f"by {review.by}, iteration {review.iteration}" if review.by else f"iteration {review.iteration}"
 
 
 def tokens_line(used: Used) -> str:
