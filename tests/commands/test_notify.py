@@ -268,7 +268,6 @@ def test_each_task_tells_when_it_is_done_or_has_failed(project: Project) -> None
     off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
     body = """[ $RALPH_TASK_ID = T-1 ] && sed -i 's/a - b/a + b/' calc.py; echo $n > $RALPH_TASK_ID; promise CODED"""
     site.agents(body, ralph={"agents": off}, notify={"command": command(project)})
-    from work_support import external
 
     site.add(
         task("T-1"),

@@ -110,9 +110,9 @@ class History:
         self.git.disarm_filters()
         return self._diff(*options, self.commit(old), self.commit(new))
 
-    def difference(self, old: str, new: str, path: str = "") -> str:
-        """The difference between two trees, by any names of theirs; `path`: of one file."""
-        return self._diff(old, new, "--", *([f":(top,literal){path}"] if path else []))
+    def difference(self, old: str, new: str, *paths: str) -> str:
+        """The difference between two trees, by any names of theirs; `paths`: of these files alone."""
+        return self._diff(old, new, "--", *(f":(top,literal){path}" for path in paths))
 
     def _diff(self, *arguments: str) -> str:
         """Without colours, and no program of the repository runs for it."""

@@ -168,7 +168,8 @@ class Chronicle:
     def hear(self, row: Row) -> None:
         if row.kind in self._hear:
             self._hear[row.kind](row)
-        self._end = max(self._end, row.started, row.ended or 0.0) if row.kind != "run_agent" else self._end
+        if row.kind not in codec.COMMANDS and row.kind != "run_agent":
+            self._end = max(self._end, row.started, row.ended or 0.0)
 
     def iterations(self) -> tuple[Iteration, ...]:
         """All that are listed, the one in hand too."""
@@ -206,7 +207,7 @@ class Chronicle:
         if len(self._done) > FIRST + LAST:
             at = len(self._done) - LAST - 1
             self._done[at] = _shortened(self._done[at])
-        if len(self._done) > MOST_LISTED:
+        if len(self._done) >= MOST_LISTED:
             del self._done[FIRST]
             self.left_out += 1
 

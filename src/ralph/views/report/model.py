@@ -39,7 +39,9 @@ class RemarkKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A text, perhaps not all of it: `left_out` characters are missing, and `see` is the command that shows them."""
+    """A text, perhaps not all of it: `left_out` is how much is missing (characters; of a diff also lines of files that
+    are left out), and `see` the command that shows it.
+    """
 
     text: str = ""
     left_out: int = 0
