@@ -11,6 +11,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -163,17 +164,7 @@ def browser() -> Iterator[Browser]:
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     with tempfile.TemporaryDirectory(prefix="ralph-browser-", ignore_cleanup_errors=True) as profile:
-        # The pipe is expected at the numbers 3 and 4.
-        argv = ["sh", "-c", f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}', program, *_FLAGS]
-        process = subprocess.Popen(
-            [*argv, f"--user-data-dir={profile}", "about:blank"],
-            pass_fds=(theirs_in, theirs_out),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        os.close(theirs_in)
-        os.close(theirs_out)
+        pid = _start([program, *_FLAGS, f"--user-data-dir={profile}", "about:blank"], theirs_in, theirs_out)
         try:
             page = Browser(ours_in, ours_out)
             target = page.call("Target.createTarget", url="about:blank")["targetId"]
@@ -186,8 +177,28 @@ def browser() -> Iterator[Browser]:
         finally:
             os.close(ours_in)
             os.close(ours_out)
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _end(pid)
+
+
+def _start(argv: list[str], reads: int, writes: int) -> int:
+    """The browser expects its pipe at the numbers 3 and 4."""
+    high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 20) for each in (reads, writes)]
+    actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+        (os.POSIX_SPAWN_DUP2, high[0], 3),
+        (os.POSIX_SPAWN_DUP2, high[1], 4),
+        *((os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in (0, 1, 2)),
+    ]
+    pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=actions)
+    for each in (*high, reads, writes):
+        os.close(each)
+    return pid
+
+
+def _end(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    while not os.waitpid(pid, os.WNOHANG)[0]:
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            return
+        time.sleep(0.05)
