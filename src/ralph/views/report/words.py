@@ -98,7 +98,7 @@ def clock(at: float) -> str:
 
 
 def money(amount: float) -> str:
-    return f"${amount:,.2f}" if amount >= 0.1 or not amount else f"${amount:.4f}"
+    return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
 
 
 def number(value: float) -> str:
