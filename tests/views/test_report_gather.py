@@ -215,6 +215,7 @@ def big_run(project: Project, iterations: int, text: str) -> str:
     return run.id
 
 
+@pytest.mark.slow
 def test_a_thousand_iterations_stay_small(project: Project) -> None:
     """Numbers of all, texts of some; what is left out is named with the command that shows it."""
     run = big_run(project, 1200, "line\n" * 2000)
@@ -235,6 +236,7 @@ def test_a_thousand_iterations_stay_small(project: Project) -> None:
     assert one["iterations"][500]["is_short"] and not one["iterations"][-1]["is_short"]
 
 
+@pytest.mark.slow
 def test_a_diff_of_ten_megabytes_is_cut_with_a_note(repository: Project) -> None:
     """Every file keeps its share, and the command that shows all is named."""
     body = "yes 'a line of a very long file' | head -n 400000 > long.txt; echo short > short.txt"
