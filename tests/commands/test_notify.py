@@ -199,6 +199,18 @@ def test_an_address_that_fails_is_one_notice_without_its_secret(project: Project
     assert TOKEN not in ended.out + ended.err
 
 
+def test_settings_that_are_damaged_stop_no_run(project: Project) -> None:
+    """It is said that nobody is notified, and the run goes on."""
+    project.agent("[ -e ok ] && " + DONE, notify={"command": command(project)})
+    assert project.run("run", "-p", "x", "-m", "1").code == 1
+    (path,) = project.home.path.rglob("notify.json")
+    assert path.stat().st_mode & 0o077 == 0, "for its owner alone"
+    path.write_text("{")
+    (project.path / "ok").touch()
+    ended = project.run("resume", "-m", "2")
+    assert ended.code == 0 and "Nobody is notified" in ended.out + ended.err
+
+
 @pytest.mark.slow
 def test_a_command_that_hangs_is_given_up(project: Project) -> None:
     """It delays nothing but the last line, and that for some seconds only."""

@@ -121,7 +121,11 @@ def drive(
 def _notifier(home: Home, runs: Runs, plan: Plan, tell: Tell) -> RunNotifier | None:
     """Who notifies people, if anybody is to be notified."""
     streams = home.streams(plan.run)
-    ways = kept_ways(streams)
+    try:
+        ways = kept_ways(streams)
+    except RalphError as error:
+        tell(Notice(f"Nobody is notified: {error.message}"))
+        return None
     return RunNotifier(tell, Sender(ways, told_of_run(streams)), plan, runs) if not ways.is_empty else None
 
 

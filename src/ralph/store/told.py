@@ -51,7 +51,7 @@ def told_of_project(home: Path, project: str) -> Told:
 def keep_ways(streams: Path, ways: Ways) -> None:
     """Beside the streams, for their owner alone: the journal holds no secrets, and the project can be changed."""
     with opened_directory(str(streams)) as directory:
-        write(directory, WAYS, msgspec.json.encode(ways))
+        write(directory, WAYS, msgspec.json.encode(ways), mode=0o600)
 
 
 def kept_ways(streams: Path) -> Ways:
@@ -60,4 +60,4 @@ def kept_ways(streams: Path) -> Ways:
     except FileNotFoundError:
         return Ways()
     except (OSError, msgspec.DecodeError):
-        raise RalphError(f"{streams / WAYS} cannot be read.", "Remove it: then nobody is notified.") from None
+        raise RalphError(f"{streams / WAYS} cannot be read.") from None
