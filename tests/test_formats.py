@@ -14,6 +14,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from conftest import Project
@@ -27,6 +28,7 @@ from ralph.store.database import VERSION
 from ralph.store.runs import new_id
 from ralph.views import tasks as task_view
 from ralph.views.jsonl import KINDS as EVENT_KINDS
+from ralph.views.report.model import Report
 from ralph.views.status import Summary
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -162,6 +164,11 @@ def test_every_event_has_its_golden_form() -> None:
 def test_the_status_object() -> None:
     """The fields of `ralph status --json`."""
     compare("status.json", pretty([f.name for f in fields(Summary)]))
+
+
+def test_the_schema_of_a_report() -> None:
+    """The fields of `ralph report --json`."""
+    compare("report.schema.json", pretty(msgspec.json.schema(Report)))
 
 
 TASK = Task(

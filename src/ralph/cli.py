@@ -27,6 +27,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "status": "Show all runs, or one of them in detail.",
         "logs": "Show what happened in a run, or what is happening.",
         "diff": "Show what an iteration has changed.",
+        "report": "Tell what a run or a task came to, as a page to keep.",
     },
     "Undo and tidy up": {
         "rewind": "Put the tree back as it was before an iteration.",
@@ -41,6 +42,7 @@ GROUPS: dict[str, dict[str, str]] = {
     "Set up": {
         "init": "Write the settings of a project, by a few questions.",
         "doctor": "Find out whether a run can work here, and what to do if not.",
+        "notify": "Show who is notified of what, and try it.",
         "config": "Show the settings and where each value comes from.",
         "plugin": "Install the plugin for Claude Code: skills, hooks, templates.",
         "completion": "Print the shell completion for bash, zsh or fish.",

@@ -87,7 +87,8 @@ class Driver:
         self._guided: set[int] = set()
         self.files_changed: int | None = None
         variables = [os.environ, *(dict(agent.env) for agent in state.plan.agents)]
-        self._secrets = secrets_of(frozenset(value for each in variables for value in secret_values(each)))
+        known = frozenset(value for each in variables for value in secret_values(each))
+        self._secrets = secrets_of(known | place.secrets)
         self._caller = Caller(place, state.plan, self._ears, self._secrets)
         self._workshop = Workshop(place, state.plan, self._ears, self._caller, self._secrets)
 
@@ -139,6 +140,7 @@ class Driver:
         self.files_changed = self._count_files()
         if self._place.supervised is not None:
             self._place.supervised.post_end(step, self._state.iteration)
+        self._place.ended(step)
         return Did(self._now(), self._since(started), files=self.files_changed)
 
     # ---- Look ----
@@ -431,9 +433,11 @@ class Driver:
             reason = ": ".join([*where, error.strerror or str(error)])
         fail = Fail(self._now(), reason)
         self._state = machine.apply(self._state, fail)
-        if self._place.supervised is not None and self._state.stop is not None:
+        assert self._state.stop is not None
+        if self._place.supervised is not None:
             self._place.supervised.post_end(self._state.stop, self._state.iteration)
         try:
+            self._place.ended(self._state.stop)
             self._journal.command(fail, self._state)
             self._journal.flush()
         except RalphError:

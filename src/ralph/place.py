@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ralph.core.events import Event
+from ralph.core.model import Stop
 from ralph.process.client import Wakeup, Warden
 from ralph.scm.work import Work
 from ralph.store.journal import Journal
@@ -28,9 +29,17 @@ class Clock:
         return time.monotonic()
 
 
+def _nobody(stop: Stop) -> None:
+    """Nobody is told of the end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run happens and is recorded: its journal, its files, its processes, its listeners."""
+    """Where a run happens and is recorded: its journal, its files, its processes, its listeners.
+
+    `ended` hears how the run is about to end, perhaps more than once. `secrets`: what has to be redacted besides what
+    looks like a secret.
+    """
 
     runs: Runs
     journal: Journal
@@ -43,3 +52,5 @@ class Place:
     clock: Clock
     supervised: Supervised | None = None
     board: StoryBoard | None = None
+    ended: Callable[[Stop], None] = _nobody
+    secrets: frozenset[str] = frozenset()

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from ralph.core.model import FailAction, Permissions, PromptVia, RestartKind
+from ralph.core.notices import ALL, Occasion
 from ralph.errors import RalphError
 from ralph.jsonfile import Document, read_object, scalars
 
@@ -161,6 +162,22 @@ class WorkSettings(_Base, frozen=True):
     ] = 0.0
 
 
+class NotifySettings(_Base, frozen=True):
+    """Who is told when a run ends, waits, or nears its budget."""
+
+    urls: Annotated[
+        tuple[str, ...],
+        Meta(description="Addresses as apprise knows them; secrets, best kept in settings.local.json."),
+    ] = ()
+    command: Annotated[
+        str,
+        Meta(description="Run by `sh -c`: RALPH_EVENT, RALPH_MESSAGE … in its environment, JSON on stdin."),
+    ] = ""
+    on: Annotated[
+        tuple[Occasion, ...], Meta(description="When: finished, failed, waiting, limit, budget (at 80 %).")
+    ] = ALL
+
+
 class Settings(_Base, frozen=True):
     """Everything that `.ralph/settings.json` may say."""
 
@@ -205,6 +222,7 @@ class Settings(_Base, frozen=True):
     snapshots: Annotated[bool, Meta(description="Keep the tree as it is before every iteration.")] = True
     supervise: SuperviseSettings = SuperviseSettings()
     ralph: WorkSettings = WorkSettings()
+    notify: NotifySettings = NotifySettings()
     use_emoji: Annotated[
         bool | None, Meta(description="Emoji in the agent's output; null: on a terminal that can show them.")
     ] = None
@@ -278,9 +296,16 @@ def to_json(settings: Settings) -> dict[str, Any]:
 
 
 def redacted(settings: Settings) -> Settings:
-    """The same without the values of the agents' variables: they may be secrets."""
+    """The same without the values of the agents' variables and the addresses of people: they may be secrets."""
     hidden: Settings = msgspec.convert(_without_secrets(to_json(settings)), Settings)
-    return hidden
+    urls = tuple(map(redacted_url, settings.notify.urls))
+    return msgspec.structs.replace(hidden, notify=msgspec.structs.replace(hidden.notify, urls=urls))
+
+
+def redacted_url(url: str) -> str:
+    """What may be shown of an address: which service it is for."""
+    scheme, found, _ = url.partition("://")
+    return f"{scheme}://{SECRET}" if found and scheme.isalnum() else SECRET
 
 
 def _without_secrets(value: Any) -> Any:
@@ -386,6 +411,7 @@ def _known_keys(keys: list[str]) -> list[str]:
         "judge": JudgeSettings,
         "agents": RolesSettings,
         "ralph": WorkSettings,
+        "notify": NotifySettings,
     }
     struct = next((struct for key, struct in structs.items() if key in keys), Settings)
     return [field.encode_name for field in msgspec.structs.fields(struct)]

@@ -743,7 +743,8 @@ def test_config_says_where_each_value_comes_from(project: Project) -> None:
     """File, local file or default, for every key; the agent's secrets are not shown."""
     project.settings(maximumIterations=3, agent={"command": "a", "env": {"KEY": "secret"}})
     (project.path / ".ralph/settings.local.json").write_text('{"agent": {"flags": ["-x"]}, "guardrails": []}')
-    rows = {line.split()[0]: line.split()[1:] for line in project.run("config").out.splitlines()}
+    lines = [re.split(r"\s{2,}", line.strip()) for line in project.run("config").out.splitlines()]
+    rows = {key: values for key, *values in lines}
     assert rows["setting"] == ["value", "from"]
     assert rows["maximumIterations"] == ["3", ".ralph/settings.json"]
     assert rows["agent.flags"] == ['["-x"]', ".ralph/settings.local.json"]
@@ -780,7 +781,7 @@ def test_config_schema(project: Project) -> None:
     schema = json.loads(project.run("config", "--schema").out)
     properties = schema["$defs"]["Settings"]["properties"]
     assert set(properties) == {*_camel(Settings.__struct_fields__), "$schema"}
-    bare = {"agent", "guardrails", "ralph", "scm", "supervise", "$schema"}
+    bare = {"agent", "guardrails", "notify", "ralph", "scm", "supervise", "$schema"}
     assert [
         name for name, value in properties.items() if "description" not in value and name not in bare
     ] == []
@@ -831,7 +832,7 @@ def test_bash_completes_with_the_script(project: Project) -> None:
 def test_what_is_completed(project: Project) -> None:
     """Commands, options and run ids."""
     run = ended(project, *ITERATIONS)
-    assert complete(project, "ralph re", 1) == ["resume", "rewind"]
+    assert complete(project, "ralph re", 1) == ["resume", "report", "rewind"]
     assert complete(project, "ralph run --dr", 2) == ["--dry-run"]
     assert complete(project, f"ralph status {run[:4]}", 2) == [run]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ralph.core.model import Flow, Plan, Resume
     from ralph.flows.where import Where
     from ralph.process.client import Wakeup
-    from ralph.settings import Loaded, Settings
+    from ralph.settings import Loaded, NotifySettings, Settings
     from ralph.store.runs import Run, Runs
     from ralph.views.agent import Look
     from ralph.views.console import Console
@@ -190,20 +190,23 @@ def start(
     locked: Callable[[], None] | None = None,
     *,
     detach: bool,
+    notify: NotifySettings,
 ) -> int:
     """A new run, from its lock to its end; returns the exit code.
 
     `locked` is called when nobody else works there, before there is a run; `prepare` hears its id before it is driven.
+    `notify`: who is told of its end, and how.
     """
     from ralph.core.model import Flow
     from ralph.flows import session
+    from ralph.flows.notify import ways_of
 
     home = home or open_home()
     with session.signals() as wakeup:
         lock = session.lock(home, where, wakeup, view(), alone=flow is Flow.SUPERVISE)
         if locked is not None:
             locked()
-        run = session.begin(home, flow, where, make_plan)
+        run = session.begin(home, flow, where, make_plan, ways_of(notify))
         if prepare is not None:
             prepare(run.id)
         return finish(home, run, lock, wakeup, view, detach=detach)

@@ -85,6 +85,7 @@ def command(
         lambda id: flow.plan(id, settings, task, where.directory),
         partial(make_view, look, as_json=as_json),
         detach=detach,
+        notify=settings.notify,
     )
 
 

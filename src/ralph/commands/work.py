@@ -24,12 +24,14 @@ from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.flows import session
 from ralph.flows.ground import taken_ground
-from ralph.flows.jobs import Choice
-from ralph.flows.where import here
+from ralph.flows.jobs import Choice, Watch
+from ralph.flows.notify import Sender, WorkNotifier, ways_of
+from ralph.flows.where import Where, here
 from ralph.flows.work import Work
 from ralph.scm.repository import find_repository
 from ralph.settings import Settings
 from ralph.store.home import Home
+from ralph.store.told import told_of_project
 from ralph.views.agent import paint
 from ralph.views.console import count, wants_colour
 from ralph.views.jsonl import JsonLines
@@ -94,11 +96,20 @@ def command(
         return 0
     view = _view(settings, jobs, verbose=verbose, as_json=as_json)
     with session.signals() as wakeup, taken_ground(home, repository, where.project, wakeup) as ground:
-        work = Work(home, ground, settings, wakeup, view.hear)
+        notifier = _notifier(home, where, settings, view.hear)
+        work = Work(home, ground, settings, wakeup, notifier.hear, notifier.spent)
         code = work.work(Choice(spec, tasks, jobs))
+        if work.halt is not None:
+            notifier.halted(work.halt.exit_code, work.halt.reason)
+        notifier.finish(lambda: wakeup.count > 1)
     view.flush()
     _summary(home, where.project, work, as_json=as_json)
     return code
+
+
+def _notifier(home: Home, where: Where, settings: Settings, watch: Watch) -> WorkNotifier:
+    sender = Sender(ways_of(settings.notify), told_of_project(home.path, where.project))
+    return WorkNotifier(watch, sender, home.runs(), where.project, str(where.directory))
 
 
 def _in_background(home: Home) -> bool:

@@ -46,8 +46,10 @@ def recovered(place: Place, loaded: Loaded, streams: Path, resume: Resume | None
     for text in board.illegal if board is not None else ():
         place.tell(Notice(f"Undone: {text}."))
     state = _with_half_done(place.journal, loaded, streams, board)
-    if state.stop is not None and not loaded.is_over and place.supervised is not None:
-        place.supervised.post_end(state.stop, state.iteration)
+    if state.stop is not None and not loaded.is_over:
+        if place.supervised is not None:
+            place.supervised.post_end(state.stop, state.iteration)
+        place.ended(state.stop)
     for number, command in place.runs.waiting(state.plan.run):
         state = machine.apply(state, command)
         place.journal.command(command, state, number)

@@ -31,8 +31,11 @@ class Opened:
 
 
 @contextmanager
-def opened_repository(home: Home, run: Run) -> Iterator[Opened]:
-    """The repository that a run worked in; the worktree of a task may be gone, its snapshots are not."""
+def opened_repository(home: Home, run: Run, most: int | None = None) -> Iterator[Opened]:
+    """The repository that a run worked in; the worktree of a task may be gone, its snapshots are not.
+
+    `most`: so many bytes are read of what any command says.
+    """
     repository = find_repository(Path(run.directory))
     is_gone = repository is None and run.task is not None
     if is_gone:
@@ -41,14 +44,18 @@ def opened_repository(home: Home, run: Run) -> Iterator[Opened]:
         raise RalphError(f"{run.directory} is no git repository: there are no snapshots of run {run.id}.")
     with opened_directory(str(repository.top)) as directory, Warden(Wakeup()) as warden:
         scratch = home.streams(run.id) / "scm"
-        runner = scm_runner(warden, directory, repository.top)
+        runner = scm_runner(warden, directory, repository.top, most=most)
         if not is_gone:
             runner = pinned_runner(runner, repository, directory, scratch)
         yield Opened(repository, runner, scratch)
 
 
 def scm_runner(
-    warden: Warden, directory: int, top: Path, is_interrupted: Callable[[], bool] | None = None
+    warden: Warden,
+    directory: int,
+    top: Path,
+    is_interrupted: Callable[[], bool] | None = None,
+    most: int | None = None,
 ) -> Runner:
     """Runs version control commands in an open directory, `top` when it was opened.
 
@@ -67,7 +74,9 @@ def scm_runner(
     def run(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> Output:
         places = {name: seen(variables[name]) for name in _PLACES if name in variables}
         environment = usual | dict(variables) | places
-        done = output_of(warden, argv, directory, environment, stdin, watch)
+        done = output_of(warden, argv, directory, environment, stdin, watch, most)
+        if done.is_cut:
+            return Output(0, done.out, "")
         code = done.exit.code if done.exit.code is not None else 128
         return Output(code, done.out, done.problem or done.err.decode(errors="replace"))
 

@@ -18,8 +18,10 @@ from ralph.core.model import (
     Resume,
     State,
 )
+from ralph.core.notices import Ways
 from ralph.errors import RalphError
 from ralph.flows.herald import Herald
+from ralph.flows.notify import RunNotifier, Sender
 from ralph.flows.recovery import recovered
 from ralph.flows.replay import started
 from ralph.flows.repository import pinned_runner, scm_runner
@@ -39,6 +41,7 @@ from ralph.store.prune import LARGE, tree_size
 from ralph.store.runs import Run, Runs, parent_run
 from ralph.store.runtime import Runtime
 from ralph.store.task_folder import Folder
+from ralph.store.told import keep_ways, kept_ways, told_of_run
 from ralph.storyboard import StoryBoard
 from ralph.supervised import Supervised
 
@@ -51,13 +54,18 @@ DYING_SECONDS = 10.0
 # ---- beginning and resuming ----
 
 
-def begin(home: Home, flow: Flow, where: Where, make_plan: Callable[[str], Plan]) -> Run:
-    """Write the run and its plan into the store; it can be driven from here on."""
+def begin(
+    home: Home, flow: Flow, where: Where, make_plan: Callable[[str], Plan], ways: Ways | None = None
+) -> Run:
+    """Write the run and its plan into the store; it can be driven from here on. `ways`: who is notified, and how."""
     runs = home.runs()
     try:
-        return runs.create(flow, str(where.lock), where.project, make_plan)
+        run = runs.create(flow, str(where.lock), where.project, make_plan)
     finally:
         runs.db.close()
+    if ways is not None and not ways.is_empty:
+        keep_ways(home.make_streams(run.id), ways)
+    return run
 
 
 def drive(
@@ -68,6 +76,7 @@ def drive(
     tell: Tell,
     resume: Resume | None = None,
     taken_over: Callable[[], None] | None = None,
+    secrets: frozenset[str] = frozenset(),
 ) -> State:
     """Drive a run that is in the store until it stops; `taken_over` is called once it is ours."""
     runs = home.runs(patience=2.0)
@@ -83,7 +92,13 @@ def drive(
     def is_interrupted() -> bool:
         return driver.is_interrupted() if driver else wakeup.count > 1
 
+    notifier = _notifier(home, runs, plan, tell)
+    if notifier is not None:
+        tell, secrets = notifier, secrets | notifier.sender.ways.secrets
     with _placed(home, runs, plan, lock, wakeup, tell, is_interrupted) as place:
+        place = replace(place, secrets=secrets)
+        if notifier is not None:
+            place = replace(place, ended=notifier.ended)
         try:
             place.runtime.prepare(run.id)
             state = recovered(place, loaded, home.streams(run.id), resume)
@@ -91,6 +106,8 @@ def drive(
             place.work.record_start()
             driver = Driver(place, state)
             state = driver.drive()
+            if notifier is not None:
+                notifier.finish(lambda: wakeup.count > 1)
             if plan.flow is not Flow.WORK:
                 _tell_size(home, tell)
             _tell_end(place, state, driver.files_changed)
@@ -99,6 +116,17 @@ def drive(
             with suppress(RalphError):
                 runs.let_go(run.id)
             runs.db.close()
+
+
+def _notifier(home: Home, runs: Runs, plan: Plan, tell: Tell) -> RunNotifier | None:
+    """Who notifies people, if anybody is to be notified."""
+    streams = home.streams(plan.run)
+    try:
+        ways = kept_ways(streams)
+    except RalphError as error:
+        tell(Notice(f"Nobody is notified: {error.message}"))
+        return None
+    return RunNotifier(tell, Sender(ways, told_of_run(streams)), plan, runs) if not ways.is_empty else None
 
 
 @contextmanager

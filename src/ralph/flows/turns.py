@@ -16,6 +16,7 @@ from ralph.core.tasks import Progress, Task
 from ralph.errors import RalphError
 from ralph.flows import roles, session
 from ralph.flows.ground import Ground, Yard
+from ralph.flows.notify import ways_of
 from ralph.flows.repository import forget_pin
 from ralph.flows.roles import Assignment, Budget
 from ralph.flows.where import Where
@@ -126,7 +127,8 @@ class Turn:
             if not isinstance(run, Run):
                 run = session.begin(self.site.home, Flow.WORK, where, run)
             self._begun(run.id)
-            return session.drive(self.site.home, run, lock, self.wakeup, self.tell, resume)
+            secrets = ways_of(self.site.settings.notify).secrets
+            return session.drive(self.site.home, run, lock, self.wakeup, self.tell, resume, secrets=secrets)
         finally:
             os.close(lock)
 

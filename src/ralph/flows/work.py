@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -28,7 +29,7 @@ from ralph.core.board import (
     StopRun,
 )
 from ralph.core.events import AgentEnded, Event, Used
-from ralph.core.model import Cancel, Outcome, Usage
+from ralph.core.model import Cancel, Limits, Outcome, Usage
 from ralph.errors import RalphError
 from ralph.flows.ground import Ground
 from ralph.flows.jobs import Choice, Jobs, Watch
@@ -42,6 +43,10 @@ from ralph.store.home import Home
 
 TICK_SECONDS = 0.25
 """How often the main thread looks for signals and for what has changed in the store."""
+
+
+Spending = Callable[[Limits, Usage, float], None]
+"""Hears from time to time what the whole work may use, and has used: money and tokens, and seconds."""
 
 
 @dataclass(slots=True)
@@ -75,6 +80,7 @@ class Work:
         settings: Settings,
         wakeup: Wakeup,
         watch: Watch,
+        spending: Spending,
     ) -> None:
         self._home = home
         self._ground = ground
@@ -82,6 +88,7 @@ class Work:
         self._settings = settings
         self._wakeup = wakeup
         self._watch = watch
+        self._spending = spending
         self._runs = home.runs()
         self._jobs = Jobs(home, ground.project, settings, watch)
         self._news: queue.SimpleQueue[News] = queue.SimpleQueue()
@@ -159,6 +166,8 @@ class Work:
         count = self._wakeup.count
         if count and self.halt is None:
             self.halt = Halt(Outcome.INTERRUPTED.exit_code, "by a signal")
+        if self.halt is None:
+            self._spending(self._limits, self.used, self._elapsed())
         if self.halt is None and (cause := policy.spent(self._limits, self.used, self._elapsed())):
             self.halt = Halt(Outcome.LIMIT.exit_code, f"the {cause} budget of the whole work is used up")
             count = 2

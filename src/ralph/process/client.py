@@ -482,12 +482,19 @@ def _numbers(pids: Iterable[int]) -> Iterator[bytes]:
 
 
 class _Collected:
-    def __init__(self) -> None:
+    """What a command prints, of its stdout `most` bytes."""
+
+    def __init__(self, most: int | None) -> None:
         self.out = b""
         self.err = b""
+        self._most = most
+
+    @property
+    def is_full(self) -> bool:
+        return self._most is not None and len(self.out) >= self._most
 
     def stdout(self, data: bytes) -> None:
-        self.out += data
+        self.out += data if self._most is None else data[: self._most - len(self.out)]
 
     def stderr(self, data: bytes) -> None:
         self.err += data
@@ -495,12 +502,13 @@ class _Collected:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a short command did. `problem`: it could not be started."""
+    """What a short command did. `problem`: it could not be started. `is_cut`: it had more to say than was wanted."""
 
     exit: Exit
     out: bytes
     err: bytes
     problem: str = ""
+    is_cut: bool = False
 
 
 def _wide_pipe() -> tuple[int, int]:
@@ -519,16 +527,21 @@ def output_of(
     environment: Mapping[str, str],
     stdin: bytes = b"",
     watch: Watch = lambda seconds, idle: None,
+    most: int | None = None,
 ) -> Output:
-    """Run a short command of the harness itself, and collect what it prints."""
+    """Run a short command of the harness itself, and collect what it prints; after `most` bytes it is ended."""
     program, problem = find_program(argv[0], environment.get("PATH", os.defpath), directory)
     if problem:
         return Output(Exit(error=errno.ENOENT), b"", b"", f"{argv[0]}: {problem}")
-    collected = _Collected()
+    collected = _Collected(most)
+
+    def watched(seconds: float, idle: float) -> Ended | None:
+        return Ended.OK if collected.is_full else watch(seconds, idle)
+
     with _file_with(stdin) if stdin else nullcontext() as file:
         given = file.fileno() if file is not None else None
-        exit = owner.run(Command([program, *argv[1:]], environment, directory, given), collected, watch)
-    return Output(exit, collected.out, collected.err)
+        exit = owner.run(Command([program, *argv[1:]], environment, directory, given), collected, watched)
+    return Output(exit, collected.out, collected.err, is_cut=collected.is_full)
 
 
 @contextmanager

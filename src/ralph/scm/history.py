@@ -21,6 +21,23 @@ class Change:
     path: str
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A snapshot: its commit and its tree."""
+
+    commit: str
+    tree: str
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How many lines of a file were added and removed; None: it is no text."""
+
+    path: str
+    added: int | None
+    removed: int | None
+
+
 class History:
     """The snapshots of one run in one repository."""
 
@@ -32,15 +49,20 @@ class History:
 
     def names(self) -> list[str]:
         """The snapshots in the order in which they were taken; nested ones belong to another."""
-        return list(self._commits())
+        return list(self.kept())
 
-    def _commits(self) -> dict[str, str]:
-        """Each snapshot's name and commit, in the order of the names."""
+    def kept(self) -> dict[str, Kept]:
+        """Each snapshot by its name, in the order of the names."""
         prefix = ref_of(self._run, "")
-        options = ("--sort=creatordate", "--sort=version:refname", "--format=%(objectname) %(refname)")
+        options = (
+            "--sort=creatordate",
+            "--sort=version:refname",
+            "--format=%(objectname) %(tree) %(refname)",
+        )
         lines = self.git.line("for-each-ref", *options, prefix).splitlines()
         found = {
-            ref.removeprefix(prefix): commit for commit, _, ref in (line.partition(" ") for line in lines)
+            ref.removeprefix(prefix): Kept(commit, tree)
+            for commit, tree, ref in (line.split(" ", 2) for line in lines)
         }
         return {name: found[name] for name in sorted(found, key=_order) if ".nested." not in name}
 
@@ -50,7 +72,7 @@ class History:
 
     def files_changed(self) -> int | None:
         """How many files differ between the first numbered snapshot and the last one; None if there is none."""
-        commits = [commit for name, commit in self._commits().items() if name.isdigit()]
+        commits = [kept.commit for name, kept in self.kept().items() if name.isdigit()]
         if not commits:
             return None
         return len(changes_between(self.git, commits[0], commits[-1], self._index))
@@ -66,14 +88,31 @@ class History:
     def changes(self, old: str, new: str) -> list[Change]:
         return changes_between(self.git, self.commit(old), self.commit(new), self._index)
 
+    def counted(self, trees: Sequence[tuple[str, str]]) -> list[list[Counted]]:
+        """How much each file differs between the trees of each pair, all of them in one go."""
+        if not trees:
+            return []
+        asked = "".join(f"{old} {new}\n" for old, new in trees)
+        words = (
+            "diff-tree",
+            "--stdin",
+            "-r",
+            "--numstat",
+            "-z",
+            "--no-renames",
+            "--no-ext-diff",
+            "--no-textconv",
+        )
+        return _by_pair(self.git(*words, stdin=asked.encode(), index=self._index), trees)
+
     def diff(self, old: str, new: str, *options: str) -> str:
         """The difference between two snapshots as text."""
         self.git.disarm_filters()
         return self._diff(*options, self.commit(old), self.commit(new))
 
-    def difference(self, old: str, new: str, path: str = "") -> str:
-        """The difference between two trees, by any names of theirs; `path`: of one file."""
-        return self._diff(old, new, "--", *([f":(top,literal){path}"] if path else []))
+    def difference(self, old: str, new: str, *paths: str) -> str:
+        """The difference between two trees, by any names of theirs; `paths`: of these files alone."""
+        return self._diff(old, new, "--", *(f":(top,literal){path}" for path in paths))
 
     def _diff(self, *arguments: str) -> str:
         """Without colours, and no program of the repository runs for it."""
@@ -143,3 +182,25 @@ def _order(name: str) -> tuple[bool, int, int, str]:
     if number.isdigit():
         return (False, int(number), int(again) if again.isdigit() else 0, "")
     return (True, 0, 0, name)
+
+
+def _by_pair(out: bytes, trees: Sequence[tuple[str, str]]) -> list[list[Counted]]:
+    """The answer of `diff-tree --stdin --numstat -z`: the two trees in a line, then what differs between them."""
+    heads = [f"{old} {new}\n".encode() for old, new in trees]
+    found: list[list[Counted]] = [[] for _ in trees]
+    at, pair = 0, -1
+    while at < len(out):
+        if pair + 1 < len(heads) and out.startswith(heads[pair + 1], at):
+            at, pair = at + len(heads[pair + 1]), pair + 1
+            continue
+        end = out.find(b"\0", at)
+        if end < 0:
+            break
+        added, removed, path = out[at:end].split(b"\t", 2)
+        found[pair].append(Counted(path.decode(errors="replace"), _number(added), _number(removed)))
+        at = end + 1
+    return found
+
+
+def _number(text: bytes) -> int | None:
+    return int(text) if text.isdigit() else None

@@ -159,6 +159,23 @@ class Runs:
             kind, state = self.db.execute(LAST_STATE, (id,)).fetchone() or ("", "")
         return codec.decode_brief(kind, state, id)
 
+    def last_agent(self, id: str) -> int:
+        """The row of the last agent that was begun; -1: none was."""
+        return self._last(id, "kind = 'run_agent'")
+
+    def last_served(self, id: str) -> int:
+        """The row of the last agent that its provider has served; -1: none was."""
+        return self._last(
+            id, "kind = 'run_agent' AND json_extract(result, '$.ended') NOT IN ('limit', 'interrupted')"
+        )
+
+    def _last(self, id: str, which: str) -> int:
+        with clear_errors(self.path):
+            found = self.db.execute(
+                f"SELECT max(seq) FROM journal WHERE run = ? AND {which}", (id,)
+            ).fetchone()[0]
+        return -1 if found is None else int(found)
+
     def size(self, id: str) -> int:
         """How many bytes of the database a run takes, roughly."""
         query = (

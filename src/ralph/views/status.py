@@ -143,7 +143,7 @@ def detail(runs: Runs, run: Run) -> Detail:
         prompt=(plan.prompt.file or plan.prompt.text[:200]) if plan else "",
         doing=_doing(journal) if run.is_live else "",
         iterations=tuple(_iterations(journal)),
-        steered=tuple(_steered(runs, run.id)),
+        steered=tuple(steered(runs, run.id)),
     )
 
 
@@ -188,7 +188,7 @@ def _iterations(journal: list[Row]) -> list[Iteration]:
     return found
 
 
-def _steered(runs: Runs, run: str) -> list[dict[str, Any]]:
+def steered(runs: Runs, run: str) -> list[dict[str, Any]]:
     query = "SELECT body, applied, delivered FROM commands WHERE run = ? AND kind = 'steer' ORDER BY id"
     found = []
     for body, _, delivered in runs.db.execute(query, (run,)):

@@ -90,4 +90,5 @@ def run_(
         lambda id: flow.write_hooks(home.make_streams(id)),
         look_around,
         detach=detach,
+        notify=loaded.settings.notify,
     )

@@ -1,0 +1,60 @@
+"""`ralph notify`: who is told of what, and whether that works."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ralph.core.notices import Message, Occasion
+from ralph.core.text import clean
+from ralph.errors import RalphError
+from ralph.flows.notify import deliver, ways_of
+from ralph.flows.session import signals
+from ralph.process.client import Warden
+from ralph.settings import load, redacted
+
+
+@click.command(
+    epilog="Exit codes: 0 shown, or sent in every way · 1 one way did not work · 2 nothing is configured"
+)
+@click.option("--test", is_flag=True, help="Send a message in every configured way, now.")
+@click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
+def command(test: bool, settings_file: str | None) -> int:
+    """Show who is notified of what; with --test, try it.
+
+    `notify` in the settings has `urls` (services as apprise knows them: ntfy://, slack://, mailto:// …), `command`
+    (a shell command) and `on`: finished, failed, waiting, limit, budget.
+
+    \b
+    ralph notify
+    ralph notify --test
+    """
+    settings = load(Path(settings_file) if settings_file else None).settings
+    ways = ways_of(settings.notify)
+    if ways.is_empty:
+        raise RalphError(
+            "Nobody is notified of anything.", 'Set "notify": {"urls": […]} in .ralph/settings.local.json.'
+        )
+    for url in redacted(settings).notify.urls:
+        click.echo(f"address  {clean(url)}")
+    if ways.command:
+        click.echo(f"command  {clean(ways.command)}")
+    click.echo(f"on       {', '.join(ways.on)}")
+    if not test:
+        return 0
+    directory = Path.cwd()
+    message = Message(
+        key="test",
+        occasion=Occasion.FINISHED,
+        title=f"Ralph: a test from {directory.name}",
+        text=f"If you read this, notifications work.\n{directory}",
+        directory=str(directory),
+    )
+    with signals() as wakeup, Warden(wakeup) as warden:
+        problems = deliver(ways, message, warden, lambda: wakeup.count > 0)
+    for problem in problems:
+        click.echo(f"ralph: not sent: {problem}", err=True)
+    if not problems:
+        click.echo("Sent.", err=True)
+    return 1 if problems else 0

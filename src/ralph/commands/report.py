@@ -1,0 +1,100 @@
+"""`ralph report`: what a run or a task came to, as a page, as Markdown or as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+import msgspec
+
+from ralph.commands.common import complete_run, newest_run, open_home
+from ralph.errors import RalphError
+from ralph.flows.repository import opened_repository
+from ralph.flows.where import here
+from ralph.scm.history import History
+from ralph.store.home import Home
+from ralph.store.runs import Run
+from ralph.views.report.gather import OpenHistory, Sources, report_of_run, report_of_task
+from ralph.views.report.markdown import markdown
+from ralph.views.report.model import Report
+
+MOST_GIT_BYTES = 8 << 20
+"""So much is read of what git says; a report shows less."""
+
+
+@click.command()
+@click.argument("name", metavar="[RUN|TASK]", required=False, shell_complete=complete_run)
+@click.option("--html", metavar="FILE", help="Write a page that needs nothing else; - is stdout.")
+@click.option("--md", metavar="FILE", help="Write Markdown; - is stdout.")
+@click.option("--json", "as_json", is_flag=True, help="The same as one JSON object on stdout.")
+def command(name: str | None, html: str | None, md: str | None, as_json: bool) -> int:
+    """Tell what a run or a task came to: outcome, proof, time, cost, verdicts, reviews, diffs.
+
+    Without RUN, the newest run of this directory. Without an option it is shown here, as Markdown where stdout is no
+    terminal. The page loads nothing and runs no script: it can be sent, kept and printed.
+
+    \b
+    ralph report
+    ralph report 7f3a --html report.html
+    ralph report TASK-001 --md report.md
+    """
+    if sum((html is not None, md is not None, as_json)) > 1:
+        raise RalphError("--html, --md and --json do not go together.", "Choose one of them.")
+    report = _gather(open_home(), name)
+    if html is not None:
+        from ralph.views.report.page import page
+
+        _write(html, page(report))
+    elif md is not None:
+        _write(md, markdown(report))
+    elif as_json:
+        click.echo(json.dumps(msgspec.to_builtins(report), indent=2, ensure_ascii=False))
+    else:
+        _show(markdown(report))
+    return 0
+
+
+def _gather(home: Home, name: str | None) -> Report:
+    runs = home.runs()
+    sources = Sources(home, runs, _histories(home))
+    if name is None:
+        return report_of_run(sources, newest_run(runs))
+    tasks = home.tasks(here(Path.cwd()).project)
+    if task := tasks.get(name):
+        return report_of_task(sources, tasks.project, task, tasks.progress(task.id))
+    return report_of_run(sources, runs.find(name))
+
+
+def _histories(home: Home) -> OpenHistory:
+    """Git runs under a warden, which views do not start."""
+
+    @contextmanager
+    def history(run: Run) -> Iterator[History]:
+        with opened_repository(home, run, MOST_GIT_BYTES) as opened:
+            yield History(opened.repository, opened.run, run.id, opened.scratch)
+
+    return history
+
+
+def _write(file: str, text: str) -> None:
+    data = text.encode(errors="replace")
+    if file == "-":
+        sys.stdout.buffer.write(data)
+        return
+    Path(file).write_bytes(data)
+    click.echo(f"Written to {file}", err=True)
+
+
+def _show(text: str) -> None:
+    """On a terminal as a reader likes it."""
+    if not sys.stdout.isatty():
+        _write("-", text)
+        return
+    from rich.console import Console
+    from rich.markdown import Markdown
+
+    Console().print(Markdown(text, hyperlinks=False))

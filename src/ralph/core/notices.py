@@ -1,0 +1,106 @@
+"""What people are notified of, and when: the rules, and the words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from ralph.core.model import Cause, Limits, Outcome, Stop, Usage
+
+BUDGET_SHARE = 0.8
+"""From such a part of a budget on its owner is told, once."""
+
+
+class Occasion(StrEnum):
+    """`waiting`: it needs somebody. `limit`: a provider serves it no more for now. `budget`: 80 % of one are used."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    WAITING = "waiting"
+    LIMIT = "limit"
+    BUDGET = "budget"
+
+
+ALL = tuple(Occasion)
+
+_ENDS = {
+    Outcome.COMPLETE: Occasion.FINISHED,
+    Outcome.LIMIT: Occasion.FAILED,
+    Outcome.FATAL: Occasion.FAILED,
+    Outcome.WAITING: Occasion.WAITING,
+}
+"""An interrupt is none: who interrupts knows of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """How people are reached: addresses as apprise knows them, a shell command, and on which occasions."""
+
+    urls: tuple[str, ...] = ()
+    command: str = ""
+    on: tuple[Occasion, ...] = ALL
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.urls or self.command) or not self.on
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The addresses are secrets: they hold tokens."""
+        return frozenset(
+            part for url in self.urls for part in (url, url.partition("://")[2]) if len(part) >= 8
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One notification. `key`: what it is about; nobody is told of one thing twice. `until`: when it goes on by itself."""
+
+    key: str
+    occasion: Occasion
+    title: str
+    text: str
+    directory: str
+    run: str = ""
+    task: str = ""
+    flow: str = ""
+    outcome: str = ""
+    cause: str = ""
+    reason: str = ""
+    iterations: int = 0
+    cost_usd: float = 0.0
+    tokens: int = 0
+    seconds: float = 0.0
+    until: float | None = None
+
+
+def occasion_of(outcome: Outcome) -> Occasion | None:
+    """How the end of a run is told; None: not at all."""
+    return _ENDS.get(outcome)
+
+
+def key_of_end(stop: Stop, last_agent: int) -> str:
+    """An end is another one when an agent has worked since: a resume that comes to the same end is no news."""
+    return f"end-{stop.cause}-{last_agent}"
+
+
+@dataclass(frozen=True, slots=True)
+class NearlySpent:
+    """A budget of which 80 % are used."""
+
+    cause: Cause
+    words: str
+    key: str
+
+
+def nearly_spent(limits: Limits, usage: Usage, elapsed: float) -> Iterator[NearlySpent]:
+    """A budget that was raised is another one."""
+    budgets = (
+        (Cause.COST, limits.cost_usd, usage.cost_usd, f"${usage.cost_usd:.2f} of ${limits.cost_usd:.2f}"),
+        (Cause.TOKENS, limits.tokens, usage.tokens, f"{usage.tokens:,} of {limits.tokens:,} tokens"),
+        (Cause.DURATION, limits.seconds, elapsed, f"{elapsed:.0f} of {limits.seconds:.0f} seconds"),
+    )
+    for cause, most, used, words in budgets:
+        if most and used >= BUDGET_SHARE * most:
+            yield NearlySpent(cause, words, f"budget-{cause}-{most:g}")

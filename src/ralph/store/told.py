@@ -1,0 +1,63 @@
+"""Of what people were notified, so that nobody is told twice; and how they are reached, kept for a resume."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+
+import msgspec
+
+from ralph.core.notices import Ways
+from ralph.errors import RalphError
+from ralph.store.files import opened_directory, write
+
+WAYS = "notify.json"
+_ODD = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Told:
+    """A directory with an empty file for each thing that was told."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def is_first(self, key: str) -> bool:
+        """Has nobody been told of this yet? From now on somebody has, even if ralph is killed here."""
+        name = _ODD.sub("_", key)[:200]
+        try:
+            self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.close(
+                os.open(self._directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            )
+        except FileExistsError:
+            return False
+        except OSError:
+            return False  # what cannot be kept in mind might be told again and again
+        return True
+
+
+def told_of_run(streams: Path) -> Told:
+    return Told(streams / "told")
+
+
+def told_of_project(home: Path, project: str) -> Told:
+    """What the works of a project have told."""
+    place = hashlib.sha256(project.encode(errors="surrogateescape")).hexdigest()[:16]
+    return Told(home / "work" / "told" / place)
+
+
+def keep_ways(streams: Path, ways: Ways) -> None:
+    """Beside the streams, for their owner alone: the journal holds no secrets, and the project can be changed."""
+    with opened_directory(str(streams)) as directory:
+        write(directory, WAYS, msgspec.json.encode(ways), mode=0o600)
+
+
+def kept_ways(streams: Path) -> Ways:
+    try:
+        return msgspec.json.decode((streams / WAYS).read_bytes(), type=Ways)
+    except FileNotFoundError:
+        return Ways()
+    except (OSError, msgspec.DecodeError):
+        raise RalphError(f"{streams / WAYS} cannot be read.") from None

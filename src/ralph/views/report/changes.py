@@ -1,0 +1,85 @@
+"""What each iteration did to the files, from the snapshots of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ralph.core import diff
+from ralph.scm.history import Counted, History, Kept
+from ralph.views.report.model import Changes, Excerpt, FileChange
+
+MOST_DIFF = 48_000
+"""Characters of one iteration's diff that are shown."""
+
+MOST_IN_ALL = 800_000
+"""Characters of all diffs of one run."""
+
+MOST_FILES = 50
+"""Files that are named for each iteration."""
+
+MOST_LINES = 5_000
+"""Changed lines of one file that are shown; a longer one is only named."""
+
+MOST_SHOWN = 100
+"""Iterations whose diffs are shown, the last ones; the others have their numbers."""
+
+
+def changes_of(history: History, run: str, iterations: Sequence[int]) -> dict[int, Changes]:
+    """By iteration; one that has no snapshot before or after it is not there."""
+    kept = history.kept()
+    pairs = {
+        number: (kept[str(number)], kept[str(number + 1)])
+        for number in iterations
+        if str(number) in kept and str(number + 1) in kept
+    }
+    counted = history.counted([(old.tree, new.tree) for old, new in pairs.values()])
+    found = {number: _summed(files) for number, files in zip(pairs, counted, strict=True)}
+    return found | _with_diffs(history, run, pairs, found)
+
+
+def _summed(files: Sequence[Counted]) -> Changes:
+    shown = tuple(FileChange(file.path, file.added, file.removed) for file in files[:MOST_FILES])
+    added, removed = sum(file.added or 0 for file in files), sum(file.removed or 0 for file in files)
+    return Changes(len(files), added, removed, shown)
+
+
+def _with_diffs(
+    history: History, run: str, pairs: Mapping[int, tuple[Kept, Kept]], found: Mapping[int, Changes]
+) -> dict[int, Changes]:
+    """The last iterations with as much of their diffs as there is room for."""
+    room = MOST_IN_ALL
+    shown: dict[int, Changes] = {}
+    for number in [number for number, changes in found.items() if changes.count][-MOST_SHOWN:][::-1]:
+        old, new = pairs[number]
+        excerpt = (
+            _diff(history, old.tree, new.tree, found[number], min(room, MOST_DIFF)) if room > 0 else None
+        )
+        room -= len(excerpt.text) if excerpt else 0
+        if excerpt is None or excerpt.left_out:
+            text = excerpt.text if excerpt else ""
+            excerpt = Excerpt(text, excerpt.left_out if excerpt else 0, f"ralph diff {run} {number}")
+        shown[number] = replace(found[number], diff=excerpt)
+    return shown
+
+
+def _diff(history: History, old: str, new: str, changes: Changes, most: int) -> Excerpt:
+    """Long files are left out before git is asked for them; of the others each gets its share."""
+    is_whole = changes.count <= MOST_FILES and not any(map(_is_long, changes.files))
+    wanted = () if is_whole else tuple(file.path for file in changes.files if not _is_long(file))
+    text = history.difference(old, new, *wanted) if is_whole or wanted else ""
+    shown = diff.shortened(text, most)
+    left_out = max(0, len(text) - len(shown))
+    if not is_whole:
+        missing = changes.count - len(wanted)
+        shown += f"[... {missing:,} long or further file{'s' * (missing > 1)} not shown]\n"
+        left_out += sum(_lines(file) for file in changes.files if _is_long(file)) or 1
+    return Excerpt(shown, left_out)
+
+
+def _lines(file: FileChange) -> int:
+    return (file.added or 0) + (file.removed or 0)
+
+
+def _is_long(file: FileChange) -> bool:
+    return _lines(file) > MOST_LINES

@@ -1,0 +1,182 @@
+"""The pictures of a report as numbers: where each bar begins and how long it is, in percent of the room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from ralph.views.agent import duration
+from ralph.views.report.model import Doing, Iteration, Report, Segment
+from ralph.views.report.words import DOING, money, short_number
+
+MOST_ROWS = 40
+"""Rows of a timeline; more iterations share one."""
+
+MOST_COLUMNS = 60
+
+LONGEST_WAIT = 0.35
+"""A wait is drawn no longer than this part of the longest work in a row: else a night of waiting hides the work."""
+
+_WAITS = (Doing.LIMIT, Doing.RESTART, Doing.PAUSED, Doing.CHILDREN, Doing.AWAY)
+HEIGHT = 96.0
+WIDEST = 9.0
+"""Percent of the room that one column takes at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A piece of a row. `is_cut`: it is longer than it is drawn."""
+
+    kind: str
+    title: str
+    x: float
+    width: float
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRow:
+    label: str
+    link: str
+    note: str
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    rows: tuple[TimeRow, ...]
+    kinds: tuple[tuple[str, str], ...]
+    has_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    title: str
+    x: float
+    width: float
+    y: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    x1: float
+    y1: float
+    x2: float
+    y2: float
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """What each iteration used, and the line of the sum; `most` and `total` are the tops of the two scales."""
+
+    name: str
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    most: str
+    total: str
+    first: str
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Iterations that share a row or a column."""
+
+    label: str
+    link: str
+    iterations: Sequence[Iteration]
+
+    @property
+    def segments(self) -> list[Segment]:
+        return _merged(segment for each in self.iterations for segment in each.segments)
+
+
+def timeline(report: Report) -> Timeline | None:
+    """One row for each iteration, or for several that follow each other, all on one scale; of a task one for each run."""
+    groups = _groups(report, MOST_ROWS)
+    if not groups:
+        return None
+    drawn = [group.segments for group in groups]
+    longest = max(sum(s.seconds for s in row if s.doing not in _WAITS) for row in drawn) or 1.0
+    lengths = [[_drawn(segment, longest * LONGEST_WAIT) for segment in row] for row in drawn]
+    whole = max(map(sum, lengths)) or 1.0
+    rows: list[TimeRow] = []
+    kinds: dict[str, str] = {}
+    for group, row, sizes in zip(groups, drawn, lengths, strict=True):
+        bars, x = [], 0.0
+        for segment, size in zip(row, sizes, strict=True):
+            kind = "red" if segment.is_red else str(segment.doing)
+            kinds[kind] = "red check" if segment.is_red else DOING[segment.doing]
+            title = f"{segment.label}: {duration(segment.seconds)}"
+            bars.append(Bar(kind, title, 100 * x / whole, 100 * size / whole, size < segment.seconds))
+            x += size
+        note = duration(sum(each.seconds for each in group.iterations))
+        rows.append(TimeRow(group.label, group.link, note, tuple(bars)))
+    return Timeline(tuple(rows), tuple(kinds.items()), any(bar.is_cut for row in rows for bar in row.bars))
+
+
+def _drawn(segment: Segment, longest_wait: float) -> float:
+    return min(segment.seconds, longest_wait) if segment.doing in _WAITS else segment.seconds
+
+
+def _merged(segments: Iterable[Segment]) -> list[Segment]:
+    """Neighbours of one kind are one piece: thirty checks of a second each are not thirty pieces."""
+    found: list[Segment] = []
+    for segment in segments:
+        last = found[-1] if found else None
+        if last and (last.doing, last.is_red) == (segment.doing, segment.is_red):
+            label = last.label if last.label == segment.label else DOING[segment.doing]
+            found[-1] = Segment(
+                last.doing, label, last.began, last.seconds + segment.seconds, segment.is_open, last.is_red
+            )
+        else:
+            found.append(segment)
+    return found
+
+
+def columns(report: Report) -> list[Columns]:
+    """Cost and tokens, where the agent has told them."""
+    found = []
+    if report.used.cost_usd:
+        found.append(_columns("Cost", report, lambda each: each.used.cost_usd, money))
+    if report.used.tokens:
+        found.append(_columns("Tokens", report, lambda each: float(each.used.tokens), short_number))
+    return found
+
+
+def _columns(
+    name: str, report: Report, value: Callable[[Iteration], float], shown: Callable[[float], str]
+) -> Columns:
+    groups = _groups(report, MOST_COLUMNS)
+    amounts = [sum(map(value, group.iterations)) for group in groups]
+    most, total, step = max(amounts) or 1.0, sum(amounts) or 1.0, 100 / len(groups)
+    found: list[Column] = []
+    lines: list[Line] = []
+    before = 0.0
+    width = min(step * 0.64, WIDEST)
+    for at, (group, amount) in enumerate(zip(groups, amounts, strict=True)):
+        height, now = HEIGHT * amount / most, before + amount
+        title = f"{group.label}: {shown(amount)}, {shown(now)} in all"
+        found.append(Column(title, (at + 0.5) * step - width / 2, width, HEIGHT - height, height))
+        y1, y2 = (HEIGHT * (1 - sum_ / total) for sum_ in (before, now))
+        lines.append(Line(max(0.0, (at - 0.5) * step), y1, (at + 0.5) * step, y2))
+        before = now
+    ends = groups[0].label, groups[-1].label
+    return Columns(name, tuple(found), tuple(lines), shown(most), shown(total), *ends)
+
+
+def _groups(report: Report, most: int) -> list[_Group]:
+    """At most so many groups of neighbours."""
+    if report.subject == "task":
+        by_run = [_Group(run.role, run.id, run.iterations) for run in report.runs if run.iterations]
+        return by_run[-most:]
+    run = report.runs[0]
+    size = -(-len(run.iterations) // most) or 1
+    pieces = [run.iterations[at : at + size] for at in range(0, len(run.iterations), size)]
+    return [_Group(_label(piece), f"{run.id}-{piece[0].number}", piece) for piece in pieces]
+
+
+def _label(iterations: Sequence[Iteration]) -> str:
+    first, last = iterations[0].number, iterations[-1].number
+    return str(first) if first == last else f"{first}–{last}"

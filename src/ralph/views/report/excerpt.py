@@ -1,0 +1,61 @@
+"""Text of others in a report: made harmless, and no longer than a reader can use."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+from ralph.core.text import clean
+from ralph.views.report.model import Excerpt
+
+MOST_LINE = 1_000
+"""Characters of one line that are shown."""
+
+_MOST_PLAIN = 20_000
+"""Characters of any text that is not an excerpt already."""
+
+T = TypeVar("T")
+
+
+def beginning(text: str, most: int, see: str) -> Excerpt:
+    """The first characters of a text."""
+    return Excerpt(text[:most], max(0, len(text) - most), see if len(text) > most else "")
+
+
+def ending(text: str, most: int, see: str) -> Excerpt:
+    """The last characters of a text, where what counts stands in the end."""
+    return Excerpt(text[-most:], max(0, len(text) - most), see if len(text) > most else "")
+
+
+def harmless(value: T) -> T:
+    """The same value with every text in it, at any depth, free of control characters and endless lines.
+
+    All that is in a report goes through here, so no writer can forget it.
+    """
+    made: T = _harmless(value)
+    return made
+
+
+def _harmless(value: Any) -> Any:
+    if isinstance(value, Enum):
+        return value
+    if isinstance(value, str):
+        return _short_lines(clean(value[: 4 * _MOST_PLAIN]))
+    if isinstance(value, tuple):
+        return tuple(map(_harmless, value))
+    if is_dataclass(value) and not isinstance(value, type):
+        return type(value)(**{field.name: _harmless(getattr(value, field.name)) for field in fields(value)})
+    return value
+
+
+def _short_lines(text: str) -> str:
+    if len(text) <= MOST_LINE:
+        return text
+    return "\n".join(map(_short_line, text.split("\n")))
+
+
+def _short_line(line: str) -> str:
+    if len(line) <= MOST_LINE:
+        return line
+    return f"{line[:MOST_LINE]} [... {len(line) - MOST_LINE:,} more characters in this line]"

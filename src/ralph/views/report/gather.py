@@ -1,0 +1,328 @@
+"""Store -> Report: one run, or a task with all its runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+
+from ralph import __version__
+from ralph.core.model import ClaimKind, Outcome, Plan, Usage
+from ralph.core.tasks import Progress, Task
+from ralph.errors import RalphError
+from ralph.scm.history import History
+from ralph.scm.snapshots import ref_of
+from ralph.scm.worktrees import branch_of
+from ralph.store.home import Home
+from ralph.store.journal import rows
+from ralph.store.runs import Run, Runs
+from ralph.views.report.changes import changes_of
+from ralph.views.report.chronicle import MOST_FEEDBACK, Chronicle, command_of, used
+from ralph.views.report.excerpt import beginning, harmless
+from ralph.views.report.model import (
+    FORMAT,
+    Budget,
+    Changes,
+    Excerpt,
+    Found,
+    Guidance,
+    Iteration,
+    PlannedCheck,
+    Proof,
+    Remark,
+    RemarkKind,
+    Report,
+    Review,
+    RunReport,
+    TaskFacts,
+)
+from ralph.views.status import Summary, steered, summary
+
+MOST_PROMPT = 4_000
+MOST_GUIDANCE = 200
+
+OpenHistory = Callable[[Run], AbstractContextManager[History]]
+"""The snapshots of a run; an error where there are none. Views start no processes, so it is handed in."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What a report is gathered from."""
+
+    home: Home
+    runs: Runs
+    history: OpenHistory
+
+
+def report_of_run(sources: Sources, run: Run) -> Report:
+    notes: list[str] = []
+    one = _run(sources, run, notes)
+    return harmless(
+        Report(
+            format=FORMAT,
+            version=__version__,
+            made=time.time(),
+            subject="run",
+            id=run.id,
+            title=_title(one),
+            state=one.state,
+            outcome=one.outcome,
+            cause=one.cause,
+            reason=one.reason,
+            project=run.project,
+            began=one.began,
+            updated=one.updated,
+            elapsed=one.elapsed,
+            used=one.used,
+            count=one.count,
+            runs=(one,),
+            reviews=one.reviews,
+            notes=tuple(notes),
+        )
+    )
+
+
+def report_of_task(sources: Sources, project: str, task: Task, progress: Progress) -> Report:
+    notes: list[str] = []
+    runs = tuple(_run(sources, run, notes) for run in reversed(sources.runs.of_task(project, task.id)))
+    usage = Usage()
+    for run in runs:
+        usage = usage + Usage(
+            run.used.cost_usd,
+            run.used.input_tokens,
+            run.used.output_tokens,
+            run.used.cache_read_tokens,
+            run.used.cache_write_tokens,
+        )
+    return harmless(
+        Report(
+            format=FORMAT,
+            version=__version__,
+            made=time.time(),
+            subject="task",
+            id=task.id,
+            title=task.title,
+            state=_state_of_task(task, runs),
+            outcome="complete" if task.status == "done" else "",
+            cause="",
+            reason=progress.reason,
+            project=project,
+            began=runs[0].began if runs else task.created_at,
+            updated=runs[-1].updated if runs else task.updated_at,
+            elapsed=sum(run.elapsed for run in runs),
+            used=used(usage),
+            count=sum(run.count for run in runs),
+            runs=runs,
+            task=_facts(sources.home, project, task, progress),
+            reviews=_turns(runs),
+            notes=tuple(notes),
+        )
+    )
+
+
+def _state_of_task(task: Task, runs: tuple[RunReport, ...]) -> str:
+    """Its status; and whether somebody is at it."""
+    last = runs[-1].state if runs else ""
+    return f"{task.status}, {last}" if last not in ("", "ended") else str(task.status)
+
+
+def _facts(home: Home, project: str, task: Task, progress: Progress) -> TaskFacts:
+    spec = task.completion_spec
+    is_there = home.worktree(project, task.id, progress.attempt).exists()
+    return TaskFacts(
+        id=task.id,
+        title=task.title,
+        description=task.description,
+        wanted=spec.outcome if spec else "",
+        criteria=spec.acceptance_criteria if spec else (),
+        status=task.status,
+        role=progress.role,
+        reason=progress.reason,
+        base=progress.base,
+        branch=branch_of(task.id, progress.attempt) if is_there else "",
+        merged=progress.merged,
+        sent_back=progress.sent_back,
+    )
+
+
+def _turns(runs: tuple[RunReport, ...]) -> tuple[Review, ...]:
+    """The way of a task through its roles: what each has come to, and why it went back."""
+    found: list[Review] = []
+    for run in runs:
+        refused = [review for review in run.reviews if review.what == "refused"]
+        if run.outcome == "complete":
+            what, text = ("merged tree is green" if run.role == "merge" else "proved"), run.reason
+        else:
+            what = run.cause.replace("_", " ") if run.cause else run.state
+            text = refused[-1].text if refused else run.reason
+        found.append(Review(run.updated, "", run.role, what, text, run.id, run.count))
+    return tuple(found)
+
+
+# ---- one run ----
+
+
+def _run(sources: Sources, run: Run, notes: list[str]) -> RunReport:
+    runs, home = sources.runs, sources.home
+    about = summary(runs, run)
+    brief = runs.brief(run.id)
+    chronicle = Chronicle(run.id, time.time() if run.is_live else None)
+    for row in rows(runs.db, runs.path, run.id):
+        chronicle.hear(row)
+    plan = chronicle.plan
+    if plan is None:
+        raise RalphError(f"Run {run.id} has no plan in the store {home.database}.")
+    iterations = chronicle.iterations()
+    iterations, kept = _with_changes(sources, run, plan, iterations, notes)
+    if chronicle.left_out:
+        notes.append(
+            f"{chronicle.left_out:,} iterations in the middle of run {run.id} are not listed:"
+            f" `ralph status {run.id} --json` has them."
+        )
+    if short := [each.number for each in iterations if each.is_short]:
+        notes.append(
+            f"What was said, fed back and changed in iterations {short[0]} to {short[-1]} of run {run.id} is left"
+            f" out: `ralph logs {run.id} --iteration N` shows it."
+        )
+    return RunReport(
+        id=run.id,
+        flow=run.flow,
+        role=run.role or "",
+        directory=run.directory,
+        state=about.state,
+        outcome=about.outcome or "",
+        cause=about.cause or "",
+        reason=about.reason or "",
+        began=run.created,
+        updated=about.updated,
+        elapsed=about.elapsed,
+        agents=tuple(agent.name for agent in plan.agents),
+        prompt=_prompt(plan),
+        checks=_planned(plan, chronicle),
+        budget=Budget(
+            brief.limits.iterations, brief.limits.cost_usd, brief.limits.tokens, brief.limits.seconds
+        ),
+        used=used(brief.usage),
+        count=brief.iteration,
+        iterations=iterations,
+        left_out=chronicle.left_out,
+        files=chronicle.files,
+        proof=_proof(about, plan, chronicle, iterations, kept),
+        remarks=_remarks(about, chronicle),
+        guidance=tuple(
+            Guidance(each["at"], each["text"][:MOST_FEEDBACK], each["iteration"])
+            for each in steered(runs, run.id)[-MOST_GUIDANCE:]
+        ),
+        reviews=tuple(chronicle.reviews),
+        stories=chronicle.stories(),
+        said=next((each.said for each in reversed(iterations) if each.said.text), Excerpt()),
+    )
+
+
+def _prompt(plan: Plan) -> Excerpt:
+    if plan.prompt.task is not None:
+        return Excerpt()
+    if plan.prompt.file:
+        return Excerpt(f"the file {plan.prompt.file}")
+    return beginning(plan.prompt.text, MOST_PROMPT, f"ralph status {plan.run} --json")
+
+
+def _planned(plan: Plan, chronicle: Chronicle) -> tuple[PlannedCheck, ...]:
+    return tuple(
+        PlannedCheck(check.name, check.method, command_of(check.method, check.config), check.required)
+        for check in plan.checks
+    )
+
+
+def _with_changes(
+    sources: Sources, run: Run, plan: Plan, iterations: tuple[Iteration, ...], notes: list[str]
+) -> tuple[tuple[Iteration, ...], tuple[str, str]]:
+    """The iterations with what each has changed, and the last snapshot: its name and its tree."""
+    if not plan.snapshots or plan.claim.kind is ClaimKind.GIVEN:
+        return iterations, ("", "")
+    try:
+        with sources.history(run) as history:
+            kept = {name: each for name, each in history.kept().items() if name.isdigit()}
+            found = changes_of(history, run.id, [each.number for each in iterations])
+    except RalphError as error:
+        notes.append(f"There are no diffs of run {run.id}: {error.message}")
+        return iterations, ("", "")
+    with_them = tuple(
+        replace(each, changes=found.get(each.number)) if not each.is_short else _counted(each, found)
+        for each in iterations
+    )
+    name = next(reversed(kept), "")
+    return with_them, (name, kept[name].tree if name else "")
+
+
+def _counted(iteration: Iteration, found: dict[int, Changes]) -> Iteration:
+    changes = found.get(iteration.number)
+    return replace(iteration, changes=replace(changes, files=(), diff=Excerpt()) if changes else None)
+
+
+def _proof(
+    about: Summary,
+    plan: Plan,
+    chronicle: Chronicle,
+    iterations: tuple[Iteration, ...],
+    kept: tuple[str, str],
+) -> Proof | None:
+    """What the outcome stands on; only a complete run has it."""
+    if about.outcome != Outcome.COMPLETE:
+        return None
+    name, tree = kept
+    last = next((each for each in reversed(iterations) if each.checks), None)
+    checks = last.checks if last is not None else ()
+    verify = chronicle.verify_commands
+    return Proof(
+        claim=_claim(plan),
+        checks=tuple(_with_commands(found, verify) for found in checks),
+        tree=tree or chronicle.tree,
+        snapshot=ref_of(about.id, name) if name else "",
+        commit=chronicle.commit,
+    )
+
+
+def _with_commands(found: Found, verify: tuple[str, ...]) -> Found:
+    """The verify commands of a PRD loop stand in its task list, not in the plan."""
+    return replace(found, command="\n".join(verify)) if found.check == "verifyCommands" else found
+
+
+def _claim(plan: Plan) -> str:
+    rule = plan.claim
+    if rule.kind is ClaimKind.TAG:
+        return f"the agent said <{rule.tag}>{rule.text}</{rule.tag}>"
+    return {
+        ClaimKind.DONE: "the file DONE was there",
+        ClaimKind.BOARD: "every story of the task list is approved",
+        ClaimKind.GIVEN: "every role before had proved its part",
+    }[rule.kind]
+
+
+def _remarks(about: Summary, chronicle: Chronicle) -> tuple[Remark, ...]:
+    """What was noted on the way, and what the outcome itself says and was not noted yet."""
+    texts = {remark.text for remark in chronicle.remarks}
+    kinds = {remark.kind for remark in chronicle.remarks}
+    found = list(chronicle.remarks)
+    for note in about.notes:
+        kind = next((kind for word, kind in _NOTED.items() if note.startswith(word)), None)
+        if note not in texts and (kind is None or kind not in kinds):
+            found.append(Remark(kind or RemarkKind.NOTE, note, 0, about.updated))
+    return tuple(found)
+
+
+_NOTED = {
+    "auto-approved": RemarkKind.AUTO_APPROVED,
+    "degraded": RemarkKind.DEGRADED,
+    "undone": RemarkKind.UNDONE,
+}
+
+
+def _title(run: RunReport) -> str:
+    """What the run was asked to do, in one line."""
+    if run.stories:
+        done = sum(story.passes for story in run.stories)
+        return f"{done} of {len(run.stories)} stories"
+    first = next((line.strip() for line in run.prompt.text.splitlines() if line.strip()), "")
+    return first[:120] or f"{run.flow} {run.role}".strip()

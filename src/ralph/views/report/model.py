@@ -1,0 +1,293 @@
+"""What a report says: one value, from which the page, the Markdown and the JSON are made, so that they cannot disagree.
+
+Times are seconds since 1970, durations seconds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+FORMAT = 1
+"""Of `ralph report --json`; fields are only ever added."""
+
+
+class Doing(StrEnum):
+    """What a stretch of time was spent on. `away`: no process drove the run."""
+
+    AGENT = "agent"
+    CHECK = "check"
+    COMMIT = "commit"
+    LIMIT = "limit"
+    RESTART = "restart"
+    PAUSED = "paused"
+    CHILDREN = "children"
+    AWAY = "away"
+
+
+class RemarkKind(StrEnum):
+    """What a reader should know before believing the outcome."""
+
+    LIMIT = "limit"
+    AUTO_APPROVED = "auto_approved"
+    DEGRADED = "degraded"
+    UNDONE = "undone"
+    FAILED = "failed"
+    RESUMED = "resumed"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A text, perhaps not all of it: `left_out` is how much is missing (characters; of a diff also lines of files that
+    are left out), and `see` the command that shows it.
+    """
+
+    text: str = ""
+    left_out: int = 0
+    see: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """`is_open`: it goes on."""
+
+    doing: Doing
+    label: str
+    began: float
+    seconds: float
+    is_open: bool = False
+    is_red: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    cost_usd: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one check found. `parts`: its stages, or the criteria it looked at."""
+
+    check: str
+    green: bool
+    required: bool
+    degraded: bool
+    reason: str
+    command: str = ""
+    log: str = ""
+    feedback: Excerpt = Excerpt()
+    parts: tuple[Found, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FileChange:
+    """Lines added and removed; None for a binary file."""
+
+    path: str
+    added: int | None
+    removed: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What an iteration did to the files. `count`: how many files, of which `files` are the first."""
+
+    count: int
+    added: int
+    removed: int
+    files: tuple[FileChange, ...] = ()
+    diff: Excerpt = Excerpt()
+
+
+@dataclass(frozen=True, slots=True)
+class MadeCommit:
+    id: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Iteration:
+    """One iteration. `ended`: how its agent ended, empty while it works. `moved`: what it did to a story, or that it
+    refused. `is_short`: its texts are left out.
+    """
+
+    number: int
+    agent: str = ""
+    role: str = ""
+    story: str = ""
+    began: float = 0.0
+    seconds: float = 0.0
+    segments: tuple[Segment, ...] = ()
+    ended: str = ""
+    exit: int | None = None
+    detail: str = ""
+    claim: bool = False
+    moved: str = ""
+    used: Used = Used()
+    checks: tuple[Found, ...] = ()
+    said: Excerpt = Excerpt()
+    changes: Changes | None = None
+    commits: tuple[MadeCommit, ...] = ()
+    is_open: bool = False
+    is_short: bool = False
+
+    @property
+    def red(self) -> tuple[Found, ...]:
+        return tuple(found for found in self.checks if not found.green)
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    kind: RemarkKind
+    text: str
+    iteration: int = 0
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """What a person told the run; `iteration`: whose prompt had it, None if none yet."""
+
+    at: float
+    text: str
+    iteration: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Review:
+    """One step in the life of a story or a task: who did what to it, and why."""
+
+    at: float
+    subject: str
+    by: str
+    what: str
+    text: str = ""
+    run: str = ""
+    iteration: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    id: str
+    title: str
+    status: str
+    passes: bool
+    reviews: int
+    at_cap: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Why the outcome can be believed: what was claimed, what was checked, and on which tree.
+
+    `snapshot` is the ref that keeps the tree; `commit` the last one that the harness made.
+    """
+
+    claim: str
+    checks: tuple[Found, ...]
+    tree: str = ""
+    snapshot: str = ""
+    commit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCheck:
+    name: str
+    method: str
+    command: str
+    required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What the run may use; 0 is no limit."""
+
+    iterations: int
+    cost_usd: float
+    tokens: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """One run. `left_out`: so many iterations in the middle are not listed."""
+
+    id: str
+    flow: str
+    role: str
+    directory: str
+    state: str
+    outcome: str
+    cause: str
+    reason: str
+    began: float
+    updated: float
+    elapsed: float
+    agents: tuple[str, ...]
+    prompt: Excerpt
+    checks: tuple[PlannedCheck, ...]
+    budget: Budget
+    used: Used
+    count: int
+    iterations: tuple[Iteration, ...]
+    left_out: int = 0
+    files: int | None = None
+    proof: Proof | None = None
+    remarks: tuple[Remark, ...] = ()
+    guidance: tuple[Guidance, ...] = ()
+    reviews: tuple[Review, ...] = ()
+    stories: tuple[Story, ...] = ()
+    said: Excerpt = Excerpt()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFacts:
+    """A task as it was asked for, and how far it has come."""
+
+    id: str
+    title: str
+    description: str
+    wanted: str
+    criteria: tuple[str, ...]
+    status: str
+    role: str
+    reason: str
+    base: str
+    branch: str
+    merged: str
+    sent_back: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """`subject`: a run or a task. `notes`: what this report does not show, and how to see it."""
+
+    format: int
+    version: str
+    made: float
+    subject: str
+    id: str
+    title: str
+    state: str
+    outcome: str
+    cause: str
+    reason: str
+    project: str
+    began: float
+    updated: float
+    elapsed: float
+    used: Used
+    count: int
+    runs: tuple[RunReport, ...]
+    task: TaskFacts | None = None
+    reviews: tuple[Review, ...] = ()
+    notes: tuple[str, ...] = ()

@@ -1,0 +1,69 @@
+"""Report -> HTML: one page that needs nothing else.
+
+Everything that is put into the template is escaped by it; a page runs no script, loads nothing, and says so to the
+browser (its Content-Security-Policy allows its own style sheet and nothing more).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from ralph.views.agent import duration
+from ralph.views.report import charts, words
+from ralph.views.report.model import Report
+
+_HERE = Path(__file__).parent
+_CLASSES = {"+": "add", "-": "del", "@": "hunk", "d": "head", "[": "note"}
+
+
+def page(report: Report) -> str:
+    style = (_HERE / "page.css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    return _template().render(report=report, style=Markup(style), policy=policy)
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_HERE),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= _filters()
+    environment.globals |= {"timeline": charts.timeline, "columns": charts.columns, "words": words}
+    return environment.get_template("page.html.jinja")
+
+
+def _filters() -> dict[str, Any]:
+    return {
+        "duration": duration,
+        "moment": words.moment,
+        "clock": words.clock,
+        "money": words.money,
+        "number": words.number,
+        "short": words.short_number,
+        "percent": _percent,
+        "diff_lines": _diff_lines,
+    }
+
+
+def _percent(value: float) -> str:
+    return f"{value:.3f}%"
+
+
+def _diff_lines(text: str) -> list[tuple[str, str]]:
+    """Each line with the class that colours it; head lines of a file are no additions."""
+    lines = text.removesuffix("\n").split("\n")
+    return [
+        ("head" if line.startswith(("+++ ", "--- ")) else _CLASSES.get(line[:1], ""), line) for line in lines
+    ]

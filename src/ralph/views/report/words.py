@@ -1,0 +1,180 @@
+"""The words of a report that its page and its Markdown share."""
+
+from __future__ import annotations
+
+import time
+
+from ralph.views.agent import duration
+from ralph.views.report.model import Doing, Iteration, Remark, RemarkKind, Report, Review, RunReport, Used
+
+DOING = {
+    Doing.AGENT: "agent",
+    Doing.CHECK: "checks",
+    Doing.COMMIT: "commit",
+    Doing.LIMIT: "waiting for a limit",
+    Doing.RESTART: "before a restart",
+    Doing.PAUSED: "paused",
+    Doing.CHILDREN: "waiting for children",
+    Doing.AWAY: "nobody at work",
+}
+
+REMARKS = {
+    RemarkKind.AUTO_APPROVED: "Auto-approved",
+    RemarkKind.DEGRADED: "Degraded",
+    RemarkKind.UNDONE: "Undone",
+    RemarkKind.LIMIT: "Limit",
+    RemarkKind.FAILED: "Agent",
+    RemarkKind.RESUMED: "Resumed",
+    RemarkKind.NOTE: "Note",
+}
+
+_GOOD = ("complete", "done")
+_STILL = ("running", "paused", "waiting")
+
+
+def tone(report: Report) -> str:
+    """How the whole looks at a glance: good, weak, bad, live or idle."""
+    if is_weak(report):
+        return "weak"
+    if report.outcome == "complete":
+        return "good"
+    if any(run.state in _STILL for run in report.runs):
+        return "live"
+    if report.outcome in ("waiting", "interrupted"):
+        return "weak"
+    if report.outcome or report.state.startswith(("failed", "blocked")) or is_crashed(report):
+        return "bad"
+    return "idle"
+
+
+def is_weak(report: Report) -> bool:
+    """Is it complete, but not by a proof alone?"""
+    kinds = {remark.kind for run in report.runs for remark in run.remarks}
+    return report.outcome == "complete" and bool(kinds & {RemarkKind.AUTO_APPROVED, RemarkKind.DEGRADED})
+
+
+def is_crashed(report: Report) -> bool:
+    return bool(report.runs) and report.runs[-1].state == "crashed"
+
+
+def verdict(report: Report) -> str:
+    """The outcome in one or two words."""
+    if report.subject == "task":
+        word = report.state.partition(",")[0]
+        return "done, with reservations" if word == "done" and is_weak(report) else word
+    if report.outcome == "complete":
+        return "complete, with reservations" if is_weak(report) else "complete"
+    if report.outcome:
+        words = f"{report.outcome}: {report.cause.replace('_', ' ')}"
+        return report.outcome if report.cause == report.outcome else words
+    return report.state
+
+
+def proved(report: Report) -> RunReport | None:
+    """The run that proves the whole: of a task the last one."""
+    last = report.runs[-1] if report.runs else None
+    return last if last is not None and last.proof and report.outcome == "complete" else None
+
+
+def standing(report: Report) -> str:
+    """What a reader must know of a report that is not the last word; empty for one that is."""
+    last = report.runs[-1] if report.runs else None
+    if last is None:
+        return "Nobody has worked on it yet."
+    if last.state == "crashed":
+        go_on = f"ralph work --task {report.id}" if report.task else f"ralph resume {last.id}"
+        return f"Its process is gone, and the run has not ended. Go on with: {go_on}"
+    if last.state in _STILL:
+        return f"It is {last.state}: this is how it stood at {moment(report.made)}."
+    return ""
+
+
+def moment(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(at)).strip()
+
+
+def clock(at: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def money(amount: float) -> str:
+    return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.4f}"
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def short_number(value: float) -> str:
+    for size, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if value >= size:
+            return f"{value / size:.1f}".rstrip("0").rstrip(".") + letter
+    return f"{value:.0f}"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def facts(report: Report) -> list[tuple[str, str]]:
+    """The numbers at the top."""
+    used = report.used
+    found = [
+        ("iterations", number(report.count)),
+        ("working time", duration(report.elapsed)),
+    ]
+    if used.cost_usd:
+        found.append(("cost", money(used.cost_usd)))
+    if used.tokens:
+        found.append(("tokens", short_number(used.tokens)))
+    files = [run.files for run in report.runs if run.files is not None]
+    if files and report.subject == "run":
+        found.append(("files changed", number(files[-1])))
+    if report.task is not None:
+        found.append(("sent back", plural(report.task.sent_back, "time")))
+    return found
+
+
+def iteration_line(iteration: Iteration) -> str:
+    """What one iteration came to, in a few words."""
+    if iteration.is_open:
+        return "in hand"
+    words = [iteration.ended] if iteration.ended not in ("", "ok") else []
+    if iteration.moved:
+        words.append(iteration.moved)
+    elif iteration.claim:
+        words.append("claims to be done")
+    red = [found for found in iteration.checks if not found.green and found.required]
+    if red:
+        words.append(plural(len(red), "red check") if len(red) > 1 else f"red: {red[0].check}")
+    elif iteration.checks:
+        words.append("green")
+    return ", ".join(words) or "no claim"
+
+
+def about(iteration: Iteration) -> str:
+    """The same, and in which role, on which story."""
+    story = "" if iteration.moved else iteration.story
+    return " · ".join(filter(None, (iteration_line(iteration), f"{iteration.role} {story}".strip())))
+
+
+def remark_line(remark: Remark) -> str:
+    where = f" (iteration {remark.iteration})" if remark.iteration else ""
+    return f"{remark.text}{where}"
+
+
+def review_where(review: Review) -> str:
+    """Of a story who and when; of a task's role how long it took."""
+    if not review.subject:
+        return f"after {plural(review.iteration, 'iteration')}" if review.iteration else ""
+    return f"by {review.by}, iteration {review.iteration}" if review.by else f"iteration {review.iteration}"
+
+
+def tokens_line(used: Used) -> str:
+    parts = [
+        (used.input_tokens, "in"),
+        (used.output_tokens, "out"),
+        (used.cache_read_tokens, "cache read"),
+        (used.cache_write_tokens, "cache written"),
+    ]
+    return " · ".join(f"{short_number(count)} {name}" for count, name in parts if count)

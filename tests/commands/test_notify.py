@@ -1,0 +1,317 @@
+"""Notifications: by a command and to addresses, once for each thing, beside the loop and without secrets."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Project, wait_until
+from prd_support import make_loop
+from report_support import claude_like
+from work_support import external, make_site, task
+
+DONE = "echo '<response>DONE</response>'"
+TOKEN = "s3cr3t-t0ken-of-mine"
+
+
+class Listener:
+    """A web server on loopback that keeps what it is sent. `status`: what it answers."""
+
+    def __init__(self, status: int = 200) -> None:
+        self.got: list[dict[str, Any]] = []
+        listener = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"]))
+                listener.got.append(json.loads(body))
+                self.send_response(status)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"json://127.0.0.1:{self._server.server_port}/{TOKEN}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@contextmanager
+def listening(status: int = 200) -> Iterator[Listener]:
+    listener = Listener(status)
+    try:
+        yield listener
+    finally:
+        listener.close()
+
+
+def kept(project: Project) -> list[dict[str, Any]]:
+    """What the command below was given on stdin, in order."""
+    path = project.path.parent / "told.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def command(project: Project) -> str:
+    """A command that keeps what it is given, and proves that it has the variables."""
+    file = project.path.parent / "told.jsonl"
+    return f'test -n "$RALPH_EVENT$RALPH_TITLE$RALPH_MESSAGE$RALPH_DIRECTORY" && {{ cat; echo; }} >> {file}'
+
+
+def events(project: Project) -> list[str]:
+    return [each["event"] for each in kept(project)]
+
+
+# ---- a run ----
+
+
+def test_a_run_that_is_done_tells_by_command_and_address(project: Project) -> None:
+    """Both ways get title and message; the command gets the facts as JSON."""
+    with listening() as listener:
+        project.agent(DONE, notify={"urls": [listener.url], "command": command(project)})
+        ended = project.run("run", "-p", "x")
+    assert ended.code == 0, ended.err
+    (got,) = listener.got
+    assert got["title"] == "Ralph: project finished" and got["type"] == "success"
+    assert "complete: claimed" in got["message"] and str(project.path) in got["message"]
+    (told,) = kept(project)
+    run = project.status()[0]["id"]
+    assert (told["event"], told["run"], told["outcome"], told["cause"]) == (
+        "finished",
+        run,
+        "complete",
+        "proved",
+    )
+    assert told["directory"] == str(project.path) and told["iterations"] == 1
+    assert f"ralph report {run}" in told["text"]
+
+
+def test_a_run_that_fails_tells_so(project: Project) -> None:
+    """Iterations used up: failed. With `on`, only what is wanted."""
+    project.agent("echo no", notify={"command": command(project)})
+    assert project.run("run", "-p", "x", "-m", "2").code == 1
+    assert [(each["event"], each["cause"]) for each in kept(project)] == [("failed", "iterations")]
+    project.agent("echo no", notify={"command": command(project), "on": ["finished"]})
+    assert project.run("run", "-p", "x", "-m", "1").code == 1
+    assert events(project) == ["failed"], "the second run tells nobody"
+
+
+def test_the_same_end_is_told_once_and_another_one_again(project: Project) -> None:
+    """A resume that comes to another end tells it; one that is refused or changes nothing does not."""
+    project.agent("echo no", notify={"command": command(project)})
+    project.run("run", "-p", "x", "-m", "1")
+    project.run("resume", "-m", "2")
+    assert events(project) == ["failed", "failed"]
+    project.run("resume", "-m", "2")
+    assert len(kept(project)) == 2
+
+
+def test_an_end_that_was_told_and_not_journalled_is_not_told_again(project: Project) -> None:
+    """Killed while the message of its end is being sent, the run ends again when it is resumed, and tells nothing."""
+    file = project.path.parent / "told.jsonl"
+    project.agent(DONE, notify={"command": f"cat >> {file}; echo >> {file}; kill -9 $(cat {file}.pid)"})
+    started = project.start("run", "-p", "x")
+    Path(f"{file}.pid").write_text(str(started.pid))
+    started.communicate(timeout=30)
+    assert started.returncode == -9
+    assert len(kept(project)) == 1
+    state = project.status()[0]["state"]
+    if state == "crashed":
+        assert project.run("resume").code == 0
+    assert len(kept(project)) == 1
+
+
+def test_a_limit_is_told_once_with_its_end(repository: Project) -> None:
+    """However often it is tried again in vain; then that it is done."""
+    claude_like(
+        repository,
+        """
+tries = len(list(Path(".git").glob("try*")))
+Path(f".git/try{tries}").touch()
+limited(1) if tries < 2 else say("<response>DONE</response>")
+""",
+        notify={"command": command(repository)},
+        snapshots=False,
+    )
+    assert repository.run("run", "-p", "x").code == 0
+    first, second = kept(repository)
+    assert (first["event"], second["event"]) == ("limit", "finished")
+    assert first["until"] > time.time() - 120 and "goes on by itself" in first["text"]
+
+
+def test_a_budget_is_told_at_eighty_percent(repository: Project) -> None:
+    """Once, before it is used up; a raised one again."""
+    claude_like(
+        repository,
+        'say("on my way", 0.45)',
+        notify={"command": command(repository), "on": ["budget"]},
+        snapshots=False,
+        maxCostUsd=1.0,
+    )
+    assert repository.run("run", "-p", "x").code == 1
+    (told,) = kept(repository)
+    assert told["event"] == "budget" and "$0.90 of $1.00" in told["text"]
+    repository.run("resume", "--max-cost-usd", "2")
+    assert len(kept(repository)) == 2 and "of $2.00" in kept(repository)[1]["text"]
+
+
+def test_an_interrupt_tells_nobody(project: Project) -> None:
+    """Who interrupts knows of it."""
+    project.agent("touch here; sleep 30", notify={"command": command(project)})
+    started = project.start("run", "-p", "x")
+    wait_until((project.path / "here").exists)
+    started.terminate()
+    time.sleep(0.3)
+    started.terminate()
+    started.communicate(timeout=30)
+    assert started.returncode == 130 and kept(project) == []
+
+
+# ---- what goes wrong ----
+
+
+def test_an_address_that_fails_is_one_notice_without_its_secret(project: Project) -> None:
+    """The run is complete all the same; the notice comes before the end, which stays the last line."""
+    with listening(status=500) as listener:
+        project.agent(DONE, notify={"urls": [listener.url, "nonsense"], "command": "exit 3"})
+        ended = project.run("run", "-p", "x", "--json")
+    assert ended.code == 0
+    lines = ended.lines()
+    assert lines[-1]["event"] == "run_ended"
+    found = [line["text"] for line in lines if line["event"] == "notice" and "notification" in line["text"]]
+    assert (
+        len(found) == 2 and "notify.urls: address" in found[0] and "notify.command: exit code 3" in found[1]
+    )
+    assert TOKEN not in ended.out + ended.err
+
+
+def test_settings_that_are_damaged_stop_no_run(project: Project) -> None:
+    """It is said that nobody is notified, and the run goes on."""
+    project.agent("[ -e ok ] && " + DONE, notify={"command": command(project)})
+    assert project.run("run", "-p", "x", "-m", "1").code == 1
+    (path,) = project.home.path.rglob("notify.json")
+    assert path.stat().st_mode & 0o077 == 0, "for its owner alone"
+    path.write_text("{")
+    (project.path / "ok").touch()
+    ended = project.run("resume", "-m", "2")
+    assert ended.code == 0 and "Nobody is notified" in ended.out + ended.err
+
+
+@pytest.mark.slow
+def test_a_command_that_hangs_is_given_up(project: Project) -> None:
+    """It delays nothing but the last line, and that for some seconds only."""
+    project.agent(DONE, notify={"command": "trap '' TERM; sleep 300"})
+    began = time.monotonic()
+    ended = project.run("run", "-p", "x")
+    assert ended.code == 0 and time.monotonic() - began < 25
+    assert "no answer within 10 s" in ended.err + ended.out
+
+
+def test_a_message_in_the_middle_holds_up_nobody(repository: Project) -> None:
+    """The loop goes on while a message is on its way."""
+    claude_like(
+        repository,
+        """
+Path(f".git/at{n}").write_text(str(time.time()))
+say("<response>DONE</response>" if n == 3 else "no", 0.32)
+""",
+        notify={"command": "sleep 3", "on": ["budget"]},
+        snapshots=False,
+        maxCostUsd=1.0,
+    )
+    assert repository.run("run", "-p", "x").code == 0
+    second, third = (float((repository.path / ".git" / f"at{n}").read_text()) for n in (2, 3))
+    assert third - second < 2.5
+
+
+def test_secrets_are_shown_nowhere(project: Project) -> None:
+    """Not by `config`, `notify` and `--verbose`, not in what an agent prints of the settings."""
+    with listening() as listener:
+        project.agent(f"cat .ralph/settings.json; {DONE}", notify={"urls": [listener.url]})
+        shown = [project.run(*words) for words in (["config"], ["config", "--json"], ["notify"])]
+        shown.append(project.run("run", "-p", "x", "--verbose"))
+        shown += [project.run("logs", "--raw"), project.run("report"), project.run("status", "--json")]
+    assert all(TOKEN not in each.out + each.err for each in shown)
+    assert "json://(redacted)" in shown[0].out
+    streams = [path.read_bytes() for path in project.home.path.rglob("*.stdout")]
+    assert streams and all(TOKEN.encode() not in data for data in streams)
+
+
+# ---- the other flows ----
+
+
+def test_a_supervised_task_that_waits_tells_so(project: Project) -> None:
+    """Exit code 42: it needs somebody."""
+    project.settings(notify={"command": command(project)}, snapshots=False)
+    (project.path / "tasks" / "build").mkdir(parents=True)
+    assert project.run("supervise", "tasks/build", "--", "sh", "-c", "exit 42").code == 3
+    assert [(each["event"], each["task"], each["flow"]) for each in kept(project)] == [
+        ("waiting", "build", "supervise")
+    ]
+
+
+def test_a_prd_loop_tells_how_it_was_approved(project: Project) -> None:
+    """An approval at the cap is part of the message."""
+    loop = make_loop(project)
+    loop.agent("reject('no tests') if mode == 'review' else play()", notify={"command": command(project)})
+    assert loop.run("--review-cap", "1").code == 0
+    (told,) = kept(project)
+    assert told["event"] == "finished" and told["cause"] == "auto_approved"
+    assert "auto-approved at the review cap" in told["text"]
+
+
+def test_each_task_tells_when_it_is_done_or_has_failed(project: Project) -> None:
+    """Not each of its roles; and a work that has nothing to do tells nothing again."""
+    site = make_site(project)
+    off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
+    body = """[ $RALPH_TASK_ID = T-1 ] && sed -i 's/a - b/a + b/' calc.py; echo $n > $RALPH_TASK_ID; promise CODED"""
+    site.agents(body, ralph={"agents": off}, notify={"command": command(project)})
+
+    site.add(
+        task("T-1"),
+        task(
+            "T-2",
+            coder=external(
+                "false",
+            ),
+            dependencies=("T-1",),
+        ),
+    )
+    assert site.work().code == 1
+    assert [(each["event"], each["task"]) for each in kept(project)] == [
+        ("finished", "T-1"),
+        ("failed", "T-2"),
+    ]
+    site.work()
+    assert len(kept(project)) == 2
+
+
+# ---- trying it ----
+
+
+def test_the_settings_can_be_tried(project: Project) -> None:
+    """`ralph notify --test` sends a message in every way, and says what does not work."""
+    assert project.run("notify", "--test").code == 2
+    with listening() as listener:
+        project.settings(notify={"urls": [listener.url], "command": command(project)})
+        assert project.run("notify").code == 0 and listener.got == []
+        done = project.run("notify", "--test")
+    assert done.code == 0 and "Sent." in done.err, done.err
+    assert [each["title"] for each in listener.got] == ["Ralph: a test from project"]
+    assert events(project) == ["finished"]
+    failed = project.run("notify", "--test")
+    assert failed.code == 1 and "not sent: notify.urls" in failed.err and TOKEN not in failed.err

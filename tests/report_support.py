@@ -1,0 +1,177 @@
+"""Runs worth a report, made by real loops: one with red checks and a limit, a task that fails, a PRD loop at its cap.
+
+The agent is a Python program that prints what Claude Code prints: so there are costs, tokens and limits to show.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from conftest import Project
+from prd_support import Loop, make_loop, story
+from ralph.core.tasks import CompletionCriteria
+from work_support import Site, make_site, task
+
+_AGENT = """#!{python}
+import json, os, sys, time
+from pathlib import Path
+
+n = int(os.environ["RALPH_ITERATION"])
+
+def say(text, cost=0.0, read=0, wrote=0, cached=0, seconds=0.0):
+    time.sleep(seconds)
+    used = {{"input_tokens": read, "output_tokens": wrote, "cache_read_input_tokens": cached}}
+    message = {{"id": f"m{{n}}", "content": [{{"type": "text", "text": text}}], "usage": used}}
+    print(json.dumps({{"type": "assistant", "message": message}}))
+    print(json.dumps({{"type": "result", "is_error": False, "total_cost_usd": cost, "usage": used, "result": text}}))
+
+def limited(seconds):
+    info = {{"status": "rejected", "resetsAt": time.time() + seconds}}
+    print(json.dumps({{"type": "rate_limit_event", "rate_limit_info": info}}))
+    print(json.dumps({{"type": "result", "is_error": True, "api_error_status": 429, "total_cost_usd": 0,
+        "result": "You've hit your usage limit"}}))
+    raise SystemExit(1)
+
+if "commit message" in sys.stdin.read().lower():
+    say("Add slug(): names for addresses of pages", 0.002, 900, 12)
+    raise SystemExit
+
+{body}
+"""
+
+CHECK = """import sys
+
+from slug import slug
+
+cases = {
+    "Hello World": "hello-world",
+    "  two  spaces ": "two-spaces",
+    "Crème brûlée": "creme-brulee",
+    "": "",
+}
+wrong = [(text, slug(text), want) for text, want in cases.items() if slug(text) != want]
+for text, got, want in wrong:
+    print(f"slug({text!r}) is {got!r}, and should be {want!r}")
+print(f"{len(cases) - len(wrong)} of {len(cases)} cases pass")
+sys.exit(bool(wrong))
+"""
+
+_MODULE = '"""Names for addresses of pages."""\n\n'
+_VERSIONS = (
+    "def slug(text):\n    return text.lower().replace(' ', '-')\n",
+    "def slug(text):\n    return '-'.join(text.lower().split())\n",
+    "import unicodedata\n\n\ndef slug(text):\n    plain = unicodedata.normalize('NFKD', text).encode('ascii', 'ignore').decode()\n"
+    "    return '-'.join(plain.lower().split())\n",
+)
+
+SLUG_AGENT = f"""
+versions = {_VERSIONS!r}
+if n == 3 and not Path(".git/tried").exists():
+    Path(".git/tried").touch()
+    limited(1)
+Path("slug.py").write_text({_MODULE!r} + versions[min(n, 3) - 1])
+if n == 1:
+    say("I wrote slug(). It lowers the text and puts hyphens in place of spaces.\\n\\n<response>DONE</response>", 0.031, 5200, 610, 12000, 0.6)
+elif n == 2:
+    say("Runs of spaces become one hyphen now.\\n\\nAccents I have not looked at yet.", 0.044, 6900, 820, 31000, 0.9)
+else:
+    say("Accented letters lose their accents before anything else happens, so that crème brûlée is creme-brulee.\\n\\nAll four cases pass.\\n\\n<response>DONE</response>", 0.058, 8100, 1240, 52000, 1.3)
+"""
+
+
+def write_agent(project: Project, body: str) -> str:
+    """A program outside of the project that is read as Claude Code."""
+    path = project.path.parent / "claude-like"
+    path.write_text(_AGENT.format(python=sys.executable, body=body))
+    path.chmod(0o755)
+    return str(path)
+
+
+def claude_like(project: Project, body: str, **settings: Any) -> None:
+    agent = {"command": write_agent(project, body), "type": "claude"}
+    project.settings(**({"agent": agent} | settings))
+
+
+def complete_run(repository: Project) -> str:
+    """Three iterations: a claim that is refuted, a step without one, a limit, and a proof. Returns the run."""
+    (repository.path / "check.py").write_text(CHECK)
+    (repository.path / ".gitignore").write_text("__pycache__/\n")
+    repository.git("add", "-A")
+    repository.git("commit", "-q", "-m", "A check")
+    claude_like(
+        repository,
+        SLUG_AGENT,
+        guardrails=[
+            {"command": f"{sys.executable} check.py", "hint": "The cases are in check.py."},
+            {"command": "test -s slug.py"},
+        ],
+        scm={"command": "git", "tasks": ["commit"]},
+        maxCostUsd=0.5,
+    )
+    repository.git("config", "user.name", "Ada")
+    repository.git("config", "user.email", "ada@localhost")
+    done = repository.run("run", "-p", "Write slug() in slug.py, so that check.py passes.", "-m", "6")
+    assert done.code == 0, done.err
+    return str(repository.status()[0]["id"])
+
+
+def failed_task(project: Project) -> Site:
+    """The reviewer refuses the coder's work again and again."""
+    site = make_site(project)
+    reviewer = CompletionCriteria("REVIEW_PASSED", "safe to merge", "string_match")
+    site.add(
+        task(
+            description="The calculator subtracts where it should add.",
+            reviewer=reviewer,
+        )
+    )
+    site.agents(
+        """
+case $RALPH_ROLE in
+coder) sed -i 's/a - b/a + b/' calc.py; echo "# attempt $n" >> calc.py; echo "It adds now."; promise CODED;;
+reviewer) echo "add() adds, but there is no test of it, and a comment tells of attempts."
+    echo '<refuse>There is no test of add(); the comment about attempts has to go.</refuse>';;
+esac
+"""
+    )
+    done = site.work()
+    assert done.code == 1, done.err
+    return site
+
+
+def capped_prd(project: Project) -> Loop:
+    """One story is approved by its review, one only because there were enough reviews; an edit is undone."""
+    loop = make_loop(
+        project,
+        story("US-001", title="Add two numbers"),
+        story("US-002", title="Show the sum on the page", priority=2),
+        verifyCommands=["true"],
+    )
+    loop.agent(
+        """
+(ROOT / f"{id}.txt").write_text(f"{mode} {n}\\n")
+if mode == "review" and id == "US-002" and story()["reviewCount"] == 0:
+    reject("The sum is cut off after eight digits. Show all of it.")
+elif mode == "review-fix" and id == "US-002":
+    PRD.write_text("# Calc\\n\\nLess.\\n")
+    fix()
+elif mode == "review" and id == "US-002":
+    reject("It is still cut off on phones.")
+else:
+    play()
+commit(f"feat: {id} {mode}")
+""",
+        snapshots=True,
+    )
+    done = loop.run("--review-cap", "2", "-n", "9")
+    assert done.code == 0, done.out + done.err
+    return loop
+
+
+def report_json(project: Project, *words: str) -> dict[str, Any]:
+    done = project.run("report", *words, "--json")
+    assert done.code == 0, done.err
+    found: dict[str, Any] = json.loads(done.out)
+    return found
