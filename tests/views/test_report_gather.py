@@ -306,6 +306,20 @@ def test_hostile_names_of_files(repository: Project) -> None:
     assert "<img" not in done.out and "\x1b" not in done.out and "&lt;img" in done.out
 
 
+def test_no_secret_of_a_file_or_a_prompt_is_shown(repository: Project) -> None:
+    """What an agent writes into a file is in the diff; a token there is one all the same."""
+    token, value = "ghp_" + "a1B2" * 9, "correct-horse-battery"
+    body = f"echo 'key = {token} {value}' > config.py; echo '<response>DONE</response>'"
+    repository.agent(body, snapshots=True)
+    repository.extra_env["SHOP_PASSWORD"] = value
+    assert repository.run("run", "-p", f"Put {token} into config.py").code == 0
+    for form in ("--html", "--md"):
+        shown = repository.run("report", form, "-").out
+        assert "config.py" in shown and "+key = [redacted]" in shown
+        assert token not in shown and value not in shown
+    assert token not in repository.run("report", "--json").out
+
+
 def test_the_three_forms_agree(repository: Project) -> None:
     """They are made from one value: the same numbers stand in all of them."""
     run = complete_run(repository)

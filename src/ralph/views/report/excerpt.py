@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
 from ralph.core.text import clean
+from ralph.redact import Secrets, secret_values, secrets_of
 from ralph.views.report.model import Excerpt
 
 MOST_LINE = 1_000
@@ -29,23 +31,25 @@ def ending(text: str, most: int, see: str) -> Excerpt:
 
 
 def harmless(value: T) -> T:
-    """The same value with every text in it, at any depth, free of control characters and endless lines.
+    """The same value with every text in it, at any depth, free of secrets, control characters and endless lines.
 
-    All that is in a report goes through here, so no writer can forget it.
+    All that is in a report goes through here, so no writer can forget it. What an agent prints has no secrets any
+    more; a file that it has written, and a prompt, may have some.
     """
-    made: T = _harmless(value)
+    made: T = _harmless(value, secrets_of(frozenset(secret_values(os.environ))))
     return made
 
 
-def _harmless(value: Any) -> Any:
+def _harmless(value: Any, secrets: Secrets) -> Any:
     if isinstance(value, Enum):
         return value
     if isinstance(value, str):
-        return _short_lines(clean(value[: 4 * _MOST_PLAIN]))
+        return _short_lines(clean(secrets.text(value[: 4 * _MOST_PLAIN])))
     if isinstance(value, tuple):
-        return tuple(map(_harmless, value))
+        return tuple(_harmless(each, secrets) for each in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return type(value)(**{field.name: _harmless(getattr(value, field.name)) for field in fields(value)})
+        made = {field.name: _harmless(getattr(value, field.name), secrets) for field in fields(value)}
+        return type(value)(**made)
     return value
 
 
