@@ -10,18 +10,18 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
+
+import debian
 
 PACKAGE = "chromium"
 _CHOSEN = (
@@ -49,34 +49,6 @@ _FLAGS = [
     "--remote-debugging-pipe",
 ]
 _PATIENCE = 30.0
-
-
-def installed() -> str:
-    """The browser; it is installed where that can be done."""
-    if found := shutil.which(PACKAGE):
-        return found
-    if os.geteuid() or not shutil.which("apt-get"):
-        _missing(f"{PACKAGE} is not installed")
-    with open(Path(tempfile.gettempdir()) / "ralph-chromium.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for words in (["update"], ["install", "-y", "--no-install-recommends", PACKAGE]):
-            done = subprocess.run(
-                ["apt-get", *words],
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                text=True,
-                timeout=400,
-                env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
-            )
-        if done.returncode:
-            _missing(f"apt-get could not install {PACKAGE}: {done.stderr[-500:]}")
-    return shutil.which(PACKAGE) or _missing(f"{PACKAGE} is not there after it was installed")
-
-
-def _missing(why: str) -> NoReturn:
-    if os.environ.get("CI") == "true":
-        pytest.fail(why)
-    pytest.skip(why)
 
 
 @dataclass
@@ -160,7 +132,7 @@ class Browser:
 @contextmanager
 def browser() -> Iterator[Browser]:
     """A browser with a new profile; it is ended in the end."""
-    program = installed()
+    program = debian.program(PACKAGE)
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
     with tempfile.TemporaryDirectory(prefix="ralph-browser-", ignore_cleanup_errors=True) as profile:

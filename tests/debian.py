@@ -1,0 +1,45 @@
+"""Programs that some tests need, installed from Debian's packages where that can be done."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+
+def program(name: str, package: str = "") -> str:
+    """Where a program is. One that is missing fails a test in CI, and skips it elsewhere."""
+    if found := shutil.which(name):
+        return found
+    if os.geteuid() or not shutil.which("apt-get"):
+        missing(f"{name} is not installed")
+    with open(Path(tempfile.gettempdir()) / "ralph-debian.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        complaint = "" if shutil.which(name) else _install(package or name)
+    return shutil.which(name) or missing(f"apt-get did not install {name}: {complaint}")
+
+
+def _install(package: str) -> str:
+    """Returns what apt-get complained of last."""
+    for words in (["update"], ["install", "-y", "--no-install-recommends", package]):
+        done = subprocess.run(
+            ["apt-get", *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=400,
+            env=os.environ | {"DEBIAN_FRONTEND": "noninteractive"},
+        )
+    return done.stderr[-500:]
+
+
+def missing(why: str) -> NoReturn:
+    if os.environ.get("CI") == "true":
+        pytest.fail(why)
+    pytest.skip(why)
