@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 
 from ralph.guard.grammar import Unreadable
+from ralph.guard.languages import AWKS, LANGUAGES, language
 from ralph.guard.words import DECODED, NET, UNKNOWN, Word, ansi_c
 
 TYPE_CHECKING = False
@@ -16,49 +17,8 @@ if TYPE_CHECKING:
     from ralph.guard.model import Command
     from ralph.guard.reader import Reader
 
-# Program: options whose value is code, then those whose value is none.
-_LANGUAGES = {
-    "python": ("-c", "-W -X -m"),
-    "pypy": ("-c", "-W -X -m"),
-    "ipython": ("-c", ""),
-    "perl": ("-e -E", "-I -M -m"),
-    "ruby": ("-e", "-r -I"),
-    "irb": ("-e", ""),
-    "node": ("-e -p --eval --print -pe", "-r --require --import --loader"),
-    "nodejs": ("-e -p --eval --print -pe", "-r --require"),
-    "bun": ("-e --eval", ""),
-    "deno": ("eval", ""),
-    "tsx": ("-e --eval", ""),
-    "ts-node": ("-e --eval", ""),
-    "php": ("-r", "-d -c"),
-    "lua": ("-e", "-l"),
-    "luajit": ("-e", "-l"),
-    "osascript": ("-e", "-l"),
-    "rscript": ("-e", ""),
-    "r": ("-e", ""),
-    "julia": ("-e -E --eval", ""),
-    "groovy": ("-e", ""),
-    "elixir": ("-e --eval", ""),
-    "pwsh": ("-c -command -Command -C", "-f -File"),
-    "powershell": ("-c -command -Command -C", "-f -File"),
-    "expect": ("-c", ""),
-    "tclsh": ("", ""),
-    "awk": ("", "-F -v -f"),
-    "gawk": ("", "-F -v -f"),
-    "mawk": ("", "-F -v -f"),
-    "nawk": ("", "-F -v -f"),
-}
-_AWKS = ("awk", "gawk", "mawk", "nawk")
 _MOST = 20_000
 _MOST_STRINGS = 60
-
-
-def language(program: str) -> str:
-    """Which language a program speaks, "" if it is no interpreter."""
-    name = program.lower()
-    if name not in _LANGUAGES:
-        name = name.rstrip("0123456789.")
-    return name if name in _LANGUAGES else ""
 
 
 def run(reader: Reader, command: Command) -> str:
@@ -80,7 +40,7 @@ def _code(reader: Reader, command: Command, name: str) -> tuple[str, list[Word]]
     """The code, or the module with its arguments that `-m` names."""
     from ralph.guard.outputs import content
 
-    codes, valued = (options.split() for options in _LANGUAGES[name])
+    codes, valued = (options.split() for options in LANGUAGES[name])
     found: list[str] = []
     words = command.args
     at = 0
@@ -88,10 +48,17 @@ def _code(reader: Reader, command: Command, name: str) -> tuple[str, list[Word]]
         word = words[at]
         if word == "-m" and name in ("python", "pypy"):
             return "", words[at + 1 :]
-        if word in codes or (word[:1] == "-" and word[1:2] != "-" and name != "osascript" and word[-2:] in _short(codes)):
+        if word in codes or (
+            word[:1] == "-" and word[1:2] != "-" and name != "osascript" and word[-2:] in _short(codes)
+        ):
             found.append(words[at + 1] if at + 1 < len(words) else "")
             at += 2
-        elif word.startswith("-") and word[:2] in codes and len(word) > 2 and name in ("python", "ruby", "perl", "php"):
+        elif (
+            word.startswith("-")
+            and word[:2] in codes
+            and len(word) > 2
+            and name in ("python", "ruby", "perl", "php")
+        ):
             found.append(word[2:])
             at += 1
         elif word in valued:
@@ -102,7 +69,7 @@ def _code(reader: Reader, command: Command, name: str) -> tuple[str, list[Word]]
             break
     if found:
         return "\n".join(found), []
-    if name in _AWKS:
+    if name in AWKS:
         return (words[at] if at < len(words) and "-f" not in words else ""), []
     if at < len(words) and words[at] not in ("-", "/dev/stdin"):
         text = content(reader, words[at])
@@ -244,8 +211,14 @@ def _try(reader: Reader, command: Command, program: str, words: list[Word]) -> N
 
 
 def _paths(strings: list[str]) -> list[str]:
-    return [each for each in strings if each[:1] in ("/", "~", ".") and " " not in each.strip() and len(each) < 300] + [
-        each for each in strings if each in ("*", ".git", ".ralph") or each.startswith((".git/", ".ralph/", ".claude/"))
+    return [
+        each
+        for each in strings
+        if each[:1] in ("/", "~", ".") and " " not in each.strip() and len(each) < 300
+    ] + [
+        each
+        for each in strings
+        if each in ("*", ".git", ".ralph") or each.startswith((".git/", ".ralph/", ".claude/"))
     ]
 
 

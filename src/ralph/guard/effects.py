@@ -13,11 +13,90 @@ _READS = ("<",)
 
 # Programs that read the files they are given; those of the second line after a pattern or a script.
 READERS = {
-    *("cat", "tac", "less", "more", "head", "tail", "bat", "batcat", "nl", "od", "xxd", "hexdump", "strings", "base64"),
-    *("cp", "mv", "scp", "rsync", "tar", "zip", "7z", "gzip", "sort", "uniq", "wc", "cut", "paste", "diff", "cmp", "install"),
-    *("vim", "vi", "nano", "emacs", "view", "open", "xdg-open", "source", ".", "dd", "tee", "split", "rev", "fold", "pr"),
-    *("grep", "egrep", "fgrep", "rg", "ag", "awk", "gawk", "sed", "jq", "yq", "python", "openssl", "gpg", "ln", "shuf", "column"),
-    *("ssh-add", "sqlite3", "rclone", "gsutil", "xclip", "pbcopy", "base32", "iconv", "mapfile", "expand", "comm", "join", "look"),
+    *(
+        "cat",
+        "tac",
+        "less",
+        "more",
+        "head",
+        "tail",
+        "bat",
+        "batcat",
+        "nl",
+        "od",
+        "xxd",
+        "hexdump",
+        "strings",
+        "base64",
+    ),
+    *(
+        "cp",
+        "mv",
+        "scp",
+        "rsync",
+        "tar",
+        "zip",
+        "7z",
+        "gzip",
+        "sort",
+        "uniq",
+        "wc",
+        "cut",
+        "paste",
+        "diff",
+        "cmp",
+        "install",
+    ),
+    *(
+        "vim",
+        "vi",
+        "nano",
+        "emacs",
+        "view",
+        "open",
+        "xdg-open",
+        "source",
+        ".",
+        "dd",
+        "tee",
+        "split",
+        "rev",
+        "fold",
+        "pr",
+    ),
+    *(
+        "grep",
+        "egrep",
+        "fgrep",
+        "rg",
+        "ag",
+        "awk",
+        "gawk",
+        "sed",
+        "jq",
+        "yq",
+        "python",
+        "openssl",
+        "gpg",
+        "ln",
+        "shuf",
+        "column",
+    ),
+    *(
+        "ssh-add",
+        "sqlite3",
+        "rclone",
+        "gsutil",
+        "xclip",
+        "pbcopy",
+        "base32",
+        "iconv",
+        "mapfile",
+        "expand",
+        "comm",
+        "join",
+        "look",
+    ),
 }
 
 
@@ -48,7 +127,20 @@ def is_recursive(command: Command) -> bool:
 
 def deleted(command: Command) -> list[Word]:
     program = command.program
-    if program in ("rm", "grm", "rmdir", "unlink", "srm", "trash", "rimraf", "del", "shred", "wipe", "trash-put", "gio"):
+    if program in (
+        "rm",
+        "grm",
+        "rmdir",
+        "unlink",
+        "srm",
+        "trash",
+        "rimraf",
+        "del",
+        "shred",
+        "wipe",
+        "trash-put",
+        "gio",
+    ):
         names = operands(command, "-n --iterations -s --size" if program == "shred" else "")
         return names[1:] if program == "gio" and names[:1] == ["trash"] else names
     if program == "mv":
@@ -72,14 +164,29 @@ def written(command: Command) -> list[Word]:
     found = [target for operator, target in command.redirects if operator in _WRITES and not target.isdigit()]
     program = command.program
     names: list[Word]
-    if program in ("tee", "touch", "mkdir", "truncate", "sponge", "mkfifo", "mknod", "patch", "ed", "ex", "nano", "mktemp"):
+    if program in (
+        "tee",
+        "touch",
+        "mkdir",
+        "truncate",
+        "sponge",
+        "mkfifo",
+        "mknod",
+        "patch",
+        "ed",
+        "ex",
+        "nano",
+        "mktemp",
+    ):
         found += operands(command, "-s -r -m -d -t -p -i")
     elif program in ("cp", "mv", "install", "ln", "rsync", "scp", "gcp", "gmv"):
         names = operands(command, "-m -o -g -S -e --rsh --exclude --include -i -P -F")
         target = _target_directory(command)
         found += [target] if target else names[-1:] if len(names) > 1 else []
     elif program in ("sed", "gsed", "perl", "ruby") and _is_in_place(command):
-        found += operands(command, "-e -f -E -n" if program == "perl" else "-e -f")[0 if "e" in flags(command) else 1 :]
+        found += operands(command, "-e -f -E -n" if program == "perl" else "-e -f")[
+            0 if "e" in flags(command) else 1 :
+        ]
     elif program == "dd":
         found += [Word(word[3:]) for word in command.args if word.startswith("of=")]
     elif program in ("curl", "wget", "aria2c"):
@@ -92,21 +199,32 @@ def written(command: Command) -> list[Word]:
         found += operands(command)[1:]
     elif program == "tee":
         found += operands(command)
-    found += deleted(command) if program != "rsync" else []
-    if program in ("chmod", "chown", "chgrp", "chattr", "setfacl"):
-        found += operands(command)[1:]
-    return found
+    return found + (deleted(command) if program not in ("rsync", "truncate") else [])
+
+
+def changed(command: Command) -> list[Word]:
+    """What is written, or whose mode or owner is another one afterwards."""
+    modes = (
+        operands(command)[1:] if command.program in ("chmod", "chown", "chgrp", "chattr", "setfacl") else []
+    )
+    return written(command) + (modes or (operands(command) if command.program == "chmod" else []))
 
 
 def _is_in_place(command: Command) -> bool:
     return any(
-        word == "--in-place" or word.startswith(("-i", "--in-place=")) or (word[:1] == "-" and "i" in word[:4] and word[1:2] != "-")
+        word == "--in-place"
+        or word.startswith(("-i", "--in-place="))
+        or (word[:1] == "-" and "i" in word[:4] and word[1:2] != "-")
         for word in command.args
     )
 
 
 def _target_directory(command: Command) -> Word | None:
-    found = _after(command, ("-t", "--target-directory")) if command.program in ("cp", "mv", "install", "ln") else []
+    found = (
+        _after(command, ("-t", "--target-directory"))
+        if command.program in ("cp", "mv", "install", "ln")
+        else []
+    )
     return found[0] if found else None
 
 

@@ -6,8 +6,20 @@ from ralph.guard.grammar import Unreadable
 from ralph.guard.model import Command, Denied, Place, Rule, Verdict
 from ralph.guard.patterns import matches, programs
 from ralph.guard.reader import Reader
-from ralph.guard.rules import cloud, containers, deletion, disks, files, git, permissions, publishing, remote, secrets, system
-from ralph.guard.words import MARKS, shown
+from ralph.guard.rules import (
+    cloud,
+    containers,
+    deletion,
+    disks,
+    files,
+    git,
+    permissions,
+    publishing,
+    remote,
+    secrets,
+    system,
+)
+from ralph.guard.words import MARKS, Word, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,14 +48,17 @@ class Guard:
 
     def __init__(self, allow: Sequence[tuple[str, str]] = (), deny: Sequence[tuple[str, str]] = ()) -> None:
         self._allow = tuple(pattern for pattern, _ in allow)
-        self._deny = tuple(Rule(f"settings: {pattern}", "settings", reason, pattern) for pattern, reason in deny)
+        self._deny = tuple(
+            Rule(f"settings: {pattern}", "settings", reason, pattern) for pattern, reason in deny
+        )
         self._by_program: dict[str, list[tuple[Rule, str]]] = {}
+        """By program: a rule, and the one of its patterns."""
         self._functions: list[tuple[Rule, Callable[[Command, Place], bool]]] = []
         for rule in RULES:
-            if isinstance(rule.match, str):
-                names, wrapper = programs(rule.match)
-                for name in names:
-                    self._by_program.setdefault(name, []).append((rule, wrapper))
+            if isinstance(rule.match, str | tuple):
+                for pattern in (rule.match,) if isinstance(rule.match, str) else rule.match:
+                    for name in programs(pattern):
+                        self._by_program.setdefault(name, []).append((rule, pattern))
             else:
                 self._functions.append((rule, rule.match))
 
@@ -66,18 +81,28 @@ class Guard:
             return Verdict(False, rule.name, rule.category, rule.reason, denied.part)
         except (Unreadable, RecursionError) as error:
             why = str(error) if isinstance(error, Unreadable) else "it is nested too deeply"
-            reason = f"Ralph's guard cannot read it: {why}. Write it in a simpler way, or in several commands."
+            reason = (
+                f"Ralph's guard cannot read it: {why}. Write it in a simpler way, or in several commands."
+            )
             return Verdict(False, UNREADABLE, UNREADABLE, reason, shown(text)[:MOST_PART])
+        return Verdict(True)
+
+    def judge_file(self, path: str, place: Place) -> Verdict:
+        """A file that a tool other than a shell would write."""
+        command = Command("tee", [Word(path)], path, place.directory)
+        for rule in files.RULES:
+            if callable(rule.match) and rule.match(command, place):
+                return Verdict(False, rule.name, rule.category, rule.reason, path[:MOST_PART])
         return Verdict(True)
 
     def _denied_by(self, command: Command, place: Place) -> Rule | None:
         for rule in self._deny:
             if _fits(command, str(rule.match)):
                 return rule
-        for rule, wrapper in self._by_program.get(command.program, ()):
+        for rule, pattern in self._by_program.get(command.program, ()):
             if command.contained and rule.category not in _IN_CONTAINERS:
                 continue
-            if (not wrapper or wrapper in command.wrappers) and matches(str(rule.match), command):
+            if matches(pattern, command):
                 return rule
         for rule, match in self._functions:
             if command.contained and rule.category not in _IN_CONTAINERS:

@@ -87,12 +87,16 @@ class Command:
 
 
 class Rule:
-    """One thing that is denied. `match`: a pattern (see `patterns`) or a function of the command and its place."""
+    """One thing that is denied. `match`: patterns (see `patterns`), or a function of the command and its place."""
 
     __slots__ = ("category", "match", "name", "reason")
 
     def __init__(
-        self, name: str, category: str, reason: str, match: str | Callable[[Command, Place], bool]
+        self,
+        name: str,
+        category: str,
+        reason: str,
+        match: str | tuple[str, ...] | Callable[[Command, Place], bool],
     ) -> None:
         self.name = name
         self.category = category
@@ -105,7 +109,9 @@ class Verdict:
 
     __slots__ = ("allowed", "category", "part", "reason", "rule")
 
-    def __init__(self, allowed: bool, rule: str = "", category: str = "", reason: str = "", part: str = "") -> None:
+    def __init__(
+        self, allowed: bool, rule: str = "", category: str = "", reason: str = "", part: str = ""
+    ) -> None:
         self.allowed = allowed
         self.rule = rule
         self.category = category

@@ -306,23 +306,68 @@ def _unpacked(reader: Reader, command: Command) -> str:
     return DECODED + _kept(command.stdin)
 
 
+def _packed(reader: Reader, command: Command) -> str:
+    """An archive of a home directory, or of all, has secrets in it."""
+    from ralph.guard import paths
+
+    for name in _operands(command, "-f -C"):
+        path = paths.resolve(name, reader.state.directory, reader.place)
+        if path is not None and (
+            paths.zone(path, reader.place) in (paths.ROOT, paths.HOME, paths.ABOVE)
+            or paths.is_secret(path, reader.place)
+            or paths.is_project_secret(path)
+        ):
+            return SECRET
+    return UNKNOWN
+
+
 def _hidden(reader: Reader, command: Command) -> str:
     return SECRET
 
 
 _FETCHERS = {
-    *("curl", "wget", "fetch", "http", "https", "xh", "aria2c", "lynx", "nc", "ncat", "netcat", "telnet", "socat"),
-    *("ftp", "tftp", "dig", "host", "nslookup", "lwp-request", "GET", "w3m", "links", "elinks", "axel", "ssh"),
+    *(
+        "curl",
+        "wget",
+        "fetch",
+        "http",
+        "https",
+        "xh",
+        "aria2c",
+        "lynx",
+        "nc",
+        "ncat",
+        "netcat",
+        "telnet",
+        "socat",
+    ),
+    *(
+        "ftp",
+        "tftp",
+        "dig",
+        "host",
+        "nslookup",
+        "lwp-request",
+        "GET",
+        "w3m",
+        "links",
+        "elinks",
+        "axel",
+        "ssh",
+    ),
 }
 
 
 def _fetched(reader: Reader, command: Command) -> str:
     """Text from the network; files that are fetched have it too."""
     words = command.args
-    urls = [word for word in words if "://" in word or (not word.startswith("-") and "." in word and "/" in word)]
+    urls = [
+        word for word in words if "://" in word or (not word.startswith("-") and "." in word and "/" in word)
+    ]
     target = ""
     for number, word in enumerate(words):
-        if word in ("-o", "--output", "-O", "--output-document", "-qO") and number + 1 < len(words):
+        is_cluster = word[:1] == "-" and word[1:].isalpha() and word[-1:] in ("o", "O")
+        if (word in ("--output", "--output-document") or is_cluster) and number + 1 < len(words):
             target = words[number + 1]
         elif word.startswith(("--output=", "--output-document=")):
             target = word.partition("=")[2]
@@ -392,6 +437,8 @@ _TABLE: dict[str, Callable[[Reader, Command], str]] = {
     "unxz": _unpacked,
     "gpg": _unpacked,
     "uudecode": _unpacked,
+    "tar": _packed,
+    "zip": _packed,
     "security": _hidden,
     "hostname": lambda reader, command: UNKNOWN,
     "whoami": lambda reader, command: UNKNOWN,

@@ -25,27 +25,120 @@ OUTSIDE = "outside"
 SOMEWHERE = "somewhere"
 
 _SYSTEM = (
-    *("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "opt", "proc", "run", "sbin", "snap", "srv"),
+    *(
+        "bin",
+        "boot",
+        "dev",
+        "etc",
+        "lib",
+        "lib32",
+        "lib64",
+        "libx32",
+        "opt",
+        "proc",
+        "run",
+        "sbin",
+        "snap",
+        "srv",
+    ),
     *("sys", "usr", "var", "home", "root", "mnt", "media", "lost+found", "nix", "tmp"),
     *("System", "Library", "Applications", "Users", "Volumes", "private", "cores"),
 )
 _SAFE_DEVICES = ("null", "zero", "stdin", "stdout", "stderr", "tty", "random", "urandom", "full")
 _CACHES = (
-    *(".cache", ".npm/_cacache", ".npm/_logs", ".npm/_npx", ".cargo/registry", ".gradle/caches", ".m2/repository"),
+    *(
+        ".cache",
+        ".npm/_cacache",
+        ".npm/_logs",
+        ".npm/_npx",
+        ".cargo/registry",
+        ".gradle/caches",
+        ".m2/repository",
+    ),
     *("Library/Caches", ".local/share/Trash", ".yarn/cache", ".pnpm-store", "go/pkg", ".local/share/pnpm"),
 )
 _STARTUP = (
-    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".zshrc", ".zshenv"),
-    *(".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc", ".tcshrc", ".xinitrc", ".xprofile", ".xsessionrc"),
-    *(".inputrc", ".gitconfig", ".config/git", ".config/fish", ".ssh", ".gnupg", ".config/autostart", ".netrc"),
-    *(".config/systemd", "Library/LaunchAgents", ".npmrc", ".pypirc", ".aws", ".kube", ".docker", ".pam_environment"),
-    *(".config/environment.d", ".config/gh", ".git-credentials", ".pgpass", ".curlrc", ".wgetrc", ".tmux.conf"),
-    *(".vimrc", ".vim", ".config/nvim", ".emacs", ".emacs.d", ".config/pip", ".pip", ".condarc", ".cargo/config.toml"),
-    *(".cargo/credentials.toml", ".oh-my-zsh", ".config/gcloud", ".azure", ".local/share/keyrings", ".password-store"),
+    *(
+        ".bashrc",
+        ".bash_profile",
+        ".bash_login",
+        ".bash_logout",
+        ".bash_aliases",
+        ".profile",
+        ".zshrc",
+        ".zshenv",
+    ),
+    *(
+        ".zprofile",
+        ".zlogin",
+        ".zlogout",
+        ".kshrc",
+        ".cshrc",
+        ".tcshrc",
+        ".xinitrc",
+        ".xprofile",
+        ".xsessionrc",
+    ),
+    *(
+        ".inputrc",
+        ".gitconfig",
+        ".config/git",
+        ".config/fish",
+        ".ssh",
+        ".gnupg",
+        ".config/autostart",
+        ".netrc",
+    ),
+    *(
+        ".config/systemd",
+        "Library/LaunchAgents",
+        ".npmrc",
+        ".pypirc",
+        ".aws",
+        ".kube",
+        ".docker",
+        ".pam_environment",
+    ),
+    *(
+        ".config/environment.d",
+        ".config/gh",
+        ".git-credentials",
+        ".pgpass",
+        ".curlrc",
+        ".wgetrc",
+        ".tmux.conf",
+    ),
+    *(
+        ".vimrc",
+        ".vim",
+        ".config/nvim",
+        ".emacs",
+        ".emacs.d",
+        ".config/pip",
+        ".pip",
+        ".condarc",
+        ".cargo/config.toml",
+    ),
+    *(
+        ".cargo/credentials.toml",
+        ".oh-my-zsh",
+        ".config/gcloud",
+        ".azure",
+        ".local/share/keyrings",
+        ".password-store",
+    ),
     *(".bash_history", ".zsh_history", ".mozilla", ".config/google-chrome"),
 )
 _AGENT_HOMES = (
-    *(".claude", ".claude.json", ".codex", ".gemini", ".config/opencode", ".config/amp", ".local/share/opencode"),
+    *(
+        ".claude",
+        ".claude.json",
+        ".codex",
+        ".gemini",
+        ".config/opencode",
+        ".config/amp",
+        ".local/share/opencode",
+    ),
     *(".config/claude",),
 )
 _AGENT_FILES = (
@@ -53,19 +146,76 @@ _AGENT_FILES = (
     *(".codex/config.toml", ".codex/hooks.json", ".opencode/opencode.json"),
 )
 _SECRETS = (
-    *(".ssh", ".aws/credentials", ".aws/config", ".aws/sso", ".netrc", "_netrc", ".pgpass", ".my.cnf", ".npmrc"),
-    *(".pypirc", ".docker/config.json", ".kube/config", ".kube", ".gnupg", ".config/gh/hosts.yml", ".config/gcloud"),
-    *(".azure", ".git-credentials", ".config/git/credentials", ".claude/.credentials.json", ".codex/auth.json"),
+    *(
+        ".ssh",
+        ".aws/credentials",
+        ".aws/config",
+        ".aws/sso",
+        ".netrc",
+        "_netrc",
+        ".pgpass",
+        ".my.cnf",
+        ".npmrc",
+    ),
+    *(
+        ".pypirc",
+        ".docker/config.json",
+        ".kube/config",
+        ".kube",
+        ".gnupg",
+        ".config/gh/hosts.yml",
+        ".config/gcloud",
+    ),
+    *(
+        ".azure",
+        ".git-credentials",
+        ".config/git/credentials",
+        ".claude/.credentials.json",
+        ".codex/auth.json",
+    ),
     *(".gemini/oauth_creds.json", ".bash_history", ".zsh_history", ".python_history", ".psql_history"),
     *(".mysql_history", ".node_repl_history", ".mozilla", ".config/google-chrome", ".config/chromium"),
-    *(".config/BraveSoftware", "Library/Keychains", ".local/share/keyrings", ".password-store", ".vault-token"),
-    *(".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".terraform.d/credentials.tfrc.json"),
-    *(".config/op", ".config/hub", ".config/rclone/rclone.conf", ".s3cfg", ".boto", ".databrickscfg", ".config/doctl"),
+    *(
+        ".config/BraveSoftware",
+        "Library/Keychains",
+        ".local/share/keyrings",
+        ".password-store",
+        ".vault-token",
+    ),
+    *(
+        ".cargo/credentials",
+        ".cargo/credentials.toml",
+        ".gem/credentials",
+        ".terraform.d/credentials.tfrc.json",
+    ),
+    *(
+        ".config/op",
+        ".config/hub",
+        ".config/rclone/rclone.conf",
+        ".s3cfg",
+        ".boto",
+        ".databrickscfg",
+        ".config/doctl",
+    ),
     *("Library/Application Support/Google/Chrome", "Library/Cookies", ".electrum", ".bitcoin", ".ethereum"),
     *(".config/heroku", ".local/share/opencode/auth.json", ".config/age", ".config/sops", ".claude.json"),
 )
-_SYSTEM_SECRETS = ("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh", "/etc/ssl/private")
-_SYSTEM_SECRETS += ("/run/secrets", "/var/run/secrets", "/etc/krb5.keytab", "/proc/kcore", "/dev/mem", "/var/lib/docker")
+_SYSTEM_SECRETS = (
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssh",
+    "/etc/ssl/private",
+)
+_SYSTEM_SECRETS += (
+    "/run/secrets",
+    "/var/run/secrets",
+    "/etc/krb5.keytab",
+    "/proc/kcore",
+    "/dev/mem",
+    "/var/lib/docker",
+)
 _PUBLIC = ("known_hosts", "config", "authorized_keys")
 
 
@@ -157,7 +307,9 @@ def _own(path: str, place: Place) -> str:
         return HARNESS
     if any(is_under(path, f"{place.home}/{name}") for name in _AGENT_HOMES):
         return AGENT
-    if any(is_under(path, f"{place.top}/{name}") for name in _AGENT_FILES) or is_under(path, "/etc/claude-code"):
+    if any(is_under(path, f"{place.top}/{name}") for name in _AGENT_FILES) or is_under(
+        path, "/etc/claude-code"
+    ):
         return AGENT
     return ""
 
@@ -200,8 +352,7 @@ def _globbed(path: str, place: Place) -> str:
     base = "/".join(fixed) or "/"
     if base == "/":
         return SYSTEM
-    found = _zone(f"{base}/{UNKNOWN}", place)
-    return found
+    return _zone(f"{base}/{UNKNOWN}", place)
 
 
 def is_secret(path: str, place: Place) -> bool:

@@ -5,7 +5,6 @@
     git push ~:*               an operand anywhere that fits a glob
     docker run --pid=host      an option with its value, as one word or two
     apt remove !--dry-run      an option that must not be there
-    sudo>apt install           only where the first runs the second
 
 Asking for help, for a version, or for a dry run is never matched.
 """
@@ -51,15 +50,24 @@ _VALUED = {
     "vercel": "-t --token -S --scope --cwd",
     "doctl": "-t --access-token --context -c",
 }
-_HELP = {"--help", "--version", "-help"}
-_DRY = {"--dry-run", "--dryrun", "--simulate", "--just-print", "--check-only", "--dry-run=client", "--dry-run=server"}
+_HELP = {"--help", "-help"}
+_DRY = {
+    "--dry-run",
+    "--dryrun",
+    "--simulate",
+    "--just-print",
+    "--check-only",
+    "--dry-run=client",
+    "--dry-run=server",
+}
 _DRY |= {"-DdryRun", "-DdryRun=true", "-WhatIf", "--what-if", "--noop"}
 
 
 def is_harmless(command: Command) -> bool:
     """It only asks for help, or what would happen."""
     words = set(command.args)
-    return bool(words & _HELP or words & _DRY)
+    is_question = bool(words & _HELP) or command.args == ["--version"] or command.args[:1] == ["help"]
+    return is_question or bool(words & _DRY)
 
 
 def operands(command: Command) -> list[Word]:
@@ -93,7 +101,13 @@ def has_option(command: Command, option: str) -> bool:
             return True
         if equals and word == name and number + 1 < len(words) and words[number + 1] == value:
             return True
-        if len(option) == 2 and word[:1] == "-" and word[1:2] != "-" and option[1] in word[1:] and word[1:].isalpha():
+        if (
+            len(option) == 2
+            and word[:1] == "-"
+            and word[1:2] != "-"
+            and option[1] in word[1:]
+            and word[1:].isalpha()
+        ):
             return True
     return False
 
@@ -135,8 +149,6 @@ def _fits(word: str, alternatives: str) -> bool:
     return False
 
 
-def programs(pattern: str) -> tuple[list[str], str]:
-    """The programs that a pattern is about, and the one that must run them."""
-    first = pattern.split(None, 1)[0]
-    wrapper, arrow, names = first.rpartition(">")
-    return names.split("|"), wrapper if arrow else ""
+def programs(pattern: str) -> list[str]:
+    """The programs that a pattern is about."""
+    return pattern.split(None, 1)[0].split("|")

@@ -200,7 +200,7 @@ class Reader:
         start = len(self.ran)
         if body is None:
             out = ""
-            for _, target in redirects:
+            for _, _target in redirects:
                 self._run([Word(":")], {}, inner, _text(node))
                 break
         elif body.type == "command":
@@ -217,9 +217,7 @@ class Reader:
                 out += self.statement(child, flow)
         return out
 
-    def _redirects(
-        self, nodes: list[Node]
-    ) -> tuple[list[tuple[str, Word]], str, list[Word], list[Node]]:
+    def _redirects(self, nodes: list[Node]) -> tuple[list[tuple[str, Word]], str, list[Word], list[Node]]:
         """Targets of redirects; what is read; words behind a target; the rest of a here-document's line."""
         redirects: list[tuple[str, Word]] = []
         stdin, extra, rest = "", [], []
@@ -369,7 +367,7 @@ class Reader:
 
     def _alias(self, command: Command) -> str:
         text = self.state.aliases[command.program]
-        words = [word for word in text.split()]
+        words = list(text.split())
         if any(each in text for each in ";&|$`'\"<>(") or not words:
             self.read(text)
             return UNKNOWN
@@ -487,7 +485,14 @@ class Reader:
         for child in node.named_children:
             if child.type == "case_item":
                 for part in child.named_children:
-                    if part.type not in ("word", "extglob_pattern", "string", "raw_string", "concatenation", "number"):
+                    if part.type not in (
+                        "word",
+                        "extglob_pattern",
+                        "string",
+                        "raw_string",
+                        "concatenation",
+                        "number",
+                    ):
                         out += self.statement(part, flow)
             else:
                 self.pieces(child)
@@ -542,7 +547,11 @@ class Reader:
         """Between double quotes. `"$@"` is as many words as there are."""
         inside = self._inside(node, in_double_quotes)
         if len(inside) == 3 and inside[1][1] == EXPANDED and not inside[0][0] + inside[2][0]:
-            return [inside[1]] if _text(node)[1:3] in ("$@", "${") and "@" in _text(node) else [(inside[1][0], QUOTED)]
+            return (
+                [inside[1]]
+                if _text(node)[1:3] in ("$@", "${") and "@" in _text(node)
+                else [(inside[1][0], QUOTED)]
+            )
         return [("".join(text for text, _ in inside), QUOTED)]
 
     def _inside(self, node: Node, unquote: Callable[[str], str]) -> list[Piece]:
@@ -594,7 +603,14 @@ _EXPRESSIONS = {
     *("simple_expansion", "expansion", "string", "raw_string", "word", "number", "concatenation"),
     *("command_substitution", "arithmetic_expansion", "binary_expression", "unary_expression"),
     *("postfix_expression", "ternary_expression", "parenthesized_expression", "process_substitution"),
-    *("variable_name", "special_variable_name", "ansi_c_string", "extglob_pattern", "brace_expression", "regex"),
+    *(
+        "variable_name",
+        "special_variable_name",
+        "ansi_c_string",
+        "extglob_pattern",
+        "brace_expression",
+        "regex",
+    ),
 }
 
 
@@ -637,7 +653,13 @@ def _decoded(data: bytes) -> str:
 
 
 def _expansions(node: Node) -> list[Node]:
-    kinds = ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion", "process_substitution")
+    kinds = (
+        "simple_expansion",
+        "expansion",
+        "command_substitution",
+        "arithmetic_expansion",
+        "process_substitution",
+    )
     return [child for child in node.named_children if child.type in kinds]
 
 
@@ -656,4 +678,4 @@ def _calls(node: Node) -> dict[str, list[str]]:
     return found
 
 
-__all__ = ["Flow", "Reader", "State", "UNSET", "normal"]
+__all__ = ["UNSET", "Flow", "Reader", "State", "normal"]

@@ -6,6 +6,8 @@ wherever the text goes.
 
 from __future__ import annotations
 
+import itertools
+
 UNKNOWN = "\U000ffff0"
 """Some text that is there, but only running the command would tell."""
 UNSET = "\U000ffff1"
@@ -101,7 +103,7 @@ def brace_expansion(text: str, most: int = 200) -> list[str]:
         choices: list[str] = []
         if commas:
             edges = [start, *commas, end]
-            choices = [text[a + 1 : b] for a, b in zip(edges, edges[1:], strict=False)]
+            choices = [text[a + 1 : b] for a, b in itertools.pairwise(edges)]
         elif ".." in inner:
             choices = _range(inner)
         if choices and not text[:start].endswith("$"):
@@ -219,7 +221,17 @@ def in_double_quotes(text: str) -> str:
     return out
 
 
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
+_ESCAPES = {
+    "n": "\n",
+    "t": "\t",
+    "r": "\r",
+    "a": "\a",
+    "b": "\b",
+    "e": "\x1b",
+    "E": "\x1b",
+    "f": "\f",
+    "v": "\v",
+}
 
 
 def ansi_c(text: str) -> str:

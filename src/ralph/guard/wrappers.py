@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ralph.guard.languages import language
 from ralph.guard.words import DECODED, NET, UNKNOWN, Word, globbing
 
 TYPE_CHECKING = False
@@ -144,7 +145,9 @@ def _prefix(reader: Reader, command: Command) -> str:
 
 def _runner(reader: Reader, command: Command) -> str:
     reader.record(command)
-    words = skip_options(command.args, "--with --from --python -p --package -e --env-file --directory --project -n -w")
+    words = skip_options(
+        command.args, "--with --from --python -p --package -e --env-file --directory --project -n -w"
+    )
     verbs = _RUNNERS[command.program]
     if verbs:
         if not words or words[0] not in verbs:
@@ -163,6 +166,8 @@ def _shell(reader: Reader, command: Command) -> str:
     words = list(command.args)
     while words and words[0].startswith(("-", "+")) and words[0] not in ("-", "--"):
         option = words.pop(0)
+        if option == "-s":
+            return _shell_text(reader, command, command.stdin, words)
         if option in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file"):
             words = words[1:]
         elif not option.startswith("--") and "c" in option:
@@ -205,9 +210,7 @@ def _env(reader: Reader, command: Command) -> str:
         elif word in ("-S", "--split-string") or word.startswith(("-S", "--split-string=")):
             text = words[1] if word in ("-S", "--split-string") and len(words) > 1 else word.split("=", 1)[-1]
             return reader.read_apart(text.removeprefix("-S"))
-        elif word == "--":
-            words = words[1:]
-        elif word.startswith("-"):
+        elif word == "--" or word.startswith("-"):
             words = words[1:]
         elif "=" in word and word.partition("=")[0].replace("_", "a").isalnum():
             name, _, value = word.partition("=")
@@ -222,7 +225,9 @@ def _env(reader: Reader, command: Command) -> str:
 
 def _sudo(reader: Reader, command: Command) -> str:
     reader.record(command)
-    words = skip_options(command.args, "-u -g -h -p -C -D -R -T -U -r -t --user --group --chdir --prompt --host")
+    words = skip_options(
+        command.args, "-u -g -h -p -C -D -R -T -U -r -t --user --group --chdir --prompt --host"
+    )
     while words and "=" in words[0] and not words[0].startswith(("/", "-")):
         words = words[1:]
     if not words:
@@ -289,7 +294,9 @@ def _option_as_text(options: str) -> Wrapper:
         for number, word in enumerate(command.args):
             name, equals, value = word.partition("=")
             if name in names:
-                text: str = value if equals else command.args[number + 1] if number + 1 < len(command.args) else ""
+                text: str = (
+                    value if equals else command.args[number + 1] if number + 1 < len(command.args) else ""
+                )
                 text = text.removeprefix("exec=")
                 if command.program in ("vi", "vim", "nvim", "ex", "view"):
                     text = text.lstrip(":").partition("!")[2]
@@ -314,7 +321,9 @@ def _xargs(reader: Reader, command: Command) -> str:
             mark = word[2:]
         elif word in ("-i", "--replace"):
             mark = "{}"
-    given = [globbing(each) if "*" in each else Word(each) for each in command.stdin.split()[:200]] or [Word(UNKNOWN)]
+    given = [globbing(each) if "*" in each else Word(each) for each in command.stdin.split()[:200]] or [
+        Word(UNKNOWN)
+    ]
     if not words:
         return command.stdin
     if mark:
@@ -335,9 +344,13 @@ def _replaced(word: Word, mark: str, value: str) -> Word:
 
 def _parallel(reader: Reader, command: Command) -> str:
     reader.record(command)
-    words = skip_options(command.args, "-j --jobs -a --arg-file -C --colsep -S --sshlogin -N -n -I --delay --timeout")
+    words = skip_options(
+        command.args, "-j --jobs -a --arg-file -C --colsep -S --sshlogin -N -n -I --delay --timeout"
+    )
     at = next((number for number, word in enumerate(words) if word in (":::", "::::", ":::+")), len(words))
-    given = [word for word in words[at + 1 :] if not word.startswith(":::")] or command.stdin.split() or [UNKNOWN]
+    given = (
+        [word for word in words[at + 1 :] if not word.startswith(":::")] or command.stdin.split() or [UNKNOWN]
+    )
     text = " ".join(words[:at])
     for value in given[:20]:
         if not text:
@@ -350,8 +363,33 @@ def _parallel(reader: Reader, command: Command) -> str:
 # ---- find ----
 
 _FILTERS = {
-    *("-name", "-iname", "-path", "-ipath", "-wholename", "-regex", "-iregex", "-empty", "-newer", "-mtime", "-mmin"),
-    *("-size", "-user", "-group", "-perm", "-atime", "-ctime", "-amin", "-cmin", "-newermt", "-links", "-inum", "-lname"),
+    *(
+        "-name",
+        "-iname",
+        "-path",
+        "-ipath",
+        "-wholename",
+        "-regex",
+        "-iregex",
+        "-empty",
+        "-newer",
+        "-mtime",
+        "-mmin",
+    ),
+    *(
+        "-size",
+        "-user",
+        "-group",
+        "-perm",
+        "-atime",
+        "-ctime",
+        "-amin",
+        "-cmin",
+        "-newermt",
+        "-links",
+        "-inum",
+        "-lname",
+    ),
     *("-samefile", "-nouser", "-nogroup", "-executable"),
 }
 _EVERYTHING = {"*", "?*", "*.*", ".*", "**"}
@@ -359,7 +397,7 @@ _EVERYTHING = {"*", "?*", "*.*", ".*", "**"}
 
 def _find(reader: Reader, command: Command) -> str:
     reader.record(command)
-    words = [word for word in command.args]
+    words = list(command.args)
     while words and words[0] in ("-H", "-L", "-P", "-E", "-X", "-x", "-s"):
         words = words[1:]
     starts: list[Word] = []
@@ -367,12 +405,14 @@ def _find(reader: Reader, command: Command) -> str:
         starts.append(words.pop(0))
     starts = starts or [Word(".")]
     filtered = _is_filtered(words)
-    found = [_under(start) if filtered else start for start in starts]
+    found = [_under(start, words) if filtered else start for start in starts]
     for number, word in enumerate(words):
         if word == "-delete":
             inner(reader, command, [Word("rm"), Word("-rf"), *found], "find")
         elif word in ("-exec", "-execdir", "-ok", "-okdir"):
-            end = next((n for n in range(number + 1, len(words)) if words[n] in (";", "+", "\\;")), len(words))
+            end = next(
+                (n for n in range(number + 1, len(words)) if words[n] in (";", "+", "\\;")), len(words)
+            )
             for each in found:
                 inner(reader, command, [_replaced(w, "{}", each) for w in words[number + 1 : end]], "find")
     return "\n".join(found)
@@ -388,7 +428,11 @@ def _is_filtered(words: list[Word]) -> bool:
     return False
 
 
-def _under(start: Word) -> Word:
+def _under(start: Word, words: list[Word]) -> Word:
+    """What is found below: a name if one is asked for."""
+    for number, word in enumerate(words[:-1]):
+        if word in ("-name", "-iname") and not (number and words[number - 1] in ("!", "-not")):
+            return globbing(f"{start.rstrip('/')}/{words[number + 1]}")
     return Word(f"{start.rstrip('/')}/{UNKNOWN}")
 
 
@@ -408,7 +452,9 @@ def _fd(reader: Reader, command: Command) -> str:
 def _container(reader: Reader, command: Command) -> str:
     """What runs inside of a container can hurt databases, hardly anything else."""
     reader.record(command)
-    words = skip_options(command.args, "-H --host --context -c -f --file -p --project-name --profile -l --log-level")
+    words = skip_options(
+        command.args, "-H --host --context -c -f --file -p --project-name --profile -l --log-level"
+    )
     if words[:1] == ["compose"]:
         words = skip_options(words[1:], "-f --file -p --project-name --profile --env-file")
     if words[:1] == ["container"]:
@@ -468,9 +514,11 @@ def _git(reader: Reader, command: Command) -> str:
 
 
 def _interpreter(program: str) -> Wrapper | None:
+    if not language(program):
+        return None
     from ralph.guard import code
 
-    return code.run if code.language(program) else None
+    return code.run
 
 
 def _last_as_text(reader: Reader, command: Command) -> str:

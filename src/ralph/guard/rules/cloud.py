@@ -9,15 +9,59 @@ from ralph.guard.patterns import has_option, is_harmless, operands
 from ralph.guard.words import Word
 
 CATEGORY = "cloud"
-_CLIENTS = ("psql", "mysql", "mariadb", "sqlite3", "sqlite", "sqlcmd", "clickhouse-client", "clickhouse", "cqlsh", "duckdb", "cockroach", "bq", "snowsql", "pgcli", "mycli", "usql", "influx", "mongosh", "mongo", "wrangler", "sqlplus", "isql", "trino", "presto", "hive", "beeline", "impala-shell", "athena", "litecli", "turso", "planetscale", "pscale", "spanner", "supabase", "snow", "osql", "vsql", "monetdb", "libsql", "prisma", "rails", "php", "neo4j", "cypher-shell")
-_SQL = re.compile(
-    r"\bDROP\s+(?:DATABASE|TABLE|SCHEMA|VIEW|INDEX|USER|ROLE|COLUMN|KEYSPACE|MATERIALIZED|TABLESPACE|OWNED|COLLECTION|TYPE|FUNCTION|SEQUENCE|EXTENSION)\b"
-    r"|\bTRUNCATE\b|\bDETACH\s+DELETE\b|\bALTER\s+TABLE\s+\S+\s+DROP\b",
-    re.IGNORECASE,
+_CLIENTS = (
+    "psql",
+    "mysql",
+    "mariadb",
+    "sqlite3",
+    "sqlite",
+    "sqlcmd",
+    "clickhouse-client",
+    "clickhouse",
+    "cqlsh",
+    "duckdb",
+    "cockroach",
+    "bq",
+    "snowsql",
+    "pgcli",
+    "mycli",
+    "usql",
+    "influx",
+    "mongosh",
+    "mongo",
+    "wrangler",
+    "sqlplus",
+    "isql",
+    "trino",
+    "presto",
+    "hive",
+    "beeline",
+    "impala-shell",
+    "athena",
+    "litecli",
+    "turso",
+    "planetscale",
+    "pscale",
+    "spanner",
+    "supabase",
+    "snow",
+    "osql",
+    "vsql",
+    "monetdb",
+    "libsql",
+    "prisma",
+    "rails",
+    "php",
+    "neo4j",
+    "cypher-shell",
 )
-_ROWS = re.compile(r"\b(?:DELETE\s+FROM\s+[^;]+|UPDATE\s+\S+\s+SET\s+[^;]+)", re.IGNORECASE)
-_TRIVIAL = re.compile(r"\bWHERE\s+(?:1\s*=\s*1|TRUE|1|'?(\w+)'?\s*=\s*'?\1'?)\s*(?:;|$)", re.IGNORECASE)
-_MONGO = re.compile(r"dropDatabase|\.drop\(|deleteMany\(\s*\{\s*\}|remove\(\s*\{\s*\}|dropUser|dropAllUsers|dropIndexes|dropCollection", re.IGNORECASE)
+_SQL = (
+    r"(?i)\bDROP\s+(?:DATABASE|TABLE|SCHEMA|VIEW|INDEX|USER|ROLE|COLUMN|KEYSPACE|MATERIALIZED|TABLESPACE|OWNED|COLLECTION|TYPE|FUNCTION|SEQUENCE|EXTENSION)\b"
+    r"|\bTRUNCATE\b|\bDETACH\s+DELETE\b|\bALTER\s+TABLE\s+\S+\s+DROP\b"
+)
+_ROWS = r"(?i)\b(?:DELETE\s+FROM\s+[^;]+|UPDATE\s+\S+\s+SET\s+[^;]+)"
+_TRIVIAL = r"(?i)\bWHERE\s+(?:1\s*=\s*1|TRUE|1|'?(\w+)'?\s*=\s*'?\1'?)\s*(?:;|$)"
+_MONGO = r"(?i)dropDatabase|\.drop\(|deleteMany\(\s*\{\s*\}|remove\(\s*\{\s*\}|dropUser|dropAllUsers|dropIndexes|dropCollection"
 
 
 def _sql(command: Command, place: Place) -> bool:
@@ -31,10 +75,10 @@ def _sql(command: Command, place: Place) -> bool:
 
 def _destroys(text: str) -> bool:
     text = re.sub(r"--[^\n]*|/\*.*?\*/", " ", text) if "SELECT" not in text[:7].upper() else text
-    if _SQL.search(text) or _MONGO.search(text):
+    if re.search(_SQL, text) or re.search(_MONGO, text):
         return True
-    for match in _ROWS.finditer(text):
-        if not re.search(r"\bWHERE\b", match[0], re.IGNORECASE) or _TRIVIAL.search(match[0]):
+    for match in re.finditer(_ROWS, text):
+        if not re.search(r"\bWHERE\b", match[0], re.IGNORECASE) or re.search(_TRIVIAL, match[0]):
             return True
     return False
 
@@ -49,7 +93,7 @@ def _redis(command: Command, place: Place) -> bool:
     return "xargs" in command.wrappers and bool({"DEL", "UNLINK"} & set(words))
 
 
-_VERBS = re.compile(
+_VERBS = (
     r"^(?:delete|terminate|remove|deregister|purge|destroy|stop|disable|revoke|detach|reboot|release|drop|reset|cancel|shutdown"
     r"|deactivate|schedule-key-deletion|put-bucket-(?:policy|acl)|modify-db|attach-\w+-policy|put-\w+-policy|create-access-key|wipe|rm|rb)(?:-|$)"
 )
@@ -60,34 +104,122 @@ def _aws(command: Command, place: Place) -> bool:
         return False
     words = operands(command)[:3]
     if words[:1] == ["s3"]:
-        return words[1:2] in (["rm"], ["rb"], ["mv"]) or (words[1:2] == ["sync"] and has_option(command, "--delete"))
-    return any(_VERBS.match(word) for word in words[1:2])
+        return words[1:2] in (["rm"], ["rb"], ["mv"]) or (
+            words[1:2] == ["sync"] and has_option(command, "--delete")
+        )
+    return any(re.match(_VERBS, word) for word in words[1:2])
 
 
 def _gcp_azure(command: Command, place: Place) -> bool:
     """The verb is the last of the first operands."""
-    if command.program not in ("gcloud", "az", "doctl", "linode-cli", "oci", "ibmcloud", "hcloud", "scw", "civo", "exo", "openstack", "aliyun", "yc") or is_harmless(command):
+    if command.program not in (
+        "gcloud",
+        "az",
+        "doctl",
+        "linode-cli",
+        "oci",
+        "ibmcloud",
+        "hcloud",
+        "scw",
+        "civo",
+        "exo",
+        "openstack",
+        "aliyun",
+        "yc",
+    ) or is_harmless(command):
         return False
-    bad = ("delete", "destroy", "purge", "remove", "reset", "deallocate", "terminate", "delete-instances", "remove-iam-policy-binding", "add-iam-policy-binding", "set-iam-policy", "stop", "rm", "wipe", "undelete", "disable", "delete-batch", "power-off", "rebuild", "reboot")
+    bad = (
+        "delete",
+        "destroy",
+        "purge",
+        "remove",
+        "reset",
+        "deallocate",
+        "terminate",
+        "delete-instances",
+        "remove-iam-policy-binding",
+        "add-iam-policy-binding",
+        "set-iam-policy",
+        "stop",
+        "rm",
+        "wipe",
+        "undelete",
+        "disable",
+        "delete-batch",
+        "power-off",
+        "rebuild",
+        "reboot",
+    )
     return any(word in bad for word in operands(command)[:6])
 
 
 def _scale_down(command: Command, place: Place) -> bool:
-    return command.program in ("kubectl", "oc") and "scale" in command.args and has_option(command, "--replicas=0")
+    return (
+        command.program in ("kubectl", "oc")
+        and "scale" in command.args
+        and has_option(command, "--replicas=0")
+    )
 
 
 def _migration(command: Command, place: Place) -> bool:
     """Tools of frameworks that drop what they have made."""
     words = [*operands(command)]
-    names = {"db:drop", "db:drop:all", "db:reset", "db:purge", "db:migrate:reset", "db:schema:load", "db:structure:load", "db:rollback:all"}
-    names |= {"migrate:fresh", "migrate:reset", "db:wipe", "migrate:refresh", "ecto.drop", "ecto.reset", "flush", "reset_db", "sqlflush"}
-    names |= {"doctrine:database:drop", "doctrine:schema:drop", "schema:drop", "doctrine:fixtures:load", "db:seed:undo:all", "db:migrate:undo:all"}
+    names = {
+        "db:drop",
+        "db:drop:all",
+        "db:reset",
+        "db:purge",
+        "db:migrate:reset",
+        "db:schema:load",
+        "db:structure:load",
+        "db:rollback:all",
+    }
+    names |= {
+        "migrate:fresh",
+        "migrate:reset",
+        "db:wipe",
+        "migrate:refresh",
+        "ecto.drop",
+        "ecto.reset",
+        "flush",
+        "reset_db",
+        "sqlflush",
+    }
+    names |= {
+        "doctrine:database:drop",
+        "doctrine:schema:drop",
+        "schema:drop",
+        "doctrine:fixtures:load",
+        "db:seed:undo:all",
+        "db:migrate:undo:all",
+    }
     names |= {"ecto.rollback.all"}
-    runners = ("rails", "rake", "artisan", "php", "mix", "manage.py", "console", "sequelize", "sequelize-cli", "typeorm", "bin/rails", "django-admin", "spring", "python")
-    if not (command.program in runners or command.program.rstrip("0123456789.") == "python") or is_harmless(command):
+    runners = (
+        "rails",
+        "rake",
+        "artisan",
+        "php",
+        "mix",
+        "manage.py",
+        "console",
+        "sequelize",
+        "sequelize-cli",
+        "typeorm",
+        "bin/rails",
+        "django-admin",
+        "spring",
+        "python",
+    )
+    if not (command.program in runners or command.program.rstrip("0123456789.") == "python") or is_harmless(
+        command
+    ):
         return False
     found = names & set(words)
-    if found == {"flush"} and not any("manage.py" in word for word in [*words, command.program]) and command.program != "django-admin":
+    if (
+        found == {"flush"}
+        and not any("manage.py" in word for word in [*words, command.program])
+        and command.program != "django-admin"
+    ):
         return False
     zero = "migrate" in words and "zero" in words
     return bool(found) or zero
@@ -104,58 +236,86 @@ _DATA = "It destroys data. Work on a copy that you made, or leave it to the user
 RULES = (
     Rule("aws-delete", CATEGORY, _CLOUD, _aws),
     Rule("cloud-delete", CATEGORY, _CLOUD, _gcp_azure),
-    Rule("s3-tools", CATEGORY, _CLOUD, "gsutil|s3cmd|mc|b2|s5cmd rm|rb|del|delete-file-version|delete-bucket|--recursive|rewrite|iam"),
-    Rule("rclone", CATEGORY, _CLOUD, "rclone delete|purge|sync|rmdirs|cleanup|move"),
-    Rule("bq", CATEGORY, _CLOUD, "bq rm"),
-    Rule("kubectl-delete", CATEGORY, _CLOUD, "kubectl|oc|k3s delete|drain|taint"),
-    Rule("k3s-kubectl", CATEGORY, _CLOUD, "k3s|microk8s|minikube kubectl delete"),
-    Rule("kubectl-replace", CATEGORY, _CLOUD, "kubectl|oc replace --force"),
+    Rule(
+        "cloud-tools",
+        CATEGORY,
+        _CLOUD,
+        (
+            "gsutil|s3cmd|mc|b2|s5cmd rm|rb|del|delete-file-version|delete-bucket|--recursive|rewrite|iam",
+            "rclone delete|purge|sync|rmdirs|cleanup|move",
+            "bq rm",
+            "kubectl|oc|k3s delete|drain|taint",
+            "k3s|microk8s|minikube kubectl delete",
+            "kubectl|oc replace --force",
+            "kubectl apply --prune",
+            "helm uninstall|delete|rollback|del|un",
+            "argocd|flux app|delete|uninstall|suspend delete|terminate-op|rollback|kustomization|source",
+            "heroku apps:destroy|pg:reset|addons:destroy|pg:killall|ps:scale|domains:remove|config:unset|pipelines:destroy|destroy|apps:rename|ps:stop|maintenance:on|access:remove|pg:push",
+            "fly|flyctl apps|machine|machines|volumes|postgres|secrets destroy|delete|unset|stop|kill|remove",
+            "fly|flyctl destroy|suspend",
+            "vercel rm|remove|teams",
+            "vercel env|domains|project|alias|secrets rm|remove",
+            "netlify sites:delete|env:unset|functions:delete",
+            "wrangler delete|kv:namespace|r2|d1|secret delete",
+            "wrangler delete",
+            "firebase firestore:delete|functions:delete|projects:delete|database:remove|hosting:disable|apps:delete|auth:import",
+            "supabase projects|functions|secrets|branches delete|unset",
+            "nomad job|system|stop stop|gc",
+        ),
+    ),
     Rule("kubectl-scale", CATEGORY, _CLOUD, _scale_down),
-    Rule("kubectl-prune", CATEGORY, _CLOUD, "kubectl apply --prune"),
-    Rule("helm", CATEGORY, _CLOUD, "helm uninstall|delete|rollback|del|un"),
-    Rule("argocd", CATEGORY, _CLOUD, "argocd|flux app|delete|uninstall|suspend delete|terminate-op|rollback|kustomization|source"),
-    Rule("terraform", CATEGORY, _INFRA, "terraform|tofu|terragrunt destroy|apply|taint|force-unlock"),
-    Rule("terraform-state", CATEGORY, _INFRA, "terraform|tofu|terragrunt state|workspace rm|mv|push|delete|replace-provider"),
-    Rule("terragrunt-all", CATEGORY, _INFRA, "terragrunt run-all destroy|apply"),
-    Rule("pulumi", CATEGORY, _INFRA, "pulumi destroy|up|cancel|refresh"),
-    Rule("pulumi-stack", CATEGORY, _INFRA, "pulumi stack rm"),
-    Rule("cdk", CATEGORY, _INFRA, "cdk|sam|serverless|sls|copilot|eb|amplify|sst|eksctl|kops|cdktf destroy|delete|remove|terminate"),
-    Rule("heroku", CATEGORY, _CLOUD, "heroku apps:destroy|pg:reset|addons:destroy|pg:killall|ps:scale|domains:remove|config:unset|pipelines:destroy|destroy|apps:rename|ps:stop|maintenance:on|access:remove|pg:push"),
-    Rule("fly", CATEGORY, _CLOUD, "fly|flyctl apps|machine|machines|volumes|postgres|secrets destroy|delete|unset|stop|kill|remove"),
-    Rule("fly-destroy", CATEGORY, _CLOUD, "fly|flyctl destroy|suspend"),
-    Rule("vercel-remove", CATEGORY, _CLOUD, "vercel rm|remove|teams"),
-    Rule("vercel-env", CATEGORY, _CLOUD, "vercel env|domains|project|alias|secrets rm|remove"),
-    Rule("netlify-delete", CATEGORY, _CLOUD, "netlify sites:delete|env:unset|functions:delete"),
-    Rule("wrangler-delete", CATEGORY, _CLOUD, "wrangler delete|kv:namespace|r2|d1|secret delete"),
-    Rule("wrangler-remove", CATEGORY, _CLOUD, "wrangler delete"),
-    Rule("firebase-delete", CATEGORY, _CLOUD, "firebase firestore:delete|functions:delete|projects:delete|database:remove|hosting:disable|apps:delete|auth:import"),
-    Rule("supabase-reset", CATEGORY, _DATA, "supabase db reset|push --linked|--db-url"),
-    Rule("supabase-delete", CATEGORY, _CLOUD, "supabase projects|functions|secrets|branches delete|unset"),
-    Rule("supabase-db-reset", CATEGORY, _DATA, "supabase db reset"),
-    Rule("sql", CATEGORY, "It destroys data in a database. Work on a copy that you made, or leave it to the user.", _sql),
-    Rule("dropdb", CATEGORY, _DATA, "dropdb|dropuser|pg_dropcluster|pg_resetwal|pg_resetxlog|initdb"),
-    Rule("mysqladmin", CATEGORY, _DATA, "mysqladmin ~drop|shutdown|flush-*|kill"),
-    Rule("pg-restore", CATEGORY, _DATA, "pg_restore --clean|-c"),
-    Rule("mongorestore", CATEGORY, _DATA, "mongorestore --drop"),
+    Rule(
+        "infrastructure",
+        CATEGORY,
+        _INFRA,
+        (
+            "terraform|tofu|terragrunt destroy|apply|taint|force-unlock",
+            "terraform|tofu|terragrunt state|workspace rm|mv|push|delete|replace-provider",
+            "terragrunt run-all destroy|apply",
+            "pulumi destroy|up|cancel|refresh",
+            "pulumi stack rm",
+            "cdk|sam|serverless|sls|copilot|eb|amplify|sst|eksctl|kops|cdktf destroy|delete|remove|terminate",
+        ),
+    ),
+    Rule(
+        "database-tools",
+        CATEGORY,
+        _DATA,
+        (
+            "supabase db reset|push --linked|--db-url",
+            "supabase db reset",
+            "dropdb|dropuser|pg_dropcluster|pg_resetwal|pg_resetxlog|initdb",
+            "mysqladmin ~drop|shutdown|flush-*|kill",
+            "pg_restore --clean|-c",
+            "mongorestore --drop",
+            "pscale|turso|neonctl|neon database|db|branch|branches|databases|projects|group delete|destroy|reset|restore",
+            "prisma migrate reset",
+            "prisma db push --force-reset|--accept-data-loss",
+            "drizzle-kit drop",
+            "alembic downgrade base",
+            "flask db downgrade base",
+            "knex migrate:rollback --all",
+            "sequelize|sequelize-cli|typeorm db:drop|schema:drop|db:migrate:undo:all",
+            "flyway|liquibase|dbmate|goose ~clean|drop-all|dropAll|drop|reset|down-to",
+            "diesel|sqlx database drop|reset",
+            "dotnet ef database drop",
+            "etcdctl del",
+            "consul kv|leave|force-leave delete",
+            "kafka-topics|kafka-topics.sh|rabbitmqctl|kcat --delete|delete_queue|reset|purge_queue|stop_app",
+            "rabbitmqctl reset|force_reset|delete_queue|purge_queue|stop|delete_vhost|delete_user",
+        ),
+    ),
+    Rule(
+        "sql",
+        CATEGORY,
+        "It destroys data in a database. Work on a copy that you made, or leave it to the user.",
+        _sql,
+    ),
     Rule("redis", CATEGORY, _DATA, _redis),
-    Rule("pscale", CATEGORY, _DATA, "pscale|turso|neonctl|neon database|db|branch|branches|databases|projects|group delete|destroy|reset|restore"),
-    Rule("prisma", CATEGORY, _DATA, "prisma migrate reset"),
-    Rule("prisma-push", CATEGORY, _DATA, "prisma db push --force-reset|--accept-data-loss"),
-    Rule("drizzle", CATEGORY, _DATA, "drizzle-kit drop"),
     Rule("framework-drop", CATEGORY, _DATA, _migration),
-    Rule("alembic", CATEGORY, _DATA, "alembic downgrade base"),
-    Rule("flask-db", CATEGORY, _DATA, "flask db downgrade base"),
-    Rule("knex", CATEGORY, _DATA, "knex migrate:rollback --all"),
-    Rule("sequelize", CATEGORY, _DATA, "sequelize|sequelize-cli|typeorm db:drop|schema:drop|db:migrate:undo:all"),
-    Rule("flyway", CATEGORY, _DATA, "flyway|liquibase|dbmate|goose ~clean|drop-all|dropAll|drop|reset|down-to"),
-    Rule("diesel", CATEGORY, _DATA, "diesel|sqlx database drop|reset"),
-    Rule("dotnet-ef", CATEGORY, _DATA, "dotnet ef database drop"),
-    Rule("elastic", CATEGORY, _DATA, lambda command, place: command.program == "curl" and _is_delete(command)),
-    Rule("etcd", CATEGORY, _DATA, "etcdctl del"),
-    Rule("consul", CATEGORY, _DATA, "consul kv|leave|force-leave delete"),
-    Rule("kafka", CATEGORY, _DATA, "kafka-topics|kafka-topics.sh|rabbitmqctl|kcat --delete|delete_queue|reset|purge_queue|stop_app"),
-    Rule("rabbit", CATEGORY, _DATA, "rabbitmqctl reset|force_reset|delete_queue|purge_queue|stop|delete_vhost|delete_user"),
-    Rule("nomad", CATEGORY, _CLOUD, "nomad job|system|stop stop|gc"),
+    Rule(
+        "elastic", CATEGORY, _DATA, lambda command, place: command.program == "curl" and _is_delete(command)
+    ),
 )
 
 

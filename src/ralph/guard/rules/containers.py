@@ -9,7 +9,16 @@ from ralph.guard.words import Word
 CATEGORY = "containers"
 _ENGINES = "docker|podman|nerdctl|docker-compose"
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
-_HOST = (paths.ROOT, paths.HOME, paths.ABOVE, paths.SYSTEM, paths.DEVICE, paths.HARNESS, paths.AGENT, paths.STARTUP)
+_HOST = (
+    paths.ROOT,
+    paths.HOME,
+    paths.ABOVE,
+    paths.SYSTEM,
+    paths.DEVICE,
+    paths.HARNESS,
+    paths.AGENT,
+    paths.STARTUP,
+)
 
 
 def _mounts(command: Command) -> list[Word]:
@@ -43,7 +52,9 @@ def _host_mount(command: Command, place: Place) -> bool:
             continue
         if path.endswith(_SOCKETS) or paths.is_secret(path, place):
             return True
-        if paths.zone(path, place) in _HOST and not path.startswith(("/etc/localtime", "/etc/timezone", "/etc/ssl/certs")):
+        if paths.zone(path, place) in _HOST and not path.startswith(
+            ("/etc/localtime", "/etc/timezone", "/etc/ssl/certs")
+        ):
             return True
     return False
 
@@ -55,8 +66,11 @@ def _everything(command: Command, place: Place) -> bool:
     if command.args[0] not in ("rm", "rmi", "kill", "stop", "volume"):
         return False
     text = command.text
-    return "$(docker " in text or "`docker " in text or "$(podman " in text or any(
-        each.program in ("docker", "podman") for each in command.upstream
+    return (
+        "$(docker " in text
+        or "`docker " in text
+        or "$(podman " in text
+        or any(each.program in ("docker", "podman") for each in command.upstream)
     )
 
 
@@ -67,26 +81,47 @@ RULES = (
         "privileged",
         CATEGORY,
         _PRIVILEGED,
-        f"{_ENGINES} --privileged|--pid=host|--ipc=host|--uts=host|--userns=host|--network=host|--net=host|--cgroupns=host",
+        (
+            f"{_ENGINES} --privileged|--pid=host|--ipc=host|--uts=host|--userns=host|--network=host|--net=host|--cgroupns=host",
+            f"{_ENGINES} --cap-add|--device|--security-opt=*unconfined*|--security-opt",
+            "kubectl debug ~node/*",
+        ),
     ),
-    Rule("container-caps", CATEGORY, _PRIVILEGED, f"{_ENGINES} --cap-add|--device|--security-opt=*unconfined*|--security-opt"),
     Rule(
         "host-mount",
         CATEGORY,
         "It opens the host's files to a container. Mount the project or a directory in it.",
         _host_mount,
     ),
-    Rule("enter-host", CATEGORY, "It goes into another process's namespaces. Leave the host alone.", "nsenter"),
+    Rule(
+        "enter-host", CATEGORY, "It goes into another process's namespaces. Leave the host alone.", "nsenter"
+    ),
     Rule(
         "container-prune",
         CATEGORY,
         "It deletes what other projects keep in containers and volumes. Remove what is yours by its name.",
         f"{_ENGINES} system|volume|container|image|builder|network prune",
     ),
-    Rule("volume-remove", CATEGORY, "It deletes a volume with its data. Leave volumes to the user.", f"{_ENGINES} volume rm|remove"),
-    Rule("compose-volumes", CATEGORY, "It deletes the volumes with their data. Use `down` without -v.", "docker|podman compose down -v|--volumes"),
-    Rule("compose-volumes-old", CATEGORY, "It deletes the volumes with their data. Use `down` without -v.", "docker-compose down -v|--volumes"),
-    Rule("all-containers", CATEGORY, "It removes containers of other projects too. Name those that are yours.", _everything),
-    Rule("kubectl-host", CATEGORY, _PRIVILEGED, "kubectl debug ~node/*"),
-    Rule("host-machine", CATEGORY, "It deletes a virtual machine. Leave that to the user.", "vagrant|multipass|virsh|limactl|colima|minikube|kind destroy|delete|undefine"),
+    Rule(
+        "delete-volumes",
+        CATEGORY,
+        "It deletes a volume with its data. Leave volumes to the user.",
+        (
+            f"{_ENGINES} volume rm|remove",
+            "docker|podman compose down -v|--volumes",
+            "docker-compose down -v|--volumes",
+        ),
+    ),
+    Rule(
+        "all-containers",
+        CATEGORY,
+        "It removes containers of other projects too. Name those that are yours.",
+        _everything,
+    ),
+    Rule(
+        "host-machine",
+        CATEGORY,
+        "It deletes a virtual machine. Leave that to the user.",
+        "vagrant|multipass|virsh|limactl|colima|minikube|kind destroy|delete|undefine",
+    ),
 )

@@ -16,7 +16,16 @@ def _zones(command: Command, place: Place) -> list[str]:
         return []
     if command.program == "rsync" and {"-n"} & set(command.args):
         return []
-    return [_zone(word, command, place) for word in effects.deleted(command)]
+    found = [_zone(word, command, place) for word in effects.deleted(command)]
+    if command.program == "mv" and _comes_in(command, place):
+        found = [zone for zone in found if zone != paths.OUTSIDE]
+    return found
+
+
+def _comes_in(command: Command, place: Place) -> bool:
+    """A file from outside is moved into the project."""
+    target = paths.resolve(command.args[-1], command.directory, place) if command.args else None
+    return target is not None and paths.is_under(target, place.top)
 
 
 def _zone(word: Word, command: Command, place: Place) -> str:
@@ -51,7 +60,9 @@ def _truncated(command: Command, place: Place) -> bool:
     """`> file` outside of the project, with nothing to write into it."""
     if command.program not in (":", "true"):
         return False
-    found = (paths.zone(paths.resolve(word, command.directory, place), place) for word in effects.written(command))
+    found = (
+        paths.zone(paths.resolve(word, command.directory, place), place) for word in effects.written(command)
+    )
     return any(zone in (paths.OUTSIDE, paths.HOME) for zone in found)
 
 

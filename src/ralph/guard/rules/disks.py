@@ -4,17 +4,9 @@ from __future__ import annotations
 
 from ralph.guard import effects
 from ralph.guard.model import Command, Place, Rule
-from ralph.guard.patterns import is_harmless
 
 CATEGORY = "disks"
 _ENDLESS = ("/dev/zero", "/dev/urandom", "/dev/random", "/dev/full")
-
-
-def _dd(command: Command, place: Place) -> bool:
-    if command.program != "dd":
-        return False
-    names = [word.partition("=")[2] for word in command.args if word.startswith("of=")]
-    return any(name.startswith("/dev/") and name not in ("/dev/null", "/dev/stdout", "/dev/stderr") for name in names)
 
 
 def _fills(command: Command, place: Place) -> bool:
@@ -32,43 +24,27 @@ def _fills(command: Command, place: Place) -> bool:
     return command.program == "yes" and not command.upstream
 
 
-def _wipes(command: Command, place: Place) -> bool:
-    if is_harmless(command):
-        return False
-    return command.program in ("shred", "wipe", "srm") and any(word.startswith("/dev/") for word in command.args)
-
-
 _DISK = "It changes disks or file systems. Leave them to the user; work with files inside the project."
 
 RULES = (
-    Rule("dd-device", CATEGORY, "It writes to a device. Write to a file inside the project.", _dd),
     Rule("fill-disk", CATEGORY, "It writes without end. Say how much: `head -c`, or `count=` of dd.", _fills),
-    Rule("wipe-device", CATEGORY, _DISK, _wipes),
     Rule(
-        "format",
+        "disks",
         CATEGORY,
         _DISK,
-        "mkfs|mkfs.ext2|mkfs.ext3|mkfs.ext4|mkfs.xfs|mkfs.btrfs|mkfs.vfat|mkfs.fat|mkfs.ntfs|mkfs.f2fs|mke2fs|mkswap|newfs"
-        "|mkntfs|mkdosfs|mkfs.exfat|mkfs.minix|zpool|zfs",
+        (
+            "mkfs|mkfs.ext2|mkfs.ext3|mkfs.ext4|mkfs.xfs|mkfs.btrfs|mkfs.vfat|mkfs.fat|mkfs.ntfs|mkfs.f2fs|mke2fs|mkswap|newfs"
+            "|mkntfs|mkdosfs|mkfs.exfat|mkfs.minix|zpool|zfs",
+            "sfdisk|cfdisk|gdisk|sgdisk|cgdisk|wipefs|blkdiscard|badblocks|hdparm|partprobe|tune2fs|resize2fs|e2fsck|fsck"
+            "|kpartx|sg_format|nvme",
+            "fdisk|parted !-l|--list",
+            "lvremove|vgremove|pvremove|lvcreate|vgcreate|pvcreate|lvreduce|mdadm|cryptsetup|dmsetup|swapoff|swapon|losetup"
+            "|umount|pivot_root|fusermount|blockdev|lvresize",
+            "mount ~*",
+            "mount -a|-o|--bind|-t",
+            "diskutil erase*|partition*|unmount*|zero*|secureErase|reformat|apfs",
+            "asr restore",
+            "grub-install|efibootmgr|update-grub|flashrom|fwupdmgr|bootctl|dracut|update-initramfs",
+        ),
     ),
-    Rule(
-        "partition",
-        CATEGORY,
-        _DISK,
-        "sfdisk|cfdisk|gdisk|sgdisk|cgdisk|wipefs|blkdiscard|badblocks|hdparm|partprobe|tune2fs|resize2fs|e2fsck|fsck"
-        "|kpartx|sg_format|nvme",
-    ),
-    Rule("fdisk", CATEGORY, _DISK, "fdisk|parted !-l|--list"),
-    Rule(
-        "volumes",
-        CATEGORY,
-        _DISK,
-        "lvremove|vgremove|pvremove|lvcreate|vgcreate|pvcreate|lvreduce|mdadm|cryptsetup|dmsetup|swapoff|swapon|losetup"
-        "|umount|pivot_root|fusermount|blockdev|lvresize",
-    ),
-    Rule("mount", CATEGORY, _DISK, "mount ~*"),
-    Rule("mount-options", CATEGORY, _DISK, "mount -a|-o|--bind|-t"),
-    Rule("diskutil", CATEGORY, _DISK, "diskutil erase*|partition*|unmount*|zero*|secureErase|reformat|apfs"),
-    Rule("asr", CATEGORY, _DISK, "asr restore"),
-    Rule("efi", CATEGORY, _DISK, "grub-install|efibootmgr|update-grub|flashrom|fwupdmgr|bootctl|dracut|update-initramfs"),
 )

@@ -14,14 +14,15 @@ GIT = "git"
 
 
 def writes(*zones: str):  # type: ignore[no-untyped-def]
-    """Does it write a file in one of these zones?"""
+    """Does it write a file in one of these zones? Of those that are nobody's to change, not even the mode."""
+    is_own = bool({paths.HARNESS, paths.AGENT, paths.GIT} & set(zones))
 
     def match(command: Command, place: Place) -> bool:
         if command.contained:
             return False
         if is_harmless(command) and not command.redirects:
             return False
-        for word in effects.written(command):
+        for word in effects.changed(command) if is_own else effects.written(command):
             path = paths.resolve(word, command.directory, place)
             if path is None:
                 continue
@@ -34,7 +35,11 @@ def writes(*zones: str):  # type: ignore[no-untyped-def]
 
 
 def _is_usual(command: Command, path: str) -> bool:
-    return command.program == "mkdir" and "-p" in command.args and path.rstrip("/").endswith((".ssh", ".docker", ".aws"))
+    return (
+        command.program == "mkdir"
+        and "-p" in command.args
+        and path.rstrip("/").endswith((".ssh", ".docker", ".aws"))
+    )
 
 
 _OWN_VARIABLES = ("RALPH_", "CLAUDE_CODE_STOP_HOOK", "GIT_CONFIG", "BASH_ENV", "LD_PRELOAD", "PROMPT_COMMAND")
@@ -56,13 +61,25 @@ def _own_variables(command: Command, place: Place) -> bool:
 
 
 def _preload(command: Command, place: Place) -> bool:
-    names = [*command.assigns, *command.args[:1]] if command.program in ("=", "export") else list(command.assigns)
-    return any(name.partition("=")[0] in ("LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "BASH_ENV") for name in names)
+    names = (
+        [*command.assigns, *command.args[:1]] if command.program in ("=", "export") else list(command.assigns)
+    )
+    return any(
+        name.partition("=")[0] in ("LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "BASH_ENV") for name in names
+    )
 
 
 def _own_command(command: Command, place: Place) -> bool:
     if command.program == "ralph":
-        return bool(command.args) and command.args[0] in ("cancel", "prune", "rewind", "pause", "resume", "steer", "init")
+        return bool(command.args) and command.args[0] in (
+            "cancel",
+            "prune",
+            "rewind",
+            "pause",
+            "resume",
+            "steer",
+            "init",
+        )
     words = command.args
     removes = {"uninstall", "remove", "upgrade"} & set(words)
     return bool(removes) and any("ralph-harness" in word for word in words)
@@ -71,7 +88,15 @@ def _own_command(command: Command, place: Place) -> bool:
 def _agent_command(command: Command, place: Place) -> bool:
     if command.program not in ("claude", "codex", "gemini", "opencode"):
         return False
-    return bool(command.args) and command.args[0] in ("config", "mcp", "plugin", "hooks", "login", "logout", "setup-token")
+    return bool(command.args) and command.args[0] in (
+        "config",
+        "mcp",
+        "plugin",
+        "hooks",
+        "login",
+        "logout",
+        "setup-token",
+    )
 
 
 __all__ = ["RULES", "is_secret_name", "writes"]

@@ -9,8 +9,22 @@ from ralph.guard.words import Word
 
 CATEGORY = "git"
 _WHOLE = (".", "./", ":/", "*", "./*", "--", ":/*", ":")
-_KEYS = ("core.hookspath", "core.fsmonitor", "core.sshcommand", "core.gitproxy", "core.askpass", "credential.helper")
-_KEYS += ("core.pager", "core.editor", "http.sslverify", "http.proxy", "receive.denynonfastforwards", "gpg.program")
+_KEYS = (
+    "core.hookspath",
+    "core.fsmonitor",
+    "core.sshcommand",
+    "core.gitproxy",
+    "core.askpass",
+    "credential.helper",
+)
+_KEYS += (
+    "core.pager",
+    "core.editor",
+    "http.sslverify",
+    "http.proxy",
+    "receive.denynonfastforwards",
+    "gpg.program",
+)
 _SKIPS = ("HUSKY", "HUSKY_SKIP_HOOKS", "SKIP", "LEFTHOOK", "PRE_COMMIT_ALLOW_NO_CONFIG", "OVERCOMMIT_DISABLE")
 
 
@@ -34,7 +48,9 @@ def _force_push(command: Command, place: Place) -> bool:
     if verb != "push" or has_option(command, "-n"):
         return False
     forced = ("--force", "-f", "--force-with-lease", "--force-if-includes", "--mirror", "--prune")
-    return any(has_option(command, each) for each in forced) or any(word.startswith("+") for word in words[1:])
+    return any(has_option(command, each) for each in forced) or any(
+        word.startswith("+") for word in words[1:]
+    )
 
 
 def _delete_remote(command: Command, place: Place) -> bool:
@@ -120,7 +136,12 @@ def _short_n(command: Command) -> bool:
 
 
 def _skip_variable(command: Command, place: Place) -> bool:
-    return command.program == "=" and command.args[0] in ("HUSKY", "HUSKY_SKIP_HOOKS", "LEFTHOOK", "OVERCOMMIT_DISABLE")
+    return command.program == "=" and command.args[0] in (
+        "HUSKY",
+        "HUSKY_SKIP_HOOKS",
+        "LEFTHOOK",
+        "OVERCOMMIT_DISABLE",
+    )
 
 
 def _settings(command: Command, place: Place) -> bool:
@@ -147,14 +168,25 @@ def _is_key(key: str) -> bool:
     key = key.lower()
     if key in ("core.pager", "core.editor"):
         return False
-    return key in _KEYS or key.endswith((".insteadof", ".pushinsteadof", ".textconv", ".clean", ".smudge", ".process"))
+    return key in _KEYS or key.endswith(
+        (".insteadof", ".pushinsteadof", ".textconv", ".clean", ".smudge", ".process")
+    )
 
 
 def _reads_config(command: Command, rest: list[Word]) -> bool:
     asks = ("--get", "--list", "-l", "--get-all", "--get-regexp", "--show-origin", "--get-urlmatch")
     if any(has_option(command, each) for each in asks) or rest[:1] in (["get"], ["list"]):
         return True
-    changes = ("--unset", "--unset-all", "--add", "--replace-all", "--remove-section", "--rename-section", "-e", "--edit")
+    changes = (
+        "--unset",
+        "--unset-all",
+        "--add",
+        "--replace-all",
+        "--remove-section",
+        "--rename-section",
+        "-e",
+        "--edit",
+    )
     return len(rest) < 2 and not any(has_option(command, each) for each in changes)
 
 
@@ -216,20 +248,40 @@ RULES = (
         "It deletes or moves a branch even if its commits are nowhere else. Use `git branch -d`.",
         _branches,
     ),
-    Rule("git-stash-drop", CATEGORY, "It throws away stashed work. Leave stashes as they are.", "git stash drop|clear"),
-    Rule("git-reflog", CATEGORY, _HISTORY, "git reflog expire|delete"),
-    Rule("git-gc", CATEGORY, _HISTORY, "git gc --prune=now|--prune=all|--prune=0|--aggressive=x"),
-    Rule("git-prune", CATEGORY, _HISTORY, "git prune"),
+    Rule(
+        "git-stash-drop",
+        CATEGORY,
+        "It throws away stashed work. Leave stashes as they are.",
+        "git stash drop|clear",
+    ),
+    Rule(
+        "git-prune",
+        CATEGORY,
+        _HISTORY,
+        (
+            "git reflog expire|delete",
+            "git gc --prune=now|--prune=all|--prune=0|--aggressive=x",
+            "git prune",
+            "git update-ref -d|--delete|--stdin",
+            "git symbolic-ref -d|--delete",
+            "git lfs prune",
+        ),
+    ),
     Rule(
         "git-rewrite",
         CATEGORY,
         "It rewrites the whole history. Leave that to the user.",
-        "git filter-branch|filter-repo|replace|fast-import",
+        (
+            "git filter-branch|filter-repo|replace|fast-import",
+            "git-filter-repo|bfg|git-filter-branch",
+        ),
     ),
-    Rule("git-filter-repo", CATEGORY, "It rewrites the whole history. Leave that to the user.", "git-filter-repo|bfg|git-filter-branch"),
-    Rule("git-update-ref", CATEGORY, _HISTORY, "git update-ref -d|--delete|--stdin"),
-    Rule("git-symbolic-ref", CATEGORY, _HISTORY, "git symbolic-ref -d|--delete"),
-    Rule("git-tag-delete", CATEGORY, "It deletes or moves a tag. Leave tags to the user.", "git tag -d|--delete|-f|--force"),
+    Rule(
+        "git-tag-delete",
+        CATEGORY,
+        "It deletes or moves a tag. Leave tags to the user.",
+        "git tag -d|--delete|-f|--force",
+    ),
     Rule(
         "git-worktree-remove",
         CATEGORY,
@@ -266,8 +318,22 @@ RULES = (
         "It changes git for all of the user's projects. Set it for this repository, without --global.",
         _global,
     ),
-    Rule("git-credentials", "secrets", "It prints the user's credentials. Git uses them by itself.", "git credential fill|approve"),
-    Rule("git-submodule-deinit", CATEGORY, "It throws away the work in a submodule.", "git submodule deinit --force|-f"),
-    Rule("git-lfs-prune", CATEGORY, _HISTORY, "git lfs prune"),
-    Rule("git-external", "remote-code", "This address runs a command. Use https or ssh.", "git clone|fetch|pull|remote ~ext::*"),
+    Rule(
+        "git-credentials",
+        "secrets",
+        "It prints the user's credentials. Git uses them by itself.",
+        "git credential fill|approve",
+    ),
+    Rule(
+        "git-submodule-deinit",
+        CATEGORY,
+        "It throws away the work in a submodule.",
+        "git submodule deinit --force|-f",
+    ),
+    Rule(
+        "git-external",
+        "remote-code",
+        "This address runs a command. Use https or ssh.",
+        "git clone|fetch|pull|remote ~ext::*",
+    ),
 )

@@ -8,7 +8,16 @@ from ralph.guard.patterns import is_harmless
 from ralph.guard.words import Word
 
 CATEGORY = "permissions"
-_FORBIDDEN = (paths.ROOT, paths.HOME, paths.ABOVE, paths.SYSTEM, paths.DEVICE, paths.STARTUP, paths.OUTSIDE, paths.GIT)
+_FORBIDDEN = (
+    paths.ROOT,
+    paths.HOME,
+    paths.ABOVE,
+    paths.SYSTEM,
+    paths.DEVICE,
+    paths.STARTUP,
+    paths.OUTSIDE,
+    paths.GIT,
+)
 
 
 def _targets(command: Command) -> tuple[str, list[Word]]:
@@ -16,12 +25,26 @@ def _targets(command: Command) -> tuple[str, list[Word]]:
     if any(word.startswith("--reference") for word in command.args):
         return "", effects.operands(command)
     # a mode like -w or -x looks like an option
-    words = [word for word in command.args if not (word.startswith("--") or (word[:1] == "-" and word.strip("-RvfcHLPhn") == ""))]
+    words = [
+        word
+        for word in command.args
+        if not (word.startswith("--") or (word[:1] == "-" and word.strip("-RvfcHLPhn") == ""))
+    ]
     return (words[0], words[1:]) if words else ("", [])
 
 
 def _outside(command: Command, place: Place) -> bool:
-    if command.program not in ("chmod", "chown", "chgrp", "setfacl", "chattr", "xattr", "chflags", "chcon", "restorecon"):
+    if command.program not in (
+        "chmod",
+        "chown",
+        "chgrp",
+        "setfacl",
+        "chattr",
+        "xattr",
+        "chflags",
+        "chcon",
+        "restorecon",
+    ):
         return False
     if command.contained or is_harmless(command):
         return False
@@ -45,9 +68,19 @@ def _open_to_all(command: Command, place: Place) -> bool:
     if command.program != "chmod" or command.contained or not effects.is_recursive(command):
         return False
     mode, _ = _targets(command)
-    return mode.lstrip("0") in ("777", "666", "a+rwx", "ugo+rwx", "+rwx", "a+w", "o+w", "ugo+w", "a=rwx", "ugo=rwx", "") or (
-        mode in ("000", "a-rwx", "ugo-rwx", "a-r", "-rwx", "o+rwx", "a+rw", "u-r", "a=", "0")
-    )
+    return mode.lstrip("0") in (
+        "777",
+        "666",
+        "a+rwx",
+        "ugo+rwx",
+        "+rwx",
+        "a+w",
+        "o+w",
+        "ugo+w",
+        "a=rwx",
+        "ugo=rwx",
+        "",
+    ) or (mode in ("000", "a-rwx", "ugo-rwx", "a-r", "-rwx", "o+rwx", "a+rw", "u-r", "a=", "0"))
 
 
 def _set_id(command: Command, place: Place) -> bool:
@@ -68,7 +101,9 @@ def _to_root(command: Command, place: Place) -> bool:
         return False
     owner, _ = _targets(command)
     is_far = effects.is_recursive(command) and "sudo" in command.wrappers and not owner.startswith(("$", "…"))
-    return owner.partition(":")[0] in ("root", "0", "nobody") or (is_far and owner.isalnum() and owner == "www-data")
+    return owner.partition(":")[0] in ("root", "0", "nobody") or (
+        is_far and owner.isalnum() and owner == "www-data"
+    )
 
 
 RULES = (
@@ -84,8 +119,23 @@ RULES = (
         "It gives a whole tree to everybody, or takes it from everybody. Change single files, as far as they need it.",
         _open_to_all,
     ),
-    Rule("set-id", CATEGORY, "It makes a program run with its owner's rights. Do without setuid and setgid.", _set_id),
+    Rule(
+        "set-id",
+        CATEGORY,
+        "It makes a program run with its owner's rights. Do without setuid and setgid.",
+        _set_id,
+    ),
     Rule("to-root", CATEGORY, "It gives files away to root. Leave owners as they are.", _to_root),
-    Rule("immutable", CATEGORY, "It makes files that nobody can change or delete. Leave attributes alone.", "chattr ~+i|+a|-i|-a|=i"),
-    Rule("capabilities", CATEGORY, "It gives a program rights of root. Leave that to the user.", "setcap|setenforce|aa-disable|aa-teardown"),
+    Rule(
+        "immutable",
+        CATEGORY,
+        "It makes files that nobody can change or delete. Leave attributes alone.",
+        "chattr ~+i|+a|-i|-a|=i",
+    ),
+    Rule(
+        "capabilities",
+        CATEGORY,
+        "It gives a program rights of root. Leave that to the user.",
+        "setcap|setenforce|aa-disable|aa-teardown",
+    ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard.code import language
+from ralph.guard.languages import language
 from ralph.guard.model import Command, Place, Rule
 from ralph.guard.patterns import has_option, is_harmless
 from ralph.guard.words import DECODED, NET
@@ -12,20 +12,20 @@ from ralph.guard.wrappers import SHELLS
 
 CODE = "remote-code"
 SHELL = "remote-shell"
-_SOCKET = re.compile(r"socket|fsockopen|TCPSocket|/inet/tcp|Net::Socket|net\.connect|net\.Socket|TCPClient|create_connection", re.I)
-_GIVES_SHELL = re.compile(r"dup2|subprocess|pty\.spawn|/bin/(?:ba|z|da)?sh|child_process|exec|spawn|os\.system|popen|\bsh -i|getline|cmd\.exe", re.I)
-_FETCHES = re.compile(r"urlopen|urlretrieve|requests\.get|httpx\.get|fetch\(|https?\.get|Net::HTTP|open-uri|URI\.open|LWP|file_get_contents\(['\"]http|DownloadString|Invoke-WebRequest|\biwr\b|aiohttp|axios", re.I)
-_EXECUTES = re.compile(r"\bexec\(|\beval\(|\beval\b|os\.system|subprocess|execSync|child_process|new Function|iex|Invoke-Expression|`|system\(|runpy|compile\(", re.I)
-
-
-def _is_code(command: Command) -> bool:
-    return bool(command.code)
+_SOCKET = r"(?i)socket|fsockopen|TCPSocket|/inet/tcp|Net::Socket|net\.connect|net\.Socket|['\"]net['\"]\)|TCPClient|create_connection"
+_GIVES_SHELL = r"(?i)dup2|subprocess|pty\.spawn|/bin/(?:ba|z|da)?sh|child_process|exec|spawn|os\.system|popen|\bsh -i|getline|cmd\.exe"
+_FETCHES = r"(?i)urlopen|urlretrieve|requests\.get|httpx\.get|fetch\(|https?\.get|Net::HTTP|open-uri|URI\.open|LWP|file_get_contents\(['\"]http|DownloadString|Invoke-WebRequest|\biwr\b|aiohttp|axios"
+_EXECUTES = r"(?i)\bexec\(|\beval\(|\beval\b|os\.system|subprocess|execSync|child_process|new Function|iex|Invoke-Expression|`|system\(|runpy|compile\("
 
 
 def _from_net(command: Command, place: Place) -> bool:
     if not command.contained and NET in command.code:
         return True
-    return bool(language(command.program)) and bool(_FETCHES.search(command.code)) and bool(_EXECUTES.search(command.code))
+    return (
+        bool(language(command.program))
+        and bool(re.search(_FETCHES, command.code))
+        and bool(re.search(_EXECUTES, command.code))
+    )
 
 
 def _decoded(command: Command, place: Place) -> bool:
@@ -50,14 +50,26 @@ def _reverse(command: Command, place: Place) -> bool:
             return True
     if any("/dev/tcp/" in word or "/dev/udp/" in word for word in command.args):
         return command.program not in ("echo", "grep", "rg", "printf", "git", "sed")
-    return bool(language(command.program)) and bool(_SOCKET.search(command.code)) and bool(_GIVES_SHELL.search(command.code))
+    return (
+        bool(language(command.program))
+        and bool(re.search(_SOCKET, command.code))
+        and bool(re.search(_GIVES_SHELL, command.code))
+    )
 
 
+_TALKERS = ("telnet", "openssl", "websocat", "nc", "ncat", "netcat", "socat")
 _CATS = ("nc", "ncat", "netcat", "nc.traditional", "nc.openbsd", "pwncat")
 
 
+def _is_open(command: Command) -> bool:
+    """A shell that runs whatever it is told."""
+    return command.program in SHELLS and not command.code.strip()
+
+
 def _netcat(command: Command, place: Place) -> bool:
-    if command.program not in _CATS or is_harmless(command) and "-e" not in command.args:
+    if command.program in _TALKERS and any(_is_open(each) for each in command.upstream):
+        return True
+    if command.program not in _CATS or (is_harmless(command) and "-e" not in command.args):
         return False
     runs = ("-e", "-c", "--exec", "--sh-exec", "--lua-exec", "--listen", "-l")
     if any(has_option(command, each) for each in runs):
@@ -65,26 +77,12 @@ def _netcat(command: Command, place: Place) -> bool:
     return any(each.program in SHELLS for each in command.upstream)
 
 
-def _piped_shell(command: Command, place: Place) -> bool:
-    """A shell that talks to the network through pipes."""
-    talkers = (*_CATS, "telnet", "socat", "openssl", "websocat")
-    if command.program in talkers and any(each.program in SHELLS and not each.code.strip() for each in command.upstream):
-        return True
-    return False
-
-
 def _socat(command: Command, place: Place) -> bool:
     if command.program != "socat":
         return False
     text = " ".join(command.args).lower()
-    return any(part in text for part in ("exec:", "system:", "listen", "tcp", "udp", "openssl", "shell:", "pty"))
-
-
-def _openssl(command: Command, place: Place) -> bool:
-    if command.program != "openssl" or "s_client" not in command.args:
-        return False
-    return any(each.program in SHELLS or each.program == "cat" for each in command.upstream) or (
-        any(each.program == "mkfifo" for each in command.upstream)
+    return any(
+        part in text for part in ("exec:", "system:", "listen", "tcp", "udp", "openssl", "shell:", "pty")
     )
 
 
@@ -94,11 +92,22 @@ def _ssh(command: Command, place: Place) -> bool:
     if command.program == "autossh":
         return True
     for word in command.args:
-        if word.startswith("-") and not word.startswith("--") and any(letter in word[1:3] for letter in "RLDw"):
+        if (
+            word.startswith("-")
+            and not word.startswith("--")
+            and any(letter in word[1:3] for letter in "RLDw")
+        ):
             return True
         if word.startswith("-o") or "=" in word:
             key = word.removeprefix("-o").strip().partition("=")[0].lower()
-            if key in ("remoteforward", "localforward", "dynamicforward", "proxycommand", "localcommand", "tunnel"):
+            if key in (
+                "remoteforward",
+                "localforward",
+                "dynamicforward",
+                "proxycommand",
+                "localcommand",
+                "tunnel",
+            ):
                 return True
         if any(host in word for host in ("serveo.net", "localhost.run", "pinggy.io", "tunnel.us")):
             return True
@@ -126,22 +135,25 @@ RULES = (
         "It runs code from the network unseen. Download it to a file and read it first.",
         _from_address,
     ),
-    Rule("reverse-shell", SHELL, "It connects a shell or a file to the network. Use curl to look at a page.", _reverse),
+    Rule(
+        "reverse-shell",
+        SHELL,
+        "It connects a shell or a file to the network. Use curl to look at a page.",
+        _reverse,
+    ),
     Rule("netcat", SHELL, "It gives a shell or a port to others. Use `nc -z` to test a port.", _netcat),
-    Rule("piped-shell", SHELL, "It gives a shell to others.", _piped_shell),
     Rule("socat", SHELL, _TUNNEL, _socat),
-    Rule("tls-shell", SHELL, "It gives a shell to others.", _openssl),
     Rule("ssh-tunnel", SHELL, _TUNNEL, _ssh),
     Rule(
         "tunnel",
         SHELL,
         _TUNNEL,
-        "ngrok|cloudflared|localtunnel|lt|bore|frpc|frps|chisel|sshuttle|gost|tmate|ttyd|gotty|gs-netcat|rathole|pagekite"
-        "|localxpose|loophole|zrok|expose|wg-quick|openvpn|tor|ligolo|pwncat-cs|msfvenom|msfconsole|telebit|devtunnel|inlets|upterm",
+        (
+            "ngrok|cloudflared|localtunnel|lt|bore|frpc|frps|chisel|sshuttle|gost|tmate|ttyd|gotty|gs-netcat|rathole|pagekite"
+            "|localxpose|loophole|zrok|expose|wg-quick|openvpn|tor|ligolo|pwncat-cs|msfvenom|msfconsole|telebit|devtunnel|inlets|upterm",
+            "tailscale funnel|serve|up|set",
+            "code tunnel",
+            "vncserver|x11vnc|teamviewer|anydesk|sshd|telnetd|in.telnetd|vsftpd",
+        ),
     ),
-    Rule("tailscale", SHELL, _TUNNEL, "tailscale funnel|serve|up|set"),
-    Rule("code-tunnel", SHELL, _TUNNEL, "code tunnel"),
-    Rule("telnet-shell", SHELL, "It connects to a shell of others.", lambda command, place: command.program == "telnet" and command.piped),
-    Rule("x-shell", SHELL, "It gives a shell to others.", "xterm|rxvt -display|--display"),
-    Rule("remote-desktop", SHELL, _TUNNEL, "vncserver|x11vnc|teamviewer|anydesk|sshd|telnetd|in.telnetd|vsftpd"),
 )

@@ -5,20 +5,141 @@ from __future__ import annotations
 import re
 
 from ralph.guard import effects, paths
-from ralph.guard.code import language
 from ralph.guard.expansion import is_secret_name
+from ralph.guard.languages import language
 from ralph.guard.model import Command, Place, Rule
 from ralph.guard.patterns import is_harmless
 from ralph.guard.words import MARKS, SECRET, UNKNOWN, UNSET, Word
 
 CATEGORY = "secrets"
-_SENDERS = ("curl", "wget", "nc", "ncat", "netcat", "telnet", "http", "https", "xh", "httpie", "ftp", "lftp", "tftp", "websocat", "sendmail", "mail", "mutt", "ssh", "dig", "nslookup", "host", "ping", "aws", "gsutil", "rclone", "gh", "mailx", "msmtp", "swaks", "croc", "wormhole", "magic-wormhole", "transfer", "ffsend", "openssl", "mosquitto_pub", "rsync", "scp", "sftp", "s3cmd", "azcopy", "gcloud", "az", "b2", "mc", "dropbox", "gdrive", "slack", "telegram-send")
+_SENDERS = (
+    "curl",
+    "wget",
+    "nc",
+    "ncat",
+    "netcat",
+    "telnet",
+    "http",
+    "https",
+    "xh",
+    "httpie",
+    "ftp",
+    "lftp",
+    "tftp",
+    "websocat",
+    "sendmail",
+    "mail",
+    "mutt",
+    "ssh",
+    "dig",
+    "nslookup",
+    "host",
+    "ping",
+    "aws",
+    "gsutil",
+    "rclone",
+    "gh",
+    "mailx",
+    "msmtp",
+    "swaks",
+    "croc",
+    "wormhole",
+    "magic-wormhole",
+    "transfer",
+    "ffsend",
+    "openssl",
+    "mosquitto_pub",
+    "rsync",
+    "scp",
+    "sftp",
+    "s3cmd",
+    "azcopy",
+    "gcloud",
+    "az",
+    "b2",
+    "mc",
+    "dropbox",
+    "gdrive",
+    "slack",
+    "telegram-send",
+)
 _LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "[::1]", "::1", "host.docker.internal")
-_DROPS = ("transfer.sh", "0x0.st", "pastebin.com", "ix.io", "termbin.com", "webhook.site", "requestbin", "file.io", "bashupload", "oshi.at", "temp.sh", "paste.rs", "dpaste", "hastebin", "pipedream", "burpcollaborator", "oastify", "interact.sh", "oast.", "discord.com/api/webhooks", "discordapp.com/api/webhooks", "api.telegram.org", "hookbin", "beeceptor", "ngrok", "catbox.moe", "sprunge.us", "paste.ee", "gofile.io", "anonfiles", "hooks.slack.com", "canarytokens", "keybase.pub", "clbin.com", "uguu.se", "filebin.net", "tmpfiles.org", "rentry.co", "ghostbin", "privatebin", "wetransfer", "send.firefox", "mockbin", "ptsv", "dnslog", "ceye.io")
-_METADATA = ("169.254.169.254", "metadata.google.internal", "169.254.170.2", "100.100.100.200", "fd00:ec2::254")
-_DATA = ("-d", "--data", "--data-binary", "--data-raw", "--data-urlencode", "--data-ascii", "--json", "-F", "--form", "-T", "--upload-file", "--post-data", "--post-file", "--body-data", "--body-file", "--form-string", "--url-query")
-_NETWORK_CODE = re.compile(r"requests|urllib|http\.client|httpx|aiohttp|socket|fetch\(|axios|https?\.request|Net::HTTP|LWP|curl_|smtplib|ftplib|paramiko", re.I)
-_SECRET_CODE = re.compile(r"os\.environ\b(?!\[|\.get)|process\.env\b(?!\.)|\bENV\b(?!\[)|dict\(os\.environ|\.env['\"]|%ENV|\$_ENV|getenv\(\)")
+_DROPS = (
+    "transfer.sh",
+    "0x0.st",
+    "pastebin.com",
+    "ix.io",
+    "termbin.com",
+    "webhook.site",
+    "requestbin",
+    "file.io",
+    "bashupload",
+    "oshi.at",
+    "temp.sh",
+    "paste.rs",
+    "dpaste",
+    "hastebin",
+    "pipedream",
+    "burpcollaborator",
+    "oastify",
+    "interact.sh",
+    "oast.",
+    "discord.com/api/webhooks",
+    "discordapp.com/api/webhooks",
+    "api.telegram.org",
+    "hookbin",
+    "beeceptor",
+    "ngrok",
+    "catbox.moe",
+    "sprunge.us",
+    "paste.ee",
+    "gofile.io",
+    "anonfiles",
+    "hooks.slack.com",
+    "canarytokens",
+    "keybase.pub",
+    "clbin.com",
+    "uguu.se",
+    "filebin.net",
+    "tmpfiles.org",
+    "rentry.co",
+    "ghostbin",
+    "privatebin",
+    "wetransfer",
+    "send.firefox",
+    "mockbin",
+    "ptsv",
+    "dnslog",
+    "ceye.io",
+)
+_METADATA = (
+    "169.254.169.254",
+    "metadata.google.internal",
+    "169.254.170.2",
+    "100.100.100.200",
+    "fd00:ec2::254",
+)
+_DATA = (
+    "-d",
+    "--data",
+    "--data-binary",
+    "--data-raw",
+    "--data-urlencode",
+    "--data-ascii",
+    "--json",
+    "-F",
+    "--form",
+    "-T",
+    "--upload-file",
+    "--post-data",
+    "--post-file",
+    "--body-data",
+    "--body-file",
+    "--form-string",
+    "--url-query",
+)
+_NETWORK_CODE = r"(?i)requests|urllib|http\.client|httpx|aiohttp|socket|fetch\(|axios|https?\.request|Net::HTTP|LWP|curl_|smtplib|ftplib|paramiko"
+_SECRET_CODE = r"os\.environ\b(?!\[|\.get)|process\.env\b(?!\.)|\bENV\b(?!\[)|dict\(os\.environ|\.env['\"]|%ENV|\$_ENV|getenv\(\)"
 
 
 def _reads(command: Command, place: Place) -> bool:
@@ -27,7 +148,12 @@ def _reads(command: Command, place: Place) -> bool:
         return False
     for word in effects.read(command):
         path = paths.resolve(word, command.directory, place)
-        if path is not None and _is_secret(path, word, place) and not _is_public(command, path):
+        if path is None or _is_public(command, path):
+            continue
+        if _is_secret(path, word, place) or (
+            paths.is_project_secret(path)
+            and paths.zone(path, place) in (paths.OUTSIDE, paths.SYSTEM, paths.HOME)
+        ):
             return True
     return False
 
@@ -57,7 +183,10 @@ def _prints(command: Command, place: Place) -> bool:
 
 def _is_local(command: Command) -> bool:
     hosts = [word for word in command.args if "://" in word or any(local in word for local in _LOCAL)]
-    return bool(hosts) and all(any(f"{mark}{local}" in word or word.startswith(local) for local in _LOCAL for mark in ("//", "@")) for word in hosts)
+    return bool(hosts) and all(
+        any(f"{mark}{local}" in word or word.startswith(local) for local in _LOCAL for mark in ("//", "@"))
+        for word in hosts
+    )
 
 
 def _sends_secret(command: Command, place: Place) -> bool:
@@ -79,7 +208,9 @@ def _is_header(command: Command, number: int) -> bool:
     before = command.args[number - 1] if number else Word("")
     word = command.args[number]
     if command.program in ("curl", "wget", "http", "https", "xh", "httpie"):
-        is_user = before in ("-H", "--header", "-u", "--user", "--oauth2-bearer") or word.startswith(("--header", "-H", "--user=", "Authorization:"))
+        is_user = before in ("-H", "--header", "-u", "--user", "--oauth2-bearer") or word.startswith(
+            ("--header", "-H", "--user=", "Authorization:")
+        )
         return is_user or bool(re.match(r"https?://[^/?]*@", word))
     return command.program in ("aws", "gh", "gcloud", "az", "openssl", "ssh", "slack")
 
@@ -100,7 +231,20 @@ def _files(command: Command) -> list[Word]:
             found.append(Word(word.partition("@")[2].partition(";")[0]))
         elif word.startswith("-T") and len(word) > 2 and command.program == "curl":
             found.append(Word(word[2:]))
-    if command.program in ("scp", "rsync", "sftp", "aws", "gsutil", "rclone", "s3cmd", "azcopy", "mc", "croc", "wormhole", "gcloud"):
+    if command.program in (
+        "scp",
+        "rsync",
+        "sftp",
+        "aws",
+        "gsutil",
+        "rclone",
+        "s3cmd",
+        "azcopy",
+        "mc",
+        "croc",
+        "wormhole",
+        "gcloud",
+    ):
         names = effects.operands(command, "-i -P -o -F -e --rsh --profile --region")
         if any(_is_remote(name) for name in names[1:]) or command.program in ("croc", "wormhole"):
             found += [name for name in names if not _is_remote(name)]
@@ -117,26 +261,83 @@ def _is_secret_file(word: Word, command: Command, place: Place) -> bool:
     path = paths.resolve(word, command.directory, place)
     if path is None:
         return SECRET in word
-    return paths.is_secret(path, place) or paths.is_project_secret(path) or paths.zone(path, place) in (paths.HOME, paths.ROOT, paths.ABOVE)
+    return (
+        paths.is_secret(path, place)
+        or paths.is_project_secret(path)
+        or paths.zone(path, place) in (paths.HOME, paths.ROOT, paths.ABOVE)
+    )
 
 
 def _uploads(command: Command, place: Place) -> bool:
     """Files to a host that is not this one."""
-    if command.program not in ("curl", "wget", "http", "https", "xh", "nc", "ncat", "netcat", "telnet", "scp", "rsync", "sftp"):
+    if command.program not in (
+        "curl",
+        "wget",
+        "http",
+        "https",
+        "xh",
+        "nc",
+        "ncat",
+        "netcat",
+        "telnet",
+        "scp",
+        "rsync",
+        "sftp",
+    ):
         return False
     if _is_local(command) or is_harmless(command):
         return False
-    files = [word for word in _files(command) if word not in ("", "-") and not word.endswith((".json", ".xml", ".graphql", ".yml", ".yaml", ".txt"))]
+    files = [
+        word
+        for word in _files(command)
+        if word not in ("", "-") and not word.endswith((".json", ".xml", ".graphql", ".yml", ".yaml", ".txt"))
+    ]
     if files and command.program not in ("rsync", "scp"):
         return True
     unseen = command.stdin and not MARKS.isdisjoint(command.stdin.replace(UNSET, ""))
     if command.program in ("nc", "ncat", "netcat", "telnet"):
         read = any(operator == "<" for operator, _ in command.redirects)
         return bool(unseen and command.upstream) or (read and "-z" not in command.args)
-    reads_stdin = any(word in ("@-", "-") or word.endswith("=@-") for word in command.args) and bool(command.upstream)
+    reads_stdin = any(word in ("@-", "-") or word.endswith("=@-") for word in command.args) and bool(
+        command.upstream
+    )
     if command.program in ("scp", "rsync"):
-        return any(paths.zone(paths.resolve(word, command.directory, place), place) in (paths.HOME, paths.ABOVE, paths.ROOT, paths.SYSTEM, paths.OUTSIDE, paths.STARTUP, paths.REPOSITORY) for word in _files(command))
-    return bool(unseen and reads_stdin and any(each.program in ("tar", "zip", "git", "cat", "find", "gzip", "base64", "env", "printenv", "history", "ps", "openssl", "xxd") for each in command.upstream))
+        return any(
+            paths.zone(paths.resolve(word, command.directory, place), place)
+            in (
+                paths.HOME,
+                paths.ABOVE,
+                paths.ROOT,
+                paths.SYSTEM,
+                paths.OUTSIDE,
+                paths.STARTUP,
+                paths.REPOSITORY,
+            )
+            for word in _files(command)
+        )
+    return bool(
+        unseen
+        and reads_stdin
+        and any(
+            each.program
+            in (
+                "tar",
+                "zip",
+                "git",
+                "cat",
+                "find",
+                "gzip",
+                "base64",
+                "env",
+                "printenv",
+                "history",
+                "ps",
+                "openssl",
+                "xxd",
+            )
+            for each in command.upstream
+        )
+    )
 
 
 def _drop(command: Command, place: Place) -> bool:
@@ -146,9 +347,16 @@ def _drop(command: Command, place: Place) -> bool:
     text = " ".join(command.args)
     if not any(site in text for site in _DROPS):
         return False
-    is_sending = bool(command.upstream or command.stdin) or any(word in _DATA or word.partition("=")[0] in _DATA for word in command.args)
+    is_sending = bool(command.upstream or command.stdin) or any(
+        word in _DATA or word.partition("=")[0] in _DATA for word in command.args
+    )
     is_query = any("?" in word and (SECRET in word or UNKNOWN in word) for word in command.args)
-    return is_sending or is_query or command.program in ("nc", "ncat", "ssh", "telnet") or bool({"-X", "-XPOST", "POST", "--post-data"} & set(command.args))
+    return (
+        is_sending
+        or is_query
+        or command.program in ("nc", "ncat", "ssh", "telnet")
+        or bool({"-X", "-XPOST", "POST", "--post-data"} & set(command.args))
+    )
 
 
 def _metadata(command: Command, place: Place) -> bool:
@@ -166,7 +374,11 @@ def _lookup(command: Command, place: Place) -> bool:
 
 
 def _code(command: Command, place: Place) -> bool:
-    return bool(language(command.program)) and bool(_NETWORK_CODE.search(command.code)) and bool(_SECRET_CODE.search(command.code))
+    return (
+        bool(language(command.program))
+        and bool(re.search(_NETWORK_CODE, command.code))
+        and bool(re.search(_SECRET_CODE, command.code))
+    )
 
 
 def _query(command: Command, place: Place) -> bool:
@@ -177,9 +389,35 @@ def _query(command: Command, place: Place) -> bool:
     if "$(" not in text and "`" not in text:
         return False
     inside = re.findall(r"(?:\$\(|`)\s*([a-z0-9_.-]+)", text)
-    leaks = {"cat", "env", "printenv", "base64", "whoami", "hostname", "id", "tar", "xxd", "head", "tail", "ls", "grep", "find", "history", "uname", "ps", "cut"}
-    shown = [number for number, word in enumerate(command.args) if (UNKNOWN in word or SECRET in word) and not _is_header(command, number)]
-    sent = any(command.args[number].startswith("http") or (number and command.args[number - 1] in _DATA) for number in shown)
+    leaks = {
+        "cat",
+        "env",
+        "printenv",
+        "base64",
+        "whoami",
+        "hostname",
+        "id",
+        "tar",
+        "xxd",
+        "head",
+        "tail",
+        "ls",
+        "grep",
+        "find",
+        "history",
+        "uname",
+        "ps",
+        "cut",
+    }
+    shown = [
+        number
+        for number, word in enumerate(command.args)
+        if (UNKNOWN in word or SECRET in word) and not _is_header(command, number)
+    ]
+    sent = any(
+        command.args[number].startswith("http") or (number and command.args[number - 1] in _DATA)
+        for number in shown
+    )
     return sent and bool(leaks & set(inside))
 
 
@@ -187,7 +425,12 @@ _SHOWN = "It shows a secret, which would end up in logs. Programs that need it f
 _SENT = "It sends secrets or files of the user away. Leave that to the user."
 
 RULES = (
-    Rule("read-secrets", CATEGORY, "These are the user's keys, passwords or history. Programs that need them find them by themselves.", _reads),
+    Rule(
+        "read-secrets",
+        CATEGORY,
+        "These are the user's keys, passwords or history. Programs that need them find them by themselves.",
+        _reads,
+    ),
     Rule("print-secrets", CATEGORY, _SHOWN, _prints),
     Rule("send-secrets", CATEGORY, _SENT, _sends_secret),
     Rule("upload", CATEGORY, _SENT, _uploads),
@@ -195,28 +438,45 @@ RULES = (
     Rule("send-output", CATEGORY, _SENT, _query),
     Rule("dns-data", CATEGORY, _SENT, _lookup),
     Rule("send-by-code", CATEGORY, _SENT, _code),
-    Rule("cloud-metadata", CATEGORY, "This address hands out the machine's credentials. Leave it alone.", _metadata),
-    Rule("gh-token", CATEGORY, _SHOWN, "gh|glab auth token|status --show-token|-t|--show-tokens"),
-    Rule("gh-auth-token", CATEGORY, _SHOWN, "gh auth token"),
-    Rule("keychain", CATEGORY, _SHOWN, "security find-generic-password|find-internet-password|dump-keychain|export|unlock-keychain|find-certificate|dump-trust-settings"),
-    Rule("password-managers", CATEGORY, _SHOWN, "pass|op|bw|lpass|secret-tool|keyring|gopass|kwallet-query|keepassxc-cli|chamber|doppler show|read|get|item|lookup|export|list|search|secrets|cp|inject|clip|run"),
-    Rule("vault", CATEGORY, _SHOWN, "vault read|kv|token|login|print|unwrap"),
-    Rule("gpg-export", CATEGORY, _SHOWN, "gpg|gpg2 --export-secret-keys|--export-secret-subkeys|--export-ownertrust"),
-    Rule("aws-secrets", CATEGORY, _SHOWN, "aws secretsmanager get-secret-value|batch-get-secret-value"),
-    Rule("aws-parameters", CATEGORY, _SHOWN, "aws ssm get-parameter|get-parameters|get-parameters-by-path --with-decryption"),
-    Rule("aws-credentials", CATEGORY, _SHOWN, "aws configure get|export-credentials"),
-    Rule("aws-tokens", CATEGORY, _SHOWN, "aws sts|ecr|iam|eks|codeartifact|rds get-session-token|assume-role|get-login-password|create-access-key|get-token|get-authorization-token|generate-db-auth-token|create-login-profile"),
-    Rule("gcloud-tokens", CATEGORY, _SHOWN, "gcloud auth print-access-token|print-identity-token|application-default"),
-    Rule("gcloud-secrets", CATEGORY, _SHOWN, "gcloud secrets versions access"),
-    Rule("az-tokens", CATEGORY, _SHOWN, "az account get-access-token"),
-    Rule("az-secrets", CATEGORY, _SHOWN, "az keyvault secret|key|certificate show|download"),
-    Rule("kubectl-secrets", CATEGORY, _SHOWN, "kubectl|oc get|describe ~secret|secrets|secret/* -o|--output"),
-    Rule("kubectl-config", CATEGORY, _SHOWN, "kubectl config view --raw"),
-    Rule("npm-token", CATEGORY, _SHOWN, "npm token create|list|revoke"),
-    Rule("npm-config-token", CATEGORY, _SHOWN, "npm config get ~*authToken*|*_auth*|*password*"),
-    Rule("docker-credentials", CATEGORY, _SHOWN, "docker-credential-desktop|docker-credential-osxkeychain|docker-credential-pass|docker-credential-secretservice|git-credential-store|git-credential-osxkeychain"),
+    Rule(
+        "cloud-metadata",
+        CATEGORY,
+        "This address hands out the machine's credentials. Leave it alone.",
+        _metadata,
+    ),
+    Rule(
+        "show-secrets",
+        CATEGORY,
+        _SHOWN,
+        (
+            "gh|glab auth token|status --show-token|-t|--show-tokens",
+            "gh auth token",
+            "security find-generic-password|find-internet-password|dump-keychain|export|unlock-keychain|find-certificate|dump-trust-settings",
+            "pass|op|bw|lpass|secret-tool|keyring|gopass|kwallet-query|keepassxc-cli|chamber|doppler show|read|get|item|lookup|export|list|search|secrets|cp|inject|clip|run",
+            "vault read|kv|token|login|print|unwrap",
+            "gpg|gpg2 --export-secret-keys|--export-secret-subkeys|--export-ownertrust",
+            "aws secretsmanager get-secret-value|batch-get-secret-value",
+            "aws ssm get-parameter|get-parameters|get-parameters-by-path --with-decryption",
+            "aws configure get|export-credentials",
+            "aws sts|ecr|iam|eks|codeartifact|rds get-session-token|assume-role|get-login-password|create-access-key|get-token|get-authorization-token|generate-db-auth-token|create-login-profile",
+            "gcloud auth print-access-token|print-identity-token|application-default",
+            "gcloud secrets versions access",
+            "az account get-access-token",
+            "az keyvault secret|key|certificate show|download",
+            "kubectl|oc get|describe ~secret|secrets|secret/* -o|--output",
+            "kubectl config view --raw",
+            "npm token create|list|revoke",
+            "npm config get ~*authToken*|*_auth*|*password*",
+            "docker-credential-desktop|docker-credential-osxkeychain|docker-credential-pass|docker-credential-secretservice|git-credential-store|git-credential-osxkeychain",
+            "heroku config|config:get|auth:token",
+            "nmcli ~*password*|--show-secrets",
+        ),
+    ),
     Rule("ssh-keys", CATEGORY, "It gives others access by a key. Leave that to the user.", "ssh-copy-id"),
-    Rule("heroku-config", CATEGORY, _SHOWN, "heroku config|config:get|auth:token"),
-    Rule("sniff", CATEGORY, "It listens to what others send or type. Leave that to the user.", "tcpdump|tshark|dumpcat|ettercap|bettercap|keylogger|logkeys|xinput|mimipenguin|mimikatz|gcore|john|hashcat|hydra|responder"),
-    Rule("wifi", CATEGORY, _SHOWN, "nmcli ~*password*|--show-secrets"),
+    Rule(
+        "sniff",
+        CATEGORY,
+        "It listens to what others send or type. Leave that to the user.",
+        "tcpdump|tshark|dumpcat|ettercap|bettercap|keylogger|logkeys|xinput|mimipenguin|mimikatz|gcore|john|hashcat|hydra|responder",
+    ),
 )
