@@ -43,3 +43,5 @@ class Place:
     clock: Clock
     supervised: Supervised | None = None
     board: StoryBoard | None = None
+    hooks: str = ""
+    """The file with the hooks for agents that take some."""

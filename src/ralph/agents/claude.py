@@ -86,6 +86,12 @@ class Claude:
     def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
         return [spec.command, *spec.flags, "--", prompt]
 
+    def hooked(self, spec: AgentSpec, path: str) -> AgentSpec | None:
+        """It reads one settings file only, the user's if there is one; --bare switches hooks off."""
+        if any(flag.partition("=")[0] in ("--settings", "--bare") for flag in spec.flags):
+            return None
+        return replace(spec, flags=(*spec.flags, "--settings", path))
+
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
         """No tools at all, which no permission can change; nor servers that would bring some."""
         flags = without(spec.flags, (*_PERMISSION_FLAGS, *_TOOL_FLAGS))

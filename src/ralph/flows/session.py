@@ -19,6 +19,7 @@ from ralph.core.model import (
     State,
 )
 from ralph.errors import RalphError
+from ralph.flows import hooks
 from ralph.flows.herald import Herald
 from ralph.flows.recovery import recovered
 from ralph.flows.replay import started
@@ -135,6 +136,7 @@ def _placed(
             clock=Clock(),
             supervised=Supervised(herald.folder, warden, runs, plan.run, herald.post_end) if herald else None,
             board=board,
+            hooks=hooks.prepare(plan, streams),
         )
 
 

@@ -13,8 +13,6 @@ from ralph.guard.words import HERE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tree_sitter import Node, Parser
 
 MOST_BYTES = 131_071
@@ -87,28 +85,19 @@ def _without_here_documents(text: str) -> str:
     """Here-documents as here-strings, for the grammar knows one in a line at most."""
     import re
 
-    start = re.compile(r"<<(-?)[ \t]*(?:'([^'\n]+)'|\"([^\"\n]+)\"|\\?([A-Za-z_][\w.-]*))")
-    lines = text.split("\n")
-    out: list[str] = []
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        at += 1
-        bodies: list[Callable[[str], str] | str] = []
-        for match in start.finditer(line.replace("<<<", "   ")):
-            end = match[2] or match[3] or match[4]
-            body: list[str] = []
-            while at < len(lines) and (lines[at].lstrip("\t") if match[1] else lines[at]) != end:
-                body.append(lines[at])
-                at += 1
-            at += 1
-            content = "\n".join(body) + "\n"
-            if match[4] and not match[0].lstrip("<- \t").startswith("\\"):
-                bodies.append('"' + content.replace('"', '\\"') + '"')
-            else:
-                bodies.append("'" + content.replace("'", "'\\''") + "'")
-        pieces = iter(bodies)
-        if bodies:
-            line = start.sub(lambda match: f"<<< {next(pieces, match[0])}", line)
-        out.append(line)
-    return "\n".join(out)
+    start = re.compile(r"(?<!<)<<(-?)[ \t]*(?:'([^'\n]+)'|\"([^\"\n]+)\"|(\\?)([A-Za-z_][\w.-]*))")
+    lines = iter(text.split("\n"))
+
+    def quoted(match: re.Match[str]) -> str:
+        end = match[2] or match[3] or match[5]
+        body = ""
+        for line in lines:
+            if (line.lstrip("\t") if match[1] else line) == end:
+                break
+            body += line + "\n"
+        is_plain = match[5] is not None and not match[4]
+        if is_plain:
+            return '<<< "' + body.replace('"', '\\"') + '"'
+        return "<<< '" + body.replace("'", "'\\''") + "'"
+
+    return "\n".join(start.sub(quoted, line) for line in lines)

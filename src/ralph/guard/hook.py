@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _from_child(arguments: list[str]) -> bytes:
-    import _signal
+    import _signal  # type: ignore[import-not-found]  # `signal` itself would load half of the library
 
     reader, writer = os.pipe()
     child = os.fork()

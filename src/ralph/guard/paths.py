@@ -201,20 +201,8 @@ _SECRETS = (
     *(".config/heroku", ".local/share/opencode/auth.json", ".config/age", ".config/sops", ".claude.json"),
 )
 _SYSTEM_SECRETS = (
-    "/etc/shadow",
-    "/etc/gshadow",
-    "/etc/sudoers",
-    "/etc/sudoers.d",
-    "/etc/ssh",
-    "/etc/ssl/private",
-)
-_SYSTEM_SECRETS += (
-    "/run/secrets",
-    "/var/run/secrets",
-    "/etc/krb5.keytab",
-    "/proc/kcore",
-    "/dev/mem",
-    "/var/lib/docker",
+    *("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh", "/etc/ssl/private"),
+    *("/run/secrets", "/var/run/secrets", "/etc/krb5.keytab", "/proc/kcore", "/dev/mem", "/var/lib/docker"),
 )
 _PUBLIC = ("known_hosts", "config", "authorized_keys")
 
@@ -298,12 +286,12 @@ def _zone(path: str, place: Place) -> str:
 
 def _own(path: str, place: Place) -> str:
     """Files of the harness and of the agents, wherever they lie."""
-    parts = path.split("/")
+    is_inside = is_under(path, place.top)
+    parts = (path[len(place.top) :] if is_inside else path).split("/")
     if ".ralph" in parts or ".ralph-active" in parts or "ralph-harness" in parts:
         return HARNESS
-    if any(is_under(path, own) for own in place.own) or is_under(path, f"{place.home}/.local/state/ralph"):
-        return HARNESS
-    if is_under(path, f"{place.home}/.config/ralph") or is_under(path, f"{place.home}/.local/share/ralph"):
+    states = (f"{place.home}/{name}/ralph" for name in (".local/state", ".local/share", ".config"))
+    if not is_inside and any(is_under(path, own) for own in (*place.own, *states)):
         return HARNESS
     if any(is_under(path, f"{place.home}/{name}") for name in _AGENT_HOMES):
         return AGENT

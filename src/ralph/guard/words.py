@@ -115,7 +115,8 @@ def brace_expansion(text: str, most: int = 200) -> list[str]:
 
 
 def _brace_end(text: str, start: int) -> tuple[int, list[int]]:
-    depth, commas = 0, []
+    depth = 0
+    commas: list[int] = []
     for at in range(start, len(text)):
         if text[at] == "{":
             depth += 1

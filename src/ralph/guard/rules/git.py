@@ -10,20 +10,15 @@ from ralph.guard.words import Word
 CATEGORY = "git"
 _WHOLE = (".", "./", ":/", "*", "./*", "--", ":/*", ":")
 _KEYS = (
-    "core.hookspath",
-    "core.fsmonitor",
-    "core.sshcommand",
-    "core.gitproxy",
-    "core.askpass",
-    "credential.helper",
-)
-_KEYS += (
-    "core.pager",
-    "core.editor",
-    "http.sslverify",
-    "http.proxy",
-    "receive.denynonfastforwards",
-    "gpg.program",
+    *(
+        "core.hookspath",
+        "core.fsmonitor",
+        "core.sshcommand",
+        "core.gitproxy",
+        "core.askpass",
+        "credential.helper",
+    ),
+    *("http.sslverify", "http.proxy", "receive.denynonfastforwards", "gpg.program"),
 )
 _SKIPS = ("HUSKY", "HUSKY_SKIP_HOOKS", "SKIP", "LEFTHOOK", "PRE_COMMIT_ALLOW_NO_CONFIG", "OVERCOMMIT_DISABLE")
 
@@ -166,8 +161,6 @@ def _settings(command: Command, place: Place) -> bool:
 
 def _is_key(key: str) -> bool:
     key = key.lower()
-    if key in ("core.pager", "core.editor"):
-        return False
     return key in _KEYS or key.endswith(
         (".insteadof", ".pushinsteadof", ".textconv", ".clean", ".smudge", ".process")
     )
