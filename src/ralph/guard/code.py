@@ -29,8 +29,9 @@ def run(reader: Reader, command: Command) -> str:
     if module:
         return reader.run(command.derived(module[0], module[1:], command.program))
     if text and NET not in text and DECODED not in text:
-        for part in text.split(UNKNOWN * 3):
-            _judge(reader, command, part[:_MOST])
+        _judge(reader, command, text[:_MOST])
+        if name in ("pwsh", "powershell", "tclsh", "expect"):
+            _read(reader, text)
     from ralph.guard.outputs import _kept
 
     return _kept(command.stdin) or UNKNOWN
@@ -110,7 +111,7 @@ _STRING = re.compile(
 )
 _GLUE = re.compile(r"\s*(?:\+|\.)\s*")
 _COMMA = re.compile(r"[\s,\[\]()]*,[\s,\[\]()]*|\s*=>\s*")
-_WORDS = re.compile(r"(?:%w|qw)[\[({/]([^\])}/]*)[\])}/]")
+_WORDS = re.compile(r"(?:%w|qw)\s*(?:\[([^\]]*)\]|\(([^)]*)\)|\{([^}]*)\}|/([^/]*)/)")
 _ENCODED = re.compile(r"b64decode|base64|atob|unpack|frombase64|FromBase64String|decode64", re.IGNORECASE)
 _SQL = re.compile(r"execute|query|\.exec\(|command\(", re.IGNORECASE)
 _KILLS = re.compile(r"(?:os\.|process\.|Process\.)?kill\(([^)]*)\)")
@@ -121,7 +122,10 @@ def _judge(reader: Reader, command: Command, text: str) -> None:
     text = _HOME.sub(lambda match: f'"{reader.place.home}"', text)
     text = _HERE.sub('"."', text)
     text = _CHR.sub(_from_numbers, text)
-    text = _WORDS.sub(lambda match: ", ".join(f'"{word}"' for word in match[1].split()), text)
+    text = _WORDS.sub(
+        lambda match: ", ".join(f'"{word}"' for group in match.groups() for word in (group or "").split()),
+        text,
+    )
     strings = _strings(text)
     if _RUNS.search(text):
         for words in strings:

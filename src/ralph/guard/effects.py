@@ -140,6 +140,8 @@ def deleted(command: Command) -> list[Word]:
         "wipe",
         "trash-put",
         "gio",
+        "Remove-Item",
+        "ri",
     ):
         names = operands(command, "-n --iterations -s --size" if program == "shred" else "")
         return names[1:] if program == "gio" and names[:1] == ["trash"] else names
@@ -167,6 +169,7 @@ def written(command: Command) -> list[Word]:
     if program in (
         "tee",
         "touch",
+        "fallocate",
         "mkdir",
         "truncate",
         "sponge",
@@ -178,7 +181,7 @@ def written(command: Command) -> list[Word]:
         "nano",
         "mktemp",
     ):
-        found += operands(command, "-s -r -m -d -t -p -i")
+        found += operands(command, "-s -r -m -d -t -p -i -l -o")
     elif program in ("cp", "mv", "install", "ln", "rsync", "scp", "gcp", "gmv"):
         names = operands(command, "-m -o -g -S -e --rsh --exclude --include -i -P -F")
         target = _target_directory(command)

@@ -48,6 +48,8 @@ def environment(name: str, place: Place) -> str:
         return place.home
     if is_secret_name(name):
         return SECRET
+    if name == "RALPH_STATE_DIR" and name not in place.env:
+        return f"{place.home}/.local/state/ralph"
     if name in place.env:
         return place.env[name]
     return _USUAL.get(name, UNSET)

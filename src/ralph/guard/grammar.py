@@ -76,6 +76,7 @@ def _simpler(text: str) -> str:
     """The same with here-strings, `<>` and a leading brace list in a form that the grammar knows."""
     import re
 
+    text = re.sub(r"(\[\[? (?:! )?-\w )([^\s\"']+)( \]\]?)", r'\1"\2"\3', text)  # [ -d / ]
     text = re.sub(r"<<<\s*", f"< {HERE}", text)
     text = re.sub(r"<>\s*", "> ", text)
     return re.sub(r"(^|[;&|(\n]\s*)(?=\{[^\s{}]*,[^\s{}]*\})", r'\1""', text)

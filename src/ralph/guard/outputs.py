@@ -160,6 +160,8 @@ def decoded(text: str) -> str:
 
 
 def _openssl(reader: Reader, command: Command) -> str:
+    if "s_client" in command.args:
+        return NET
     if "-d" in command.args and {"base64", "-base64", "-a"} & set(command.args):
         return decoded(command.stdin)
     return DECODED if "-d" in command.args else UNKNOWN
@@ -254,7 +256,9 @@ def _git(reader: Reader, command: Command) -> str:
         return f"{reader.place.top}/.git"
     if "--show-cdup" in command.args:
         return "."
-    if "ls-files" in command.args and len(command.args) == 1:
+    if "ls-files" in command.args and all(
+        word.startswith("-") or word == "ls-files" for word in command.args
+    ):
         return "*"
     return UNKNOWN
 
@@ -313,7 +317,7 @@ def _packed(reader: Reader, command: Command) -> str:
     for name in _operands(command, "-f -C"):
         path = paths.resolve(name, reader.state.directory, reader.place)
         if path is not None and (
-            paths.zone(path, reader.place) in (paths.ROOT, paths.HOME, paths.ABOVE)
+            paths.zone(path, reader.place) in (paths.ROOT, paths.HOME, paths.ABOVE, paths.REPOSITORY)
             or paths.is_secret(path, reader.place)
             or paths.is_project_secret(path)
         ):
@@ -374,7 +378,10 @@ def _fetched(reader: Reader, command: Command) -> str:
     is_short = [word for word in words if word.startswith("-") and not word.startswith("--")]
     if command.program in ("wget", "aria2c", "axel") and not target:
         target = next(("-" for word in is_short if word.endswith("O-")), "")
-    if not target.strip("-") and urls and target != "-" and (command.program != "curl" or _keeps_name(words)):
+    keeps_name = command.program in ("wget", "aria2c", "axel") or (
+        command.program == "curl" and _keeps_name(words)
+    )
+    if not target.strip("-") and urls and target != "-" and keeps_name:
         target = urls[0].rstrip("/").rpartition("/")[2].partition("?")[0]
     if command.program == "curl" and target and any(word in ("-O", "--remote-name") for word in words):
         target = urls[0].rstrip("/").rpartition("/")[2].partition("?")[0] if urls else target

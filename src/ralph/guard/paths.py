@@ -148,6 +148,7 @@ _AGENT_FILES = (
 _SECRETS = (
     *(
         ".ssh",
+        ".aws",
         ".aws/credentials",
         ".aws/config",
         ".aws/sso",
@@ -201,7 +202,7 @@ _SECRETS = (
     *(".config/heroku", ".local/share/opencode/auth.json", ".config/age", ".config/sops", ".claude.json"),
 )
 _SYSTEM_SECRETS = (
-    *("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssh", "/etc/ssl/private"),
+    *("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private"),
     *("/run/secrets", "/var/run/secrets", "/etc/krb5.keytab", "/proc/kcore", "/dev/mem", "/var/lib/docker"),
 )
 _PUBLIC = ("known_hosts", "config", "authorized_keys")
@@ -358,7 +359,7 @@ def is_secret(path: str, place: Place) -> bool:
             return True
     if any(is_under(path, name) for name in _SYSTEM_SECRETS):
         return True
-    if path.startswith("/proc/") and path.endswith("/environ"):
+    if path.startswith("/etc/ssh/ssh_host") or (path.startswith("/proc/") and path.endswith("/environ")):
         return True
     return last in ("id_rsa", "id_ed25519", "id_ecdsa", "id_dsa", ".netrc", ".git-credentials", ".pgpass")
 

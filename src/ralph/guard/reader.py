@@ -100,6 +100,7 @@ class Reader:
             "function_definition": self._function,
             "for_statement": self._for,
             "test_command": self._expressions,
+            "while_statement": self._while,
             "case_statement": self._case,
             "comment": self._nothing,
         }
@@ -320,7 +321,9 @@ class Reader:
             return self._alias(command)
         if name in self.state.functions and not {"command", "builtin"} & set(command.wrappers):
             return self._call(command)
-        command.program = program_of(name, command.directory, self.place)
+        command.program = program_of(name)
+        if name.startswith("/etc/init.d/"):
+            command.program, command.args = "service", [Word(command.program), *command.args]
         builtin = builtins.TABLE.get(command.program)
         if builtin is not None:
             if command.program not in builtins.RECORD_THEMSELVES:
@@ -480,6 +483,19 @@ class Reader:
                 out += self.statement(body, flow)
         return out
 
+    def _while(self, node: Node, flow: Flow) -> str:
+        """One round. A loop without end that starts something in the background each time is a fork bomb."""
+        condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        if (
+            condition is not None
+            and body is not None
+            and _text(condition).strip() in ("true", ":", "((1))", "[ 1 ]")
+        ):
+            calls = _calls(body)
+            if any("&" in kinds for kinds in calls.values()) and not {"sleep", "wait", "read"} & set(calls):
+                self._judge(Command("(fork bomb)", [], _text(node), self.state.directory))
+        return self._sequence(node, flow)
+
     def _case(self, node: Node, flow: Flow) -> str:
         out = ""
         for child in node.named_children:
@@ -614,8 +630,8 @@ _EXPRESSIONS = {
 }
 
 
-def program_of(name: str, directory: str | None, place: Place) -> str:
-    """The name of a program without its path; one inside of the project keeps it."""
+def program_of(name: str) -> str:
+    """The name of a program without its path."""
     if "/" not in name:
         return name
     base = name.rstrip("/").rpartition("/")[2]

@@ -31,6 +31,7 @@ _PREFIXES: dict[str, tuple[str, int]] = {
     "builtin": ("", 0),
     "exec": ("-a", 0),
     "coproc": ("", 0),
+    "spawn": ("", 0),
     "busybox": ("", 0),
     "toybox": ("", 0),
     "unbuffer": ("", 0),
@@ -188,16 +189,16 @@ def _shell_text(reader: Reader, command: Command, text: str, arguments: list[Wor
         return UNKNOWN
     from ralph.guard.reader import Flow
 
-    before = reader.state.positional
+    state, reader.state = reader.state, reader.state.copy()
     reader.state.positional = arguments[1:]
     try:
-        if command.assigns:
-            for name, value in command.assigns.items():
-                reader.state.variables[name] = value
+        reader.state.variables.update(command.assigns)
+        if arguments:
+            reader.state.variables["0"] = arguments[0]
         flow = Flow().but(upstream=command.upstream, piped=command.piped, stdin=command.stdin)
-        return reader.read_apart(text, flow)
+        return reader.read(text, flow)
     finally:
-        reader.state.positional = before
+        reader.state = state
 
 
 def _env(reader: Reader, command: Command) -> str:
@@ -404,9 +405,10 @@ def _find(reader: Reader, command: Command) -> str:
     while words and not words[0].startswith(("-", "(", "!")):
         starts.append(words.pop(0))
     starts = starts or [Word(".")]
-    filtered = _is_filtered(words)
-    found = [_under(start, words) if filtered else start for start in starts]
+    found = starts
     for number, word in enumerate(words):
+        tests = _tests(words[:number])
+        found = [_under(start, tests) if _is_filtered(tests) else start for start in starts]
         if word == "-delete":
             inner(reader, command, [Word("rm"), Word("-rf"), *found], "find")
         elif word in ("-exec", "-execdir", "-ok", "-okdir"):
@@ -415,7 +417,18 @@ def _find(reader: Reader, command: Command) -> str:
             )
             for each in found:
                 inner(reader, command, [_replaced(w, "{}", each) for w in words[number + 1 : end]], "find")
-    return "\n".join(found)
+    tests = _tests(words)
+    return "\n".join(_under(start, tests) if _is_filtered(tests) else start for start in starts)
+
+
+def _tests(words: list[Word]) -> list[Word]:
+    """Those that must hold for an action behind them: back to the last `-o` that is not in parentheses."""
+    depth = 0
+    for number in range(len(words) - 1, -1, -1):
+        depth += {")": 1, "(": -1}.get(words[number], 0)
+        if not depth and words[number] in ("-o", "-or", ","):
+            return words[number + 1 :]
+    return words
 
 
 def _is_filtered(words: list[Word]) -> bool:
@@ -513,6 +526,19 @@ def _git(reader: Reader, command: Command) -> str:
     return outputs.of(reader, command)
 
 
+def _sed(reader: Reader, command: Command) -> str:
+    """GNU sed runs a command with `e`."""
+    import re
+
+    reader.record(command)
+    for word in command.args:
+        if found := re.search(r"(?:^|[;\n{}0-9$/])\s*e\s+(\S.*)", word):
+            reader.read_apart(found[1])
+    from ralph.guard import outputs
+
+    return outputs.of(reader, command)
+
+
 def _interpreter(program: str) -> Wrapper | None:
     if not language(program):
         return None
@@ -574,6 +600,8 @@ _TABLE: dict[str, Wrapper] = {
     "man": _option_as_text("-P --pager"),
     "ansible": _option_as_text("-a --args"),
     "zip": _option_as_text("-TT --unzip-command"),
+    "sed": _sed,
+    "gsed": _sed,
     "tmux": _last_as_text,
     "screen": _last_as_text,
 }

@@ -300,6 +300,7 @@ RULES = (
             "diesel|sqlx database drop|reset",
             "dotnet ef database drop",
             "etcdctl del",
+            "influx delete",
             "consul kv|leave|force-leave delete",
             "kafka-topics|kafka-topics.sh|rabbitmqctl|kcat --delete|delete_queue|reset|purge_queue|stop_app",
             "rabbitmqctl reset|force_reset|delete_queue|purge_queue|stop|delete_vhost|delete_user",

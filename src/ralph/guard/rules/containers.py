@@ -9,6 +9,18 @@ from ralph.guard.words import Word
 CATEGORY = "containers"
 _ENGINES = "docker|podman|nerdctl|docker-compose"
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
+_TOOLS = (
+    ".cache",
+    ".m2",
+    ".gradle",
+    ".npm",
+    ".cargo",
+    ".ivy2",
+    ".nuget",
+    ".yarn",
+    ".pnpm",
+    ".local/share/pnpm",
+)
 _HOST = (
     paths.ROOT,
     paths.HOME,
@@ -28,6 +40,8 @@ def _mounts(command: Command) -> list[Word]:
         behind = words[number + 1] if number + 1 < len(words) else Word("")
         if word in ("-v", "--volume"):
             found.append(Word(behind.partition(":")[0]))
+        elif word.startswith("-v="):
+            found.append(Word(word[3:].partition(":")[0]))
         elif word.startswith("--volume="):
             found.append(Word(word[9:].partition(":")[0]))
         elif word.startswith("-v") and len(word) > 2 and word[2] in "/~.":
@@ -50,6 +64,9 @@ def _host_mount(command: Command, place: Place) -> bool:
         path = paths.resolve(word, command.directory, place)
         if path is None:
             continue
+        hidden = path[len(place.home) + 1 :] if paths.is_under(path, place.home) else ""
+        if hidden.startswith(".") and not hidden.startswith(_TOOLS):
+            return True
         if path.endswith(_SOCKETS) or paths.is_secret(path, place):
             return True
         if paths.zone(path, place) in _HOST and not path.startswith(
@@ -85,6 +102,7 @@ RULES = (
             f"{_ENGINES} --privileged|--pid=host|--ipc=host|--uts=host|--userns=host|--network=host|--net=host|--cgroupns=host",
             f"{_ENGINES} --cap-add|--device|--security-opt=*unconfined*|--security-opt",
             "kubectl debug ~node/*",
+            "kubectl|lxc --privileged",
         ),
     ),
     Rule(

@@ -33,7 +33,8 @@ def _zone(word: Word, command: Command, place: Place) -> str:
     if path is None:
         return paths.SOMEWHERE
     whole = paths.contents(path, word)
-    if whole != path and not effects.is_recursive(command) and command.program in ("rm", "grm"):
+    takes_all = effects.is_recursive(command) or "xargs" in command.wrappers
+    if whole != path and not takes_all and command.program in ("rm", "grm"):
         is_top = whole in ("/", place.top, place.home)
         return paths.INSIDE if is_top and whole == place.top else paths.zone(whole, place)
     if whole.endswith("/" + UNKNOWN):

@@ -65,7 +65,8 @@ def _preload(command: Command, place: Place) -> bool:
         [*command.assigns, *command.args[:1]] if command.program in ("=", "export") else list(command.assigns)
     )
     return any(
-        name.partition("=")[0] in ("LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "BASH_ENV") for name in names
+        name.partition("=")[0] in ("LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "PROMPT_COMMAND")
+        for name in names
     )
 
 

@@ -255,7 +255,7 @@ RULES = (
             "git reflog expire|delete",
             "git gc --prune=now|--prune=all|--prune=0|--aggressive=x",
             "git prune",
-            "git update-ref -d|--delete|--stdin",
+            "git update-ref",
             "git symbolic-ref -d|--delete",
             "git lfs prune",
         ),

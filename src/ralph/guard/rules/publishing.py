@@ -30,7 +30,7 @@ RULES = (
             "gem push|yank|owner",
             "rake|bundle release",
             "mvn|mvnw|./mvnw ~deploy|deploy:*|release:perform|release:prepare",
-            "gradle|gradlew ~publish|publishAllPublicationsTo*|*:publish|uploadArchives|publishPlugins|bintrayUpload",
+            "gradle|gradlew ~publish|publishAll*|publishToMavenCentral|publishToSonatype|publishAndRelease*|*:publish|uploadArchives|publishPlugins|bintrayUpload",
             "sbt ~publish|publishSigned|release",
             "dotnet nuget push|delete",
             "nuget push|delete",

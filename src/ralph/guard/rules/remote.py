@@ -14,22 +14,21 @@ CODE = "remote-code"
 SHELL = "remote-shell"
 _SOCKET = r"(?i)socket|fsockopen|TCPSocket|/inet/tcp|Net::Socket|net\.connect|net\.Socket|['\"]net['\"]\)|TCPClient|create_connection"
 _GIVES_SHELL = r"(?i)dup2|subprocess|pty\.spawn|/bin/(?:ba|z|da)?sh|child_process|exec|spawn|os\.system|popen|\bsh -i|getline|cmd\.exe"
-_FETCHES = r"(?i)urlopen|urlretrieve|requests\.get|httpx\.get|fetch\(|https?\.get|Net::HTTP|open-uri|URI\.open|LWP|file_get_contents\(['\"]http|DownloadString|Invoke-WebRequest|\biwr\b|aiohttp|axios"
+_FETCHES = r"(?i)['\"]https?['\"]\)|urlopen|urlretrieve|requests\.get|httpx\.get|fetch\(|https?\.get|Net::HTTP|open-uri|URI\.open|LWP|file_get_contents\(['\"]http|DownloadString|Invoke-WebRequest|\biwr\b|aiohttp|axios"
 _EXECUTES = r"(?i)\bexec\(|\beval\(|\beval\b|os\.system|subprocess|execSync|child_process|new Function|iex|Invoke-Expression|`|system\(|runpy|compile\("
 
 
 def _from_net(command: Command, place: Place) -> bool:
-    if not command.contained and NET in command.code:
+    if not command.contained and (NET in command.code or NET in command.program):
         return True
-    return (
-        bool(language(command.program))
-        and bool(re.search(_FETCHES, command.code))
-        and bool(re.search(_EXECUTES, command.code))
-    )
+    if not command.code or not language(command.program):
+        return False
+    text = " ".join(command.args) + command.code
+    return bool(re.search(_FETCHES, text)) and bool(re.search(_EXECUTES, text))
 
 
 def _decoded(command: Command, place: Place) -> bool:
-    return DECODED in command.code
+    return DECODED in command.code or DECODED in command.program
 
 
 def _from_address(command: Command, place: Place) -> bool:
@@ -153,6 +152,7 @@ RULES = (
             "|localxpose|loophole|zrok|expose|wg-quick|openvpn|tor|ligolo|pwncat-cs|msfvenom|msfconsole|telebit|devtunnel|inlets|upterm",
             "tailscale funnel|serve|up|set",
             "code tunnel",
+            "xterm|rxvt -display|--display",
             "vncserver|x11vnc|teamviewer|anydesk|sshd|telnetd|in.telnetd|vsftpd",
         ),
     ),

@@ -176,6 +176,24 @@ def _prints(command: Command, place: Place) -> bool:
     """A secret variable goes to the screen, and with it into the transcript."""
     if command.piped or any(">" in operator for operator, _ in command.redirects):
         return False
+    if command.program in ("grep", "egrep", "rg", "ag") and command.upstream:
+        asked = " ".join(command.args).lower()
+        named = any(
+            part in asked
+            for part in ("token", "secret", "passw", "api_key", "apikey", "credential", "aws_", "_key")
+        )
+        return (
+            named
+            and SECRET in command.stdin
+            and command.upstream[-1].program in ("env", "printenv", "set", "export", "declare")
+        )
+    if language(command.program):
+        found = re.findall(
+            r"(?:environ(?:\.get)?[\[(]|getenv\(|process\.env[.\[]|ENV[\[{])\s*['\"]?(\w+)", command.code
+        )
+        return any(map(is_secret_name, found)) and bool(
+            re.search(r"print|console\.|puts|echo|say", command.code)
+        )
     if command.program == "printenv":
         return any(is_secret_name(word) for word in command.args)
     return command.program in ("echo", "printf", "cat") and any(SECRET in word for word in command.args)
@@ -195,6 +213,11 @@ def _sends_secret(command: Command, place: Place) -> bool:
         return False
     if _is_local(command) and command.program in ("curl", "wget", "http", "xh"):
         return False
+    if (
+        command.program in ("sftp", "ftp", "lftp", "tftp")
+        and "put " in f"{command.stdin} {' '.join(command.args)} "
+    ):
+        return True
     if SECRET in command.stdin and command.program not in ("gh", "openssl", "aws", "az", "gcloud"):
         return True
     for number, word in enumerate(command.args):

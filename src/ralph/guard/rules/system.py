@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ralph.guard import effects
+from ralph.guard.languages import language
 from ralph.guard.model import Command, Place, Rule
 from ralph.guard.patterns import has_option, is_harmless
 from ralph.guard.words import UNKNOWN, Word
@@ -94,7 +95,10 @@ def _kills_many(command: Command) -> bool:
     ):
         words = words[1:]
     words = [word for word in words if word != "--"]
-    source = command.text.lower()
+    source = " ".join([command.text, *(each.text for each in command.upstream)]).lower()
+    finds = any(finder in source for finder in ("pgrep", "ps ", "pidof", "grep"))
+    if finds and any(name in source for name in _HARNESS[:4]):
+        return True
     if "ppid" in source or (
         "pgrep" in source and any(name in source for name in (*_HARNESS, "node", "python", "pgrep .", "-u"))
     ):
@@ -159,6 +163,8 @@ def _daemon(command: Command, place: Place) -> bool:
         return False
     if command.program == "nohup":
         return command.background
+    if language(command.program) and ("setsid" in command.code or "daemon(" in command.code):
+        return True
     if command.program == "setsid":
         return bool(command.args) and not has_option(command, "-w") and not is_harmless(command)
     return False
