@@ -46,8 +46,7 @@ def test_every_rule_denies_something_and_leaves_something_near() -> None:
     for case in CASES:
         if case.verdict == "allow":
             allowed |= programs(case.command)
-        elif rule := GUARD.judge(case.command, PLACE).rule:
-            if rule != UNREADABLE:
-                denied[rule] |= programs(case.command)
+        elif (rule := GUARD.judge(case.command, PLACE).rule) != UNREADABLE:
+            denied[rule] |= programs(case.command)
     assert {rule.name for rule in RULES} == set(denied)
     assert [name for name, found in denied.items() if not found & allowed] == []

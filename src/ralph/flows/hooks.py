@@ -24,6 +24,8 @@ _SECONDS = 60
 
 def prepare(plan: Plan, streams: Path) -> str:
     """Write what the agents of a run are to be given; returns the path of the file, "" if there is nothing."""
+    if not any(AGENTS[spec.type].hooked(spec, HOOKS) for spec in plan.agents):
+        return ""
     hooks = _prd_hooks() if plan.prompt.prd is not None else {}
     files: dict[str, object] = {}
     if plan.guard is not None and plan.guard.enabled:

@@ -105,6 +105,8 @@ def _name(text: str) -> tuple[str, str]:
 
 def _changed(reader: Reader, value: str, change: str, name: str = "") -> str:
     """`:-`, `:=`, `:+`, `:?`, substrings, prefixes and suffixes, replacing, upper and lower case."""
+    if not change:
+        return value
     is_there = bool(value) and value != UNSET
     if change.startswith((":-", "-", ":=", "=")):
         default = _text(reader, change.lstrip(":")[1:])

@@ -9,6 +9,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 
+ASSIGNMENT = "\0assignment"
+"""The program of a command that only sets a variable: its name and its value are the words."""
+FORK_BOMB = "\0fork bomb"
+"""The program of a function that calls itself without end. No program can have a NUL in its name."""
+
+
 class Place:
     """Where a command would run. `own`: directories of the harness itself."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ralph.guard import builtins, expansion, outputs, wrappers
 from ralph.guard.grammar import Unreadable, parse
-from ralph.guard.model import Command, Place
+from ralph.guard.model import ASSIGNMENT, FORK_BOMB, Command, Place
 from ralph.guard.words import (
     DECODED,
     EXPANDED,
@@ -397,7 +397,7 @@ class Reader:
 
     def assign(self, name: str, value: str) -> None:
         self.state.variables[name] = value
-        command = Command("=", [Word(name), Word(value)], f"{name}=…", self.state.directory)
+        command = Command(ASSIGNMENT, [Word(name), Word(value)], f"{name}=…", self.state.directory)
         self._judge(command)
 
     def variable(self, name: str) -> str:
@@ -459,7 +459,7 @@ class Reader:
             self.state.functions[title] = self._defined[title] = body
             calls = _calls(body)
             if title in calls and any(kind in ("pipeline", "&") for kind in calls[title]):
-                self._judge(Command("(fork bomb)", [], _text(node), self.state.directory))
+                self._judge(Command(FORK_BOMB, [], _text(node), self.state.directory))
         return ""
 
     # ---- compound statements ----
@@ -493,7 +493,7 @@ class Reader:
         ):
             calls = _calls(body)
             if any("&" in kinds for kinds in calls.values()) and not {"sleep", "wait", "read"} & set(calls):
-                self._judge(Command("(fork bomb)", [], _text(node), self.state.directory))
+                self._judge(Command(FORK_BOMB, [], _text(node), self.state.directory))
         return self._sequence(node, flow)
 
     def _case(self, node: Node, flow: Flow) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ralph.guard import effects, paths
 from ralph.guard.expansion import is_secret_name
-from ralph.guard.model import Command, Place, Rule
+from ralph.guard.model import ASSIGNMENT, Command, Place, Rule
 from ralph.guard.patterns import is_harmless
 
 HARNESS = "harness"
@@ -47,7 +47,7 @@ _OWN_VARIABLES = ("RALPH_", "CLAUDE_CODE_STOP_HOOK", "GIT_CONFIG", "BASH_ENV", "
 
 def _own_variables(command: Command, place: Place) -> bool:
     names = list(command.assigns)
-    if command.program == "=":
+    if command.program == ASSIGNMENT:
         names.append(command.args[0])
     elif command.program in ("unset", "export", "declare"):
         names += [word.partition("=")[0] for word in command.args]
@@ -62,7 +62,9 @@ def _own_variables(command: Command, place: Place) -> bool:
 
 def _preload(command: Command, place: Place) -> bool:
     names = (
-        [*command.assigns, *command.args[:1]] if command.program in ("=", "export") else list(command.assigns)
+        [*command.assigns, *command.args[:1]]
+        if command.program in (ASSIGNMENT, "export")
+        else list(command.assigns)
     )
     return any(
         name.partition("=")[0] in ("LD_PRELOAD", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "PROMPT_COMMAND")

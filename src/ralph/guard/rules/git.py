@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ralph.guard import paths
-from ralph.guard.model import Command, Place, Rule
+from ralph.guard.model import ASSIGNMENT, Command, Place, Rule
 from ralph.guard.patterns import has_option, is_harmless, operands
 from ralph.guard.words import Word
 
@@ -131,7 +131,7 @@ def _short_n(command: Command) -> bool:
 
 
 def _skip_variable(command: Command, place: Place) -> bool:
-    return command.program == "=" and command.args[0] in (
+    return command.program == ASSIGNMENT and command.args[0] in (
         "HUSKY",
         "HUSKY_SKIP_HOOKS",
         "LEFTHOOK",
@@ -143,7 +143,7 @@ def _settings(command: Command, place: Place) -> bool:
     """A key that runs code or goes round checks, however it is set."""
     if any(name.startswith("GIT_CONFIG") for name in command.assigns):
         return True
-    if command.program == "=" and command.args[0].startswith(("GIT_CONFIG_", "GIT_SSH_COMMAND")):
+    if command.program == ASSIGNMENT and command.args[0].startswith(("GIT_CONFIG_", "GIT_SSH_COMMAND")):
         return True
     if command.program != "git":
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ralph.guard import effects
 from ralph.guard.languages import language
-from ralph.guard.model import Command, Place, Rule
+from ralph.guard.model import FORK_BOMB, Command, Place, Rule
 from ralph.guard.patterns import has_option, is_harmless
 from ralph.guard.words import UNKNOWN, Word
 
@@ -193,7 +193,7 @@ def _root_shell(command: Command, place: Place) -> bool:
 def _fork_bomb(command: Command, place: Place) -> bool:
     import re
 
-    if command.program == "(fork bomb)":
+    if command.program == FORK_BOMB:
         return True
     return bool(command.code) and bool(
         re.search(
