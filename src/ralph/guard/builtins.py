@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.guard.words import DECODED, NET, UNKNOWN, Word
+from ralph.guard.words import DECODED, NET, SECRET, UNKNOWN, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ def _mapfile(reader: Reader, command: Command) -> str:
 
 
 def _set(reader: Reader, command: Command) -> str:
+    if not command.args:
+        return SECRET
     if "--" in command.args:
         reader.state.positional = command.args[command.args.index(Word("--")) + 1 :]
     elif command.args and not command.args[0].startswith(("-", "+")):

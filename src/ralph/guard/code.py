@@ -90,7 +90,7 @@ _RUNS = re.compile(
     r"shell_exec|passthru|proc_open|do shell script|Process|getline|Invoke-Expression|iex|sh\(|\|\s*\""
 )
 _DELETES = re.compile(
-    r"rmtree|unlink|rmdir|removedirs|os\.remove|\.remove\(|rmSync|\brm\(|rm_rf|rm_r\b|remove_tree|remove_entry|"
+    r"rmtree|unlink|(?:File|Dir)\.(?:delete|unlink)|rmdir|removedirs|os\.remove|\.remove\(|rmSync|\brm\(|rm_rf|rm_r\b|remove_tree|remove_entry|"
     r"emptyDir|rimraf|removeSync|RemoveAll|FileUtils\.rm|Remove-Item|remove_dir_all|delete_tree|file\.remove|unlink\("
 )
 _WRITES = re.compile(

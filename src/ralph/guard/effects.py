@@ -149,6 +149,9 @@ def deleted(command: Command) -> list[Word]:
         return _sources(command)
     if program == "rsync" and any(word.startswith(("--delete", "--del")) for word in command.args):
         return operands(command, "-e --rsh --exclude --include")[-1:]
+    if program == "git" and command.args[:1] and command.args[0] in ("clean", "rm"):
+        is_real = "f" in flags(command) or command.args[0] == "rm"
+        return operands(command, "-e")[1:] if is_real and "--cached" not in command.args else []
     if program == "truncate":
         return operands(command, "-s --size -r --reference")
     if program == "tar" and "--remove-files" in command.args:

@@ -127,6 +127,7 @@ def _cat(reader: Reader, command: Command) -> str:
 def _tee(reader: Reader, command: Command) -> str:
     for name in _operands(command):
         if path := reader.path(name):
+            reader.pour(path, command.stdin)
             reader.state.files[path] = command.stdin
     return command.stdin or UNKNOWN
 
@@ -297,8 +298,8 @@ def _yes(reader: Reader, command: Command) -> str:
 def _pass(reader: Reader, command: Command) -> str:
     """Filters that leave a text about as it is."""
     names = [word for word in _operands(command, "-n -c -k -t") if not word.isdigit()]
-    texts = [content(reader, name) for name in names]
-    return "".join(texts) or command.stdin or UNKNOWN
+    text = "".join(content(reader, name) for name in names) or command.stdin or UNKNOWN
+    return text if text.strip() != "*" or command.program in ("sort", "uniq") else UNKNOWN
 
 
 def _grep(reader: Reader, command: Command) -> str:
@@ -385,6 +386,9 @@ def _fetched(reader: Reader, command: Command) -> str:
         target = urls[0].rstrip("/").rpartition("/")[2].partition("?")[0]
     if command.program == "curl" and target and any(word in ("-O", "--remote-name") for word in words):
         target = urls[0].rstrip("/").rpartition("/")[2].partition("?")[0] if urls else target
+    for flag in ("-P", "--directory-prefix", "--output-dir"):
+        if target and "/" not in target and flag in words[:-1]:
+            target = f"{words[words.index(Word(flag)) + 1].rstrip('/')}/{target}"
     if target and target not in ("-", "/dev/stdout"):
         if path := reader.path(target):
             reader.state.files[path] = NET
@@ -421,6 +425,7 @@ _TABLE: dict[str, Callable[[Reader, Command], str]] = {
     "readlink": _realpath,
     "git": _git,
     "which": _which,
+    "type": _which,
     "ls": _ls,
     "mktemp": _mktemp,
     "printenv": _printenv,

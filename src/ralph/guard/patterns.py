@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 # Options before the operands that take a value, so that the value is not taken for an operand.
 _VALUED = {
     "git": "-C -c --git-dir --work-tree --namespace --exec-path",
-    "docker": "-H --host --context -l --log-level --config",
+    "docker": "-H --host --context -l --log-level --config -f --file --project-name",
+    "docker-compose": "-f --file --project-name",
     "podman": "--url --connection --log-level --root",
     "kubectl": "-n --namespace --context --kubeconfig --cluster --user -s --server",
     "oc": "-n --namespace --context --kubeconfig",
@@ -51,6 +52,20 @@ _VALUED = {
     "doctl": "-t --access-token --context -c",
 }
 _HELP = {"--help", "-help"}
+_SHORT_HELP = (
+    "kubectl",
+    "docker",
+    "gh",
+    "npm",
+    "cargo",
+    "terraform",
+    "helm",
+    "systemctl",
+    "apt",
+    "apt-get",
+    "git",
+    "gem",
+)
 _DRY = {
     "--dry-run",
     "--dryrun",
@@ -66,7 +81,8 @@ _DRY |= {"-DdryRun", "-DdryRun=true", "-WhatIf", "--what-if", "--noop"}
 def is_harmless(command: Command) -> bool:
     """It only asks for help, or what would happen."""
     words = set(command.args)
-    is_question = bool(words & _HELP) or command.args == ["--version"] or command.args[:1] == ["help"]
+    is_question = bool(words & _HELP) or (command.args[-1:] == ["-h"] and command.program in _SHORT_HELP)
+    is_question = is_question or command.args in (["--version"], ["help"]) or command.args[:1] == ["help"]
     return is_question or bool(words & _DRY)
 
 
@@ -97,7 +113,8 @@ def has_option(command: Command, option: str) -> bool:
     for number, word in enumerate(words):
         if word == "--":
             return False
-        if word == option or (not equals and word.startswith(option + "=") and option.startswith("--")):
+        has_value = not equals and option.startswith("--") and word.startswith(option + "=")
+        if word == option or (has_value and not word.endswith("=false")):
             return True
         if equals and word == name and number + 1 < len(words) and words[number + 1] == value:
             return True

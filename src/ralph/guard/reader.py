@@ -16,6 +16,7 @@ from ralph.guard.words import (
     LITERAL,
     NET,
     QUOTED,
+    SECRET,
     UNKNOWN,
     UNSET,
     Piece,
@@ -83,6 +84,9 @@ class Reader:
         self.place = place
         self.state = State(place)
         self.ran: list[Command] = []
+        self.contained = False
+        """Does what is read now run in a container?"""
+        self._sinks: dict[str, Node] = {}
         self._judge = judge
         self._steps = 0
         self._depth = 0
@@ -165,7 +169,11 @@ class Reader:
             if child.type in _EXPRESSIONS:
                 self.pieces(child)
                 continue
-            out += self.statement(child, flow.but(background=flow.background or behind == "&"))
+            is_before = node.type == "list" and number < len(children) - 1
+            redirects = [] if is_before else flow.redirects
+            out += self.statement(
+                child, flow.but(background=flow.background or behind == "&", redirects=redirects)
+            )
         return out
 
     def _pipeline(self, node: Node, flow: Flow) -> str:
@@ -176,9 +184,11 @@ class Reader:
             start = len(self.ran)
             state, self.state = self.state, self.state.copy()
             try:
-                stdin = self.statement(
-                    child, flow.but(stdin=stdin, upstream=upstream, piped=flow.piped or not is_last)
+                redirects = flow.redirects if is_last else []
+                stage = flow.but(
+                    stdin=stdin, upstream=upstream, piped=flow.piped or not is_last, redirects=redirects
                 )
+                stdin = self.statement(child, stage)
             finally:
                 self.state = state
             upstream = (*upstream, *self.ran[start:][-8:])
@@ -253,6 +263,7 @@ class Reader:
             if kind == "heredoc_body":
                 text = _text(child)
                 if not any(each in start for each in "'\"\\"):
+                    self._backticks(text)
                     text = "".join(part for part, _ in self._inside(child, in_double_quotes))
             elif kind in _REDIRECTS:
                 more, _, extra, _ = self._redirects([child])
@@ -267,6 +278,12 @@ class Reader:
             elif child.is_named:
                 words += self.words(child)
         return text, redirects, words, rest
+
+    def _backticks(self, text: str) -> None:
+        """The grammar does not see them in a here-document."""
+        parts = text.replace("\\`", "").split("`")
+        for part in parts[1:-1:2] if len(parts) % 2 else []:
+            self.read_apart(part)
 
     # ---- simple commands ----
 
@@ -302,6 +319,7 @@ class Reader:
         command.redirects = flow.redirects
         command.stdin, command.piped, command.background = flow.stdin, flow.piped, flow.background
         command.upstream = flow.upstream
+        command.contained = self.contained
         return self.run(command)
 
     def run(self, command: Command) -> str:
@@ -364,9 +382,15 @@ class Reader:
                 taken = True
                 path = self.path(target)
                 if path and out:
+                    self.pour(path, out)
                     old = self.state.files.get(path, "") if ">>" in operator else ""
                     self.state.files[path] = old + out
         return "" if taken else out
+
+    def pour(self, path: str, text: str) -> None:
+        """Text into a file that is the input of `>(…)`."""
+        if path in self._sinks:
+            self._subshell(self._sinks[path], Flow().but(stdin=text))
 
     def _alias(self, command: Command) -> str:
         text = self.state.aliases[command.program]
@@ -435,6 +459,16 @@ class Reader:
         return ""
 
     def _declaration(self, node: Node, flow: Flow) -> str:
+        """`export`, `declare` and the like. Without a variable, they print all of them."""
+        names = [Word(_text(child)) for child in node.named_children if child.type == "variable_name"]
+        keyword = _text(node.children[0])
+        if names and "-n" in (_text(child) for child in node.named_children):
+            keyword = "unset"
+        shown = Command(keyword, names, _text(node), self.state.directory)
+        shown.piped = flow.piped
+        self.record(shown)
+        if not names and all(child.type == "word" for child in node.named_children):
+            return SECRET
         for child in node.named_children:
             if child.type == "variable_assignment":
                 self._assignment(child, flow)
@@ -606,6 +640,8 @@ class Reader:
             self.state = state
         path = f"/dev/fd/{63 + len(self.state.files)}"
         self.state.files[path] = out
+        if not is_input:
+            self._sinks[path] = node
         return path
 
     def _arithmetic(self, node: Node) -> str:

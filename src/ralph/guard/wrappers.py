@@ -145,6 +145,14 @@ def _prefix(reader: Reader, command: Command) -> str:
 
 
 def _runner(reader: Reader, command: Command) -> str:
+    if (
+        language(command.program)
+        and command.args[:1]
+        and command.args[0] in ("-e", "--eval", "-p", "--print")
+    ):
+        from ralph.guard import code
+
+        return code.run(reader, command)
     reader.record(command)
     words = skip_options(
         command.args, "--with --from --python -p --package -e --env-file --directory --project -n -w"
@@ -325,6 +333,10 @@ def _xargs(reader: Reader, command: Command) -> str:
     given = [globbing(each) if "*" in each else Word(each) for each in command.stdin.split()[:200]] or [
         Word(UNKNOWN)
     ]
+    if any(word in ("-0", "--null", "-d") or word.startswith(("-0", "-d")) for word in command.args):
+        given = [
+            globbing(each) if "*" in each else Word(each) for each in command.stdin.split("\n") if each
+        ] or given
     if not words:
         return command.stdin
     if mark:
@@ -454,8 +466,17 @@ def _fd(reader: Reader, command: Command) -> str:
     for flag in ("-x", "--exec", "-X", "--exec-batch"):
         if flag in command.args:
             at = command.args.index(Word(flag))
-            words = [_replaced(word, "{}", UNKNOWN) for word in command.args[at + 1 :]]
-            return inner(reader, command, words)
+            starts = [word for word in command.args[:at] if not word.startswith("-")][1:] or [Word(".")]
+            words = command.args[at + 1 :]
+            if not any("{" in word for word in words):
+                words = [*words, Word("{}")]
+            for start in starts:
+                inner(
+                    reader,
+                    command,
+                    [_replaced(word, "{}", f"{start.rstrip('/')}/{UNKNOWN}") for word in words],
+                )
+            return UNKNOWN
     return UNKNOWN
 
 
@@ -483,9 +504,13 @@ def _container(reader: Reader, command: Command) -> str:
     if not rest:
         return UNKNOWN
     made = command.derived(rest[0], rest[1:], command.program)
-    made.contained = True
     made.directory = None
-    return reader.run(made)
+    before, reader.contained = reader.contained, True
+    made.contained = True
+    try:
+        return reader.run(made)
+    finally:
+        reader.contained = before
 
 
 def _kubectl(reader: Reader, command: Command) -> str:

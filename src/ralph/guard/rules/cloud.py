@@ -69,11 +69,15 @@ def _sql(command: Command, place: Place) -> bool:
         return False
     if ":memory:" in command.args:
         return False
-    texts = [*command.args, command.stdin]
+    texts = [
+        *(word.partition("=")[2] if word.startswith("--") else word for word in command.args),
+        command.stdin,
+    ]
     return any(_destroys(text) for text in texts if len(text) > 5)
 
 
 def _destroys(text: str) -> bool:
+    text = re.sub(r"'[^']*'", "''", text)
     text = re.sub(r"--[^\n]*|/\*.*?\*/", " ", text) if "SELECT" not in text[:7].upper() else text
     if re.search(_SQL, text) or re.search(_MONGO, text):
         return True
@@ -88,7 +92,12 @@ def _redis(command: Command, place: Place) -> bool:
         return False
     words = [word.upper() for word in operands(command)] + command.stdin.upper().split()
     bad = {"FLUSHALL", "FLUSHDB", "SHUTDOWN", "DEBUG", "SLAVEOF", "REPLICAOF", "SWAPDB"}
-    if bad & set(words) or ("CONFIG" in words and "SET" in words) or ("SCRIPT" in words and "FLUSH" in words):
+    if (
+        "FLUSHALL" in " ".join(words)
+        or bad & set(words)
+        or ("CONFIG" in words and "SET" in words)
+        or ("SCRIPT" in words and "FLUSH" in words)
+    ):
         return True
     return "xargs" in command.wrappers and bool({"DEL", "UNLINK"} & set(words))
 

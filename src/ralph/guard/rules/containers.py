@@ -38,7 +38,7 @@ def _mounts(command: Command) -> list[Word]:
     words = command.args
     for number, word in enumerate(words):
         behind = words[number + 1] if number + 1 < len(words) else Word("")
-        if word in ("-v", "--volume"):
+        if word in ("-v", "--volume") or (word[:1] == "-" and word[1:].isalpha() and word.endswith("v")):
             found.append(Word(behind.partition(":")[0]))
         elif word.startswith("-v="):
             found.append(Word(word[3:].partition(":")[0]))
@@ -82,13 +82,14 @@ def _everything(command: Command, place: Place) -> bool:
         return False
     if command.args[0] not in ("rm", "rmi", "kill", "stop", "volume"):
         return False
-    text = command.text
-    return (
-        "$(docker " in text
-        or "`docker " in text
-        or "$(podman " in text
-        or any(each.program in ("docker", "podman") for each in command.upstream)
+    listing = ("ps", "images", "volume", "container", "image")
+    inside = any(
+        f"{start}{name} {what}" in command.text
+        for start in ("$(", "`")
+        for name in ("docker", "podman")
+        for what in listing
     )
+    return inside or any(each.program in ("docker", "podman") for each in command.upstream)
 
 
 _PRIVILEGED = "It gives a container the host's rights. Run it without that."
@@ -112,7 +113,10 @@ RULES = (
         _host_mount,
     ),
     Rule(
-        "enter-host", CATEGORY, "It goes into another process's namespaces. Leave the host alone.", "nsenter"
+        "enter-host",
+        CATEGORY,
+        "It goes into another process's namespaces. Leave the host alone.",
+        "nsenter|chroot",
     ),
     Rule(
         "container-prune",

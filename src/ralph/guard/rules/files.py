@@ -24,7 +24,7 @@ def writes(*zones: str):  # type: ignore[no-untyped-def]
             return False
         for word in effects.changed(command) if is_own else effects.written(command):
             path = paths.resolve(word, command.directory, place)
-            if path is None:
+            if path is None or path in ("/tmp", "/var/tmp"):
                 continue
             found = paths.zone(paths.contents(path, word), place)
             if found in zones and not _is_usual(command, path):

@@ -300,6 +300,12 @@ RULES = (
         _skip_variable,
     ),
     Rule(
+        "git-uninstall-hooks",
+        CATEGORY,
+        "It takes the project's hooks away. Commit with them, and mend what they complain about.",
+        "pre-commit|husky|lefthook|overcommit uninstall|--uninstall",
+    ),
+    Rule(
         "git-settings",
         CATEGORY,
         "This setting of git runs code or goes round checks. Run git without it.",

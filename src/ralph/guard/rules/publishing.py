@@ -68,7 +68,7 @@ RULES = (
         CATEGORY,
         _HUB,
         (
-            "gh|glab release create|delete|edit|upload|delete-asset",
+            "gh|glab|hub release create|delete|edit|upload|delete-asset",
             "gh|glab repo create|delete|edit|archive|unarchive|rename|transfer|sync|deploy-key",
             "gh gist create|edit|delete",
             "gh pr merge",

@@ -38,7 +38,7 @@ def _from_address(command: Command, place: Place) -> bool:
         return command.args[0] in ("run", "install", "eval", "x")
     if command.program in SHELLS or command.program in ("pwsh", "powershell"):
         return has_address
-    if command.program in ("rpm", "dpkg"):
+    if command.program in ("rpm", "dpkg", "npx", "bunx"):
         return has_address
     return command.program in ("mshta", "regsvr32")
 

@@ -231,6 +231,8 @@ def _is_header(command: Command, number: int) -> bool:
     before = command.args[number - 1] if number else Word("")
     word = command.args[number]
     if command.program in ("curl", "wget", "http", "https", "xh", "httpie"):
+        if "$(cat" in command.text or "`cat" in command.text:
+            return False
         is_user = before in ("-H", "--header", "-u", "--user", "--oauth2-bearer") or word.startswith(
             ("--header", "-H", "--user=", "Authorization:")
         )
@@ -484,6 +486,7 @@ RULES = (
             "aws sts|ecr|iam|eks|codeartifact|rds get-session-token|assume-role|get-login-password|create-access-key|get-token|get-authorization-token|generate-db-auth-token|create-login-profile",
             "gcloud auth print-access-token|print-identity-token|application-default",
             "gcloud secrets versions access",
+            "gcloud iam service-accounts keys create",
             "az account get-access-token",
             "az keyvault secret|key|certificate show|download",
             "kubectl|oc get|describe ~secret|secrets|secret/* -o|--output",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ralph.guard import effects
 from ralph.guard.languages import language
 from ralph.guard.model import FORK_BOMB, Command, Place, Rule
@@ -99,6 +101,10 @@ def _kills_many(command: Command) -> bool:
     finds = any(finder in source for finder in ("pgrep", "ps ", "pidof", "grep"))
     if finds and any(name in source for name in _HARNESS[:4]):
         return True
+    broad = r"(?:grep|pidof)\s+(?:-\w+\s+)*['\"]?(?:node|python3?|bash|systemd|init|java|sh|sshd)['\"]?(?=[\s)`|]|$)"
+    everything = r"\bps\s+(?:aux|-ef|ax|-e|-A|-aux)\s*\|\s*awk"
+    if finds and (re.search(broad, source) or re.search(everything, source)):
+        return True
     if "ppid" in source or (
         "pgrep" in source and any(name in source for name in (*_HARNESS, "node", "python", "pgrep .", "-u"))
     ):
@@ -191,8 +197,6 @@ def _root_shell(command: Command, place: Place) -> bool:
 
 
 def _fork_bomb(command: Command, place: Place) -> bool:
-    import re
-
     if command.program == FORK_BOMB:
         return True
     return bool(command.code) and bool(
@@ -283,7 +287,7 @@ RULES = (
         CATEGORY,
         _PACKAGES,
         (
-            "apt|apt-get|aptitude|dnf|yum|zypper|brew|snap|flatpak|apk|tdnf remove|purge|autoremove|uninstall|erase|autopurge|del|rm|dist-upgrade|full-upgrade|downgrade|distro-sync",
+            "apt|apt-get|aptitude|dnf|yum|zypper|brew|snap|flatpak|apk|tdnf remove|purge|autoremove|uninstall|erase|autopurge|del|rm|dist-upgrade|full-upgrade|downgrade|distro-sync !-s|--simulate",
             "pacman -R*|-Rns|-Rs|-Syu|-Su",
             "dpkg -r|-P|--remove|--purge|--force-all|-i|--install|--configure",
             "rpm -e|--erase|-U|-i|--install|-F",
