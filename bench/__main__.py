@@ -24,6 +24,7 @@ from typing import Any
 from bench import (
     bus,
     cheating,
+    guard,
     hooks,
     jobs,
     many,
@@ -147,6 +148,7 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "tasks": measurements(tasks.suite),
     "jobs": measurements(jobs.suite),
     "hooks": measurements(hooks.suite),
+    "guard": measurements(guard.suite),
     "truth": run_truth,
     "survival": run_survival,
     "restarts": run_restarts,
@@ -156,7 +158,7 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "page": run_page,
 }
 ALL = (
-    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks"),
+    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks", "guard"),
     *("truth", "survival", "restarts", "work", "cheating"),
 )
 

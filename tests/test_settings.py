@@ -65,6 +65,7 @@ DEFAULTS: dict[str, Any] = {
     "maxDurationSeconds": 0.0,
     "stagnationLimit": 0,
     "snapshots": True,
+    "guard": {"enabled": True, "allow": [], "deny": []},
     "supervise": {
         "maxRestarts": 100,
         "restartDelaySeconds": 1.0,
@@ -214,6 +215,11 @@ def test_every_key_can_be_set(here: Path) -> None:
         "maxDurationSeconds": 3600.0,
         "stagnationLimit": 3,
         "snapshots": False,
+        "guard": {
+            "enabled": False,
+            "allow": [{"pattern": "npm publish", "reason": "It is a test registry."}],
+            "deny": [{"pattern": "make deploy*", "reason": "Deployments are ours."}],
+        },
         "supervise": {
             "maxRestarts": 5,
             "restartDelaySeconds": 0.5,

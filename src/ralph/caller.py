@@ -30,6 +30,9 @@ MOST_ANSWER = 4_000
 MOST_JUDGED_ANSWER = 64_000
 """The same where checks read the answer."""
 
+GUARDED = "RALPH_GUARDED"
+"""Tells the plugin's hooks that the harness has passed the guard already."""
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -57,12 +60,14 @@ class Caller:
         """Run the agent's process and read it; `directory`: elsewhere than in the project."""
         step, spec, prompt = call.step, call.spec, call.prompt
         agent = AGENTS[spec.type]
-        argv = agent.argv(spec, step.purpose, prompt)
+        hooked = agent.hooked(spec, self._place.hooks) if self._place.hooks else None
+        argv = agent.argv(hooked or spec, step.purpose, prompt)
         clock = self._place.clock
         parser = agent.parser(Reading(self._plan.claim, prompt.text, spec, step.purpose, clock.wall))
         shown = tuple(word.replace(prompt.text, "<prompt>") if prompt.text else word for word in argv)
         self._place.tell(AgentStarted(step.purpose, shown, prompt.text[:200], len(prompt.text)))
-        start = partial(self._execute, call, argv, parser, self.variables(step.iteration, of))
+        variables = self.variables(step.iteration, of) | ({GUARDED: "1"} if hooked else {})
+        start = partial(self._execute, call, argv, parser, variables)
         exit, problem = start(directory, warden or self._place.warden)
         ran, unread = self._ran(call, exit, problem, parser)
         self._place.tell(AgentEnded(step.purpose, ran, unread))

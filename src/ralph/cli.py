@@ -40,6 +40,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "bus": "Post to the message bus of a task, read it, follow it.",
     },
     "Set up": {
+        "guard": "Ask whether the guard would let a command run, and why not.",
         "init": "Write the settings of a project, by a few questions.",
         "doctor": "Find out whether a run can work here, and what to do if not.",
         "notify": "Show who is notified of what, and try it.",
@@ -61,6 +62,10 @@ def main(arguments: list[str] | None = None) -> int:
     if argv[:1] in (["--version"], ["-v"]):
         print(f"ralph {__version__}")
         return 0
+    if argv[:1] == ["guard"] and "--hook" in argv:
+        from ralph.guard.hook import run
+
+        run([word for word in argv[1:] if word != "--hook"])
     _die_of_interrupts()
     from ralph.errors import RalphError
 

@@ -52,5 +52,7 @@ class Place:
     clock: Clock
     supervised: Supervised | None = None
     board: StoryBoard | None = None
+    hooks: str = ""
+    """The file with the hooks for agents that take some."""
     ended: Callable[[Stop], None] = _nobody
     secrets: frozenset[str] = frozenset()

@@ -178,6 +178,25 @@ class NotifySettings(_Base, frozen=True):
     ] = ALL
 
 
+class GuardRuleSettings(_Base, frozen=True):
+    """A rule of one's own for the command guard."""
+
+    pattern: Annotated[
+        Word, Meta(description="A glob on one command as it would run, for example `terraform apply *`.")
+    ]
+    reason: Annotated[Word, Meta(description="Why; for a denial, what the agent is told.")]
+
+
+class GuardSettings(_Base, frozen=True):
+    """What is stopped before an agent's shell runs it."""
+
+    enabled: Annotated[bool, Meta(description="false: nothing is stopped.")] = True
+    allow: Annotated[
+        tuple[GuardRuleSettings, ...], Meta(description="Commands that are allowed whatever the rules say.")
+    ] = ()
+    deny: Annotated[tuple[GuardRuleSettings, ...], Meta(description="Further commands that are denied.")] = ()
+
+
 class Settings(_Base, frozen=True):
     """Everything that `.ralph/settings.json` may say."""
 
@@ -220,6 +239,7 @@ class Settings(_Base, frozen=True):
         Natural, Meta(description="Stop when so many iterations in a row changed nothing. 0: never.")
     ] = 0
     snapshots: Annotated[bool, Meta(description="Keep the tree as it is before every iteration.")] = True
+    guard: GuardSettings = GuardSettings()
     supervise: SuperviseSettings = SuperviseSettings()
     ralph: WorkSettings = WorkSettings()
     notify: NotifySettings = NotifySettings()
@@ -403,6 +423,9 @@ def _known_keys(keys: list[str]) -> list[str]:
         "agent": AgentSettings,
         "guardrails": GuardrailSettings,
         "scm": ScmSettings,
+        "allow": GuardRuleSettings,
+        "deny": GuardRuleSettings,
+        "guard": GuardSettings,
         "supervise": SuperviseSettings,
         "coder": RoleSettings,
         "reviewer": RoleSettings,

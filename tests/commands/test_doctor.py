@@ -95,7 +95,7 @@ def test_all_is_well(healthy: Machine) -> None:
     result = healthy.doctor()
     lines = [re.split(r"\s{2,}", line.replace("] ", "]  ", 1))[:2] for line in result.out.splitlines()]
     others = [["[--]", name] for name in KNOWN if name != "claude"]
-    rest = ("settings", "git", "state directory", "processes", "python", "terminal")
+    rest = ("guard", "settings", "git", "state directory", "processes", "python", "terminal")
     assert lines == [["[OK]", "agent claude"], *others, *(["[OK]", name] for name in rest)]
     assert (result.code, result.err) == (0, "A run can work here.\n")
     assert result.out.splitlines()[0].split(None, 3)[3] == (

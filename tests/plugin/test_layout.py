@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from plugin.plugin_support import PLUGIN, SCRIPTS
 from ralph import __version__
 from ralph.core import stories
+from ralph.flows.hooks import GUARDED_TOOLS
 
 ROOT = Path(__file__).parents[2]
 UPDATE = "`make plugin` brings the plugin up to date"
@@ -51,6 +54,12 @@ def test_one_version() -> None:
         assert (place / entry["source"] / ".claude-plugin/plugin.json").is_file()
 
 
+GUARD = (
+    '[ -z "$RALPH_RUN_ID" ] || [ -n "$RALPH_GUARDED" ] || ralph guard --hook ||'
+    ' { [ $? -eq 2 ] || echo "Ralph\'s guard is missing or failed, so this was not run." >&2; exit 2; }'
+)
+
+
 def test_hooks_are_wired() -> None:
     """Each event has its script, run by an isolated interpreter, from a path that may have blanks in it."""
     hooks = read(PLUGIN / "hooks/hooks.json")["hooks"]
@@ -62,10 +71,37 @@ def test_hooks_are_wired() -> None:
     python = 'python3 -I -S "${CLAUDE_PLUGIN_ROOT}/hooks/scripts/'
     assert found == {
         "SessionStart": ("startup|resume|clear", f'{python}context_monitor.py" rearm'),
+        "PreToolUse": (GUARDED_TOOLS, GUARD),
         "PostToolUse": (".*", f'{python}context_monitor.py"'),
         "PostToolUseFailure": (".*", f'{python}context_monitor.py"'),
         "Stop": (None, f'{python}stop_loop_reminder.py"'),
     }
     for _, command in found.values():
+        if command == GUARD:
+            continue
         (script,) = re.findall(r"\$\{CLAUDE_PLUGIN_ROOT\}/([^\"]+)", command)
         assert (PLUGIN / script).is_file()
+
+
+def guard(env: dict[str, str]) -> tuple[int, str, str]:
+    """The guard's hook with a dangerous command, as Claude Code would run it."""
+    given = json.dumps({"tool_name": "Bash", "tool_input": {"command": "rm -rf /"}})
+    done = subprocess.run(["/bin/sh", "-c", GUARD], input=given, env=env, capture_output=True, text=True)
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_the_guard_outside_of_a_run_and_without_ralph() -> None:
+    """No run: silence. A run without Ralph: denied. A harness that guards already: silence."""
+    inside = {"PATH": "/nonexistent", "RALPH_RUN_ID": "x"}
+    assert guard({"PATH": "/nonexistent"}) == (0, "", "")
+    code, out, err = guard(inside)
+    assert (code, out) == (2, "") and "guard is missing or failed" in err
+    assert guard(inside | {"RALPH_GUARDED": "1"}) == (0, "", "")
+
+
+def test_the_guard_inside_of_a_run() -> None:
+    """Ralph is asked, and says no."""
+    place = str(Path(sys.executable).parent)
+    code, out, err = guard({"PATH": f"{place}:/usr/bin:/bin", "RALPH_RUN_ID": "x", "HOME": "/home/dev"})
+    assert (code, json.loads(out)["hookSpecificOutput"]["permissionDecision"]) == (2, "deny")
+    assert "delete-root" in err

@@ -145,7 +145,9 @@ def test_a_cut_stream_and_an_empty_answer(name: str, repository: Project) -> Non
 def test_a_child_that_outlives_it(name: str, repository: Project) -> None:
     """What the agent leaves running in the background is gone when the run is over."""
     leave = "setsid sleep 300 > /dev/null 2>&1 & echo $! > .ralph/child"
-    with driven(name, repository, turns({"tools": [{"bash": leave}]}, {"text": DONE})) as (project, _):
+    with driven(
+        name, repository, turns({"tools": [{"bash": leave}]}, {"text": DONE}), guard={"enabled": False}
+    ) as (project, _):
         result = run(project, "-p", "x")
         assert (result.code, ends(result)) == (0, ["ok"]), result.err
         assert_gone(project.path / ".ralph/child")

@@ -43,13 +43,13 @@ def test_a_rejected_key(repository: Project) -> None:
 
 def test_a_task_in_the_background(repository: Project) -> None:
     """It would keep Claude from exiting after its result: it is ended, and gone."""
-    task = "echo $$ > .ralph/task; while :; do sleep 1; done"
+    task = "echo $$ > task.pid; while :; do sleep 1; done"
     call = {"name": "Bash", "input": {"command": task, "description": "wait", "run_in_background": True}}
     script = turns({"tools": [{"call": call}]}, {"text": DONE})
     with driven("claude", repository, script, exitGraceSeconds=2) as (project, _):
         result = project.run("run", "-p", "x", "--json")
         assert (result.code, ends(result)) == (0, ["ok"]), result.err
-        assert_gone(project.path / ".ralph/task")
+        assert_gone(project.path / "task.pid")
 
 
 def test_a_prompt_as_argument(repository: Project) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ralph.agents.base import About, Parser, Prompt, Reading, no_model_option, permissions, without
+from ralph.agents.base import About, Parser, Prompt, Reading, no_hooks, no_model_option, permissions, without
 from ralph.agents.claude import ClaudeParser
 from ralph.agents.plain import PlainParser
 from ralph.agents.stream import IDLE_SECONDS
@@ -23,6 +23,7 @@ class Amp:
     idle_seconds = IDLE_SECONDS
     small_model = ""
     model_flags = staticmethod(no_model_option)
+    hooked = staticmethod(no_hooks)
     permission_flags = (_ALLOW_ALL,)
     about = About(
         title="Amp",

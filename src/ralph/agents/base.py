@@ -117,6 +117,10 @@ class Agent(Protocol):
     def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
         """The command line of a session with a person at the terminal, which begins with this prompt."""
 
+    @property
+    def hooked(self) -> Callable[[AgentSpec, str], AgentSpec | None]:
+        """The same with hooks from a file, as Claude Code has them; None if it takes none."""
+
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
         """The same without anything that it could do, whatever its flags allow: to read what others wrote."""
 
@@ -151,6 +155,11 @@ def model_option(model: str) -> list[str]:
 def no_model_option(model: str) -> list[str]:
     """It cannot be told which model to use."""
     return []
+
+
+def no_hooks(spec: AgentSpec, path: str) -> AgentSpec | None:
+    """It has no hooks, or none that were seen to hold."""
+    return None
 
 
 MOST_LINE = 16_000

@@ -12,6 +12,7 @@ Quirks that matter here:
 - A rejected key is tried ten times more, for minutes. The first time may have been a token that has to be
   renewed, so the second one is the end. A long `retry-after` is not waited for.
 - A hang in mid-stream is never ended by the CLI.
+- What a hook denies is among `permission_denials` too: what the guard stopped says nothing about permissions.
 - As root, skipping permissions needs IS_SANDBOX=1.
 - As a judge it gets no tools: `--tools ""`, which adds to another --tools instead of replacing it, and
   --strict-mcp-config. `--model haiku` is accepted: the CLI knows which model that is. Any directory will do.
@@ -56,6 +57,7 @@ _NO_TOOLS = ("--tools", "", "--strict-mcp-config")
 _EDITORS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}
 _SHELL = "Bash"
 _STOP_HOOK = "Stop hook feedback:"
+_GUARDED = b"Ralph's guard"
 _SILENCE = b'"(Bash completed with no output)"'
 
 
@@ -86,6 +88,12 @@ class Claude:
 
     def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
         return [spec.command, *spec.flags, "--", prompt]
+
+    def hooked(self, spec: AgentSpec, path: str) -> AgentSpec | None:
+        """It reads one settings file only, the user's if there is one; --bare switches hooks off."""
+        if any(flag.partition("=")[0] in ("--settings", "--bare") for flag in spec.flags):
+            return None
+        return replace(spec, flags=(*spec.flags, "--settings", path))
 
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
         """No tools at all, which no permission can change; nor servers that would bring some."""
@@ -168,6 +176,7 @@ class _ErrorDetails(Struct):
 
 class _Denial(Struct):
     tool_name: str = ""
+    tool_use_id: str = ""
 
 
 class _Line(Struct):
@@ -214,6 +223,7 @@ class ClaudeParser(StreamParser):
         self._settled = self._before = Usage()
         self._in_hand: dict[str, tuple[str, _Tokens]] = {}
         self._tools: dict[str, str] = {}
+        self._guarded: set[str] = set()
         self._tasks = _Tasks()
         self._known_limit: _RateLimit | None = None
         self._handlers = {
@@ -290,6 +300,8 @@ class ClaudeParser(StreamParser):
                     self._writes.done += 1
                 elif name == _SHELL and bytes(block.content) == _SILENCE:
                     self._writes.silent_commands += 1
+                elif is_error and _GUARDED in bytes(block.content):
+                    self._guarded.add(block.tool_use_id)
                 output = Body(block.content)
                 yield ToolEnd(block.tool_use_id, output, is_error, at)
                 if todo := self._tasks.answered(block.tool_use_id, output, is_error):
@@ -333,7 +345,8 @@ class ClaudeParser(StreamParser):
         text = line.result or "; ".join(line.errors) or error
         if not line.is_error:
             for denial in line.permission_denials:
-                self._denied(denial.tool_name)
+                if denial.tool_use_id not in self._guarded:
+                    self._denied(denial.tool_name)
             if line.result and line.result not in self._final.text:
                 self._begin()
                 self._say(line.result)

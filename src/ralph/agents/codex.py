@@ -35,6 +35,7 @@ from ralph.agents.base import (
     Reading,
     has_own_permissions,
     model_option,
+    no_hooks,
     permissions,
     without,
 )
@@ -85,6 +86,7 @@ class Codex:
     idle_seconds = IDLE_SECONDS
     small_model = ""
     model_flags = staticmethod(model_option)
+    hooked = staticmethod(no_hooks)
     permission_flags = _PERMISSION_FLAGS
     about = About(
         title="Codex",

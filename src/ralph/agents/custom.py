@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.agents.base import Prompt, Reading, model_option
+from ralph.agents.base import Prompt, Reading, model_option, no_hooks
 from ralph.agents.plain import PlainParser
 from ralph.core.model import AgentSpec, PromptVia, Purpose
 
@@ -12,6 +12,7 @@ class Custom:
     idle_seconds = 0.0
     small_model = ""
     model_flags = staticmethod(model_option)
+    hooked = staticmethod(no_hooks)
     permission_flags = ()
     about = None
 

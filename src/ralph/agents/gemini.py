@@ -40,6 +40,7 @@ from ralph.agents.base import (
     Reading,
     Report,
     model_option,
+    no_hooks,
     permissions,
     without,
 )
@@ -93,6 +94,7 @@ class Gemini:
     idle_seconds = IDLE_SECONDS
     small_model = "flash-lite"
     model_flags = staticmethod(model_option)
+    hooked = staticmethod(no_hooks)
     permission_flags = _PERMISSION_FLAGS
     about = About(
         title="Gemini CLI",

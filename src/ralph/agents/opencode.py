@@ -28,7 +28,17 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
-from ralph.agents.base import About, Ends, Parser, Prompt, Reading, model_option, permissions, without
+from ralph.agents.base import (
+    About,
+    Ends,
+    Parser,
+    Prompt,
+    Reading,
+    model_option,
+    no_hooks,
+    permissions,
+    without,
+)
 from ralph.agents.claude import todo_status
 from ralph.agents.custom import argument
 from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, whole
@@ -71,6 +81,7 @@ class OpenCode:
     idle_seconds = IDLE_SECONDS
     small_model = ""
     model_flags = staticmethod(model_option)
+    hooked = staticmethod(no_hooks)
     permission_flags = _PERMISSION_FLAGS
     about = About(
         title="OpenCode",

@@ -24,7 +24,7 @@ from typing import Annotated
 
 import msgspec
 
-from ralph.agents.base import Prompt, Reading, no_model_option
+from ralph.agents.base import Prompt, Reading, no_hooks, no_model_option
 from ralph.agents.custom import argument
 from ralph.agents.plain import PlainParser
 from ralph.core.model import AgentSpec, PromptVia, Purpose
@@ -35,6 +35,7 @@ class Scripted:
     idle_seconds = 0.0
     small_model = ""
     model_flags = staticmethod(no_model_option)
+    hooked = staticmethod(no_hooks)
     permission_flags = ()
     about = None
 

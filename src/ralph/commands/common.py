@@ -186,7 +186,6 @@ def start(
     make_plan: Callable[[str], Plan],
     view: Callable[[], View],
     home: Home | None = None,
-    prepare: Callable[[str], None] | None = None,
     locked: Callable[[], None] | None = None,
     *,
     detach: bool,
@@ -194,7 +193,7 @@ def start(
 ) -> int:
     """A new run, from its lock to its end; returns the exit code.
 
-    `locked` is called when nobody else works there, before there is a run; `prepare` hears its id before it is driven.
+    `locked` is called when nobody else works there, before there is a run.
     `notify`: who is told of its end, and how.
     """
     from ralph.core.model import Flow
@@ -207,8 +206,6 @@ def start(
         if locked is not None:
             locked()
         run = session.begin(home, flow, where, make_plan, ways_of(notify))
-        if prepare is not None:
-            prepare(run.id)
         return finish(home, run, lock, wakeup, view, detach=detach)
 
 

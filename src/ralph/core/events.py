@@ -198,6 +198,8 @@ class RunStarted:
     fallbacks: tuple[str, ...] = ()
     used: Usage = Usage()
     elapsed: float = 0.0
+    unguarded: tuple[str, ...] = ()
+    """The agents whose commands the guard does not see."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -334,11 +334,29 @@ class TaskFolder:
 
 
 @dataclass(frozen=True, slots=True)
+class GuardRule:
+    """A glob on a simple command, and why it is allowed or denied."""
+
+    pattern: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Guarding:
+    """The rules of the command guard that the user has added; `enabled`: does it watch at all?"""
+
+    enabled: bool = True
+    allow: tuple[GuardRule, ...] = ()
+    deny: tuple[GuardRule, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything a run needs to know. Journalled as row 0: resume does not read settings again.
 
     `task_id`: the task whose role this is. `base`: the commit that its changes are counted from. `judge`: who is
-    asked whether criteria are met; without one, the first agent with a small model.
+    asked whether criteria are met; without one, the first agent with a small model. `guard`: None in a plan from
+    before there was one.
     """
 
     run: str
@@ -359,6 +377,7 @@ class Plan:
     task_id: str = ""
     base: str = ""
     judge: AgentSpec | None = None
+    guard: Guarding | None = None
 
 
 # ---- what is measured ----

@@ -14,7 +14,9 @@ from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.flows.doctor_agents import agent_findings
 from ralph.flows.finding import Finding, State
+from ralph.flows.hooks import unguarded
 from ralph.flows.installed import ask, look_up, version_in
+from ralph.flows.run import agent_specs, guarding
 from ralph.process import warden
 from ralph.process.client import Wakeup, Warden, child_environment
 from ralph.scm.git import hint_for, without_local
@@ -38,6 +40,7 @@ def examine(settings_file: Path | None, wakeup: Wakeup, seconds: float) -> list[
     settings = loaded.settings if loaded else Settings()
     findings = [
         *agent_findings(settings, wakeup, seconds, is_known=loaded is not None),
+        _guard(settings),
         settings_finding,
         _git(settings, wakeup, seconds),
         _state_directory(),
@@ -59,6 +62,24 @@ def _settings(path: Path | None) -> tuple[Loaded | None, Finding]:
         advice = "`ralph init` writes .ralph/settings.json."
         return loaded, Finding("settings", State.OK, "no settings file: defaults", advice)
     return loaded, Finding("settings", State.OK, f"valid, from {' and '.join(map(str, loaded.files))}")
+
+
+# ---- the guard ----
+
+
+def _guard(settings: Settings) -> Finding:
+    """Which agents' commands are looked at before they run."""
+    if not settings.guard.enabled:
+        return Finding("guard", State.WARNING, "switched off", "Set guard.enabled, unless you mean it.")
+    try:
+        agents = agent_specs(settings.agent, None)
+    except RalphError:
+        return Finding("guard", State.OK, "watches the commands of agents with hooks: Claude Code")
+    names = unguarded(agents, guarding(settings))
+    if names:
+        found = f"{', '.join(names)} has no hook for it: whatever it runs is run"
+        return Finding("guard", State.WARNING, found, "Let it work where it can do no harm.")
+    return Finding("guard", State.OK, "watches the commands of " + ", ".join(spec.name for spec in agents))
 
 
 # ---- git ----

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -27,12 +25,11 @@ from ralph.core.model import (
     When,
 )
 from ralph.errors import RalphError
-from ralph.flows.prd_files import PLUGIN as PLUGIN
 from ralph.flows.prd_files import is_template_branch, is_unplanned
-from ralph.flows.run import agent_specs, limits
+from ralph.flows.run import agent_specs, guarding, limits
 from ralph.scm.repository import branch_of, find_repository
 from ralph.settings import DEFAULT, Loaded
-from ralph.store.files import opened_directory, write
+from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.marker import Marker
 from ralph.store.prd_folder import PrdFolder
@@ -42,7 +39,6 @@ from ralph.storyfile import MOST_TASKS, TASKS, text_of, valid
 PER_STORY = 3
 """How many iterations a story takes, roughly: implement, review, and now and then a fix."""
 
-HOOKS = "hooks.json"
 PLAN_IT = "Plan it: ralph prd plan; or take a list that you have: ralph prd import FILE"
 
 
@@ -110,14 +106,14 @@ def load_board(inputs: Inputs) -> dict[str, Any]:
     return valid(text, path, inputs.prd)
 
 
-def plan(run: str, loaded: Loaded, inputs: Inputs, hooks: Path | None = None) -> Plan:
+def plan(run: str, loaded: Loaded, inputs: Inputs) -> Plan:
     settings = loaded.settings
     folder = f"{inputs.folder}/{PROMPT}"
     return Plan(
         run=run,
         flow=Flow.PRD,
         directory=str(inputs.directory),
-        agents=_agents(loaded, inputs, hooks),
+        agents=_agents(loaded, inputs),
         prompt=PromptSource(
             file=folder, instruction=False, truncate=settings.output_truncate_chars, prd=inputs.prd
         ),
@@ -126,44 +122,18 @@ def plan(run: str, loaded: Loaded, inputs: Inputs, hooks: Path | None = None) ->
         limits=limits(settings, inputs.iterations, settings.iteration_timeout_seconds),
         scm=Scm("git", ("commit",), "chore: [ralph] what an iteration left uncommitted"),
         snapshots=settings.snapshots,
+        guard=guarding(settings),
     )
 
 
-def _agents(loaded: Loaded, inputs: Inputs, hooks: Path | None) -> tuple[AgentSpec, ...]:
-    """Everything is allowed unless the user says otherwise; Claude Code gets the hooks."""
+def _agents(loaded: Loaded, inputs: Inputs) -> tuple[AgentSpec, ...]:
+    """Everything is allowed unless the user says otherwise."""
     specs = agent_specs(loaded.settings.agent, loaded.settings.idle_timeout_seconds)
     if loaded.sources.get("agent.permissions", DEFAULT) == DEFAULT:
         specs = tuple(replace(spec, permissions=Permissions.BYPASS) for spec in specs)
     if inputs.model:
         specs = tuple(with_model(spec, inputs.model) for spec in specs)
-    return tuple(_with_hooks(spec, hooks) for spec in specs) if hooks else specs
-
-
-def _with_hooks(spec: AgentSpec, hooks: Path) -> AgentSpec:
-    """Claude Code takes one --settings: the user's own comes first."""
-    if spec.type != "claude" or any(flag.partition("=")[0] == "--settings" for flag in spec.flags):
-        return spec
-    return replace(spec, flags=(*spec.flags, "--settings", str(hooks)))
-
-
-def write_hooks(directory: Path) -> None:
-    """Hooks that a project cannot switch off: outside of it, run by our own interpreter, and switched on.
-
-    A project's `disableAllHooks` would count for these too, were it not for ours (Claude Code 2.1.325).
-    """
-    scripts = PLUGIN / "hooks" / "scripts"
-
-    def hook(name: str) -> list[dict[str, Any]]:
-        command = f'"{sys.executable}" -I -S "{scripts / name}"'
-        return [{"matcher": ".*", "hooks": [{"type": "command", "command": command, "timeout": 60}]}]
-
-    hooks = {
-        "PostToolUse": hook("context_monitor.py"),
-        "PostToolUseFailure": hook("context_monitor.py"),
-        "Stop": hook("stop_loop_reminder.py"),
-    }
-    with opened_directory(str(directory)) as state:
-        write(state, HOOKS, json.dumps({"disableAllHooks": False, "hooks": hooks}, indent=2).encode())
+    return specs
 
 
 # ---- what is said at the start ----

@@ -11,7 +11,8 @@ from ralph.core import stories
 from ralph.core.model import AgentSpec
 from ralph.errors import RalphError
 from ralph.flows import prd_files
-from ralph.flows.prd import PLUGIN, Inputs
+from ralph.flows.prd import Inputs
+from ralph.flows.prd_files import PLUGIN
 from ralph.process.client import child_environment, find_program
 from ralph.process.foreground import run_in_terminal
 from ralph.store.files import opened_directory

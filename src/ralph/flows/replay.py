@@ -35,6 +35,7 @@ from ralph.core.model import (
     RunChecks,
     Steer,
 )
+from ralph.flows.hooks import unguarded
 from ralph.store import codec
 from ralph.store.journal import Row, commits, rows
 from ralph.store.runs import Runs
@@ -195,4 +196,5 @@ def started(plan: Plan, iterations: int) -> RunStarted:
         iterations=iterations,
         permissions=announced_permissions(first),
         fallbacks=tuple(agent.name for agent in others),
+        unguarded=unguarded(plan.agents, plan.guard),
     )

@@ -36,7 +36,7 @@ from ralph.core.tasks import (
 )
 from ralph.errors import RalphError
 from ralph.flows.criteria import InForce, criteria_of, in_force, role_settings
-from ralph.flows.run import agent_spec, agent_specs, guardrails, limits
+from ralph.flows.run import agent_spec, agent_specs, guarding, guardrails, limits
 from ralph.settings import CommandSettings, Settings
 
 MERGE = "merge"
@@ -137,6 +137,7 @@ def plan(run: str, settings: Settings, assignment: Assignment) -> Plan:
         task_id=task.id,
         base=assignment.progress.began,
         judge=judge_of(settings, agents[0]),
+        guard=guarding(settings),
     )
 
 

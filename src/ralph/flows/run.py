@@ -15,6 +15,8 @@ from ralph.core.model import (
     Check,
     ClaimRule,
     Flow,
+    Guarding,
+    GuardRule,
     Limits,
     Plan,
     PromptSource,
@@ -78,7 +80,17 @@ def plan(run: str, settings: Settings, inputs: Inputs, directory: Path) -> Plan:
         limits=limits(settings, settings.maximum_iterations, settings.iteration_timeout_seconds),
         scm=Scm(settings.scm.command, settings.scm.tasks) if settings.scm else None,
         snapshots=settings.snapshots,
+        guard=guarding(settings),
     )
+
+
+def guarding(settings: Settings) -> Guarding:
+    """The guard's rules as the run begins."""
+    allow, deny = (
+        tuple(GuardRule(rule.pattern, rule.reason) for rule in rules)
+        for rules in (settings.guard.allow, settings.guard.deny)
+    )
+    return Guarding(settings.guard.enabled, allow, deny)
 
 
 def limits(settings: Settings, iterations: int, iteration_seconds: float) -> Limits:

@@ -20,6 +20,7 @@ from ralph.core.model import (
 )
 from ralph.core.notices import Ways
 from ralph.errors import RalphError
+from ralph.flows import hooks
 from ralph.flows.herald import Herald
 from ralph.flows.notify import RunNotifier, Sender
 from ralph.flows.recovery import recovered
@@ -163,6 +164,7 @@ def _placed(
             clock=Clock(),
             supervised=Supervised(herald.folder, warden, runs, plan.run, herald.post_end) if herald else None,
             board=board,
+            hooks=hooks.prepare(plan, streams),
         )
 
 

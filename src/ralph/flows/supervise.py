@@ -18,7 +18,7 @@ from ralph.core.model import (
     TaskFolder,
 )
 from ralph.errors import RalphError
-from ralph.flows.run import Inputs, agent_specs, check_inputs, limits
+from ralph.flows.run import Inputs, agent_specs, check_inputs, guarding, limits
 from ralph.flows.session import Where, here
 from ralph.settings import Settings
 from ralph.store.bus import task_name
@@ -81,6 +81,7 @@ def plan(run: str, settings: Settings, task: Task, directory: Path) -> Plan:
         limits=replace(usual, children_seconds=supervise.wait_timeout_seconds),
         restart=Restart(supervise.restart_policy, supervise.restart_delay_seconds),
         snapshots=settings.snapshots,
+        guard=guarding(settings),
         task=TaskFolder(str(task.folder), task.project, task.name, supervise.poll_interval_seconds),
     )
 

@@ -162,6 +162,8 @@ class Console:
         self._line(f"{self._paint('bold', f'Run {event.run} {again}')}: {what}")
         if event.permissions is not None:
             self._line(_MAY[event.permissions])
+        if event.unguarded:
+            self._line(f"No command guard watches {', '.join(clean(name) for name in event.unguarded)}.")
         if event.fallbacks:
             self._line(f"While it is limited: {', '.join(clean(name) for name in event.fallbacks)}")
 

@@ -84,10 +84,9 @@ def run_(
     return start(
         Flow.PRD,
         here(inputs.directory),
-        lambda id: flow.plan(id, loaded, inputs, home.streams(id) / flow.HOOKS),
+        lambda id: flow.plan(id, loaded, inputs),
         partial(make_view, look, as_json=as_json),
         home,
-        lambda id: flow.write_hooks(home.make_streams(id)),
         look_around,
         detach=detach,
         notify=loaded.settings.notify,

@@ -1,0 +1,83 @@
+"""`ralph guard`: would a command be allowed to run, and if not, why?"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from ralph.core.text import clean
+from ralph.guard import setup
+from ralph.guard.judge import RULES, Guard
+from ralph.guard.model import Verdict
+from ralph.settings import GuardRuleSettings, GuardSettings, load
+from ralph.views.table import print_table
+
+DENIED = 1
+
+
+@click.command()
+@click.argument("text", metavar="[COMMAND]", required=False)
+@click.option("--hook", is_flag=True, help="Judge a hook's JSON on stdin, inside of a run: exit 0 or 2.")
+@click.option("--rules", is_flag=True, help="List all rules, those of the settings among them.")
+@click.option("--settings", "settings_file", metavar="FILE", help="Settings. [.ralph/settings.json]")
+@click.option("--json", "as_json", is_flag=True, help="The verdict, or the rules, as JSON.")
+def command(text: str | None, hook: bool, rules: bool, settings_file: str | None, as_json: bool) -> int:
+    """Ask whether the guard would let an agent run COMMAND, here, and why not.
+
+    Exits with 0 if it is allowed and with 1 if it is denied. The guard is a seat belt, no boundary: it stops
+    what destroys by mistake, not who means it.
+
+    \b
+    ralph guard "rm -rf build"
+    ralph guard "git push --force" --json
+    ralph guard --rules
+    """
+    guard = load(Path(settings_file) if settings_file else None).settings.guard
+    if rules:
+        _show_rules(guard, as_json=as_json)
+        return 0
+    if text is None:
+        raise click.UsageError("Give a COMMAND, or --rules.")
+    verdict = Guard(_pairs(guard.allow), _pairs(guard.deny)).judge(text, setup.place())
+    _show(verdict, guard, as_json=as_json)
+    return 0 if verdict.allowed else DENIED
+
+
+def _pairs(rules: tuple[GuardRuleSettings, ...]) -> list[tuple[str, str]]:
+    return [(rule.pattern, rule.reason) for rule in rules]
+
+
+def _show(verdict: Verdict, guard: GuardSettings, *, as_json: bool) -> None:
+    if as_json:
+        values = {
+            "verdict": "allow" if verdict.allowed else "deny",
+            "rule": verdict.rule,
+            "category": verdict.category,
+            "reason": verdict.reason,
+            "part": verdict.part,
+            "enabled": guard.enabled,
+        }
+        click.echo(json.dumps(values, ensure_ascii=False))
+    elif verdict.allowed:
+        click.echo("allowed")
+    else:
+        click.echo(f"denied by {verdict.rule} ({verdict.category}): {clean(verdict.part)}\n{verdict.reason}")
+    if not guard.enabled and not as_json:
+        click.echo("The guard is switched off here (guard.enabled): a run would not ask it.", err=True)
+
+
+def _show_rules(guard: GuardSettings, *, as_json: bool) -> None:
+    rows = [
+        *(("allow", "settings", rule.pattern, rule.reason) for rule in guard.allow),
+        *(("deny", "settings", rule.pattern, rule.reason) for rule in guard.deny),
+        *(("deny", rule.category, rule.name, rule.reason) for rule in RULES),
+    ]
+    if as_json:
+        names = ("verdict", "category", "rule", "reason")
+        click.echo(
+            json.dumps([dict(zip(names, row, strict=True)) for row in rows], ensure_ascii=False, indent=2)
+        )
+    else:
+        print_table(("verdict", "category", "rule", "reason"), rows)

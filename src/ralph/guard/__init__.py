@@ -1,0 +1,1 @@
+"""The command guard: what destroys is stopped before it runs."""

@@ -1,0 +1,162 @@
+"""Commands that change the shell itself."""
+
+from __future__ import annotations
+
+from ralph.guard.words import DECODED, NET, SECRET, UNKNOWN, Word
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralph.guard.model import Command
+    from ralph.guard.reader import Reader
+
+
+def _operands(command: Command) -> list[Word]:
+    return [word for word in command.args if not word.startswith("-") or word == "-"]
+
+
+def _cd(reader: Reader, command: Command) -> str:
+    """The directory may not be there: then `&&` ends the chain, and with `;` what follows runs where we are."""
+    state = reader.state
+    targets = _operands(command)
+    if len(targets) > 1:
+        return ""
+    target: str = targets[0] if targets else reader.place.home
+    if target == "-":
+        state.directory, state.before = state.before, state.directory
+        return ""
+    state.before = state.directory
+    if target.startswith("/"):
+        path: str | None = target
+    elif state.directory is None or not target or not Word(target).is_known:
+        path = None
+    else:
+        path = f"{state.directory}/{target}"
+    from ralph.guard.reader import normal
+
+    state.directory = normal(path) if path is not None and Word(path).is_known else None
+    return ""
+
+
+def _popd(reader: Reader, command: Command) -> str:
+    reader.state.directory, reader.state.before = reader.state.before, reader.state.directory
+    return ""
+
+
+def _eval(reader: Reader, command: Command) -> str:
+    command.code = " ".join(command.args)
+    reader.record(command)
+    return _read(reader, command.code)
+
+
+def _source(reader: Reader, command: Command) -> str:
+    from ralph.guard.outputs import content
+
+    name = command.args[0] if command.args else Word("")
+    command.code = command.stdin if name in ("/dev/stdin", "-") else content(reader, name)
+    reader.record(command)
+    return _read(reader, command.code)
+
+
+def _read(reader: Reader, text: str) -> str:
+    """Unknown programs that print shell code for `eval` are everyday: nothing can be said of them."""
+    if not text.strip() or text.strip() == UNKNOWN or NET in text or DECODED in text:
+        return UNKNOWN
+    return reader.read(text)
+
+
+def _alias(reader: Reader, command: Command) -> str:
+    for word in command.args:
+        name, equals, value = word.partition("=")
+        if equals:
+            reader.state.aliases[name] = value
+            reader.read_apart(value) if value.strip() else None
+    return ""
+
+
+def _export(reader: Reader, command: Command) -> str:
+    for word in command.args:
+        name, equals, value = word.partition("=")
+        if equals:
+            reader.assign(name, value)
+    return ""
+
+
+def _unset(reader: Reader, command: Command) -> str:
+    for word in command.args:
+        reader.state.variables.pop(word, None)
+    return ""
+
+
+def _read_line(reader: Reader, command: Command) -> str:
+    names = [word for word in _operands(command) if word.isidentifier()] or [Word("REPLY")]
+    text = command.stdin.strip("\n") or UNKNOWN
+    words = text.split(None, len(names) - 1) if len(names) > 1 else [text]
+    for name, value in zip(names, [*words, *[""] * len(names)], strict=False):
+        reader.state.variables[name] = value
+    return ""
+
+
+def _mapfile(reader: Reader, command: Command) -> str:
+    for name in _operands(command)[-1:]:
+        reader.state.arrays[name] = [Word(each) for each in (command.stdin or UNKNOWN).splitlines()]
+        reader.state.variables.pop(name, None)
+    return ""
+
+
+def _set(reader: Reader, command: Command) -> str:
+    if not command.args:
+        return SECRET
+    if "--" in command.args:
+        reader.state.positional = command.args[command.args.index(Word("--")) + 1 :]
+    elif command.args and not command.args[0].startswith(("-", "+")):
+        reader.state.positional = list(command.args)
+    return ""
+
+
+def _shift(reader: Reader, command: Command) -> str:
+    if reader.state.positional:
+        many = int(command.args[0]) if command.args and command.args[0].isdigit() else 1
+        reader.state.positional = reader.state.positional[many:]
+    return ""
+
+
+def _trap(reader: Reader, command: Command) -> str:
+    words = [word for word in command.args if word not in ("--", "-p", "-l")]
+    if len(words) > 1 and words[0] not in ("-", ""):
+        reader.read_apart(words[0])
+    return ""
+
+
+def _nothing(reader: Reader, command: Command) -> str:
+    return ""
+
+
+RECORD_THEMSELVES = ("eval", ".", "source")
+
+TABLE: dict[str, Callable[[Reader, Command], str]] = {
+    "cd": _cd,
+    "chdir": _cd,
+    "pushd": _cd,
+    "popd": _popd,
+    "eval": _eval,
+    ".": _source,
+    "source": _source,
+    "alias": _alias,
+    "export": _export,
+    "declare": _export,
+    "typeset": _export,
+    "local": _export,
+    "readonly": _export,
+    "unset": _unset,
+    "read": _read_line,
+    "mapfile": _mapfile,
+    "readarray": _mapfile,
+    "set": _set,
+    "shift": _shift,
+    "trap": _trap,
+    ":": _nothing,
+    "true": _nothing,
+    "false": _nothing,
+}

@@ -1,0 +1,234 @@
+"""Code in another language that a command line carries: `python -c`, `perl -e`, `awk '…'`.
+
+It is not parsed. Its strings are, in the light of the functions that it names: what looks like a command line,
+a path to delete, to write or to read is judged as the shell command that would do the same.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ralph.guard.grammar import Unreadable
+from ralph.guard.languages import AWKS, LANGUAGES, language
+from ralph.guard.words import DECODED, NET, UNKNOWN, Word, ansi_c
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ralph.guard.model import Command
+    from ralph.guard.reader import Reader
+
+_MOST = 20_000
+_MOST_STRINGS = 60
+
+
+def run(reader: Reader, command: Command) -> str:
+    name = language(command.program)
+    text, module = _code(reader, command, name)
+    command.code = text
+    reader.record(command)
+    if module:
+        return reader.run(command.derived(module[0], module[1:], command.program))
+    if text and NET not in text and DECODED not in text:
+        _judge(reader, command, text[:_MOST])
+        if name in ("pwsh", "powershell", "tclsh", "expect"):
+            _read(reader, text)
+    from ralph.guard.outputs import _kept
+
+    return _kept(command.stdin) or UNKNOWN
+
+
+def _code(reader: Reader, command: Command, name: str) -> tuple[str, list[Word]]:
+    """The code, or the module with its arguments that `-m` names."""
+    from ralph.guard.outputs import content
+
+    codes, valued = (options.split() for options in LANGUAGES[name])
+    found: list[str] = []
+    words = command.args
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "-m" and name in ("python", "pypy"):
+            return "", words[at + 1 :]
+        if word in codes or (
+            word[:1] == "-" and word[1:2] != "-" and name != "osascript" and word[-2:] in _short(codes)
+        ):
+            found.append(words[at + 1] if at + 1 < len(words) else "")
+            at += 2
+        elif (
+            word.startswith("-")
+            and word[:2] in codes
+            and len(word) > 2
+            and name in ("python", "ruby", "perl", "php")
+        ):
+            found.append(word[2:])
+            at += 1
+        elif word in valued:
+            at += 2
+        elif word.startswith("-") and word != "-":
+            at += 1
+        else:
+            break
+    if found:
+        return "\n".join(found), []
+    if name in AWKS:
+        return (words[at] if at < len(words) and "-f" not in words else ""), []
+    if at < len(words) and words[at] not in ("-", "/dev/stdin"):
+        text = content(reader, words[at])
+        return ("" if text == UNKNOWN else text), []
+    return command.stdin, []
+
+
+def _short(codes: list[str]) -> list[str]:
+    """`-ne`, `-pe`, `-lane`: the last letter of a cluster."""
+    return [letter + code[1] for code in codes if len(code) == 2 for letter in "nplaiws0EB"]
+
+
+# ---- what it would do ----
+
+_RUNS = re.compile(
+    r"system|popen|exec|spawn|subprocess|child_process|check_output|check_call|getoutput|run\(|call\(|`|%x|qx|"
+    r"shell_exec|passthru|proc_open|do shell script|Process|getline|Invoke-Expression|iex|sh\(|\|\s*\""
+)
+_DELETES = re.compile(
+    r"rmtree|unlink|(?:File|Dir)\.(?:delete|unlink)|rmdir|removedirs|os\.remove|\.remove\(|rmSync|\brm\(|rm_rf|rm_r\b|remove_tree|remove_entry|"
+    r"emptyDir|rimraf|removeSync|RemoveAll|FileUtils\.rm|Remove-Item|remove_dir_all|delete_tree|file\.remove|unlink\("
+)
+_WRITES = re.compile(
+    r"open\([^)]*,\s*(?:mode\s*=\s*)?['\"][wax+]|write_text|write_bytes|writeFile|appendFile|File\.write|"
+    r"File\.open|file_put_contents|copyfile|shutil\.(?:copy|move)|os\.rename|os\.replace|renameSync|\.touch\(|"
+    r"symlink|open\s*\(?\s*\w*\s*,?\s*['\"]>|createWriteStream|truncate"
+)
+_HOME = re.compile(
+    r"Path\.home\(\)|os\.environ\[['\"]HOME['\"]\]|os\.environ\.get\(['\"]HOME['\"]\)|os\.getenv\(['\"]HOME['\"]\)|"
+    r"process\.env\.HOME|process\.env\[['\"]HOME['\"]\]|os\.homedir\(\)|require\(['\"](?:node:)?os['\"]\)\.homedir\(\)|"
+    r"ENV\[['\"]HOME['\"]\]|\$ENV\{['\"]?HOME['\"]?\}|Dir\.home|getenv\(['\"]HOME['\"]\)|homedir\(\)"
+)
+_HERE = re.compile(r"os\.getcwd\(\)|Path\.cwd\(\)|process\.cwd\(\)|Dir\.pwd|getcwd\(\)|cwd\(\)")
+_CHR = re.compile(r"(?:chr|String\.fromCharCode)\(([\d,\s]+)\)")
+_STRING = re.compile(
+    r"'''(.*?)'''|\"\"\"(.*?)\"\"\"|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`([^`]*)`|(?:%x|qx|%q|q)[({\[|/]([^)}\]|/]*)[)}\]|/]",
+    re.DOTALL,
+)
+_GLUE = re.compile(r"\s*(?:\+|\.)\s*")
+_COMMA = re.compile(r"[\s,\[\]()]*,[\s,\[\]()]*|\s*=>\s*")
+_WORDS = re.compile(r"(?:%w|qw)\s*(?:\[([^\]]*)\]|\(([^)]*)\)|\{([^}]*)\}|/([^/]*)/)")
+_ENCODED = re.compile(r"b64decode|base64|atob|unpack|frombase64|FromBase64String|decode64", re.IGNORECASE)
+_SQL = re.compile(r"execute|query|\.exec\(|command\(", re.IGNORECASE)
+_KILLS = re.compile(r"(?:os\.|process\.|Process\.)?kill\(([^)]*)\)")
+_CHMODS = re.compile(r"chmod|chown")
+
+
+def _judge(reader: Reader, command: Command, text: str) -> None:
+    text = _HOME.sub(lambda match: f'"{reader.place.home}"', text)
+    text = _HERE.sub('"."', text)
+    text = _CHR.sub(_from_numbers, text)
+    text = _WORDS.sub(
+        lambda match: ", ".join(f'"{word}"' for group in match.groups() for word in (group or "").split()),
+        text,
+    )
+    strings = _strings(text)
+    if _RUNS.search(text):
+        for words in strings:
+            _run_words(reader, command, words)
+    if _ENCODED.search(text):
+        _run_encoded(reader, command, strings)
+    paths = [word for words in strings for word in words]
+    for path in _paths(paths):
+        word = Word(path)
+        word.glob = "*" in path
+        if _DELETES.search(text):
+            _try(reader, command, "rm", [Word("-rf"), word])
+        if _WRITES.search(text):
+            _try(reader, command, "tee", [word])
+        if _CHMODS.search(text):
+            _try(reader, command, "chmod", [Word("-R"), Word("777"), word])
+        _try(reader, command, "cat", [word])
+    if _SQL.search(text):
+        for each in paths:
+            if " " in each:
+                _try(reader, command, "psql", [Word("-c"), Word(each)])
+    for match in _KILLS.finditer(text):
+        _kill(reader, command, match[1])
+
+
+def _from_numbers(match: re.Match[str]) -> str:
+    numbers = [int(each) for each in match[1].replace(",", " ").split()][:500]
+    made = "".join(chr(number) for number in numbers if 0 < number < 0xD800)
+    return "'" + made.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _strings(text: str) -> list[list[str]]:
+    """The strings of a program: those that are glued as one, those with only commas between as a list."""
+    found: list[list[str]] = []
+    end = -1
+    for match in _STRING.finditer(text):
+        if len(found) > _MOST_STRINGS:
+            break
+        value = next((group for group in match.groups() if group is not None), "")
+        value = ansi_c(value) if "\\" in value else value
+        between = text[end : match.start()] if end >= 0 else None
+        between = between.rstrip("brfu") if between else between
+        if between is not None and found and (_GLUE.fullmatch(between) or not between):
+            found[-1][-1] += value
+        elif between is not None and found and _COMMA.fullmatch(between):
+            found[-1].append(value)
+        else:
+            found.append([value])
+        end = match.end()
+    return found
+
+
+def _run_words(reader: Reader, command: Command, words: list[str]) -> None:
+    if len(words) > 1 and words[0]:
+        _try(reader, command, words[0], [Word(word) for word in words[1:]])
+    for word in words:
+        if " " in word or "/" in word or len(words) == 1:
+            _read(reader, word)
+
+
+def _run_encoded(reader: Reader, command: Command, strings: list[list[str]]) -> None:
+    from ralph.guard.outputs import decoded
+
+    for words in strings:
+        for word in words:
+            made = decoded(word) if len(word) > 3 else DECODED
+            if DECODED not in made and made.isprintable():
+                _read(reader, made)
+                if any(char in made for char in "('\""):
+                    _judge(reader, command, made)
+
+
+def _read(reader: Reader, text: str) -> None:
+    try:
+        reader.read_apart(text)
+    except Unreadable:
+        pass  # a string that is no command
+
+
+def _try(reader: Reader, command: Command, program: str, words: list[Word]) -> None:
+    made = command.derived(program, words, command.program)
+    made.stdin, made.redirects = "", []
+    try:
+        reader.run(made)
+    except Unreadable:
+        pass
+
+
+def _paths(strings: list[str]) -> list[str]:
+    return [
+        each
+        for each in strings
+        if each[:1] in ("/", "~", ".") and " " not in each.strip() and len(each) < 300
+    ] + [
+        each
+        for each in strings
+        if each in ("*", ".git", ".ralph") or each.startswith((".git/", ".ralph/", ".claude/"))
+    ]
+
+
+def _kill(reader: Reader, command: Command, arguments: str) -> None:
+    first = arguments.split(",")[0].strip()
+    if first in ("-1", "1", "0"):
+        _try(reader, command, "kill", [Word("-9"), Word("--"), Word(first)])
+    elif "ppid" in first.lower():
+        _try(reader, command, "kill", [Word("-9"), Word(UNKNOWN + "PPID")])

@@ -1,0 +1,255 @@
+"""Which files a command deletes, writes, reads, and whose modes it changes."""
+
+from __future__ import annotations
+
+from ralph.guard.words import Word
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ralph.guard.model import Command
+
+_WRITES = (">", ">>", ">|", "&>", "&>>", ">&", "<>")
+_READS = ("<",)
+
+# Programs that read the files they are given; those of the second line after a pattern or a script.
+READERS = {
+    *(
+        "cat",
+        "tac",
+        "less",
+        "more",
+        "head",
+        "tail",
+        "bat",
+        "batcat",
+        "nl",
+        "od",
+        "xxd",
+        "hexdump",
+        "strings",
+        "base64",
+    ),
+    *(
+        "cp",
+        "mv",
+        "scp",
+        "rsync",
+        "tar",
+        "zip",
+        "7z",
+        "gzip",
+        "sort",
+        "uniq",
+        "wc",
+        "cut",
+        "paste",
+        "diff",
+        "cmp",
+        "install",
+    ),
+    *(
+        "vim",
+        "vi",
+        "nano",
+        "emacs",
+        "view",
+        "open",
+        "xdg-open",
+        "source",
+        ".",
+        "dd",
+        "tee",
+        "split",
+        "rev",
+        "fold",
+        "pr",
+    ),
+    *(
+        "grep",
+        "egrep",
+        "fgrep",
+        "rg",
+        "ag",
+        "awk",
+        "gawk",
+        "sed",
+        "jq",
+        "yq",
+        "python",
+        "openssl",
+        "gpg",
+        "ln",
+        "shuf",
+        "column",
+    ),
+    *(
+        "ssh-add",
+        "sqlite3",
+        "rclone",
+        "gsutil",
+        "xclip",
+        "pbcopy",
+        "base32",
+        "iconv",
+        "mapfile",
+        "expand",
+        "comm",
+        "join",
+        "look",
+    ),
+}
+
+
+def operands(command: Command, valued: str = "") -> list[Word]:
+    takes = valued.split()
+    found: list[Word] = []
+    skip = is_rest = False
+    for word in command.args:
+        if skip:
+            skip = False
+        elif is_rest or not word.startswith("-") or word == "-":
+            found.append(word)
+        elif word == "--":
+            is_rest = True
+        else:
+            skip = word in takes
+    return found
+
+
+def flags(command: Command) -> str:
+    """All short options in one."""
+    return "".join(word[1:] for word in command.args if word.startswith("-") and not word.startswith("--"))
+
+
+def is_recursive(command: Command) -> bool:
+    return any(letter in flags(command) for letter in "rR") or "--recursive" in command.args
+
+
+def deleted(command: Command) -> list[Word]:
+    program = command.program
+    if program in (
+        "rm",
+        "grm",
+        "rmdir",
+        "unlink",
+        "srm",
+        "trash",
+        "rimraf",
+        "del",
+        "shred",
+        "wipe",
+        "trash-put",
+        "gio",
+        "Remove-Item",
+        "ri",
+    ):
+        names = operands(command, "-n --iterations -s --size" if program == "shred" else "")
+        return names[1:] if program == "gio" and names[:1] == ["trash"] else names
+    if program == "mv":
+        return _sources(command)
+    if program == "rsync" and any(word.startswith(("--delete", "--del")) for word in command.args):
+        return operands(command, "-e --rsh --exclude --include")[-1:]
+    if program == "git" and command.args[:1] and command.args[0] in ("clean", "rm"):
+        is_real = "f" in flags(command) or command.args[0] == "rm"
+        return operands(command, "-e")[1:] if is_real and "--cached" not in command.args else []
+    if program == "truncate":
+        return operands(command, "-s --size -r --reference")
+    if program == "tar" and "--remove-files" in command.args:
+        return operands(command)
+    return []
+
+
+def _sources(command: Command) -> list[Word]:
+    if any(word.startswith(("-t", "--target-directory")) for word in command.args):
+        return operands(command, "-t --target-directory")
+    return operands(command, "-S")[:-1]
+
+
+def written(command: Command) -> list[Word]:
+    found = [target for operator, target in command.redirects if operator in _WRITES and not target.isdigit()]
+    program = command.program
+    names: list[Word]
+    if program in (
+        "tee",
+        "touch",
+        "fallocate",
+        "mkdir",
+        "truncate",
+        "sponge",
+        "mkfifo",
+        "mknod",
+        "patch",
+        "ed",
+        "ex",
+        "nano",
+        "mktemp",
+    ):
+        found += operands(command, "-s -r -m -d -t -p -i -l -o")
+    elif program in ("cp", "mv", "install", "ln", "rsync", "scp", "gcp", "gmv"):
+        names = operands(command, "-m -o -g -S -e --rsh --exclude --include -i -P -F")
+        target = _target_directory(command)
+        found += [target] if target else names[-1:] if len(names) > 1 else []
+    elif program in ("sed", "gsed", "perl", "ruby") and _is_in_place(command):
+        found += operands(command, "-e -f -E -n" if program == "perl" else "-e -f")[
+            0 if "e" in flags(command) else 1 :
+        ]
+    elif program == "dd":
+        found += [Word(word[3:]) for word in command.args if word.startswith("of=")]
+    elif program in ("curl", "wget", "aria2c"):
+        found += _after(command, ("-o", "--output", "-O", "--output-document", "-P", "--output-dir", "-d"))
+    elif program in ("tar", "bsdtar", "gtar") and "x" in flags(command) + "".join(command.args[:1]):
+        found += _after(command, ("-C", "--directory"))
+    elif program == "unzip":
+        found += _after(command, ("-d",))
+    elif program in ("awk", "gawk") and "inplace" in command.args:
+        found += operands(command)[1:]
+    elif program == "tee":
+        found += operands(command)
+    return found + (deleted(command) if program not in ("rsync", "truncate") else [])
+
+
+def changed(command: Command) -> list[Word]:
+    """What is written, or whose mode or owner is another one afterwards."""
+    modes = (
+        operands(command)[1:] if command.program in ("chmod", "chown", "chgrp", "chattr", "setfacl") else []
+    )
+    return written(command) + (modes or (operands(command) if command.program == "chmod" else []))
+
+
+def _is_in_place(command: Command) -> bool:
+    return any(
+        word == "--in-place"
+        or word.startswith(("-i", "--in-place="))
+        or (word[:1] == "-" and "i" in word[:4] and word[1:2] != "-")
+        for word in command.args
+    )
+
+
+def _target_directory(command: Command) -> Word | None:
+    found = (
+        _after(command, ("-t", "--target-directory"))
+        if command.program in ("cp", "mv", "install", "ln")
+        else []
+    )
+    return found[0] if found else None
+
+
+def _after(command: Command, names: tuple[str, ...]) -> list[Word]:
+    """The values of options. `-O` of curl has none."""
+    found: list[Word] = []
+    for number, word in enumerate(command.args):
+        name, equals, value = word.partition("=")
+        if equals and name in names and name.startswith("--"):
+            found.append(Word(value))
+        elif word in names and number + 1 < len(command.args):
+            if command.program == "curl" and word in ("-O", "-d", "-P"):
+                continue
+            found.append(command.args[number + 1])
+    return found
+
+
+def read(command: Command) -> list[Word]:
+    found = [target for operator, target in command.redirects if operator in _READS]
+    if command.program in READERS or command.program.rstrip("0123456789.") == "python":
+        found += operands(command)
+    return found

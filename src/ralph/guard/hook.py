@@ -1,0 +1,170 @@
+"""The guard as a PreToolUse hook: JSON on stdin; exit 0 and silence, or exit 2 and a reason. Nothing else.
+
+A child process judges, its parent answers: so a crash of the parser, an endless parse and a silent stdin all
+become a denial. The parent imports nothing that the interpreter has not loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ralph.guard.judge import Guard
+    from ralph.guard.model import Place, Verdict
+
+ALLOW, DENY = 0, 2
+MOST_INPUT = 1 << 22
+BUSY_SECONDS = 0.3
+"""Of the processor's time, for one verdict."""
+WAIT_SECONDS = 4.0
+"""Until there is an answer at all."""
+SHELLS = (
+    "Bash",
+    "bash",
+    "Shell",
+    "shell",
+    "run_shell_command",
+    "local_shell",
+    "exec_command",
+    "execute_command",
+)
+WRITERS = ("Write", "Edit", "MultiEdit", "NotebookEdit", "write_file", "replace")
+_FAILED = "Ralph's guard could not judge the command ({}), so it was not run. Try a simpler one."
+
+
+def main(arguments: list[str]) -> int:
+    """Judge what stands on stdin, inside of a run; outside of one there is nothing to say."""
+    if not os.environ.get("RALPH_RUN_ID"):
+        return ALLOW
+    try:
+        answer = _from_child(arguments)
+    except BaseException as error:
+        answer = denial(_FAILED.format(f"{type(error).__name__}: {error}"))
+    return _speak(answer)
+
+
+def _from_child(arguments: list[str]) -> bytes:
+    import _signal  # type: ignore[import-not-found]  # `signal` itself would load half of the library
+
+    reader, writer = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.close(reader)
+            _signal.signal(_signal.SIGPROF, _signal.SIG_DFL)
+            _signal.setitimer(_signal.ITIMER_PROF, BUSY_SECONDS)
+            _write(writer, b"+" + answer(_stdin(), arguments))
+        finally:
+            os._exit(0)
+    os.close(writer)
+    _signal.signal(_signal.SIGALRM, lambda *_: os.kill(child, _signal.SIGKILL))
+    _signal.setitimer(_signal.ITIMER_REAL, WAIT_SECONDS)
+    told = b""
+    while piece := os.read(reader, 1 << 16):
+        told += piece
+    _signal.setitimer(_signal.ITIMER_REAL, 0)
+    os.waitpid(child, 0)
+    return told[1:] if told else denial(_FAILED.format("it took too long, or the judge crashed"))
+
+
+def _stdin() -> bytes:
+    data = b""
+    while len(data) <= MOST_INPUT and (piece := os.read(0, 1 << 20)):
+        data += piece
+    return data
+
+
+def _write(number: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(number, data) :]
+
+
+def _speak(answer: bytes) -> int:
+    """The answer as JSON on stdout, its reason on stderr; what cannot be written does not change the exit code."""
+    if not answer:
+        return ALLOW
+    said, _, reason = answer.partition(b"\n")
+    for number, text in ((1, said), (2, reason)):
+        try:
+            _write(number, text + b"\n")
+        except OSError:
+            pass
+    return DENY
+
+
+def denial(reason: str) -> bytes:
+    """JSON in one line, then the reason as it is."""
+    import json
+
+    output = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason}
+    said = json.dumps({"hookSpecificOutput": output})
+    return f"{said}\n{reason}".encode("utf-8", "replace")
+
+
+def answer(data: bytes, arguments: list[str]) -> bytes:
+    """What is said to a hook's input: nothing, or a denial."""
+    try:
+        verdict = _verdict(data, arguments)
+    except Exception as error:
+        return denial(_FAILED.format(f"{type(error).__name__}: {error}"[:300]))
+    if verdict is None or verdict.allowed:
+        return b""
+    part = f" ({verdict.part})" if verdict.part else ""
+    return denial(f"Denied by Ralph's guard, rule {verdict.rule}: {verdict.reason}{part}")
+
+
+def _verdict(data: bytes, arguments: list[str]) -> Verdict | None:
+    import json
+
+    if len(data) > MOST_INPUT:
+        raise ValueError("the hook's input is too long")
+    given = json.loads(data)
+    if not isinstance(given, dict):
+        raise TypeError("the hook's input is no JSON object")
+    tool, values = given.get("tool_name"), given.get("tool_input")
+    if not isinstance(tool, str):
+        raise TypeError("the hook's input names no tool")
+    if tool not in SHELLS and tool not in WRITERS:
+        return None
+    if not isinstance(values, dict):
+        raise TypeError(f"the input of {tool} is no JSON object")
+    from ralph.guard import setup
+
+    place = setup.place(given.get("cwd"))
+    guard = setup.guard(place, arguments)
+    if guard is None:
+        return None
+    return _command(guard, place, values) if tool in SHELLS else _file(guard, place, values)
+
+
+def _command(guard: Guard, place: Place, values: dict[str, object]) -> Verdict:
+    command = values.get("command")
+    if isinstance(command, list):
+        import shlex
+
+        command = shlex.join(str(word) for word in command)
+    if not isinstance(command, str):
+        raise TypeError("there is no command")
+    return guard.judge(command, place)
+
+
+def _file(guard: Guard, place: Place, values: dict[str, object]) -> Verdict | None:
+    path = values.get("file_path", values.get("notebook_path"))
+    if not isinstance(path, str):
+        raise TypeError("there is no path of a file")
+    return guard.judge_file(path, place)
+
+
+def run(arguments: list[str]) -> None:
+    """Ends the process, whatever happens: no exit code but 0 and 2."""
+    code = DENY
+    try:
+        code = main(arguments)
+    finally:
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    run(sys.argv[1:])

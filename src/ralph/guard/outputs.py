@@ -1,0 +1,458 @@
+"""What simple programs would print: so that a command that is made by others can be read."""
+
+from __future__ import annotations
+
+from ralph.guard.expansion import is_secret_name
+from ralph.guard.words import DECODED, MARKS, NET, SECRET, UNKNOWN, Word, ansi_c
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ralph.guard.model import Command
+    from ralph.guard.reader import Reader
+
+MOST = 20_000
+
+
+def of(reader: Reader, command: Command) -> str:
+    """What it prints, with marks for what is not known."""
+    printer = _TABLE.get(command.program)
+    if printer is not None:
+        return printer(reader, command)[:MOST]
+    if command.program in _FETCHERS:
+        return _fetched(reader, command)
+    known = command.stdin and MARKS.isdisjoint(command.stdin)
+    return DECODED if known else _kept(command.stdin) or UNKNOWN
+
+
+def _kept(text: str) -> str:
+    """The marks that any filter leaves behind."""
+    return "".join(mark for mark in (NET, SECRET, DECODED) if mark in text)
+
+
+def content(reader: Reader, name: Word) -> str:
+    """What a file has: known if the command itself has written it."""
+    from ralph.guard.paths import is_secret
+
+    path = reader.path(name)
+    if path is None:
+        return UNKNOWN
+    if path in reader.state.files:
+        return reader.state.files[path]
+    if path in ("/dev/null",):
+        return ""
+    return SECRET if is_secret(path, reader.place) or path.rpartition("/")[2] == ".env" else UNKNOWN
+
+
+def _operands(command: Command, valued: str = "") -> list[Word]:
+    found: list[Word] = []
+    skip = False
+    for word in command.args:
+        if skip:
+            skip = False
+        elif word.startswith("-") and word != "-":
+            skip = word in valued.split()
+        else:
+            found.append(word)
+    return found
+
+
+def _echo(reader: Reader, command: Command) -> str:
+    words = list(command.args)
+    escapes, end = False, "\n"
+    while words and words[0] in ("-n", "-e", "-E", "-ne", "-en", "-nE"):
+        escapes = escapes or "e" in words[0]
+        end = "" if "n" in words[0] else end
+        del words[0]
+    text = " ".join(words)
+    return (ansi_c(text) if escapes else text) + end
+
+
+def _printf(reader: Reader, command: Command) -> str:
+    words = list(command.args)
+    target = ""
+    if words[:1] == ["-v"]:
+        target, words = (words[1] if len(words) > 1 else ""), words[2:]
+    if words[:1] == ["--"]:
+        del words[0]
+    if not words:
+        return ""
+    text = _formatted(ansi_c(words[0]), words[1:])
+    if target:
+        reader.assign(target, text)
+        return ""
+    return text
+
+
+def _formatted(pattern: str, values: list[Word]) -> str:
+    out = ""
+    while True:
+        used, at = 0, 0
+        while at < len(pattern):
+            if pattern[at] != "%":
+                out += pattern[at]
+                at += 1
+                continue
+            end = at + 1
+            while end < len(pattern) and pattern[end] in "-+ #0123456789.*":
+                end += 1
+            kind = pattern[end : end + 1]
+            at = end + 1
+            if kind == "%":
+                out += "%"
+                continue
+            value = values[used] if used < len(values) else ""
+            used += 1
+            if kind == "b":
+                out += ansi_c(value)
+            elif kind == "c":
+                out += value[:1]
+            elif kind in ("x", "o", "d"):
+                out += format(int(value), kind) if value.isdigit() and len(value) < 12 else value
+            else:
+                out += value
+        values = values[used:]
+        if not values or not used or len(out) > MOST:
+            return out
+
+
+def _cat(reader: Reader, command: Command) -> str:
+    names = _operands(command)
+    if not names:
+        return command.stdin or UNKNOWN
+    return "".join(command.stdin if name == "-" else content(reader, name) for name in names)
+
+
+def _tee(reader: Reader, command: Command) -> str:
+    for name in _operands(command):
+        if path := reader.path(name):
+            reader.pour(path, command.stdin)
+            reader.state.files[path] = command.stdin
+    return command.stdin or UNKNOWN
+
+
+def _copy(reader: Reader, command: Command) -> str:
+    names = _operands(command)
+    if len(names) == 2 and (target := reader.path(names[1])):
+        reader.state.files[target] = content(reader, names[0])
+    return ""
+
+
+def _base64(reader: Reader, command: Command) -> str:
+    words = set(command.args)
+    if not words & {"-d", "-D", "--decode", "-di", "-id"}:
+        return _kept(command.stdin) or UNKNOWN
+    names = [word for word in _operands(command, "-w --wrap -i") if word not in ("base64", "enc")]
+    text = command.stdin if not names else content(reader, names[0])
+    return decoded(text)
+
+
+def decoded(text: str) -> str:
+    """Base64 as text; a mark if it is not known or makes no text."""
+    if not MARKS.isdisjoint(text):
+        return DECODED + _kept(text)
+    import binascii
+
+    try:
+        return binascii.a2b_base64("".join(text.split()) + "==").decode()
+    except (ValueError, UnicodeDecodeError):
+        return DECODED
+
+
+def _openssl(reader: Reader, command: Command) -> str:
+    if "s_client" in command.args:
+        return NET
+    if "-d" in command.args and {"base64", "-base64", "-a"} & set(command.args):
+        return decoded(command.stdin)
+    return DECODED if "-d" in command.args else UNKNOWN
+
+
+def _xxd(reader: Reader, command: Command) -> str:
+    if not any(word.startswith("-") and "r" in word for word in command.args):
+        return UNKNOWN
+    try:
+        return bytes.fromhex("".join(command.stdin.split())).decode()
+    except (ValueError, UnicodeDecodeError):
+        return DECODED
+
+
+def _rev(reader: Reader, command: Command) -> str:
+    if not MARKS.isdisjoint(command.stdin) or not command.stdin:
+        return DECODED
+    return "\n".join(line[::-1] for line in command.stdin.split("\n"))
+
+
+def _tr(reader: Reader, command: Command) -> str:
+    words = [word for word in command.args if not word.startswith("-")]
+    if not MARKS.isdisjoint(command.stdin) or not command.stdin:
+        return _kept(command.stdin) or UNKNOWN
+    flags = "".join(word[1:] for word in command.args if word.startswith("-"))
+    if "d" in flags and words:
+        gone = _characters(words[0])
+        return "".join(char for char in command.stdin if char not in gone)
+    if len(words) != 2 or flags:
+        return DECODED
+    old, new = _characters(words[0]), _characters(words[1])
+    new += new[-1:] * (len(old) - len(new))
+    return command.stdin.translate(dict(zip(map(ord, old), new, strict=False)))
+
+
+def _characters(text: str) -> str:
+    text = ansi_c(text).replace("[:upper:]", "A-Z").replace("[:lower:]", "a-z").replace("[:space:]", " \n\t")
+    out, at = "", 0
+    while at < len(text):
+        if at + 2 < len(text) and text[at + 1] == "-" and text[at] <= text[at + 2]:
+            out += "".join(chr(n) for n in range(ord(text[at]), ord(text[at + 2]) + 1))
+            at += 3
+        else:
+            out += text[at]
+            at += 1
+    return out[:5000]
+
+
+def _sed(reader: Reader, command: Command) -> str:
+    """`s` on a known text; anything else leaves a text that is not known."""
+    words = _operands(command)
+    stdin = command.stdin
+    if len(words) != 1 or not stdin or not MARKS.isdisjoint(stdin):
+        return _kept(stdin) or UNKNOWN
+    script = words[0]
+    parts = script[2:].split(script[1]) if len(script) > 3 and script[0] == "s" else []
+    if len(parts) != 3 or any(char in parts[0] for char in "\\[](){}*+?^$|"):
+        return DECODED
+    old, new = parts[0], parts[1]
+    if "." in old or "&" in new or "\\" in new:
+        return DECODED
+    count = -1 if "g" in parts[2] else 1
+    return "\n".join(line.replace(old, new, count) for line in stdin.split("\n"))
+
+
+def _pwd(reader: Reader, command: Command) -> str:
+    return UNKNOWN if reader.state.directory is None else reader.state.directory
+
+
+def _dirname(reader: Reader, command: Command) -> str:
+    names = _operands(command)
+    if not names:
+        return UNKNOWN
+    head, slash, _ = names[0].rstrip("/").rpartition("/")
+    return (head or "/") if slash else "."
+
+
+def _basename(reader: Reader, command: Command) -> str:
+    names = _operands(command)
+    return names[0].rstrip("/").rpartition("/")[2] if names else UNKNOWN
+
+
+def _realpath(reader: Reader, command: Command) -> str:
+    names = _operands(command)
+    return (reader.path(names[0]) or UNKNOWN) if names else UNKNOWN
+
+
+def _git(reader: Reader, command: Command) -> str:
+    if "--show-toplevel" in command.args:
+        return reader.place.top
+    if "--git-dir" in command.args or "--absolute-git-dir" in command.args:
+        return f"{reader.place.top}/.git"
+    if "--show-cdup" in command.args:
+        return "."
+    if "ls-files" in command.args and all(
+        word.startswith("-") or word == "ls-files" for word in command.args
+    ):
+        return "*"
+    return UNKNOWN
+
+
+def _which(reader: Reader, command: Command) -> str:
+    names = _operands(command)
+    return f"/usr/bin/{names[0]}" if names else UNKNOWN
+
+
+def _ls(reader: Reader, command: Command) -> str:
+    names = _operands(command, "-I")
+    if not names:
+        return "*"
+    return "\n".join(name if name.glob else f"{name.rstrip('/')}/{UNKNOWN}" for name in names)
+
+
+def _mktemp(reader: Reader, command: Command) -> str:
+    return f"/tmp/tmp.{UNKNOWN}"
+
+
+def _printenv(reader: Reader, command: Command) -> str:
+    names = _operands(command)
+    if not names:
+        return SECRET
+    return SECRET if is_secret_name(names[0]) else reader.variable(names[0])
+
+
+def _dump(reader: Reader, command: Command) -> str:
+    return SECRET if not _operands(command) else UNKNOWN
+
+
+def _yes(reader: Reader, command: Command) -> str:
+    return " ".join(command.args) or "y"
+
+
+def _pass(reader: Reader, command: Command) -> str:
+    """Filters that leave a text about as it is."""
+    names = [word for word in _operands(command, "-n -c -k -t") if not word.isdigit()]
+    text = "".join(content(reader, name) for name in names) or command.stdin or UNKNOWN
+    return text if text.strip() != "*" or command.program in ("sort", "uniq") else UNKNOWN
+
+
+def _grep(reader: Reader, command: Command) -> str:
+    names = _operands(command, "-e -A -B -C -m --include --exclude")[1:]
+    return _kept(command.stdin + "".join(content(reader, name) for name in names)) or UNKNOWN
+
+
+def _unpacked(reader: Reader, command: Command) -> str:
+    return DECODED + _kept(command.stdin)
+
+
+def _packed(reader: Reader, command: Command) -> str:
+    """An archive of a home directory, or of all, has secrets in it."""
+    from ralph.guard import paths
+
+    for name in _operands(command, "-f -C"):
+        path = paths.resolve(name, reader.state.directory, reader.place)
+        if path is not None and (
+            paths.zone(path, reader.place) in (paths.ROOT, paths.HOME, paths.ABOVE, paths.REPOSITORY)
+            or paths.is_secret(path, reader.place)
+            or paths.is_project_secret(path)
+        ):
+            return SECRET
+    return UNKNOWN
+
+
+def _hidden(reader: Reader, command: Command) -> str:
+    return SECRET
+
+
+_FETCHERS = {
+    *(
+        "curl",
+        "wget",
+        "fetch",
+        "http",
+        "https",
+        "xh",
+        "aria2c",
+        "lynx",
+        "nc",
+        "ncat",
+        "netcat",
+        "telnet",
+        "socat",
+    ),
+    *(
+        "ftp",
+        "tftp",
+        "dig",
+        "host",
+        "nslookup",
+        "lwp-request",
+        "GET",
+        "w3m",
+        "links",
+        "elinks",
+        "axel",
+        "ssh",
+    ),
+}
+
+
+def _fetched(reader: Reader, command: Command) -> str:
+    """Text from the network; files that are fetched have it too."""
+    words = command.args
+    urls = [
+        word for word in words if "://" in word or (not word.startswith("-") and "." in word and "/" in word)
+    ]
+    target = ""
+    for number, word in enumerate(words):
+        is_cluster = word[:1] == "-" and word[1:].isalpha() and word[-1:] in ("o", "O")
+        if (word in ("--output", "--output-document") or is_cluster) and number + 1 < len(words):
+            target = words[number + 1]
+        elif word.startswith(("--output=", "--output-document=")):
+            target = word.partition("=")[2]
+    is_short = [word for word in words if word.startswith("-") and not word.startswith("--")]
+    if command.program in ("wget", "aria2c", "axel") and not target:
+        target = next(("-" for word in is_short if word.endswith("O-")), "")
+    keeps_name = command.program in ("wget", "aria2c", "axel") or (
+        command.program == "curl" and _keeps_name(words)
+    )
+    if not target.strip("-") and urls and target != "-" and keeps_name:
+        target = urls[0].rstrip("/").rpartition("/")[2].partition("?")[0]
+    if command.program == "curl" and target and any(word in ("-O", "--remote-name") for word in words):
+        target = urls[0].rstrip("/").rpartition("/")[2].partition("?")[0] if urls else target
+    for flag in ("-P", "--directory-prefix", "--output-dir"):
+        if target and "/" not in target and flag in words[:-1]:
+            target = f"{words[words.index(Word(flag)) + 1].rstrip('/')}/{target}"
+    if target and target not in ("-", "/dev/stdout"):
+        if path := reader.path(target):
+            reader.state.files[path] = NET
+        return ""
+    return NET
+
+
+def _keeps_name(words: list[Word]) -> bool:
+    return any(
+        word == "--remote-name" or (word.startswith("-") and not word.startswith("--") and "O" in word)
+        for word in words
+    )
+
+
+_TABLE: dict[str, Callable[[Reader, Command], str]] = {
+    "echo": _echo,
+    "printf": _printf,
+    "cat": _cat,
+    "tac": _cat,
+    "tee": _tee,
+    "cp": _copy,
+    "mv": _copy,
+    "base64": _base64,
+    "base32": _unpacked,
+    "openssl": _openssl,
+    "xxd": _xxd,
+    "rev": _rev,
+    "tr": _tr,
+    "sed": _sed,
+    "pwd": _pwd,
+    "dirname": _dirname,
+    "basename": _basename,
+    "realpath": _realpath,
+    "readlink": _realpath,
+    "git": _git,
+    "which": _which,
+    "type": _which,
+    "ls": _ls,
+    "mktemp": _mktemp,
+    "printenv": _printenv,
+    "env": _dump,
+    "export": _dump,
+    "declare": _dump,
+    "set": _dump,
+    "yes": _yes,
+    "head": _pass,
+    "tail": _pass,
+    "sort": _pass,
+    "uniq": _pass,
+    "grep": _grep,
+    "egrep": _grep,
+    "rg": _grep,
+    "gunzip": _unpacked,
+    "zcat": _unpacked,
+    "gzip": _unpacked,
+    "bunzip2": _unpacked,
+    "xzcat": _unpacked,
+    "unxz": _unpacked,
+    "gpg": _unpacked,
+    "uudecode": _unpacked,
+    "tar": _packed,
+    "zip": _packed,
+    "security": _hidden,
+    "hostname": lambda reader, command: UNKNOWN,
+    "whoami": lambda reader, command: UNKNOWN,
+    "id": lambda reader, command: UNKNOWN,
+}

@@ -1,0 +1,171 @@
+"""The small language in which most rules say what they match.
+
+    git push --force|-f        the program, then its first operands, then options of which one must be there
+    npm|pnpm publish           alternatives
+    git push ~:*               an operand anywhere that fits a glob
+    docker run --pid=host      an option with its value, as one word or two
+    apt remove !--dry-run      an option that must not be there
+
+Asking for help, for a version, or for a dry run is never matched.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ralph.guard.model import Command
+    from ralph.guard.words import Word
+
+# Options before the operands that take a value, so that the value is not taken for an operand.
+_VALUED = {
+    "git": "-C -c --git-dir --work-tree --namespace --exec-path",
+    "docker": "-H --host --context -l --log-level --config -f --file --project-name",
+    "docker-compose": "-f --file --project-name",
+    "podman": "--url --connection --log-level --root",
+    "kubectl": "-n --namespace --context --kubeconfig --cluster --user -s --server",
+    "oc": "-n --namespace --context --kubeconfig",
+    "helm": "-n --namespace --kube-context --kubeconfig",
+    "npm": "--prefix -w --workspace --registry --userconfig",
+    "pnpm": "-C --dir -F --filter",
+    "yarn": "--cwd",
+    "aws": "--profile --region --output --endpoint-url --query --color",
+    "gcloud": "--project --account --configuration --format --zone --region",
+    "az": "--subscription --resource-group -g --output -o",
+    "gh": "-R --repo",
+    "glab": "-R --repo",
+    "terraform": "-chdir",
+    "make": "-C -f -j",
+    "systemctl": "-H -M -t --root -n",
+    "cargo": "--manifest-path --config -Z -C",
+    "poetry": "-C --directory -P --project",
+    "apt-get": "-o -c -t",
+    "apt": "-o -c -t",
+    "mvn": "-f -P -pl -s",
+    "redis-cli": "-h -p -a -n -u --user --pass",
+    "alembic": "-c -n -x --config --name",
+    "flask": "--app -A",
+    "ansible-playbook": "-i -e",
+    "pulumi": "-C --cwd -s --stack",
+    "fly": "-a --app -c --config",
+    "flyctl": "-a --app -c --config",
+    "vercel": "-t --token -S --scope --cwd",
+    "doctl": "-t --access-token --context -c",
+}
+_HELP = {"--help", "-help"}
+_SHORT_HELP = (
+    "kubectl",
+    "docker",
+    "gh",
+    "npm",
+    "cargo",
+    "terraform",
+    "helm",
+    "systemctl",
+    "apt",
+    "apt-get",
+    "git",
+    "gem",
+)
+_DRY = {
+    "--dry-run",
+    "--dryrun",
+    "--simulate",
+    "--just-print",
+    "--check-only",
+    "--dry-run=client",
+    "--dry-run=server",
+}
+_DRY |= {"-DdryRun", "-DdryRun=true", "-WhatIf", "--what-if", "--noop"}
+
+
+def is_harmless(command: Command) -> bool:
+    """It only asks for help, or what would happen."""
+    words = set(command.args)
+    is_question = bool(words & _HELP) or (command.args[-1:] == ["-h"] and command.program in _SHORT_HELP)
+    is_question = is_question or command.args in (["--version"], ["help"]) or command.args[:1] == ["help"]
+    return is_question or bool(words & _DRY)
+
+
+def operands(command: Command) -> list[Word]:
+    valued = _VALUED.get(command.program, "").split()
+    found: list[Word] = []
+    skip = False
+    for number, word in enumerate(command.args):
+        if skip:
+            skip = False
+        elif word == "--":
+            return found + command.args[number + 1 :]
+        elif word.startswith("-") and len(word) > 1:
+            skip = word in valued
+        else:
+            found.append(word)
+    return found
+
+
+def has_option(command: Command, option: str) -> bool:
+    """`-f` is also in `-rf`; `--a=b` is also `--a b`; `-x*` is a glob."""
+    words = command.args
+    if "*" in option:
+        from fnmatch import fnmatchcase
+
+        return any(fnmatchcase(word, option) for word in words)
+    name, equals, value = option.partition("=")
+    for number, word in enumerate(words):
+        if word == "--":
+            return False
+        has_value = not equals and option.startswith("--") and word.startswith(option + "=")
+        if word == option or (has_value and not word.endswith("=false")):
+            return True
+        if equals and word == name and number + 1 < len(words) and words[number + 1] == value:
+            return True
+        if (
+            len(option) == 2
+            and word[:1] == "-"
+            and word[1:2] != "-"
+            and option[1] in word[1:]
+            and word[1:].isalpha()
+        ):
+            return True
+    return False
+
+
+def matches(pattern: str, command: Command) -> bool:
+    """Does a command fit a pattern whose program it has?"""
+    words = pattern.split()
+    given: list[Word] | None = None
+    at = 0
+    for word in words[1:]:
+        if word.startswith("!"):
+            if any(has_option(command, option) for option in word[1:].split("|")):
+                return False
+        elif word.startswith("-"):
+            if not any(has_option(command, option) for option in word.split("|")):
+                return False
+        else:
+            if given is None:
+                given = operands(command)
+            if word.startswith("~"):
+                if not any(_fits(each, word[1:]) for each in given):
+                    return False
+            else:
+                if at >= len(given) or not _fits(given[at], word):
+                    return False
+                at += 1
+    return not is_harmless(command)
+
+
+def _fits(word: str, alternatives: str) -> bool:
+    for each in alternatives.split("|"):
+        if word == each:
+            return True
+        if "*" in each:
+            from fnmatch import fnmatchcase
+
+            if fnmatchcase(word, each):
+                return True
+    return False
+
+
+def programs(pattern: str) -> list[str]:
+    """The programs that a pattern is about."""
+    return pattern.split(None, 1)[0].split("|")

@@ -1,0 +1,733 @@
+"""Which simple commands would run: a shell that runs nothing, over a syntax tree.
+
+It keeps variables, functions, aliases, the working directory and the files that the command itself writes, as
+far as they are known, and hands every simple command to its judge before it goes on.
+"""
+
+from __future__ import annotations
+
+from ralph.guard import builtins, expansion, outputs, wrappers
+from ralph.guard.grammar import Unreadable, parse
+from ralph.guard.model import ASSIGNMENT, FORK_BOMB, Command, Place
+from ralph.guard.words import (
+    DECODED,
+    EXPANDED,
+    HERE,
+    LITERAL,
+    NET,
+    QUOTED,
+    SECRET,
+    UNKNOWN,
+    UNSET,
+    Piece,
+    Word,
+    ansi_c,
+    fields,
+    in_double_quotes,
+    literal,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tree_sitter import Node
+
+MOST_DEPTH = 24
+MOST_STEPS = 20_000
+MOST_ROUNDS = 24
+_REDIRECTS = ("file_redirect", "heredoc_redirect", "herestring_redirect")
+
+
+class State:
+    """What a shell remembers; a subshell has a copy."""
+
+    def __init__(self, place: Place) -> None:
+        self.directory: str | None = place.directory
+        self.before: str | None = place.env.get("OLDPWD")
+        self.variables: dict[str, str] = {}
+        self.arrays: dict[str, list[Word]] = {}
+        self.functions: dict[str, Node] = {}
+        self.aliases: dict[str, str] = {}
+        self.positional: list[Word] | None = None
+        self.files: dict[str, str] = {}
+
+    def copy(self) -> State:
+        new = State.__new__(State)
+        new.directory, new.before, new.positional = self.directory, self.before, self.positional
+        new.variables, new.arrays = dict(self.variables), dict(self.arrays)
+        new.functions, new.aliases = dict(self.functions), dict(self.aliases)
+        new.files = self.files
+        return new
+
+
+class Flow:
+    """How a statement is connected: what it reads, who reads it, what ran before it in its pipeline."""
+
+    __slots__ = ("background", "piped", "redirects", "stdin", "upstream")
+
+    def __init__(self) -> None:
+        self.stdin = ""
+        self.piped = self.background = False
+        self.upstream: tuple[Command, ...] = ()
+        self.redirects: list[tuple[str, Word]] = []
+
+    def but(self, **changes: object) -> Flow:
+        new = Flow()
+        for name in Flow.__slots__:
+            setattr(new, name, changes.get(name, getattr(self, name)))
+        return new
+
+
+class Reader:
+    def __init__(self, place: Place, judge: Callable[[Command], None]) -> None:
+        self.place = place
+        self.state = State(place)
+        self.ran: list[Command] = []
+        self.contained = False
+        """Does what is read now run in a container?"""
+        self._sinks: dict[str, Node] = {}
+        self._judge = judge
+        self._steps = 0
+        self._depth = 0
+        self._called: set[str] = set()
+        self._defined: dict[str, Node] = {}
+        self._handlers: dict[str, Callable[[Node, Flow], str]] = {
+            "command": self._command,
+            "redirected_statement": self._redirected,
+            "pipeline": self._pipeline,
+            "subshell": self._subshell,
+            "variable_assignment": self._assignment,
+            "variable_assignments": self._sequence,
+            "declaration_command": self._declaration,
+            "unset_command": self._unset,
+            "function_definition": self._function,
+            "for_statement": self._for,
+            "test_command": self._expressions,
+            "while_statement": self._while,
+            "case_statement": self._case,
+            "comment": self._nothing,
+        }
+
+    # ---- texts ----
+
+    def read(self, text: str, flow: Flow | None = None) -> str:
+        """Run a text; returns what it would print."""
+        self._depth += 1
+        try:
+            if self._depth > MOST_DEPTH:
+                raise Unreadable("commands are nested too deeply to be judged")
+            return self._sequence(parse(text), flow or Flow())
+        finally:
+            self._depth -= 1
+
+    def finish(self) -> None:
+        """Functions that nobody has called, and what a called one leaves to others."""
+        for name, body in self._defined.items():
+            if name not in self._called:
+                self._called.add(name)
+                self.state.positional = None
+                self.statement(body, Flow())
+
+    def read_apart(self, text: str, flow: Flow | None = None) -> str:
+        """The same in a shell of its own."""
+        state, self.state = self.state, self.state.copy()
+        try:
+            return self.read(text, flow)
+        finally:
+            self.state = state
+
+    # ---- statements ----
+
+    def statement(self, node: Node, flow: Flow) -> str:
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise Unreadable("the command is too long to be judged")
+        self._depth += 1
+        try:
+            if self._depth > MOST_DEPTH * 6:
+                raise Unreadable("the command is nested too deeply to be judged")
+            return self._handlers.get(node.type, self._sequence)(node, flow)
+        finally:
+            self._depth -= 1
+
+    def _nothing(self, node: Node, flow: Flow) -> str:
+        return ""
+
+    def _sequence(self, node: Node, flow: Flow) -> str:
+        """Statements one after the other; of those, the first reads what the whole reads."""
+        out = ""
+        children = node.children
+        nodes = [each for each in children if each.type in _REDIRECTS]
+        if nodes:
+            redirects, stdin, _, _ = self._redirects(nodes)
+            flow = flow.but(redirects=[*flow.redirects, *redirects], stdin=stdin or flow.stdin)
+        for number, child in enumerate(children):
+            if not child.is_named or child.type in _REDIRECTS:
+                continue
+            behind = children[number + 1].type if number + 1 < len(children) else ""
+            if child.type in _EXPRESSIONS:
+                self.pieces(child)
+                continue
+            is_before = node.type == "list" and number < len(children) - 1
+            redirects = [] if is_before else flow.redirects
+            out += self.statement(
+                child, flow.but(background=flow.background or behind == "&", redirects=redirects)
+            )
+        return out
+
+    def _pipeline(self, node: Node, flow: Flow) -> str:
+        stdin, upstream = flow.stdin, flow.upstream
+        stages = [child for child in node.children if child.is_named and child.type not in _REDIRECTS]
+        for number, child in enumerate(stages):
+            is_last = number == len(stages) - 1
+            start = len(self.ran)
+            state, self.state = self.state, self.state.copy()
+            try:
+                redirects = flow.redirects if is_last else []
+                stage = flow.but(
+                    stdin=stdin, upstream=upstream, piped=flow.piped or not is_last, redirects=redirects
+                )
+                stdin = self.statement(child, stage)
+            finally:
+                self.state = state
+            upstream = (*upstream, *self.ran[start:][-8:])
+        return stdin
+
+    def _subshell(self, node: Node, flow: Flow) -> str:
+        state, self.state = self.state, self.state.copy()
+        try:
+            return self._sequence(node, flow)
+        finally:
+            self.state = state
+
+    def _redirected(self, node: Node, flow: Flow) -> str:
+        body = node.child_by_field_name("body")
+        nodes = [child for child in node.children if child.type in _REDIRECTS]
+        redirects, stdin, extra, rest = self._redirects(nodes)
+        inner = flow.but(redirects=[*flow.redirects, *redirects], stdin=stdin or flow.stdin)
+        if any(child.type == "pipeline" or child.type == "|" for child in rest):
+            inner = inner.but(piped=True)
+        start = len(self.ran)
+        if body is None:
+            out = ""
+            for _, _target in redirects:
+                self._run([Word(":")], {}, inner, _text(node))
+                break
+        elif body.type == "command":
+            out = self._command(body, inner, extra)
+        else:
+            out = self.statement(body, inner)
+        if extra and (body is None or body.type != "command"):
+            out += self._run(extra, {}, inner, _text(node))
+        upstream = (*flow.upstream, *self.ran[start:][-8:])
+        for child in rest:
+            if child.type == "pipeline":
+                out = self._pipeline(child, flow.but(stdin=out, upstream=upstream))
+            elif child.is_named:
+                out += self.statement(child, flow)
+        return out
+
+    def _redirects(self, nodes: list[Node]) -> tuple[list[tuple[str, Word]], str, list[Word], list[Node]]:
+        """Targets of redirects; what is read; words behind a target; the rest of a here-document's line."""
+        redirects: list[tuple[str, Word]] = []
+        stdin, extra, rest = "", [], []
+        for node in nodes:
+            if node.type == "herestring_redirect":
+                stdin = "".join("".join(self.words(child)) for child in node.named_children) + "\n"
+            elif node.type == "heredoc_redirect":
+                here, more, words, tail = self._here_document(node)
+                stdin = here or stdin
+                redirects += more
+                extra += words
+                rest += tail
+            else:
+                operator = next((child.type for child in node.children if not child.is_named), ">")
+                targets = [child for child in node.named_children if child.type != "file_descriptor"]
+                found = [word for child in targets for word in self.words(child)]
+                if found and found[0].startswith(HERE):
+                    stdin = found[0][1:] + "\n"
+                elif found:
+                    redirects.append((operator, found[0]))
+                    if "<" in operator and "&" not in operator:
+                        stdin = outputs.content(self, found[0])
+                extra += [word for word in found[1:] if not (operator == ">&" and word.isdigit())]
+        return redirects, stdin, extra, rest
+
+    def _here_document(self, node: Node) -> tuple[str, list[tuple[str, Word]], list[Word], list[Node]]:
+        start = next((_text(child) for child in node.children if child.type == "heredoc_start"), "")
+        text, redirects, words, rest = "", [], [], []
+        tail = False
+        for child in node.children:
+            kind = child.type
+            if kind == "heredoc_body":
+                text = _text(child)
+                if not any(each in start for each in "'\"\\"):
+                    self._backticks(text)
+                    text = "".join(part for part, _ in self._inside(child, in_double_quotes))
+            elif kind in _REDIRECTS:
+                more, _, extra, _ = self._redirects([child])
+                redirects += more
+                words += extra
+            elif kind in ("heredoc_start", "heredoc_end", "<<", "<<-"):
+                continue
+            elif kind in ("|", "||", "&&", ";", "&"):
+                tail = True
+            elif kind in self._handlers or tail or kind == "list":
+                rest.append(child)
+            elif child.is_named:
+                words += self.words(child)
+        return text, redirects, words, rest
+
+    def _backticks(self, text: str) -> None:
+        """The grammar does not see them in a here-document."""
+        parts = text.replace("\\`", "").split("`")
+        for part in parts[1:-1:2] if len(parts) % 2 else []:
+            self.read_apart(part)
+
+    # ---- simple commands ----
+
+    def _command(self, node: Node, flow: Flow, extra: list[Word] | None = None) -> str:
+        assigns: dict[str, str] = {}
+        words: list[Word] = []
+        redirects = []
+        for child in node.children:
+            if child.type == "variable_assignment":
+                name, value = self._value(child)
+                assigns[name] = value
+            elif child.type in _REDIRECTS:
+                redirects.append(child)
+            elif child.is_named:
+                words += self.words(child.children[0] if child.type == "command_name" else child)
+            elif child.type in ("==", "=~", "="):
+                words.append(Word(child.type))
+        if redirects:
+            more, stdin, behind, _ = self._redirects(redirects)
+            flow = flow.but(redirects=[*flow.redirects, *more], stdin=stdin or flow.stdin)
+            words += behind
+        return self._run(words + (extra or []), assigns, flow, _text(node))
+
+    def _run(self, words: list[Word], assigns: dict[str, str], flow: Flow, text: str) -> str:
+        if not words:
+            for name, value in assigns.items():
+                self.assign(name, value)
+            if not (assigns or flow.redirects):
+                return ""
+            words = [Word(":")]
+        command = Command(words[0], words[1:], text, self.state.directory)
+        command.assigns = assigns
+        command.redirects = flow.redirects
+        command.stdin, command.piped, command.background = flow.stdin, flow.piped, flow.background
+        command.upstream = flow.upstream
+        command.contained = self.contained
+        return self.run(command)
+
+    def run(self, command: Command) -> str:
+        """One simple command, seen through whatever runs another one. Returns what it would print."""
+        self._steps += 1
+        self._depth += 1
+        try:
+            if self._depth > MOST_DEPTH * 6 or self._steps > MOST_STEPS:
+                raise Unreadable("the command is nested too deeply to be judged")
+            return self._written(command, self._dispatch(command))
+        finally:
+            self._depth -= 1
+
+    def _dispatch(self, command: Command) -> str:
+        name = command.program
+        if name in self.state.aliases and "alias" not in command.wrappers:
+            return self._alias(command)
+        if name in self.state.functions and not {"command", "builtin"} & set(command.wrappers):
+            return self._call(command)
+        command.program = program_of(name)
+        if name.startswith("/etc/init.d/"):
+            command.program, command.args = "service", [Word(command.program), *command.args]
+        builtin = builtins.TABLE.get(command.program)
+        if builtin is not None:
+            if command.program not in builtins.RECORD_THEMSELVES:
+                self.record(command)
+            return builtin(self, command)
+        wrapper = wrappers.find(command.program)
+        if wrapper is not None:
+            return wrapper(self, command)
+        script = self.script(command, name)
+        if script:
+            command.code = script
+            self.record(command)
+            return self.read_apart(script) if DECODED not in script and NET not in script else UNKNOWN
+        self.record(command)
+        return outputs.of(self, command)
+
+    def record(self, command: Command) -> None:
+        self.ran.append(command)
+        self._judge(command)
+
+    def script(self, command: Command, name: str) -> str:
+        """The content of a program that the command itself has written."""
+        if "/" not in name:
+            return ""
+        return self.state.files.get(self.path(name) or "", "")
+
+    def path(self, name: str) -> str | None:
+        """An absolute path, None if nobody knows it."""
+        if name.startswith("/"):
+            return normal(name)
+        return None if self.state.directory is None else normal(f"{self.state.directory}/{name}")
+
+    def _written(self, command: Command, out: str) -> str:
+        """What a redirect takes is not printed; the file has it from now on."""
+        taken = False
+        for operator, target in command.redirects:
+            if operator in (">", ">>", ">|", "&>", "&>>") and target != "/dev/stdout":
+                taken = True
+                path = self.path(target)
+                if path and out:
+                    self.pour(path, out)
+                    old = self.state.files.get(path, "") if ">>" in operator else ""
+                    self.state.files[path] = old + out
+        return "" if taken else out
+
+    def pour(self, path: str, text: str) -> None:
+        """Text into a file that is the input of `>(…)`."""
+        if path in self._sinks:
+            self._subshell(self._sinks[path], Flow().but(stdin=text))
+
+    def _alias(self, command: Command) -> str:
+        text = self.state.aliases[command.program]
+        words = list(text.split())
+        if any(each in text for each in ";&|$`'\"<>(") or not words:
+            self.read(text)
+            return UNKNOWN
+        inner = command.derived(words[0], [*map(Word, words[1:]), *command.args], "alias")
+        return self.run(inner)
+
+    def _call(self, command: Command) -> str:
+        name = command.program
+        if "function " + name in command.wrappers or self._depth > MOST_DEPTH * 4:
+            return UNKNOWN
+        self._called.add(name)
+        before, self.state.positional = self.state.positional, command.args
+        body = self.state.functions.pop(name)
+        flow = Flow().but(
+            stdin=command.stdin, piped=command.piped, upstream=command.upstream, redirects=command.redirects
+        )
+        try:
+            return self.statement(body, flow)
+        finally:
+            self.state.functions.setdefault(name, body)
+            self.state.positional = before
+
+    # ---- variables ----
+
+    def assign(self, name: str, value: str) -> None:
+        self.state.variables[name] = value
+        command = Command(ASSIGNMENT, [Word(name), Word(value)], f"{name}=…", self.state.directory)
+        self._judge(command)
+
+    def variable(self, name: str) -> str:
+        """What a variable holds; marks where that is not known."""
+        state = self.state
+        if name in state.variables:
+            return state.variables[name]
+        if name in state.arrays:
+            return " ".join(state.arrays[name])
+        if name in ("PWD", "OLDPWD"):
+            known = state.directory if name == "PWD" else state.before
+            return UNKNOWN if known is None else known
+        return expansion.environment(name, self.place)
+
+    def _value(self, node: Node) -> tuple[str, str]:
+        name = node.child_by_field_name("name")
+        value = node.child_by_field_name("value")
+        key = _text(name).partition("[")[0] if name is not None else ""
+        if value is None:
+            return key, ""
+        if value.type == "array":
+            found = [word for child in value.named_children for word in self.words(child)]
+            self.state.arrays[key] = found
+            return key, " ".join(found)
+        pieces = self.pieces(value)
+        if pieces and pieces[0][1] == LITERAL and pieces[0][0].startswith("~"):
+            text = "".join(fields(pieces[:1], self.place.home, self.state.directory or UNKNOWN))
+            pieces = [(text, QUOTED), *pieces[1:]]
+        text = "".join(part for part, _ in pieces)
+        return key, self.variable(key) + text if "+=" in _text(node)[: len(key) + 2] else text
+
+    def _assignment(self, node: Node, flow: Flow) -> str:
+        name, value = self._value(node)
+        self.assign(name, value)
+        return ""
+
+    def _declaration(self, node: Node, flow: Flow) -> str:
+        """`export`, `declare` and the like. Without a variable, they print all of them."""
+        names = [Word(_text(child)) for child in node.named_children if child.type == "variable_name"]
+        keyword = _text(node.children[0])
+        if names and "-n" in (_text(child) for child in node.named_children):
+            keyword = "unset"
+        shown = Command(keyword, names, _text(node), self.state.directory)
+        shown.piped = flow.piped
+        self.record(shown)
+        if not names and all(child.type == "word" for child in node.named_children):
+            return SECRET
+        for child in node.named_children:
+            if child.type == "variable_assignment":
+                self._assignment(child, flow)
+            elif child.type not in ("variable_name", "word"):
+                for word in self.words(child):
+                    name, equals, value = word.partition("=")
+                    if equals:
+                        self.assign(name, value)
+        return ""
+
+    def _unset(self, node: Node, flow: Flow) -> str:
+        for child in node.named_children:
+            name = _text(child)
+            self.state.variables.pop(name, None)
+            self._judge(Command("unset", [Word(name)], _text(node), self.state.directory))
+        return ""
+
+    def _function(self, node: Node, flow: Flow) -> str:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is not None and body is not None:
+            title = _text(name)
+            self.state.functions[title] = self._defined[title] = body
+            calls = _calls(body)
+            if title in calls and any(kind in ("pipeline", "&") for kind in calls[title]):
+                self._judge(Command(FORK_BOMB, [], _text(node), self.state.directory))
+        return ""
+
+    # ---- compound statements ----
+
+    def _for(self, node: Node, flow: Flow) -> str:
+        name = node.child_by_field_name("variable")
+        body = node.child_by_field_name("body")
+        values = [
+            word
+            for child in node.named_children
+            if child not in (name, body) and child.type != "comment"
+            for word in self.words(child)
+        ]
+        key = _text(name) if name is not None else ""
+        if not any(child.type == "in" for child in node.children):
+            values = self.state.positional or [Word(UNKNOWN)]
+        out = ""
+        for value in values[:MOST_ROUNDS] or [Word(UNKNOWN)]:
+            self.state.variables[key] = value
+            if body is not None:
+                out += self.statement(body, flow)
+        return out
+
+    def _while(self, node: Node, flow: Flow) -> str:
+        """One round. A loop without end that starts something in the background each time is a fork bomb."""
+        condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        if (
+            condition is not None
+            and body is not None
+            and _text(condition).strip() in ("true", ":", "((1))", "[ 1 ]")
+        ):
+            calls = _calls(body)
+            if any("&" in kinds for kinds in calls.values()) and not {"sleep", "wait", "read"} & set(calls):
+                self._judge(Command(FORK_BOMB, [], _text(node), self.state.directory))
+        return self._sequence(node, flow)
+
+    def _case(self, node: Node, flow: Flow) -> str:
+        out = ""
+        for child in node.named_children:
+            if child.type == "case_item":
+                for part in child.named_children:
+                    if part.type not in (
+                        "word",
+                        "extglob_pattern",
+                        "string",
+                        "raw_string",
+                        "concatenation",
+                        "number",
+                    ):
+                        out += self.statement(part, flow)
+            else:
+                self.pieces(child)
+        return out
+
+    def _expressions(self, node: Node, flow: Flow) -> str:
+        for child in node.named_children:
+            self.pieces(child)
+        return ""
+
+    # ---- words ----
+
+    def words(self, node: Node) -> list[Word]:
+        pieces = self.pieces(node)
+        separators = self.state.variables.get("IFS", " \t\n")
+        if UNKNOWN in separators:
+            separators = " \t\n"
+        return fields(pieces, self.place.home, self.state.directory or UNKNOWN, separators) if pieces else []
+
+    def pieces(self, node: Node) -> list[Piece]:
+        kind = node.type
+        if kind in ("word", "number", "extglob_pattern", "regex", "variable_name", "test_operator"):
+            return literal(_text(node)) if not node.named_child_count else self._inside_word(node)
+        if kind == "raw_string":
+            return [(_text(node)[1:-1], QUOTED)]
+        if kind == "ansi_c_string":
+            return [(ansi_c(_text(node)[2:-1]), QUOTED)]
+        if kind in ("string", "translated_string"):
+            return self._string(node)
+        if kind in ("concatenation", "array", "command_name"):
+            return [piece for child in node.children for piece in self.pieces(child)]
+        if kind in ("simple_expansion", "expansion"):
+            return expansion.expand(self, _text(node))
+        if kind == "command_substitution":
+            return [(self._substituted(node).rstrip("\n"), EXPANDED)]
+        if kind == "process_substitution":
+            return [(self._process(node), QUOTED)]
+        if kind == "arithmetic_expansion":
+            return [(self._arithmetic(node), EXPANDED)]
+        if kind == "brace_expression":
+            return [(_text(node), LITERAL)]
+        if kind in self._handlers or kind in ("list", "compound_statement", "do_group"):
+            return [(self.statement(node, Flow()), EXPANDED)]
+        if node.named_child_count:
+            return [piece for child in node.named_children for piece in self.pieces(child)]
+        return [(_text(node), LITERAL)]
+
+    def _inside_word(self, node: Node) -> list[Piece]:
+        return [piece for child in node.children for piece in self.pieces(child)]
+
+    def _string(self, node: Node) -> list[Piece]:
+        """Between double quotes. `"$@"` is as many words as there are."""
+        inside = self._inside(node, in_double_quotes)
+        if len(inside) == 3 and inside[1][1] == EXPANDED and not inside[0][0] + inside[2][0]:
+            return (
+                [inside[1]]
+                if _text(node)[1:3] in ("$@", "${") and "@" in _text(node)
+                else [(inside[1][0], QUOTED)]
+            )
+        return [("".join(text for text, _ in inside), QUOTED)]
+
+    def _inside(self, node: Node, unquote: Callable[[str], str]) -> list[Piece]:
+        """Text with expansions in it: whatever stands between them is literal."""
+        data, start = node.text or b"", node.start_byte
+        quotes = 1 if node.type in ("string", "translated_string") else 0
+        at = 2 if node.type == "translated_string" else quotes
+        pieces: list[Piece] = []
+        parts = _expansions(node)
+        for child in parts:
+            pieces.append((unquote(_decoded(data[at : child.start_byte - start])), QUOTED))
+            text = "".join(part for part, _ in self.pieces(child))
+            pieces.append((text, EXPANDED))
+            at = child.end_byte - start
+        pieces.append((unquote(_decoded(data[at : len(data) - quotes])), QUOTED))
+        return pieces
+
+    def _substituted(self, node: Node) -> str:
+        state, self.state = self.state, self.state.copy()
+        try:
+            redirects = [child for child in node.children if child.type in _REDIRECTS]
+            if redirects:
+                return self._redirects(redirects)[1]
+            return self._sequence(node, Flow().but(piped=True))
+        finally:
+            self.state = state
+
+    def _process(self, node: Node) -> str:
+        """`<(…)`: a file with what it prints; `>(…)`: what reads, of which nothing is known."""
+        is_input = _text(node).startswith("<")
+        state, self.state = self.state, self.state.copy()
+        try:
+            flow = Flow().but(piped=is_input, stdin="" if is_input else UNKNOWN)
+            out = self._sequence(node, flow)
+        finally:
+            self.state = state
+        path = f"/dev/fd/{63 + len(self.state.files)}"
+        self.state.files[path] = out
+        if not is_input:
+            self._sinks[path] = node
+        return path
+
+    def _arithmetic(self, node: Node) -> str:
+        for child in node.named_children:
+            self.pieces(child)
+        text = _text(node).strip("$()[] ")
+        return text if text.isdigit() else UNKNOWN
+
+
+_EXPRESSIONS = {
+    *("simple_expansion", "expansion", "string", "raw_string", "word", "number", "concatenation"),
+    *("command_substitution", "arithmetic_expansion", "binary_expression", "unary_expression"),
+    *("postfix_expression", "ternary_expression", "parenthesized_expression", "process_substitution"),
+    *(
+        "variable_name",
+        "special_variable_name",
+        "ansi_c_string",
+        "extglob_pattern",
+        "brace_expression",
+        "regex",
+    ),
+}
+
+
+def program_of(name: str) -> str:
+    """The name of a program without its path."""
+    if "/" not in name:
+        return name
+    base = name.rstrip("/").rpartition("/")[2]
+    if name.startswith("/") and any(char in name for char in "*?["):
+        return _globbed(base)
+    return base
+
+
+def _globbed(base: str) -> str:
+    """`/bin/r?`: the first well-known program that it may be."""
+    import fnmatch
+
+    known = ("rm", "sh", "bash", "cat", "dd", "chmod", "chown", "curl", "wget", "nc", "mv", "kill", "python3")
+    return next((each for each in known if fnmatch.fnmatchcase(each, base)), base)
+
+
+def normal(path: str) -> str:
+    """An absolute path without `.`, `..` and doubled slashes."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if parts:
+                parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
+
+
+def _text(node: Node) -> str:
+    return _decoded(node.text or b"")
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _expansions(node: Node) -> list[Node]:
+    kinds = (
+        "simple_expansion",
+        "expansion",
+        "command_substitution",
+        "arithmetic_expansion",
+        "process_substitution",
+    )
+    return [child for child in node.named_children if child.type in kinds]
+
+
+def _calls(node: Node) -> dict[str, list[str]]:
+    """The commands inside of a function, each with how it stands there."""
+    found: dict[str, list[str]] = {}
+    stack = [(node, "")]
+    while stack:
+        each, context = stack.pop()
+        if each.type == "command_name":
+            found.setdefault(_text(each), []).append(context)
+        for number, child in enumerate(each.children):
+            behind = each.children[number + 1].type if number + 1 < len(each.children) else ""
+            inside = "pipeline" if each.type == "pipeline" else "&" if behind == "&" else context
+            stack.append((child, inside))
+    return found
+
+
+__all__ = ["UNSET", "Flow", "Reader", "State", "normal"]

@@ -1,0 +1,347 @@
+"""Clouds and databases."""
+
+from __future__ import annotations
+
+import re
+
+from ralph.guard.model import Command, Place, Rule
+from ralph.guard.patterns import has_option, is_harmless, operands
+from ralph.guard.words import Word
+
+CATEGORY = "cloud"
+_CLIENTS = (
+    "psql",
+    "mysql",
+    "mariadb",
+    "sqlite3",
+    "sqlite",
+    "sqlcmd",
+    "clickhouse-client",
+    "clickhouse",
+    "cqlsh",
+    "duckdb",
+    "cockroach",
+    "bq",
+    "snowsql",
+    "pgcli",
+    "mycli",
+    "usql",
+    "influx",
+    "mongosh",
+    "mongo",
+    "wrangler",
+    "sqlplus",
+    "isql",
+    "trino",
+    "presto",
+    "hive",
+    "beeline",
+    "impala-shell",
+    "athena",
+    "litecli",
+    "turso",
+    "planetscale",
+    "pscale",
+    "spanner",
+    "supabase",
+    "snow",
+    "osql",
+    "vsql",
+    "monetdb",
+    "libsql",
+    "prisma",
+    "rails",
+    "php",
+    "neo4j",
+    "cypher-shell",
+)
+_SQL = (
+    r"(?i)\bDROP\s+(?:DATABASE|TABLE|SCHEMA|VIEW|INDEX|USER|ROLE|COLUMN|KEYSPACE|MATERIALIZED|TABLESPACE|OWNED|COLLECTION|TYPE|FUNCTION|SEQUENCE|EXTENSION)\b"
+    r"|\bTRUNCATE\b|\bDETACH\s+DELETE\b|\bALTER\s+TABLE\s+\S+\s+DROP\b"
+)
+_ROWS = r"(?i)\b(?:DELETE\s+FROM\s+[^;]+|UPDATE\s+\S+\s+SET\s+[^;]+)"
+_TRIVIAL = r"(?i)\bWHERE\s+(?:1\s*=\s*1|TRUE|1|'?(\w+)'?\s*=\s*'?\1'?)\s*(?:;|$)"
+_MONGO = r"(?i)dropDatabase|\.drop\(|deleteMany\(\s*\{\s*\}|remove\(\s*\{\s*\}|dropUser|dropAllUsers|dropIndexes|dropCollection"
+
+
+def _sql(command: Command, place: Place) -> bool:
+    if command.program not in _CLIENTS or is_harmless(command):
+        return False
+    if ":memory:" in command.args:
+        return False
+    texts = [
+        *(word.partition("=")[2] if word.startswith("--") else word for word in command.args),
+        command.stdin,
+    ]
+    return any(_destroys(text) for text in texts if len(text) > 5)
+
+
+def _destroys(text: str) -> bool:
+    text = re.sub(r"'[^']*'", "''", text)
+    text = re.sub(r"--[^\n]*|/\*.*?\*/", " ", text) if "SELECT" not in text[:7].upper() else text
+    if re.search(_SQL, text) or re.search(_MONGO, text):
+        return True
+    for match in re.finditer(_ROWS, text):
+        if not re.search(r"\bWHERE\b", match[0], re.IGNORECASE) or re.search(_TRIVIAL, match[0]):
+            return True
+    return False
+
+
+def _redis(command: Command, place: Place) -> bool:
+    if command.program not in ("redis-cli", "valkey-cli", "keydb-cli"):
+        return False
+    words = [word.upper() for word in operands(command)] + command.stdin.upper().split()
+    bad = {"FLUSHALL", "FLUSHDB", "SHUTDOWN", "DEBUG", "SLAVEOF", "REPLICAOF", "SWAPDB"}
+    if (
+        "FLUSHALL" in " ".join(words)
+        or bad & set(words)
+        or ("CONFIG" in words and "SET" in words)
+        or ("SCRIPT" in words and "FLUSH" in words)
+    ):
+        return True
+    return "xargs" in command.wrappers and bool({"DEL", "UNLINK"} & set(words))
+
+
+_VERBS = (
+    r"^(?:delete|terminate|remove|deregister|purge|destroy|stop|disable|revoke|detach|reboot|release|drop|reset|cancel|shutdown"
+    r"|deactivate|schedule-key-deletion|put-bucket-(?:policy|acl)|modify-db|attach-\w+-policy|put-\w+-policy|create-access-key|wipe|rm|rb)(?:-|$)"
+)
+
+
+def _aws(command: Command, place: Place) -> bool:
+    if command.program != "aws" or is_harmless(command):
+        return False
+    words = operands(command)[:3]
+    if words[:1] == ["s3"]:
+        return words[1:2] in (["rm"], ["rb"], ["mv"]) or (
+            words[1:2] == ["sync"] and has_option(command, "--delete")
+        )
+    return any(re.match(_VERBS, word) for word in words[1:2])
+
+
+def _gcp_azure(command: Command, place: Place) -> bool:
+    """The verb is the last of the first operands."""
+    if command.program not in (
+        "gcloud",
+        "az",
+        "doctl",
+        "linode-cli",
+        "oci",
+        "ibmcloud",
+        "hcloud",
+        "scw",
+        "civo",
+        "exo",
+        "openstack",
+        "aliyun",
+        "yc",
+    ) or is_harmless(command):
+        return False
+    bad = (
+        "delete",
+        "destroy",
+        "purge",
+        "remove",
+        "reset",
+        "deallocate",
+        "terminate",
+        "delete-instances",
+        "remove-iam-policy-binding",
+        "add-iam-policy-binding",
+        "set-iam-policy",
+        "stop",
+        "rm",
+        "wipe",
+        "undelete",
+        "disable",
+        "delete-batch",
+        "power-off",
+        "rebuild",
+        "reboot",
+    )
+    return any(word in bad for word in operands(command)[:6])
+
+
+def _scale_down(command: Command, place: Place) -> bool:
+    return (
+        command.program in ("kubectl", "oc")
+        and "scale" in command.args
+        and has_option(command, "--replicas=0")
+    )
+
+
+def _migration(command: Command, place: Place) -> bool:
+    """Tools of frameworks that drop what they have made."""
+    words = [*operands(command)]
+    names = {
+        "db:drop",
+        "db:drop:all",
+        "db:reset",
+        "db:purge",
+        "db:migrate:reset",
+        "db:schema:load",
+        "db:structure:load",
+        "db:rollback:all",
+    }
+    names |= {
+        "migrate:fresh",
+        "migrate:reset",
+        "db:wipe",
+        "migrate:refresh",
+        "ecto.drop",
+        "ecto.reset",
+        "flush",
+        "reset_db",
+        "sqlflush",
+    }
+    names |= {
+        "doctrine:database:drop",
+        "doctrine:schema:drop",
+        "schema:drop",
+        "doctrine:fixtures:load",
+        "db:seed:undo:all",
+        "db:migrate:undo:all",
+    }
+    names |= {"ecto.rollback.all"}
+    runners = (
+        "rails",
+        "rake",
+        "artisan",
+        "php",
+        "mix",
+        "manage.py",
+        "console",
+        "sequelize",
+        "sequelize-cli",
+        "typeorm",
+        "bin/rails",
+        "django-admin",
+        "spring",
+        "python",
+    )
+    if not (command.program in runners or command.program.rstrip("0123456789.") == "python") or is_harmless(
+        command
+    ):
+        return False
+    found = names & set(words)
+    if (
+        found == {"flush"}
+        and not any("manage.py" in word for word in [*words, command.program])
+        and command.program != "django-admin"
+    ):
+        return False
+    zero = "migrate" in words and "zero" in words
+    return bool(found) or zero
+
+
+def _ssh_like(command: Command, place: Place) -> bool:
+    return command.program == "ansible" and any(word in ("-m=shell", "reboot") for word in command.args)
+
+
+_CLOUD = "It deletes or stops something in the cloud. Leave that to the user; look at it, or make a plan."
+_INFRA = "It changes real infrastructure. Make a plan and leave applying it to the user."
+_DATA = "It destroys data. Work on a copy that you made, or leave it to the user."
+
+RULES = (
+    Rule("aws-delete", CATEGORY, _CLOUD, _aws),
+    Rule("cloud-delete", CATEGORY, _CLOUD, _gcp_azure),
+    Rule(
+        "cloud-tools",
+        CATEGORY,
+        _CLOUD,
+        (
+            "gsutil|s3cmd|mc|b2|s5cmd rm|rb|del|delete-file-version|delete-bucket|--recursive|rewrite|iam",
+            "rclone delete|purge|sync|rmdirs|cleanup|move",
+            "bq rm",
+            "kubectl|oc|k3s delete|drain|taint",
+            "k3s|microk8s|minikube kubectl delete",
+            "kubectl|oc replace --force",
+            "kubectl apply --prune",
+            "helm uninstall|delete|rollback|del|un",
+            "argocd|flux app|delete|uninstall|suspend delete|terminate-op|rollback|kustomization|source",
+            "heroku apps:destroy|pg:reset|addons:destroy|pg:killall|ps:scale|domains:remove|config:unset|pipelines:destroy|destroy|apps:rename|ps:stop|maintenance:on|access:remove|pg:push",
+            "fly|flyctl apps|machine|machines|volumes|postgres|secrets destroy|delete|unset|stop|kill|remove",
+            "fly|flyctl destroy|suspend",
+            "vercel rm|remove|teams",
+            "vercel env|domains|project|alias|secrets rm|remove",
+            "netlify sites:delete|env:unset|functions:delete",
+            "wrangler delete|kv:namespace|r2|d1|secret delete",
+            "wrangler delete",
+            "firebase firestore:delete|functions:delete|projects:delete|database:remove|hosting:disable|apps:delete|auth:import",
+            "supabase projects|functions|secrets|branches delete|unset",
+            "nomad job|system|stop stop|gc",
+        ),
+    ),
+    Rule("kubectl-scale", CATEGORY, _CLOUD, _scale_down),
+    Rule(
+        "infrastructure",
+        CATEGORY,
+        _INFRA,
+        (
+            "terraform|tofu|terragrunt destroy|apply|taint|force-unlock",
+            "terraform|tofu|terragrunt state|workspace rm|mv|push|delete|replace-provider",
+            "terragrunt run-all destroy|apply",
+            "pulumi destroy|up|cancel|refresh",
+            "pulumi stack rm",
+            "cdk|sam|serverless|sls|copilot|eb|amplify|sst|eksctl|kops|cdktf destroy|delete|remove|terminate",
+        ),
+    ),
+    Rule(
+        "database-tools",
+        CATEGORY,
+        _DATA,
+        (
+            "supabase db reset|push --linked|--db-url",
+            "supabase db reset",
+            "dropdb|dropuser|pg_dropcluster|pg_resetwal|pg_resetxlog|initdb",
+            "mysqladmin ~drop|shutdown|flush-*|kill",
+            "pg_restore --clean|-c",
+            "mongorestore --drop",
+            "pscale|turso|neonctl|neon database|db|branch|branches|databases|projects|group delete|destroy|reset|restore",
+            "prisma migrate reset",
+            "prisma db push --force-reset|--accept-data-loss",
+            "drizzle-kit drop",
+            "alembic downgrade base",
+            "flask db downgrade base",
+            "knex migrate:rollback --all",
+            "sequelize|sequelize-cli|typeorm db:drop|schema:drop|db:migrate:undo:all",
+            "flyway|liquibase|dbmate|goose ~clean|drop-all|dropAll|drop|reset|down-to",
+            "diesel|sqlx database drop|reset",
+            "dotnet ef database drop",
+            "etcdctl del",
+            "influx delete",
+            "consul kv|leave|force-leave delete",
+            "kafka-topics|kafka-topics.sh|rabbitmqctl|kcat --delete|delete_queue|reset|purge_queue|stop_app",
+            "rabbitmqctl reset|force_reset|delete_queue|purge_queue|stop|delete_vhost|delete_user",
+        ),
+    ),
+    Rule(
+        "sql",
+        CATEGORY,
+        "It destroys data in a database. Work on a copy that you made, or leave it to the user.",
+        _sql,
+    ),
+    Rule("redis", CATEGORY, _DATA, _redis),
+    Rule("framework-drop", CATEGORY, _DATA, _migration),
+    Rule(
+        "elastic", CATEGORY, _DATA, lambda command, place: command.program == "curl" and _is_delete(command)
+    ),
+)
+
+
+def _is_delete(command: Command) -> bool:
+    """`curl -X DELETE` to a host that is not this one, or to a search index."""
+    words = command.args
+    asks = any(word in ("-XDELETE", "--request=DELETE") for word in words) or any(
+        word in ("-X", "--request") and number + 1 < len(words) and words[number + 1].upper() == "DELETE"
+        for number, word in enumerate(words)
+    )
+    if not asks:
+        return False
+    urls = [word for word in words if "://" in word or word.startswith(("localhost", "127."))]
+    return not all(any(local in url for local in ("localhost", "127.0.0.1", "[::1]")) for url in urls) or any(
+        ":9200" in url for url in urls
+    )
+
+
+__all__ = ["RULES", "Word"]

@@ -1,0 +1,338 @@
+"""Git that destroys: history, the worktree, the remote, bypassed hooks."""
+
+from __future__ import annotations
+
+from ralph.guard import paths
+from ralph.guard.model import ASSIGNMENT, Command, Place, Rule
+from ralph.guard.patterns import has_option, is_harmless, operands
+from ralph.guard.words import Word
+
+CATEGORY = "git"
+_WHOLE = (".", "./", ":/", "*", "./*", "--", ":/*", ":")
+_KEYS = (
+    *(
+        "core.hookspath",
+        "core.fsmonitor",
+        "core.sshcommand",
+        "core.gitproxy",
+        "core.askpass",
+        "credential.helper",
+    ),
+    *("http.sslverify", "http.proxy", "receive.denynonfastforwards", "gpg.program"),
+)
+_SKIPS = ("HUSKY", "HUSKY_SKIP_HOOKS", "SKIP", "LEFTHOOK", "PRE_COMMIT_ALLOW_NO_CONFIG", "OVERCOMMIT_DISABLE")
+
+
+def _verb(command: Command) -> tuple[str, list[Word]]:
+    found = operands(command) if command.program == "git" and not is_harmless(command) else []
+    return (found[0], found[1:]) if found else ("", [])
+
+
+def _names_all(words: list[Word], command: Command, place: Place) -> bool:
+    for word in words:
+        if word in _WHOLE:
+            return True
+        path = paths.resolve(word, command.directory, place)
+        if path is not None and paths.contents(path, word) == place.top:
+            return True
+    return False
+
+
+def _force_push(command: Command, place: Place) -> bool:
+    verb, words = _verb(command)
+    if verb != "push" or has_option(command, "-n"):
+        return False
+    forced = ("--force", "-f", "--force-with-lease", "--force-if-includes", "--mirror", "--prune")
+    return any(has_option(command, each) for each in forced) or any(
+        word.startswith("+") for word in words[1:]
+    )
+
+
+def _delete_remote(command: Command, place: Place) -> bool:
+    verb, words = _verb(command)
+    if verb != "push" or has_option(command, "-n"):
+        return False
+    gone = any(word.startswith(":") and len(word) > 1 for word in words[1:])
+    return gone or has_option(command, "--delete") or has_option(command, "-d")
+
+
+def _push_elsewhere(command: Command, place: Place) -> bool:
+    verb, words = _verb(command)
+    if verb != "push" or not words:
+        return False
+    return "://" in words[0] or ("@" in words[0] and ":" in words[0])
+
+
+def _discard(command: Command, place: Place) -> bool:
+    verb, words = _verb(command)
+    if verb == "checkout":
+        if has_option(command, "--force") or has_option(command, "-f"):
+            return True
+        behind = command.args[command.args.index(Word("--")) + 1 :] if "--" in command.args else words
+        return _names_all([word for word in behind if word != "--"], command, place)
+    if verb == "restore":
+        is_staged = has_option(command, "--staged") or has_option(command, "-S")
+        is_tree = has_option(command, "--worktree") or has_option(command, "-W")
+        return (is_tree or not is_staged) and _names_all(words, command, place)
+    if verb == "switch":
+        return any(has_option(command, each) for each in ("--discard-changes", "--force", "-f"))
+    if verb == "checkout-index":
+        return has_option(command, "-f") and has_option(command, "-a")
+    return verb == "read-tree" and has_option(command, "--reset")
+
+
+def _clean(command: Command, place: Place) -> bool:
+    verb, words = _verb(command)
+    if verb != "clean" or has_option(command, "-n"):
+        return False
+    if not (has_option(command, "-f") or has_option(command, "--force") or _forces_clean(command)):
+        return False
+    return not words or _names_all(words, command, place)
+
+
+def _forces_clean(command: Command) -> bool:
+    return any(word.lower() == "clean.requireforce=false" for word in command.args)
+
+
+def _remove_all(command: Command, place: Place) -> bool:
+    verb, words = _verb(command)
+    if verb != "rm" or has_option(command, "--cached") or has_option(command, "-n"):
+        return False
+    return has_option(command, "-r") and _names_all(words, command, place)
+
+
+def _branches(command: Command, place: Place) -> bool:
+    verb, _ = _verb(command)
+    if verb != "branch":
+        return False
+    is_forced = has_option(command, "-f") or has_option(command, "--force")
+    return has_option(command, "-D") or is_forced
+
+
+def _skip_hooks(command: Command, place: Place) -> bool:
+    verb, _ = _verb(command)
+    if verb in ("commit", "push", "merge", "am", "rebase", "cherry-pick", "pull", "revert"):
+        if has_option(command, "--no-verify") or (verb == "commit" and _short_n(command)):
+            return True
+        return any(name in command.assigns for name in _SKIPS)
+    return False
+
+
+def _short_n(command: Command) -> bool:
+    """`-n`, `-an`, `-anm`: letters behind one that takes a value belong to the value."""
+    for word in command.args:
+        if word.startswith("-") and not word.startswith("--"):
+            for letter in word[1:]:
+                if letter == "n":
+                    return True
+                if letter in "mFcCtuS":
+                    break
+    return False
+
+
+def _skip_variable(command: Command, place: Place) -> bool:
+    return command.program == ASSIGNMENT and command.args[0] in (
+        "HUSKY",
+        "HUSKY_SKIP_HOOKS",
+        "LEFTHOOK",
+        "OVERCOMMIT_DISABLE",
+    )
+
+
+def _settings(command: Command, place: Place) -> bool:
+    """A key that runs code or goes round checks, however it is set."""
+    if any(name.startswith("GIT_CONFIG") for name in command.assigns):
+        return True
+    if command.program == ASSIGNMENT and command.args[0].startswith(("GIT_CONFIG_", "GIT_SSH_COMMAND")):
+        return True
+    if command.program != "git":
+        return False
+    words = command.args
+    for number, word in enumerate(words):
+        if word == "-c" and number + 1 < len(words) and _is_key(words[number + 1].partition("=")[0]):
+            return True
+        if word.startswith("--config-env=") and _is_key(word.partition("=")[2].partition("=")[0]):
+            return True
+    verb, rest = _verb(command)
+    if verb != "config" or not rest or _reads_config(command, rest):
+        return False
+    return any(_is_key(word) for word in rest)
+
+
+def _is_key(key: str) -> bool:
+    key = key.lower()
+    return key in _KEYS or key.endswith(
+        (".insteadof", ".pushinsteadof", ".textconv", ".clean", ".smudge", ".process")
+    )
+
+
+def _reads_config(command: Command, rest: list[Word]) -> bool:
+    asks = ("--get", "--list", "-l", "--get-all", "--get-regexp", "--show-origin", "--get-urlmatch")
+    if any(has_option(command, each) for each in asks) or rest[:1] in (["get"], ["list"]):
+        return True
+    changes = (
+        "--unset",
+        "--unset-all",
+        "--add",
+        "--replace-all",
+        "--remove-section",
+        "--rename-section",
+        "-e",
+        "--edit",
+    )
+    return len(rest) < 2 and not any(has_option(command, each) for each in changes)
+
+
+def _global(command: Command, place: Place) -> bool:
+    verb, rest = _verb(command)
+    if verb != "config" or _reads_config(command, rest):
+        return False
+    return has_option(command, "--global") or has_option(command, "--system")
+
+
+_HISTORY = "It destroys history that could be needed to get work back. Leave it; commit on top instead."
+
+RULES = (
+    Rule(
+        "git-force-push",
+        CATEGORY,
+        "It overwrites history on the remote. Push without force; if that is refused, pull or merge first.",
+        _force_push,
+    ),
+    Rule(
+        "git-delete-remote",
+        CATEGORY,
+        "It deletes a branch or tag on the remote. Leave that to the user.",
+        _delete_remote,
+    ),
+    Rule(
+        "git-push-elsewhere",
+        CATEGORY,
+        "It pushes to an address that is no configured remote. Push to a remote by its name.",
+        _push_elsewhere,
+    ),
+    Rule(
+        "git-reset-hard",
+        CATEGORY,
+        "It throws away uncommitted work. Commit or stash first, or use `git reset --soft` or `git revert`.",
+        "git reset --hard|--merge",
+    ),
+    Rule(
+        "git-discard",
+        CATEGORY,
+        "It throws away all uncommitted work. Name the files to restore, or stash them.",
+        _discard,
+    ),
+    Rule(
+        "git-clean",
+        CATEGORY,
+        "It deletes all untracked files. Delete those that have to go by their names; `git clean -n` lists them.",
+        _clean,
+    ),
+    Rule(
+        "git-remove-all",
+        CATEGORY,
+        "It deletes every tracked file. Name the files that have to go.",
+        _remove_all,
+    ),
+    Rule(
+        "git-force-branch",
+        CATEGORY,
+        "It deletes or moves a branch even if its commits are nowhere else. Use `git branch -d`.",
+        _branches,
+    ),
+    Rule(
+        "git-stash-drop",
+        CATEGORY,
+        "It throws away stashed work. Leave stashes as they are.",
+        "git stash drop|clear",
+    ),
+    Rule(
+        "git-prune",
+        CATEGORY,
+        _HISTORY,
+        (
+            "git reflog expire|delete",
+            "git gc --prune=now|--prune=all|--prune=0|--aggressive=x",
+            "git prune",
+            "git update-ref",
+            "git symbolic-ref -d|--delete",
+            "git lfs prune",
+        ),
+    ),
+    Rule(
+        "git-rewrite",
+        CATEGORY,
+        "It rewrites the whole history. Leave that to the user.",
+        (
+            "git filter-branch|filter-repo|replace|fast-import",
+            "git-filter-repo|bfg|git-filter-branch",
+        ),
+    ),
+    Rule(
+        "git-tag-delete",
+        CATEGORY,
+        "It deletes or moves a tag. Leave tags to the user.",
+        "git tag -d|--delete|-f|--force",
+    ),
+    Rule(
+        "git-worktree-remove",
+        CATEGORY,
+        "It removes a worktree with the uncommitted work in it. Remove it without force, or leave it.",
+        "git worktree remove --force|-f",
+    ),
+    Rule(
+        "git-remote",
+        CATEGORY,
+        "It changes where the repository is pushed to. Leave remotes to the user.",
+        "git remote set-url|remove|rm|rename",
+    ),
+    Rule(
+        "git-skip-hooks",
+        CATEGORY,
+        "It goes round the project's hooks. Commit with them, and mend what they complain about.",
+        _skip_hooks,
+    ),
+    Rule(
+        "git-skip-variable",
+        CATEGORY,
+        "It switches the project's hooks off. Commit with them, and mend what they complain about.",
+        _skip_variable,
+    ),
+    Rule(
+        "git-uninstall-hooks",
+        CATEGORY,
+        "It takes the project's hooks away. Commit with them, and mend what they complain about.",
+        "pre-commit|husky|lefthook|overcommit uninstall|--uninstall",
+    ),
+    Rule(
+        "git-settings",
+        CATEGORY,
+        "This setting of git runs code or goes round checks. Run git without it.",
+        _settings,
+    ),
+    Rule(
+        "git-global",
+        CATEGORY,
+        "It changes git for all of the user's projects. Set it for this repository, without --global.",
+        _global,
+    ),
+    Rule(
+        "git-credentials",
+        "secrets",
+        "It prints the user's credentials. Git uses them by itself.",
+        "git credential fill|approve",
+    ),
+    Rule(
+        "git-submodule-deinit",
+        CATEGORY,
+        "It throws away the work in a submodule.",
+        "git submodule deinit --force|-f",
+    ),
+    Rule(
+        "git-external",
+        "remote-code",
+        "This address runs a command. Use https or ssh.",
+        "git clone|fetch|pull|remote ~ext::*",
+    ),
+)

@@ -1,0 +1,141 @@
+"""Modes and owners of files."""
+
+from __future__ import annotations
+
+from ralph.guard import effects, paths
+from ralph.guard.model import Command, Place, Rule
+from ralph.guard.patterns import is_harmless
+from ralph.guard.words import Word
+
+CATEGORY = "permissions"
+_FORBIDDEN = (
+    paths.ROOT,
+    paths.HOME,
+    paths.ABOVE,
+    paths.SYSTEM,
+    paths.DEVICE,
+    paths.STARTUP,
+    paths.OUTSIDE,
+    paths.GIT,
+)
+
+
+def _targets(command: Command) -> tuple[str, list[Word]]:
+    """The mode or owner, and the files."""
+    if any(word.startswith("--reference") for word in command.args):
+        return "", effects.operands(command)
+    # a mode like -w or -x looks like an option
+    words = [
+        word
+        for word in command.args
+        if not (word.startswith("--") or (word[:1] == "-" and word.strip("-RvfcHLPhn") == ""))
+    ]
+    return (words[0], words[1:]) if words else ("", [])
+
+
+def _outside(command: Command, place: Place) -> bool:
+    if command.program not in (
+        "chmod",
+        "chown",
+        "chgrp",
+        "setfacl",
+        "chattr",
+        "xattr",
+        "chflags",
+        "chcon",
+        "restorecon",
+    ):
+        return False
+    if command.contained or is_harmless(command):
+        return False
+    mode, words = _targets(command)
+    if command.program in ("setfacl", "chattr", "xattr", "restorecon"):
+        words = effects.operands(command)
+    for word in words:
+        path = paths.resolve(word, command.directory, place)
+        if path is None:
+            continue
+        zone = paths.zone(paths.contents(path, word), place)
+        if zone == paths.STARTUP and mode.lstrip("0") in ("600", "700", "400", "go-rwx", "644", "640"):
+            continue
+        if zone in _FORBIDDEN:
+            return True
+    return False
+
+
+def _open_to_all(command: Command, place: Place) -> bool:
+    """Everything for everybody, in a whole tree; or nothing for anybody."""
+    if command.program != "chmod" or command.contained or not effects.is_recursive(command):
+        return False
+    mode, _ = _targets(command)
+    return mode.lstrip("0") in (
+        "777",
+        "666",
+        "a+rwx",
+        "ugo+rwx",
+        "+rwx",
+        "a+w",
+        "o+w",
+        "ugo+w",
+        "a=rwx",
+        "ugo=rwx",
+        "",
+    ) or (mode in ("000", "a-rwx", "ugo-rwx", "a-r", "-rwx", "o+rwx", "a+rw", "u-r", "a=", "0"))
+
+
+def _set_id(command: Command, place: Place) -> bool:
+    if command.program == "chmod":
+        mode, _ = _targets(command)
+        digits = mode.lstrip("0")
+        is_octal = len(digits) == 4 and digits.isdigit() and digits[0] in "2467"
+        return is_octal or any("s" in part.partition("+")[2] for part in mode.split(",")) or "=s" in mode
+    if command.program == "install":
+        at = next((n for n, word in enumerate(command.args) if word in ("-m", "--mode")), -1)
+        mode = command.args[at + 1] if 0 <= at < len(command.args) - 1 else Word("")
+        return len(mode.lstrip("0")) == 4 and mode.lstrip("0")[0] in "2467"
+    return False
+
+
+def _to_root(command: Command, place: Place) -> bool:
+    if command.program not in ("chown", "chgrp") or command.contained:
+        return False
+    owner, _ = _targets(command)
+    is_far = effects.is_recursive(command) and "sudo" in command.wrappers and not owner.startswith(("$", "…"))
+    return owner.partition(":")[0] in ("root", "0", "nobody") or (
+        is_far and owner.isalnum() and owner == "www-data"
+    )
+
+
+RULES = (
+    Rule(
+        "permissions-outside",
+        CATEGORY,
+        "It changes who may use files outside of the project. Change only files of the project.",
+        _outside,
+    ),
+    Rule(
+        "open-to-all",
+        CATEGORY,
+        "It gives a whole tree to everybody, or takes it from everybody. Change single files, as far as they need it.",
+        _open_to_all,
+    ),
+    Rule(
+        "set-id",
+        CATEGORY,
+        "It makes a program run with its owner's rights. Do without setuid and setgid.",
+        _set_id,
+    ),
+    Rule("to-root", CATEGORY, "It gives files away to root. Leave owners as they are.", _to_root),
+    Rule(
+        "immutable",
+        CATEGORY,
+        "It makes files that nobody can change or delete. Leave attributes alone.",
+        "chattr ~+i|+a|-i|-a|=i",
+    ),
+    Rule(
+        "capabilities",
+        CATEGORY,
+        "It gives a program rights of root. Leave that to the user.",
+        "setcap|setenforce|aa-disable|aa-teardown",
+    ),
+)

@@ -1,0 +1,159 @@
+"""Code from elsewhere, shells for others, and tunnels."""
+
+from __future__ import annotations
+
+import re
+
+from ralph.guard.languages import language
+from ralph.guard.model import Command, Place, Rule
+from ralph.guard.patterns import has_option, is_harmless
+from ralph.guard.words import DECODED, NET
+from ralph.guard.wrappers import SHELLS
+
+CODE = "remote-code"
+SHELL = "remote-shell"
+_SOCKET = r"(?i)socket|fsockopen|TCPSocket|/inet/tcp|Net::Socket|net\.connect|net\.Socket|['\"]net['\"]\)|TCPClient|create_connection"
+_GIVES_SHELL = r"(?i)dup2|subprocess|pty\.spawn|/bin/(?:ba|z|da)?sh|child_process|exec|spawn|os\.system|popen|\bsh -i|getline|cmd\.exe"
+_FETCHES = r"(?i)['\"]https?['\"]\)|urlopen|urlretrieve|requests\.get|httpx\.get|fetch\(|https?\.get|Net::HTTP|open-uri|URI\.open|LWP|file_get_contents\(['\"]http|DownloadString|Invoke-WebRequest|\biwr\b|aiohttp|axios"
+_EXECUTES = r"(?i)\bexec\(|\beval\(|\beval\b|os\.system|subprocess|execSync|child_process|new Function|iex|Invoke-Expression|`|system\(|runpy|compile\("
+
+
+def _from_net(command: Command, place: Place) -> bool:
+    if not command.contained and (NET in command.code or NET in command.program):
+        return True
+    if not command.code or not language(command.program):
+        return False
+    text = " ".join(command.args) + command.code
+    return bool(re.search(_FETCHES, text)) and bool(re.search(_EXECUTES, text))
+
+
+def _decoded(command: Command, place: Place) -> bool:
+    return DECODED in command.code or DECODED in command.program
+
+
+def _from_address(command: Command, place: Place) -> bool:
+    """Interpreters and installers that take an address."""
+    has_address = any(word.startswith(("http://", "https://")) for word in command.args)
+    if command.program in ("deno", "bun") and has_address:
+        return command.args[0] in ("run", "install", "eval", "x")
+    if command.program in SHELLS or command.program in ("pwsh", "powershell"):
+        return has_address
+    if command.program in ("rpm", "dpkg", "npx", "bunx"):
+        return has_address
+    return command.program in ("mshta", "regsvr32")
+
+
+def _reverse(command: Command, place: Place) -> bool:
+    for _, target in command.redirects:
+        if target.startswith(("/dev/tcp/", "/dev/udp/")):
+            return True
+    if any("/dev/tcp/" in word or "/dev/udp/" in word for word in command.args):
+        return command.program not in ("echo", "grep", "rg", "printf", "git", "sed")
+    return (
+        bool(language(command.program))
+        and bool(re.search(_SOCKET, command.code))
+        and bool(re.search(_GIVES_SHELL, command.code))
+    )
+
+
+_TALKERS = ("telnet", "openssl", "websocat", "nc", "ncat", "netcat", "socat")
+_CATS = ("nc", "ncat", "netcat", "nc.traditional", "nc.openbsd", "pwncat")
+
+
+def _is_open(command: Command) -> bool:
+    """A shell that runs whatever it is told."""
+    return command.program in SHELLS and not command.code.strip()
+
+
+def _netcat(command: Command, place: Place) -> bool:
+    if command.program in _TALKERS and any(_is_open(each) for each in command.upstream):
+        return True
+    if command.program not in _CATS or (is_harmless(command) and "-e" not in command.args):
+        return False
+    runs = ("-e", "-c", "--exec", "--sh-exec", "--lua-exec", "--listen", "-l")
+    if any(has_option(command, each) for each in runs):
+        return True
+    return any(each.program in SHELLS for each in command.upstream)
+
+
+def _socat(command: Command, place: Place) -> bool:
+    if command.program != "socat":
+        return False
+    text = " ".join(command.args).lower()
+    return any(
+        part in text for part in ("exec:", "system:", "listen", "tcp", "udp", "openssl", "shell:", "pty")
+    )
+
+
+def _ssh(command: Command, place: Place) -> bool:
+    if command.program not in ("ssh", "autossh", "plink"):
+        return False
+    if command.program == "autossh":
+        return True
+    for word in command.args:
+        if (
+            word.startswith("-")
+            and not word.startswith("--")
+            and any(letter in word[1:3] for letter in "RLDw")
+        ):
+            return True
+        if word.startswith("-o") or "=" in word:
+            key = word.removeprefix("-o").strip().partition("=")[0].lower()
+            if key in (
+                "remoteforward",
+                "localforward",
+                "dynamicforward",
+                "proxycommand",
+                "localcommand",
+                "tunnel",
+            ):
+                return True
+        if any(host in word for host in ("serveo.net", "localhost.run", "pinggy.io", "tunnel.us")):
+            return True
+    return False
+
+
+_TUNNEL = "It opens the machine to others. Use addresses on localhost."
+
+RULES = (
+    Rule(
+        "remote-code",
+        CODE,
+        "It runs code from the network unseen. Download it to a file, read it, and ask the user if it has to run.",
+        _from_net,
+    ),
+    Rule(
+        "hidden-code",
+        CODE,
+        "It runs code that was made unreadable. Write the command out in plain text.",
+        _decoded,
+    ),
+    Rule(
+        "code-by-address",
+        CODE,
+        "It runs code from the network unseen. Download it to a file and read it first.",
+        _from_address,
+    ),
+    Rule(
+        "reverse-shell",
+        SHELL,
+        "It connects a shell or a file to the network. Use curl to look at a page.",
+        _reverse,
+    ),
+    Rule("netcat", SHELL, "It gives a shell or a port to others. Use `nc -z` to test a port.", _netcat),
+    Rule("socat", SHELL, _TUNNEL, _socat),
+    Rule("ssh-tunnel", SHELL, _TUNNEL, _ssh),
+    Rule(
+        "tunnel",
+        SHELL,
+        _TUNNEL,
+        (
+            "ngrok|cloudflared|localtunnel|lt|bore|frpc|frps|chisel|sshuttle|gost|tmate|ttyd|gotty|gs-netcat|rathole|pagekite"
+            "|localxpose|loophole|zrok|expose|wg-quick|openvpn|tor|ligolo|pwncat-cs|msfvenom|msfconsole|telebit|devtunnel|inlets|upterm",
+            "tailscale funnel|serve|up|set",
+            "code tunnel",
+            "xterm|rxvt -display|--display",
+            "vncserver|x11vnc|teamviewer|anydesk|sshd|telnetd|in.telnetd|vsftpd",
+        ),
+    ),
+)

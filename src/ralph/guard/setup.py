@@ -1,0 +1,104 @@
+"""Where a command runs and which rules hold there: from the environment and the settings."""
+
+from __future__ import annotations
+
+import os
+
+from ralph.guard.judge import Guard
+from ralph.guard.model import Place
+from ralph.guard.paths import is_temp
+
+SETTINGS = ".ralph/settings.json"
+MOST_BYTES = 1 << 20
+FILE_OPTION = "--settings"
+
+
+def place(directory: object = None) -> Place:
+    """A directory that is not given or not there is no reason not to judge."""
+    if not isinstance(directory, str) or not directory.startswith("/"):
+        try:
+            directory = os.getcwd()
+        except OSError:
+            directory = "/nowhere"
+    env = dict(os.environ)
+    found = Place(_plain(directory), _home(env), env=env, own=_own(env))
+    project = env.get("CLAUDE_PROJECT_DIR", "")
+    is_away = is_temp(found.directory, found) and project.startswith("/") and os.path.isdir(project)
+    found.top = top_of(_plain(project) if is_away else found.directory)
+    return found
+
+
+def _plain(path: str) -> str:
+    return os.path.normpath(path).replace("//", "/")
+
+
+def _home(env: dict[str, str]) -> str:
+    home = env.get("HOME", "")
+    if not home.startswith("/"):
+        import pwd
+
+        try:
+            home = pwd.getpwuid(os.getuid()).pw_dir
+        except KeyError:
+            home = "/root"
+    return _plain(home)
+
+
+def _own(env: dict[str, str]) -> list[str]:
+    """What belongs to the harness: its state, and the program itself."""
+    found = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+    if env.get("RALPH_STATE_DIR", "").startswith("/"):
+        found.append(_plain(env["RALPH_STATE_DIR"]))
+    if env.get("XDG_STATE_HOME", "").startswith("/"):
+        found.append(_plain(env["XDG_STATE_HOME"]) + "/ralph")
+    return found
+
+
+def top_of(directory: str) -> str:
+    """The top of the repository that a directory lies in; without one, the directory."""
+    above = directory
+    while above != "/":
+        if os.path.lexists(f"{above}/.git"):
+            return above
+        above = os.path.dirname(above)
+    return directory
+
+
+def guard(place: Place, arguments: list[str]) -> Guard | None:
+    """The rules as configured; None if the guard is switched off.
+
+    `--settings FILE`: what the run began with, kept where the agent cannot change it.
+    """
+    block: dict[str, object] = {}
+    if FILE_OPTION in arguments:
+        block = _read(arguments[arguments.index(FILE_OPTION) + 1])
+    else:
+        for name in (SETTINGS, SETTINGS.replace(".json", ".local.json")):
+            found = _read(f"{place.top}/{name}").get("guard", {})
+            if not isinstance(found, dict):
+                raise TypeError(f"{name}: guard is no JSON object")
+            block = {**block, **found}
+    if block.get("enabled") is False:
+        return None
+    return Guard(_patterns(block, "allow"), _patterns(block, "deny"))
+
+
+def _read(path: str) -> dict[str, object]:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MOST_BYTES)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    import json
+
+    found = json.loads(data)
+    if not isinstance(found, dict):
+        raise TypeError(f"{path} is no JSON object")
+    return found
+
+
+def _patterns(block: dict[str, object], key: str) -> list[tuple[str, str]]:
+    found = block.get(key, [])
+    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
+        raise TypeError(f"guard.{key} is no list of rules")
+    return [(str(each.get("pattern", "")), str(each.get("reason", ""))) for each in found]

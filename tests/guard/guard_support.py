@@ -1,0 +1,35 @@
+"""A place to judge commands in, and the corpus."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.guard.judge import Guard
+from ralph.guard.model import Place
+
+PLACE = Place("/home/dev/work/app", "/home/dev")
+"""A worktree below the home directory."""
+
+GUARD = Guard()
+
+
+@dataclass(frozen=True)
+class Case:
+    """One command of the corpus and why it is judged so."""
+
+    command: str
+    verdict: str
+    category: str
+    reason: str
+
+
+def corpus() -> list[Case]:
+    lines = Path(__file__).with_name("corpus.jsonl").read_text().splitlines()
+    return [Case(**json.loads(line)) for line in lines]
+
+
+def denied_by(command: str, place: Place = PLACE) -> str:
+    """The rule that denies a command, "" if none does."""
+    return GUARD.judge(command, place).rule

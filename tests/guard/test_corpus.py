@@ -1,0 +1,52 @@
+"""The corpus: more than a thousand commands, each with its verdict and the reason for it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import pytest
+
+from guard.guard_support import GUARD, PLACE, Case, corpus
+from ralph.guard.judge import RULES, UNREADABLE
+from ralph.guard.model import Command
+from ralph.guard.reader import Reader
+
+CASES = corpus()
+WRAPPED = {"wrappers"}
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.command[:60])
+def test_verdict(case: Case) -> None:
+    """As marked; a denial is of the category that it is marked with."""
+    verdict = GUARD.judge(case.command, PLACE)
+    assert ("allow" if verdict.allowed else "deny") == case.verdict, (verdict.rule, case.reason)
+    if not verdict.allowed and case.category not in WRAPPED:
+        assert (verdict.rule == UNREADABLE) == (case.category == UNREADABLE)
+
+
+def test_it_is_large_enough() -> None:
+    """At least 400 commands, each once and with a reason, harmful and harmless."""
+    commands = [case.command for case in CASES]
+    assert len(set(commands)) == len(commands) >= 400
+    assert all(case.reason for case in CASES)
+    assert {case.category for case in CASES if case.verdict == "allow"} == {"everyday", "mentioned"}
+
+
+def programs(command: str) -> set[str]:
+    """The programs that a command would run."""
+    ran: list[Command] = []
+    Reader(PLACE, ran.append).read(command)
+    return {each.program for each in ran}
+
+
+def test_every_rule_denies_something_and_leaves_something_near() -> None:
+    """Each rule has a command that it denies, and there is an allowed one with the same program."""
+    denied: dict[str, set[str]] = defaultdict(set)
+    allowed: set[str] = set()
+    for case in CASES:
+        if case.verdict == "allow":
+            allowed |= programs(case.command)
+        elif (rule := GUARD.judge(case.command, PLACE).rule) != UNREADABLE:
+            denied[rule] |= programs(case.command)
+    assert {rule.name for rule in RULES} == set(denied)
+    assert [name for name, found in denied.items() if not found & allowed] == []

@@ -1,0 +1,227 @@
+"""`ralph guard --hook` as a process: exit 0 and silence, or exit 2 with a reason, whatever it is given."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import ralph.guard
+from guard.guard_support import GUARD, PLACE, corpus
+from ralph.guard.hook import answer
+
+SCRIPT = Path(ralph.guard.__file__).with_name("__main__.py")
+RALPH = Path(sys.executable).with_name("ralph")
+HOOKS = {
+    "the harness": (sys.executable, "-I", str(SCRIPT)),
+    "the command": (str(RALPH), "guard", "--hook"),
+}
+RUN = {"RALPH_RUN_ID": "x", "HOME": "/home/dev", "PATH": os.environ["PATH"]}
+
+
+def hook(given: bytes, *words: str, env: dict[str, str] = RUN) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*HOOKS["the harness"], *words], input=given, env=env, capture_output=True)
+
+
+def bash(command: object, **more: object) -> bytes:
+    values = {"tool_name": "Bash", "tool_input": {"command": command}, "cwd": PLACE.directory}
+    return json.dumps(values | more).encode()
+
+
+def reason(done: subprocess.CompletedProcess[bytes]) -> str:
+    """Why it was denied; anything but a whole denial is an error."""
+    assert done.returncode == 2
+    (output,) = json.loads(done.stdout).values()
+    assert (output["hookEventName"], output["permissionDecision"]) == ("PreToolUse", "deny")
+    assert done.stderr.decode().strip() == output["permissionDecisionReason"]
+    return str(output["permissionDecisionReason"])
+
+
+@pytest.mark.parametrize("how", HOOKS)
+def test_both_ways_to_call_it(how: str) -> None:
+    """Denied with rule, reason and part; allowed in silence."""
+    for command, code in (("cd x && rm -rf ~", 2), ("rm -rf build", 0)):
+        done = subprocess.run(HOOKS[how], input=bash(command), env=RUN, capture_output=True)
+        assert done.returncode == code
+        if code:
+            assert "delete-home" in reason(done) and "(rm -rf ~)" in reason(done)
+        else:
+            assert (done.stdout, done.stderr) == (b"", b"")
+
+
+def test_outside_of_a_run() -> None:
+    """Nothing is judged, not even nonsense."""
+    env = {name: value for name, value in RUN.items() if name != "RALPH_RUN_ID"}
+    for given in (bash("rm -rf /"), b"nonsense"):
+        done = hook(given, env=env)
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        b"",
+        b"{",
+        b"null",
+        b"[]",
+        b"\xff\xfe",
+        b'{"tool_name": 1}',
+        b'{"tool_name": "Bash"}',
+        b'{"tool_name": "Bash", "tool_input": {}}',
+        b'{"tool_name": "Bash", "tool_input": {"command": 5}}',
+        b'{"tool_name": "Write", "tool_input": {}}',
+        b"[" * 100_000,
+        b"x" * (5 << 20),
+    ],
+    ids=lambda given: repr(given[:30]),
+)
+def test_input_that_makes_no_sense(given: bytes) -> None:
+    """Denied, with the reason."""
+    assert "could not judge" in reason(hook(given))
+
+
+def test_no_stdin_at_all() -> None:
+    """Closed: denied. Open and silent: denied after a while."""
+    words = " ".join(f"'{word}'" for word in HOOKS["the harness"])
+    done = subprocess.run(["/bin/sh", "-c", f"{words} <&-"], env=RUN, capture_output=True)
+    assert done.returncode == 2
+    reader, writer = os.pipe()
+    done = subprocess.run(HOOKS["the harness"], stdin=reader, env=RUN, capture_output=True)
+    os.close(reader)
+    os.close(writer)
+    assert "took too long" in reason(done)
+
+
+def test_nobody_listens() -> None:
+    """Closed output does not turn a denial into anything else."""
+    words = " ".join(f"'{word}'" for word in HOOKS["the harness"])
+    done = subprocess.run(["/bin/sh", "-c", f"{words} >&- 2>&-"], input=bash("rm -rf /"), env=RUN)
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("tool", "values", "code"),
+    [
+        ("Read", {"file_path": "/etc/passwd"}, 0),
+        ("WebFetch", {"url": "https://x"}, 0),
+        ("mcp__x__y", {"command": "rm -rf /"}, 0),
+        ("Write", {"file_path": "/home/dev/work/app/src/x.py"}, 0),
+        ("Write", {"file_path": "/tmp/x"}, 0),
+        ("Edit", {"file_path": "/home/dev/work/app/.ralph/settings.json"}, 2),
+        ("Write", {"file_path": ".ralph-active"}, 2),
+        ("Write", {"file_path": "/home/dev/work/app/.git/hooks/pre-commit"}, 2),
+        ("MultiEdit", {"file_path": "/home/dev/.bashrc"}, 2),
+        ("Write", {"file_path": "/etc/hosts"}, 2),
+        ("Write", {"file_path": "/home/dev/.claude/settings.json"}, 2),
+        ("NotebookEdit", {"notebook_path": "/home/dev/work/app/x.ipynb"}, 0),
+    ],
+)
+def test_other_tools(tool: str, values: dict[str, str], code: int) -> None:
+    """Tools that write are judged by the path, all others are let through."""
+    given = json.dumps({"tool_name": tool, "tool_input": values, "cwd": PLACE.directory}).encode()
+    assert hook(given).returncode == code
+
+
+def test_without_a_directory() -> None:
+    """Not given, not a string, not there: judged all the same."""
+    for more in ({"cwd": None}, {"cwd": 5}, {"cwd": "relative"}, {"cwd": "/not/there"}):
+        assert hook(bash("rm -rf ~", **more)).returncode == 2
+        assert hook(bash("ls", **more)).returncode == 0
+
+
+def test_settings(tmp_path: Path) -> None:
+    """Rules of one's own, from the project or from the file that the run began with."""
+    mine = {
+        "allow": [{"pattern": "npm publish*", "reason": "a test registry"}],
+        "deny": [{"pattern": "make deploy*", "reason": "Deployments are ours."}],
+    }
+    (tmp_path / ".ralph").mkdir()
+    (tmp_path / ".ralph/settings.json").write_text(json.dumps({"guard": mine}))
+    kept = tmp_path / "guard.json"
+    kept.write_text(json.dumps(mine))
+    for words in ([], ["--settings", str(kept)]):
+        cwd = str(tmp_path) if not words else PLACE.directory
+        assert hook(bash("npm publish --tag x", cwd=cwd), *words).returncode == 0
+        assert "Deployments are ours." in reason(hook(bash("cd a; make deploy-all", cwd=cwd), *words))
+        assert hook(bash("npm publish; rm -rf /", cwd=cwd), *words).returncode == 2
+    kept.write_text('{"enabled": false}')
+    assert hook(bash("rm -rf /"), "--settings", str(kept)).returncode == 0
+    kept.write_text("{")
+    assert "could not judge" in reason(hook(bash("ls"), "--settings", str(kept)))
+
+
+BOMBS = {
+    "a megabyte": "a" * (1 << 20),
+    "a megabyte of data": "cat <<EOF\n" + "x" * (1 << 20) + "\nEOF",
+    "100,000 words": "echo " + "a " * 100_000,
+    "5,000 open substitutions": "echo " + "$(" * 5000,
+    "5,000 nested substitutions": "echo " + "$(" * 5000 + ")" * 5000,
+    "parentheses": "(" * 5000 + ")" * 5000,
+    "pipes": "a|" * 20_000 + "a",
+    "statements": "a;" * 60_000,
+    "here-documents": "cat " + "<<A " * 5000,
+    "braces": "echo " + "{a,b}" * 30,
+    "nested braces": "echo " + "{a," * 3000 + "}" * 3000,
+    "functions": "".join(f"f{n}() {{ f{n + 1}; f{n + 1}; }};" for n in range(60)) + "f0",
+    "evals": "eval " * 3000 + "ls",
+    "quotes": "'\"" * 30_000,
+    "loops": "for a in {1..50}; do " * 12 + "ls" + "; done" * 12,
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_bombs(name: str) -> None:
+    """A verdict in time, or a denial; one of the processor's half seconds is enough."""
+    started = time.process_time()
+    done = hook(bash(BOMBS[name]))
+    used = os.times().children_user + os.times().children_system
+    assert done.returncode in (0, 2), done.stderr
+    assert time.process_time() - started < 0.5 and used < 600
+
+
+def test_nothing_breaks_it() -> None:
+    """10,000 inputs made of pieces of the corpus and of shell syntax: an answer each time."""
+    source = random.Random(int(os.environ.get("RALPH_FAULT_SEED", "7")))
+    pieces = [case.command for case in corpus()]
+    noise = [
+        *"$`'\"\\(){}[]<>|&;*?~!#=\n\t ",
+        "$(",
+        "${",
+        "<<EOF\n",
+        "<<<",
+        "<(",
+        "\0",
+        "\ud800",
+        "é",
+        "\U000ffff0",
+    ]
+    for _ in range(10_000):
+        text = source.choice(pieces)
+        for _ in range(source.randint(1, 6)):
+            at = source.randint(0, len(text))
+            extra = source.choice(noise) if source.random() < 0.8 else source.choice(pieces)
+            text = text[:at] + extra + text[at + source.randint(0, 3) :]
+        GUARD.judge(text, PLACE)
+
+
+def test_nothing_breaks_the_process() -> None:
+    """The same with bytes, through the real process: no exit code but 0 and 2."""
+    source = random.Random(int(os.environ.get("RALPH_FAULT_SEED", "7")))
+    whole = [bash(case.command) for case in corpus()]
+    for _ in range(100):
+        data = bytearray(source.choice(whole))
+        for _ in range(source.randint(0, 4)):
+            data[source.randrange(len(data))] = source.randrange(256)
+        assert hook(bytes(data)).returncode in (0, 2)
+
+
+def test_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug in a rule is a denial that names it."""
+    monkeypatch.setattr("ralph.guard.judge.Guard.judge", lambda *_: 1 // 0)
+    assert b"ZeroDivisionError" in answer(bash("ls"), [])
