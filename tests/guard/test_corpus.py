@@ -1,4 +1,4 @@
-"""The corpus: more than a thousand commands, each with its verdict and the reason for it."""
+"""The corpus: some three thousand commands, each with its verdict and the reason for it."""
 
 from __future__ import annotations
 

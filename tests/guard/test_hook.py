@@ -7,7 +7,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -177,12 +176,9 @@ BOMBS = {
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs(name: str) -> None:
-    """A verdict in time, or a denial; one of the processor's half seconds is enough."""
-    started = time.process_time()
+    """A verdict or a denial, never a crash; how long it takes is measured in `bench guard`."""
     done = hook(bash(BOMBS[name]))
-    used = os.times().children_user + os.times().children_system
     assert done.returncode in (0, 2), done.stderr
-    assert time.process_time() - started < 0.5 and used < 600
 
 
 def test_nothing_breaks_it() -> None:

@@ -625,6 +625,7 @@ _TABLE: dict[str, Wrapper] = {
     "man": _option_as_text("-P --pager"),
     "ansible": _option_as_text("-a --args"),
     "zip": _option_as_text("-TT --unzip-command"),
+    "gcloud": _option_as_text("--command"),
     "sed": _sed,
     "gsed": _sed,
     "tmux": _last_as_text,
