@@ -142,12 +142,10 @@ def test_claude_code_gets_the_hooks(loop: Loop, own: tuple[str, ...]) -> None:
     assert path.is_relative_to(loop.project.home.path)
     settings = json.loads(path.read_text())
     assert settings["disableAllHooks"] is False
-    assert settings["hooks"].keys() == {"PostToolUse", "PostToolUseFailure", "Stop"}
+    assert settings["hooks"].keys() == {"PreToolUse", "PostToolUse", "PostToolUseFailure", "Stop"}
     (stop,) = settings["hooks"]["Stop"][0]["hooks"]
-    assert (
-        stop["command"].startswith(f'"{sys.executable}" -I -S ')
-        and "stop_loop_reminder.py" in stop["command"]
-    )
+    assert stop["command"].startswith(f"{sys.executable} -I -S ")
+    assert "stop_loop_reminder.py" in stop["command"]
 
 
 def test_the_loop_is_not_complete_before_all_are_approved(loop: Loop) -> None:
