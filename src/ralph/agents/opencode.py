@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
-from ralph.agents.base import About, Ends, Parser, Prompt, Reading, model_option, permissions, without
+from ralph.agents.base import About, Ends, Needs, Parser, Prompt, Reading, model_option, permissions, without
 from ralph.agents.claude import todo_status
 from ralph.agents.custom import argument
 from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, whole
@@ -86,6 +86,18 @@ class OpenCode:
         ),
         logins=(".local/share/opencode/auth.json",),
         login="run `opencode auth login`",
+    )
+    needs = Needs(
+        state=(".local/share/opencode", ".local/state/opencode", ".cache/opencode"),
+        read=(".config/opencode",),
+        variables=(
+            *("OPENCODE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"),
+            *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"),
+        ),
+        hosts=(
+            *("opencode.ai", "models.dev", "api.anthropic.com", "api.openai.com", "openrouter.ai"),
+            "generativelanguage.googleapis.com",
+        ),
     )
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:

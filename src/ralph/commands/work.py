@@ -18,6 +18,7 @@ from ralph.commands.common import (
     load_with_agent,
     make_look,
     open_home,
+    sandbox_options,
     view_options,
 )
 from ralph.core.text import clean
@@ -25,8 +26,10 @@ from ralph.errors import RalphError
 from ralph.flows import session
 from ralph.flows.ground import taken_ground
 from ralph.flows.jobs import Choice
+from ralph.flows.sandboxing import Wanted, choose
 from ralph.flows.where import here
 from ralph.flows.work import Work
+from ralph.sandbox.registry import DIRECT
 from ralph.scm.repository import find_repository
 from ralph.settings import Settings
 from ralph.store.home import Home
@@ -54,6 +57,7 @@ from ralph.views.work import ManyTasks, OneTask, TaskJson
 @click.option("-j", "--jobs", type=COUNT, default=1, metavar="N", help="So many tasks at once. [1]")
 @click.option("--agent", metavar="COMMAND", help="Another agent than the configured one, with its flags.")
 @budget_options
+@sandbox_options
 @click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
 @view_options
 def command(
@@ -62,6 +66,8 @@ def command(
     jobs: int,
     agent: str | None,
     settings_file: str | None,
+    sandbox: bool | None,
+    sandbox_rung: str | None,
     verbose: bool,
     as_json: bool,
     detach: bool,
@@ -85,16 +91,18 @@ def command(
         "max_duration_seconds": "maxDurationSeconds",
     }
     flags = {keys[name]: value for name, value in budget.items() if value is not None}
-    settings = load_with_agent(settings_file, flags, agent).settings
+    loaded = load_with_agent(settings_file, flags, agent)
+    settings = loaded.settings
     home, where = open_home(), here(Path.cwd())
     repository = find_repository(where.directory)
     if repository is None:
         raise RalphError("`ralph work` needs a git repository.", "Make one: git init && git commit …")
+    chosen = choose(loaded, Wanted(sandbox, sandbox_rung), DIRECT.name)
     if detach and not _in_background(home):
         return 0
     view = _view(settings, jobs, verbose=verbose, as_json=as_json)
     with session.signals() as wakeup, taken_ground(home, repository, where.project, wakeup) as ground:
-        work = Work(home, ground, settings, wakeup, view.hear)
+        work = Work(home, ground, settings, wakeup, view.hear, chosen)
         code = work.work(Choice(spec, tasks, jobs))
     view.flush()
     _summary(home, where.project, work, as_json=as_json)

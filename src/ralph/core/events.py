@@ -14,6 +14,7 @@ from ralph.core.model import (
     FailAction,
     Hold,
     LimitKind,
+    Network,
     Permissions,
     Purpose,
     Ran,
@@ -198,6 +199,8 @@ class RunStarted:
     fallbacks: tuple[str, ...] = ()
     used: Usage = Usage()
     elapsed: float = 0.0
+    sandbox: str = "direct"
+    network: Network = Network.OPEN
 
 
 @dataclass(frozen=True, slots=True)

@@ -365,6 +365,9 @@ class SandboxSpec:
         return self.rung != "direct"
 
 
+NO_SANDBOX = SandboxSpec()
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
     """Everything a run needs to know. Journalled as row 0: resume does not read settings again.
@@ -391,7 +394,7 @@ class Plan:
     task_id: str = ""
     base: str = ""
     judge: AgentSpec | None = None
-    sandbox: SandboxSpec = SandboxSpec()
+    sandbox: SandboxSpec = NO_SANDBOX
 
 
 # ---- what is measured ----

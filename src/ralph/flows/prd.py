@@ -14,6 +14,7 @@ from typing import Any
 from ralph.agents.registry import with_model
 from ralph.core import stories
 from ralph.core.model import (
+    NO_SANDBOX,
     AgentSpec,
     Check,
     ClaimKind,
@@ -23,6 +24,7 @@ from ralph.core.model import (
     Plan,
     Prd,
     PromptSource,
+    SandboxSpec,
     Scm,
     When,
 )
@@ -31,7 +33,7 @@ from ralph.flows.prd_files import PLUGIN as PLUGIN
 from ralph.flows.prd_files import is_unplanned
 from ralph.flows.run import agent_specs, limits
 from ralph.scm.repository import branch_of, find_repository
-from ralph.settings import DEFAULT, Loaded
+from ralph.settings import Settings
 from ralph.store.files import opened_directory, write
 from ralph.store.home import Home
 from ralph.store.marker import Marker
@@ -109,14 +111,19 @@ def load_board(inputs: Inputs) -> dict[str, Any]:
     return valid(text, path, inputs.prd)
 
 
-def plan(run: str, loaded: Loaded, inputs: Inputs, hooks: Path | None = None) -> Plan:
-    settings = loaded.settings
+def plan(
+    run: str,
+    settings: Settings,
+    inputs: Inputs,
+    hooks: Path | None = None,
+    sandbox: SandboxSpec = NO_SANDBOX,
+) -> Plan:
     folder = f"{inputs.folder}/{PROMPT}"
     return Plan(
         run=run,
         flow=Flow.PRD,
         directory=str(inputs.directory),
-        agents=_agents(loaded, inputs, hooks),
+        agents=_agents(settings, inputs, hooks),
         prompt=PromptSource(
             file=folder, instruction=False, truncate=settings.output_truncate_chars, prd=inputs.prd
         ),
@@ -125,14 +132,13 @@ def plan(run: str, loaded: Loaded, inputs: Inputs, hooks: Path | None = None) ->
         limits=limits(settings, inputs.iterations, settings.iteration_timeout_seconds),
         scm=Scm("git", ("commit",), "chore: [ralph] what an iteration left uncommitted"),
         snapshots=settings.snapshots,
+        sandbox=sandbox,
     )
 
 
-def _agents(loaded: Loaded, inputs: Inputs, hooks: Path | None) -> tuple[AgentSpec, ...]:
+def _agents(settings: Settings, inputs: Inputs, hooks: Path | None) -> tuple[AgentSpec, ...]:
     """Everything is allowed unless the user says otherwise; Claude Code gets the hooks."""
-    specs = agent_specs(loaded.settings.agent, loaded.settings.idle_timeout_seconds)
-    if loaded.sources.get("agent.permissions", DEFAULT) == DEFAULT:
-        specs = tuple(replace(spec, permissions=Permissions.BYPASS) for spec in specs)
+    specs = agent_specs(settings.agent, settings.idle_timeout_seconds, Permissions.BYPASS)
     if inputs.model:
         specs = tuple(with_model(spec, inputs.model) for spec in specs)
     return tuple(_with_hooks(spec, hooks) for spec in specs) if hooks else specs

@@ -11,7 +11,7 @@ from typing import Self
 
 from ralph.core.board import Action, Fact, Merged, MergeVerdict, RunEnded, RunVerdict, StartRun
 from ralph.core.events import Event, Notice
-from ralph.core.model import Cause, Ended, Flow, Outcome, Plan, Resume, State, Stop
+from ralph.core.model import Cause, Ended, Flow, Outcome, Plan, Resume, SandboxSpec, State, Stop
 from ralph.core.tasks import Progress, Task
 from ralph.errors import RalphError
 from ralph.flows import roles, session
@@ -76,6 +76,7 @@ class Site:
     ground: Ground
     base: str
     left: Budget = Budget()
+    sandbox: SandboxSpec = SandboxSpec()
 
 
 def lost(action: Action, halt: Halt) -> News:
@@ -270,11 +271,11 @@ class RoleTurn(Turn):
         One that was cut off or has stopped for something that passes goes on. One whose end was not heard is not
         repeated. One that met a fatal error begins anew: what was wrong may have been its settings.
         """
-        run, path = self._run_of_turn(assignment), assignment.worktree
+        run, path, site = self._run_of_turn(assignment), assignment.worktree, self.site
         loaded = load(self.runs.db, self.runs.path, run.id) if run else None
         stop = loaded.state.stop if loaded else None
         if run is None or loaded is None or (stop is not None and not _goes_on(stop)):
-            return self.drive(path, lambda run: roles.plan(run, self.site.settings, assignment))
+            return self.drive(path, lambda run: roles.plan(run, site.settings, assignment, site.sandbox))
         if stop is None or stop.cause not in _DECIDED:
             return self.drive(path, run, _resume(loaded.state, assignment.budget))
         return loaded.state if loaded.is_over else self.drive(path, run)

@@ -28,7 +28,7 @@ from ralph.core.board import (
     StopRun,
 )
 from ralph.core.events import AgentEnded, Event, Used
-from ralph.core.model import Cancel, Outcome, Usage
+from ralph.core.model import NO_SANDBOX, Cancel, Outcome, SandboxSpec, Usage
 from ralph.errors import RalphError
 from ralph.flows.ground import Ground
 from ralph.flows.jobs import Choice, Jobs, Watch
@@ -75,7 +75,9 @@ class Work:
         settings: Settings,
         wakeup: Wakeup,
         watch: Watch,
+        sandbox: SandboxSpec = NO_SANDBOX,
     ) -> None:
+        self._sandbox = sandbox
         self._home = home
         self._ground = ground
         self._project = ground.project
@@ -238,7 +240,9 @@ class Work:
 
     def _in_thread(self, running: _Running) -> None:
         action = running.action
-        site = Site(self._home, self._project, self._settings, self._ground, self._base, self._left())
+        site = Site(
+            self._home, self._project, self._settings, self._ground, self._base, self._left(), self._sandbox
+        )
         means = site, running.wakeup, partial(self._told, running), running.begun
         try:
             if isinstance(action, StartRun):

@@ -26,10 +26,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from ralph.compiled import compiled
 from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
 from ralph.sandbox import inside
-from ralph.sandbox.base import Room, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.base import PEOPLES, Room, Run, Sandbox, Tell, Walls, Wrapped
 from ralph.sandbox.proxy import opened_proxy
 
 _USUAL = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
@@ -44,10 +45,9 @@ _USERS: tuple[tuple[str, ...], ...] = (("--unshare-user", "--disable-userns"), (
 
 _DEAF = 'trap "" TERM INT HUP; exec "$0" "$@"'
 
-_SOURCE = Path(inside.__file__).read_text()
-"""As it is now: an upgrade under a running loop does not change it."""
+_FIRST = compiled(inside)
+"""The program that runs inside first, as it is now: an upgrade under a running loop does not change it."""
 
-PEOPLES = ("/home", "/root", "/run", "/tmp", "/var/tmp", "/mnt", "/media")
 _SECRETS = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
     *("/etc/ssl/private", "/etc/letsencrypt", "/etc/wireguard", "/etc/krb5.keytab", "/etc/kubernetes"),
@@ -56,8 +56,8 @@ _SECRETS = (
 )
 _HOST_KEYS = "/etc/ssh"
 
-SOCKET = "/run/ralph-proxy.sock"
-"""Where the way to the proxy is, seen from inside."""
+FIRST, SOCKET = "/run/ralph/inside.pyc", "/run/ralph/proxy.sock"
+"""Where that program is and the way to the proxy, seen from inside."""
 
 
 class Bubblewrap:
@@ -75,30 +75,35 @@ class Bubblewrap:
         program = _program()
         users = _users(program, run) if program else None
         if users is None:
-            raise RalphError(f"bubblewrap cannot be used: {self.problem(run)}.", "See `ralph doctor --sandbox`.")
+            raise RalphError(
+                f"bubblewrap cannot be used: {self.problem(run)}.", "See `ralph doctor --sandbox`."
+            )
         with ExitStack() as stack:
             socket = ""
             if walls.network is Network.ALLOW_LIST:
                 socket = stack.enter_context(opened_proxy(walls.state, walls.hosts, tell))
             if walls.processes and os.geteuid() == 0:
                 tell("sandbox.processes has no effect for root: Linux does not count its processes.")
-            yield Bubble(program, users, walls, socket)
+            first = os.path.join(walls.state, os.path.basename(FIRST))
+            Path(first).write_bytes(_FIRST)
+            yield Bubble(program, users, walls, first, socket)
 
 
 class Bubble:
     """The walls of one run."""
 
-    def __init__(self, program: str, users: Sequence[str], walls: Walls, socket: str) -> None:
+    def __init__(self, program: str, users: Sequence[str], walls: Walls, first: str, socket: str) -> None:
         self._program = program
         self._users = users
         self._walls = walls
+        self._first = first
         self._socket = socket
 
     def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped:
         walls = self._walls
         network = () if walls.network is Network.OPEN else ("--unshare-net",)
         limits = str(walls.memory_mb), str(walls.processes), SOCKET if self._socket else ""
-        first = (sys.executable, "-I", "-S", "-c", _SOURCE, *limits, "--", *argv)
+        first = (sys.executable, "-I", "-S", FIRST, *limits, "--", *argv)
         options = (*self._users, *_NAMESPACES, *network, *_LIFE, *_system(), *self._mounts(room))
         words = (self._program, *options, "--chdir", room.directory, "--", *first)
         return Wrapped(("/bin/sh", "-c", _DEAF, *words), environment)
@@ -111,8 +116,8 @@ class Bubble:
 
     def _mounts(self, room: Room) -> Iterator[str]:
         """Outer directories before inner ones, so that each inner one counts."""
-        kinds = {path: "--ro-bind" for path in room.read_only}
-        kinds |= {path: "--bind" for path in room.writable}
+        kinds = dict.fromkeys(room.read_only, "--ro-bind")
+        kinds |= dict.fromkeys(room.writable, "--bind")
         hidden = {*_people(), *room.hidden, *(_SECRETS if os.geteuid() == 0 else ()), *_host_keys()}
         kinds |= {path: "" for path in hidden if path not in kinds or path in room.hidden}
         sources = {target: source for source, target in room.copied}
@@ -126,6 +131,7 @@ class Bubble:
                 yield from (kinds[path], source, path)
             else:
                 yield from ("--tmpfs", path) if os.path.isdir(path) else ("--ro-bind", "/dev/null", path)
+        yield from ("--ro-bind", self._first, FIRST)
         if self._socket:
             yield from ("--bind", self._socket, SOCKET)
 
@@ -148,7 +154,12 @@ def _attempt(program: str, users: Sequence[str], run: Run) -> str:
 
 
 def _words(error: str) -> str:
-    if "uid map" in error or "user namespace" in error or "clone" in error or "Operation not permitted" in error:
+    if (
+        "uid map" in error
+        or "user namespace" in error
+        or "clone" in error
+        or "Operation not permitted" in error
+    ):
         return f"this system does not let its users make namespaces ({error.splitlines()[0]})"
     return error.splitlines()[0] if error else "it does not work here"
 

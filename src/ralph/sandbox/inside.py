@@ -1,6 +1,6 @@
-"""The first program inside a sandbox, which becomes the command: `python -I -S -c … MB PROCESSES SOCKET -- ARGV…`.
+"""The first program inside a sandbox, which becomes the command: `python -I -S inside.pyc MB PROCESSES SOCKET -- ARGV…`.
 
-Its source is handed to Python as text and imports nothing of ours. It
+It imports nothing of ours. It
 - leaves a forwarder from a port on loopback to SOCKET, the way to the proxy outside ("" for none), and tells the
   command of it through the usual variables;
 - limits the memory of each process (its data, in MB) and the number of processes (0: no limit; the system does not
@@ -79,7 +79,7 @@ def proxied(port: int) -> dict[str, str]:
     """The variables by which programs know a proxy."""
     url = f"http://127.0.0.1:{port}"
     names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
-    usual = {name: url for name in names} | {"NO_PROXY": _NO_PROXY}
+    usual = dict.fromkeys(names, url) | {"NO_PROXY": _NO_PROXY}
     return usual | {name.lower(): value for name, value in usual.items()} | {"NODE_USE_ENV_PROXY": "1"}
 
 

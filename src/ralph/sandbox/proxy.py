@@ -107,9 +107,7 @@ _METADATA = frozenset({ipaddress.ip_address("fd00:ec2::254"), ipaddress.ip_addre
 
 
 @contextmanager
-def opened_proxy(
-    state: str, hosts: Sequence[str], tell: Tell, resolve: Resolve = resolve
-) -> Iterator[str]:
+def opened_proxy(state: str, hosts: Sequence[str], tell: Tell, resolve: Resolve = resolve) -> Iterator[str]:
     """A proxy for these hosts while the context lasts; yields the path of its socket."""
     path = os.path.join(state, _NAME)
     with suppress(FileNotFoundError):
@@ -156,7 +154,11 @@ class Proxy:
     """Serves one listening socket."""
 
     def __init__(
-        self, listener: socket.socket, allowed: Sequence[Host], log: Callable[[str, str], None], resolve: Resolve
+        self,
+        listener: socket.socket,
+        allowed: Sequence[Host],
+        log: Callable[[str, str], None],
+        resolve: Resolve,
     ) -> None:
         self._listener = listener
         self._allowed = allowed
@@ -189,6 +191,8 @@ class Proxy:
         method, _, target = line.partition(" ")
         target = target.rpartition(" ")[0]
         try:
+            if any(c in head.replace("\r\n", "") for c in "\r\n\0"):
+                raise Refused("the request is ambiguous")
             if method.upper() == "CONNECT":
                 self._connect(client, target, rest)
             else:
@@ -230,15 +234,25 @@ class Proxy:
         names = [field.partition(":")[0].strip().lower() for field in fields]
         if "transfer-encoding" in names:
             raise Refused("a request without a known length is not passed on")
-        lengths = {f.partition(":")[2].strip() for f, name in zip(fields, names, strict=True) if name == "content-length"}
+        lengths = {
+            f.partition(":")[2].strip()
+            for f, name in zip(fields, names, strict=True)
+            if name == "content-length"
+        }
         if len(lengths) > 1 or not all(length.isdigit() for length in lengths):
             raise Refused("a request without a known length is not passed on")
         left = int(lengths.pop()) if lengths else 0
-        kept = [f for f, name in zip(fields, names, strict=True) if name not in _OURS and not name.startswith("proxy-")]
+        kept = [
+            f
+            for f, name in zip(fields, names, strict=True)
+            if name not in _OURS and not name.startswith("proxy-")
+        ]
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
         port = url.port or 80
         authority = url.hostname if port == 80 else f"{url.hostname}:{port}"
-        head = "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {authority}", "Connection: close", *kept, "", ""])
+        head = "\r\n".join(
+            [f"{method} {path} HTTP/1.1", f"Host: {authority}", "Connection: close", *kept, "", ""]
+        )
         with self._reach(url.hostname, port) as server:
             server.settimeout(None)
             server.sendall(head.encode("latin-1") + rest[:left])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.sandbox.base import Rung, Run
+from ralph.sandbox.base import Run, Rung
 from ralph.sandbox.bubblewrap import Bubblewrap
 from ralph.sandbox.direct import Direct
 

@@ -84,15 +84,15 @@ class Work:
         return digest(Path(self._plan.directory))
 
     @contextmanager
-    def fresh_copy(self) -> Iterator[Path]:
-        """The project without what git ignores, in a directory of its own for a while."""
+    def fresh_copy(self) -> Iterator[tuple[Path, Path]]:
+        """The repository without what git ignores, in a directory of its own for a while, and the project in it."""
         if self._snapshots is None or self._repository is None:
             raise RalphError("A clean guardrail needs a git repository.")
         with tempfile.TemporaryDirectory(prefix="ralph-clean-", ignore_cleanup_errors=True) as copy:
             self._snapshots.write(Path(copy))
             project = Path(copy) / Path(self._plan.directory).relative_to(self._repository.top)
             project.mkdir(parents=True, exist_ok=True)
-            yield project
+            yield Path(copy), project
 
     def diff(self, base: str) -> str:
         """All changes since a commit as text: new files too, ignored ones not."""
