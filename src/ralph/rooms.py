@@ -25,6 +25,7 @@ from ralph.sandbox.base import PEOPLES, Output, Room, Run, Sandbox, Walls, Wrapp
 from ralph.sandbox.programs import within
 from ralph.sandbox.proxy import Host
 from ralph.sandbox.registry import LADDER
+from ralph.scm.guarded import GuardedGit
 from ralph.scm.repository import Repository, points_back
 
 
@@ -66,6 +67,7 @@ def opened_rooms(site: Site, warden: Warden, directory: int) -> Iterator[Rooms]:
         if site.plan.sandbox.is_real:
             rooms.check_walls(run)
         yield rooms
+        rooms.close()
 
 
 class Rooms:
@@ -79,13 +81,15 @@ class Rooms:
         self._home = os.path.realpath(self._base.get("HOME") or os.path.expanduser("~"))
         self._state = site.streams / "sandbox"
         self._absent: tuple[str, ...] = ()
+        self._guarded: GuardedGit | None = None
         if self._spec.is_real:
             self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._worktree = _worktree(site, self._home)
             self._git = _git_paths(site.repository, self._worktree)
             self._given = _given(self._spec, plan.directory, self._worktree)
             self._copied = dict(self._copies())
-            self._absent = tuple(p for _, p in self._guards() if not os.path.lexists(p))
+            self._absent = tuple(path for path in self._guards() if not os.path.lexists(path))
+            self._guarded = self._guarded_git()
         self.walls = Walls(
             plan.run,
             str(self._state),
@@ -131,16 +135,25 @@ class Rooms:
         return self.sandbox.wrap(argv, self._passed(environment, ()), room)
 
     def after(self, exit: Exit) -> Exit:
-        """A command has ended; what an agent has put where later sessions would start it is taken away."""
+        """A command has ended: what would start programs outside, in git or in an agent's later sessions, is undone."""
         for path in self._absent:
             if os.path.lexists(path):
-                kept = self._state / "taken"
-                kept.mkdir(exist_ok=True)
-                target = kept / f"{len(os.listdir(kept)):03d}-{os.path.basename(path)}"
-                with suppress(OSError):
-                    shutil.move(path, target)
-                    self.tell(f"{path} was made inside the sandbox and taken away: it is {target} now.")
+                self._take_away(path)
+        for name in self._guarded.put_back() if self._guarded else ():
+            self.tell(f"The git {name} was changed inside the sandbox, and put back.")
         return self.sandbox.after(exit)
+
+    def _take_away(self, path: str) -> None:
+        taken = self._state / "taken"
+        taken.mkdir(exist_ok=True)
+        target = taken / f"{len(os.listdir(taken)):03d}-{os.path.basename(path)}"
+        with suppress(OSError):
+            shutil.move(path, target)
+            self.tell(f"{path} was made inside the sandbox and taken away: it is {target} now.")
+
+    def close(self) -> None:
+        if self._guarded is not None:
+            self._guarded.forget()
 
     def tell(self, text: str) -> None:
         """From any thread; those who drive the run pass it on."""
@@ -222,11 +235,20 @@ class Rooms:
         guarded = [os.path.join(found[0], name) for name in needs.guarded] if found else []
         return [path for path in found if os.path.isdir(path)], guarded
 
-    def _guards(self) -> Iterator[tuple[str, str]]:
+    def _guards(self) -> Iterator[str]:
         for spec in self._plan.agents:
             logins, guarded = self._logins(spec)
-            for path in guarded if logins else ():
-                yield spec.name, path
+            yield from guarded if logins else ()
+
+    def _guarded_git(self) -> GuardedGit | None:
+        """Only where the whole git directory can be written: elsewhere its configuration is read-only."""
+        repository = self._site.repository
+        if repository is None or not within(str(repository.common), self._writable()):
+            return None
+        guarded = GuardedGit(repository.common, self._state / "git")
+        for name in guarded.remember():
+            self.tell(f"The git {name} was changed inside the sandbox, and put back.")
+        return guarded
 
     def _copies(self) -> Iterator[tuple[str, str]]:
         """Files of state that an agent changes all the time: it gets copies, one for the whole run."""

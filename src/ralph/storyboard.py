@@ -38,13 +38,17 @@ BEFORE, HELD, UNDONE = "before", "held", "undone"
 
 @dataclass(frozen=True, slots=True)
 class StoryBoard:
-    """`project`: an open directory. `kept`: where copies are kept. `commit`: commits files. `branch`: the one in use."""
+    """`project`: an open directory. `kept`: where copies are kept. `commit`: commits files. `branch`: the one in use.
+
+    `mode`: whether the loop runs in a sandbox, for those who read the marker.
+    """
 
     prd: Prd
     project: int
     kept: Path
     commit: Callable[[list[str], str], None] = lambda names, message: None
     branch: Callable[[], str] = lambda: ""
+    mode: str = "direct"
 
     # ---- before an iteration ----
 
@@ -227,7 +231,7 @@ class StoryBoard:
             "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             **this_process(),
             "max_iterations": iterations,
-            "mode": "direct",
+            "mode": self.mode,
             "skipReview": self.prd.skip_review,
             "reviewCap": self.prd.review_cap,
             "ralphDir": self.prd.folder,

@@ -101,7 +101,10 @@ def command(
     if detach and not _in_background(home):
         return 0
     view = _view(settings, jobs, verbose=verbose, as_json=as_json)
-    with session.signals() as wakeup, taken_ground(home, repository, where.project, wakeup) as ground:
+    with (
+        session.signals() as wakeup,
+        taken_ground(home, repository, where.project, wakeup, runs_hooks=not chosen.is_real) as ground,
+    ):
         work = Work(home, ground, settings, wakeup, view.hear, chosen)
         code = work.work(Choice(spec, tasks, jobs))
     view.flush()

@@ -168,7 +168,8 @@ def _story_board(
 
     Marker(runtime.project).sweep()
     kept = home.prd(plan.directory, prd.folder)
-    board = StoryBoard(prd, runtime.project, kept, commit, work.branch)
+    mode = "sandbox" if plan.sandbox.is_real else "direct"
+    board = StoryBoard(prd, runtime.project, kept, commit, work.branch, mode)
     try:
         yield board
     finally:
@@ -182,6 +183,8 @@ def _introduce(place: Place, loaded: Loaded, state: State, *, is_resumed: bool) 
         place.tell(Notice("The iteration that was cut off is done again."))
     for text in (*announced(state.plan), *place.rooms.introduction(), *place.rooms.news()):
         place.tell(Notice(text))
+    if state.plan.sandbox.is_real and place.work.has_hooks():
+        place.tell(Notice("Your git hooks are not run: they would run the agent's work outside the sandbox."))
     if place.work.missing:
         place.tell(Notice(place.work.missing))
 

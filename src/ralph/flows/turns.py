@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from ralph import rooms
 from ralph.core.board import Action, Fact, Merged, MergeVerdict, RunEnded, RunVerdict, StartRun
 from ralph.core.events import Event, Notice
-from ralph.core.model import Cause, Ended, Flow, Outcome, Plan, Resume, SandboxSpec, State, Stop
+from ralph.core.model import Cause, Ended, Flow, Outcome, Plan, PromptSource, Resume, SandboxSpec, State, Stop
 from ralph.core.tasks import Progress, Task
 from ralph.errors import RalphError
 from ralph.flows import roles, session
@@ -20,7 +22,7 @@ from ralph.flows.repository import forget_pin
 from ralph.flows.roles import Assignment, Budget
 from ralph.flows.where import Where
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
-from ralph.scm.repository import Repository
+from ralph.scm.repository import Repository, repository_at
 from ralph.scm.snapshots import snapshot_name
 from ralph.scm.worktrees import branch_of, mark_ready
 from ralph.settings import Settings
@@ -141,14 +143,25 @@ class Turn:
         def watch(seconds: float, idle: float) -> Ended | None:
             return Ended.INTERRUPTED if self.wakeup.count else None
 
-        with opened_directory(str(worktree)) as directory, Warden(self.wakeup) as warden:
-            argv = ["/bin/sh", "-c", command]
-            done = output_of(warden, argv, directory, child_environment({}), watch=watch)
+        with (
+            opened_directory(str(worktree)) as directory,
+            Warden(self.wakeup) as warden,
+            tempfile.TemporaryDirectory(prefix="ralph-setup-") as scratch,
+            rooms.opened_rooms(self._room_of(worktree, Path(scratch)), warden, directory) as walled,
+        ):
+            inside = walled.check(["/bin/sh", "-c", command], child_environment({}), str(worktree))
+            done = output_of(warden, inside.argv, directory, inside.environment, watch=watch)
         if done.exit.ended is Ended.INTERRUPTED:
             raise KeyboardInterrupt
         if done.exit.code != 0:
             said = (done.err or done.out).decode(errors="replace").strip()[-500:]
             raise RalphError(f"ralph.setup failed in {worktree}: {command}: {said}")
+
+    def _room_of(self, worktree: Path, scratch: Path) -> rooms.Site:
+        """A sandbox for what is done before there is a run; in a worktree with work in it that is needed too."""
+        agents = roles.agents_of(self.site.settings, roles.roles_of(self.site.settings)[0])
+        plan = Plan("setup", Flow.WORK, str(worktree), agents, PromptSource(), sandbox=self.site.sandbox)
+        return rooms.Site(plan, repository_at(worktree), self.site.home.path.resolve(), scratch)
 
     def restore(self, yard: Yard, repository: Repository, task: Task, attempt: int) -> None:
         """A worktree that was removed comes back as it was last, also what was not committed."""

@@ -39,7 +39,9 @@ class Work:
         if repository is not None:
             self._history = History(repository, run, plan.run, state / "scm")
             self._snapshots = Snapshots(repository, run, plan.run, state / "scm")
-            self._recorded = Recorded(Git(repository, run), state / "scm")
+            self._recorded = Recorded(
+                Git(repository, run), state / "scm", runs_hooks=not plan.sandbox.is_real
+            )
             self._committer = Committer(repository, run, self._recorded, Path(plan.directory))
         self._tasks = self._make_tasks(plan.scm, run)
 
@@ -67,6 +69,10 @@ class Work:
     def record_start(self) -> None:
         if self._recorded is not None and (self._tasks is not None or self._plan.prompt.prd is not None):
             self._recorded.record()
+
+    def has_hooks(self) -> bool:
+        """Has the user git hooks that a commit of ours would run?"""
+        return self._recorded is not None and self._tasks is not None and self._recorded.has_hooks()
 
     def snapshot(self, name: str) -> Snapshot | None:
         if self._snapshots is None or not self._plan.snapshots:
