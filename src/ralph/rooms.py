@@ -117,7 +117,6 @@ class Rooms:
             more_writable=logins,
             guarded=guarded,
             more_read=(
-                *(os.path.join(self._home, name) for name in needs.read),
                 *self._program(argv[0], environment.get("PATH", "")),
                 *(word for word in argv if within(word, [str(self._site.streams)])),
             ),
@@ -251,11 +250,15 @@ class Rooms:
         return guarded
 
     def _copies(self) -> Iterator[tuple[str, str]]:
-        """Files of state that an agent changes all the time: it gets copies, one for the whole run."""
+        """What an agent changes all the time and nobody has to get back: copies, one for the whole run."""
+        shutil.rmtree(self._state / "copied", ignore_errors=True)
         for spec in self._plan.agents:
             for name in AGENTS[spec.type].needs.copied:
-                source, copy = os.path.join(self._home, name), self._state / name.strip(".")
-                if os.path.isfile(source) and not copy.exists():
+                source, copy = os.path.join(self._home, name), self._state / "copied" / name
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                if os.path.isdir(source):
+                    shutil.copytree(source, copy, symlinks=True, dirs_exist_ok=True)
+                elif os.path.isfile(source):
                     shutil.copyfile(source, copy)
                 if copy.exists():
                     yield source, str(copy)

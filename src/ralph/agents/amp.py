@@ -35,7 +35,7 @@ class Amp:
     )
     needs = Needs(
         state=(".local/share/amp", ".cache/amp"),
-        read=(".config/amp",),
+        copied=(".config/amp",),
         variables=("AMP_*",),
         hosts=("ampcode.com",),
     )

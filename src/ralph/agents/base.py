@@ -71,14 +71,13 @@ class Needs:
 
     `state`: where its login and its sessions are, which it writes to; `moved`: variables that name another place for
     the first of them. `guarded`: what in there makes programs start in later sessions, so it must not change; seen
-    from its place. `read`: further settings. `copied`: files of state that nobody has to get back. `variables`: names,
-    with `*` for any end. `hosts`: its provider's.
+    from its place. `copied`: files and directories that it changes and nobody has to get back. `variables`: names, with
+    `*` for any end. `hosts`: its provider's.
     """
 
     state: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     guarded: tuple[str, ...] = ()
-    read: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()

@@ -89,7 +89,7 @@ class OpenCode:
     )
     needs = Needs(
         state=(".local/share/opencode", ".local/state/opencode", ".cache/opencode"),
-        read=(".config/opencode",),
+        copied=(".config/opencode",),
         variables=(
             *("OPENCODE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"),
             *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"),

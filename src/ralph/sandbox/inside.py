@@ -96,7 +96,7 @@ def limit(megabytes: int, processes: int) -> None:
 def main() -> None:
     megabytes, processes, path, _, *argv = sys.argv[1:]
     if path:
-        os.environ.update(proxied(forward(path)))
+        os.environ.update(proxied(forward(path)) | {k: v for k, v in os.environ.items() if k == "NO_PROXY"})
     if megabytes != "0" or processes != "0":
         limit(int(megabytes), int(processes))
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
