@@ -27,7 +27,11 @@ def test_a_task_is_worked_on_in_its_worktree_alone(project: Project) -> None:
         f"echo x >{main}/evil; echo x >{main}/.git/hooks/post-merge; echo x >>{main}/.git/config;"
         f" rm -rf {main}/.git/refs/ralph {main}/.git/hooks; echo x >{store}/ralph.db; env >environment"
     )
-    site.agents(f"{evil}\n{HONEST}", sandbox=RUNG, ralph={"setup": f"test -n $RALPH_SANDBOX; echo x >{main}/evil; true"})
+    site.agents(
+        f"{evil}\n{HONEST}",
+        sandbox=RUNG,
+        ralph={"setup": f"test -n $RALPH_SANDBOX; echo x >{main}/evil; true"},
+    )
     site.add(task())
     done = site.work()
     assert done.code == 0, done.err
