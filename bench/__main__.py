@@ -31,6 +31,7 @@ from bench import (
     quick,
     restarts,
     results,
+    sandbox,
     snapshots,
     speed,
     streams,
@@ -139,6 +140,7 @@ def run_page(options: Options) -> Result:
 
 SUITES: dict[str, Callable[[Options], Result]] = {
     "speed": measurements(speed.suite),
+    "sandbox": measurements(sandbox.suite),
     "snapshots": measurements(snapshots.suite),
     "streams": measurements(streams.suite),
     "many": measurements(many.suite),
@@ -156,7 +158,7 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "page": run_page,
 }
 ALL = (
-    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks"),
+    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks", "sandbox"),
     *("truth", "survival", "restarts", "work", "cheating"),
 )
 

@@ -16,16 +16,17 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
+from ralph.agents.base import Needs
 from ralph.agents.registry import AGENTS
 from ralph.core.model import PROJECT_BUS, AgentSpec, Ended, Exit, Network, Plan, SandboxSpec
 from ralph.errors import RalphError
+from ralph.guarded import OF_GIT, OF_RALPH, Guarded
 from ralph.process.client import Warden, child_environment, output_of
 from ralph.sandbox import programs, variables
 from ralph.sandbox.base import PEOPLES, Output, Room, Run, Sandbox, Walls, Wrapped
 from ralph.sandbox.programs import within
 from ralph.sandbox.proxy import Host
 from ralph.sandbox.registry import LADDER
-from ralph.scm.guarded import GuardedGit
 from ralph.scm.repository import Repository, points_back
 
 
@@ -60,9 +61,12 @@ class Site:
 @contextmanager
 def opened_rooms(site: Site, warden: Warden, directory: int) -> Iterator[Rooms]:
     """The rooms of a run while it is driven. What is wrong with them is one error, before anything is started."""
-    rooms = Rooms(site)
-    run = runner(warden, directory)
-    with LADDER[site.plan.sandbox.rung].opened(rooms.walls, run, rooms.tell) as sandbox:
+    if (rung := LADDER.get(site.plan.sandbox.rung)) is None:
+        raise RalphError(
+            f"This Ralph has no sandbox {site.plan.sandbox.rung!r}.", "Another version began the run."
+        )
+    rooms, run = Rooms(site), runner(warden, directory)
+    with rung.opened(rooms.walls, run, rooms.tell) as sandbox:
         rooms.sandbox = sandbox
         if site.plan.sandbox.is_real:
             rooms.check_walls(run)
@@ -81,7 +85,7 @@ class Rooms:
         self._home = os.path.realpath(self._base.get("HOME") or os.path.expanduser("~"))
         self._state = site.streams / "sandbox"
         self._absent: tuple[str, ...] = ()
-        self._guarded: GuardedGit | None = None
+        self._guarded: list[Guarded] = []
         if self._spec.is_real:
             self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._worktree = _worktree(site, self._home)
@@ -89,7 +93,7 @@ class Rooms:
             self._given = _given(self._spec, plan.directory, self._worktree)
             self._copied = dict(self._copies())
             self._absent = tuple(path for path in self._guards() if not os.path.lexists(path))
-            self._guarded = self._guarded_git()
+            self._guarded = list(self._remembered())
         self.walls = Walls(
             plan.run,
             str(self._state),
@@ -120,7 +124,7 @@ class Rooms:
                 *self._program(argv[0], environment.get("PATH", "")),
                 *(word for word in argv if within(word, [str(self._site.streams)])),
             ),
-            copied=tuple((source, target) for target, source in self._copied.items()),
+            copied=(*self._own_copies(needs), *self._linked_logins(spec)),
         )
         return self.sandbox.wrap(argv, wanted, room)
 
@@ -138,8 +142,8 @@ class Rooms:
         for path in self._absent:
             if os.path.lexists(path):
                 self._take_away(path)
-        for name in self._guarded.put_back() if self._guarded else ():
-            self.tell(f"The git {name} was changed inside the sandbox, and put back.")
+        for guarded in self._guarded:
+            self._tell_undone(guarded.put_back())
         return self.sandbox.after(exit)
 
     def _take_away(self, path: str) -> None:
@@ -151,8 +155,12 @@ class Rooms:
             self.tell(f"{path} was made inside the sandbox and taken away: it is {target} now.")
 
     def close(self) -> None:
-        if self._guarded is not None:
-            self._guarded.forget()
+        for guarded in self._guarded:
+            guarded.forget()
+
+    def _tell_undone(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.tell(f"{path} was changed inside the sandbox, and put back.")
 
     def tell(self, text: str) -> None:
         """From any thread; those who drive the run pass it on."""
@@ -234,25 +242,42 @@ class Rooms:
         guarded = [os.path.join(found[0], name) for name in needs.guarded] if found else []
         return [path for path in found if os.path.isdir(path)], guarded
 
+    def _own_copies(self, needs: Needs) -> Iterator[tuple[str, str]]:
+        for name in needs.copied:
+            target = os.path.join(self._home, name)
+            if target in self._copied:
+                yield self._copied[target], target
+
+    def _linked_logins(self, spec: AgentSpec) -> Iterator[tuple[str, str]]:
+        """A login that is a link to another place is found under its own name."""
+        for name in AGENTS[spec.type].needs.state:
+            path = os.path.join(self._home, name)
+            if os.path.isdir(path) and os.path.realpath(path) != path:
+                yield os.path.realpath(path), path
+
+    @property
+    def _specs(self) -> tuple[AgentSpec, ...]:
+        return (*self._plan.agents, *([self._plan.judge] if self._plan.judge else []))
+
     def _guards(self) -> Iterator[str]:
-        for spec in self._plan.agents:
+        for spec in self._specs:
             logins, guarded = self._logins(spec)
             yield from guarded if logins else ()
 
-    def _guarded_git(self) -> GuardedGit | None:
-        """Only where the whole git directory can be written: elsewhere its configuration is read-only."""
+    def _remembered(self) -> Iterator[Guarded]:
+        """Settings of Ralph, and of git where its whole directory can be written; elsewhere they are read-only."""
+        found = [Guarded(Path(self._plan.directory, ".ralph"), OF_RALPH, self._state / "settings")]
         repository = self._site.repository
-        if repository is None or not within(str(repository.common), self._writable()):
-            return None
-        guarded = GuardedGit(repository.common, self._state / "git")
-        for name in guarded.remember():
-            self.tell(f"The git {name} was changed inside the sandbox, and put back.")
-        return guarded
+        if repository is not None and within(str(repository.common), self._writable()):
+            found.append(Guarded(repository.common, OF_GIT, self._state / "git"))
+        for guarded in found:
+            self._tell_undone(guarded.remember())
+            yield guarded
 
     def _copies(self) -> Iterator[tuple[str, str]]:
         """What an agent changes all the time and nobody has to get back: copies, one for the whole run."""
         shutil.rmtree(self._state / "copied", ignore_errors=True)
-        for spec in self._plan.agents:
+        for spec in self._specs:
             for name in AGENTS[spec.type].needs.copied:
                 source, copy = os.path.join(self._home, name), self._state / "copied" / name
                 copy.parent.mkdir(parents=True, exist_ok=True)
@@ -273,7 +298,7 @@ class Rooms:
 
     def _hosts(self) -> tuple[str, ...]:
         found = list(self._spec.hosts)
-        for spec in self._plan.agents:
+        for spec in self._specs:
             needs = AGENTS[spec.type].needs
             own = variables.passed(self._base, needs.variables) if needs.variables else {}
             found += [*needs.hosts, *variables.hosts_in(own | dict(spec.env))]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Project, Result
+from conftest import Project, Result, wait_until
 from sandbox_support import BUBBLEWRAP
 
 pytestmark = BUBBLEWRAP
@@ -212,3 +212,30 @@ def test_t2_nothing_that_was_planted_runs_outside(repository: Project, plant: st
     assert json.loads(repository.run("status", newest(repository), "--json").out)["sandbox"].startswith(
         "bubble"
     )
+
+
+def test_ralphs_own_settings_are_put_back(repository: Project) -> None:
+    """An agent cannot take the sandbox away from the next run, nor give it a guardrail, not even through a new file."""
+    evil = """echo '{"sandbox": {"rung": "direct"}}'"""
+    body = f"{evil} >.ralph/settings.json; {evil} >.ralph/settings.local.json; {DONE}"
+    done = run(repository, body, "--json")
+    assert json.loads((repository.path / ".ralph" / "settings.json").read_text())["sandbox"] == RUNG
+    assert not (repository.path / ".ralph" / "settings.local.json").exists()
+    assert notices(done).count("put back") == 2
+
+
+def test_a_killed_iteration_is_put_back_when_the_run_goes_on(repository: Project) -> None:
+    """What could not be put back at once is put back before anything else."""
+    identify(repository)
+    body = "git config core.fsmonitor evil; touch planted; [ -e second ] || sleep 60"
+    agent = repository.script("agent.sh", f"{body}; {DONE}")
+    repository.settings(agent={"command": agent}, sandbox=RUNG)
+    process = repository.start("run", "-p", "x")
+    wait_until((repository.path / "planted").exists)
+    process.kill()
+    process.communicate()
+    assert repository.git("config", "core.fsmonitor").strip() == "evil"
+    repository.script("agent.sh", DONE)
+    done = repository.run("resume", "--json")
+    assert done.code == 0 and "put back" in notices(done)
+    assert "fsmonitor" not in (repository.path / ".git" / "config").read_text()

@@ -69,7 +69,8 @@ class Room:
 
     `directory`: where it starts. What is in none of the lists is hidden if it belongs to people (homes, runtime and
     temporary directories, this user's sockets), else it can be read. Of two that contain each other the inner one
-    counts. `copied`: (file or directory of ours, where it appears), writable, and nobody reads it again.
+    counts. `copied`: (file or directory of ours, where it appears), writable: a copy that nobody reads again, or what is a
+    link outside.
     """
 
     directory: str
