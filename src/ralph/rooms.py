@@ -213,6 +213,7 @@ class Rooms:
         writable = [own] if own else [*self.walls.writable]
         every_writable = [*writable, *more_writable]
         places = [*PEOPLES, self._home, *hidden]
+        read = [path for path in read if not self._is_too_much(path)]
         seen = _seen(read, places, every_writable)
         pinned = [path for path in (*guarded, *given_read, *self._git[1]) if os.path.lexists(path)]
         return Room(
@@ -223,13 +224,22 @@ class Rooms:
             copied,
         )
 
+    def _is_too_much(self, path: str) -> bool:
+        """Would it show a whole home? Such a directory may be on PATH, or be named by a variable."""
+        return any(within(each, [path, os.path.realpath(path)]) for each in (self._home, *PEOPLES))
+
     def _writable(self) -> tuple[str, ...]:
         """The worktree, what git writes to elsewhere, the folder of a supervised task, what the settings name."""
         task = self._plan.task
         folder = [task.path] if task else []
         if task and os.path.isfile(bus := os.path.join(os.path.dirname(task.path), PROJECT_BUS)):
             folder.append(bus)
-        return tuple(dict.fromkeys([self._worktree, *self._git[0], *folder, *self._given[0]]))
+        found = [self._worktree, *self._git[0], *folder, *self._given[0]]
+        if too_much := next((path for path in found if self._is_too_much(path)), None):
+            raise RalphError(
+                f"{too_much} is too much for a sandbox to write to: homes are in it.", "Name less."
+            )
+        return tuple(dict.fromkeys(found))
 
     def _logins(self, spec: AgentSpec) -> tuple[list[str], list[str]]:
         """Where an agent keeps its login, and what in there must not change."""
@@ -240,7 +250,7 @@ class Rooms:
         state = moved[:1] or [os.path.join(home, name) for name in needs.state]
         found = [os.path.realpath(path) for path in state]
         guarded = [os.path.join(found[0], name) for name in needs.guarded] if found else []
-        return [path for path in found if os.path.isdir(path)], guarded
+        return [path for path in found if os.path.isdir(path) and not self._is_too_much(path)], guarded
 
     def _own_copies(self, needs: Needs) -> Iterator[tuple[str, str]]:
         for name in needs.copied:

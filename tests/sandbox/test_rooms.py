@@ -138,6 +138,30 @@ def test_a_program_brings_its_package_and_its_interpreter(tmp_path: Path) -> Non
     assert {str(tmp_path / "bin/agent"), str(tmp_path / "lib/node_modules"), str(node.parent)} <= found
 
 
+@pytest.mark.parametrize("name", ["", "bin", ".bin"])
+def test_a_path_never_shows_a_home(
+    project: Project, home: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """A home that is on PATH itself, or above a directory that is, stays hidden."""
+    (home / name).mkdir(exist_ok=True)
+    monkeypatch.setenv("PATH", f"{home / name}:/usr/bin:/bin")
+    shown = [path for path in room_of(rooms_of(project)).read_only if home.is_relative_to(path)]
+    assert shown == []
+
+
+def test_a_variable_never_shows_a_home(project: Project, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CLAUDE_CONFIG_DIR may lead anywhere."""
+    monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home))
+    assert room_of(rooms_of(project)).writable == (str(project.path),)
+
+
+@pytest.mark.parametrize("path", ["~", "/", "/home"])
+def test_settings_cannot_open_a_home(project: Project, path: str) -> None:
+    """Writable is a few directories, not everything."""
+    with pytest.raises(RalphError, match=r"too much|contains the worktree"):
+        rooms_of(project, sandbox={"writable": (path,)})
+
+
 def test_an_agent_sees_its_own_login_alone(
     project: Project, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

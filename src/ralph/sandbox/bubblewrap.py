@@ -22,7 +22,7 @@ import pwd
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -171,9 +171,10 @@ def _system() -> tuple[str, ...]:
 def _people() -> Iterable[str]:
     """Whatever belongs to people, and this user's home wherever it is."""
     yield from PEOPLES
-    for home in (os.environ.get("HOME", ""), pwd.getpwuid(os.getuid()).pw_dir):
-        if home not in ("", "/"):
-            yield os.path.realpath(home)
+    homes = [os.environ.get("HOME", "")]
+    with suppress(KeyError):  # a user without a name
+        homes.append(pwd.getpwuid(os.getuid()).pw_dir)
+    yield from (os.path.realpath(home) for home in homes if home not in ("", "/"))
 
 
 def _host_keys() -> Iterator[str]:

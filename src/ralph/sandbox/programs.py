@@ -11,7 +11,14 @@ from pathlib import Path
 _TOOLCHAINS = (
     *(".asdf", ".bun/bin", ".bun/install/global", ".cargo/bin", ".deno/bin", ".ghcup", ".jenv", ".juliaup"),
     *(".local/bin", ".local/lib", ".local/pipx", ".local/share/claude", ".local/share/fnm"),
-    *(".local/share/mise", ".local/share/nvm", ".local/share/pipx", ".local/share/pnpm", ".local/share/uv"),
+    *(
+        ".local/share/mise",
+        ".local/share/nvm",
+        ".local/share/pipx",
+        ".local/share/pnpm",
+        ".local/share/uv/python",
+        ".local/share/uv/tools",
+    ),
     *(".nodenv", ".npm-global", ".nvm", ".pyenv", ".rbenv", ".rustup", ".sdkman", ".volta"),
 )
 """Where programs are installed below a home; nothing there is a secret."""
@@ -54,10 +61,10 @@ def of_program(program: str, path: str) -> Iterator[str]:
 def _prefix(directory: str) -> Iterator[str]:
     """A virtual environment and an npm prefix have more than their bin directory."""
     above = os.path.dirname(directory.rstrip("/"))
-    if os.path.exists(os.path.join(above, "pyvenv.cfg")) or os.path.basename(directory.rstrip("/")) == ".bin":
+    if os.path.exists(os.path.join(above, "pyvenv.cfg")) or os.path.basename(above) == "node_modules":
         yield above
-    elif os.path.isdir(os.path.join(above, "lib", "node_modules")):
-        yield os.path.join(above, "lib", "node_modules")
+    elif os.path.isdir(modules := os.path.join(above, "lib", "node_modules")):
+        yield modules
 
 
 def _package(real: str) -> str:
