@@ -70,8 +70,10 @@ def opened_rooms(site: Site, warden: Warden, directory: int) -> Iterator[Rooms]:
         rooms.sandbox = sandbox
         if site.plan.sandbox.is_real:
             rooms.check_walls(run)
-        yield rooms
-        rooms.close()
+        try:
+            yield rooms
+        finally:
+            rooms.close()
 
 
 class Rooms:
@@ -155,6 +157,7 @@ class Rooms:
             self.tell(f"{path} was made inside the sandbox and taken away: it is {target} now.")
 
     def close(self) -> None:
+        shutil.rmtree(self._state / "copied", ignore_errors=True)
         for guarded in self._guarded:
             guarded.forget()
 

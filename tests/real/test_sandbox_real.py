@@ -98,6 +98,20 @@ def test_only_the_model_can_be_reached(name: str, repository: Project, loopback:
         assert any("refused a connection to example.org:443" in text for text in told)
 
 
+def test_claude_finds_its_state_and_leaves_it(repository: Project) -> None:
+    """Its directory is the user's, so its sessions are kept; its changing file is a copy, and stays as it was."""
+    script = turns({"text": DONE})
+    with driven("claude", repository, script, sandbox=SANDBOX) as (project, _):
+        home = plant(project)
+        (home / ".claude").mkdir(exist_ok=True)
+        (home / ".claude.json").write_text("{}")
+        result = run(project, "run", "-p", "Say it")
+        assert (result.code, ends(result)) == (0, ["ok"]), result.err
+        assert list((home / ".claude" / "projects").rglob("*.jsonl"))
+        assert (home / ".claude.json").read_text() == "{}"
+        assert not list(project.home.path.rglob("sandbox/copied")), "a copy may hold a key"
+
+
 def test_a_prd_loop_inside_with_hooks(repository: Project) -> None:
     """The best rung by default; the plugin's Stop hook fires inside and its words reach the model."""
     (repository.path / "ralph").mkdir()
