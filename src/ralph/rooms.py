@@ -159,6 +159,7 @@ class Rooms:
     def close(self) -> None:
         shutil.rmtree(self._state / "copied", ignore_errors=True)
         for guarded in self._guarded:
+            guarded.put_back()
             guarded.forget()
 
     def _tell_undone(self, paths: Sequence[str]) -> None:

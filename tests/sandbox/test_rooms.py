@@ -200,7 +200,7 @@ def test_the_hosts_are_the_agents_own_and_those_allowed(
 NAMES = st.text("ABC_", min_size=1, max_size=4)
 
 
-@given(st.dictionaries(NAMES, st.text(max_size=3)), st.lists(NAMES.map(lambda name: f"{name}*")))
+@given(st.dictionaries(NAMES, st.just("x"), max_size=5), st.lists(NAMES.map(lambda name: f"{name}*")))
 def test_only_what_is_named_is_passed(environment: dict[str, str], patterns: list[str]) -> None:
     """A variable goes in exactly if a pattern is its name or its beginning."""
     passed = variables.passed(environment, ["PATH", *patterns])
