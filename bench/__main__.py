@@ -32,6 +32,7 @@ from bench import (
     quick,
     restarts,
     results,
+    sandbox,
     snapshots,
     speed,
     streams,
@@ -140,6 +141,7 @@ def run_page(options: Options) -> Result:
 
 SUITES: dict[str, Callable[[Options], Result]] = {
     "speed": measurements(speed.suite),
+    "sandbox": measurements(sandbox.suite),
     "snapshots": measurements(snapshots.suite),
     "streams": measurements(streams.suite),
     "many": measurements(many.suite),
@@ -158,7 +160,19 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "page": run_page,
 }
 ALL = (
-    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks", "guard"),
+    *(
+        "speed",
+        "snapshots",
+        "streams",
+        "many",
+        "bus",
+        "supervise",
+        "tasks",
+        "jobs",
+        "hooks",
+        "guard",
+        "sandbox",
+    ),
     *("truth", "survival", "restarts", "work", "cheating"),
 )
 

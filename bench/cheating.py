@@ -96,7 +96,7 @@ def _launch(harness: str, cheat: Cheat, where: Place, agent: Path) -> Launch:
     state.mkdir()
     ralph = Path(sys.executable).parent / "ralph"
     limits = ("-n", str(ITERATIONS), *cheat.options)
-    words = (str(ralph), "prd", "run", *limits, "--agent", shlex.quote(str(agent)))
+    words = (str(ralph), "prd", "run", "--no-sandbox", *limits, "--agent", shlex.quote(str(agent)))
     return Launch(words, {"RALPH_STATE_DIR": str(state)})
 
 

@@ -167,3 +167,11 @@ def _age(pid: int) -> float:
     except OSError:
         return math.inf
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
+
+
+@pytest.fixture
+def bubblewrap() -> None:
+    """The test needs bubblewrap: see sandbox_support."""
+    from sandbox_support import needs_bubblewrap
+
+    needs_bubblewrap()

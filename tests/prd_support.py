@@ -54,7 +54,8 @@ class Loop:
         """What the agent does in every iteration, in Python, with the names of the prelude."""
         path = self.outside / "agent"
         prd_project.write_agent(path, self.outside / "calls", body)
-        self.project.settings(**({"agent": {"command": str(path)}, "snapshots": False} | settings))
+        usual = {"agent": {"command": str(path)}, "snapshots": False, "sandbox": {"rung": "direct"}}
+        self.project.settings(**(usual | settings))
 
     def run(self, *arguments: str, timeout: float = 60) -> Result:
         return self.project.run("prd", "run", *arguments, timeout=timeout)

@@ -19,6 +19,7 @@ from ralph.place import Place
 from ralph.process import client
 from ralph.readers import Tee
 from ralph.redact import Secrets
+from ralph.rooms import path_of
 from ralph.supervised import Supervised
 
 MOST_ARGUMENT_BYTES = 131_071
@@ -31,7 +32,7 @@ MOST_JUDGED_ANSWER = 64_000
 """The same where checks read the answer."""
 
 GUARDED = "RALPH_GUARDED"
-"""Tells the plugin's hooks that the harness has passed the guard already."""
+"""Tells the plugin's hooks that the harness sees to it: it has passed the guard, or there is a sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,12 @@ class Caller:
         parser = agent.parser(Reading(self._plan.claim, prompt.text, spec, step.purpose, clock.wall))
         shown = tuple(word.replace(prompt.text, "<prompt>") if prompt.text else word for word in argv)
         self._place.tell(AgentStarted(step.purpose, shown, prompt.text[:200], len(prompt.text)))
-        variables = self.variables(step.iteration, of) | ({GUARDED: "1"} if hooked else {})
+        variables = self.variables(step.iteration, of)
+        if hooked or self._plan.sandbox.is_real:
+            variables[GUARDED] = "1"
         start = partial(self._execute, call, argv, parser, variables)
         exit, problem = start(directory, warden or self._place.warden)
+        self._tell_news()
         ran, unread = self._ran(call, exit, problem, parser)
         self._place.tell(AgentEnded(step.purpose, ran, unread))
         return ran
@@ -112,8 +116,10 @@ class Caller:
         if supervised is not None:
             supervised.folder.begin_attempt()
         try:
-            command = client.Command([program, *argv[1:]], environment, where, stdin)
-            exit = warden.run(command, tee, self._watch(call.step, parser, supervised))
+            own = None if directory is None else path_of(directory)
+            inside = place.rooms.agent(spec, [program, *argv[1:]], environment, own)
+            command = client.Command(inside.argv, inside.environment, where, stdin)
+            exit = place.rooms.after(warden.run(command, tee, self._watch(call.step, parser, supervised)))
         finally:
             if stdin is not None:
                 os.close(stdin)
@@ -127,11 +133,17 @@ class Caller:
 
     def _watch(self, step: RunAgent, parser: Parser, supervised: Supervised | None) -> client.Watch:
         def watch(seconds: float, idle: float) -> Ended | None:
+            self._tell_news()
             ends = self._ears.is_interrupted(), parser.is_over, parser.is_refused
             done = supervised.done_for() if supervised is not None else 0.0
             return policy.watch(step.limits, Meter(seconds, idle, parser.usage, *ends, done))
 
         return watch
+
+    def _tell_news(self) -> None:
+        """What the sandbox has had to refuse meanwhile."""
+        for text in self._place.rooms.news():
+            self._place.tell(Notice(text))
 
     def _ran(self, call: Call, exit: Exit, problem: str, parser: Parser) -> tuple[Ran, int]:
         """What became of the agent, and how many of its lines meant nothing to Ralph."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ralph.core.events import Event
 from ralph.core.model import Stop
 from ralph.process.client import Wakeup, Warden
+from ralph.rooms import Rooms
 from ralph.scm.work import Work
 from ralph.store.journal import Journal
 from ralph.store.runs import Runs
@@ -50,6 +51,7 @@ class Place:
     wakeup: Wakeup
     tell: Tell
     clock: Clock
+    rooms: Rooms
     supervised: Supervised | None = None
     board: StoryBoard | None = None
     hooks: str = ""

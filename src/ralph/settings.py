@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from ralph.core.model import FailAction, Permissions, PromptVia, RestartKind
+from ralph.core.model import FailAction, Network, Permissions, PromptVia, RestartKind
 from ralph.core.notices import ALL, Occasion
 from ralph.errors import RalphError
 from ralph.jsonfile import Document, read_object, scalars
@@ -47,9 +47,12 @@ class CommandSettings(_Base, frozen=True):
         PromptVia | None, Meta(description="How it gets the prompt: stdin, argument or file.")
     ] = None
     permissions: Annotated[
-        Permissions,
-        Meta(description="What it may do unasked: edit (files), bypass (everything), none (as it likes)."),
-    ] = Permissions.EDIT
+        Permissions | None,
+        Meta(
+            description="What it may do unasked: edit (files), bypass (everything), none (as it likes);"
+            " null: bypass in a sandbox and for `ralph prd run`, else edit."
+        ),
+    ] = None
     env: Annotated[dict[str, str], Meta(description="Environment variables for the agent.")] = {}
 
 
@@ -197,6 +200,37 @@ class GuardSettings(_Base, frozen=True):
     deny: Annotated[tuple[GuardRuleSettings, ...], Meta(description="Further commands that are denied.")] = ()
 
 
+class SandboxSettings(_Base, frozen=True):
+    """Where agents and checks run. Paths may begin with `~`; others are seen from the project."""
+
+    rung: Annotated[
+        str | None,
+        Meta(
+            description="A rung of the ladder, or auto: the best that works here;"
+            " null: auto for `ralph prd run`, else direct."
+        ),
+    ] = None
+    network: Annotated[
+        Network, Meta(description="What can be reached: open (everything), off, allow-list.")
+    ] = Network.OPEN
+    allowed_hosts: Annotated[
+        tuple[Word, ...],
+        Meta(description="With allow-list, beside the agent's own: NAME, *.NAME, or NAME:PORT."),
+    ] = ()
+    writable: Annotated[
+        tuple[Word, ...], Meta(description="What can be written beside the worktree, for example ~/.npm.")
+    ] = ()
+    read_only: Annotated[
+        tuple[Word, ...], Meta(description="What can be read though it is in a hidden place.")
+    ] = ()
+    hidden: Annotated[tuple[Word, ...], Meta(description="What cannot be seen, for example /srv.")] = ()
+    variables: Annotated[
+        tuple[Word, ...], Meta(description="Variables to pass, with * for any end, for example AWS_*.")
+    ] = ()
+    memory_mb: Annotated[Natural, Meta(description="Most data of one process, in MB. 0: no limit.")] = 0
+    processes: Annotated[Natural, Meta(description="Most processes; not for root. 0: no limit.")] = 0
+
+
 class Settings(_Base, frozen=True):
     """Everything that `.ralph/settings.json` may say."""
 
@@ -240,6 +274,7 @@ class Settings(_Base, frozen=True):
     ] = 0
     snapshots: Annotated[bool, Meta(description="Keep the tree as it is before every iteration.")] = True
     guard: GuardSettings = GuardSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     supervise: SuperviseSettings = SuperviseSettings()
     ralph: WorkSettings = WorkSettings()
     notify: NotifySettings = NotifySettings()
@@ -426,6 +461,7 @@ def _known_keys(keys: list[str]) -> list[str]:
         "allow": GuardRuleSettings,
         "deny": GuardRuleSettings,
         "guard": GuardSettings,
+        "sandbox": SandboxSettings,
         "supervise": SuperviseSettings,
         "coder": RoleSettings,
         "reviewer": RoleSettings,

@@ -41,6 +41,7 @@ BEFORE, HELD, UNDONE = "before", "held", "undone"
 class StoryBoard:
     """`project`: an open directory. `kept`: where copies are kept. `commit`: commits files. `branch`: the one in use.
     `removed_tests`: those of a tree that are gone.
+    `mode`: whether the loop runs in a sandbox, for those who read the marker.
     """
 
     prd: Prd
@@ -49,6 +50,7 @@ class StoryBoard:
     commit: Callable[[list[str], str], None] = lambda names, message: None
     branch: Callable[[], str] = lambda: ""
     removed_tests: Callable[[str], Sequence[str]] = lambda tree: ()
+    mode: str = "direct"
 
     # ---- before an iteration ----
 
@@ -240,7 +242,7 @@ class StoryBoard:
             "timestamp": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             **this_process(),
             "max_iterations": iterations,
-            "mode": "direct",
+            "mode": self.mode,
             "skipReview": self.prd.skip_review,
             "reviewCap": self.prd.review_cap,
             "ralphDir": self.prd.folder,

@@ -36,6 +36,7 @@ from ralph.place import Place
 from ralph.process import client
 from ralph.readers import Log
 from ralph.redact import Secrets
+from ralph.rooms import path_of
 from ralph.store.files import opened_directory
 from ralph.store.runtime import log_slugs, slug
 
@@ -149,13 +150,13 @@ class Bench:
             return self.shop.known[key]
         with ExitStack() as stack:
             try:
-                where = stack.enter_context(self._place(directory, is_clean=is_clean))
+                where, copy = stack.enter_context(self._place(directory, is_clean=is_clean))
             except RalphError as error:
                 return Shell(Exit(error=errno.EIO), error.message, is_cut=False, log="")
             except OSError as error:
                 text = f"{directory}: {error.strerror}"
                 return Shell(Exit(error=error.errno or 0), text, is_cut=False, log="")
-            done = self._run(command, timeout, where)
+            done = self._run(command, timeout, where, copy)
         if done.exit.ended is None:
             self.shop.known[key] = done
         return done
@@ -173,21 +174,25 @@ class Bench:
         return ""
 
     @contextmanager
-    def _place(self, directory: str, *, is_clean: bool) -> Iterator[int]:
-        """An open directory to run a command in; a copy that cannot be made is a red check, not a stop."""
+    def _place(self, directory: str, *, is_clean: bool) -> Iterator[tuple[int, str]]:
+        """An open directory to run a command in, and the copy that it is in, if it is in one.
+
+        A copy that cannot be made is a red check, not a stop.
+        """
         place = self.shop.place
         with ExitStack() as stack:
-            where = place.runtime.project
+            where, copy = place.runtime.project, ""
             if is_clean:
-                copy = stack.enter_context(place.work.fresh_copy())
-                where = stack.enter_context(opened_directory(str(copy)))
+                whole, project = stack.enter_context(place.work.fresh_copy())
+                copy = str(whole)
+                where = stack.enter_context(opened_directory(str(project)))
             for part in directory.split("/"):
                 if part not in (".", ""):
                     where = stack.enter_context(opened_directory(part, where))
-            yield where
+            yield where, copy
 
-    def _run(self, command: str, timeout: float, where: int) -> Shell:
-        shop, number = self.shop, self.iteration.number
+    def _run(self, command: str, timeout: float, where: int, copy: str) -> Shell:
+        shop, number, rooms = self.shop, self.iteration.number, self.shop.place.rooms
         name = f"guardrail_{number:03d}_{self._log_name()}.log"
         log = shop.ears.with_room(lambda: shop.place.runtime.open_log(name))
         reader = Log(log, self.truncate, shop.secrets)
@@ -198,9 +203,10 @@ class Bench:
             return Ended.TIMEOUT if timeout and seconds >= timeout else None
 
         environment = shop.caller.environment | shop.caller.variables(number, self.iteration.of)
-        started = client.Command(["/bin/sh", "-c", command], environment, where, merged=True)
+        inside = rooms.check(["/bin/sh", "-c", command], environment, path_of(where), copy)
+        started = client.Command(inside.argv, inside.environment, where, merged=True)
         try:
-            exit = self.warden.run(started, reader, watch)
+            exit = rooms.after(self.warden.run(started, reader, watch))
         finally:
             if lost := reader.close():
                 shop.place.tell(Notice(f".ralph/{name} was not kept whole: {lost}"))

@@ -32,6 +32,7 @@ from ralph.flows import session
 from ralph.loop import Driver
 from ralph.place import Clock, Place
 from ralph.process.client import Wakeup, Warden
+from ralph.rooms import Site, opened_rooms
 from ralph.scm.git import Output
 from ralph.scm.work import Work
 from ralph.store.files import opened_directory
@@ -118,10 +119,11 @@ def driven(
         Runtime(project.path) as runtime,
         opened_directory(str(streams)) as directory,
         Warden(Wakeup()) as warden,
+        opened_rooms(Site(plan, None, project.home.path, streams), warden, runtime.project) as rooms,
     ):
         runtime.prepare(run.id)
         journal, work = Journal(runs.db, runs.path, run.id), Work(plan, None, no_scm, streams)
-        place = Place(runs, journal, runtime, directory, work, warden, wakeup, tell, clock)
+        place = Place(runs, journal, runtime, directory, work, warden, wakeup, tell, clock, rooms)
         state = Driver(place, prepare(machine.start(plan, clock.wall()))).drive()
         kinds = [row.kind for row in rows(runs.db, runs.path, run.id)]
     return Driven(state, started, clock.passed, kinds)

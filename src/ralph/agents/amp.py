@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ralph.agents.base import About, Parser, Prompt, Reading, no_hooks, no_model_option, permissions, without
+from ralph.agents.base import (
+    About,
+    Needs,
+    Parser,
+    Prompt,
+    Reading,
+    no_hooks,
+    no_model_option,
+    permissions,
+    without,
+)
 from ralph.agents.claude import ClaudeParser
 from ralph.agents.plain import PlainParser
 from ralph.agents.stream import IDLE_SECONDS
@@ -33,6 +43,12 @@ class Amp:
         keys=("AMP_API_KEY",),
         logins=(".config/amp/settings.json",),
         login="run `amp login`",
+    )
+    needs = Needs(
+        state=(".local/share/amp", ".cache/amp"),
+        copied=(".config/amp",),
+        variables=("AMP_*",),
+        hosts=("ampcode.com",),
     )
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:

@@ -65,6 +65,24 @@ class About:
     login: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What an agent has to be let have in a sandbox. Paths are seen from the home directory.
+
+    `state`: where its login and its sessions are, which it writes to; `moved`: variables that name another place for
+    the first of them. `guarded`: what in there makes programs start in later sessions, so it must not change; seen
+    from its place. `copied`: files and directories that it changes and nobody has to get back. `variables`: names, with
+    `*` for any end. `hosts`: its provider's.
+    """
+
+    state: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    guarded: tuple[str, ...] = ()
+    copied: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+
+
 class Parser(Protocol):
     """Reads one agent process from its first byte to its exit."""
 
@@ -110,6 +128,10 @@ class Agent(Protocol):
     @property
     def about(self) -> About | None:
         """What is known of it as a program; None if it is none that a person would install."""
+
+    @property
+    def needs(self) -> Needs:
+        """What of the user's it needs in a sandbox."""
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         """The command line; the first word is looked up on PATH."""

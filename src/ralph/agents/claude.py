@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
-from ralph.agents.base import About, Parser, Prompt, Reading, model_option, permissions, without
+from ralph.agents.base import About, Needs, Parser, Prompt, Reading, model_option, permissions, without
 from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, seconds_of, whole
 from ralph.core.events import (
     AgentEvent,
@@ -78,6 +78,17 @@ class Claude:
         keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
         logins=(".claude/.credentials.json",),
         login="run `claude` and type /login",
+    )
+    needs = Needs(
+        state=(".claude",),
+        moved=("CLAUDE_CONFIG_DIR",),
+        guarded=(
+            *("settings.json", "settings.local.json", "CLAUDE.md", "agents", "commands", "hooks"),
+            *("output-styles", "plugins", "rules", "skills"),
+        ),
+        copied=(".claude.json",),
+        variables=("ANTHROPIC_*", "CLAUDE_*", "DISABLE_*", "API_TIMEOUT_MS", "BASH_*_TIMEOUT_MS"),
+        hosts=("api.anthropic.com", "claude.ai", "platform.claude.com", "console.anthropic.com"),
     )
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:

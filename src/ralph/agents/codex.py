@@ -30,6 +30,7 @@ from msgspec import Raw, Struct
 from ralph.agents import limits
 from ralph.agents.base import (
     About,
+    Needs,
     Parser,
     Prompt,
     Reading,
@@ -96,6 +97,13 @@ class Codex:
         keys=("CODEX_API_KEY", "CODEX_ACCESS_TOKEN"),
         logins=(".codex/auth.json",),
         login="run `codex login`",
+    )
+    needs = Needs(
+        state=(".codex",),
+        moved=("CODEX_HOME",),
+        guarded=("config.toml", "AGENTS.md", "hooks.json", "plugins", "prompts", "rules", "skills"),
+        variables=("CODEX_*", "OPENAI_*"),
+        hosts=("api.openai.com", "auth.openai.com", "chatgpt.com"),
     )
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.agents.base import Prompt, Reading, model_option, no_hooks
+from ralph.agents.base import Needs, Prompt, Reading, model_option, no_hooks
 from ralph.agents.plain import PlainParser
 from ralph.core.model import AgentSpec, PromptVia, Purpose
 
@@ -15,6 +15,7 @@ class Custom:
     hooked = staticmethod(no_hooks)
     permission_flags = ()
     about = None
+    needs = Needs()
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         return [spec.command, *spec.flags, *argument(spec, prompt)]

@@ -35,6 +35,7 @@ from ralph.agents import limits
 from ralph.agents.base import (
     MOST_LINE,
     About,
+    Needs,
     Parser,
     Prompt,
     Reading,
@@ -107,6 +108,23 @@ class Gemini:
         keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         logins=(".gemini/oauth_creds.json",),
         login="run `gemini` and choose how to log in",
+    )
+    needs = Needs(
+        state=(".gemini",),
+        guarded=(
+            "settings.json",
+            "GEMINI.md",
+            ".env",
+            "commands",
+            "extensions",
+            "policies",
+            "trustedFolders.json",
+        ),
+        variables=("GEMINI_*", "GOOGLE_*"),
+        hosts=(
+            *("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"),
+            *("accounts.google.com", "www.googleapis.com"),
+        ),
     )
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:

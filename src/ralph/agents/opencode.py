@@ -31,6 +31,7 @@ from ralph.agents import limits
 from ralph.agents.base import (
     About,
     Ends,
+    Needs,
     Parser,
     Prompt,
     Reading,
@@ -97,6 +98,18 @@ class OpenCode:
         ),
         logins=(".local/share/opencode/auth.json",),
         login="run `opencode auth login`",
+    )
+    needs = Needs(
+        state=(".local/share/opencode", ".local/state/opencode", ".cache/opencode"),
+        copied=(".config/opencode",),
+        variables=(
+            *("OPENCODE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"),
+            *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"),
+        ),
+        hosts=(
+            *("opencode.ai", "models.dev", "api.anthropic.com", "api.openai.com", "openrouter.ai"),
+            "generativelanguage.googleapis.com",
+        ),
     )
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:

@@ -24,7 +24,7 @@ from typing import Annotated
 
 import msgspec
 
-from ralph.agents.base import Prompt, Reading, no_hooks, no_model_option
+from ralph.agents.base import Needs, Prompt, Reading, no_hooks, no_model_option
 from ralph.agents.custom import argument
 from ralph.agents.plain import PlainParser
 from ralph.core.model import AgentSpec, PromptVia, Purpose
@@ -38,6 +38,7 @@ class Scripted:
     hooked = staticmethod(no_hooks)
     permission_flags = ()
     about = None
+    needs = Needs()
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         mode = ["--message"] if purpose is Purpose.MESSAGE else []

@@ -180,6 +180,20 @@ def budget_options(function: F) -> F:
     return function
 
 
+def sandbox_options(function: F) -> F:
+    options = [
+        click.option(
+            "--sandbox/--no-sandbox", default=None, help="Insist on a sandbox, or run the agent directly."
+        ),
+        click.option(
+            "--sandbox-rung", metavar="NAME", help="Insist on this sandbox, for example bubblewrap."
+        ),
+    ]
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
 def start(
     flow: Flow,
     where: Where,

@@ -14,8 +14,10 @@ from pathlib import Path
 import click
 
 from ralph.commands.common import COUNT, settings_here
+from ralph.core.text import clean
 from ralph.flows import session
 from ralph.flows.doctor import examine
+from ralph.flows.doctor_sandbox import prove
 from ralph.flows.finding import Finding, State
 from ralph.views.agent import paint
 from ralph.views.console import shows_emoji, wants_colour
@@ -24,10 +26,13 @@ _EMOJI = {State.OK: "✅", State.WARNING: "⚠️", State.ERROR: "❌", State.AB
 _TEXT = {State.OK: "[OK]", State.WARNING: "[WARN]", State.ERROR: "[ERR]", State.ABSENT: "[--]"}
 _COLOURS = {State.OK: "green", State.WARNING: "yellow", State.ERROR: "red", State.ABSENT: "dim"}
 _LONGEST_NAME = 24
+_BEST = "?"
 _NARROW = 60
 
 
-@click.command(epilog="Exit codes: 0 a run can work here, warnings or not · 2 it cannot · 130 interrupted")
+@click.command(
+    epilog="Exit codes: 0 a run can work here, warnings or not · 1 a sandbox does not hold · 2 it cannot · 130 interrupted"
+)
 @click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
 @click.option(
     "--timeout",
@@ -36,8 +41,20 @@ _NARROW = 60
     metavar="S",
     help="How long an agent may take to tell its version, and its help. [10]",
 )
-@click.option("--json", "as_json", is_flag=True, help="A list of {name, state, found, advice}.")
-def command(settings_file: str | None, timeout: int, as_json: bool) -> int:
+@click.option(
+    "--sandbox",
+    metavar="[NAME]",
+    is_flag=False,
+    flag_value=_BEST,
+    help="Prove what a sandbox protects on this machine; without NAME, the best that works here.",
+)
+@click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="A list of {name, state, found, advice}; of probes with --sandbox.",
+)
+def command(settings_file: str | None, timeout: int, sandbox: str | None, as_json: bool) -> int:
     """Find out whether a run can work here, and what to do if not.
 
     Looks at the configured agent, its fallbacks and the other agents that Ralph knows (version, flags,
@@ -49,10 +66,16 @@ def command(settings_file: str | None, timeout: int, as_json: bool) -> int:
     be written, or git is missing where snapshots or commits are wanted. An agent that is neither
     configured nor installed is no problem.
 
+    With --sandbox, a home with made-up credentials, a repository and some sockets are set up, and a program
+    inside the sandbox tries to get at them and out; exit code 1 if it could do anything that it should not.
+
     \b
     ralph doctor
+    ralph doctor --sandbox
     ralph doctor --json | jq '.[] | select(.state != "ok")'
     """
+    if sandbox is not None:
+        return _prove(None if sandbox == _BEST else sandbox, as_json=as_json)
     with session.signals() as wakeup:
         findings = examine(Path(settings_file) if settings_file else None, wakeup, timeout)
         if wakeup.count:
@@ -65,6 +88,30 @@ def command(settings_file: str | None, timeout: int, as_json: bool) -> int:
     else:
         _print(findings)
     return 2 if any(finding.state is State.ERROR for finding in findings) else 0
+
+
+def _prove(name: str | None, *, as_json: bool) -> int:
+    """The table of probes; exit code 1 if one of them came out wrong."""
+    with session.signals() as wakeup:
+        proof = prove(name, wakeup)
+        if wakeup.count:
+            return 130
+    if as_json:
+        values = asdict(proof) | {"sound": proof.is_sound}
+        click.echo(json.dumps(values, indent=2, ensure_ascii=False))
+        return 0 if proof.is_sound else 1
+    width = max(len(probe.tried) for probe in proof.probes)
+    click.echo(f"{'tried':{width}}  {'expected':8}  seen")
+    for probe in proof.probes:
+        mark = "" if probe.ok else "  <- WRONG"
+        click.echo(clean(f"{probe.tried:{width}}  {probe.expected:8}  {probe.seen}{mark}"))
+    wrong = sum(not probe.ok for probe in proof.probes)
+    count = len(proof.probes)
+    verdict = "all as they should be" if not wrong else f"{wrong} not as they should be"
+    click.echo(f"{proof.rung}: {count} probes, {verdict}.", err=True)
+    for other in proof.others:
+        click.echo(clean(f"Not usable here: {other}."), err=True)
+    return 0 if proof.is_sound else 1
 
 
 def _terminal() -> Finding:

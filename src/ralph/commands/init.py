@@ -238,7 +238,8 @@ class _Questions:
         say(f"What may {flow.title_of(agent)} do without asking?")
         for each, meaning in flow.explained_permissions(agent).items():
             say(f"  {each.value:<7} {meaning}")
-        return ask("Permissions (edit|bypass|none)", one_of(Permissions), Permissions.EDIT.value)
+        chosen = ask("Permissions (edit|bypass|none)", one_of(Permissions), Permissions.EDIT.value)
+        return None if chosen is Permissions.EDIT else chosen  # the default, which knows of sandboxes
 
     def _guardrails(self) -> Iterator[GuardrailSettings]:
         proposals = list(self._found.guardrails)

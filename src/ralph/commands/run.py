@@ -18,6 +18,7 @@ from ralph.commands.common import (
     load_with_agent,
     make_look,
     make_view,
+    sandbox_options,
     start,
     view_options,
 )
@@ -26,6 +27,8 @@ from ralph.core.model import Flow, Left, Plan, Purpose, RunAgent
 from ralph.core.text import clean
 from ralph.flows import run as flow
 from ralph.flows import session
+from ralph.flows.sandboxing import Wanted, choose
+from ralph.sandbox.registry import DIRECT
 from ralph.settings import Loaded, redacted, to_json
 from ralph.textfile import read_text
 
@@ -47,6 +50,7 @@ from ralph.textfile import read_text
     default=None,
     help="Show what the agent prints as it works. [on]",
 )
+@sandbox_options
 @click.option("--dry-run", is_flag=True, help="Show the prompt, the command and the checks; run nothing.")
 @view_options
 def command(
@@ -54,6 +58,8 @@ def command(
     prompt_file: str | None,
     agent: str | None,
     settings_file: str | None,
+    sandbox: bool | None,
+    sandbox_rung: str | None,
     dry_run: bool,
     verbose: bool,
     as_json: bool,
@@ -80,12 +86,13 @@ def command(
     if verbose:
         _explain(loaded)
     flow.plan("check", settings, inputs, directory)
+    chosen = choose(loaded, Wanted(sandbox, sandbox_rung), DIRECT.name)
     look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
     where = session.here(directory)
     return start(
         Flow.RUN,
         where,
-        lambda id: flow.plan(id, settings, inputs, where.directory),
+        lambda id: flow.plan(id, settings, inputs, where.directory, chosen),
         partial(make_view, look, as_json=as_json),
         detach=detach,
         notify=settings.notify,

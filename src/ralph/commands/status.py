@@ -138,6 +138,7 @@ def _detail(one: Detail) -> None:
         f"state      {state}" + (f" (process {s.pid}; {one.doing})" if s.pid else ""),
         f"directory  {s.directory}",
         f"agent      {one.agent}",
+        f"sandbox    {one.sandbox}",
         f"prompt     {one.prompt}",
         f"guardrails {', '.join(one.checks) or 'none'}",
         f"iterations {s.iteration} of {s.max_iterations}, {duration(s.elapsed)}"

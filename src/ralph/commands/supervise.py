@@ -14,12 +14,15 @@ from ralph.commands.common import (
     budget_options,
     make_look,
     make_view,
+    sandbox_options,
     start,
     view_options,
 )
 from ralph.core.model import Flow, RestartKind
 from ralph.flows import supervise as flow
 from ralph.flows.run import Inputs
+from ralph.flows.sandboxing import Wanted, choose
+from ralph.sandbox.registry import DIRECT
 from ralph.settings import load
 
 
@@ -47,6 +50,7 @@ from ralph.settings import load
 @click.option("--project", metavar="NAME", help="The project's name. [the folder above TASK_DIR]")
 @click.option("--task", "name", metavar="NAME", help="The task's name. [the name of TASK_DIR]")
 @budget_options
+@sandbox_options
 @click.option("--settings", "settings_file", metavar="FILE", help="Another settings file.")
 @view_options
 def command(
@@ -57,6 +61,8 @@ def command(
     project: str | None,
     name: str | None,
     settings_file: str | None,
+    sandbox: bool | None,
+    sandbox_rung: str | None,
     verbose: bool,
     as_json: bool,
     detach: bool,
@@ -75,14 +81,16 @@ def command(
     directory = Path.cwd()
     task = flow.make_task(task_dir, project, name, words, Inputs(prompt, prompt_file))
     flags = {_KEYS[key]: value for key, value in options.items() if value is not None}
-    settings = load(Path(settings_file) if settings_file else None, flags).settings
+    loaded = load(Path(settings_file) if settings_file else None, flags)
+    settings = loaded.settings
     flow.plan("check", settings, task, directory)
+    chosen = choose(loaded, Wanted(sandbox, sandbox_rung), DIRECT.name)
     look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
     where = flow.where(task, directory)
     return start(
         Flow.SUPERVISE,
         where,
-        lambda id: flow.plan(id, settings, task, where.directory),
+        lambda id: flow.plan(id, settings, task, where.directory, chosen),
         partial(make_view, look, as_json=as_json),
         detach=detach,
         notify=settings.notify,

@@ -18,6 +18,7 @@ from ralph.commands.common import (
     load_with_agent,
     make_look,
     open_home,
+    sandbox_options,
     view_options,
 )
 from ralph.core.text import clean
@@ -26,8 +27,10 @@ from ralph.flows import session
 from ralph.flows.ground import taken_ground
 from ralph.flows.jobs import Choice, Watch
 from ralph.flows.notify import Sender, WorkNotifier, ways_of
+from ralph.flows.sandboxing import Wanted, choose
 from ralph.flows.where import Where, here
 from ralph.flows.work import Work
+from ralph.sandbox.registry import DIRECT
 from ralph.scm.repository import find_repository
 from ralph.settings import Settings
 from ralph.store.home import Home
@@ -56,6 +59,7 @@ from ralph.views.work import ManyTasks, OneTask, TaskJson
 @click.option("-j", "--jobs", type=COUNT, default=1, metavar="N", help="So many tasks at once. [1]")
 @click.option("--agent", metavar="COMMAND", help="Another agent than the configured one, with its flags.")
 @budget_options
+@sandbox_options
 @click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
 @view_options
 def command(
@@ -64,6 +68,8 @@ def command(
     jobs: int,
     agent: str | None,
     settings_file: str | None,
+    sandbox: bool | None,
+    sandbox_rung: str | None,
     verbose: bool,
     as_json: bool,
     detach: bool,
@@ -87,17 +93,22 @@ def command(
         "max_duration_seconds": "maxDurationSeconds",
     }
     flags = {keys[name]: value for name, value in budget.items() if value is not None}
-    settings = load_with_agent(settings_file, flags, agent).settings
+    loaded = load_with_agent(settings_file, flags, agent)
+    settings = loaded.settings
     home, where = open_home(), here(Path.cwd())
     repository = find_repository(where.directory)
     if repository is None:
         raise RalphError("`ralph work` needs a git repository.", "Make one: git init && git commit …")
+    chosen = choose(loaded, Wanted(sandbox, sandbox_rung), DIRECT.name)
     if detach and not _in_background(home):
         return 0
     view = _view(settings, jobs, verbose=verbose, as_json=as_json)
-    with session.signals() as wakeup, taken_ground(home, repository, where.project, wakeup) as ground:
+    with (
+        session.signals() as wakeup,
+        taken_ground(home, repository, where.project, wakeup, runs_hooks=not chosen.is_real) as ground,
+    ):
         notifier = _notifier(home, where, settings, view.hear)
-        work = Work(home, ground, settings, wakeup, notifier.hear, notifier.spent)
+        work = Work(home, ground, settings, wakeup, notifier.hear, notifier.spent, chosen)
         code = work.work(Choice(spec, tasks, jobs))
         if work.halt is not None:
             notifier.halted(work.halt.exit_code, work.halt.reason)

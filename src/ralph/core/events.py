@@ -14,6 +14,7 @@ from ralph.core.model import (
     FailAction,
     Hold,
     LimitKind,
+    Network,
     Permissions,
     Purpose,
     Ran,
@@ -200,6 +201,8 @@ class RunStarted:
     elapsed: float = 0.0
     unguarded: tuple[str, ...] = ()
     """The agents whose commands the guard does not see."""
+    sandbox: str = "direct"
+    network: Network = Network.OPEN
 
 
 @dataclass(frozen=True, slots=True)

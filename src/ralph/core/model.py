@@ -193,6 +193,14 @@ class RestartKind(StrEnum):
     FIXED = "fixed"
 
 
+class Network(StrEnum):
+    """What a sandboxed command may reach: everything, nothing, or the hosts on a list."""
+
+    OPEN = "open"
+    OFF = "off"
+    ALLOW_LIST = "allow-list"
+
+
 # ---- the plan ----
 
 
@@ -351,6 +359,33 @@ class Guarding:
 
 
 @dataclass(frozen=True, slots=True)
+class SandboxSpec:
+    """Which rung of the ladder agents and checks run on, and what is different from its defaults there.
+
+    `hosts`: allowed beside those of the agent. `variables`: passed beside those that every command gets.
+    `downgraded`: why there is no sandbox, though one was looked for. 0 is no limit.
+    """
+
+    rung: str = "direct"
+    network: Network = Network.OPEN
+    hosts: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    read_only: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
+    memory_mb: int = 0
+    processes: int = 0
+    downgraded: str = ""
+
+    @property
+    def is_real(self) -> bool:
+        return self.rung != "direct"
+
+
+NO_SANDBOX = SandboxSpec()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything a run needs to know. Journalled as row 0: resume does not read settings again.
 
@@ -378,6 +413,7 @@ class Plan:
     base: str = ""
     judge: AgentSpec | None = None
     guard: Guarding | None = None
+    sandbox: SandboxSpec = NO_SANDBOX
 
 
 # ---- what is measured ----

@@ -71,13 +71,17 @@ class Wardens:
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """A project that one `ralph work` alone works on. `record`: how the user's git was configured at its beginning."""
+    """A project that one `ralph work` alone works on. `record`: how the user's git was configured at its beginning.
+
+    `runs_hooks`: whether the user's git hooks are run.
+    """
 
     home: Home
     repository: Repository
     project: str
     record: Path
     wardens: Wardens
+    runs_hooks: bool = True
 
     @contextmanager
     def opened(self, wakeup: Wakeup) -> Iterator[Yard]:
@@ -87,7 +91,7 @@ class Ground:
             self.wardens.lent(wakeup) as warden,
         ):
             runner = scm_runner(warden, directory, self.repository.top)
-            recorded = Recorded(Git(self.repository, runner), self.record)
+            recorded = Recorded(Git(self.repository, runner), self.record, runs_hooks=self.runs_hooks)
             recorded.record()
             yield Yard(self, warden, recorded, Worktrees(self.repository, runner, recorded))
 
@@ -100,7 +104,9 @@ class Ground:
 
 
 @contextmanager
-def taken_ground(home: Home, repository: Repository, project: str, wakeup: Wakeup) -> Iterator[Ground]:
+def taken_ground(
+    home: Home, repository: Repository, project: str, wakeup: Wakeup, *, runs_hooks: bool = True
+) -> Iterator[Ground]:
     """The project, for nobody else as long as this lasts. Git knows worktrees by their real paths, so do we."""
     home = replace(home, path=home.path.resolve())
     record = home.path / "work" / home.worktree(project, "any").parent.name
@@ -110,7 +116,7 @@ def taken_ground(home: Home, repository: Repository, project: str, wakeup: Wakeu
         shutil.rmtree(record, ignore_errors=True)
         record.mkdir(parents=True)
         (record / "owner").write_text(f"{os.getpid()} {process_start(os.getpid())}")
-        yield Ground(home, repository, project, record, wardens)
+        yield Ground(home, repository, project, record, wardens, runs_hooks)
     finally:
         wardens.close()
         shutil.rmtree(record, ignore_errors=True)

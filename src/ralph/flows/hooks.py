@@ -11,7 +11,7 @@ from typing import Any
 
 import ralph
 from ralph.agents.registry import AGENTS
-from ralph.core.model import AgentSpec, Guarding, Plan
+from ralph.core.model import Plan
 from ralph.flows.prd_files import PLUGIN
 from ralph.store.files import opened_directory, write
 
@@ -28,7 +28,7 @@ def prepare(plan: Plan, streams: Path) -> str:
         return ""
     hooks = _prd_hooks() if plan.prompt.prd is not None else {}
     files: dict[str, object] = {}
-    if plan.guard is not None and plan.guard.enabled:
+    if plan.guard is not None and plan.guard.enabled and not plan.sandbox.is_real:
         hooks["PreToolUse"] = _hook(guard_command(streams / GUARD), GUARDED_TOOLS)
         files[GUARD] = asdict(plan.guard)
     if not hooks:

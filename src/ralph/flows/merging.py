@@ -53,7 +53,9 @@ class MergeTurn(Turn):
         began = merge.old if merge.commit != merge.old else progress.began
         proof = Assignment(task, MERGE, path, replace(progress, began=began), budget=self.budget(task))
         self.set_up(path)
-        state = self.drive(path, lambda run: roles.merge_plan(run, self.site.settings, proof))
+        state = self.drive(
+            path, lambda run: roles.merge_plan(run, self.site.settings, proof, self.site.sandbox)
+        )
         assert state.stop is not None
         if state.stop.outcome is Outcome.LIMIT:
             reason = f"On the merged tree: {reason_of(state)}"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ralph.agents.registry import with_model
 from ralph.core import stories
 from ralph.core.model import (
+    NO_SANDBOX,
     AgentSpec,
     Check,
     ClaimKind,
@@ -21,6 +22,7 @@ from ralph.core.model import (
     Plan,
     Prd,
     PromptSource,
+    SandboxSpec,
     Scm,
     When,
 )
@@ -28,7 +30,7 @@ from ralph.errors import RalphError
 from ralph.flows.prd_files import is_template_branch, is_unplanned
 from ralph.flows.run import agent_specs, guarding, limits
 from ralph.scm.repository import branch_of, find_repository
-from ralph.settings import DEFAULT, Loaded
+from ralph.settings import Settings
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.marker import Marker
@@ -106,14 +108,13 @@ def load_board(inputs: Inputs) -> dict[str, Any]:
     return valid(text, path, inputs.prd)
 
 
-def plan(run: str, loaded: Loaded, inputs: Inputs) -> Plan:
-    settings = loaded.settings
+def plan(run: str, settings: Settings, inputs: Inputs, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
     folder = f"{inputs.folder}/{PROMPT}"
     return Plan(
         run=run,
         flow=Flow.PRD,
         directory=str(inputs.directory),
-        agents=_agents(loaded, inputs),
+        agents=_agents(settings, inputs),
         prompt=PromptSource(
             file=folder, instruction=False, truncate=settings.output_truncate_chars, prd=inputs.prd
         ),
@@ -123,14 +124,13 @@ def plan(run: str, loaded: Loaded, inputs: Inputs) -> Plan:
         scm=Scm("git", ("commit",), "chore: [ralph] what an iteration left uncommitted"),
         snapshots=settings.snapshots,
         guard=guarding(settings),
+        sandbox=sandbox,
     )
 
 
-def _agents(loaded: Loaded, inputs: Inputs) -> tuple[AgentSpec, ...]:
+def _agents(settings: Settings, inputs: Inputs) -> tuple[AgentSpec, ...]:
     """Everything is allowed unless the user says otherwise."""
-    specs = agent_specs(loaded.settings.agent, loaded.settings.idle_timeout_seconds)
-    if loaded.sources.get("agent.permissions", DEFAULT) == DEFAULT:
-        specs = tuple(replace(spec, permissions=Permissions.BYPASS) for spec in specs)
+    specs = agent_specs(settings.agent, settings.idle_timeout_seconds, Permissions.BYPASS)
     if inputs.model:
         specs = tuple(with_model(spec, inputs.model) for spec in specs)
     return specs

@@ -81,6 +81,7 @@ class Replay:
         if row.kind == "plan":
             self._plan = codec.decode("plan", row.body)
             yield started(self._plan, self._plan.limits.iterations)
+            yield from (Notice(text) for text in announced(self._plan))
         elif row.kind == "run_agent":
             yield from self._agent(row, codec.decode("run_agent", row.body))
         elif row.kind == "run_checks":
@@ -196,5 +197,16 @@ def started(plan: Plan, iterations: int) -> RunStarted:
         iterations=iterations,
         permissions=announced_permissions(first),
         fallbacks=tuple(agent.name for agent in others),
-        unguarded=unguarded(plan.agents, plan.guard),
+        unguarded=() if plan.sandbox.is_real else unguarded(plan.agents, plan.guard),
+        sandbox=plan.sandbox.rung,
+        network=plan.sandbox.network,
     )
+
+
+def announced(plan: Plan) -> Iterator[str]:
+    """What a run says of its sandbox before anything else."""
+    if plan.sandbox.downgraded:
+        yield (
+            "There is no sandbox: agents and checks run directly, with all that you may do."
+            f" Why: {plan.sandbox.downgraded}."
+        )

@@ -14,14 +14,17 @@ import msgspec
 from ralph.agents.registry import with_model
 from ralph.checks.registry import config_problem
 from ralph.core.model import (
+    NO_SANDBOX,
     AgentSpec,
     Check,
     ClaimKind,
     ClaimRule,
     Flow,
     Limits,
+    Permissions,
     Plan,
     PromptSource,
+    SandboxSpec,
     Scm,
     TaskBrief,
     When,
@@ -36,7 +39,7 @@ from ralph.core.tasks import (
 )
 from ralph.errors import RalphError
 from ralph.flows.criteria import InForce, criteria_of, in_force, role_settings
-from ralph.flows.run import agent_spec, agent_specs, guarding, guardrails, limits
+from ralph.flows.run import agent_spec, agent_specs, guarding, guardrails, limits, unasked
 from ralph.settings import CommandSettings, Settings
 
 MERGE = "merge"
@@ -102,12 +105,12 @@ def _problem(method: str, config: bytes, criteria: tuple[str, ...]) -> str:
 # ---- the plan ----
 
 
-def plan(run: str, settings: Settings, assignment: Assignment) -> Plan:
+def plan(run: str, settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
     """One role's loop."""
     task, role = assignment.task, assignment.role
     criteria = in_force(task, role, settings.ralph)
     spec = task.completion_spec
-    agents = agents_of(settings, role)
+    agents = agents_of(settings, role, unasked(sandbox))
     brief = TaskBrief(
         id=task.id,
         title=task.title,
@@ -138,10 +141,13 @@ def plan(run: str, settings: Settings, assignment: Assignment) -> Plan:
         base=assignment.progress.began,
         judge=judge_of(settings, agents[0]),
         guard=guarding(settings),
+        sandbox=sandbox,
     )
 
 
-def merge_plan(run: str, settings: Settings, assignment: Assignment) -> Plan:
+def merge_plan(
+    run: str, settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_SANDBOX
+) -> Plan:
     """No agent, only checks: all that the roles have proved must hold on the merged tree as well."""
     task = assignment.task
     checks: dict[str, Check] = {check.name: check for check in guardrails(settings.guardrails)}
@@ -166,6 +172,7 @@ def merge_plan(run: str, settings: Settings, assignment: Assignment) -> Plan:
         task_id=task.id,
         base=assignment.progress.began,
         judge=judge_of(settings, agents[0]),
+        sandbox=sandbox,
     )
 
 
@@ -226,10 +233,14 @@ def commands_of(method: str, config: dict[str, Any]) -> Iterator[tuple[str, str]
 # ---- who does it ----
 
 
-def agents_of(settings: Settings, role: str) -> tuple[AgentSpec, ...]:
+def agents_of(settings: Settings, role: str, may: Permissions = Permissions.EDIT) -> tuple[AgentSpec, ...]:
     """The agent of a role and, if it has none of its own, the fallbacks of the configured one."""
     given, idle = role_settings(role, settings.ralph), settings.idle_timeout_seconds
-    specs = agent_specs(settings.agent, idle) if given.agent is None else (_named(settings, given.agent),)
+    specs = (
+        agent_specs(settings.agent, idle, may)
+        if given.agent is None
+        else (_named(settings, given.agent, may),)
+    )
     return tuple(with_model(spec, given.model) for spec in specs) if given.model else specs
 
 
@@ -239,8 +250,10 @@ def judge_of(settings: Settings, agent: AgentSpec) -> AgentSpec:
     return with_model(spec, judge.model) if judge.model else spec
 
 
-def _named(settings: Settings, agent: str | CommandSettings) -> AgentSpec:
+def _named(
+    settings: Settings, agent: str | CommandSettings, may: Permissions = Permissions.EDIT
+) -> AgentSpec:
     """An agent of its own; the configured one keeps its flags."""
     if isinstance(agent, str):
         agent = settings.agent if agent == settings.agent.command else CommandSettings(command=agent)
-    return agent_spec(agent, settings.idle_timeout_seconds)
+    return agent_spec(agent, settings.idle_timeout_seconds, may)

@@ -11,6 +11,7 @@ from pathlib import Path
 from ralph.agents.registry import AGENTS, type_of
 from ralph.checks import command as command_check
 from ralph.core.model import (
+    NO_SANDBOX,
     AgentSpec,
     Check,
     ClaimRule,
@@ -18,8 +19,10 @@ from ralph.core.model import (
     Guarding,
     GuardRule,
     Limits,
+    Permissions,
     Plan,
     PromptSource,
+    SandboxSpec,
     Scm,
 )
 from ralph.errors import RalphError
@@ -62,12 +65,14 @@ def check_inputs(inputs: Inputs, directory: Path) -> None:
         raise RalphError(f"{path} is empty.", "Say what the agent is to do.")
 
 
-def plan(run: str, settings: Settings, inputs: Inputs, directory: Path) -> Plan:
+def plan(
+    run: str, settings: Settings, inputs: Inputs, directory: Path, sandbox: SandboxSpec = NO_SANDBOX
+) -> Plan:
     return Plan(
         run=run,
         flow=Flow.RUN,
         directory=str(directory),
-        agents=agent_specs(settings.agent, settings.idle_timeout_seconds),
+        agents=agent_specs(settings.agent, settings.idle_timeout_seconds, unasked(sandbox)),
         prompt=PromptSource(
             text=inputs.prompt or "",
             file=inputs.prompt_file or "",
@@ -81,6 +86,7 @@ def plan(run: str, settings: Settings, inputs: Inputs, directory: Path) -> Plan:
         scm=Scm(settings.scm.command, settings.scm.tasks) if settings.scm else None,
         snapshots=settings.snapshots,
         guard=guarding(settings),
+        sandbox=sandbox,
     )
 
 
@@ -107,11 +113,13 @@ def limits(settings: Settings, iterations: int, iteration_seconds: float) -> Lim
     )
 
 
-def agent_specs(agent: AgentSettings, idle: float | None) -> tuple[AgentSpec, ...]:
+def agent_specs(
+    agent: AgentSettings, idle: float | None, may: Permissions = Permissions.EDIT
+) -> tuple[AgentSpec, ...]:
     """The agent and its fallbacks; one that stands there twice is told apart by a number."""
     specs: dict[str, AgentSpec] = {}
     for each in (agent, *agent.fallbacks):
-        spec = agent_spec(each, idle)
+        spec = agent_spec(each, idle, may)
         name = _unused(spec.name, specs)
         specs[name] = replace(spec, name=name)
     return tuple(specs.values())
@@ -122,7 +130,15 @@ def _unused(name: str, names: Collection[str]) -> str:
     return next(each for each in itertools.chain([name], numbered) if each not in names)
 
 
-def agent_spec(agent: CommandSettings, idle: float | None = None) -> AgentSpec:
+def unasked(sandbox: SandboxSpec) -> Permissions:
+    """What an agent may do when the settings do not say."""
+    return Permissions.BYPASS if sandbox.is_real else Permissions.EDIT
+
+
+def agent_spec(
+    agent: CommandSettings, idle: float | None = None, may: Permissions = Permissions.EDIT
+) -> AgentSpec:
+    """`may`: what it may do unasked when the settings do not say."""
     if not agent.command.strip():
         raise RalphError(
             "No agent is configured.",
@@ -142,7 +158,7 @@ def agent_spec(agent: CommandSettings, idle: float | None = None) -> AgentSpec:
         flags=flags,
         env=tuple(agent.env.items()),
         prompt_via=agent.prompt_via or AGENTS[kind].prompt_via,
-        permissions=agent.permissions,
+        permissions=agent.permissions or may,
         idle_seconds=AGENTS[kind].idle_seconds if idle is None else idle,
     )
 

@@ -24,13 +24,14 @@ from ralph.flows import hooks
 from ralph.flows.herald import Herald
 from ralph.flows.notify import RunNotifier, Sender
 from ralph.flows.recovery import recovered
-from ralph.flows.replay import started
+from ralph.flows.replay import announced, started
 from ralph.flows.repository import pinned_runner, scm_runner
 from ralph.flows.where import Where as Where
 from ralph.flows.where import here as here
 from ralph.loop import Driver
 from ralph.place import Clock, Place
 from ralph.process.client import Wakeup, Warden
+from ralph.rooms import Site, opened_rooms
 from ralph.scm.repository import find_repository
 from ralph.scm.work import Work
 from ralph.store import locks
@@ -150,6 +151,7 @@ def _placed(
         Warden(wakeup, lock) as warden,
         _version_control(plan, warden, streams, is_interrupted) as work,
         folder.watched(wakeup.wake) if folder else nullcontext(),
+        opened_rooms(_site(plan, home, streams), warden, runtime.project) as rooms,
         _story_board(plan, runtime, home, work, tell) as board,
     ):
         yield Place(
@@ -162,10 +164,17 @@ def _placed(
             wakeup=wakeup,
             tell=herald or tell,
             clock=Clock(),
+            rooms=rooms,
             supervised=Supervised(herald.folder, warden, runs, plan.run, herald.post_end) if herald else None,
             board=board,
             hooks=hooks.prepare(plan, streams),
         )
+
+
+def _site(plan: Plan, home: Home, streams: Path) -> Site:
+    return Site(
+        plan, find_repository(Path(plan.directory)), Path(os.path.realpath(home.path)), streams.resolve()
+    )
 
 
 @contextmanager
@@ -198,7 +207,8 @@ def _story_board(
 
     Marker(runtime.project).sweep()
     kept = home.prd(plan.directory, prd.folder)
-    board = StoryBoard(prd, runtime.project, kept, commit, work.branch, removed_tests)
+    mode = "sandbox" if plan.sandbox.is_real else "direct"
+    board = StoryBoard(prd, runtime.project, kept, commit, work.branch, removed_tests, mode)
     try:
         yield board
     finally:
@@ -210,6 +220,10 @@ def _introduce(place: Place, loaded: Loaded, state: State, *, is_resumed: bool) 
     place.tell(replace(introduction, resumed=is_resumed, used=state.usage, elapsed=state.elapsed))
     if loaded.half_done is not None and loaded.half_done.kind == "run_agent":
         place.tell(Notice("The iteration that was cut off is done again."))
+    for text in (*announced(state.plan), *place.rooms.introduction(), *place.rooms.news()):
+        place.tell(Notice(text))
+    if state.plan.sandbox.is_real and place.work.has_hooks():
+        place.tell(Notice("Your git hooks are not run: they would run the agent's work outside the sandbox."))
     if place.work.missing:
         place.tell(Notice(place.work.missing))
 

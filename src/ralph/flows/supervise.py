@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ralph.core.model import (
+    NO_SANDBOX,
     AgentSpec,
     ClaimKind,
     ClaimRule,
@@ -15,10 +16,11 @@ from ralph.core.model import (
     PromptSource,
     PromptVia,
     Restart,
+    SandboxSpec,
     TaskFolder,
 )
 from ralph.errors import RalphError
-from ralph.flows.run import Inputs, agent_specs, check_inputs, guarding, limits
+from ralph.flows.run import Inputs, agent_specs, check_inputs, guarding, limits, unasked
 from ralph.flows.session import Where, here
 from ralph.settings import Settings
 from ralph.store.bus import task_name
@@ -62,9 +64,13 @@ def where(task: Task, directory: Path) -> Where:
     return Where(directory.resolve(), task.folder, here(directory).project)
 
 
-def plan(run: str, settings: Settings, task: Task, directory: Path) -> Plan:
+def plan(
+    run: str, settings: Settings, task: Task, directory: Path, sandbox: SandboxSpec = NO_SANDBOX
+) -> Plan:
     supervise, idle = settings.supervise, settings.idle_timeout_seconds
-    agents = (_command(task.command, idle),) if task.command else agent_specs(settings.agent, idle)
+    agents: tuple[AgentSpec, ...] = (_command(task.command, idle),)
+    if not task.command:
+        agents = agent_specs(settings.agent, idle, unasked(sandbox))
     usual = limits(settings, supervise.max_restarts, supervise.agent_timeout_seconds)
     return Plan(
         run=run,
@@ -83,6 +89,7 @@ def plan(run: str, settings: Settings, task: Task, directory: Path) -> Plan:
         snapshots=settings.snapshots,
         guard=guarding(settings),
         task=TaskFolder(str(task.folder), task.project, task.name, supervise.poll_interval_seconds),
+        sandbox=sandbox,
     )
 
 

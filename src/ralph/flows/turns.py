@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from ralph import rooms
 from ralph.core.board import Action, Fact, Merged, MergeVerdict, RunEnded, RunVerdict, StartRun
 from ralph.core.events import Event, Notice
-from ralph.core.model import Cause, Ended, Flow, Outcome, Plan, Resume, State, Stop
+from ralph.core.model import Cause, Ended, Flow, Outcome, Plan, PromptSource, Resume, SandboxSpec, State, Stop
 from ralph.core.tasks import Progress, Task
 from ralph.errors import RalphError
 from ralph.flows import roles, session
@@ -21,7 +23,7 @@ from ralph.flows.repository import forget_pin
 from ralph.flows.roles import Assignment, Budget
 from ralph.flows.where import Where
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
-from ralph.scm.repository import Repository
+from ralph.scm.repository import Repository, repository_at
 from ralph.scm.snapshots import snapshot_name
 from ralph.scm.worktrees import branch_of, mark_ready
 from ralph.settings import Settings
@@ -77,6 +79,7 @@ class Site:
     ground: Ground
     base: str
     left: Budget = Budget()
+    sandbox: SandboxSpec = SandboxSpec()
 
 
 def lost(action: Action, halt: Halt) -> News:
@@ -142,14 +145,25 @@ class Turn:
         def watch(seconds: float, idle: float) -> Ended | None:
             return Ended.INTERRUPTED if self.wakeup.count else None
 
-        with opened_directory(str(worktree)) as directory, Warden(self.wakeup) as warden:
-            argv = ["/bin/sh", "-c", command]
-            done = output_of(warden, argv, directory, child_environment({}), watch=watch)
+        with (
+            opened_directory(str(worktree)) as directory,
+            Warden(self.wakeup) as warden,
+            tempfile.TemporaryDirectory(prefix="ralph-setup-") as scratch,
+            rooms.opened_rooms(self._room_of(worktree, Path(scratch)), warden, directory) as walled,
+        ):
+            inside = walled.check(["/bin/sh", "-c", command], child_environment({}), str(worktree))
+            done = output_of(warden, inside.argv, directory, inside.environment, watch=watch)
         if done.exit.ended is Ended.INTERRUPTED:
             raise KeyboardInterrupt
         if done.exit.code != 0:
             said = (done.err or done.out).decode(errors="replace").strip()[-500:]
             raise RalphError(f"ralph.setup failed in {worktree}: {command}: {said}")
+
+    def _room_of(self, worktree: Path, scratch: Path) -> rooms.Site:
+        """A sandbox for what is done before there is a run; in a worktree with work in it that is needed too."""
+        agents = roles.agents_of(self.site.settings, roles.roles_of(self.site.settings)[0])
+        plan = Plan("setup", Flow.WORK, str(worktree), agents, PromptSource(), sandbox=self.site.sandbox)
+        return rooms.Site(plan, repository_at(worktree), self.site.home.path.resolve(), scratch)
 
     def restore(self, yard: Yard, repository: Repository, task: Task, attempt: int) -> None:
         """A worktree that was removed comes back as it was last, also what was not committed."""
@@ -272,11 +286,11 @@ class RoleTurn(Turn):
         One that was cut off or has stopped for something that passes goes on. One whose end was not heard is not
         repeated. One that met a fatal error begins anew: what was wrong may have been its settings.
         """
-        run, path = self._run_of_turn(assignment), assignment.worktree
+        run, path, site = self._run_of_turn(assignment), assignment.worktree, self.site
         loaded = load(self.runs.db, self.runs.path, run.id) if run else None
         stop = loaded.state.stop if loaded else None
         if run is None or loaded is None or (stop is not None and not _goes_on(stop)):
-            return self.drive(path, lambda run: roles.plan(run, self.site.settings, assignment))
+            return self.drive(path, lambda run: roles.plan(run, site.settings, assignment, site.sandbox))
         if stop is None or stop.cause not in _DECIDED:
             return self.drive(path, run, _resume(loaded.state, assignment.budget))
         return loaded.state if loaded.is_over else self.drive(path, run)

@@ -29,7 +29,7 @@ from ralph.core.board import (
     StopRun,
 )
 from ralph.core.events import AgentEnded, Event, Used
-from ralph.core.model import Cancel, Limits, Outcome, Usage
+from ralph.core.model import NO_SANDBOX, Cancel, Limits, Outcome, SandboxSpec, Usage
 from ralph.errors import RalphError
 from ralph.flows.ground import Ground
 from ralph.flows.jobs import Choice, Jobs, Watch
@@ -81,7 +81,9 @@ class Work:
         wakeup: Wakeup,
         watch: Watch,
         spending: Spending,
+        sandbox: SandboxSpec = NO_SANDBOX,
     ) -> None:
+        self._sandbox = sandbox
         self._home = home
         self._ground = ground
         self._project = ground.project
@@ -247,7 +249,9 @@ class Work:
 
     def _in_thread(self, running: _Running) -> None:
         action = running.action
-        site = Site(self._home, self._project, self._settings, self._ground, self._base, self._left())
+        site = Site(
+            self._home, self._project, self._settings, self._ground, self._base, self._left(), self._sandbox
+        )
         means = site, running.wakeup, partial(self._told, running), running.begun
         try:
             if isinstance(action, StartRun):

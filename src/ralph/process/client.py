@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import marshal
 import os
 import select
 import socket
@@ -12,13 +11,13 @@ import stat
 import sys
 import tempfile
 import time
-from _frozen_importlib_external import MAGIC_NUMBER
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
+from ralph.compiled import compiled
 from ralph.core.model import Ended, Exit
 from ralph.process import orphans, warden
 from ralph.process.gather import Gatherer
@@ -124,16 +123,14 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     return environment | dict(extra)
 
 
-def _compiled() -> int:
+def _opened_program() -> int:
     """An open file with the warden's program, as Python runs it at once."""
-    loader: Any = warden.__loader__
-    code = loader.get_code(warden.__name__)
     with tempfile.TemporaryFile(buffering=0) as file:
-        file.write(MAGIC_NUMBER + bytes(12) + marshal.dumps(code))
+        file.write(compiled(warden))
         return fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)
 
 
-_PROGRAM = _compiled()
+_PROGRAM = _opened_program()
 """The warden's program as it is now: an upgrade under a running loop does not change it."""
 
 _gatherer = Gatherer()

@@ -50,3 +50,17 @@ def branch_of(repository: Repository) -> str:
     except (OSError, UnicodeDecodeError):
         return ""
     return head.removeprefix("ref: refs/heads/") if head.startswith("ref: refs/heads/") else ""
+
+
+def points_back(repository: Repository) -> bool:
+    """Does a git directory outside of its working tree know that tree as its own? Then nobody has swapped it."""
+    try:
+        if repository.git_dir != repository.common:
+            known = Path((repository.git_dir / "gitdir").read_text().strip())
+            is_below = repository.git_dir.parent.parent == repository.common
+            return is_below and known.resolve() == (repository.top / ".git").resolve()
+        lines = (repository.git_dir / "config").read_text(errors="replace").splitlines()
+        places = [line.partition("=")[2].strip() for line in lines if line.strip().startswith("worktree")]
+        return any((repository.git_dir / place).resolve() == repository.top.resolve() for place in places)
+    except OSError:
+        return False

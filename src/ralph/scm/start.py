@@ -53,12 +53,17 @@ _decode = msgspec.json.Decoder(Start).decode
 
 
 class Recorded:
-    """The start of one run, as it was written down."""
+    """The start of one run, as it was written down.
 
-    def __init__(self, git: Git, directory: Path) -> None:
+    `runs_hooks`: whether the user's hooks are run for the user. They may run what an agent has written: not where that
+    is kept in a sandbox.
+    """
+
+    def __init__(self, git: Git, directory: Path, *, runs_hooks: bool = True) -> None:
         self._git = git
         self._directory = directory
-        self.hooks = directory / "hooks"
+        self._kept_hooks = directory / "hooks"
+        self.hooks = self._kept_hooks if runs_hooks else Path(os.devnull)
         self._file = directory / "start.json"
 
     def record(self) -> None:
@@ -68,7 +73,7 @@ class Recorded:
         self._directory.mkdir(parents=True, exist_ok=True)
         self._git.disarm_filters()
         config = self.config()
-        _copy_hooks(self._hooks_path(config), self.hooks)
+        _copy_hooks(self._hooks_path(config), self._kept_hooks)
         prints = self.fingerprints(self.untracked())
         start = Start(config, {_to_json(name): value for name, value in prints.items()})
         temporary = self._file.with_suffix(".tmp")
@@ -108,6 +113,13 @@ class Recorded:
         unchanged = [name for name, value in prints.items() if value and value == start.untracked[name]]
         markers = [name for name in now if os.path.basename(name) == MARKER]
         return unchanged + markers + [name.rstrip("/") for name in now if name.endswith("/")]
+
+    def has_hooks(self) -> bool:
+        try:
+            names = os.listdir(self._hooks_path(self.config()))
+        except OSError:
+            return False
+        return any(not name.endswith(".sample") for name in names)
 
     def _hooks_path(self, config: dict[str, list[str]]) -> Path:
         repository = self._git.repository

@@ -39,7 +39,9 @@ class Work:
         if repository is not None:
             self._history = History(repository, run, plan.run, state / "scm")
             self._snapshots = Snapshots(repository, run, plan.run, state / "scm")
-            self._recorded = Recorded(Git(repository, run), state / "scm")
+            self._recorded = Recorded(
+                Git(repository, run), state / "scm", runs_hooks=not plan.sandbox.is_real
+            )
             self._committer = Committer(repository, run, self._recorded, Path(plan.directory))
         self._tasks = self._make_tasks(plan.scm, run)
 
@@ -68,6 +70,10 @@ class Work:
         if self._recorded is not None and (self._tasks is not None or self._plan.prompt.prd is not None):
             self._recorded.record()
 
+    def has_hooks(self) -> bool:
+        """Has the user git hooks that a commit of ours would run?"""
+        return self._recorded is not None and self._tasks is not None and self._recorded.has_hooks()
+
     def snapshot(self, name: str) -> Snapshot | None:
         if self._snapshots is None or not self._plan.snapshots:
             return None
@@ -84,15 +90,15 @@ class Work:
         return digest(Path(self._plan.directory))
 
     @contextmanager
-    def fresh_copy(self) -> Iterator[Path]:
-        """The project without what git ignores, in a directory of its own for a while."""
+    def fresh_copy(self) -> Iterator[tuple[Path, Path]]:
+        """The repository without what git ignores, in a directory of its own for a while, and the project in it."""
         if self._snapshots is None or self._repository is None:
             raise RalphError("A clean guardrail needs a git repository.")
         with tempfile.TemporaryDirectory(prefix="ralph-clean-", ignore_cleanup_errors=True) as copy:
             self._snapshots.write(Path(copy))
             project = Path(copy) / Path(self._plan.directory).relative_to(self._repository.top)
             project.mkdir(parents=True, exist_ok=True)
-            yield project
+            yield Path(copy), project
 
     def diff(self, base: str) -> str:
         """All changes since a commit as text: new files too, ignored ones not."""

@@ -25,7 +25,7 @@ from ralph.core.events import (
     RunStarted,
     Used,
 )
-from ralph.core.model import Cause, Ended, Flow, HoldWhy, Outcome, Permissions, Purpose, Usage
+from ralph.core.model import Cause, Ended, Flow, HoldWhy, Network, Outcome, Permissions, Purpose, Usage
 from ralph.core.text import clean
 from ralph.views.agent import AgentLines, Look, duration, paint
 from ralph.views.outlet import Outlet, Sink
@@ -60,6 +60,13 @@ _MAY = {
     Permissions.EDIT: "It may edit files unasked (agent.permissions: edit).",
     Permissions.BYPASS: "It may do everything unasked (agent.permissions: bypass).",
     Permissions.NONE: "It may do only what its own settings allow (agent.permissions: none).",
+}
+
+
+_REACH = {
+    Network.OPEN: "the network is open (sandbox.network: open).",
+    Network.OFF: "no network.",
+    Network.ALLOW_LIST: "network by allow-list.",
 }
 
 
@@ -166,6 +173,8 @@ class Console:
             self._line(f"No command guard watches {', '.join(clean(name) for name in event.unguarded)}.")
         if event.fallbacks:
             self._line(f"While it is limited: {', '.join(clean(name) for name in event.fallbacks)}")
+        if event.sandbox != "direct":
+            self._line(f"Sandbox: {event.sandbox}, {_REACH[event.network]}")
 
     def _iteration_started(self, event: IterationStarted, at: float) -> None:
         self._verbose(f"Iteration {event.iteration}/{event.of} starting")

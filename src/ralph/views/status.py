@@ -6,7 +6,7 @@ import time
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ralph.core.model import Checked, HoldWhy, Plan, Purpose, Ran, RunAgent, Steer
+from ralph.core.model import Checked, HoldWhy, Plan, Purpose, Ran, RunAgent, SandboxSpec, Steer
 from ralph.store import codec
 from ralph.store.codec import Brief
 from ralph.store.journal import Row, rows
@@ -61,6 +61,7 @@ class Iteration:
 class Detail:
     summary: Summary
     agent: str
+    sandbox: str
     checks: tuple[str, ...]
     prompt: str
     doing: str
@@ -139,12 +140,19 @@ def detail(runs: Runs, run: Run) -> Detail:
     return Detail(
         summary=summary(runs, run),
         agent=plan.agents[0].name if plan else "",
+        sandbox=_sandbox(plan.sandbox) if plan else "",
         checks=tuple(check.name for check in plan.checks) if plan else (),
         prompt=(plan.prompt.file or plan.prompt.text[:200]) if plan else "",
         doing=_doing(journal) if run.is_live else "",
         iterations=tuple(_iterations(journal)),
         steered=tuple(steered(runs, run.id)),
     )
+
+
+def _sandbox(spec: SandboxSpec) -> str:
+    if spec.is_real:
+        return f"{spec.rung}, network {spec.network}"
+    return f"none ({spec.downgraded})" if spec.downgraded else "none"
 
 
 def _doing(journal: list[Row]) -> str:

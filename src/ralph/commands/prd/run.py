@@ -8,13 +8,22 @@ from pathlib import Path
 
 import click
 
-from ralph.commands.common import COUNT, load_with_agent, make_look, make_view, open_home, start, view_options
+from ralph.commands.common import (
+    COUNT,
+    load_with_agent,
+    make_look,
+    make_view,
+    open_home,
+    sandbox_options,
+    start,
+    view_options,
+)
 from ralph.commands.prd.options import default_agent, folder_option, project_option, say_undone
 from ralph.core.model import Flow
 from ralph.core.stories import REVIEW_CAP
 from ralph.core.text import clean
-from ralph.errors import RalphError
 from ralph.flows import prd as flow
+from ralph.flows.sandboxing import AUTO, Wanted, choose
 from ralph.flows.where import here
 
 
@@ -32,7 +41,7 @@ from ralph.flows.where import here
 @click.option(
     "--agent", metavar="COMMAND", help="Another agent than the configured one, with its flags. [claude]"
 )
-@click.option("--sandbox/--no-sandbox", default=None, help="Insist on a sandbox, or run the agent directly.")
+@sandbox_options
 @click.option("--skip-review", is_flag=True, help="No reviews: an implementation passes if it is verified.")
 @click.option(
     "--review-cap",
@@ -50,6 +59,7 @@ def run_(
     model: str,
     agent: str | None,
     sandbox: bool | None,
+    sandbox_rung: str | None,
     skip_review: bool,
     review_cap: int,
     settings_file: str | None,
@@ -67,12 +77,11 @@ def run_(
     ralph prd run -n 30 -m opus --review-cap 3
     """
     os.chdir(project_dir)
-    if sandbox:
-        raise RalphError("There is no sandbox yet.", "Run it directly: --no-sandbox.")
     folder = flow.inside(project_dir, ralph_dir)
     inputs = flow.Inputs(project_dir, folder, max_iterations, model, skip_review, review_cap)
     loaded = load_with_agent(settings_file, {}, agent or default_agent(settings_file))
-    flow.plan("check", loaded, inputs)
+    flow.plan("check", loaded.settings, inputs)
+    chosen = choose(loaded, Wanted(sandbox, sandbox_rung), AUTO)
     look = make_look(loaded.settings, verbose=verbose, stream=loaded.settings.stream_agent_output)
     home = open_home()
 
@@ -84,7 +93,7 @@ def run_(
     return start(
         Flow.PRD,
         here(inputs.directory),
-        lambda id: flow.plan(id, loaded, inputs),
+        lambda id: flow.plan(id, loaded.settings, inputs, chosen),
         partial(make_view, look, as_json=as_json),
         home,
         look_around,

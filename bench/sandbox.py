@@ -1,0 +1,57 @@
+"""What a sandbox costs: for each command that runs in it, and once for a run."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+
+from bench.measure import Measurement, Scratch, alternate, scratch
+
+FEW, MANY = 5, 25
+MOST_MS = 50.0
+RUNG = "bubblewrap"
+
+
+def suite() -> Iterator[Measurement]:
+    for measure in (start_of_a_command, start_of_a_run):
+        place = scratch()
+        try:
+            yield measure(place)
+        finally:
+            shutil.rmtree(place.path.parent, ignore_errors=True)
+
+
+def _seconds(place: Scratch, iterations: int, *options: str) -> Callable[[], float]:
+    return lambda: place.ralph("run", "-p", "hello", "-m", str(iterations), *options)[0]
+
+
+def start_of_a_command(place: Scratch) -> Measurement:
+    """One iteration of a trivial agent inside and outside, alternately."""
+    place.agent("echo hello", streamAgentOutput=False)
+    times = {}
+    for count in (MANY, FEW):
+        inside = _seconds(place, count, "--sandbox-rung", RUNG)
+        times[count] = alternate(inside, _seconds(place, count), 5)
+    inside_ms, outside_ms = ((times[MANY][side] - times[FEW][side]) / (MANY - FEW) * 1e3 for side in (0, 1))
+    added = inside_ms - outside_ms
+    detail = f"{inside_ms:.1f} ms against {outside_ms:.1f} ms"
+    return Measurement(
+        f"{RUNG}: added to each command",
+        f"≤ {MOST_MS:.0f} ms",
+        added,
+        "ms",
+        added <= MOST_MS,
+        outside_ms,
+        detail,
+    )
+
+
+def start_of_a_run(place: Scratch) -> Measurement:
+    """A run of one iteration: the rung is looked for, tried, and its walls are tried once."""
+    place.agent("echo hello", streamAgentOutput=False)
+    inside, outside = alternate(_seconds(place, 1, "--sandbox-rung", RUNG), _seconds(place, 1), 9)
+    added = (inside - outside) * 1e3
+    detail = f"{inside * 1e3:.0f} ms against {outside * 1e3:.0f} ms, with one command"
+    return Measurement(
+        f"{RUNG}: added to a whole run", "≤ 300 ms", added, "ms", added <= 300, outside * 1e3, detail
+    )

@@ -1,0 +1,353 @@
+"""`ralph doctor --sandbox`: a rung on this machine, with everything in it that it should protect, and the attempts.
+
+A whole scene is made in a temporary directory: a home with credentials that mean nothing, a repository with a worktree,
+sockets, a state directory. What is tried inside is in `sandbox/probing.py`; whether a file was written is looked at from
+outside, and so is whether any of the planted secrets was printed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ralph.compiled import compiled
+from ralph.core.model import AgentSpec, Ended, Flow, Network, Plan, PromptSource, SandboxSpec
+from ralph.errors import RalphError
+from ralph.process.client import Wakeup, Warden, child_environment, output_of
+from ralph.rooms import Site, opened_rooms, runner
+from ralph.sandbox import probing
+from ralph.sandbox.registry import DIRECT, LADDER, best
+from ralph.scm.repository import find_repository
+from ralph.store.files import opened_directory
+
+SECONDS = 120.0
+_DENIED, _ALLOWED = "denied", "allowed"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What was tried, what should have come of it, what did."""
+
+    name: str
+    tried: str
+    expected: str
+    seen: str
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What a rung protects on this machine; `others`: why better or other rungs cannot be used."""
+
+    rung: str
+    probes: tuple[Probe, ...]
+    others: tuple[str, ...] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        return all(probe.ok for probe in self.probes)
+
+
+_TRIED = {
+    "worktree": "write in the worktree",
+    "commit": "git commit in the worktree",
+    "login": "read the agent's own login",
+    "checkout": "write to the main checkout",
+    "hooks": "write a git hook of the main repository",
+    "config": "change the git config of the main repository",
+    "home": "leave a file in the home directory",
+    "etc": "write to /etc",
+    "usr": "write to /usr",
+    "tmp": "leave a file in the machine's /tmp",
+    "state": "write to Ralph's journal",
+    "ssh": "read an SSH key",
+    "clouds": "read credentials of clouds",
+    "forges": "read credentials of git and its forges",
+    "browser": "read the data of browsers",
+    "other agents": "read the login of other agents",
+    "journal": "read Ralph's journal",
+    "passwords": "read the system's passwords",
+    "environment": "find a secret in the environment",
+    "proc environ": "see other processes, or the environment of one",
+    "signal": "signal a process outside",
+    "ptrace": "trace a process outside",
+    "devices": "open disks, memory or kernel devices",
+    "mknod": "make a device file",
+    "proc sys": "change kernel settings (/proc/sys)",
+    "sys": "change devices and cgroups (/sys)",
+    "docker": "connect to docker.sock",
+    "ssh agent": "connect to the ssh-agent",
+    "mount": "mount a file system",
+    "user namespace": "make a user namespace",
+    "no network": "network off: reach anything",
+    "address": "allow-list: reach an address without the proxy (TCP, IPv6, UDP, loopback)",
+    "proxy: other host": "allow-list: a host that is not on the list",
+    "proxy: address": "allow-list: an address instead of a name",
+    "proxy: metadata": "allow-list: a cloud's metadata",
+    "proxy: other port": "allow-list: another port",
+    "proxy: allowed host": "allow-list: a host that is on the list",
+}
+_MAY = {"worktree", "commit", "login", "proxy: allowed host"}
+
+
+def prove(name: str | None, wakeup: Wakeup) -> Proof:
+    """Try a rung, or the best that can be used here."""
+    with opened_directory(str(Path.cwd())) as directory, Warden(wakeup) as warden:
+        run = runner(warden, directory)
+        problems = {each: rung.problem(run) for each, rung in LADDER.items() if rung is not DIRECT}
+        if name is None:
+            name = best(run)[0].name
+    others = tuple(f"{each}: {problem}" for each, problem in problems.items() if problem and each != name)
+    if name == DIRECT.name:
+        why = f" {'; '.join(others)}." if others else ""
+        raise RalphError(f"Without a sandbox nothing is protected.{why}", "Install bubblewrap.")
+    if name not in LADDER:
+        raise RalphError(f"There is no sandbox {name!r}.", f"Known: {', '.join(LADDER)}.")
+    if problems[name]:
+        raise RalphError(f"The sandbox {name} cannot be used here: {problems[name]}.")
+    with Scene.made(wakeup) as scene:
+        seen = scene.attempt(name, Network.OFF) | scene.attempt(name, Network.ALLOW_LIST)
+    probes = tuple(_probe(each, seen.get(each)) for each in _TRIED)
+    return Proof(name, probes, others)
+
+
+def _probe(name: str, seen: tuple[bool, str] | None) -> Probe:
+    expected = _ALLOWED if name in _MAY else _DENIED
+    if seen is None:
+        return Probe(name, _TRIED[name], expected, "it was not tried", ok=False)
+    came, text = seen
+    word = _ALLOWED if came else _DENIED
+    return Probe(name, _TRIED[name], expected, f"{word}: {text}" if text else word, word == expected)
+
+
+@dataclass(frozen=True, slots=True)
+class Scene:
+    """All that the attempts are about."""
+
+    place: Path
+    secret: str
+    wakeup: Wakeup
+    port: int
+
+    @classmethod
+    @contextmanager
+    def made(cls, wakeup: Wakeup) -> Iterator[Scene]:
+        with ExitStack() as stack:
+            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ralph-doctor-"))).resolve()
+            port = stack.enter_context(_listening(socket.AF_INET, ("127.0.0.1", 0)))
+            scene = cls(place, secrets.token_hex(16), wakeup, port)
+            scene._plant()
+            for name in ("ssh-agent.sock", "docker.sock"):
+                stack.enter_context(_listening(socket.AF_UNIX, str(place / name)))
+            stack.enter_context(_environment(scene._variables()))
+            stack.enter_context(scene._neighbour())
+            yield scene
+            scene._clean()
+
+    @property
+    def worktree(self) -> Path:
+        return self.place / "state" / "worktrees" / "task"
+
+    def _variables(self) -> dict[str, str]:
+        return {
+            "HOME": str(self.place / "home"),
+            "SSH_AUTH_SOCK": str(self.place / "ssh-agent.sock"),
+            "DOCKER_HOST": f"unix://{self.place / 'docker.sock'}",
+            "AWS_SECRET_ACCESS_KEY": self.secret,
+            "GITHUB_TOKEN": self.secret,
+            "OPENAI_API_KEY": self.secret,
+        }
+
+    def _reads(self) -> dict[str, list[str]]:
+        home = self.place / "home"
+        names = {
+            "ssh": [".ssh/id_ed25519"],
+            "clouds": [
+                ".aws/credentials",
+                ".config/gcloud/credentials.db",
+                ".kube/config",
+                ".docker/config.json",
+            ],
+            "forges": [".config/gh/hosts.yml", ".netrc", ".git-credentials", ".npmrc"],
+            "browser": [".mozilla/firefox/x/logins.json", ".config/google-chrome/Default/Login Data"],
+            "other agents": [".codex/auth.json", ".gemini/oauth_creds.json"],
+        }
+        return {key: [str(home / name) for name in each] for key, each in names.items()}
+
+    def _writes(self) -> dict[str, str]:
+        main = self.place / "home" / "project"
+        own = f"ralph-doctor-{self.secret[:8]}"
+        return {
+            "checkout": str(main / "planted"),
+            "hooks": str(main / ".git" / "hooks" / "post-checkout"),
+            "config": str(main / ".git" / "config"),
+            "home": str(self.place / "home" / "planted"),
+            "etc": f"/etc/{own}",
+            "usr": f"/usr/{own}",
+            "tmp": f"/tmp/{own}",
+            "state": str(self.place / "state" / "ralph.db"),
+        }
+
+    def _plant(self) -> None:
+        login = self.place / "home" / ".claude" / ".credentials.json"
+        for path in (login, *(Path(path) for paths in self._reads().values() for path in paths)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("its own" if path == login else self.secret)
+        main = self.place / "home" / "project"
+        (self.place / "state" / "worktrees").mkdir(parents=True)
+        (self.place / "state" / "ralph.db").write_text(self.secret)
+        identity = ("-c", "user.name=Ralph", "-c", "user.email=ralph@localhost")
+        for words in (
+            ("init", "-q", str(main)),
+            (*identity, "-C", str(main), "commit", "-q", "--allow-empty", "-m", "Begin"),
+            ("-C", str(main), "worktree", "add", "-q", "-b", "task", str(self.worktree)),
+            ("-C", str(main), "config", "user.name", "Ralph"),
+            ("-C", str(main), "config", "user.email", "ralph@localhost"),
+        ):
+            self._git(*words)
+        (self.worktree / "probing.pyc").write_bytes(compiled(probing))
+
+    @contextmanager
+    def _neighbour(self) -> Iterator[None]:
+        """Somebody else's process, with a secret in its environment."""
+        is_over = threading.Event()
+
+        def live() -> None:
+            with opened_directory(str(self.place)) as directory, Warden(Wakeup()) as warden:
+                output_of(
+                    warden,
+                    ["sleep", str(SECONDS)],
+                    directory,
+                    child_environment({}),
+                    watch=lambda seconds, idle: Ended.INTERRUPTED if is_over.is_set() else None,
+                )
+
+        thread = threading.Thread(target=live)
+        thread.start()
+        try:
+            yield
+        finally:
+            is_over.set()
+            thread.join()
+
+    def _git(self, *words: str) -> None:
+        environment = {k: v for k, v in child_environment({}).items() if not k.startswith("GIT_")}
+        with opened_directory(str(self.place)) as directory, Warden(self.wakeup) as warden:
+            done = output_of(warden, ["git", *words], directory, environment)
+        if done.exit.code != 0:
+            raise RalphError(f"git {words[0]}: {done.problem or done.err.decode(errors='replace').strip()}")
+
+    def attempt(self, rung: str, network: Network) -> dict[str, tuple[bool, str]]:
+        """Everything once; what the files say counts more than what was said inside."""
+        before = {name: _content(path) for name, path in self._writes().items()}
+        out = self._run(rung, network)
+        found: dict[str, tuple[bool, str]] = {}
+        for line in out.splitlines():
+            name, came, text = json.loads(line)
+            found[name] = came, text
+        for name, path in self._writes().items():
+            is_written = _content(path) != before[name]
+            text = found.get(name, (False, "it was not tried"))[1]
+            if name in found:
+                found[name] = (
+                    is_written,
+                    "nothing has come out" if found[name][0] and not is_written else text,
+                )
+        return found
+
+    def _run(self, rung: str, network: Network) -> str:
+        program = str(Path(sys.executable))
+        argv = [program, "-I", "-S", str(self.worktree / "probing.pyc"), json.dumps(self._arguments(network))]
+        agent = AgentSpec("claude", "claude", program)
+        spec = SandboxSpec(rung, network, (f"localhost:{self.port}",))
+        plan = Plan("doctor", Flow.RUN, str(self.worktree), (agent,), PromptSource(), sandbox=spec)
+        streams = self.place / "state" / "runs" / f"doctor-{network}"
+        streams.mkdir(parents=True)
+        site = Site(plan, find_repository(self.worktree), self.place / "state", streams)
+        with (
+            opened_directory(plan.directory) as directory,
+            Warden(self.wakeup) as warden,
+            opened_rooms(site, warden, directory) as rooms,
+        ):
+            inside = rooms.agent(agent, argv, child_environment({}), None)
+            done = output_of(warden, inside.argv, directory, inside.environment, watch=self._watch)
+            rooms.after(done.exit)
+        if done.exit.code != 0:
+            raise RalphError(
+                f"The probes could not be run: {done.err.decode(errors='replace').strip()[-500:]}"
+            )
+        return done.out.decode(errors="replace")
+
+    def _watch(self, seconds: float, idle: float) -> Ended | None:
+        if self.wakeup.count:
+            return Ended.INTERRUPTED
+        return Ended.TIMEOUT if seconds > SECONDS else None
+
+    def _arguments(self, network: Network) -> dict[str, Any]:
+        return {
+            "worktree": str(self.worktree),
+            "login": str(self.place / "home" / ".claude" / ".credentials.json"),
+            "writes": self._writes(),
+            "reads": self._reads()
+            | {"journal": [str(self.place / "state" / "ralph.db")], "passwords": ["/etc/shadow"]},
+            "secret": [self.secret[:16], self.secret[16:]],  # in two parts, which are nowhere together
+            "pid": os.getpid(),
+            "settings": ["/sys/kernel/mm/transparent_hugepage/enabled", "/sys/fs/cgroup/cgroup.procs"],
+            "docker": ["/run/docker.sock", "/var/run/docker.sock", str(self.place / "docker.sock")],
+            "ssh_agent": str(self.place / "ssh-agent.sock"),
+            "network": network,
+            "port": self.port,
+        }
+
+    def _clean(self) -> None:
+        """A rung that does not hold has left files."""
+        for name in ("etc", "usr", "tmp"):
+            with suppress(OSError):
+                os.unlink(self._writes()[name])
+
+
+def _content(path: str) -> bytes | None:
+    try:
+        return Path(path).read_bytes()
+    except OSError:
+        return None
+
+
+@contextmanager
+def _listening(family: socket.AddressFamily, address: Any) -> Iterator[int]:
+    """Somebody who answers; yields the port, 0 for a socket with a name."""
+    with socket.socket(family) as listener:
+        listener.bind(address)
+        listener.listen(16)
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    listener.accept()[0].close()
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield listener.getsockname()[1] if family == socket.AF_INET else 0
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """This process as a user with these would have it: the rooms are made from its environment."""
+    before = dict(os.environ)
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,97 @@
+"""Which rung of the sandbox ladder a run gets: what was said on the command line, else in the settings, else the flow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ralph.core.model import SandboxSpec
+from ralph.errors import RalphError
+from ralph.process.client import Wakeup, Warden
+from ralph.rooms import runner
+from ralph.sandbox.base import Run
+from ralph.sandbox.proxy import Host
+from ralph.sandbox.registry import DIRECT, LADDER, best
+from ralph.settings import Loaded, SandboxSettings
+from ralph.store.files import opened_directory
+
+AUTO = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What was said on the command line: a sandbox or none (None: nothing was said), or a certain rung."""
+
+    sandbox: bool | None = None
+    rung: str | None = None
+
+
+def choose(loaded: Loaded, wanted: Wanted, usual: str) -> SandboxSpec:
+    """The sandbox of a new run; one that is insisted on and cannot be had is an error.
+
+    `usual`: what the flow does when nobody says anything, `auto` or `direct`.
+    """
+    settings = loaded.settings.sandbox
+    _check(loaded)
+    if wanted.rung is not None and wanted.sandbox is False:
+        raise RalphError("--no-sandbox and --sandbox-rung contradict each other.", "Leave one of them out.")
+    named = wanted.rung or ("direct" if wanted.sandbox is False else settings.rung or usual)
+    if wanted.sandbox and named == DIRECT.name:
+        named = AUTO
+    if named == DIRECT.name:
+        return _spec(settings, DIRECT.name)
+    with opened_directory(str(Path.cwd())) as directory, Warden(Wakeup()) as warden:
+        rung, why = _found(named, runner(warden, directory))
+    if rung == DIRECT.name and wanted.sandbox:
+        raise RalphError(
+            f"There is no sandbox here: {why}.", "Install bubblewrap, or run directly: --no-sandbox."
+        )
+    return _spec(settings, rung, why)
+
+
+def _found(named: str, run: Run) -> tuple[str, str]:
+    if named == AUTO:
+        rung, why = best(run)
+        return rung.name, why
+    if named not in LADDER:
+        raise RalphError(f"There is no sandbox {named!r}.", f"Known: {', '.join(LADDER)}.")
+    if problem := LADDER[named].problem(run):
+        raise RalphError(
+            f"The sandbox {named} cannot be used here: {problem}.",
+            "`ralph doctor --sandbox` shows what can be used.",
+        )
+    return named, ""
+
+
+def _spec(settings: SandboxSettings, rung: str, why: str = "") -> SandboxSpec:
+    if rung == DIRECT.name:
+        return SandboxSpec(downgraded=why)
+    return SandboxSpec(
+        rung,
+        settings.network,
+        settings.allowed_hosts,
+        settings.writable,
+        settings.read_only,
+        settings.hidden,
+        settings.variables,
+        settings.memory_mb,
+        settings.processes,
+    )
+
+
+def _check(loaded: Loaded) -> None:
+    """What only the ladder knows to be wrong."""
+    settings = loaded.settings.sandbox
+    if settings.rung not in (None, AUTO, *LADDER):
+        raise RalphError(
+            f"{loaded.sources['sandbox.rung']}: sandbox.rung: there is no sandbox {settings.rung!r}.",
+            f"Known: {AUTO}, {', '.join(LADDER)}.",
+        )
+    for host in settings.allowed_hosts:
+        try:
+            Host.parse(host)
+        except ValueError as error:
+            raise RalphError(
+                f"{loaded.sources['sandbox.allowedHosts']}: sandbox.allowedHosts: {error}.",
+                "Write NAME, *.NAME for all below it, or NAME:PORT.",
+            ) from None

@@ -1,0 +1,84 @@
+"""Files in a sandbox's reach that start programs outside of it later: put back after every command inside.
+
+Git's configuration and hooks, and Ralph's own settings. The harness's git runs none of it anyway, and a run does not
+read settings again; this is for what the user does later. Looked at only when everything that could change it meanwhile
+has ended. A link in the place of a file is removed, never followed.
+"""
+
+from __future__ import annotations
+
+import filecmp
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+OF_GIT = ("config", "config.worktree", "commondir", "hooks")
+OF_RALPH = ("settings.json", "settings.local.json")
+
+
+class Guarded:
+    """Some files and directories of one directory; `copy`: how they were."""
+
+    def __init__(self, directory: Path, names: Sequence[str], copy: Path) -> None:
+        self._directory = directory
+        self._names = names
+        self._copy = copy
+
+    def remember(self) -> list[str]:
+        """Before the first command. What a killed ralph could not put back is put back now; returns that."""
+        undone = self.put_back() if self._copy.exists() else []
+        self.forget()
+        partial = self._copy.with_suffix(".new")
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        for name in self._names:
+            _copy(self._directory / name, partial / name)
+        partial.rename(self._copy)
+        return undone
+
+    def forget(self) -> None:
+        shutil.rmtree(self._copy, ignore_errors=True)
+
+    def put_back(self) -> list[str]:
+        """Returns what had been changed; in another directory in the place of ours nothing is touched."""
+        if self._directory.is_symlink() or not self._directory.is_dir():
+            return []
+        pairs = {name: (self._directory / name, self._copy / name) for name in self._names}
+        changed = [name for name, (now, then) in pairs.items() if not _is_same(now, then)]
+        for name in changed:
+            now, then = pairs[name]
+            _remove(now)
+            _copy(then, now)
+        return [str(pairs[name][0]) for name in changed]
+
+
+def _copy(source: Path, target: Path) -> None:
+    if source.is_symlink():
+        target.symlink_to(os.readlink(source))
+    elif source.is_dir():
+        shutil.copytree(source, target, symlinks=True)
+    elif source.is_file():
+        shutil.copy2(source, target)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_same(now: Path, then: Path) -> bool:
+    """Links are compared as links."""
+    if now.is_symlink() or then.is_symlink():
+        return now.is_symlink() and then.is_symlink() and os.readlink(now) == os.readlink(then)
+    if now.is_dir() and then.is_dir():
+        names = os.listdir(now)
+        if sorted(names) != sorted(os.listdir(then)):
+            return False
+        return all(_is_same(now / name, then / name) for name in names)
+    if now.is_file() and then.is_file():
+        same_mode = now.stat().st_mode == then.stat().st_mode
+        return same_mode and filecmp.cmp(now, then, shallow=False)
+    return not os.path.lexists(now) and not os.path.lexists(then)

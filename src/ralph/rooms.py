@@ -1,0 +1,403 @@
+"""The rooms of one run: what its agents and its checks find in the sandbox that its plan names.
+
+An agent gets the worktree, what git needs, its own login and its own keys. A check runs what the agent has written:
+it gets the same without login and keys. The harness itself stays outside.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+
+from ralph.agents.base import Needs
+from ralph.agents.registry import AGENTS
+from ralph.core.model import PROJECT_BUS, AgentSpec, Ended, Exit, Network, Plan, SandboxSpec
+from ralph.errors import RalphError
+from ralph.guarded import OF_GIT, OF_RALPH, Guarded
+from ralph.process.client import Warden, child_environment, output_of
+from ralph.sandbox import programs, variables
+from ralph.sandbox.base import PEOPLES, Output, Room, Run, Sandbox, Walls, Wrapped
+from ralph.sandbox.programs import within
+from ralph.sandbox.proxy import Host
+from ralph.sandbox.registry import LADDER
+from ralph.scm.repository import Repository, points_back
+
+
+def path_of(directory: int) -> str:
+    """Where an open directory is now."""
+    return os.readlink(f"/proc/self/fd/{directory}") if os.path.isdir("/proc/self/fd") else "."
+
+
+def runner(warden: Warden, directory: int) -> Run:
+    """Starts a rung's own commands under the warden."""
+
+    def run(argv: Sequence[str], seconds: float) -> Output:
+        def watch(elapsed: float, idle: float) -> Ended | None:
+            return Ended.TIMEOUT if elapsed >= seconds else None
+
+        done = output_of(warden, argv, directory, child_environment({}), watch=watch)
+        return Output(done.exit.code, done.out, done.problem or done.err.decode(errors="replace"))
+
+    return run
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Where a run works, and where it keeps what nothing inside may reach."""
+
+    plan: Plan
+    repository: Repository | None
+    home: Path
+    streams: Path
+
+
+@contextmanager
+def opened_rooms(site: Site, warden: Warden, directory: int) -> Iterator[Rooms]:
+    """The rooms of a run while it is driven. What is wrong with them is one error, before anything is started."""
+    if (rung := LADDER.get(site.plan.sandbox.rung)) is None:
+        raise RalphError(
+            f"This Ralph has no sandbox {site.plan.sandbox.rung!r}.", "Another version began the run."
+        )
+    rooms, run = Rooms(site), runner(warden, directory)
+    with rung.opened(rooms.walls, run, rooms.tell) as sandbox:
+        rooms.sandbox = sandbox
+        if site.plan.sandbox.is_real:
+            rooms.check_walls(run)
+        try:
+            yield rooms
+        finally:
+            rooms.close()
+
+
+class Rooms:
+    sandbox: Sandbox
+
+    def __init__(self, site: Site) -> None:
+        plan = site.plan
+        self._site, self._plan, self._spec = site, plan, plan.sandbox
+        self._news: deque[str] = deque()
+        self._base = child_environment({})
+        self._home = os.path.realpath(self._base.get("HOME") or os.path.expanduser("~"))
+        self._state = site.streams / "sandbox"
+        self._absent: tuple[str, ...] = ()
+        self._guarded: list[Guarded] = []
+        if self._spec.is_real:
+            self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._worktree = _worktree(site, self._home)
+            self._git = _git_paths(site.repository, self._worktree)
+            self._given = _given(self._spec, plan.directory, self._worktree)
+            self._copied = dict(self._copies())
+            self._absent = tuple(path for path in self._guards() if not os.path.lexists(path))
+            self._guarded = list(self._remembered())
+        self.walls = Walls(
+            plan.run,
+            str(self._state),
+            self._writable() if self._spec.is_real else (),
+            self._spec.network,
+            self._hosts() if self._spec.network is Network.ALLOW_LIST else (),
+            self._spec.memory_mb,
+            self._spec.processes,
+        )
+
+    # ---- commands ----
+
+    def agent(
+        self, spec: AgentSpec, argv: Sequence[str], environment: Mapping[str, str], directory: str | None
+    ) -> Wrapped:
+        """An agent, in the project or in a directory of its own, which is then all that it can write to."""
+        if not self._spec.is_real:
+            return Wrapped(argv, environment)
+        needs = AGENTS[spec.type].needs
+        own = dict(spec.env)
+        wanted = {**self._passed(environment, (*needs.variables, *own)), **own}
+        logins, guarded = self._logins(spec)
+        room = self._room(
+            directory,
+            more_writable=logins,
+            guarded=guarded,
+            more_read=(
+                *self._program(argv[0], environment.get("PATH", "")),
+                *(word for word in argv if within(word, [str(self._site.streams)])),
+            ),
+            copied=(*self._own_copies(needs), *self._linked_logins(spec)),
+        )
+        return self.sandbox.wrap(argv, wanted, room)
+
+    def check(
+        self, argv: Sequence[str], environment: Mapping[str, str], directory: str, copy: str = ""
+    ) -> Wrapped:
+        """A command that may run what the agent has written; `copy`: in a copy of the project."""
+        if not self._spec.is_real:
+            return Wrapped(argv, environment)
+        room = self._room(copy or None, start=directory, more_read=(self._worktree,) if copy else ())
+        return self.sandbox.wrap(argv, self._passed(environment, ()), room)
+
+    def after(self, exit: Exit) -> Exit:
+        """A command has ended: what would start programs outside, in git or in an agent's later sessions, is undone."""
+        for path in self._absent:
+            if os.path.lexists(path):
+                self._take_away(path)
+        for guarded in self._guarded:
+            self._tell_undone(guarded.put_back())
+        return self.sandbox.after(exit)
+
+    def _take_away(self, path: str) -> None:
+        taken = self._state / "taken"
+        taken.mkdir(exist_ok=True)
+        target = taken / f"{len(os.listdir(taken)):03d}-{os.path.basename(path)}"
+        with suppress(OSError):
+            shutil.move(path, target)
+            self.tell(f"{path} was made inside the sandbox and taken away: it is {target} now.")
+
+    def close(self) -> None:
+        shutil.rmtree(self._state / "copied", ignore_errors=True)
+        for guarded in self._guarded:
+            guarded.put_back()
+            guarded.forget()
+
+    def _tell_undone(self, paths: Sequence[str]) -> None:
+        for path in paths:
+            self.tell(f"{path} was changed inside the sandbox, and put back.")
+
+    def tell(self, text: str) -> None:
+        """From any thread; those who drive the run pass it on."""
+        self._news.append(text)
+
+    def news(self) -> Iterator[str]:
+        while self._news:
+            yield self._news.popleft()
+
+    def introduction(self) -> Iterator[str]:
+        """What is to be said at the start."""
+        if not self._spec.is_real:
+            return
+        logins = [
+            path for spec in self._plan.agents for path in self._logins(spec)[0] if os.path.exists(path)
+        ]
+        also = f" and {', '.join(dict.fromkeys(logins))}" if logins else ""
+        yield f"It can write to {', '.join(self.walls.writable)}{also}; homes and credentials are hidden."
+        if within(sys.prefix, self.walls.writable):
+            yield f"Ralph itself is installed in {sys.prefix}, where the agent can change it: install it elsewhere."
+
+    def check_walls(self, run: Run) -> None:
+        """Try the walls of this run once: what is wrong with a path is said now, not by every agent."""
+        room = self._room(None)
+        environment = self._passed(self._base, ())
+        wrapped = self.sandbox.wrap(["/bin/true"], environment, room)
+        done = run(wrapped.argv, 30.0)
+        if done.code != 0:
+            raise RalphError(
+                f"The sandbox {self._spec.rung} cannot be set up: {done.err.strip() or 'it does not end'}",
+                "See `sandbox` in the settings, and `ralph doctor --sandbox`.",
+            )
+
+    # ---- what is in a room ----
+
+    def _room(
+        self,
+        own: str | None,
+        *,
+        start: str = "",
+        more_writable: Sequence[str] = (),
+        guarded: Sequence[str] = (),
+        more_read: Sequence[str] = (),
+        copied: tuple[tuple[str, str], ...] = (),
+    ) -> Room:
+        _, given_read, given_hidden = self._given
+        path = self._base.get("PATH", os.defpath)
+        read = [*programs.of_home(self._home, path), *programs.of_ralph(), *programs.OF_SYSTEM, *more_read]
+        hidden = (str(self._site.home), *given_hidden)
+        writable = [own] if own else [*self.walls.writable]
+        every_writable = [*writable, *more_writable]
+        places = [*PEOPLES, self._home, *hidden]
+        read = [path for path in read if not self._is_too_much(path)]
+        seen = _seen(read, places, every_writable)
+        pinned = [path for path in (*guarded, *given_read, *self._git[1]) if os.path.lexists(path)]
+        return Room(
+            start or own or self._plan.directory,
+            tuple(dict.fromkeys(every_writable)),
+            tuple(dict.fromkeys([*seen, *pinned])),
+            hidden,
+            copied,
+        )
+
+    def _is_too_much(self, path: str) -> bool:
+        """Would it show a whole home? Such a directory may be on PATH, or be named by a variable."""
+        return any(within(each, [path, os.path.realpath(path)]) for each in (self._home, *PEOPLES))
+
+    def _writable(self) -> tuple[str, ...]:
+        """The worktree, what git writes to elsewhere, the folder of a supervised task, what the settings name."""
+        task = self._plan.task
+        folder = [task.path] if task else []
+        if task and os.path.isfile(bus := os.path.join(os.path.dirname(task.path), PROJECT_BUS)):
+            folder.append(bus)
+        found = [self._worktree, *self._git[0], *folder, *self._given[0]]
+        if too_much := next((path for path in found if self._is_too_much(path)), None):
+            raise RalphError(
+                f"{too_much} is too much for a sandbox to write to: homes are in it.", "Name less."
+            )
+        return tuple(dict.fromkeys(found))
+
+    def _logins(self, spec: AgentSpec) -> tuple[list[str], list[str]]:
+        """Where an agent keeps its login, and what in there must not change."""
+        needs = AGENTS[spec.type].needs
+        environment = self._base | dict(spec.env)
+        home = os.path.realpath(environment.get("HOME") or self._home)
+        moved = [environment[name] for name in needs.moved if environment.get(name)]
+        state = moved[:1] or [os.path.join(home, name) for name in needs.state]
+        found = [os.path.realpath(path) for path in state]
+        guarded = [os.path.join(found[0], name) for name in needs.guarded] if found else []
+        return [path for path in found if os.path.isdir(path) and not self._is_too_much(path)], guarded
+
+    def _own_copies(self, needs: Needs) -> Iterator[tuple[str, str]]:
+        for name in needs.copied:
+            target = os.path.join(self._home, name)
+            if target in self._copied:
+                yield self._copied[target], target
+
+    def _linked_logins(self, spec: AgentSpec) -> Iterator[tuple[str, str]]:
+        """A login that is a link to another place is found under its own name."""
+        for name in AGENTS[spec.type].needs.state:
+            path = os.path.join(self._home, name)
+            if os.path.isdir(path) and os.path.realpath(path) != path:
+                yield os.path.realpath(path), path
+
+    @property
+    def _specs(self) -> tuple[AgentSpec, ...]:
+        return (*self._plan.agents, *([self._plan.judge] if self._plan.judge else []))
+
+    def _guards(self) -> Iterator[str]:
+        for spec in self._specs:
+            logins, guarded = self._logins(spec)
+            yield from guarded if logins else ()
+
+    def _remembered(self) -> Iterator[Guarded]:
+        """Settings of Ralph, and of git where its whole directory can be written; elsewhere they are read-only."""
+        found = [Guarded(Path(self._plan.directory, ".ralph"), OF_RALPH, self._state / "settings")]
+        repository = self._site.repository
+        if repository is not None and within(str(repository.common), self._writable()):
+            found.append(Guarded(repository.common, OF_GIT, self._state / "git"))
+        for guarded in found:
+            self._tell_undone(guarded.remember())
+            yield guarded
+
+    def _copies(self) -> Iterator[tuple[str, str]]:
+        """What an agent changes all the time and nobody has to get back: copies, one for the whole run."""
+        shutil.rmtree(self._state / "copied", ignore_errors=True)
+        for spec in self._specs:
+            for name in AGENTS[spec.type].needs.copied:
+                source, copy = os.path.join(self._home, name), self._state / "copied" / name
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                if os.path.isdir(source):
+                    shutil.copytree(source, copy, symlinks=True, dirs_exist_ok=True)
+                elif os.path.isfile(source):
+                    shutil.copyfile(source, copy)
+                if copy.exists():
+                    yield source, str(copy)
+
+    def _program(self, program: str, path: str) -> tuple[str, ...]:
+        return _of_program(os.path.abspath(os.path.join(self._plan.directory, program)), path)
+
+    def _passed(self, environment: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
+        patterns = (*variables.USUAL, *self._spec.variables, *more)
+        network = variables.proxies(environment) if self._spec.network is Network.OPEN else {}
+        return network | variables.passed(environment, patterns) | variables.ours(self._spec.rung)
+
+    def _hosts(self) -> tuple[str, ...]:
+        found = list(self._spec.hosts)
+        for spec in self._specs:
+            needs = AGENTS[spec.type].needs
+            own = variables.passed(self._base, needs.variables) if needs.variables else {}
+            found += [*needs.hosts, *variables.hosts_in(own | dict(spec.env))]
+        return tuple(host for host in dict.fromkeys(found) if _is_host(host))
+
+
+@cache
+def _of_program(program: str, path: str) -> tuple[str, ...]:
+    return tuple(programs.of_program(program, path))
+
+
+def _is_host(text: str) -> bool:
+    with suppress(ValueError):
+        Host.parse(text)
+        return True
+    return False
+
+
+def _seen(paths: Iterable[str], places: Sequence[str], writable: Sequence[str]) -> list[str]:
+    """Those that would be hidden otherwise, and what they lead to; none that another one contains."""
+    both = {each for path in paths for each in (path, os.path.realpath(path))}
+    seen: list[str] = []
+    for path in sorted(both, key=len):
+        if within(path, places) and not within(path, [*writable, *seen, *_missing(path)]):
+            seen.append(path)
+    return seen
+
+
+def _missing(path: str) -> list[str]:
+    return [] if os.path.exists(path) else [path]
+
+
+def _worktree(site: Site, home: str) -> str:
+    """What the agent works on: the whole repository, if that is not more than a project."""
+    top = str(site.repository.top) if site.repository else site.plan.directory
+    if within(home, [top]):
+        top = site.plan.directory
+    if within(home, [top]) or top in ("/", *PEOPLES):
+        raise RalphError(
+            f"{top} is too much for a sandbox: your home is in it.", "Work in a project's directory."
+        )
+    if within(str(site.home), [top]):
+        raise RalphError(
+            f"The journal is kept in {site.home}, where a sandboxed agent could change it.",
+            "Set RALPH_STATE_DIR to a directory outside of the project.",
+        )
+    return top
+
+
+def _git_paths(repository: Repository | None, worktree: str) -> tuple[list[str], list[str]]:
+    """What git writes to and what it only reads outside of the worktree.
+
+    Where that is was found in files that an agent can write: only what points back to this worktree counts.
+    """
+    if repository is None or within(str(repository.git_dir), [worktree]) or not points_back(repository):
+        return [], []
+    own, common = str(repository.git_dir), repository.common
+    if own == str(common):
+        return [own], []
+    shared = [str(path) for name in ("objects", "refs", "logs") if (path := common / name).exists()]
+    return [own, *shared], [str(common), str(common / "refs" / "ralph")]
+
+
+def _given(spec: SandboxSpec, project: str, worktree: str) -> tuple[list[str], list[str], list[str]]:
+    """Writable, read-only and hidden paths of the settings; what could be undone from inside is refused."""
+    place = partial(_place, project)
+    writable, read, hidden = (
+        [place(p) for p in paths] for paths in (spec.writable, spec.read_only, spec.hidden)
+    )
+    for key, paths in (("readOnly", read), ("hidden", hidden)):
+        for path in paths:
+            parent = next((w for w in (worktree, *writable) if within(path, [w])), None)
+            if parent is not None and os.path.dirname(path) != parent:
+                raise RalphError(
+                    f"sandbox.{key}: {path} is deep inside of {parent}, which can be written:"
+                    " whoever can do that could move it away.",
+                    f"Only what is directly in {parent} can be kept from it.",
+                )
+            if parent is not None and os.path.realpath(path) != path:
+                raise RalphError(f"sandbox.{key}: {path} is a link.", "Name what it leads to.")
+    for path in writable:
+        if within(worktree, [path]) and path != worktree:
+            raise RalphError(f"sandbox.writable: {path} contains the worktree {worktree}.", "Name less.")
+    return writable, read, hidden
+
+
+def _place(project: str, path: str) -> str:
+    return os.path.normpath(os.path.join(project, os.path.expanduser(path)))

@@ -1,0 +1,108 @@
+"""What a rung of the sandbox ladder has to do. A new one is one file and one line in `registry.py`.
+
+Three moments:
+- Before a run, and for `ralph doctor`: `problem` says why the rung cannot be used on this machine. It is asked with
+  a `Run` to try things out; nothing here starts a process itself.
+- Once per ralph process that drives a run: `opened` is a context. On entering, it removes what a killed ralph has
+  left of this run or of any other, and makes what lives as long as the run: a proxy, a container. If that cannot be
+  done it raises RalphError, and the run does not begin: a rung never lets a command out because it failed. Leaving
+  removes it all.
+- For each command: `wrap` turns it into one that the warden can start outside and that does its work inside. The
+  warden's signals (TERM to every process that it sees, later KILL) must reach the inner process, stdin and the two
+  output pipes are inherited, and the wrapper's exit ends the step. `after` is called when it has ended and before
+  anything looks at the files: there leftovers inside are ended, files that are copied are waited for, and the exit
+  is told as the inner process had it.
+
+A command sees a `Room`: what is not named there is up to the rung, but never writable, and never somebody's secret.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from ralph.core.model import Exit, Network
+
+PEOPLES = ("/home", "/root", "/run", "/tmp", "/var/tmp", "/mnt", "/media")
+"""Directories that belong to people, not to the system."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a short command of the rung itself did. `code` is None if it could not be started or was ended."""
+
+    code: int | None
+    out: bytes
+    err: str
+
+
+Run = Callable[[Sequence[str], float], Output]
+"""(command line, seconds) -> what it did. It runs outside, under the warden."""
+
+Tell = Callable[[str], None]
+"""Say something to those who watch the run; may be called from any thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Walls:
+    """What is the same for every command of a run.
+
+    `state`: a directory for the rung's own files, out of reach for what runs inside. `writable`: the trees that some
+    command of the run may write to. `hosts`: "name" (ports 443 and 80, public addresses only) or "name:port" (that
+    port, at any address but link-local ones). 0 is no limit.
+    """
+
+    run: str
+    state: str
+    writable: tuple[str, ...]
+    network: Network = Network.OPEN
+    hosts: tuple[str, ...] = ()
+    memory_mb: int = 0
+    processes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What one command finds. Every path is absolute and resolved, and is the same inside as outside.
+
+    `directory`: where it starts. What is in none of the lists is hidden if it belongs to people (homes, runtime and
+    temporary directories, this user's sockets), else it can be read. Of two that contain each other the inner one
+    counts. `copied`: (file or directory of ours, where it appears), writable: a copy that nobody reads again, or what is a
+    link outside.
+    """
+
+    directory: str
+    writable: tuple[str, ...]
+    read_only: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    copied: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapped:
+    """What the warden is to start instead."""
+
+    argv: Sequence[str]
+    environment: Mapping[str, str]
+
+
+class Sandbox(Protocol):
+    """An opened rung: wraps the commands of one run."""
+
+    def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped: ...
+
+    def after(self, exit: Exit) -> Exit: ...
+
+
+class Rung(Protocol):
+    """One way to run a command so that it can do no harm. `name` is what the user says."""
+
+    @property
+    def name(self) -> str: ...
+
+    def problem(self, run: Run) -> str:
+        """Why it cannot be used here, in words; "" if it can."""
+
+    def opened(self, walls: Walls, run: Run, tell: Tell) -> AbstractContextManager[Sandbox]: ...

@@ -1,0 +1,203 @@
+"""bubblewrap (Linux). Seen: 0.8.0, as root and as an ordinary user.
+
+Namespaces for users, processes, IPC, host name and, unless it is open, the network; no capabilities; a read-only
+system with an own /proc, /dev and /tmp; homes, runtime directories and everything else that belongs to people hidden
+under empty ones, and only what the room names put back.
+
+Quirks that matter here:
+- `--proc` leaves /proc/sys writable for root, whose `core_pattern` is a way out: all of /proc is made read-only.
+- A signal that ends the outer process takes the inner ones with it at once (`--die-with-parent`), so that one is deaf
+  to TERM, and what runs inside first (`inside.py`) is not. The init of the namespace heeds KILL only.
+- `--die-with-parent` alone is not enough when ralph is killed; the warden ends the tree all the same.
+- It tells a death by signal N as exit code 128 + N.
+- A socket can be connected to on a read-only mount: those that listen where it could be seen are covered.
+- What is mounted below a directory that can be written could be moved away with its parent. So nothing is, but
+  directly in a directory that is itself a mount, which cannot be moved.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+
+from ralph.compiled import compiled
+from ralph.core.model import Exit, Network
+from ralph.errors import RalphError
+from ralph.sandbox import inside
+from ralph.sandbox.base import PEOPLES, Room, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.proxy import opened_proxy
+
+_USUAL = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
+"""Looked at before PATH, which may have directories that an agent can write to."""
+
+_TRY_SECONDS = 10.0
+
+_NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
+_LIFE = ("--die-with-parent", "--new-session", "--cap-drop", "ALL")
+_USERS: tuple[tuple[str, ...], ...] = (("--unshare-user", "--disable-userns"), ("--unshare-user",))
+"""The best first; where not even root may make a user namespace, root does without."""
+
+_DEAF = 'trap "" TERM INT HUP; exec "$0" "$@"'
+
+_FIRST = compiled(inside)
+"""The program that runs inside first, as it is now: an upgrade under a running loop does not change it."""
+
+_SECRETS = (
+    *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
+    *("/etc/ssl/private", "/etc/letsencrypt", "/etc/wireguard", "/etc/krb5.keytab", "/etc/kubernetes"),
+    *("/etc/rancher", "/etc/docker", "/etc/NetworkManager/system-connections", "/var/lib/docker"),
+    *("/var/lib/kubelet", "/var/lib/containerd", "/var/spool/cron", "/var/mail", "/var/spool/mail"),
+)
+_HOST_KEYS = "/etc/ssh"
+
+FIRST, SOCKET = "/run/ralph/inside.pyc", "/run/ralph/proxy.sock"
+"""Where that program is and the way to the proxy, seen from inside."""
+
+
+class Bubblewrap:
+    name = "bubblewrap"
+
+    def problem(self, run: Run) -> str:
+        if not sys.platform.startswith("linux"):
+            return "it is for Linux only"
+        if not (program := _program()):
+            return "bwrap is not installed (Debian, Ubuntu, Fedora: the package bubblewrap)"
+        return "" if _users(program, run) is not None else _words(_attempt(program, _USERS[-1], run))
+
+    @contextmanager
+    def opened(self, walls: Walls, run: Run, tell: Tell) -> Iterator[Sandbox]:
+        program = _program()
+        users = _users(program, run) if program else None
+        if users is None:
+            raise RalphError(
+                f"bubblewrap cannot be used: {self.problem(run)}.", "See `ralph doctor --sandbox`."
+            )
+        with ExitStack() as stack:
+            socket = ""
+            if walls.network is Network.ALLOW_LIST:
+                socket = stack.enter_context(opened_proxy(walls.state, walls.hosts, tell))
+            if walls.processes and os.geteuid() == 0:
+                tell("sandbox.processes has no effect for root: Linux does not count its processes.")
+            first = os.path.join(walls.state, os.path.basename(FIRST))
+            Path(first).write_bytes(_FIRST)
+            yield Bubble(program, users, walls, first, socket)
+
+
+class Bubble:
+    """The walls of one run."""
+
+    def __init__(self, program: str, users: Sequence[str], walls: Walls, first: str, socket: str) -> None:
+        self._program = program
+        self._users = users
+        self._walls = walls
+        self._first = first
+        self._socket = socket
+
+    def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped:
+        walls = self._walls
+        network = () if walls.network is Network.OPEN else ("--unshare-net",)
+        limits = str(walls.memory_mb), str(walls.processes), SOCKET if self._socket else ""
+        first = (sys.executable, "-I", "-S", FIRST, *limits, "--", *argv)
+        options = (*self._users, *_NAMESPACES, *network, *_LIFE, *_system(), *self._mounts(room))
+        words = (self._program, *options, "--chdir", room.directory, "--", *first)
+        return Wrapped(("/bin/sh", "-c", _DEAF, *words), environment)
+
+    def after(self, exit: Exit) -> Exit:
+        """A death by signal, as bubblewrap tells it, is told as one again."""
+        if exit.code is not None and 128 < exit.code < 128 + 65:
+            return replace(exit, code=None, signal=exit.code - 128)
+        return exit
+
+    def _mounts(self, room: Room) -> Iterator[str]:
+        """Outer directories before inner ones, so that each inner one counts."""
+        kinds = dict.fromkeys(room.read_only, "--ro-bind")
+        kinds |= dict.fromkeys(room.writable, "--bind")
+        hidden = {*_people(), *room.hidden, *(_SECRETS if os.geteuid() == 0 else ()), *_host_keys()}
+        kinds |= {path: "" for path in hidden if path not in kinds or path in room.hidden}
+        sources = {target: source for source, target in room.copied}
+        kinds |= dict.fromkeys(sources, "--bind")
+        kinds |= {path: "" for path in _sockets() if not _is_seen_to(path, kinds)}
+        for path in sorted(kinds, key=lambda path: path.count("/") if path != "/" else 0):
+            source = sources.get(path, path)
+            if not os.path.lexists(source) or (not kinds[path] and os.path.islink(path)):
+                continue
+            if kinds[path]:
+                yield from (kinds[path], source, path)
+            else:
+                yield from ("--tmpfs", path) if os.path.isdir(path) else ("--ro-bind", "/dev/null", path)
+        yield from ("--ro-bind", self._first, FIRST)
+        if self._socket:
+            yield from ("--bind", self._socket, SOCKET)
+
+
+def _program() -> str:
+    return shutil.which("bwrap", path=_USUAL) or shutil.which("bwrap") or ""
+
+
+def _users(program: str, run: Run) -> tuple[str, ...] | None:
+    """How users are told apart inside, as well as this machine can do it."""
+    for words in (*_USERS, *([()] if os.geteuid() == 0 else [])):
+        if _attempt(program, words, run) == "":
+            return words
+    return None
+
+
+def _attempt(program: str, users: Sequence[str], run: Run) -> str:
+    done = run((program, *users, *_NAMESPACES, *_LIFE, *_system(), "--", "/bin/true"), _TRY_SECONDS)
+    return "" if done.code == 0 else done.err.strip() or "bwrap does not end"
+
+
+def _words(error: str) -> str:
+    if (
+        "uid map" in error
+        or "user namespace" in error
+        or "clone" in error
+        or "Operation not permitted" in error
+    ):
+        return f"this system does not let its users make namespaces ({error.splitlines()[0]})"
+    return error.splitlines()[0] if error else "it does not work here"
+
+
+def _system() -> tuple[str, ...]:
+    return ("--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--remount-ro", "/proc")
+
+
+def _people() -> Iterable[str]:
+    """Whatever belongs to people, and this user's home wherever it is."""
+    yield from PEOPLES
+    homes = [os.environ.get("HOME", "")]
+    with suppress(KeyError):  # a user without a name
+        homes.append(pwd.getpwuid(os.getuid()).pw_dir)
+    yield from (os.path.realpath(home) for home in homes if home not in ("", "/"))
+
+
+def _host_keys() -> Iterator[str]:
+    if os.geteuid() == 0 and os.path.isdir(_HOST_KEYS):
+        yield from (f"{_HOST_KEYS}/{name}" for name in os.listdir(_HOST_KEYS) if name.endswith("_key"))
+
+
+def _sockets() -> Iterator[str]:
+    """Sockets with a name, whoever has made them."""
+    try:
+        lines = Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]
+    except OSError:
+        return
+    for line in lines:
+        name = line.split(" ", 7)[-1].rpartition(" ")[2]
+        if name.startswith("/") and "\t" not in name:
+            yield os.path.realpath(name)
+
+
+def _is_seen_to(path: str, kinds: Mapping[str, str]) -> bool:
+    """Is it in a place that is hidden anyway, or where the command may have sockets of its own?"""
+    while path != "/":
+        path = os.path.dirname(path)
+        if path in kinds:
+            return kinds[path] != "--ro-bind"
+    return False

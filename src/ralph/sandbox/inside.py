@@ -1,0 +1,117 @@
+"""The first program inside a sandbox, which becomes the command: `python -I -S inside.pyc MB PROCESSES SOCKET -- ARGV…`.
+
+It imports nothing of ours. It
+- leaves a forwarder from a port on loopback to SOCKET, the way to the proxy outside ("" for none), and tells the
+  command of it through the usual variables;
+- limits the memory of each process (its data, in MB) and the number of processes (0: no limit; the system does not
+  hold root to the latter);
+- gives every signal its usual effect again: the wrapper around it is deaf to those that ask it to end, so that the
+  command alone decides how it ends.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+CANNOT_START = 127
+_NO_PROXY = "localhost,127.0.0.1,::1"
+
+
+def forward(path: str) -> int:
+    """Start the forwarder; returns its port."""
+    import socket
+
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(128)
+    port: int = listener.getsockname()[1]
+    child = os.fork()
+    if child == 0:
+        if os.fork() == 0:
+            _serve(listener, path)
+        os._exit(0)
+    os.waitpid(child, 0)
+    listener.close()
+    return port
+
+
+def _serve(listener: object, path: str) -> None:
+    import socket
+    import threading
+
+    assert isinstance(listener, socket.socket)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    null = os.open("/dev/null", os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor)
+
+    def pump(source: socket.socket, target: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                target.sendall(data)
+        except OSError:
+            pass
+        try:
+            target.shutdown(socket.SHUT_WR)
+        except OSError:
+            pass
+
+    def both(inner: socket.socket) -> None:
+        with inner, socket.socket(socket.AF_UNIX) as outer:
+            try:
+                outer.connect(path)
+            except OSError:
+                return
+            back = threading.Thread(target=pump, args=(outer, inner), daemon=True)
+            back.start()
+            pump(inner, outer)
+            back.join()
+
+    while True:
+        inner, _ = listener.accept()
+        threading.Thread(target=both, args=(inner,), daemon=True).start()
+
+
+def proxied(port: int) -> dict[str, str]:
+    """The variables by which programs know a proxy."""
+    url = f"http://127.0.0.1:{port}"
+    names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
+    usual = dict.fromkeys(names, url) | {"NO_PROXY": _NO_PROXY}
+    return usual | {name.lower(): value for name, value in usual.items()} | {"NODE_USE_ENV_PROXY": "1"}
+
+
+def limit(megabytes: int, processes: int) -> None:
+    import resource
+
+    for kind, most in ((resource.RLIMIT_DATA, megabytes << 20), (resource.RLIMIT_NPROC, processes)):
+        if most:
+            hard = resource.getrlimit(kind)[1]
+            most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(kind, (most, most))
+
+
+def main() -> None:
+    megabytes, processes, path, _, *argv = sys.argv[1:]
+    if path:
+        os.environ.update(proxied(forward(path)) | {k: v for k, v in os.environ.items() if k == "NO_PROXY"})
+    if megabytes != "0" or processes != "0":
+        limit(int(megabytes), int(processes))
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        try:
+            signal.signal(number, signal.SIG_DFL)
+        except (OSError, ValueError):
+            pass
+    try:
+        os.execvp(argv[0], argv)
+    except OSError as error:
+        hint = " (inside the sandbox: sandbox.readOnly makes it visible)"
+        sys.stderr.write(f"{argv[0]}: {error.strerror}{hint}\n")
+        sys.stderr.flush()
+        os._exit(CANNOT_START)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""What programs in hidden places need to be seen: themselves, their packages, their interpreters."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+_TOOLCHAINS = (
+    *(".asdf", ".bun/bin", ".bun/install/global", ".cargo/bin", ".deno/bin", ".ghcup", ".jenv", ".juliaup"),
+    *(".local/bin", ".local/lib", ".local/pipx", ".local/share/claude", ".local/share/fnm"),
+    *(
+        ".local/share/mise",
+        ".local/share/nvm",
+        ".local/share/pipx",
+        ".local/share/pnpm",
+        ".local/share/uv/python",
+        ".local/share/uv/tools",
+    ),
+    *(".nodenv", ".npm-global", ".nvm", ".pyenv", ".rbenv", ".rustup", ".sdkman", ".volta"),
+)
+"""Where programs are installed below a home; nothing there is a secret."""
+
+OF_SYSTEM = (os.path.realpath("/etc/resolv.conf"), "/run/current-system", "/run/wrappers")
+"""What a system keeps among its runtime files, and every program needs."""
+
+_GIT = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")
+
+
+def of_home(home: str, path: str) -> Iterator[str]:
+    """What every command may read below a home: toolchains, the directories on its PATH, git's settings."""
+    for name in (*_TOOLCHAINS, *_GIT):
+        yield os.path.join(home, name)
+    for directory in path.split(":"):
+        if os.path.isabs(directory) and not directory.startswith("/mnt/"):
+            yield directory
+            yield from _prefix(directory)
+
+
+def of_ralph() -> Iterator[str]:
+    """The interpreter that starts a command inside, and hooks; and the code of those."""
+    yield from {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
+    yield str(Path(__file__).parents[1])
+
+
+def of_program(program: str, path: str) -> Iterator[str]:
+    """A program by its whole path: what it is a link to, the package around that, what interprets it."""
+    while os.path.islink(program):
+        yield program
+        program = os.path.normpath(os.path.join(os.path.dirname(program), os.readlink(program)))
+    real = os.path.realpath(program)
+    yield program
+    yield _package(real)
+    if interpreter := _interpreter(real, path):
+        yield os.path.dirname(interpreter)
+        yield os.path.dirname(os.path.realpath(interpreter))
+
+
+def _prefix(directory: str) -> Iterator[str]:
+    """A virtual environment and an npm prefix have more than their bin directory."""
+    above = os.path.dirname(directory.rstrip("/"))
+    if os.path.exists(os.path.join(above, "pyvenv.cfg")) or os.path.basename(above) == "node_modules":
+        yield above
+    elif os.path.isdir(modules := os.path.join(above, "lib", "node_modules")):
+        yield modules
+
+
+def _package(real: str) -> str:
+    """The outermost node_modules, else the file alone."""
+    head, found, _ = real.partition("/node_modules/")
+    return f"{head}/node_modules" if found else real
+
+
+def _interpreter(program: str, path: str) -> str:
+    try:
+        with open(program, "rb") as file:
+            line = file.readline(256)
+    except OSError:
+        return ""
+    words = line[2:].decode(errors="replace").split() if line.startswith(b"#!") else []
+    if words and os.path.basename(words[0]) == "env":
+        words = [word for word in words[1:] if not word.startswith("-")]
+    return shutil.which(words[0], path=path) or "" if words else ""
+
+
+def within(path: str, places: Iterable[str]) -> bool:
+    return any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in places)

@@ -1,0 +1,286 @@
+"""The only way out of a sandbox with an allow-list: a proxy on a socket, which knows hosts by their names.
+
+CONNECT for TLS, and requests with an absolute URL for plain HTTP. An address in place of a name is refused, so is a
+port that the list does not name, and a name that leads to an address which is not public (unless the list names its
+port, and even then not to a link-local one, where clouds have their metadata). A connection goes to the very address
+that was looked at. Every refusal is logged and told.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from ralph.sandbox.base import Tell
+
+USUAL_PORTS = (443, 80)
+MOST_HEAD = 65536
+MOST_CONNECTIONS = 256
+_PATIENCE = 30.0
+_CHUNK = 65536
+_NAME = "proxy.sock"
+_LOG = "refused.log"
+
+Resolve = Callable[[str, int], Sequence[str]]
+
+
+class Refused(Exception):
+    """Why a connection is not made, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """One entry of the list: a name, or `*.` and the end of one; with a port, that one alone."""
+
+    name: str
+    port: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> Host:
+        """Raises ValueError for what is no name of a host."""
+        name, colon, port = text.strip().lower().rstrip(".").partition(":")
+        bare = name.removeprefix("*.")
+        if not bare or is_address(bare) or not all(c.isalnum() or c in "-._" for c in bare):
+            raise ValueError(f"{text!r} is no name of a host")
+        if colon and not (port.isdigit() and 0 < int(port) < 65536):
+            raise ValueError(f"{text!r} has no valid port")
+        return cls(name, int(port) if colon else 0)
+
+    def names(self, name: str) -> bool:
+        return name.endswith(self.name[1:]) if self.name.startswith("*.") else name == self.name
+
+
+def is_address(name: str) -> bool:
+    """Is this an address in any way of writing one, such as 127.1 or 0x7f000001?"""
+    with suppress(OSError):
+        socket.inet_aton(name)
+        return True
+    with suppress(ValueError):
+        ipaddress.ip_address(name.strip("[]").partition("%")[0])
+        return True
+    return ":" in name
+
+
+def resolve(name: str, port: int) -> Sequence[str]:
+    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+def chosen_address(host: str, port: int, allowed: Sequence[Host], resolve: Resolve) -> str:
+    """Where to connect to; raises Refused."""
+    name = host.lower().rstrip(".")
+    if is_address(name):
+        raise Refused("an address is no name of a host")
+    entries = [entry for entry in allowed if entry.names(name)]
+    if not entries:
+        raise Refused("it is not on the list (sandbox.allowedHosts)")
+    is_vouched = any(entry.port == port for entry in entries)
+    if not is_vouched and (port not in USUAL_PORTS or all(entry.port for entry in entries)):
+        raise Refused(f"port {port} is not on the list")
+    try:
+        addresses = resolve(name, port)
+    except (OSError, UnicodeError) as error:
+        raise Refused(f"its name leads nowhere ({error})") from None
+    for address in addresses:
+        if _may_reach(address, is_vouched=is_vouched):
+            return address
+    raise Refused(f"its name leads to {', '.join(addresses)}, which is not public")
+
+
+def _may_reach(address: str, *, is_vouched: bool) -> bool:
+    found = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        found = found.ipv4_mapped
+    if found.is_link_local or found.is_multicast or found.is_unspecified or found in _METADATA:
+        return False
+    return is_vouched or found.is_global
+
+
+_METADATA = frozenset({ipaddress.ip_address("fd00:ec2::254"), ipaddress.ip_address("100.100.100.200")})
+
+
+@contextmanager
+def opened_proxy(state: str, hosts: Sequence[str], tell: Tell, resolve: Resolve = resolve) -> Iterator[str]:
+    """A proxy for these hosts while the context lasts; yields the path of its socket."""
+    path = os.path.join(state, _NAME)
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+    directory = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        listener.bind(f"/proc/self/fd/{directory}/{_NAME}")  # a path of any length
+        os.chmod(path, 0o600)
+        listener.listen(128)
+        proxy = Proxy(listener, [Host.parse(host) for host in hosts], _Log(state, tell), resolve)
+        threading.Thread(target=proxy.serve, name="ralph proxy", daemon=True).start()
+        yield path
+    finally:
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        os.close(directory)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+
+class _Log:
+    """Every refusal goes to a file; each that is new is told."""
+
+    def __init__(self, state: str, tell: Tell) -> None:
+        self._path = os.path.join(state, _LOG)
+        self._tell = tell
+        self._told: set[str] = set()
+        self._lock = threading.Lock()
+
+    def __call__(self, where: str, why: str) -> None:
+        text = f"{where[:300]}: {why}"
+        with self._lock, suppress(OSError), open(self._path, "a", errors="replace") as file:
+            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n")
+        with self._lock:
+            is_new = text not in self._told and len(self._told) < 1000
+            self._told.add(text)
+        if is_new:
+            self._tell(f"The sandbox refused a connection to {text}.")
+
+
+class Proxy:
+    """Serves one listening socket."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        allowed: Sequence[Host],
+        log: Callable[[str, str], None],
+        resolve: Resolve,
+    ) -> None:
+        self._listener = listener
+        self._allowed = allowed
+        self._log = log
+        self._resolve = resolve
+        self._room = threading.Semaphore(MOST_CONNECTIONS)
+
+    def serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            self._room.acquire()
+            threading.Thread(target=self._handle, args=(client,), daemon=True).start()
+
+    def _handle(self, client: socket.socket) -> None:
+        try:
+            with client:
+                client.settimeout(_PATIENCE)
+                self._answer(client)
+        except (OSError, ValueError):
+            pass
+        finally:
+            self._room.release()
+
+    def _answer(self, client: socket.socket) -> None:
+        head, rest = _read_head(client)
+        line, *fields = head.split("\r\n")
+        method, _, target = line.partition(" ")
+        target = target.rpartition(" ")[0]
+        try:
+            if any(c in head.replace("\r\n", "") for c in "\r\n\0"):
+                raise Refused("the request is ambiguous")
+            if method.upper() == "CONNECT":
+                self._connect(client, target, rest)
+            else:
+                self._request(client, method, target, fields, rest)
+        except Refused as refused:
+            self._log(target or "somewhere", str(refused))
+            body = f"Ralph's sandbox: {target}: {refused}\n".encode()
+            reply = f"HTTP/1.1 403 Forbidden\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+            client.sendall(reply.encode() + body)
+
+    def _reach(self, host: str, port: int) -> socket.socket:
+        address = chosen_address(host, port, self._allowed, self._resolve)
+        try:
+            return socket.create_connection((address, port), _PATIENCE)
+        except OSError as error:
+            raise Refused(f"it cannot be reached: {error}") from None
+
+    def _connect(self, client: socket.socket, target: str, rest: bytes) -> None:
+        host, _, port = target.rpartition(":")
+        if not port.isdigit():
+            raise Refused("no port is named")
+        with self._reach(host.strip("[]"), int(port)) as server:
+            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            server.sendall(rest)
+            client.settimeout(None)
+            server.settimeout(None)
+            back = threading.Thread(target=_pump, args=(server, client), daemon=True)
+            back.start()
+            _pump(client, server)
+            back.join()
+
+    def _request(
+        self, client: socket.socket, method: str, target: str, fields: Sequence[str], rest: bytes
+    ) -> None:
+        """One request, whose Host is the one that was looked at; nothing can be sent behind it."""
+        url = urlsplit(target)
+        if url.scheme != "http" or not url.hostname:
+            raise Refused("only CONNECT and http:// URLs are served")
+        names = [field.partition(":")[0].strip().lower() for field in fields]
+        if "transfer-encoding" in names:
+            raise Refused("a request without a known length is not passed on")
+        lengths = {
+            f.partition(":")[2].strip()
+            for f, name in zip(fields, names, strict=True)
+            if name == "content-length"
+        }
+        if len(lengths) > 1 or not all(length.isdigit() for length in lengths):
+            raise Refused("a request without a known length is not passed on")
+        left = int(lengths.pop()) if lengths else 0
+        kept = [
+            f
+            for f, name in zip(fields, names, strict=True)
+            if name not in _OURS and not name.startswith("proxy-")
+        ]
+        path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        port = url.port or 80
+        authority = url.hostname if port == 80 else f"{url.hostname}:{port}"
+        head = "\r\n".join(
+            [f"{method} {path} HTTP/1.1", f"Host: {authority}", "Connection: close", *kept, "", ""]
+        )
+        with self._reach(url.hostname, port) as server:
+            server.settimeout(None)
+            server.sendall(head.encode("latin-1") + rest[:left])
+            left -= len(rest[:left])
+            while left and (data := client.recv(min(left, _CHUNK))):
+                server.sendall(data)
+                left -= len(data)
+            client.settimeout(None)
+            _pump(server, client)
+
+
+_OURS = frozenset({"host", "connection", "keep-alive", "upgrade"})
+
+
+def _read_head(client: socket.socket) -> tuple[str, bytes]:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = client.recv(_CHUNK)
+        if not piece or len(data) > MOST_HEAD:
+            raise ValueError("no request")
+        data += piece
+    head, _, rest = data.partition(b"\r\n\r\n")
+    return head.decode("latin-1"), rest
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(_CHUNK):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_WR)

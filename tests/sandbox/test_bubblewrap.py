@@ -1,0 +1,244 @@
+"""Runs inside bubblewrap: what an agent and a check find there, and how they end."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import Project, Result, wait_until
+from faults.fault_support import RUNS
+from sandbox_support import BUBBLEWRAP
+
+pytestmark = BUBBLEWRAP
+
+DONE = 'echo "<response>DONE</response>"'
+RUNG = {"rung": "bubblewrap"}
+
+
+def run(
+    project: Project, body: str, *words: str, sandbox: dict[str, Any] | None = None, **settings: Any
+) -> Result:
+    """One iteration of a shell script as the agent."""
+    agent = project.script("agent.sh", body)
+    mine = {"agent": {"command": agent}, "maximumIterations": 1, "sandbox": RUNG | (sandbox or {})}
+    project.settings(**(mine | settings))
+    return project.run("run", "-p", "x", *words)
+
+
+def identify(project: Project) -> None:
+    project.git("config", "user.name", "Test")
+    project.git("config", "user.email", "test@localhost")
+
+
+def notices(result: Result) -> str:
+    return "\n".join(line["text"] for line in result.lines() if line["event"] == "notice")
+
+
+def test_an_agent_writes_in_the_worktree_and_nowhere_else(repository: Project) -> None:
+    """Beside it, in the store and in the home, nothing has come out."""
+    beside, store = repository.path.parent / "beside", repository.home.path / "planted"
+    done = run(repository, f"echo 1 >made; echo 1 >{beside}; echo 1 >{store}; echo 1 >~/planted; {DONE}")
+    assert done.code == 0, done.err
+    assert (repository.path / "made").exists()
+    assert not beside.exists() and not store.exists()
+
+
+def test_a_commit_works_inside_and_is_not_signed(repository: Project) -> None:
+    """The keys to sign with are hidden, so the user's wish to sign does not stop an agent's commit."""
+    identify(repository)
+    repository.git("config", "commit.gpgSign", "true")
+    done = run(repository, f"echo 1 >made; git add -A && git commit -qm inside && {DONE}")
+    assert done.code == 0, done.err
+    assert repository.git("log", "-1", "--format=%s").strip() == "inside"
+
+
+def test_secrets_of_the_environment_stay_outside(repository: Project) -> None:
+    """An agent gets what is on the list, its own variables and those that the settings name."""
+    repository.extra_env = {
+        "AWS_SECRET_ACCESS_KEY": "s1",
+        "GH_TOKEN": "s2",
+        "SSH_AUTH_SOCK": "/tmp/s3",
+        "MY_OWN": "o",
+    }
+    run(
+        repository,
+        f"env >environment; {DONE}",
+        sandbox={"variables": ["MY_*"]},
+        agent={"command": str(repository.path / "agent.sh"), "env": {"GIVEN": "g"}},
+    )
+    found = (repository.path / "environment").read_text()
+    assert "MY_OWN=o" in found and "GIVEN=g" in found and "RALPH_SANDBOX=bubblewrap" in found
+    assert not any(f"={secret}\n" in found for secret in ("s1", "s2", "/tmp/s3"))
+
+
+def test_checks_run_inside_without_the_agents_login(repository: Project) -> None:
+    """What the agent has written is run by a check: it can reach neither the outside nor the login."""
+    login = repository.home.path / ".codex"
+    login.mkdir()
+    (login / "auth.json").write_text("secret")
+    beside = repository.path.parent / "beside"
+    look = "if cat ~/.codex/auth.json; then exit 3; fi"
+    done = run(
+        repository,
+        f"cat ~/.codex/auth.json >seen; {DONE}",
+        "--json",
+        agent={"command": str(repository.path / "agent.sh"), "type": "custom"},
+        guardrails=[{"command": f"{look}; echo 1 >{beside}; test -n $RALPH_SANDBOX; touch checked"}],
+    )
+    assert done.code == 0, done.out
+    assert (repository.path / "checked").exists() and not beside.exists()
+
+
+def test_a_clean_check_runs_inside_as_well(repository: Project) -> None:
+    """In the copy, which it can write to; the worktree can only be read there."""
+    (repository.path / "kept").write_text("as it was")
+    repository.git("add", "-A")
+    repository.git("commit", "-qm", "kept")
+    command = f"test -f kept && echo 1 >in_copy && ! echo changed >{repository.path}/kept && cat {repository.path}/kept"
+    done = run(repository, DONE, guardrails=[{"command": command, "clean": True}])
+    assert done.code == 0, done.err
+    assert (repository.path / "kept").read_text() == "as it was"
+
+
+def test_an_agents_login_is_there_and_its_hooks_cannot_be_planted(repository: Project) -> None:
+    """The login can be written; settings that start programs cannot be changed, nor made where there were none."""
+    login = repository.home.path / ".codex"
+    login.mkdir()
+    (login / "auth.json").write_text("old")
+    (login / "config.toml").write_text("mine")
+    body = f"echo new >~/.codex/auth.json; echo evil >~/.codex/config.toml; echo evil >~/.codex/hooks.json; {DONE}"
+    agent = repository.script("codex", body)
+    repository.settings(agent={"command": agent, "type": "codex"}, maximumIterations=1, sandbox=RUNG)
+    done = repository.run("run", "-p", "x", "--json")
+    assert (login / "auth.json").read_text() == "new\n"
+    assert (login / "config.toml").read_text() == "mine"
+    assert not (login / "hooks.json").exists() and "hooks.json was made inside" in notices(done)
+
+
+def test_bypass_is_the_default_inside(repository: Project) -> None:
+    """What an agent may do unasked: everything in a sandbox, files without one, and what the settings say."""
+    agent = repository.script("codex", 'echo "$@" >arguments')
+    for sandbox, more, flag in (
+        (RUNG, {}, "--dangerously-bypass-approvals-and-sandbox"),
+        ({"rung": "direct"}, {}, "workspace-write"),
+        (RUNG, {"permissions": "edit"}, "workspace-write"),
+    ):
+        repository.settings(agent={"command": agent} | more, maximumIterations=1, sandbox=sandbox)
+        repository.run("run", "-p", "x")
+        assert flag in (repository.path / "arguments").read_text()
+
+
+def test_p8_killing_everything_kills_only_the_sandbox(repository: Project) -> None:
+    """`kill -9 -1` and `pkill python` inside end what is inside, time and again; ralph and its warden go on."""
+    times = max(5, RUNS)
+    body = "sleep 60 & pkill -9 python; kill -9 -1; echo working"
+    done = run(repository, body, "--json", maximumIterations=times, snapshots=False)
+    ends = [line["ran"]["ended"] for line in done.lines() if line["event"] == "agent_ended"]
+    assert (done.code, ends) == (1, ["ok"] * times)
+
+
+def test_an_agent_that_is_stopped_may_end_in_order(repository: Project) -> None:
+    """TERM reaches the inner process, which has its time, and its exit code is told."""
+    body = "trap 'sleep 0.5; echo bye >farewell; exit 7' TERM; while :; do sleep 0.05; done"
+    done = run(repository, body, "--json", iterationTimeoutSeconds=1)
+    ended = next(line["ran"] for line in done.lines() if line["event"] == "agent_ended")
+    assert (ended["ended"], ended["exit"]) == ("timeout", 7)
+    assert (repository.path / "farewell").read_text() == "bye\n" and ended["took"] < 4
+
+
+def newest(project: Project) -> str:
+    return str(project.home.runs().all()[0].id)
+
+
+def test_a_death_by_signal_is_told_as_one(repository: Project) -> None:
+    """bubblewrap makes an exit code of it; the run knows better."""
+    done = run(repository, "kill -9 $$", "--json")
+    ended = next(line["ran"] for line in done.lines() if line["event"] == "agent_ended")
+    assert (ended["ended"], ended["exit"]) == ("killed", None)
+
+
+def test_nothing_outlives_its_command(repository: Project) -> None:
+    """A daemon that has left its session, its parent and its pipes is gone with the sandbox."""
+    mark = f"{os.getpid()}{time.monotonic_ns()}"
+    run(repository, f"setsid sh -c 'exec -a x{mark} sleep 300' >/dev/null 2>&1 & sleep 0.2; {DONE}")
+    cmdlines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not any(mark.encode() in each for each in cmdlines)
+
+
+def test_resume_uses_the_same_sandbox(repository: Project) -> None:
+    """It stands in the plan: settings are not read again."""
+    done = run(repository, "env >environment", "--json")
+    assert done.code == 1
+    (repository.path / "environment").unlink()
+    repository.settings(sandbox={"rung": "direct"})
+    again = repository.run("resume", "-m", "2", "--json")
+    assert next(line for line in again.lines() if line["event"] == "run_started")["sandbox"] == "bubblewrap"
+    assert "RALPH_SANDBOX=bubblewrap" in (repository.path / "environment").read_text()
+
+
+def test_limits_hold_inside(repository: Project) -> None:
+    """A process that wants more memory than it may have does not get it."""
+    python = "python3 -c 'bytearray(300 << 20)' 2>error || touch refused"
+    run(repository, f"{python}; {DONE}", sandbox={"memoryMb": 100})
+    assert (repository.path / "refused").exists() and "MemoryError" in (repository.path / "error").read_text()
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        "printf '#!/bin/sh\\ntouch OUT\\n' >.git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+        "git config core.hooksPath hooks; mkdir hooks; printf '#!/bin/sh\\ntouch OUT\\n' >hooks/pre-commit;"
+        " chmod +x hooks/pre-commit",
+        "git config core.fsmonitor 'touch OUT; false'",
+        "git config diff.external 'touch OUT; true'",
+        "git config filter.x.clean 'touch OUT; cat'; echo '* filter=x' >.gitattributes",
+        "git config core.sshCommand 'touch OUT; false'",
+    ],
+)
+def test_t2_nothing_that_was_planted_runs_outside(repository: Project, plant: str) -> None:
+    """Neither in the harness's git, which commits afterwards, nor in the user's: it is put back."""
+    identify(repository)
+    out = repository.path.parent / "escaped"
+    body = f"{plant.replace('OUT', str(out))}; echo $RANDOM$$ >made; {DONE}"
+    done = run(repository, body, "--json", scm={"command": "git", "tasks": ["commit"]})
+    assert done.code == 0, done.out
+    repository.git("status")
+    repository.git("diff", "HEAD")
+    repository.git("commit", "--allow-empty", "-qm", "mine")
+    assert not out.exists()
+    assert "put back" in notices(done)
+    assert json.loads(repository.run("status", newest(repository), "--json").out)["sandbox"].startswith(
+        "bubble"
+    )
+
+
+def test_ralphs_own_settings_are_put_back(repository: Project) -> None:
+    """An agent cannot take the sandbox away from the next run, nor give it a guardrail, not even through a new file."""
+    evil = """echo '{"sandbox": {"rung": "direct"}}'"""
+    body = f"{evil} >.ralph/settings.json; {evil} >.ralph/settings.local.json; {DONE}"
+    done = run(repository, body, "--json")
+    assert json.loads((repository.path / ".ralph" / "settings.json").read_text())["sandbox"] == RUNG
+    assert not (repository.path / ".ralph" / "settings.local.json").exists()
+    assert notices(done).count("put back") == 2
+
+
+def test_a_killed_iteration_is_put_back_when_the_run_goes_on(repository: Project) -> None:
+    """What could not be put back at once is put back before anything else."""
+    identify(repository)
+    body = "git config core.fsmonitor evil; touch planted; [ -e second ] || sleep 60"
+    agent = repository.script("agent.sh", f"{body}; {DONE}")
+    repository.settings(agent={"command": agent}, sandbox=RUNG)
+    process = repository.start("run", "-p", "x")
+    wait_until((repository.path / "planted").exists)
+    process.kill()
+    process.communicate()
+    assert repository.git("config", "core.fsmonitor").strip() == "evil"
+    repository.script("agent.sh", DONE)
+    done = repository.run("resume", "--json")
+    assert done.code == 0 and "put back" in notices(done)
+    assert "fsmonitor" not in (repository.path / ".git" / "config").read_text()

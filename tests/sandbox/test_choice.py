@@ -1,0 +1,121 @@
+"""Which rung a run gets, and what is said, recorded and shown when it is none (S4)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from typing import Any
+
+import pytest
+
+from conftest import RALPH, Project, Result
+from sandbox_support import BUBBLEWRAP
+
+pytestmark = BUBBLEWRAP
+
+NO_BWRAP = ("--ro-bind", "/dev/null", os.path.realpath("/usr/bin/bwrap"))
+NO_NAMESPACES = ("--unshare-user", "--disable-userns")
+
+
+def without(project: Project, missing: tuple[str, ...], *words: str) -> Result:
+    """ralph on a machine where bubblewrap is not installed, or may make no namespaces."""
+    outer = ["bwrap", "--unshare-user", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *missing]
+    command = [*outer, "--cap-drop", "ALL", "--", RALPH, *words]
+    done = subprocess.run(
+        command, cwd=project.path, env=project.env, capture_output=True, text=True, timeout=60
+    )
+    return Result(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture
+def ready(repository: Project) -> Project:
+    """A repository with an agent that is done at once."""
+    agent = repository.script(
+        "agent.sh", 'echo "in ${RALPH_SANDBOX:-none}"; echo "<response>DONE</response>"'
+    )
+    repository.settings(agent={"command": agent})
+    repository.git("add", "-A")
+    repository.git("commit", "-qm", "An agent")
+    return repository
+
+
+def started(result: Result) -> dict[str, Any]:
+    return next(line for line in result.lines() if line["event"] == "run_started")
+
+
+@pytest.mark.parametrize("missing", [NO_BWRAP, NO_NAMESPACES])
+@pytest.mark.parametrize("option", [("--sandbox",), ("--sandbox-rung", "bubblewrap")])
+def test_s4_what_is_insisted_on_and_missing_is_refused(
+    ready: Project, missing: tuple[str, ...], option: tuple[str, ...]
+) -> None:
+    """Exit code 2, why, and no agent was started."""
+    done = without(ready, missing, "run", "-p", "x", *option)
+    assert done.code == 2 and "bubblewrap" in done.err and "in " not in done.out
+    assert not ready.home.database.exists() or not ready.home.runs().all()
+
+
+@pytest.mark.parametrize("missing", [NO_BWRAP, NO_NAMESPACES])
+def test_s4_the_best_that_there_is_may_be_none_and_that_is_loud(
+    ready: Project, missing: tuple[str, ...]
+) -> None:
+    """auto goes on without a sandbox: told in both views, journalled, and in the status."""
+    ready.settings(agent={"command": str(ready.path / "agent.sh")}, sandbox={"rung": "auto"})
+    done = without(ready, missing, "run", "-p", "x", "--json")
+    assert done.code == 0, done.err
+    assert started(done)["sandbox"] == "direct"
+    notices = [line["text"] for line in done.lines() if line["event"] == "notice"]
+    assert any("There is no sandbox" in text and "bubblewrap" in text for text in notices)
+    status = json.loads(ready.run("status", started(done)["run"], "--json").out)
+    assert status["sandbox"].startswith("none (bubblewrap: ")
+    assert "There is no sandbox" in ready.run("logs", started(done)["run"]).out
+
+
+def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
+    """`ralph run` as before; the settings or an option give it a sandbox, and another option takes it away."""
+    direct = ready.run("run", "-p", "x", "--json")
+    chosen = ready.run("run", "-p", "x", "--json", "--sandbox")
+    ready.settings(agent={"command": str(ready.path / "agent.sh")}, sandbox={"rung": "bubblewrap"})
+    configured = ready.run("run", "-p", "x", "--json")
+    none = ready.run("run", "-p", "x", "--json", "--no-sandbox")
+    rungs = [started(each)["sandbox"] for each in (direct, chosen, configured, none)]
+    assert rungs == ["direct", "bubblewrap", "bubblewrap", "direct"]
+    assert json.loads(ready.run("status", started(configured)["run"], "--json").out)["sandbox"] == (
+        "bubblewrap, network open"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "settings", "said"),
+    [
+        (("--sandbox-rung", "moat"), {}, "There is no sandbox 'moat'"),
+        (("--no-sandbox", "--sandbox-rung", "bubblewrap"), {}, "contradict each other"),
+        ((), {"rung": "moat"}, ".ralph/settings.json: sandbox.rung: there is no sandbox 'moat'"),
+        (
+            (),
+            {"rung": "bubblewrap", "allowedHosts": ["10.0.0.1"]},
+            "sandbox.allowedHosts: '10.0.0.1' is no name",
+        ),
+        ((), {"network": "closed"}, "sandbox.network"),
+        ((), {"memoryMb": -1}, "sandbox.memoryMb"),
+        ((), {"wall": 1}, "unknown key 'sandbox.wall'"),
+    ],
+)
+def test_what_cannot_be_is_one_error(
+    ready: Project, words: tuple[str, ...], settings: dict[str, Any], said: str
+) -> None:
+    """It names the file and the key, or the option."""
+    ready.settings(agent={"command": str(ready.path / "agent.sh")}, sandbox=settings)
+    done = ready.run("run", "-p", "x", *words)
+    assert done.code == 2 and said in done.err
+
+
+@pytest.mark.parametrize("key", ["readOnly", "hidden"])
+def test_what_could_be_moved_away_is_refused(ready: Project, key: str) -> None:
+    """A path deep inside of the worktree cannot be kept from whoever can move its parents."""
+    (ready.path / "a").mkdir()
+    ready.settings(
+        agent={"command": str(ready.path / "agent.sh")}, sandbox={"rung": "bubblewrap", key: ["a/b"]}
+    )
+    done = ready.run("run", "-p", "x")
+    assert done.code == 2 and f"sandbox.{key}" in done.err

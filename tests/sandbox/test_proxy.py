@@ -1,0 +1,263 @@
+"""The way out of a sandbox with an allow-list: what it lets through, and ten ways around it that fail (S3)."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph.core.model import Network
+from ralph.sandbox.base import Output, Room, Walls
+from ralph.sandbox.bubblewrap import Bubblewrap
+from ralph.sandbox.proxy import Host, Refused, chosen_address, is_address, opened_proxy
+
+PUBLIC = "93.184.216.34"
+
+
+class Echo(BaseHTTPRequestHandler):
+    """Answers with the Host that it was asked for, and what it was sent."""
+
+    def do_GET(self) -> None:
+        body = f"host {self.headers['Host']} path {self.path}".encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def server() -> Iterator[int]:
+    """A web server on loopback; its port."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as found:
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        yield found.server_port
+        found.shutdown()
+
+
+def on_loopback(name: str, port: int) -> Sequence[str]:
+    """Every name leads here, but for one that leads to a cloud's metadata."""
+    return ["169.254.169.254"] if name == "metadata.test" else ["127.0.0.1"]
+
+
+# ---- what is decided ----
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "allowed", "addresses", "word"),
+    [
+        ("a.test", 443, ["a.test"], [PUBLIC], ""),
+        ("A.TEST.", 80, ["a.test"], [PUBLIC], ""),
+        ("b.a.test", 443, ["*.a.test"], [PUBLIC], ""),
+        ("a.test", 8443, ["a.test:8443"], ["10.0.0.1"], ""),
+        ("a.test", 443, ["a.test"], ["10.0.0.1", PUBLIC], ""),
+        ("a.test", 22, ["a.test"], [PUBLIC], "port 22"),
+        ("a.test", 443, ["a.test:8443"], [PUBLIC], "port 443"),
+        ("b.test", 443, ["a.test"], [PUBLIC], "not on the list"),
+        ("ba.test", 443, ["*.a.test"], [PUBLIC], "not on the list"),
+        ("a.test", 443, ["*.a.test"], [PUBLIC], "not on the list"),
+        ("a.test", 443, ["a.test"], ["127.0.0.1"], "not public"),
+        ("a.test", 443, ["a.test"], ["::ffff:10.0.0.1"], "not public"),
+        ("a.test", 80, ["a.test:80"], ["169.254.169.254"], "not public"),
+        ("a.test", 80, ["a.test:80"], ["fd00:ec2::254"], "not public"),
+        ("a.test", 80, ["a.test:80"], ["0.0.0.0"], "not public"),
+        (PUBLIC, 443, ["a.test"], [PUBLIC], "address"),
+        ("2130706433", 443, ["a.test"], [PUBLIC], "address"),
+        ("0x7f.1", 443, ["a.test"], [PUBLIC], "address"),
+        ("::1", 443, ["a.test"], [PUBLIC], "address"),
+    ],
+)
+def test_who_may_be_reached(
+    host: str, port: int, allowed: list[str], addresses: list[str], word: str
+) -> None:
+    """By name and port on the list, at a public address; a port that the list names, anywhere but link-local."""
+    hosts = [Host.parse(each) for each in allowed]
+    try:
+        found = chosen_address(host, port, hosts, lambda name, port: addresses)
+    except Refused as refused:
+        assert word and word in str(refused)
+    else:
+        assert not word and found in addresses
+
+
+@given(st.ip_addresses())
+def test_no_address_is_a_name(address: object) -> None:
+    """Neither version of IP, as it is usually written, can be put on the list or asked for."""
+    assert is_address(str(address))
+    with pytest.raises(ValueError):
+        Host.parse(str(address))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "*", "*.", "a b", "http://a.test", "a.test:", "a.test:0", "a.test:x", "a/b"]
+)
+def test_what_is_no_host_is_refused(text: str) -> None:
+    """One error, before anything is started."""
+    with pytest.raises(ValueError):
+        Host.parse(text)
+
+
+# ---- what is let through, outside of any sandbox ----
+
+
+@contextmanager
+def asked(tmp_path: Path, hosts: Sequence[str]) -> Iterator[tuple[socket.socket, list[str]]]:
+    told: list[str] = []
+    with (
+        opened_proxy(str(tmp_path), hosts, told.append, on_loopback) as path,
+        socket.socket(socket.AF_UNIX) as client,
+    ):
+        client.settimeout(10)
+        client.connect(path)
+        yield client, told
+
+
+def answer(client: socket.socket, request: str) -> str:
+    client.sendall(request.encode())
+    data = b""
+    while piece := client.recv(65536):
+        data += piece
+    return data.decode()
+
+
+def test_an_allowed_request_goes_through(tmp_path: Path, server: int) -> None:
+    """Plain HTTP with an absolute URL: its Host is the one of the URL, whatever the header says."""
+    with asked(tmp_path, [f"a.test:{server}"]) as (client, told):
+        request = (
+            f"GET http://a.test:{server}/x?y HTTP/1.1\r\nHost: other.test\r\nProxy-Authorization: z\r\n\r\n"
+        )
+        assert answer(client, request).endswith(f"host a.test:{server} path /x?y")
+        assert told == []
+
+
+def test_an_allowed_tunnel_goes_through(tmp_path: Path, server: int) -> None:
+    """CONNECT, then whatever the two have to say to each other."""
+    with asked(tmp_path, [f"a.test:{server}"]) as (client, _):
+        client.sendall(f"CONNECT a.test:{server} HTTP/1.1\r\n\r\n".encode())
+        assert client.recv(1000).startswith(b"HTTP/1.1 200")
+        assert "host inner" in answer(client, "GET / HTTP/1.1\r\nHost: inner\r\nConnection: close\r\n\r\n")
+
+
+def test_a_body_goes_through_and_nothing_behind_it(tmp_path: Path, server: int) -> None:
+    """A second request cannot be hidden behind the first: it might be for another host of the same server."""
+    with asked(tmp_path, [f"a.test:{server}"]) as (client, _):
+        request = f"POST http://a.test:{server}/ HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"
+        assert answer(client, f"{request}GET / HTTP/1.1\r\nHost: other\r\n\r\n").endswith("hello")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "GET http://a.test:{port}/ HTTP/1.1\r\nX: y\nHost: other.test\r\n\r\n",
+        "POST http://a.test:{port}/ HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        "POST http://a.test:{port}/ HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        "GET / HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n",
+        "GET ftp://a.test:{port}/ HTTP/1.1\r\n\r\n",
+        "CONNECT a.test HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_what_could_be_read_in_two_ways_is_refused(tmp_path: Path, server: int, request_: str) -> None:
+    """403, told once, and in the log."""
+    with asked(tmp_path, [f"a.test:{server}"]) as (client, told):
+        assert answer(client, request_.format(port=server)).startswith("HTTP/1.1 403")
+        assert len(told) == 1 and "refused" in told[0]
+    assert (tmp_path / "refused.log").read_text().count("\n") == 1
+
+
+# ---- from inside ----
+
+_WAYS = r"""
+import json, os, socket, subprocess, sys
+port, path, proxy = int(sys.argv[1]), sys.argv[2], os.environ["HTTP_PROXY"]
+found = {}
+def curl(name, *words):
+    done = subprocess.run(["curl", "-sS", "--max-time", "5", *words], capture_output=True, text=True)
+    found[name] = done.stdout if done.returncode == 0 and "Ralph's sandbox" not in done.stdout else ""
+def reach(name, family, kind, address):
+    try:
+        with socket.socket(family, kind) as client:
+            client.settimeout(5)
+            client.connect(address)
+            client.send(b"x")
+            found[name] = "reached"
+    except OSError as error:
+        found[name] = ""
+curl("allowed", f"http://a.test:{port}/")
+curl("noproxy", "--noproxy", "*", f"http://127.0.0.1:{port}/")
+curl("other host", f"http://b.test:{port}/")
+curl("address through the proxy", "--noproxy", "none", "-x", proxy, f"http://127.0.0.1:{port}/")
+curl("other port", f"http://a.test:{port + 1}/")
+curl("metadata", "http://metadata.test/latest/")
+curl("metadata by address", "--noproxy", "none", "-x", proxy, "http://169.254.169.254/latest/")
+curl("host header", "-H", f"Host: a.test:{port}", f"http://b.test:{port}/")
+reach("direct address", socket.AF_INET, socket.SOCK_STREAM, ("1.1.1.1", 443))
+reach("IPv6", socket.AF_INET6, socket.SOCK_STREAM, ("2606:4700:4700::1111", 443))
+reach("UDP and DNS", socket.AF_INET, socket.SOCK_DGRAM, ("1.1.1.1", 53))
+reach("unix socket", socket.AF_UNIX, socket.SOCK_STREAM, path)
+reach("abstract socket", socket.AF_UNIX, socket.SOCK_STREAM, "\0" + path)
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.usefixtures("bubblewrap")
+def test_s3_ten_ways_around_it_fail(tmp_path: Path, server: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of them inside a real sandbox, and an allowed name works; every refusal is told."""
+    monkeypatch.setattr(
+        "ralph.sandbox.bubblewrap.opened_proxy",
+        lambda state, hosts, tell: opened_proxy(state, hosts, tell, on_loopback),
+    )
+    project, state, told = tmp_path / "project", tmp_path / "state", list[str]()
+    project.mkdir()
+    state.mkdir()
+    (project / "ways.py").write_text(_WAYS)
+    outside = Path(__file__).parent / f".ways-{os.getpid()}.sock"
+
+    def run(argv: Sequence[str], seconds: float) -> Output:
+        done = subprocess.run(argv, capture_output=True, timeout=seconds)
+        return Output(done.returncode, done.stdout, done.stderr.decode())
+
+    walls = Walls("x", str(state), (str(project),), Network.ALLOW_LIST, (f"a.test:{server}", "metadata.test"))
+    prefixes = tuple({sys.prefix, sys.base_prefix})
+    with (
+        socket.socket(socket.AF_UNIX) as named,
+        socket.socket(socket.AF_UNIX) as abstract,
+        Bubblewrap().opened(walls, run, told.append) as sandbox,
+    ):
+        named.bind(str(outside))
+        abstract.bind(f"\0{outside}")
+        for listener in (named, abstract):
+            listener.listen()
+        try:
+            argv = ["python3", "ways.py", str(server), str(outside)]
+            path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+            inside = sandbox.wrap(argv, {"PATH": path}, Room(str(project), (str(project),), prefixes))
+            done = subprocess.run(
+                inside.argv, env=dict(inside.environment), capture_output=True, text=True, timeout=100
+            )
+        finally:
+            outside.unlink()
+    found = json.loads(done.stdout)
+    assert found.pop("allowed") == f"host a.test:{server} path /"
+    assert len(found) >= 10 and not any(found.values()), found
+    for word in ("b.test", "127.0.0.1", "169.254.169.254", "metadata.test"):
+        assert any(word in text for text in told), told

@@ -1,0 +1,82 @@
+"""Tests that need bubblewrap: skipped where there is none, but in CI, where it is installed, nothing may be missing.
+
+pytestmark = BUBBLEWRAP
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import ralph
+
+NOBODY = 65534
+
+
+@cache
+def problem() -> str:
+    """Why bubblewrap cannot be used here; as root in CI it is installed first."""
+    if shutil.which("bwrap") is None and os.environ.get("CI") == "true" and os.geteuid() == 0:
+        _install()
+    if shutil.which("bwrap") is None:
+        return "bubblewrap is not installed"
+    tried = ["bwrap", "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--", "true"]
+    done = subprocess.run(tried, capture_output=True, text=True)
+    return done.stderr.strip() if done.returncode else ""
+
+
+def _install() -> None:
+    """One of the workers does it, the others wait."""
+    with open(Path(tempfile.gettempdir()) / "ralph-install-bubblewrap.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if shutil.which("bwrap") is None and shutil.which("apt-get"):
+            for words in (["update", "-q"], ["install", "-q", "-y", "bubblewrap"]):
+                subprocess.run(["apt-get", *words], capture_output=True, timeout=300)
+
+
+def needs_bubblewrap() -> None:
+    if found := problem():
+        pytest.fail(found) if os.environ.get("CI") == "true" else pytest.skip(found)
+
+
+BUBBLEWRAP = [pytest.mark.usefixtures("bubblewrap")]
+"""The marks of a module whose tests need it."""
+
+
+def as_nobody(*words: str) -> list[str]:
+    """The words that run `ralph` as an ordinary user, with a Python that this user can start."""
+    if os.geteuid() != 0:
+        return [sys.executable, "-m", "ralph", *words]
+    python = _public_python()
+    drop = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    return [*drop, python, "-m", "ralph", *words]
+
+
+def _public_python() -> str:
+    """One of our version, which has our packages by PYTHONPATH."""
+    for candidate in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
+        real = Path(candidate).resolve()
+        if real.exists() and all(_is_public(path) for path in (real, *real.parents)):
+            return candidate
+    pytest.skip("there is no Python of this version that an ordinary user can start")
+
+
+def _is_public(path: Path) -> bool:
+    mode = path.stat().st_mode
+    return bool(mode & (stat.S_IXOTH if path.is_dir() or os.access(path, os.X_OK) else stat.S_IROTH))
+
+
+def python_path() -> str:
+    """Our package and those that it needs, for another interpreter."""
+    return os.pathsep.join(
+        [str(Path(ralph.__file__).parents[1]), *(p for p in sys.path if "site-packages" in p)]
+    )
