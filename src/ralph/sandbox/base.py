@@ -25,6 +25,9 @@ from typing import Protocol
 
 from ralph.core.model import Exit, Network
 
+PEOPLES = ("/home", "/root", "/run", "/tmp", "/var/tmp", "/mnt", "/media")
+"""Directories that belong to people, not to the system."""
+
 
 @dataclass(frozen=True, slots=True)
 class Output:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from ralph.sandbox.base import Rung, Run
 from ralph.sandbox.bubblewrap import Bubblewrap
+from ralph.sandbox.container import Container
 from ralph.sandbox.direct import Direct
 
 DIRECT = Direct()
-LADDER: dict[str, Rung] = {rung.name: rung for rung in (Bubblewrap(), DIRECT)}
+LADDER: dict[str, Rung] = {rung.name: rung for rung in (Bubblewrap(), Container(), DIRECT)}
 
 
 def best(run: Run) -> tuple[Rung, str]:
