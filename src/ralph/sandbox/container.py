@@ -46,7 +46,9 @@ ENGINES = ("docker", "podman")
 RUN, STATE, OWNER = "ralph.run", "ralph.state", "ralph.owner"
 """Labels: whose run, its state directory, whose machine and account."""
 
-_USUAL = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
+USUAL = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
+"""Looked at before PATH, which may have directories that an agent can write to."""
+
 _SECONDS = 30.0
 _REMOVE_SECONDS = 60.0
 _LOCK = "container.lock"
@@ -100,7 +102,7 @@ class Container:
         """The first engine that works and has the image, else why there is none."""
         problems = []
         for name in ENGINES:
-            program = shutil.which(name, path=_USUAL) or shutil.which(name)
+            program = shutil.which(name, path=USUAL) or shutil.which(name)
             if program is None:
                 problems.append(f"{name} is not installed")
                 continue
@@ -147,9 +149,7 @@ _SOURCE = Path(inside.__file__).read_text()
 class Box:
     """The containers of one run."""
 
-    def __init__(
-        self, engine: Engine, image: str, walls: Walls, socket: str, run: Run, tell: Tell
-    ) -> None:
+    def __init__(self, engine: Engine, image: str, walls: Walls, socket: str, run: Run, tell: Tell) -> None:
         self._engine, self._image, self._walls, self._socket = engine, image, walls, socket
         self._run, self._tell = run, tell
         self._numbers = count(1)
@@ -176,7 +176,7 @@ class Box:
             *("--entrypoint", command[0], self._image),
             *command[1:],
         ]
-        return Wrapped(words, _client_variables() | {**environment, "PATH": os.environ.get("PATH", _USUAL)})
+        return Wrapped(words, _client_variables() | {**environment, "PATH": os.environ.get("PATH", USUAL)})
 
     def after(self, exit: Exit) -> Exit:
         """The client has ended, and nobody knows how: the container goes in any case."""
@@ -190,9 +190,13 @@ class Box:
 
     def remove_all(self) -> None:
         """Whatever is left of the run."""
-        found = _listed(self._engine, (f"label={RUN}={self._walls.run}", f"label={OWNER}={owner()}"), self._run)
+        found = _listed(
+            self._engine, (f"label={RUN}={self._walls.run}", f"label={OWNER}={owner()}"), self._run
+        )
         if found is None:
-            self._tell("The container engine does not answer: containers of this run go when the next one starts.")
+            self._tell(
+                "The container engine does not answer: containers of this run go when the next one starts."
+            )
         elif found:
             self._remove([identity for identity, _ in found])
 
@@ -312,7 +316,9 @@ def _locked(state: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise RalphError("Another ralph drives this run in containers.", "Wait for it, or cancel it.") from None
+            raise RalphError(
+                "Another ralph drives this run in containers.", "Wait for it, or cancel it."
+            ) from None
         yield
 
 
@@ -334,7 +340,9 @@ def _remove_stale(engine: Engine, state: str, run: Run) -> None:
         raise RalphError(
             "The container engine does not say which containers there are.", "See `ralph doctor --sandbox`."
         )
-    stale = [name for name, labels in found if (of := labels.get(STATE)) and (of == state or not _is_driven(of))]
+    stale = [
+        name for name, labels in found if (of := labels.get(STATE)) and (of == state or not _is_driven(of))
+    ]
     if stale and (problem := _removed(engine, stale, run)):
         raise RalphError(
             f"Containers of a run that was killed cannot be removed: {problem}.",
@@ -348,7 +356,9 @@ def _listed(engine: Engine, filters: Iterable[str], run: Run) -> list[tuple[str,
     listed = run((engine.program, "ps", "--all", "--quiet", "--no-trunc", *chosen), _SECONDS)
     if listed.code != 0:
         return None
-    names = [name for name in listed.out.decode(errors="replace").split() if re.fullmatch("[0-9a-f]{12,64}", name)]
+    names = [
+        name for name in listed.out.decode(errors="replace").split() if re.fullmatch("[0-9a-f]{12,64}", name)
+    ]
     if not names:
         return []
     words = (engine.program, "container", "inspect", "--format", "{{.Id}} {{json .Config.Labels}}", *names)
@@ -372,4 +382,6 @@ def _removed(engine: Engine, names: Sequence[str], run: Run) -> str:
 
 
 def _is_absence(line: str) -> bool:
-    return any(words in line.lower() for words in ("no such container", "no container with", "already in progress"))
+    return any(
+        words in line.lower() for words in ("no such container", "no container with", "already in progress")
+    )
