@@ -150,13 +150,21 @@ def faked(path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[
         engine.wait()
 
 
-def golden(name: str, lines: list[list[str]], **replaced: str) -> None:
+def golden(file_name: str, lines: list[list[str]], **replaced: str) -> None:
     """The command lines are those of the file; `RALPH_UPDATE_GOLDEN=1` writes it anew."""
     text = "\n".join(shlex.join(line) for line in lines)
     for word, value in sorted(replaced.items(), key=lambda item: -len(item[1])):
         text = text.replace(value, f"<{word}>")
-    file = GOLDEN / f"{name}.txt"
+    file = GOLDEN / f"{file_name}.txt"
     if os.environ.get("RALPH_UPDATE_GOLDEN"):
         file.parent.mkdir(exist_ok=True)
         file.write_text(f"{text}\n")
     assert text == file.read_text().rstrip("\n")
+
+
+def lives(pid: int) -> bool:
+    """Does it run? One that has ended and that nobody has asked about yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

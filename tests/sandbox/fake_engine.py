@@ -15,10 +15,31 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
-VALUED = {"-u", "-w", "--env-file", "--name", "--memory", "--label", "--workdir", "--network", "--user", "--userns"}
-VALUED |= {"--mount", "--tmpfs", "--env", "--entrypoint", "--pull", "--security-opt", "--cap-drop", "--memory-swap"}
+VALUED = {
+    "-u",
+    "-w",
+    "--env-file",
+    "--name",
+    "--memory",
+    "--label",
+    "--workdir",
+    "--network",
+    "--user",
+    "--userns",
+}
+VALUED |= {
+    "--mount",
+    "--tmpfs",
+    "--env",
+    "--entrypoint",
+    "--pull",
+    "--security-opt",
+    "--cap-drop",
+    "--memory-swap",
+}
 VALUED |= {"--pids-limit"}
 
 
@@ -119,9 +140,14 @@ class Engine:
         options, words = split(rest)
         sandboxes = {file.name: json.loads(file.read_text()) for file in (self.place / "sandboxes").iterdir()}
         if verb == "version":
-            return say(files[1], "sbx version: v0.40.0" if asked["name"] == "sbx" else "docker sandbox v0.12.0")
+            return say(
+                files[1], "sbx version: v0.40.0" if asked["name"] == "sbx" else "docker sandbox v0.12.0"
+            )
         if verb == "exec" and "--help" in rest:
-            return say(files[1], "Usage: exec [OPTIONS] SANDBOX COMMAND\n  --env-file  Read in a file\n  -w, --workdir")
+            return say(
+                files[1],
+                "Usage: exec [OPTIONS] SANDBOX COMMAND\n  --env-file  Read in a file\n  -w, --workdir",
+            )
         if verb == "ls":
             rows = [{"name": name} | row for name, row in sandboxes.items()]
             return say(files[1], json.dumps({"sandboxes" if asked["name"] == "sbx" else "vms": rows}))
@@ -173,7 +199,9 @@ class Engine:
         if verb == "image":
             return say(files[1], '["PATH=/usr/bin:/bin"]')
         if verb == "ps":
-            return say(files[1], "\n".join(sorted(file.name for file in place.iterdir() if matches(file, rest))))
+            return say(
+                files[1], "\n".join(sorted(file.name for file in place.iterdir() if matches(file, rest)))
+            )
         if verb == "container":
             for name in rest[3:]:
                 if (place / name).exists():
@@ -202,7 +230,11 @@ class Engine:
     def removed(self, names: list[str], files: list[int]) -> int:
         code = 0
         for name in [name for name in names if not name.startswith("-")]:
-            found = [f for f in (self.place / "containers").iterdir() if name in (f.name, json.loads(f.read_text())["name"])]
+            found = [
+                f
+                for f in (self.place / "containers").iterdir()
+                if name in (f.name, json.loads(f.read_text())["name"])
+            ]
             if not found:
                 code = say(files[2], f"Error response from daemon: No such container: {name}", 1)
             for file in found:
@@ -219,16 +251,23 @@ class Engine:
         """Run it as our own child; if the client is killed, it runs on."""
         try:
             process = subprocess.Popen(
-                command, env=env, cwd=where, stdin=files[0], stdout=files[1], stderr=files[2], start_new_session=True
+                command,
+                env=env,
+                cwd=where,
+                stdin=files[0],
+                stdout=files[1],
+                stderr=files[2],
+                start_new_session=True,
             )
         except OSError as error:
             return say(files[2], f"{command[0]}: {error.strerror}", 127)
         note(process.pid)
 
         def listen() -> None:
-            while connection.recv(1):
-                if passes:
-                    process.send_signal(signal.SIGTERM)
+            with suppress(OSError):
+                while connection.recv(1):
+                    if passes:
+                        process.send_signal(signal.SIGTERM)
 
         threading.Thread(target=listen, daemon=True).start()
         code = process.wait()

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conftest import wait_until
-from engine_support import Bench, faked, golden
+from engine_support import Bench, faked, golden, lives
 from ralph.core.model import Ended, Network
 from ralph.errors import RalphError
 from ralph.sandbox import container
@@ -91,7 +91,9 @@ def test_term_reaches_the_inner_process(bench: Bench) -> None:
     """The client passes it on, and the command ends as it likes."""
     with RUNG.opened(walls(bench), bench.run, bench.tell) as box:
         script = "trap 'echo heard; exit 3' TERM; echo up; while :; do sleep 0.05; done"
-        exit, heard = bench.step(box, "sh", "-c", script, watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None)
+        exit, heard = bench.step(
+            box, "sh", "-c", script, watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None
+        )
     assert heard.out == b"up\nheard\n"
     assert exit.ended is Ended.TIMEOUT
     assert bench.containers() == []
@@ -101,10 +103,12 @@ def test_a_command_that_is_deaf_to_term_ends_with_its_container(bench: Bench) ->
     """KILL ends the client alone; what is left inside goes with `rm --force`."""
     with RUNG.opened(walls(bench), bench.run, bench.tell) as box:
         script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done"
-        exit, _ = bench.step(box, "sh", "-c", script, watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None)
+        exit, _ = bench.step(
+            box, "sh", "-c", script, watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None
+        )
         assert exit.signal == signal.SIGKILL
         assert bench.containers() == []
-        wait_until(lambda: not _lives(int((bench.work / "pid").read_text())))
+        wait_until(lambda: not lives(int((bench.work / "pid").read_text())))
 
 
 def test_fifty_kills_of_the_client_leave_nothing(docker: Bench) -> None:
@@ -119,7 +123,7 @@ def test_fifty_kills_of_the_client_leave_nothing(docker: Bench) -> None:
             killer.join()
             assert docker.containers() == []
     pids = [int(file.read_text()) for file in docker.work.glob("*.pid") if file.read_text()]
-    wait_until(lambda: not any(_lives(pid) for pid in pids))
+    wait_until(lambda: not any(lives(pid) for pid in pids))
 
 
 def test_what_a_killed_ralph_left_goes_at_the_next_start(docker: Bench) -> None:
@@ -164,7 +168,10 @@ def test_containers_of_other_people_are_left_alone(docker: Bench) -> None:
 
 def test_a_second_ralph_for_the_same_run_is_refused(docker: Bench) -> None:
     """It would remove the containers of the first."""
-    with RUNG.opened(walls(docker), docker.run, docker.tell), pytest.raises(RalphError, match="Another ralph"):
+    with (
+        RUNG.opened(walls(docker), docker.run, docker.tell),
+        pytest.raises(RalphError, match="Another ralph"),
+    ):
         with RUNG.opened(walls(docker), docker.run, docker.tell):
             pass
 
@@ -199,7 +206,10 @@ def test_an_engine_that_does_not_work_is_a_problem(docker: Bench, at: str, what:
     docker.most = 0.5
     docker.fault(at, what, 2)
     assert words in RUNG.problem(docker.run)
-    with pytest.raises(RalphError, match="No container can be used"), RUNG.opened(walls(docker), docker.run, docker.tell):
+    with (
+        pytest.raises(RalphError, match="No container can be used"),
+        RUNG.opened(walls(docker), docker.run, docker.tell),
+    ):
         pass
     assert docker.said("docker", "run") == []
 
@@ -209,7 +219,10 @@ def test_a_run_does_not_begin_if_leftovers_cannot_be_told(docker: Bench, what: s
     """Nobody knows what still runs: that is an error."""
     docker.most = 0.5
     docker.fault("docker ps", what)
-    with pytest.raises(RalphError, match="does not say which"), RUNG.opened(walls(docker), docker.run, docker.tell):
+    with (
+        pytest.raises(RalphError, match="does not say which"),
+        RUNG.opened(walls(docker), docker.run, docker.tell),
+    ):
         pass
 
 
@@ -261,13 +274,6 @@ def test_odd_paths_are_quoted(docker: Bench) -> None:
     assert f'type=bind,"source={quoted}","target={quoted}"' in words
 
 
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def _kill_client(bench: Bench, file: Path, number: int) -> None:
     """At once, or when the inner process runs."""
     name = f"-{number + 1}"
@@ -285,7 +291,11 @@ def _clients(bench: Bench, name: str) -> list[int]:
             words = path.read_bytes().split(b"\0")
         except OSError:
             continue
-        if str(bench.place).encode() in words and any(w.endswith(name.encode()) for w in words) and b"run" in words:
+        if (
+            str(bench.place).encode() in words
+            and any(w.endswith(name.encode()) for w in words)
+            and b"run" in words
+        ):
             found.append(int(path.parent.name))
     return found
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conftest import wait_until
-from engine_support import Bench, faked, golden
+from engine_support import Bench, faked, golden, lives
 from ralph.core.model import Ended, Network
 from ralph.errors import RalphError
 from ralph.sandbox import docker
@@ -69,13 +69,8 @@ def test_the_command_lines_are_the_golden_ones(bench: Bench, network: Network) -
     name = f"{bench.log()[0][0]}-sandbox-{network}"
     places = {"tmp": str(bench.work.parent), "pid": f"-{os.getpid()}-", "plugin": str(SETUP.parents[1])}
     told = {"setup": shlex.quote(docker._SETUP), "signal": shlex.quote(docker._SIGNAL)}
-    named = {"name": _as_name(str(bench.work.parent), bench)}
-    golden(name, bench.log(), **places, **told, **named)
-
-
-def _as_name(path: str, bench: Bench) -> str:
-    words = [("-" if bench.log()[0][0] == "sbx" else "_") if not (c.isalnum() or c in ".-") else c for c in path]
-    return "".join(words) if bench.log()[0][0] == "sbx" else "".join("_" if c == "/" else c for c in path)
+    sandbox = sandbox_name(SBX if name.startswith("sbx") else DESKTOP, limited)
+    golden(name, bench.log(), sandbox=sandbox, **places, **told)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +102,9 @@ NETWORKS = [
 
 def test_an_allow_list_is_told_to_the_proxy_of_the_sandbox(desktop: Bench) -> None:
     """Everything else is denied."""
-    with RUNG.opened(walls(desktop, network=Network.ALLOW_LIST, hosts=("a.org", "b.org:443")), desktop.run, desktop.tell):
+    with RUNG.opened(
+        walls(desktop, network=Network.ALLOW_LIST, hosts=("a.org", "b.org:443")), desktop.run, desktop.tell
+    ):
         pass
     (words,) = desktop.said("docker", "sandbox", "network", "proxy")
     assert words[5:] == ["--policy", "deny", "--allow-host", "a.org", "--allow-host", "b.org:443"]
@@ -130,7 +127,9 @@ def test_limits_that_it_cannot_hold_are_told(desktop: Bench) -> None:
 # ---- the login ----
 
 
-@pytest.mark.parametrize(("before", "aside"), [(None, None), ("", None), ("{broken", "{broken"), ('{"a": 1}', None)])
+@pytest.mark.parametrize(
+    ("before", "aside"), [(None, None), ("", None), ("{broken", "{broken"), ('{"a": 1}', None)]
+)
 def test_the_login_directory_has_json(tmp_path: Path, before: str | None, aside: str | None) -> None:
     """An empty file would keep Claude from starting; what is there already stays."""
     auth = tmp_path / "auth"
@@ -178,7 +177,13 @@ def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> N
     prompt.write_text("from stdin")
     with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
         exit, heard = bench.step(
-            machine, "sh", "-c", 'cat; echo "$KEY" >&2; pwd; exit 7', stdin=prompt, KEY="sk-secret", HTTPS_PROXY="x"
+            machine,
+            "sh",
+            "-c",
+            'cat; echo "$KEY" >&2; pwd; exit 7',
+            stdin=prompt,
+            KEY="sk-secret",
+            HTTPS_PROXY="x",
         )
         _, nothing = bench.step(machine, "sh", "-c", 'echo "$HTTPS_PROXY$USER$HOME"', USER="me")
     assert (exit.code, heard.out, heard.err) == (7, f"from stdin{bench.work}\n".encode(), b"sk-secret\n")
@@ -231,7 +236,7 @@ def test_what_stays_behind_inside_is_ended(bench: Bench, script: str) -> None:
             watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None,
         )
         pid = int((bench.work / "pid").read_text())
-        wait_until(lambda: not Path(f"/proc/{pid}").exists())
+        wait_until(lambda: not lives(pid))
 
 
 def test_an_empty_answer_is_told_as_one(bench: Bench) -> None:
@@ -284,7 +289,9 @@ def test_what_was_changed_outside_is_written_through_exec(desktop: Bench) -> Non
     assert tasks.read_text() == '{"restored": true}'
 
 
-def test_after_a_pause_the_sandbox_is_stopped_and_started(desktop: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_pause_the_sandbox_is_stopped_and_started(
+    desktop: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever edits files while a run is paused need know nothing of copying."""
     with RUNG.opened(walls(desktop), desktop.run, desktop.tell) as machine:
         desktop.step(machine, "true")
@@ -309,7 +316,10 @@ def test_too_much_for_exec_is_copied_by_a_restart(desktop: Bench) -> None:
 
 def test_sbx_passes_files_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written and nothing restarted."""
-    with faked(tmp_path, monkeypatch, "sbx") as bench, RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
+    with (
+        faked(tmp_path, monkeypatch, "sbx") as bench,
+        RUNG.opened(walls(bench), bench.run, bench.tell) as machine,
+    ):
         bench.forget()
         (bench.work / "tasks.json").write_text("{}")
         bench.step(machine, "true")
@@ -358,7 +368,10 @@ def test_a_sandbox_of_another_directory_is_not_touched(bench: Bench) -> None:
     (name,) = bench.sandboxes()
     (bench.place / "sandboxes" / name).write_text('{"status": "running", "workspaces": ["/elsewhere"]}')
     bench.forget()
-    with pytest.raises(RalphError, match="another directory"), RUNG.opened(walls(bench), bench.run, bench.tell):
+    with (
+        pytest.raises(RalphError, match="another directory"),
+        RUNG.opened(walls(bench), bench.run, bench.tell),
+    ):
         pass
     assert verbs(bench) == []
 
@@ -434,7 +447,9 @@ def test_no_sandboxes_at_all_can_be_told_as_null(desktop: Bench) -> None:
     assert RUNG.problem(desktop.run) == ""
 
 
-def test_the_older_cli_serves_where_the_newer_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_older_cli_serves_where_the_newer_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """sbx may be installed and nobody signed in."""
     with faked(tmp_path, monkeypatch, "sbx", "docker") as bench:
         bench.fault("sbx ls", "crash", 9)
@@ -481,7 +496,10 @@ def test_a_sandbox_that_cannot_be_restarted_lets_nothing_out(desktop: Bench, at:
         pass
     desktop.most = 0.5
     _fault(desktop, at, what, 1)
-    with pytest.raises(RalphError, match=f"sandbox {at}` fails"), RUNG.opened(walls(desktop), desktop.run, desktop.tell):
+    with (
+        pytest.raises(RalphError, match=f"sandbox {at}` fails"),
+        RUNG.opened(walls(desktop), desktop.run, desktop.tell),
+    ):
         pass
 
 
@@ -489,7 +507,7 @@ def test_a_sandbox_that_cannot_be_restarted_lets_nothing_out(desktop: Bench, at:
 def test_leftovers_that_cannot_be_reached_end_with_the_machine(bench: Bench, what: str) -> None:
     """It is stopped, and starts again for the next command."""
     with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
-        bench.most = 1.0
+        bench.most = 2.0
         _fault(bench, "exec -u root", what, 1)
         bench.step(machine, "true")
         assert [row["status"] for row in bench.sandboxes().values()] == ["stopped"]
@@ -512,7 +530,7 @@ def test_a_file_that_cannot_be_written_through_exec_comes_by_a_restart(desktop: 
     (desktop.work / "tasks.json").write_text("{}")
     with RUNG.opened(walls(desktop), desktop.run, desktop.tell) as machine:
         desktop.forget()
-        desktop.most = 1.0
+        desktop.most = 4.0
         name = next(iter(desktop.sandboxes()))
         _fault(desktop, f"exec {name}", what, 1)
         (desktop.work / "tasks.json").write_text("{ }")

@@ -37,7 +37,7 @@ import tarfile
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -89,8 +89,10 @@ for turn in 1 2 3 4 5 6 7 8; do sleep 0.5; marked 0 "$2" || exit 0; done
 _OUTER = """
 end() { trap '' TERM INT HUP; %s </dev/null >/dev/null 2>&1; wait "$child"; exit 143; }
 trap end TERM INT HUP
-"$@" <&0 &
+exec 3<&0
+"$@" <&3 3<&- &
 child=$!
+exec 3<&-
 wait "$child"
 """
 """Stays outside beside the client, and passes on that the command is to end."""
@@ -157,7 +159,6 @@ class DockerSandbox:
         name = sandbox_name(cli, walls)
         with _locked(auth, name):
             machine = Machine(cli, name, walls, auth, self.settle, run, tell)
-            machine.stop_stale()
             machine.open(self.agent)
             try:
                 yield machine
@@ -186,7 +187,9 @@ class Machine:
     # ---- the machine ----
 
     def open(self, agent: str) -> None:
-        known = {each.name: each for each in _listed(self._cli, self._run)}.get(self._name)
+        every = {each.name: each for each in _listed(self._cli, self._run)}
+        known = every.pop(self._name, None)
+        self._stop_abandoned(every.values())
         if known is not None and self._is_fit(known):
             self._restart()
         else:
@@ -206,11 +209,11 @@ class Machine:
         if done.code != 0:
             self._tell(f"The sandbox {self._name} could not be stopped ({_words(done)}): it may still run.")
 
-    def stop_stale(self) -> None:
+    def _stop_abandoned(self, others: Iterable[Known]) -> None:
         """Sandboxes whose ralph was killed: what runs in them is ended."""
-        for known in _listed(self._cli, self._run):
-            if known.is_running and known.name != self._name and _is_abandoned(self._auth, known.name):
-                self._run(self._cli("stop", known.name), _STOP)
+        for each in others:
+            if each.is_running and _is_abandoned(self._auth, each.name):
+                self._run(self._cli("stop", each.name), _STOP)
 
     def _is_fit(self, known: Known) -> bool:
         """Does it have all that this run needs? One of the same name that is of another project is not ours."""
