@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -168,3 +169,44 @@ def lives(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
+
+
+DRIVER = """
+import os, sys
+from ralph.core.model import Ended
+from ralph.process.client import Command, Wakeup, Warden, child_environment, output_of
+from ralph.sandbox import container
+from ralph.sandbox.base import Output, Room, Walls
+state, work, image, engine = sys.argv[1:]
+container.USUAL, container.ENGINES = os.environ["PATH"], (engine,)
+directory = os.open(work, os.O_RDONLY)
+
+class Quiet:
+    def stdout(self, data): pass
+    def stderr(self, data): pass
+
+with Warden(Wakeup()) as warden:
+    def run(argv, seconds):
+        done = output_of(warden, argv, directory, child_environment({}))
+        return Output(done.exit.code, done.out, done.err.decode())
+
+    walls = Walls(os.path.basename(state), state, (work,))
+    with container.Container(image).opened(walls, run, print) as box:
+        room = Room(work, (work,))
+        wrapped = box.wrap(["/bin/sh", "-c", "trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done"], {}, room)
+        box.after(warden.run(Command(wrapped.argv, wrapped.environment, directory), Quiet(), lambda s, i: None))
+"""
+"""A ralph of its own that has a command run forever in a container."""
+
+
+def kill_tree(pid: int) -> None:
+    """ralph, its warden and the client, all at once."""
+    below = [pid]
+    for each in below:
+        children = Path(f"/proc/{each}/task/{each}/children")
+        below += [int(child) for child in children.read_text().split()] if children.exists() else []
+    for each in below:
+        try:
+            os.kill(each, signal.SIGKILL)
+        except ProcessLookupError:
+            pass

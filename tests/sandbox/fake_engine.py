@@ -15,8 +15,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 VALUED = {
     "-u",
@@ -92,7 +94,7 @@ class Engine:
             pass
         connection.close()
 
-    def answer(self, connection: socket.socket, asked: dict, files: list[int]) -> int:
+    def answer(self, connection: socket.socket, asked: dict[str, Any], files: list[int]) -> int:
         name, argv = asked["name"], asked["argv"]
         if name == "docker" and argv[:1] == ["sandbox"]:
             argv = argv[1:]
@@ -135,7 +137,9 @@ class Engine:
 
     # ---- docker sandbox, sbx ----
 
-    def sandbox(self, connection: socket.socket, asked: dict, argv: list[str], files: list[int]) -> int:
+    def sandbox(
+        self, connection: socket.socket, asked: dict[str, Any], argv: list[str], files: list[int]
+    ) -> int:
         verb, rest = argv[0], argv[1:]
         options, words = split(rest)
         sandboxes = {file.name: json.loads(file.read_text()) for file in (self.place / "sandboxes").iterdir()}
@@ -183,12 +187,14 @@ class Engine:
             return self.started(connection, words[1:], env, where, files, passes=False)
         return say(files[2], f"unknown command: {verb}", 1)
 
-    def keep(self, name: str, row: dict) -> None:
+    def keep(self, name: str, row: dict[str, Any]) -> None:
         (self.place / "sandboxes" / name).write_text(json.dumps(row))
 
     # ---- docker, podman ----
 
-    def container(self, connection: socket.socket, asked: dict, argv: list[str], files: list[int]) -> int:
+    def container(
+        self, connection: socket.socket, asked: dict[str, Any], argv: list[str], files: list[int]
+    ) -> int:
         verb, rest = argv[0], argv[1:]
         options, words = split(rest)
         place = self.place / "containers"
@@ -247,7 +253,17 @@ class Engine:
                 file.unlink(missing_ok=True)
         return code
 
-    def started(self, connection, command, env, where, files, *, passes, note=lambda pid: None) -> int:
+    def started(
+        self,
+        connection: socket.socket,
+        command: list[str],
+        env: dict[str, str],
+        where: str,
+        files: list[int],
+        *,
+        passes: bool,
+        note: Callable[[int], None] = lambda pid: None,
+    ) -> int:
         """Run it as our own child; if the client is killed, it runs on."""
         try:
             process = subprocess.Popen(

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conftest import wait_until
-from engine_support import Bench, faked, golden, lives
+from sandbox.engine_support import DRIVER, Bench, faked, golden, kill_tree, lives
 from ralph.core.model import Ended, Network
 from ralph.errors import RalphError
 from ralph.sandbox import container
@@ -134,7 +134,7 @@ def test_what_a_killed_ralph_left_goes_at_the_next_start(docker: Bench) -> None:
         (docker.work / "pid").unlink(missing_ok=True)
         ralph = subprocess.Popen([sys.executable, "-c", DRIVER, state, docker.work, IMAGE, "docker"])
         wait_until(lambda: (docker.work / "pid").exists() and (docker.work / "pid").read_text())
-        _kill_tree(ralph.pid)
+        kill_tree(ralph.pid)
         ralph.wait()
         assert [each["labels"][container.RUN] for each in docker.containers()] == [str(number)]
     with RUNG.opened(walls(docker), docker.run, docker.tell):
@@ -251,9 +251,8 @@ def test_an_allow_list_goes_through_a_program_inside(docker: Bench) -> None:
     with RUNG.opened(limited, docker.run, docker.tell) as box:
         words = list(box.wrap(["claude", "-p"], {}, docker.room()).argv)
         assert words[words.index("--network") + 1] == "none"
-        assert words[words.index("--entrypoint") + 1] == "python3"
-        first = ["-I", "-S", "/run/ralph/inside.py", "0", "0", "/run/ralph/proxy.sock"]
-        assert words[-9:] == [*first, "--", "claude", "-p"]
+        first = ["python3", "-I", "-S", "/run/ralph/inside.py", "0", "0", "/run/ralph/proxy.sock"]
+        assert words[-10:] == [*first, "--", "claude", "-p"]
 
 
 def test_an_image_without_python_has_no_allow_list(docker: Bench) -> None:
@@ -304,44 +303,3 @@ def _own_step(bench: Bench, box: Sandbox) -> None:
     with Warden(Wakeup()) as warden:
         mine = Bench(bench.work, bench.state, bench.place, warden, bench.directory)
         mine.step(box, "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done")
-
-
-DRIVER = """
-import os, sys
-from ralph.core.model import Ended
-from ralph.process.client import Command, Wakeup, Warden, child_environment, output_of
-from ralph.sandbox import container
-from ralph.sandbox.base import Output, Room, Walls
-state, work, image, engine = sys.argv[1:]
-container.USUAL, container.ENGINES = os.environ["PATH"], (engine,)
-directory = os.open(work, os.O_RDONLY)
-
-class Quiet:
-    def stdout(self, data): pass
-    def stderr(self, data): pass
-
-with Warden(Wakeup()) as warden:
-    def run(argv, seconds):
-        done = output_of(warden, argv, directory, child_environment({}))
-        return Output(done.exit.code, done.out, done.err.decode())
-
-    walls = Walls(os.path.basename(state), state, (work,))
-    with container.Container(image).opened(walls, run, print) as box:
-        room = Room(work, (work,))
-        wrapped = box.wrap(["/bin/sh", "-c", "trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done"], {}, room)
-        box.after(warden.run(Command(wrapped.argv, wrapped.environment, directory), Quiet(), lambda s, i: None))
-"""
-"""A ralph of its own that has a command run forever in a container."""
-
-
-def _kill_tree(pid: int) -> None:
-    """ralph, its warden and the client, all at once."""
-    below = [pid]
-    for each in below:
-        children = Path(f"/proc/{each}/task/{each}/children")
-        below += [int(child) for child in children.read_text().split()] if children.exists() else []
-    for each in below:
-        try:
-            os.kill(each, signal.SIGKILL)
-        except ProcessLookupError:
-            pass

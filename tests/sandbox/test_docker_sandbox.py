@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from conftest import wait_until
-from engine_support import Bench, faked, golden, lives
+from sandbox.engine_support import Bench, faked, golden, lives
 from ralph.core.model import Ended, Network
 from ralph.errors import RalphError
 from ralph.sandbox import docker

@@ -12,6 +12,8 @@ Quirks that matter here:
 - A name without a value (`--env NAME`) is taken from the client's environment: no secret stands in a command line.
 - An own root directory is not enough for an ordinary user: docker needs `--user`, rootless podman `--userns keep-id`,
   and in rootless docker root *is* the user.
+- podman fills a `--tmpfs` with what it covers, unless told not to; and `rm` of a container that is just ending may
+  fail, and succeed a moment later.
 - 125 is the engine's own failure; a death by signal N is told as 128 + N.
 """
 
@@ -26,6 +28,7 @@ import re
 import shutil
 import sys
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -51,8 +54,12 @@ USUAL = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
 
 _SECONDS = 30.0
 _REMOVE_SECONDS = 60.0
-_LOCK = "container.lock"
+_TRIES, _BETWEEN = 4, 0.5
+_LOCK, _EMPTY = "container.lock", "empty"
 _SOCKET, _FIRST = "/run/ralph/proxy.sock", "/run/ralph/inside.py"
+_START = 'exec "$0" "$@"'
+"""Of a program that is not there podman's init says 1; a shell says 127."""
+
 _PRIVATE = ("/tmp", "/var/tmp", "/run")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -86,6 +93,7 @@ class Container:
             raise RalphError(f"No container can be used: {engine}.", "See `ralph doctor --sandbox`.")
         with ExitStack() as stack:
             stack.enter_context(_locked(walls.state))
+            Path(walls.state, _EMPTY).mkdir(mode=0o555, exist_ok=True)
             _remove_stale(engine, walls.state, run)
             socket = ""
             if walls.network is Network.ALLOW_LIST:
@@ -161,20 +169,18 @@ class Box:
         with self._lock:
             self._current[threading.get_ident()].append(name)
         mounts = _Mounts(room, environment.get("HOME", ""))
-        command = [mounts.program(argv[0]), *argv[1:]]
-        if self._socket:
-            command = ["python3", "-I", "-S", _FIRST, "0", "0", _SOCKET, "--", *command]
+        first = ("python3", "-I", "-S", _FIRST, "0", "0", _SOCKET, "--") if self._socket else ()
         words = [
             *(self._engine.program, "run", "--rm", "--pull", "never", "--name", name),
             *("--interactive", "--init", "--read-only", "--workdir", room.directory),
             *_labels(self._walls),
             *self._walls_options(),
-            *mounts.options(),
+            *self._mounted(mounts),
             *self._proxy_options(),
             *(word for key in sorted(environment) if key != "PATH" for word in ("--env", key)),
             *("--env", f"PATH={mounts.path(environment.get('PATH', ''), self._engine.path)}"),
-            *("--entrypoint", command[0], self._image),
-            *command[1:],
+            *("--entrypoint", "/bin/sh", self._image, "-c", _START),
+            *(*first, mounts.program(argv[0]), *argv[1:]),
         ]
         return Wrapped(words, _client_variables() | {**environment, "PATH": os.environ.get("PATH", USUAL)})
 
@@ -220,6 +226,12 @@ class Box:
         if walls.processes:
             yield from ("--pids-limit", str(walls.processes))
 
+    def _mounted(self, mounts: _Mounts) -> Iterator[str]:
+        more = ",notmpcopyup" if self._engine.is_podman else ""
+        for place in mounts.private:
+            yield from ("--tmpfs", f"{place}:rw,exec,nosuid,nodev,mode=1777{more}")
+        yield from mounts.bound(os.path.join(self._walls.state, _EMPTY))
+
     def _proxy_options(self) -> Iterator[str]:
         if self._socket:
             yield from _bound(self._socket, _SOCKET)
@@ -236,7 +248,8 @@ class _Mounts:
         self._kinds = {path: kind for path, kind in kinds.items() if os.path.exists(sources.get(path, path))}
         self._sources = sources
         self._hidden = [path for path in room.hidden if os.path.exists(path) and self.has(path)]
-        self._private = dict.fromkeys((*_PRIVATE, *([home] if home not in ("", "/") else [])))
+        private = dict.fromkeys((*_PRIVATE, *([home] if home not in ("", "/") else [])))
+        self.private = [place for place in private if place not in self._kinds]
 
     def has(self, path: str) -> bool:
         return any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in self._kinds)
@@ -249,17 +262,11 @@ class _Mounts:
         mounted = [place for place in outside.split(":") if place and self.has(place)]
         return ":".join([*mounted, of_image])
 
-    def options(self) -> Iterator[str]:
-        for place in self._private:
-            if place not in self._kinds:
-                yield from ("--tmpfs", f"{place}:rw,exec,nosuid,nodev,mode=1777")
+    def bound(self, empty: str) -> Iterator[str]:
         for path in sorted(self._kinds, key=lambda path: path.count("/")):
             yield from _bound(self._sources.get(path, path), path, self._kinds[path])
         for path in self._hidden:
-            if os.path.isdir(path):
-                yield from ("--tmpfs", f"{path}:ro,mode=0555")
-            else:
-                yield from _bound("/dev/null", path, "readonly")
+            yield from _bound(empty if os.path.isdir(path) else "/dev/null", path, "readonly")
 
 
 def _bound(source: str, target: str, *more: str) -> Iterator[str]:
@@ -373,15 +380,16 @@ def _listed(engine: Engine, filters: Iterable[str], run: Run) -> list[tuple[str,
 
 
 def _removed(engine: Engine, names: Sequence[str], run: Run) -> str:
-    """Remove containers, running or not; returns what went wrong."""
-    done = run((engine.program, "rm", "--force", "--volumes", *names), _REMOVE_SECONDS)
-    if done.code == 0:
-        return ""
-    lines = [line for line in done.err.splitlines() if line.strip() and not _is_absence(line)]
-    return "" if done.code is not None and not lines else lines[0].strip() if lines else _words(done)
-
-
-def _is_absence(line: str) -> bool:
-    return any(
-        words in line.lower() for words in ("no such container", "no container with", "already in progress")
-    )
+    """Remove containers, running or not; returns what went wrong. What counts is that they are gone."""
+    for turn in range(_TRIES):
+        if turn:
+            time.sleep(_BETWEEN)
+        done = run((engine.program, "rm", "--force", "--volumes", *names), _REMOVE_SECONDS)
+        if done.code == 0:
+            return ""
+        if done.code is None:
+            break
+        left = run((engine.program, "container", "inspect", "--format", "{{.Id}}", *names), _SECONDS)
+        if left.code is not None and not left.out.split():
+            return ""
+    return _words(done)
