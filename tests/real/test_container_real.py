@@ -282,7 +282,7 @@ def test_term_reaches_the_command_and_kill_ends_it(bench: Bench) -> None:
 
 def test_fifty_kills_of_the_client_leave_no_container(bench: Bench) -> None:
     """P13: at random moments, and nothing runs on."""
-    pids = []
+    pids: list[int] = []
     with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
         for number in range(50):
             killer = threading.Thread(
@@ -298,7 +298,7 @@ def test_fifty_kills_of_the_client_leave_no_container(bench: Bench) -> None:
 
 def test_a_killed_ralph_leaves_nothing_behind_for_long(bench: Bench) -> None:
     """Ten ralphs are killed, half of them with their wardens; after the next start there is no container."""
-    inner = []
+    inner: list[int] = []
     for number in range(10):
         state = bench.state / str(number)
         state.mkdir()

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 
 from conftest import wait_until
-from sandbox.engine_support import DRIVER, Bench, faked, golden, kill_tree, lives
 from ralph.core.model import Ended, Network
 from ralph.errors import RalphError
-from ralph.sandbox import container
 from ralph.process.client import Wakeup, Warden
+from ralph.sandbox import container
 from ralph.sandbox.base import Room, Sandbox, Walls
 from ralph.sandbox.container import Container
 from ralph.sandbox.registry import LADDER
+from sandbox.engine_support import DRIVER, Bench, faked, golden, kill_tree, lives
 
 IMAGE = "example/image:1"
 RUNG = Container(IMAGE)
@@ -60,7 +60,7 @@ def test_a_command_line_is_the_golden_one(bench: Bench, monkeypatch: pytest.Monk
     room = bench.room(read_only=(str(read),), hidden=(str(hidden), "/nowhere"), copied=((str(copy), target),))
     limits = walls(bench, network=Network.OFF, memory_mb=512, processes=64)
     with RUNG.opened(limits, bench.run, bench.tell) as box:
-        exit, heard = bench.step(
+        exit, _ = bench.step(
             box, "/opt/claude/bin/true", "-p", "a b", room=room, ANTHROPIC_API_KEY="sk-secret\nline"
         )
     assert exit.code == 0
@@ -171,9 +171,9 @@ def test_a_second_ralph_for_the_same_run_is_refused(docker: Bench) -> None:
     with (
         RUNG.opened(walls(docker), docker.run, docker.tell),
         pytest.raises(RalphError, match="Another ralph"),
+        RUNG.opened(walls(docker), docker.run, docker.tell),
     ):
-        with RUNG.opened(walls(docker), docker.run, docker.tell):
-            pass
+        pass
 
 
 def test_commands_side_by_side_end_only_their_own_container(docker: Bench) -> None:
