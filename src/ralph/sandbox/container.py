@@ -1,4 +1,4 @@
-"""A plain container engine: docker or podman. Seen: podman 4.3.1 with runc 1.1.5, as root; docker only as a fake CLI.
+"""A plain container engine: docker or podman. Seen: podman 4.3.1 with runc 1.1.5, as root and rootless; docker as a fake.
 
 Every command gets a container of its own from one image, with the paths of its room mounted where they are outside.
 The rest of what it sees is the image's, and read-only: the agent's program must be in the image or in a path that the
