@@ -26,7 +26,9 @@ from sandbox.engine_support import DRIVER, Bench, benched, kill_tree, lives
 
 pytestmark = REAL
 
-IMAGE = "localhost/ralph-test:1"
+IMAGE = f"localhost/ralph-test:{os.getpid()}"
+"""Each worker of the tests has its own, and removes it."""
+
 RUNG = Container(IMAGE)
 PACKAGES = ("podman", "runc", "catatonit")
 PROGRAMS = (
@@ -76,8 +78,8 @@ def missing(what: str) -> NoReturn:
 
 
 @pytest.fixture(scope="session")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
-    """Podman with the image; returns the settings that it needs here."""
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
+    """Podman with the image; yields the settings that it needs here."""
     if shutil.which("podman") is None:
         apt = shutil.which("apt-get")
         if apt is None or os.geteuid() != 0:
@@ -105,9 +107,12 @@ def podman(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
         run = ["podman", "run", "--rm", "--init", "--network", "none", "--memory", "64m", IMAGE, "/bin/true"]
         done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=120)
         if done.returncode == 0:
-            return chosen
+            break
         why = done.stderr
-    missing(f"podman does not work here: {why[-500:]}")
+    else:
+        missing(f"podman does not work here: {why[-500:]}")
+    yield chosen
+    subprocess.run(["podman", "rmi", "--force", IMAGE], env=env, capture_output=True, timeout=120)
 
 
 def _files() -> set[Path]:
