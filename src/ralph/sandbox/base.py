@@ -50,7 +50,8 @@ class Walls:
     """What is the same for every command of a run.
 
     `state`: a directory for the rung's own files, out of reach for what runs inside. `writable`: the trees that some
-    command of the run may write to. `hosts`: "name" (ports 443 and 80, public addresses only) or "name:port" (that
+    command of the run may write to, the worktree first. `read_only`: those that every command may read besides, for
+    rungs that must know it before. `hosts`: "name" (ports 443 and 80, public addresses only) or "name:port" (that
     port, at any address but link-local ones). 0 is no limit.
     """
 
@@ -61,6 +62,7 @@ class Walls:
     hosts: tuple[str, ...] = ()
     memory_mb: int = 0
     processes: int = 0
+    read_only: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from ralph.sandbox.base import Run, Rung
 from ralph.sandbox.bubblewrap import Bubblewrap
+from ralph.sandbox.container import Container
 from ralph.sandbox.direct import Direct
+from ralph.sandbox.docker import DockerSandbox
 
 DIRECT = Direct()
-LADDER: dict[str, Rung] = {rung.name: rung for rung in (Bubblewrap(), DIRECT)}
+LADDER: dict[str, Rung] = {rung.name: rung for rung in (DockerSandbox(), Bubblewrap(), Container(), DIRECT)}
 
 
 def best(run: Run) -> tuple[Rung, str]:

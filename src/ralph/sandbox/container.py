@@ -1,0 +1,395 @@
+"""A plain container engine: docker or podman. Seen: podman 4.3.1 with runc 1.1.5, as root and rootless; docker as a fake.
+
+Every command gets a container of its own from one image, with the paths of its room mounted where they are outside.
+The rest of what it sees is the image's, and read-only: the agent's program must be in the image or in a path that the
+room names. No capabilities, no new privileges, the user's own number, so that files belong to the user.
+
+Quirks that matter here:
+- The client is not the container. It passes TERM on (`--sig-proxy`, to the init of `--init`); KILL ends the client
+  alone. So every container has labels, and is removed by name after each command, by label when the run ends, and,
+  if ralph was killed, when the next one starts: a lock in the run's state directory tells who still lives.
+- podman has no daemon: its containers are below the warden, which signals them itself. TERM may arrive twice.
+- A name without a value (`--env NAME`) is taken from the client's environment: no secret stands in a command line.
+- An own root directory is not enough for an ordinary user: docker needs `--user`, rootless podman `--userns keep-id`,
+  and in rootless docker root *is* the user.
+- podman fills a `--tmpfs` with what it covers, unless told not to; and `rm` of a container that is just ending may
+  fail, and succeed a moment later.
+- 125 is the engine's own failure; a death by signal N is told as 128 + N.
+"""
+
+from __future__ import annotations
+
+import csv
+import fcntl
+import io
+import json
+import os
+import re
+import shutil
+import sys
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+
+from ralph.core.model import Exit, Network
+from ralph.errors import RalphError
+from ralph.sandbox import inside
+from ralph.sandbox.base import Output, Room, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.proxy import opened_proxy
+
+IMAGE = "docker/sandbox-templates:claude-code"
+"""Docker's own image for Claude Code: it has git, node and python."""
+
+ENGINES = ("docker", "podman")
+RUN, STATE, OWNER = "ralph.run", "ralph.state", "ralph.owner"
+"""Labels: whose run, its state directory, whose machine and account."""
+
+USUAL = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
+"""Looked at before PATH, which may have directories that an agent can write to."""
+
+_SECONDS = 30.0
+_REMOVE_SECONDS = 60.0
+_TRIES, _BETWEEN = 4, 0.5
+_LOCK, _EMPTY = "container.lock", "empty"
+_SOCKET, _FIRST = "/run/ralph/proxy.sock", "/run/ralph/inside.py"
+_START = 'exec "$0" "$@"'
+"""Of a program that is not there podman's init says 1; a shell says 127."""
+
+_PRIVATE = ("/tmp", "/var/tmp", "/run")
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_CLIENT = ("DOCKER_", "CONTAINER", "XDG_", "DBUS_SESSION_BUS_ADDRESS", "HOME", "PATH", "TMPDIR", "LANG")
+"""Variables that the client itself needs; they do not go inside unless the command has them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """An engine that works here. `users`: the options by which files belong to the user."""
+
+    program: str
+    is_podman: bool
+    users: tuple[str, ...]
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    image: str = IMAGE
+    name: str = "container"
+
+    def problem(self, run: Run) -> str:
+        found = self._engine(run)
+        return found if isinstance(found, str) else ""
+
+    @contextmanager
+    def opened(self, walls: Walls, run: Run, tell: Tell) -> Iterator[Sandbox]:
+        engine = self._engine(run)
+        if isinstance(engine, str):
+            raise RalphError(f"No container can be used: {engine}.", "See `ralph doctor --sandbox`.")
+        with ExitStack() as stack:
+            stack.enter_context(_locked(walls.state))
+            Path(walls.state, _EMPTY).mkdir(mode=0o555, exist_ok=True)
+            _remove_stale(engine, walls.state, run)
+            socket = ""
+            if walls.network is Network.ALLOW_LIST:
+                self._check_forwarder(engine, run)
+                socket = stack.enter_context(opened_proxy(walls.state, walls.hosts, tell))
+                Path(walls.state, os.path.basename(_FIRST)).write_text(_SOURCE)
+            box = Box(engine, self.image, walls, socket, run, tell)
+            try:
+                yield box
+            finally:
+                box.remove_all()
+
+    def _engine(self, run: Run) -> Engine | str:
+        """The first engine that works and has the image, else why there is none."""
+        problems = []
+        for name in ENGINES:
+            program = shutil.which(name, path=USUAL) or shutil.which(name)
+            if program is None:
+                problems.append(f"{name} is not installed")
+                continue
+            found = self._tried(program, run)
+            if isinstance(found, Engine):
+                return found
+            problems.append(f"{name}: {found}")
+        return "; ".join(problems)
+
+    def _tried(self, program: str, run: Run) -> Engine | str:
+        version = run((program, "--version"), _SECONDS)
+        if version.code != 0:
+            return _words(version)
+        is_podman = b"podman" in version.out.lower()
+        field = "{{.Host.Security.Rootless}}" if is_podman else "{{json .SecurityOptions}}"
+        info = run((program, "info", "--format", field), _SECONDS)
+        if info.code != 0:
+            return _words(info)
+        is_rootless = b"true" in info.out if is_podman else b"rootless" in info.out
+        image = run((program, "image", "inspect", "--format", "{{json .Config.Env}}", self.image), _SECONDS)
+        if image.code != 0:
+            return f"the image {self.image} is not here ({os.path.basename(program)} pull {self.image})"
+        return Engine(program, is_podman, _users(is_podman, is_rootless), _path_in(image.out))
+
+    def _check_forwarder(self, engine: Engine, run: Run) -> None:
+        """With an allow-list, the way to the proxy is a program inside."""
+        if not sys.platform.startswith("linux"):
+            raise RalphError(
+                "An allow-list needs a container on Linux: elsewhere it cannot reach the proxy.",
+                "Set sandbox.network to open or off, or use another sandbox.",
+            )
+        words = ("run", "--rm", "--pull", "never", "--network", "none", "--entrypoint", "python3", self.image)
+        if run((engine.program, *words, "-I", "-S", "-c", "import socket, threading"), _SECONDS).code != 0:
+            raise RalphError(
+                f"An allow-list needs python3 in the image {self.image}.",
+                "Take another image, or set sandbox.network to open or off.",
+            )
+
+
+_SOURCE = Path(inside.__file__).read_text()
+"""As it is now: an upgrade under a running loop does not change it."""
+
+
+class Box:
+    """The containers of one run."""
+
+    def __init__(self, engine: Engine, image: str, walls: Walls, socket: str, run: Run, tell: Tell) -> None:
+        self._engine, self._image, self._walls, self._socket = engine, image, walls, socket
+        self._run, self._tell = run, tell
+        self._numbers = count(1)
+        self._lock = threading.Lock()
+        self._current: dict[int, list[str]] = defaultdict(list)
+
+    def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped:
+        name = f"ralph-{re.sub('[^A-Za-z0-9_.-]', '-', self._walls.run)}-{os.getpid()}-{next(self._numbers)}"
+        with self._lock:
+            self._current[threading.get_ident()].append(name)
+        mounts = _Mounts(room, environment.get("HOME", ""))
+        first = ("python3", "-I", "-S", _FIRST, "0", "0", _SOCKET, "--") if self._socket else ()
+        words = [
+            *(self._engine.program, "run", "--rm", "--pull", "never", "--name", name),
+            *("--interactive", "--init", "--read-only", "--workdir", room.directory),
+            *_labels(self._walls),
+            *self._walls_options(),
+            *self._mounted(mounts),
+            *self._proxy_options(),
+            *(word for key in sorted(environment) if key != "PATH" for word in ("--env", key)),
+            *("--env", f"PATH={mounts.path(environment.get('PATH', ''), self._engine.path)}"),
+            *("--entrypoint", "/bin/sh", self._image, "-c", _START),
+            *(*first, mounts.program(argv[0]), *argv[1:]),
+        ]
+        return Wrapped(words, _client_variables() | {**environment, "PATH": os.environ.get("PATH", USUAL)})
+
+    def after(self, exit: Exit) -> Exit:
+        """The client has ended, and nobody knows how: the container goes in any case."""
+        with self._lock:
+            names = self._current.pop(threading.get_ident(), [])
+        if names:
+            self._remove(names)
+        if exit.code is not None and 128 < exit.code < 128 + 65:
+            return replace(exit, code=None, signal=exit.code - 128)
+        return exit
+
+    def remove_all(self) -> None:
+        """Whatever is left of the run."""
+        found = _listed(
+            self._engine, (f"label={RUN}={self._walls.run}", f"label={OWNER}={owner()}"), self._run
+        )
+        if found is None:
+            self._tell(
+                "The container engine does not answer: containers of this run go when the next one starts."
+            )
+        elif found:
+            self._remove([identity for identity, _ in found])
+
+    def _remove(self, names: Sequence[str]) -> None:
+        with self._lock:
+            done = _removed(self._engine, names, self._run)
+        if done:
+            self._tell(f"A container could not be removed ({done}): it goes when the next run starts.")
+
+    def _walls_options(self) -> Iterator[str]:
+        walls = self._walls
+        yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges", *self._engine.users)
+        if os.path.exists("/sys/fs/selinux/enforce"):
+            yield from ("--security-opt", "label=disable")  # else what is mounted could not be read
+        if walls.network is not Network.OPEN:
+            yield from ("--network", "none")
+        if self._engine.is_podman:
+            yield "--http-proxy=false"
+        if walls.memory_mb:
+            yield from ("--memory", f"{walls.memory_mb}m", "--memory-swap", f"{walls.memory_mb}m")
+        if walls.processes:
+            yield from ("--pids-limit", str(walls.processes))
+
+    def _mounted(self, mounts: _Mounts) -> Iterator[str]:
+        more = ",notmpcopyup" if self._engine.is_podman else ""
+        for place in mounts.private:
+            yield from ("--tmpfs", f"{place}:rw,exec,nosuid,nodev,mode=1777{more}")
+        yield from mounts.bound(os.path.join(self._walls.state, _EMPTY))
+
+    def _proxy_options(self) -> Iterator[str]:
+        if self._socket:
+            yield from _bound(self._socket, _SOCKET)
+            yield from _bound(os.path.join(self._walls.state, os.path.basename(_FIRST)), _FIRST, "readonly")
+
+
+class _Mounts:
+    """What of a room is put into a container."""
+
+    def __init__(self, room: Room, home: str) -> None:
+        kinds = dict.fromkeys(room.read_only, "readonly") | dict.fromkeys(room.writable, "")
+        sources = {target: source for source, target in room.copied}
+        kinds |= dict.fromkeys(sources, "")
+        self._kinds = {path: kind for path, kind in kinds.items() if os.path.exists(sources.get(path, path))}
+        self._sources = sources
+        self._hidden = [path for path in room.hidden if os.path.exists(path) and self.has(path)]
+        private = dict.fromkeys((*_PRIVATE, *([home] if home not in ("", "/") else [])))
+        self.private = [place for place in private if place not in self._kinds]
+
+    def has(self, path: str) -> bool:
+        return any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in self._kinds)
+
+    def program(self, name: str) -> str:
+        """Its path where that is mounted; else the image has its own of that name."""
+        return name if not os.path.isabs(name) or self.has(name) else os.path.basename(name)
+
+    def path(self, outside: str, of_image: str) -> str:
+        mounted = [place for place in outside.split(":") if place and self.has(place)]
+        return ":".join([*mounted, of_image])
+
+    def bound(self, empty: str) -> Iterator[str]:
+        for path in sorted(self._kinds, key=lambda path: path.count("/")):
+            yield from _bound(self._sources.get(path, path), path, self._kinds[path])
+        for path in self._hidden:
+            yield from _bound(empty if os.path.isdir(path) else "/dev/null", path, "readonly")
+
+
+def _bound(source: str, target: str, *more: str) -> Iterator[str]:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="").writerow(
+        ["type=bind", f"source={source}", f"target={target}", *filter(None, more)]
+    )
+    yield from ("--mount", text.getvalue())
+
+
+def _labels(walls: Walls) -> Iterator[str]:
+    for key, value in ((RUN, walls.run), (STATE, walls.state), (OWNER, owner())):
+        yield from ("--label", f"{key}={value}")
+
+
+def owner() -> str:
+    """This account on this machine: an engine may serve several of both."""
+    return f"{os.getuid()}@{os.uname().nodename}"
+
+
+def _users(is_podman: bool, is_rootless: bool) -> tuple[str, ...]:
+    number = f"{os.getuid()}:{os.getgid()}"
+    if not is_rootless:
+        return ("--user", number)
+    return ("--userns", "keep-id", "--user", number) if is_podman else ("--user", "0:0")
+
+
+def _path_in(variables: bytes) -> str:
+    with suppress(ValueError, TypeError):
+        for each in json.loads(variables) or []:
+            if str(each).startswith("PATH="):
+                return str(each)[5:]
+    return _PATH
+
+
+def _client_variables() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith(_CLIENT)}
+
+
+def _words(done: Output) -> str:
+    if done.code is None:
+        return "it does not answer"
+    lines = done.err.strip().splitlines()
+    return lines[0] if lines else f"it fails with exit code {done.code}"
+
+
+# ---- what is left of runs ----
+
+
+@contextmanager
+def _locked(state: str) -> Iterator[None]:
+    """Held as long as the run is driven, and let go of when ralph dies, however it dies."""
+    with open(os.path.join(state, _LOCK), "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RalphError(
+                "Another ralph drives this run in containers.", "Wait for it, or cancel it."
+            ) from None
+        yield
+
+
+def _is_driven(state: str) -> bool:
+    try:
+        with open(os.path.join(state, _LOCK)) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _remove_stale(engine: Engine, state: str, run: Run) -> None:
+    """Containers whose ralph is gone, of this run or of any other."""
+    found = _listed(engine, (f"label={OWNER}={owner()}",), run)
+    if found is None:
+        raise RalphError(
+            "The container engine does not say which containers there are.", "See `ralph doctor --sandbox`."
+        )
+    stale = [
+        name for name, labels in found if (of := labels.get(STATE)) and (of == state or not _is_driven(of))
+    ]
+    if stale and (problem := _removed(engine, stale, run)):
+        raise RalphError(
+            f"Containers of a run that was killed cannot be removed: {problem}.",
+            f"Remove them: {os.path.basename(engine.program)} rm --force {' '.join(stale)}",
+        )
+
+
+def _listed(engine: Engine, filters: Iterable[str], run: Run) -> list[tuple[str, dict[str, str]]] | None:
+    """Containers with their labels; None: the engine does not answer."""
+    chosen = [word for each in filters for word in ("--filter", each)]
+    listed = run((engine.program, "ps", "--all", "--quiet", "--no-trunc", *chosen), _SECONDS)
+    if listed.code != 0:
+        return None
+    names = [
+        name for name in listed.out.decode(errors="replace").split() if re.fullmatch("[0-9a-f]{12,64}", name)
+    ]
+    if not names:
+        return []
+    words = (engine.program, "container", "inspect", "--format", "{{.Id}} {{json .Config.Labels}}", *names)
+    found = []
+    for line in run(words, _SECONDS).out.decode(errors="replace").splitlines():
+        name, _, labels = line.partition(" ")
+        with suppress(ValueError):
+            read = json.loads(labels)
+            if isinstance(read, dict):
+                found.append((name, {str(key): str(value) for key, value in read.items()}))
+    return found
+
+
+def _removed(engine: Engine, names: Sequence[str], run: Run) -> str:
+    """Remove containers, running or not; returns what went wrong. What counts is that they are gone."""
+    for turn in range(_TRIES):
+        if turn:
+            time.sleep(_BETWEEN)
+        done = run((engine.program, "rm", "--force", "--volumes", *names), _REMOVE_SECONDS)
+        if done.code == 0:
+            return ""
+        if done.code is None:
+            break
+        left = run((engine.program, "container", "inspect", "--format", "{{.Id}}", *names), _SECONDS)
+        if left.code is not None and not left.out.split():
+            return ""
+    return _words(done)

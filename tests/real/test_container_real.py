@@ -1,0 +1,387 @@
+"""The container rung against a real engine: podman from the system's packages, and an image made from a few programs."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from conftest import wait_until
+from ralph.core.model import Ended, Network
+from ralph.sandbox import container
+from ralph.sandbox.base import Room, Walls
+from ralph.sandbox.container import Container
+from real.real_support import REAL
+from sandbox.engine_support import DRIVER, Bench, benched, kill_tree, lives
+
+pytestmark = REAL
+
+IMAGE = f"localhost/ralph-test:{os.getpid()}"
+"""Each worker of the tests has its own, and removes it."""
+
+RUNG = Container(IMAGE)
+PACKAGES = ("podman", "runc", "catatonit")
+PROGRAMS = (
+    "sh",
+    "cat",
+    "echo",
+    "git",
+    "id",
+    "ls",
+    "mkdir",
+    "seq",
+    "setsid",
+    "sleep",
+    "touch",
+    "true",
+    "python3",
+)
+MODEST = """
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+runtime = "runc"
+"""
+"""For machines where root may not raise limits, or with both versions of cgroups."""
+
+ONCE = """
+import sys, urllib.request, os
+host = os.environ["HTTP_PROXY"].removeprefix("http://")
+import socket
+address, _, port = host.partition(":")
+for target in sys.argv[1:]:
+    with socket.create_connection((address, int(port))) as proxy:
+        proxy.sendall(f"GET http://{target}/ HTTP/1.1\\r\\nHost: {target}\\r\\n\\r\\n".encode())
+        print(proxy.makefile("rb").readline().split()[1].decode())
+try:
+    socket.create_connection((sys.argv[1].partition(":")[0], int(sys.argv[1].partition(":")[2])), 2)
+except OSError as error:
+    print("no way around")
+"""
+
+
+def missing(what: str) -> NoReturn:
+    """In CI nothing may be missing; elsewhere the test is skipped."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(what)
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
+    """Podman with the image; yields the settings that it needs here."""
+    if shutil.which("podman") is None:
+        apt = shutil.which("apt-get")
+        if apt is None or os.geteuid() != 0:
+            missing("podman is not installed")
+        words = [apt, "install", "-y", "--no-install-recommends", *PACKAGES]
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
+        if done.returncode:
+            missing(f"podman cannot be installed: {done.stderr[-500:]}")
+    place = tmp_path_factory.mktemp("image")
+    with tarfile.open(place / "image.tar", "w") as archive:
+        for path in _files():
+            archive.add(path, recursive=path.is_dir() and not path.is_symlink())
+    settings = place / "containers.conf"
+    settings.write_text(MODEST)
+    why = ""
+    for chosen in (None, settings):
+        env = os.environ | ({"CONTAINERS_CONF": str(chosen)} if chosen else {})
+        done = subprocess.run(
+            ["podman", "import", place / "image.tar", IMAGE],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        run = ["podman", "run", "--rm", "--init", "--network", "none", "--memory", "64m", IMAGE, "/bin/true"]
+        done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=120)
+        if done.returncode == 0:
+            break
+        why = done.stderr
+    else:
+        missing(f"podman does not work here: {why[-500:]}")
+    yield chosen
+    subprocess.run(["podman", "rmi", "--force", IMAGE], env=env, capture_output=True, timeout=120)
+
+
+def _files() -> set[Path]:
+    """The programs and their libraries, each where it is, with all links on the way."""
+    found = {linked for linked in map(Path, ("/bin", "/lib", "/lib64")) if linked.is_symlink()}
+    for name in PROGRAMS:
+        program = shutil.which(name, path="/usr/bin:/bin") or missing(f"{name} is not installed")
+        found |= _steps(Path(program))
+        libraries = subprocess.run(
+            ["ldd", Path(program).resolve()], capture_output=True, text=True
+        ).stdout.split()
+        for word in libraries:
+            found |= _steps(Path(word)) if word.startswith("/") else set()
+    asked = "import os; print(os.path.dirname(os.__file__))"
+    done = subprocess.run(["/usr/bin/python3", "-c", asked], capture_output=True, text=True, check=True)
+    return found | {Path(done.stdout.strip())}
+
+
+def _steps(path: Path) -> set[Path]:
+    """A file and the links that lead to it."""
+    here = path.parent.resolve() / path.name
+    return {here} | (_steps(here.parent / here.readlink()) if here.is_symlink() else set())
+
+
+@pytest.fixture
+def bench(tmp_path: Path, podman: Path | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    if podman is not None:
+        monkeypatch.setenv("CONTAINERS_CONF", str(podman))
+    monkeypatch.setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+    monkeypatch.setattr(container, "ENGINES", ("podman",))
+    with benched(tmp_path) as bench:
+        bench.most = 60.0
+        yield bench
+    assert _left(bench) == []
+
+
+def walls(bench: Bench, **more: object) -> Walls:
+    return Walls(f"run-{os.getpid()}", str(bench.state), (str(bench.work),), **more)  # type: ignore[arg-type]
+
+
+def _left(bench: Bench) -> list[str]:
+    """Containers of this test, dead or alive."""
+    state = f"label={container.STATE}={bench.state}"
+    words = ["podman", "ps", "--all", "--quiet", "--filter", state]
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+
+
+def test_the_engine_has_no_problem(bench: Bench) -> None:
+    """It works and has the image; another image is named with how to get it."""
+    assert RUNG.problem(bench.run) == ""
+    assert "podman pull localhost/none:1" in Container("localhost/none:1").problem(bench.run)
+
+
+def test_the_walls_hold(bench: Bench) -> None:
+    """Each probe is denied; the worktree can be written, and what is written belongs to the user."""
+    read, secret = bench.state / "read", bench.work / "secret"
+    read.mkdir()
+    (read / "file").write_text("readable")
+    secret.mkdir()
+    (secret / "token").write_text("honey")
+    outside = bench.state.parent / "outside"
+    outside.write_text("honey")
+    room = bench.room(read_only=(str(read),), hidden=(str(secret),))
+    denied = [
+        "echo x > /etc/probe",
+        "echo x > /usr/probe",
+        f"echo x > {read}/file",
+        f"cat {outside}",
+        f"cat {secret}/token",
+        f"echo x > {secret}/new",
+        "cat /etc/shadow",
+        "echo x > /proc/sys/kernel/core_pattern",
+        "echo x > /proc/sysrq-trigger",
+        f"ls {bench.state.parent}/engine",
+        "ls /var/run/docker.sock",
+        "ls /run/podman/podman.sock",
+        f"cat /proc/{os.getpid()}/environ",
+        f"kill -0 {os.getpid()}",
+        "cat /dev/sda /dev/vda",
+        'test "$HONEY" = honey',
+        "test -e /sys/class/net/eth0",
+    ]
+    lines = [f"({probe}) >/dev/null 2>&1 && echo 'allowed: {probe}'" for probe in denied]
+    script = "\n".join([*lines, "echo written > result", f"cat {read}/file", "echo; cat /proc/self/status"])
+    os.environ["HONEY"] = "honey"
+    try:
+        with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
+            exit, heard = bench.step(box, "/bin/sh", "-c", script, room=room)
+    finally:
+        del os.environ["HONEY"]
+    words = heard.out.decode()
+    assert [line for line in words.splitlines() if line.startswith("allowed")] == []
+    assert words.startswith("readable\n")
+    status = dict(line.split(":", 1) for line in words.splitlines() if ":" in line)
+    assert int(status["CapEff"], 16) == int(status["CapBnd"], 16) == 0
+    assert status["NoNewPrivs"].strip() == "1"
+    written = (bench.work / "result").stat()
+    assert (written.st_uid, written.st_gid) == (os.getuid(), os.getgid())
+    assert exit.code == 0
+
+
+def test_stdin_variables_and_exit_code_go_through(bench: Bench) -> None:
+    """No value stands in a command line."""
+    prompt = bench.work / "prompt"
+    prompt.write_text("from stdin\n")
+    with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
+        exit, heard = bench.step(
+            box, "/bin/sh", "-c", 'cat; echo "$KEY"; exit 7', stdin=prompt, KEY="two\nlines"
+        )
+        died, _ = bench.step(box, "/bin/sh", "-c", "kill -9 $$")
+        absent, _ = bench.step(box, "/opt/none")
+    assert (exit.code, heard.out) == (7, b"from stdin\ntwo\nlines\n")
+    assert (died.code, died.signal) == (None, 9)
+    assert absent.code == 127
+
+
+def test_limits_hold(bench: Bench) -> None:
+    """Too many processes cannot be started, and too much memory ends the command."""
+    with RUNG.opened(
+        walls(bench, network=Network.OFF, memory_mb=64, processes=20), bench.run, bench.tell
+    ) as box:
+        _, heard = bench.step(box, "/bin/sh", "-c", "for i in $(seq 60); do sleep 2 & done; wait")
+        exit, _ = bench.step(box, "/usr/bin/python3", "-c", "x = bytearray(256 << 20)")
+    assert b"ork" in heard.err
+    assert exit.signal == 9 or exit.code
+
+
+def test_git_commits_in_a_worktree(bench: Bench) -> None:
+    """What git writes to lies elsewhere; hooks and settings of the repository cannot be changed."""
+    main, tree = bench.state.parent / "main", bench.work / "tree"
+    git = ["git", "-c", "user.name=T", "-c", "user.email=t@localhost"]
+    subprocess.run([*git, "init", "-q", main], check=True)
+    subprocess.run([*git, "-C", main, "commit", "-q", "--allow-empty", "-m", "first"], check=True)
+    subprocess.run([*git, "-C", main, "worktree", "add", "-q", tree], check=True)
+    common = main / ".git"
+    writable = (str(tree), *(str(common / name) for name in ("objects", "refs", "logs", "worktrees/tree")))
+    room = Room(str(tree), writable, read_only=(str(common),))
+    with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
+        script = f"echo x > new && {' '.join(git)} add -A && {' '.join(git)} commit -qm inside"
+        exit, heard = bench.step(box, "/bin/sh", "-c", script, room=room)
+        bench.step(
+            box,
+            "/bin/sh",
+            "-c",
+            f"echo evil > {common}/hooks/pre-commit; echo evil >> {common}/config",
+            room=room,
+        )
+    assert (exit.code, heard.err) == (0, b"")
+    log = subprocess.run(
+        ["git", "-C", tree, "log", "-1", "--format=%s"], capture_output=True, text=True, check=True
+    )
+    assert log.stdout == "inside\n"
+    assert not (common / "hooks" / "pre-commit").exists() and "evil" not in (common / "config").read_text()
+
+
+def test_term_reaches_the_command_and_kill_ends_it(bench: Bench) -> None:
+    """It may clean up; if it does not end, its container does."""
+    with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
+        for trap in ("trap 'echo heard; exit 0' TERM", "trap '' TERM"):
+            script = f"{trap}; echo up; while :; do sleep 0.1; done"
+            exit, heard = bench.step(
+                box,
+                "/bin/sh",
+                "-c",
+                script,
+                watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 2 else None,
+            )
+            assert heard.out == (b"up\nheard\n" if "heard" in trap else b"up\n")
+            assert exit.ended is Ended.TIMEOUT
+            assert _left(bench) == []
+
+
+def test_fifty_kills_of_the_client_leave_no_container(bench: Bench) -> None:
+    """P13: at random moments, and nothing runs on."""
+    pids: list[int] = []
+    with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
+        for number in range(50):
+            killer = threading.Thread(
+                target=_kill_client, args=(f"-{os.getpid()}-{number + 1}", number * 0.012, pids)
+            )
+            killer.start()
+            bench.step(box, "/bin/sleep", "600")
+            killer.join()
+        assert _left(bench) == []
+    assert len(pids) >= 50
+    assert not any(_runs_sleep(pid) for pid in pids)
+
+
+def test_a_killed_ralph_leaves_nothing_behind_for_long(bench: Bench) -> None:
+    """Ten ralphs are killed, half of them with their wardens; after the next start there is no container."""
+    inner: list[int] = []
+    for number in range(10):
+        state = bench.state / str(number)
+        state.mkdir()
+        (bench.work / "pid").unlink(missing_ok=True)
+        ralph = subprocess.Popen([sys.executable, "-c", DRIVER, state, bench.work, IMAGE, "podman"])
+        wait_until(lambda: (bench.work / "pid").exists() and (bench.work / "pid").read_text())
+        inner += _of_container(str(state))
+        if number % 2:
+            kill_tree(ralph.pid)
+        else:
+            os.kill(ralph.pid, signal.SIGKILL)
+        ralph.wait()
+    with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell):
+        mine = f"label={container.OWNER}={container.owner()}"
+        words = ["podman", "ps", "--all", "--quiet", "--filter", mine, "--format", "{{.Labels}}"]
+        left = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+        assert str(bench.state) not in left
+    wait_until(lambda: not any(lives(pid) for pid in inner))
+
+
+def test_an_allow_list_lets_only_its_hosts_through(bench: Bench) -> None:
+    """No network at all but the way to the proxy, which knows names."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    port = server.server_address[1]
+    limited = walls(bench, network=Network.ALLOW_LIST, hosts=(f"localhost:{port}",))
+    try:
+        with RUNG.opened(limited, bench.run, bench.tell) as box:
+            targets = (f"localhost:{port}", f"127.0.0.1:{port}", "example.org", "169.254.169.254")
+            _, heard = bench.step(box, "/usr/bin/python3", "-c", ONCE, *targets)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert heard.out.decode().split("\n") == ["200", "403", "403", "403", "no way around", ""], heard.err
+    assert len(bench.told) == 3
+
+
+def _kill_client(name: str, delay: float, pids: list[int]) -> None:
+    (client, *_) = wait_until(lambda: _with_words(b"podman", name.encode()), every=0.002)
+    threading.Event().wait(delay)
+    pids += [*_children(client), client]
+    try:
+        os.kill(client, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+
+
+def _with_words(program: bytes, end: bytes) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[0].endswith(program) and any(word.endswith(end) for word in words):
+            found.append(int(path.parent.name))
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def _runs_sleep(pid: int) -> bool:
+    try:
+        return b"sleep\x00600" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def _of_container(state: str) -> list[int]:
+    """The processes in containers of a run."""
+    words = ["podman", "ps", "--quiet", "--filter", f"label={container.STATE}={state}"]
+    names = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    done = subprocess.run(
+        ["podman", "inspect", "--format", "{{.State.Pid}}", *names], capture_output=True, text=True
+    )
+    return [int(word) for word in done.stdout.split()]

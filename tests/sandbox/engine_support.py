@@ -1,0 +1,212 @@
+"""A fake container engine on PATH, and a rung to drive it with."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import wait_until
+from ralph.core.model import Ended, Exit
+from ralph.process.client import Command, Wakeup, Warden, Watch, child_environment, output_of
+from ralph.sandbox import container, docker
+from ralph.sandbox.base import Output, Room, Sandbox
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "sandbox"
+FAKE = Path(__file__).with_name("fake_engine.py")
+NEVER: Watch = lambda seconds, idle: Ended.TIMEOUT if seconds > 30 else None  # noqa: E731
+
+
+class Heard:
+    """Everything a command printed."""
+
+    def __init__(self) -> None:
+        self.out = b""
+        self.err = b""
+
+    def stdout(self, data: bytes) -> None:
+        self.out += data
+
+    def stderr(self, data: bytes) -> None:
+        self.err += data
+
+
+@dataclass
+class Bench:
+    """A warden, a directory to work in, and the engine's own directory. A rung's own commands are hurried."""
+
+    work: Path
+    state: Path
+    place: Path
+    warden: Warden
+    directory: int
+    most: float = 20.0
+    told: list[str] = field(default_factory=list)
+
+    def run(self, argv: Sequence[str], seconds: float) -> Output:
+        assert 0 < seconds < 1000, "every call has its time"
+        most = min(seconds, self.most)
+
+        def watch(elapsed: float, idle: float) -> Ended | None:
+            return Ended.TIMEOUT if elapsed >= most else None
+
+        done = output_of(self.warden, argv, self.directory, child_environment({}), watch=watch)
+        return Output(done.exit.code, done.out, done.problem or done.err.decode(errors="replace"))
+
+    def tell(self, text: str) -> None:
+        self.told.append(text)
+
+    def step(
+        self,
+        sandbox: Sandbox,
+        *argv: str,
+        room: Room | None = None,
+        watch: Watch = NEVER,
+        stdin: Path | None = None,
+        **environment: str,
+    ) -> tuple[Exit, Heard]:
+        """One command inside, as the driver of a run does it."""
+        heard = Heard()
+        variables = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **environment}
+        wrapped = sandbox.wrap(argv, variables, room or self.room())
+        given = os.open(stdin, os.O_RDONLY) if stdin else None
+        command = Command(wrapped.argv, wrapped.environment, self.directory, given)
+        exit = sandbox.after(self.warden.run(command, heard, watch))
+        if given is not None:
+            os.close(given)
+        return exit, heard
+
+    def room(self, **more: Any) -> Room:
+        return Room(str(self.work), (str(self.work),), **more)
+
+    # ---- the engine ----
+
+    def log(self) -> list[list[str]]:
+        file = self.place / "log"
+        return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def said(self, *beginning: str) -> list[list[str]]:
+        return [line for line in self.log() if line[: len(beginning)] == list(beginning)]
+
+    def forget(self) -> None:
+        (self.place / "log").unlink(missing_ok=True)
+
+    def fault(self, at: str, what: str, times: int = 1) -> None:
+        file = self.place / "faults"
+        faults = json.loads(file.read_text()) if file.exists() else []
+        file.write_text(json.dumps([*faults, {"at": at, "is": what, "times": times}]))
+
+    def containers(self) -> list[dict[str, Any]]:
+        return [json.loads(file.read_text()) for file in (self.place / "containers").iterdir()]
+
+    def sandboxes(self) -> dict[str, dict[str, Any]]:
+        return {file.name: json.loads(file.read_text()) for file in (self.place / "sandboxes").iterdir()}
+
+
+@contextmanager
+def benched(path: Path) -> Iterator[Bench]:
+    work, state, place = path / "work", path / "state", path / "engine"
+    for each in (work, state, place):
+        each.mkdir(exist_ok=True)
+    directory = os.open(work, os.O_RDONLY | os.O_DIRECTORY)
+    with Warden(Wakeup()) as warden:
+        yield Bench(work, state, place, warden, directory)
+    os.close(directory)
+
+
+@contextmanager
+def faked(path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[Bench]:
+    """These programs are fakes, and no others of their kind are found."""
+    place, programs = path / "engine", path / "bin"
+    place.mkdir()
+    programs.mkdir()
+    for name in names:
+        shim = programs / name
+        shim.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {FAKE} client {place} {name} "$@"\n')
+        shim.chmod(0o755)
+    home = path / "home"
+    home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    for module in (container, docker):
+        monkeypatch.setattr(module, "USUAL", str(programs))
+    monkeypatch.setattr(container, "ENGINES", names)
+    engine = subprocess.Popen([sys.executable, "-I", "-S", FAKE, "serve", place])
+    try:
+        wait_until(lambda: (place / "socket").exists())
+        with benched(path) as bench:
+            yield bench
+    finally:
+        engine.kill()
+        engine.wait()
+
+
+def golden(file_name: str, lines: list[list[str]], **replaced: str) -> None:
+    """The command lines are those of the file; `RALPH_UPDATE_GOLDEN=1` writes it anew."""
+    text = "\n".join(shlex.join(line) for line in lines)
+    for word, value in sorted(replaced.items(), key=lambda item: -len(item[1])):
+        text = text.replace(value, f"<{word}>")
+    file = GOLDEN / f"{file_name}.txt"
+    if os.environ.get("RALPH_UPDATE_GOLDEN"):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"{text}\n")
+    assert text == file.read_text().rstrip("\n")
+
+
+def lives(pid: int) -> bool:
+    """Does it run? One that has ended and that nobody has asked about yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+DRIVER = """
+import os, sys
+from ralph.core.model import Ended
+from ralph.process.client import Command, Wakeup, Warden, child_environment, output_of
+from ralph.sandbox import container
+from ralph.sandbox.base import Output, Room, Walls
+state, work, image, engine = sys.argv[1:]
+container.USUAL, container.ENGINES = os.environ["PATH"], (engine,)
+directory = os.open(work, os.O_RDONLY)
+
+class Quiet:
+    def stdout(self, data): pass
+    def stderr(self, data): pass
+
+with Warden(Wakeup()) as warden:
+    def run(argv, seconds):
+        done = output_of(warden, argv, directory, child_environment({}))
+        return Output(done.exit.code, done.out, done.err.decode())
+
+    walls = Walls(os.path.basename(state), state, (work,))
+    with container.Container(image).opened(walls, run, print) as box:
+        room = Room(work, (work,))
+        wrapped = box.wrap(["/bin/sh", "-c", "trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done"], {}, room)
+        box.after(warden.run(Command(wrapped.argv, wrapped.environment, directory), Quiet(), lambda s, i: None))
+"""
+"""A ralph of its own that has a command run forever in a container."""
+
+
+def kill_tree(pid: int) -> None:
+    """ralph, its warden and the client, all at once."""
+    below = [pid]
+    for each in below:
+        children = Path(f"/proc/{each}/task/{each}/children")
+        below += [int(child) for child in children.read_text().split()] if children.exists() else []
+    for each in below:
+        try:
+            os.kill(each, signal.SIGKILL)
+        except ProcessLookupError:
+            pass

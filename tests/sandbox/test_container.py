@@ -1,0 +1,305 @@
+"""A container for every command: what the engine is told, and what is left when somebody is killed. The engine is fake."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import wait_until
+from ralph.core.model import Ended, Network
+from ralph.errors import RalphError
+from ralph.process.client import Wakeup, Warden
+from ralph.sandbox import container
+from ralph.sandbox.base import Room, Sandbox, Walls
+from ralph.sandbox.container import Container
+from ralph.sandbox.registry import LADDER
+from sandbox.engine_support import DRIVER, Bench, faked, golden, kill_tree, lives
+
+IMAGE = "example/image:1"
+RUNG = Container(IMAGE)
+
+
+@pytest.fixture(params=["docker", "podman"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with faked(tmp_path, monkeypatch, request.param) as bench:
+        yield bench
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with faked(tmp_path, monkeypatch, "docker") as bench:
+        yield bench
+
+
+def walls(bench: Bench, **more: object) -> Walls:
+    return Walls("run-1", str(bench.state), (str(bench.work),), **more)  # type: ignore[arg-type]
+
+
+def test_it_is_on_the_ladder_below_the_others() -> None:
+    """The best that is there is taken first."""
+    assert list(LADDER) == ["docker", "bubblewrap", "container", "direct"]
+
+
+def test_a_command_line_is_the_golden_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels, walls, mounts and the names of variables, but no value of one."""
+    monkeypatch.setattr(container, "owner", lambda: "1000@machine")
+    monkeypatch.setattr(os, "getuid", lambda: 1000)
+    monkeypatch.setattr(os, "getgid", lambda: 1000)
+    hidden, read, copy = bench.work / "hidden", bench.state / "read", bench.state / "copy"
+    for each in (hidden, read):
+        each.mkdir()
+    copy.write_text("{}")
+    target = str(Path(os.environ["HOME"]) / ".claude.json")
+    room = bench.room(read_only=(str(read),), hidden=(str(hidden), "/nowhere"), copied=((str(copy), target),))
+    limits = walls(bench, network=Network.OFF, memory_mb=512, processes=64)
+    with RUNG.opened(limits, bench.run, bench.tell) as box:
+        exit, _ = bench.step(
+            box, "/opt/claude/bin/true", "-p", "a b", room=room, ANTHROPIC_API_KEY="sk-secret\nline"
+        )
+    assert exit.code == 0
+    assert "sk-secret" not in str(bench.log())
+    places = {"tmp": str(bench.work.parent), "pid": f"-{os.getpid()}-"}
+    golden(f"container-{bench.log()[0][0]}", bench.log(), **places)
+
+
+def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> None:
+    """stdin, both outputs, variables and the exit code go through."""
+    prompt = bench.work / "prompt"
+    prompt.write_text("from stdin")
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as box:
+        script = 'cat; echo "$SECRET" >&2; pwd; exit 7'
+        exit, heard = bench.step(box, "sh", "-c", script, stdin=prompt, SECRET="two\nlines")
+    assert (exit.code, heard.out, heard.err) == (7, f"from stdin{bench.work}\n".encode(), b"two\nlines\n")
+    assert bench.containers() == []
+
+
+def test_a_death_by_signal_is_told_as_one(bench: Bench) -> None:
+    """128 + 9 is signal 9."""
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as box:
+        exit, _ = bench.step(box, "sh", "-c", "kill -9 $$")
+    assert (exit.code, exit.signal) == (None, 9)
+
+
+def test_term_reaches_the_inner_process(bench: Bench) -> None:
+    """The client passes it on, and the command ends as it likes."""
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as box:
+        script = "trap 'echo heard; exit 3' TERM; echo up; while :; do sleep 0.05; done"
+        exit, heard = bench.step(
+            box, "sh", "-c", script, watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None
+        )
+    assert heard.out == b"up\nheard\n"
+    assert exit.ended is Ended.TIMEOUT
+    assert bench.containers() == []
+
+
+def test_a_command_that_is_deaf_to_term_ends_with_its_container(bench: Bench) -> None:
+    """KILL ends the client alone; what is left inside goes with `rm --force`."""
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as box:
+        script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done"
+        exit, _ = bench.step(
+            box, "sh", "-c", script, watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None
+        )
+        assert exit.signal == signal.SIGKILL
+        assert bench.containers() == []
+        wait_until(lambda: not lives(int((bench.work / "pid").read_text())))
+
+
+def test_fifty_kills_of_the_client_leave_nothing(docker: Bench) -> None:
+    """P13: the client is killed at some moment; the container is found and removed."""
+    with RUNG.opened(walls(docker), docker.run, docker.tell) as box:
+        for number in range(50):
+            file = docker.work / f"{number}.pid"
+            script = f"echo $$ > {file}; exec sleep 60"
+            killer = threading.Thread(target=_kill_client, args=(docker, file, number))
+            killer.start()
+            docker.step(box, "sh", "-c", script)
+            killer.join()
+            assert docker.containers() == []
+    pids = [int(file.read_text()) for file in docker.work.glob("*.pid") if file.read_text()]
+    wait_until(lambda: not any(lives(pid) for pid in pids))
+
+
+def test_what_a_killed_ralph_left_goes_at_the_next_start(docker: Bench) -> None:
+    """Twenty ralphs are killed with their wardens, and no container is left when the next one has started."""
+    for number in range(20):
+        state = docker.state / str(number)
+        state.mkdir()
+        (docker.work / "pid").unlink(missing_ok=True)
+        ralph = subprocess.Popen([sys.executable, "-c", DRIVER, state, docker.work, IMAGE, "docker"])
+        wait_until(lambda: (docker.work / "pid").exists() and (docker.work / "pid").read_text())
+        kill_tree(ralph.pid)
+        ralph.wait()
+        assert [each["labels"][container.RUN] for each in docker.containers()] == [str(number)]
+    with RUNG.opened(walls(docker), docker.run, docker.tell):
+        assert docker.containers() == []
+
+
+def test_containers_of_a_run_that_lives_are_left_alone(docker: Bench) -> None:
+    """Whoever holds the lock of its run is there."""
+    other = docker.state / "other"
+    other.mkdir()
+    with RUNG.opened(Walls("run-2", str(other), (str(docker.work),)), docker.run, docker.tell) as box:
+        waiting = threading.Thread(target=_own_step, args=(docker, box))
+        waiting.start()
+        wait_until(docker.containers)
+        with RUNG.opened(walls(docker), docker.run, docker.tell):
+            assert [each["labels"][container.RUN] for each in docker.containers()] == ["run-2"]
+        assert len(docker.containers()) == 1
+        (docker.work / "go").touch()
+        waiting.join()
+
+
+def test_containers_of_other_people_are_left_alone(docker: Bench) -> None:
+    """An engine may serve several machines: the label says whose they are."""
+    labels = {container.OWNER: "0@elsewhere", container.STATE: "/gone", container.RUN: "run-1"}
+    record = docker.place / "containers" / ("f" * 64)
+    record.write_text(f'{{"name": "x", "pid": 0, "labels": {str(labels).replace(chr(39), chr(34))}}}')
+    with RUNG.opened(walls(docker), docker.run, docker.tell):
+        pass
+    assert record.exists()
+
+
+def test_a_second_ralph_for_the_same_run_is_refused(docker: Bench) -> None:
+    """It would remove the containers of the first."""
+    with (
+        RUNG.opened(walls(docker), docker.run, docker.tell),
+        pytest.raises(RalphError, match="Another ralph"),
+        RUNG.opened(walls(docker), docker.run, docker.tell),
+    ):
+        pass
+
+
+def test_commands_side_by_side_end_only_their_own_container(docker: Bench) -> None:
+    """Each thread has its own; the end of one is not the end of the other."""
+    with RUNG.opened(walls(docker), docker.run, docker.tell) as box:
+        waiting = threading.Thread(target=_own_step, args=(docker, box))
+        waiting.start()
+        wait_until(docker.containers)
+        docker.step(box, "true")
+        assert len(docker.containers()) == 1
+        (docker.work / "go").touch()
+        waiting.join()
+    assert docker.containers() == []
+
+
+@pytest.mark.parametrize(
+    ("at", "what", "words"),
+    [
+        ("docker --version", "crash", "something is wrong"),
+        ("docker --version", "hang", "does not answer"),
+        ("docker info", "crash", "something is wrong"),
+        ("docker info", "hang", "does not answer"),
+        ("docker info", "silent", "exit code 1"),
+        ("docker image", "crash", "docker pull example/image:1"),
+        ("docker image", "hang", "is not here"),
+    ],
+)
+def test_an_engine_that_does_not_work_is_a_problem(docker: Bench, at: str, what: str, words: str) -> None:
+    """It is said in words, and nothing is started."""
+    docker.most = 0.5
+    docker.fault(at, what, 2)
+    assert words in RUNG.problem(docker.run)
+    with (
+        pytest.raises(RalphError, match="No container can be used"),
+        RUNG.opened(walls(docker), docker.run, docker.tell),
+    ):
+        pass
+    assert docker.said("docker", "run") == []
+
+
+@pytest.mark.parametrize("what", ["crash", "hang", "silent"])
+def test_a_run_does_not_begin_if_leftovers_cannot_be_told(docker: Bench, what: str) -> None:
+    """Nobody knows what still runs: that is an error."""
+    docker.most = 0.5
+    docker.fault("docker ps", what)
+    with (
+        pytest.raises(RalphError, match="does not say which"),
+        RUNG.opened(walls(docker), docker.run, docker.tell),
+    ):
+        pass
+
+
+def test_a_container_that_cannot_be_removed_is_told(docker: Bench) -> None:
+    """The run goes on; the next one removes it."""
+    docker.most = 1.0
+    with RUNG.opened(walls(docker), docker.run, docker.tell) as box:
+        docker.fault("docker rm", "hang", 1)
+        exit, _ = docker.step(box, "true")
+    assert exit.code == 0
+    assert ["could not be removed (it does not answer)" in text for text in docker.told] == [True]
+
+
+def test_garbage_about_an_image_or_containers_does_no_harm(docker: Bench) -> None:
+    """What cannot be read is as if it was not there."""
+    docker.fault("docker image", "garbage")
+    docker.fault("docker ps", "garbage")
+    with RUNG.opened(walls(docker), docker.run, docker.tell) as box:
+        exit, _ = docker.step(box, "true")
+    assert exit.code == 0
+
+
+def test_an_allow_list_goes_through_a_program_inside(docker: Bench) -> None:
+    """No network but a socket: python in the image forwards to it."""
+    limited = walls(docker, network=Network.ALLOW_LIST, hosts=("example.org",))
+    with RUNG.opened(limited, docker.run, docker.tell) as box:
+        words = list(box.wrap(["claude", "-p"], {}, docker.room()).argv)
+        assert words[words.index("--network") + 1] == "none"
+        first = ["python3", "-I", "-S", "/run/ralph/inside.py", "0", "0", "/run/ralph/proxy.sock"]
+        assert words[-10:] == [*first, "--", "claude", "-p"]
+
+
+def test_an_image_without_python_has_no_allow_list(docker: Bench) -> None:
+    """That is said before the run begins."""
+    docker.fault("docker run", "crash")
+    limited = walls(docker, network=Network.ALLOW_LIST)
+    with pytest.raises(RalphError, match="needs python3"), RUNG.opened(limited, docker.run, docker.tell):
+        pass
+
+
+def test_odd_paths_are_quoted(docker: Bench) -> None:
+    """Commas and quotes do not end a mount."""
+    odd = docker.work / 'a,"b: c'
+    odd.mkdir()
+    with RUNG.opened(walls(docker), docker.run, docker.tell) as box:
+        words = list(box.wrap(["true"], {}, Room(str(odd), (str(odd),))).argv)
+    quoted = str(odd).replace('"', '""')
+    assert f'type=bind,"source={quoted}","target={quoted}"' in words
+
+
+def _kill_client(bench: Bench, file: Path, number: int) -> None:
+    """At once, or when the inner process runs."""
+    name = f"-{number + 1}"
+    clients = wait_until(lambda: _clients(bench, name), every=0.001)
+    if number % 2:
+        wait_until(lambda: file.exists() and file.read_text())
+    for pid in clients:
+        os.kill(pid, signal.SIGKILL)
+
+
+def _clients(bench: Bench, name: str) -> list[int]:
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if (
+            str(bench.place).encode() in words
+            and any(w.endswith(name.encode()) for w in words)
+            and b"run" in words
+        ):
+            found.append(int(path.parent.name))
+    return found
+
+
+def _own_step(bench: Bench, box: Sandbox) -> None:
+    with Warden(Wakeup()) as warden:
+        mine = Bench(bench.work, bench.state, bench.place, warden, bench.directory)
+        mine.step(box, "sh", "-c", "while [ ! -e go ]; do sleep 0.05; done")

@@ -1,0 +1,577 @@
+"""Docker Sandbox, driven against a fake CLI: what it is told, its faults, and how files get in and out (S5)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import wait_until
+from ralph.core.model import Ended, Network
+from ralph.errors import RalphError
+from ralph.sandbox import docker
+from ralph.sandbox.base import Room, Walls
+from ralph.sandbox.docker import Cli, DockerSandbox, prepare_login, sandbox_name
+from sandbox.engine_support import Bench, faked, golden, lives
+
+RUNG = DockerSandbox(settle=0.01)
+SETUP = Path(docker.__file__).parents[1] / "plugin" / "sandbox" / "setup.sh"
+DESKTOP = Cli(("docker", "sandbox"), is_sbx=False)
+SBX = Cli(("sbx",), is_sbx=True)
+
+
+@pytest.fixture(params=["docker", "sbx"])
+def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with faked(tmp_path, monkeypatch, request.param) as bench:
+        yield bench
+
+
+@pytest.fixture
+def desktop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with faked(tmp_path, monkeypatch, "docker") as bench:
+        yield bench
+
+
+def walls(bench: Bench, **more: object) -> Walls:
+    return Walls("run-1", str(bench.state), (str(bench.work),), **more)  # type: ignore[arg-type]
+
+
+def verbs(bench: Bench) -> list[str]:
+    """The commands that the CLI got, without looking around."""
+    words = [line[2:] if line[:2] == ["docker", "sandbox"] else line[1:] for line in bench.log()]
+    quiet = ("version", "ls")
+    return [_verb(each) for each in words if each[0] not in quiet and "--help" not in each]
+
+
+def _verb(words: list[str]) -> str:
+    for kind in ("setup.sh", "signal", "write"):
+        if words[0] == "exec" and kind in words:
+            return kind.removesuffix(".sh")
+    return words[0]
+
+
+# ---- what it is told ----
+
+
+@pytest.mark.parametrize("network", [Network.OPEN, Network.OFF])
+def test_the_command_lines_are_the_golden_ones(bench: Bench, network: Network) -> None:
+    """The first run makes a sandbox, the second starts the same one again."""
+    limited = walls(bench, network=network, memory_mb=2048, read_only=("/usr/share/doc",))
+    for _ in range(2):
+        with RUNG.opened(limited, bench.run, bench.tell) as machine:
+            bench.step(machine, "/opt/bin/echo", "-p", "a b", TERM="xterm")
+    name = f"{bench.log()[0][0]}-sandbox-{network}"
+    places = {"tmp": str(bench.work.parent), "pid": f"-{os.getpid()}-", "plugin": str(SETUP.parents[1])}
+    told = {"setup": shlex.quote(docker._SETUP), "signal": shlex.quote(docker._SIGNAL)}
+    sandbox = sandbox_name(SBX if name.startswith("sbx") else DESKTOP, limited)
+    golden(name, bench.log(), sandbox=sandbox, **places, **told)
+
+
+@pytest.mark.parametrize(
+    ("path", "desktop", "sbx"),
+    [
+        ("/work/my project", "ralph-_work_my_project", "ralph--work-my-project"),
+        ("/Users/é/a.b-c_d", "ralph-_Users___a.b-c_d", "ralph--Users---a.b-c-d"),
+    ],
+)
+def test_a_sandbox_is_named_after_its_project(path: str, desktop: str, sbx: str) -> None:
+    """As the plan says; sbx takes no underscores."""
+    project = Walls("r", "/state", (path,))
+    assert (sandbox_name(DESKTOP, project), sandbox_name(SBX, project)) == (desktop, sbx)
+
+
+def test_a_sandbox_without_network_is_another_one() -> None:
+    """So nothing of its rules stays behind for the next run."""
+    every = [Walls("r", "/state", ("/a",), network, hosts) for network, hosts in NETWORKS]
+    assert len({sandbox_name(DESKTOP, each) for each in every}) == len(every)
+
+
+NETWORKS = [
+    (Network.OPEN, ()),
+    (Network.OFF, ()),
+    (Network.ALLOW_LIST, ("a.org",)),
+    (Network.ALLOW_LIST, ("a.org", "b.org")),
+]
+
+
+def test_an_allow_list_is_told_to_the_proxy_of_the_sandbox(desktop: Bench) -> None:
+    """Everything else is denied."""
+    with RUNG.opened(
+        walls(desktop, network=Network.ALLOW_LIST, hosts=("a.org", "b.org:443")), desktop.run, desktop.tell
+    ):
+        pass
+    (words,) = desktop.said("docker", "sandbox", "network", "proxy")
+    assert words[5:] == ["--policy", "deny", "--allow-host", "a.org", "--allow-host", "b.org:443"]
+
+
+def test_sbx_has_no_allow_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its policy is one for all sandboxes: that would be no wall."""
+    with (
+        faked(tmp_path, monkeypatch, "sbx") as bench,
+        pytest.raises(RalphError, match="allow-list"),
+        RUNG.opened(walls(bench, network=Network.ALLOW_LIST), bench.run, bench.tell),
+    ):
+        pass
+
+
+def test_limits_that_it_cannot_hold_are_told(desktop: Bench) -> None:
+    """Nobody shall believe in them."""
+    with RUNG.opened(walls(desktop, memory_mb=100, processes=5), desktop.run, desktop.tell):
+        pass
+    assert [text for text in desktop.told if "no effect" in text]
+
+
+# ---- the login ----
+
+
+@pytest.mark.parametrize(
+    ("before", "aside"), [(None, None), ("", None), ("{broken", "{broken"), ('{"a": 1}', None)]
+)
+def test_the_login_directory_has_json(tmp_path: Path, before: str | None, aside: str | None) -> None:
+    """An empty file would keep Claude from starting; what is there already stays."""
+    auth = tmp_path / "auth"
+    auth.mkdir()
+    if before is not None:
+        (auth / ".claude.json").write_text(before)
+    prepare_login(str(auth))
+    assert (auth / ".claude.json").read_text().strip() == (before if before == '{"a": 1}' else "{}")
+    assert (auth / ".claude").is_dir()
+    broken = auth / ".claude.json.broken"
+    assert (broken.read_text() if broken.exists() else None) == aside
+
+
+@pytest.mark.parametrize("by", ["argument", "stdin"])
+def test_setup_links_the_login_and_says_who_commits(tmp_path: Path, by: str) -> None:
+    """Twice does no harm, and what was there before is replaced."""
+    home, state = tmp_path / "home", tmp_path / "state"
+    (home / ".claude").mkdir(parents=True)
+    (home / ".claude" / "settings.json").write_text("{}")
+    state.mkdir()
+    (state / ".claude.json").touch()
+    text = SETUP.read_text()
+    words = ["bash", "-c", text, "setup.sh"] if by == "argument" else ["bash", "-s", "--"]
+    for _ in range(2):
+        subprocess.run([*words, state, "agent", home], input=text, text=True, check=True)
+    assert (home / ".claude").readlink() == state / ".claude"
+    assert (home / ".claude.json").readlink() == state / ".claude.json"
+    assert (state / ".claude.json").read_text() == "{}\n"
+    config = (home / ".gitconfig").read_text()
+    assert "ralph@localhost" in config and "Ralph Loop" in config
+
+
+def test_setup_fails_where_the_login_is_not_mounted(tmp_path: Path) -> None:
+    """Then Claude would ask for a login in every iteration."""
+    done = subprocess.run(["bash", SETUP, tmp_path / "nowhere"], capture_output=True, text=True)
+    assert (done.returncode, "is not in this sandbox" in done.stderr) == (3, True)
+
+
+# ---- commands ----
+
+
+def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> None:
+    """stdin, both outputs, variables and the exit code go through; no value stands in a command line."""
+    prompt = bench.work / "prompt"
+    prompt.write_text("from stdin")
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
+        exit, heard = bench.step(
+            machine,
+            "sh",
+            "-c",
+            'cat; echo "$KEY" >&2; pwd; exit 7',
+            stdin=prompt,
+            KEY="sk-secret",
+            HTTPS_PROXY="x",
+        )
+        _, nothing = bench.step(machine, "sh", "-c", 'echo "$HTTPS_PROXY$USER$HOME"', USER="me")
+    assert (exit.code, heard.out, heard.err) == (7, f"from stdin{bench.work}\n".encode(), b"sk-secret\n")
+    assert nothing.out.strip() in (b"", os.fsencode(Path("/")))
+    assert "sk-secret" not in str(bench.log())
+    assert list(bench.state.glob("*.env")) == []
+
+
+def test_a_program_of_this_machine_is_looked_for_by_its_name(bench: Bench) -> None:
+    """One in the worktree is that one."""
+    own = bench.work / "own.sh"
+    own.write_text("#!/bin/sh\necho own\n")
+    own.chmod(0o755)
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
+        assert bench.step(machine, "/opt/elsewhere/echo", "hello")[1].out == b"hello\n"
+        assert bench.step(machine, str(own))[1].out == b"own\n"
+
+
+def test_a_directory_of_its_own_is_made_inside(bench: Bench) -> None:
+    """One that has something in it is not there: that is an error, not an empty directory."""
+    own = bench.state / "own"
+    own.mkdir()
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
+        room = Room(str(own), (str(own),))
+        assert bench.step(machine, "pwd", room=room)[1].out == f"{own}\n".encode()
+        (own / "needed").touch()
+        with pytest.raises(RalphError, match="something in there is needed"):
+            machine.wrap(["pwd"], {}, room)
+
+
+def test_term_reaches_the_inner_process_and_all_that_it_started(bench: Bench) -> None:
+    """The client does not pass it on: it is found by its mark."""
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
+        script = "trap 'echo heard > heard; exit 3' TERM; echo $$ > pid; while :; do sleep 0.05; done"
+        exit, _ = bench.step(
+            machine, "sh", "-c", script, watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None
+        )
+    assert (bench.work / "heard").read_text() == "heard\n"
+    assert exit.ended is Ended.TIMEOUT
+
+
+@pytest.mark.parametrize("script", ["trap '' TERM; {}", "setsid sh -c '{}' & sleep 0.3"])
+def test_what_stays_behind_inside_is_ended(bench: Bench, script: str) -> None:
+    """Deaf to TERM, or in a session of its own."""
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
+        forever = "echo $$ > pid; while :; do sleep 0.05; done"
+        bench.step(
+            machine,
+            *("sh", "-c", script.format(forever)),
+            watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None,
+        )
+        pid = int((bench.work / "pid").read_text())
+        wait_until(lambda: not lives(pid))
+
+
+def test_an_empty_answer_is_told_as_one(bench: Bench) -> None:
+    """Exit code 0 and no word: whoever drives the run asks again."""
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
+        exit, heard = bench.step(machine, "true")
+    assert (exit.code, heard.out) == (0, b"")
+
+
+def test_side_by_side_only_the_own_leftovers_are_ended(bench: Bench) -> None:
+    """Each command has its mark."""
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
+        machine.wrap(["true"], {}, bench.room())
+        mine = [mark for marks in machine._current.values() for mark in marks]  # type: ignore[attr-defined]
+        other = threading.Thread(target=machine.after, args=(bench.step(machine, "true")[0],))
+        other.start()
+        other.join()
+    assert len(mine) == 1
+    assert len([line for line in bench.log() if f"{docker.MARK}={mine[0]}" in line]) == 1
+
+
+# ---- files ----
+
+
+def test_after_a_command_files_may_settle(desktop: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two to three seconds before anything looks at the task list; sbx copies nothing."""
+    slept: list[float] = []
+    monkeypatch.setattr("ralph.sandbox.docker.time.sleep", slept.append)
+    with DockerSandbox().opened(walls(desktop), desktop.run, desktop.tell) as machine:
+        desktop.step(machine, "true")
+    assert slept == [2.5]
+
+
+def test_what_was_changed_outside_is_written_through_exec(desktop: Bench) -> None:
+    """The copying ignores what it has copied before; what is new it copies itself."""
+    tasks, old = desktop.work / "tasks.json", desktop.work / "old"
+    tasks.write_text("{}")
+    old.touch()
+    with RUNG.opened(walls(desktop), desktop.run, desktop.tell) as machine:
+        desktop.step(machine, "true")
+        desktop.forget()
+        tasks.write_text('{"restored": true}')
+        old.unlink()
+        (desktop.work / "new").touch()
+        desktop.step(machine, "true")
+        desktop.step(machine, "true")
+    assert verbs(desktop) == ["write", "exec", "signal", "exec", "signal", "stop"]
+    (words,) = [line for line in desktop.log() if "write" in line]
+    assert words[words.index("write") :][1:3] == ["1", str(old)]
+    assert tasks.read_text() == '{"restored": true}'
+
+
+def test_after_a_pause_the_sandbox_is_stopped_and_started(
+    desktop: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever edits files while a run is paused need know nothing of copying."""
+    with RUNG.opened(walls(desktop), desktop.run, desktop.tell) as machine:
+        desktop.step(machine, "true")
+        desktop.forget()
+        monkeypatch.setattr(docker, "PAUSE_SECONDS", -1.0)
+        (desktop.work / "edited").touch()
+        desktop.step(machine, "true")
+    assert verbs(desktop) == ["stop", "run", "exec", "signal", "stop"]
+    assert desktop.said("docker", "sandbox", "run")[0][4:] == ["--", "--version"]
+
+
+def test_too_much_for_exec_is_copied_by_a_restart(desktop: Bench) -> None:
+    """One command line holds a megabyte at most."""
+    big = desktop.work / "big"
+    big.write_bytes(os.urandom(10))
+    with RUNG.opened(walls(desktop), desktop.run, desktop.tell) as machine:
+        desktop.forget()
+        big.write_bytes(os.urandom(1 << 20))
+        desktop.step(machine, "true")
+    assert verbs(desktop) == ["stop", "run", "exec", "signal", "stop"]
+
+
+def test_sbx_passes_files_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is written and nothing restarted."""
+    with (
+        faked(tmp_path, monkeypatch, "sbx") as bench,
+        RUNG.opened(walls(bench), bench.run, bench.tell) as machine,
+    ):
+        bench.forget()
+        (bench.work / "tasks.json").write_text("{}")
+        bench.step(machine, "true")
+        assert verbs(bench) == ["exec", "signal"]
+
+
+def test_a_file_that_a_command_names_is_taken_along(desktop: Bench) -> None:
+    """The harness keeps it where the sandbox does not see it."""
+    file = desktop.state / "settings.json"
+    file.write_text("{}")
+    with RUNG.opened(walls(desktop), desktop.run, desktop.tell) as machine:
+        desktop.forget()
+        desktop.step(machine, "true", str(file), room=desktop.room(read_only=(str(file),)))
+    assert verbs(desktop)[0] == "write"
+
+
+# ---- what is there already ----
+
+
+def test_a_sandbox_that_is_there_is_used_again(bench: Bench) -> None:
+    """It is stopped and started, set up again, and not made a second time."""
+    for _ in range(3):
+        with RUNG.opened(walls(bench), bench.run, bench.tell):
+            pass
+    assert verbs(bench).count("create") == 1
+    assert verbs(bench).count("setup") == 3
+    assert [row["status"] for row in bench.sandboxes().values()] == ["stopped"]
+
+
+def test_a_sandbox_that_lacks_a_workspace_is_made_anew(bench: Bench) -> None:
+    """What it has is fixed when it is made."""
+    more = bench.work.parent / "more"
+    more.mkdir()
+    with RUNG.opened(walls(bench), bench.run, bench.tell):
+        pass
+    wider = Walls("run-2", str(bench.state), (str(bench.work), str(more)))
+    with RUNG.opened(wider, bench.run, bench.tell):
+        pass
+    assert verbs(bench).count("create") == 2 and verbs(bench).count("rm") == 1
+
+
+def test_a_sandbox_of_another_directory_is_not_touched(bench: Bench) -> None:
+    """Two paths can give one name."""
+    with RUNG.opened(walls(bench), bench.run, bench.tell):
+        pass
+    (name,) = bench.sandboxes()
+    (bench.place / "sandboxes" / name).write_text('{"status": "running", "workspaces": ["/elsewhere"]}')
+    bench.forget()
+    with (
+        pytest.raises(RalphError, match="another directory"),
+        RUNG.opened(walls(bench), bench.run, bench.tell),
+    ):
+        pass
+    assert verbs(bench) == []
+
+
+def test_a_sandbox_in_use_is_refused(bench: Bench) -> None:
+    """Two runs would end each other's commands."""
+    with (
+        RUNG.opened(walls(bench), bench.run, bench.tell),
+        pytest.raises(RalphError, match="Another ralph"),
+        RUNG.opened(walls(bench), bench.run, bench.tell),
+    ):
+        pass
+
+
+def test_what_a_killed_ralph_left_running_is_stopped(bench: Bench) -> None:
+    """Of any project; one in use and one that is not ours are left alone."""
+    locks = Path(f"{os.environ['HOME']}/{docker.AUTH}.locks")
+    locks.mkdir()
+    for name in ("ralph-dead", "ralph-used", "ralph-foreign"):
+        (bench.place / "sandboxes" / name).write_text('{"status": "running", "workspaces": ["/x"]}')
+    (locks / "ralph-dead").touch()
+    with open(locks / "ralph-used", "w") as used:
+        fcntl.flock(used, fcntl.LOCK_EX)
+        with RUNG.opened(walls(bench), bench.run, bench.tell):
+            pass
+    states = {name: row["status"] for name, row in bench.sandboxes().items() if "work" not in name}
+    assert states == {"ralph-dead": "stopped", "ralph-used": "running", "ralph-foreign": "running"}
+
+
+# ---- faults ----
+
+
+def test_where_there_is_nothing_that_is_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both are named."""
+    with faked(tmp_path, monkeypatch) as bench:
+        monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+        assert RUNG.problem(bench.run) == "sbx is not installed; docker is not installed"
+
+
+DETECTION = [
+    ("version", "hang", "does not answer"),
+    ("version", "crash", "something is wrong"),
+    ("version", "silent", "exit code 1"),
+    ("exec --help", "hang", "too old"),
+    ("exec --help", "nothing", "too old"),
+    ("exec --help", "garbage", "too old"),
+    ("exec --help", "crash", "too old"),
+    ("ls", "hang", "does not answer"),
+    ("ls", "crash", "something is wrong"),
+    ("ls", "silent", "exit code 1"),
+    ("ls", "garbage", "cannot be understood"),
+    ("ls", "nothing", "cannot be understood"),
+]
+
+
+@pytest.mark.parametrize(("at", "what", "words"), DETECTION)
+def test_a_cli_that_does_not_work_is_a_problem(bench: Bench, at: str, what: str, words: str) -> None:
+    """It is said in words, within its time, and the run does not begin."""
+    bench.most = 0.5
+    _fault(bench, at, what, 2)
+    assert words in RUNG.problem(bench.run)
+    with pytest.raises(RalphError, match="cannot be used"), RUNG.opened(walls(bench), bench.run, bench.tell):
+        pass
+    assert verbs(bench) == []
+
+
+def test_a_version_that_says_nothing_of_use_is_no_problem(bench: Bench) -> None:
+    """What counts is what it can do."""
+    _fault(bench, "version", "garbage", 1)
+    assert RUNG.problem(bench.run) == ""
+
+
+def test_no_sandboxes_at_all_can_be_told_as_null(desktop: Bench) -> None:
+    """An empty list need not be one."""
+    _fault(desktop, "ls", "null", 1)
+    assert RUNG.problem(desktop.run) == ""
+
+
+def test_the_older_cli_serves_where_the_newer_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """sbx may be installed and nobody signed in."""
+    with faked(tmp_path, monkeypatch, "sbx", "docker") as bench:
+        bench.fault("sbx ls", "crash", 9)
+        with RUNG.opened(walls(bench), bench.run, bench.tell):
+            pass
+        assert bench.said("docker", "sandbox", "create") and not bench.said("sbx", "create")
+
+
+OPENING = [
+    ("create", "hang", "it does not answer", []),
+    ("create", "crash", "something is wrong", []),
+    ("create", "silent", "exit code 1", []),
+    ("create", "nothing", "not there afterwards", []),
+    ("create", "garbage", "not there afterwards", []),
+    ("create", "half", "cannot be made", ["rm"]),
+    ("exec -u root", "hang", "`exec` fails", ["setup"]),
+    ("exec -u root", "crash", "`exec` fails", ["setup"]),
+    ("exec -u root", "silent", "`exec` fails", ["setup"]),
+]
+
+
+@pytest.mark.parametrize(("at", "what", "words", "then"), OPENING)
+def test_a_sandbox_that_cannot_be_made_lets_nothing_out(
+    bench: Bench, at: str, what: str, words: str, then: list[str]
+) -> None:
+    """The run does not begin; what was half made is removed, or set up by the next one."""
+    bench.most = 0.5
+    _fault(bench, at, what, 1)
+    with pytest.raises(RalphError) as raised, RUNG.opened(walls(bench), bench.run, bench.tell):
+        pass
+    words = words.replace("`exec`", f"`{bench.log()[0][0].replace('docker', 'docker sandbox')} exec`")
+    assert words in raised.value.message
+    assert verbs(bench) == ["create", *then]
+    bench.most = 20.0
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
+        assert bench.step(machine, "echo", "works")[1].out == b"works\n"
+
+
+@pytest.mark.parametrize("what", ["hang", "crash", "silent"])
+@pytest.mark.parametrize("at", ["stop", "run"])
+def test_a_sandbox_that_cannot_be_restarted_lets_nothing_out(desktop: Bench, at: str, what: str) -> None:
+    """Else the agent would see old files."""
+    with RUNG.opened(walls(desktop), desktop.run, desktop.tell):
+        pass
+    desktop.most = 0.5
+    _fault(desktop, at, what, 1)
+    with (
+        pytest.raises(RalphError, match=f"sandbox {at}` fails"),
+        RUNG.opened(walls(desktop), desktop.run, desktop.tell),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("what", ["hang", "crash"])
+def test_leftovers_that_cannot_be_reached_end_with_the_machine(bench: Bench, what: str) -> None:
+    """It is stopped, and starts again for the next command."""
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
+        bench.most = 2.0
+        _fault(bench, "exec -u root", what, 1)
+        bench.step(machine, "true")
+        assert [row["status"] for row in bench.sandboxes().values()] == ["stopped"]
+        bench.most = 20.0
+        assert bench.step(machine, "echo", "again")[1].out == b"again\n"
+
+
+@pytest.mark.parametrize("what", ["hang", "crash"])
+def test_a_machine_that_does_not_stop_is_told(bench: Bench, what: str) -> None:
+    """The run is over all the same."""
+    with RUNG.opened(walls(bench), bench.run, bench.tell):
+        bench.most = 0.5
+        _fault(bench, "stop", what, 1)
+    assert len(bench.told) == 1 and "it may still run" in bench.told[0]
+
+
+@pytest.mark.parametrize("what", ["hang", "crash"])
+def test_a_file_that_cannot_be_written_through_exec_comes_by_a_restart(desktop: Bench, what: str) -> None:
+    """It must not be missing."""
+    (desktop.work / "tasks.json").write_text("{}")
+    with RUNG.opened(walls(desktop), desktop.run, desktop.tell) as machine:
+        desktop.forget()
+        desktop.most = 4.0
+        name = next(iter(desktop.sandboxes()))
+        _fault(desktop, f"exec {name}", what, 1)
+        (desktop.work / "tasks.json").write_text("{ }")
+        desktop.step(machine, "true")
+    assert verbs(desktop) == ["write", "stop", "run", "exec", "signal", "stop"]
+
+
+@pytest.mark.parametrize("what", ["crash", "silent", "nothing", "garbage"])
+def test_a_command_that_the_cli_does_not_run_ends_as_it_says(bench: Bench, what: str) -> None:
+    """An agent that could not be started is no sandbox that is gone."""
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
+        _fault(bench, "exec -i", what, 1)
+        exit, heard = bench.step(machine, "echo", "never")
+    assert exit.code == (1 if what in ("crash", "silent") else 0)
+    assert b"never" not in heard.out
+
+
+def test_a_network_that_cannot_be_closed_lets_nothing_out(bench: Bench) -> None:
+    """Off is off."""
+    for at in ("network", "policy"):
+        _fault(bench, at, "crash", 1)
+    off = walls(bench, network=Network.OFF)
+    with pytest.raises(RalphError, match="fails for the"), RUNG.opened(off, bench.run, bench.tell):
+        pass
+    assert verbs(bench)[-1] in ("network", "policy")
+
+
+def test_a_path_with_a_colon_is_refused(bench: Bench) -> None:
+    """It would be taken for a mode."""
+    odd = Walls("r", str(bench.state), ("/a:b",))
+    with pytest.raises(RalphError, match="colon"), RUNG.opened(odd, bench.run, bench.tell):
+        pass
+
+
+def _fault(bench: Bench, at: str, what: str, times: int) -> None:
+    names = [file.name for file in (bench.place.parent / "bin").iterdir()]
+    for name in names:
+        bench.fault(f"{name} {at}", what, times)
