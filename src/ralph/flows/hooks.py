@@ -11,7 +11,7 @@ from typing import Any
 
 import ralph
 from ralph.agents.registry import AGENTS
-from ralph.core.model import Plan
+from ralph.core.model import AgentSpec, Guarding, Plan
 from ralph.flows.prd_files import PLUGIN
 from ralph.store.files import opened_directory, write
 
