@@ -159,6 +159,18 @@ class Runs:
             kind, state = self.db.execute(LAST_STATE, (id,)).fetchone() or ("", "")
         return codec.decode_brief(kind, state, id)
 
+    def last_rows(self) -> dict[str, int]:
+        """The number of the last row of each run: whatever happens to a run, it grows."""
+        with clear_errors(self.path):
+            query = "SELECT id, (SELECT max(seq) FROM journal WHERE run = id) FROM runs"
+            return dict(self.db.execute(query).fetchall())
+
+    def projects(self) -> list[str]:
+        """The projects that have a run or a task."""
+        with clear_errors(self.path):
+            rows = self.db.execute("SELECT project FROM runs UNION SELECT project FROM tasks ORDER BY project")
+            return [project for (project,) in rows.fetchall()]
+
     def size(self, id: str) -> int:
         """How many bytes of the database a run takes, roughly."""
         query = (

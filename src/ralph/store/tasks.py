@@ -55,6 +55,7 @@ class Brief(NamedTuple):
     priority: int
     spec_id: str
     title: str
+    iteration: int
     dependencies: tuple[str, ...]
 
 
