@@ -126,9 +126,7 @@ def open_to_read(path: Path, patience: float = 0.25) -> sqlite3.Connection:
         if not path.exists():
             raise Missing(f"There is no store {path} yet.", "The first run makes it.")
         place = f"{path.absolute().as_uri()}?mode=ro"
-        db = sqlite3.connect(
-            place, uri=True, timeout=patience, isolation_level=None, check_same_thread=False
-        )
+        db = sqlite3.connect(place, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
         try:
             _check(db, path)
         except BaseException:

@@ -159,6 +159,12 @@ class Runs:
             kind, state = self.db.execute(LAST_STATE, (id,)).fetchone() or ("", "")
         return codec.decode_brief(kind, state, id)
 
+    def plan(self, id: str) -> Plan | None:
+        with clear_errors(self.path):
+            row = self.db.execute("SELECT body FROM journal WHERE run = ? AND seq = 0", (id,)).fetchone()
+        plan: Plan | None = codec.decode("plan", row[0]) if row else None
+        return plan
+
     def last_rows(self) -> dict[str, int]:
         """The number of the last row of each run: whatever happens to a run, it grows."""
         with clear_errors(self.path):
@@ -168,7 +174,9 @@ class Runs:
     def projects(self) -> list[str]:
         """The projects that have a run or a task."""
         with clear_errors(self.path):
-            rows = self.db.execute("SELECT project FROM runs UNION SELECT project FROM tasks ORDER BY project")
+            rows = self.db.execute(
+                "SELECT project FROM runs UNION SELECT project FROM tasks ORDER BY project"
+            )
             return [project for (project,) in rows.fetchall()]
 
     def size(self, id: str) -> int:

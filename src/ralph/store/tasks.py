@@ -137,6 +137,11 @@ class Tasks:
         with clear_errors(self.path):
             return dict(self.db.execute(query, (self.project,)).fetchall())
 
+    def totals(self) -> dict[str, int]:
+        """How many tasks each project has."""
+        with clear_errors(self.path):
+            return dict(self.db.execute("SELECT project, count(*) FROM tasks GROUP BY project").fetchall())
+
     def progress(self, id: str) -> Progress:
         with clear_errors(self.path):
             row = self.db.execute(

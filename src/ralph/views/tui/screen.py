@@ -1,0 +1,90 @@
+"""A screen that looks at the store again and again, in a thread: no key waits for a disk."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import Screen
+from textual.widgets import Footer
+
+from ralph.errors import RalphError
+from ralph.views.tui.bar import Bar
+from ralph.views.tui.strips import one_line
+
+if TYPE_CHECKING:
+    from ralph.views.tui.app import RalphApp
+
+EVERY_SECONDS = 0.5
+
+
+class Polled(Screen[None]):
+    """`gather` is called in a thread and may raise `RalphError`; `show` gets what it returned."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (45, "-high")]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("question_mark", "app.help", "Help", key_display="?"),
+        Binding("t", "app.toggle_theme", "Light/dark", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_looking = False
+        self._is_asked_again = False
+
+    def compose(self) -> ComposeResult:
+        yield Bar(id="title")
+        yield Bar(id="trouble")
+        yield from self.body()
+        yield Footer(compact=True, show_command_palette=False)
+
+    def body(self) -> ComposeResult:
+        raise NotImplementedError
+
+    def gather(self) -> Any:
+        raise NotImplementedError
+
+    def show(self, found: Any) -> None:
+        raise NotImplementedError
+
+    @property
+    def ralph(self) -> RalphApp:
+        return cast("RalphApp", self.app)
+
+    def on_mount(self) -> None:
+        self.query_one("#trouble").display = False
+        self.set_interval(EVERY_SECONDS, self.look)
+        self.look()
+
+    def on_screen_resume(self) -> None:
+        self.look()
+
+    def look(self) -> None:
+        """Look at the store now; one look at a time."""
+        if self._is_looking:
+            self._is_asked_again = True
+        elif self.is_attached and (self.is_current or self.app.screen.is_modal):
+            self._is_looking = True
+            self.run_worker(self._look(), group="look", exit_on_error=True)
+
+    async def _look(self) -> None:
+        try:
+            found = await asyncio.to_thread(self.gather)
+        except RalphError as error:
+            self._tell_trouble(f"{error.message} {error.hint}".strip())
+        else:
+            self._tell_trouble("")
+            self.show(found)
+        finally:
+            self._is_looking = False
+        if self._is_asked_again:
+            self._is_asked_again = False
+            self.call_later(self.look)
+
+    def _tell_trouble(self, text: str) -> None:
+        bar = self.query_one("#trouble", Bar)
+        bar.display = bool(text)
+        bar.set([(one_line(text), "bad")])
