@@ -8,11 +8,14 @@ import shutil
 import sqlite3
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
+
+import pytest
+from textual.app import App
+from textual.pilot import Pilot
 
 from conftest import Project, wait_until
 from ralph.commands.tui import make_app
@@ -22,7 +25,7 @@ from ralph.store.home import Home
 from ralph.store.runs import process_start
 from ralph.views.agent import Look
 from ralph.views.tui.app import RalphApp
-from work_support import CHECK, Site, external, make_site, task
+from work_support import Site, external, make_site, task
 
 NOW = 1_800_000_000.0
 """What the clock of the dashboard says: 2027-01-15 08:00 UTC."""
@@ -121,7 +124,7 @@ class Place:
         command.chmod(0o755)
         guardrails = [{"command": check} for check in checks]
         self.project.settings(
-            **{"agent": {"command": str(command), "type": kind}, "guardrails": guardrails} | more
+            **{"agent": {"command": command.name, "type": kind}, "guardrails": guardrails} | more
         )
 
     @property
@@ -154,7 +157,8 @@ class World:
     def place(self, name: str, *, is_repository: bool = True) -> Place:
         path = self.base / "ada" / name
         path.mkdir(parents=True)
-        project = Project(path, self.home, {"HOME": str(self.base / "ada"), "TZ": "UTC"})
+        agents = f"{self.home.path / 'agents' / path.name}:{os.environ['PATH']}"
+        project = Project(path, self.home, {"HOME": str(self.base / "ada"), "TZ": "UTC", "PATH": agents})
         if is_repository:
             (path / "README.md").write_text(f"# {name}\n")
             (path / ".gitignore").write_text(".ralph/\n")
@@ -173,13 +177,16 @@ class World:
         return here(self.base / "ada" / "webshop").project
 
     def app(self, *, theme: str = "dark", first: tuple[str, ...] = ()) -> RalphApp:
-        return make_app(self.home, Look(), lambda: NOW, emoji=True, theme=theme, first=first)
+        """As it would be if it was called in the webshop."""
+        return make_app(
+            self.home, Look(), lambda: NOW, emoji=True, theme=theme, project=self.webshop, first=first
+        )
 
 
 def make_world(base: Path) -> World:
     """All kinds of runs, tasks and stories."""
-    state = base / "state"
-    state.mkdir()
+    state = base / "ada" / ".local" / "state" / "ralph"
+    state.mkdir(parents=True)
     world = World(base, Home(state))
     for make in (_complete, _limit, _stories, _tasks, _crashed, _waiting, _children, _running):
         make(world)
@@ -277,9 +284,16 @@ def _tasks(world: World) -> None:
         "SHOP-7": "Two-factor login",
     }
     for id, title in titles.items():
-        site.add(replace(task(id, coder=external(CHECK)), title=title))
+        site.add(replace(task(id, coder=external("python3 check.py")), title=title))
     for id, title in more.items():
-        site.add(replace(task(id, dependencies=("SHOP-3",) if id == "SHOP-5" else ()), title=title))
+        site.add(
+            replace(
+                task(
+                    id, coder=external("python3 check.py"), dependencies=("SHOP-3",) if id == "SHOP-5" else ()
+                ),
+                title=title,
+            )
+        )
     body = f"""
 case $RALPH_TASK_ID.$RALPH_ROLE.$RALPH_ITERATION in
 SHOP-1.coder.1) echo "I am done, I think."; promise CODED;;
@@ -339,7 +353,8 @@ def _children(world: World) -> None:
     below = world.place("orchard/apples", is_repository=False)
     below.agent((["<response>DONE</response>"], "true"), kind="custom", snapshots=False)
     ralph = f"{sys.executable} -m ralph"
-    starts = f"unset WAITS; (cd apples && {ralph} run -p 'Pick the apples.' -m 3 >/dev/null 2>&1); {HANGS}"
+    path = below.project.env["PATH"]
+    starts = f"unset WAITS; (cd apples && PATH={path} {ralph} run -p 'Pick the apples.' -m 3 >/dev/null 2>&1); {HANGS}"
     place.agent(([says("The apples come first.")], starts), snapshots=False)
     place.killed("run", "-p", "Harvest.", "-m", "6")
     world.newest("child")
@@ -506,14 +521,33 @@ def _changed(value: Any, at: float, elapsed: float) -> Any:
     return found
 
 
-@contextmanager
-def utc() -> Iterator[None]:
-    """Times of day are shown as they are in UTC."""
-    before = os.environ.get("TZ")
-    os.environ["TZ"] = "UTC"
+def settle_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the dashboard is started: at home, in UTC, with colours."""
+    monkeypatch.setenv("HOME", str(world.base / "ada"))
+    monkeypatch.setenv("RALPH_STATE_DIR", str(world.home.path))
+    monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.delenv("NO_COLOR", raising=False)
     time.tzset()
-    try:
-        yield
-    finally:
-        os.environ.pop("TZ") if before is None else os.environ.update(TZ=before)
-        time.tzset()
+
+
+async def settle(pilot: Pilot[None]) -> None:
+    """Wait until all that was asked for is on the screen."""
+    for _ in range(3):
+        await pilot.app.workers.wait_for_complete()
+        await pilot.pause(0.05)
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Wait for something to become true while the app goes on."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if value := condition():
+            return value
+        await pilot.pause(0.05)
+    raise AssertionError(f"not true within {seconds} s; the screen:\n{screen_text(pilot.app)}")
+
+
+def screen_text(app: App[Any]) -> str:
+    """What can be read on the screen."""
+    lines = app.screen._compositor.render_strips()
+    return "\n".join(strip.text.rstrip() for strip in lines)

@@ -16,11 +16,11 @@ from ralph.views.tui.colours import STATES, ground
 from ralph.views.tui.feed import Card
 from ralph.views.tui.strips import Piece, fitted, one_line, strip_of
 
-_LEAST, _MOST = 22, 44
+_LEAST, _MOST = 17, 44
 """Columns of a lane with cards."""
 
-_ROOMY = 14
-"""With so many lines a card has two of them and an empty one."""
+_ROOMY = 36
+"""On a screen with so many lines a card has two of them and an empty one, else one."""
 
 
 class Board(Widget, can_focus=True):
@@ -29,7 +29,7 @@ class Board(Widget, can_focus=True):
         Binding("right,l", "lane(1)", "Lane right", show=False),
         Binding("up,k", "card(-1)", "Up", show=False),
         Binding("down,j", "card(1)", "Down", show=False),
-        Binding("enter", "choose", "Open"),
+        Binding("enter", "choose", "Open", show=False),
     ]
 
     @dataclass
@@ -121,7 +121,12 @@ class Board(Widget, can_focus=True):
     @property
     def _height(self) -> int:
         """Lines of a card."""
-        return 3 if self.size.height >= _ROOMY else 1
+        return 3 if self.screen.size.height >= _ROOMY else 1
+
+    @property
+    def lines_needed(self) -> int:
+        """To show every card."""
+        return 1 + self._height * max(len(cards) for cards in self._lanes.values())
 
     def _widths(self) -> dict[str, int]:
         """Lanes with cards share what the empty ones leave."""
@@ -134,16 +139,21 @@ class Board(Widget, can_focus=True):
         return {lane: empty.get(lane, each if lane in filled else 0) for lane in self._lanes}
 
     def _shown(self) -> list[tuple[str, int]]:
-        """The lanes on the screen, the one with the cursor among them."""
+        """The lanes on the screen, each as a whole, the one with the cursor among them."""
         widths = [(lane, width) for lane, width in self._widths().items() if width]
-        names = list(self._lanes)
-        while sum(width for _, width in widths) > self.size.width:
-            index = [lane for lane, _ in widths].index(names[self._lane])
-            if index and sum(width for _, width in widths[: index + 1]) > self.size.width:
-                widths.pop(0)
-            else:
-                break
+        on = list(self._lanes)[self._lane]
+        while widths and sum(width for _, width in widths) > self.size.width:
+            widths.pop(0 if on not in [lane for lane, _ in widths[: self._fitting(widths)]] else -1)
         return widths
+
+    def _fitting(self, widths: Sequence[tuple[str, int]]) -> int:
+        """How many of these lanes there is room for."""
+        used = 0
+        for number, (_, width) in enumerate(widths):
+            used += width
+            if used > self.size.width:
+                return number
+        return len(widths)
 
     def _top(self, lane: str) -> int:
         """The first card of a lane that is on the screen."""
@@ -152,9 +162,21 @@ class Board(Widget, can_focus=True):
         return max(0, self._at - room + 1) if is_here else 0
 
     def render_line(self, y: int) -> Strip:
-        strips = [self._lane_line(lane, width, y) for lane, width in self._shown()]
-        line = Strip.join(strips) if strips else Strip.blank(0)
-        return line.adjust_cell_length(self.size.width, self.rich_style).crop(0, self.size.width)
+        shown, width = self._shown(), self.size.width
+        strips = [self._lane_line(lane, columns, y) for lane, columns in shown]
+        line = (Strip.join(strips) if strips else Strip.blank(0)).adjust_cell_length(width, self.rich_style)
+        if y == 0 and (beyond := self._beyond(shown)):
+            mark = strip_of(self, [(beyond, "busy")], len(beyond), self.rich_style)
+            line = Strip.join([line.crop(0, width - len(beyond)), mark])
+        return line.crop(0, width)
+
+    def _beyond(self, shown: Sequence[tuple[str, int]]) -> str:
+        """Which way there are lanes that are not on the screen."""
+        lanes, filled = [lane for lane, _ in shown], [lane for lane, cards in self._lanes.items() if cards]
+        if not lanes or not filled:
+            return ""
+        before = "‹" if filled[0] not in lanes else ""
+        return before + ("›" if filled[-1] not in lanes else "")
 
     def _lane_line(self, lane: str, width: int, y: int) -> Strip:
         cards, base = self._lanes[lane], self.rich_style
@@ -198,6 +220,7 @@ class Board(Widget, can_focus=True):
             count = count if len(count) < room - 12 else card.count
             yield (fitted(head, room - len(count) - bool(count)), "")
         elif line == 0:
+            count = count if len(count) + len(id) < room else card.count
             yield (fitted(id, room - len(count) - bool(count)), "bold")
         else:
             yield (fitted(title, room), "dim")

@@ -71,7 +71,9 @@ class Ask(ModalScreen[str | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Bar(id="question")
-            yield Input(self._value, id="line")
+            line = Input(self._value, id="line")
+            line.cursor_blink = False
+            yield line
             yield Bar(id="answers")
 
     def on_mount(self) -> None:
@@ -149,20 +151,21 @@ HELP = """\x1b[1mEverywhere\x1b[0m
   q                 back; from the first screen: quit (runs go on)
 
 \x1b[1mAll runs\x1b[0m
-  /    filter the runs              P    choose the project of the board
+  /    filter the runs              P    whose tasks and stories
   b    tasks or stories             ← →  h l   from lane to lane
 
 \x1b[1mA run\x1b[0m
   1    events, as the console shows them
   2    checks and their logs
-  3    what an iteration changed;   [ ]   the iteration before, after; 0: all
+  3    what was changed             [ ]  by the iteration before, after
+                                    0    by all of them
 
 \x1b[1mWhat can be done to a run, in the list and on its screen\x1b[0m
   p    pause it after the step in hand
-  r    resume it: a paused one goes on, a stopped one is started in the background
+  r    resume it; one that has stopped goes on in the background
   s    steer it: guidance for its next prompt
-  x    cancel it: its agent is ended                                  \x1b[2m(asks)\x1b[0m
-  w    rewind: put the files back as they were before an iteration    \x1b[2m(asks)\x1b[0m
+  x    cancel it: its agent is ended \x1b[2m(asks first)\x1b[0m
+  w    rewind: the files as they were before an iteration \x1b[2m(asks first)\x1b[0m
   o    open its whole log in $PAGER
 
 The dashboard only reads the store and writes such commands to it, as `ralph pause` and the others do. Any number

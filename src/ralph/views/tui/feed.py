@@ -7,24 +7,26 @@ import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from ralph.core.events import Event
-from ralph.core.model import Flow, Plan, Usage
+from ralph.core.model import Flow, Plan, RunAgent, Usage
 from ralph.core.tasks import ROLES, Progress, Task, TaskStatus
 from ralph.core.text import clean
 from ralph.errors import RalphError
+from ralph.store import codec
 from ralph.store.database import Missing
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
+from ralph.store.journal import facts
 from ralph.store.prd_folder import PrdFolder
 from ralph.store.runs import Run, Runs
 from ralph.store.tasks import Tasks
 from ralph.storyfile import MOST_TASKS, TASKS, load, text_of
 from ralph.views import stories
-from ralph.views.status import Summary, as_tree, summaries, summary
+from ralph.views.status import PAUSED, Summary, as_tree, summaries, summary
 from ralph.views.task_status import TaskState, task_state
 from ralph.views.tasks import RoleView
 
@@ -54,6 +56,8 @@ class Overview:
 
     runs: tuple[tuple[int, Summary], ...] = ()
     projects: tuple[Project, ...] = ()
+    since: Mapping[str, float] = field(default_factory=dict)
+    """When the step began that a live run has in hand; the time of that step is not in its summary yet."""
 
     def project_of(self, id: str) -> Project | None:
         return next((project for project in self.projects if project.id == id), None)
@@ -128,6 +132,7 @@ class Feed:
         self._ended: dict[str, _Remembered] = {}
         self._rows: dict[str, int] = {}
         self._driven: list[Run] = []
+        self._since: dict[str, float] = {}
         self._prds: dict[str, tuple[str, str]] = {}
         self._seen: tuple[Any, ...] = ()
         self._overview = Overview()
@@ -171,7 +176,7 @@ class Feed:
             with self.reading() as runs:
                 version = _version(runs)
                 if (version, *self._alive()) != self._seen:
-                    self._driven = []
+                    self._driven, self._since = [], {}
                     self._overview = self._looked(runs)
                     self._seen = (version, *self._alive())
                 return self._overview
@@ -186,7 +191,7 @@ class Feed:
         self._rows = runs.last_rows()
         found = summaries(runs, self._summed)
         self._ended = {s.id: self._ended[s.id] for s in found if s.id in self._ended}
-        return Overview(tuple(as_tree(found)), tuple(self._projects(runs, found)))
+        return Overview(tuple(as_tree(found)), tuple(self._projects(runs, found)), dict(self._since))
 
     def _summed(self, runs: Runs, run: Run) -> Summary:
         if run.pid is not None:
@@ -195,9 +200,21 @@ class Feed:
         if known is not None and (known.run, known.last) == (run, last):
             return known.summary
         found = summary(runs, run)
+        if found.pid is not None:
+            return self._in_hand(runs, found, last)
         if found.outcome is not None and run.pid is None:
             self._ended[run.id] = _Remembered(run, last, found)
         return found
+
+    def _in_hand(self, runs: Runs, s: Summary, last: int) -> Summary:
+        """A live run is in the iteration that it has begun."""
+        for row in facts(runs.db, runs.path, s.id, last - 1):
+            if row.state is None and s.state != PAUSED:
+                self._since[s.id] = row.started
+            if row.state is None and row.kind == "run_agent":
+                step: RunAgent = codec.decode("run_agent", row.body)
+                return replace(s, iteration=max(s.iteration, step.iteration))
+        return s
 
     def _projects(self, runs: Runs, found: Sequence[Summary]) -> Iterator[Project]:
         counts = Tasks(runs.db, runs.path, "").totals()
@@ -219,11 +236,13 @@ class Feed:
         return Boards(tasks, tuple(map(_story_card, file.listed())), file.problem)
 
     def _tasks(self, runs: Runs, project: str) -> Iterator[Card]:
+        live = {s.task: s for _, s in self._overview.runs if s.task and s.project == project}
         for brief in Tasks(runs.db, runs.path, project).briefs():
             count, note = (str(brief.iteration) if brief.iteration else ""), ""
-            if brief.status in ACTIVE and (newest := next(iter(runs.of_task(project, brief.id)), None)):
-                state = runs.brief(newest.id)
-                note, count = newest.role or "", f"{state.iteration}/{state.limits.iterations}"
+            newest = next(iter(runs.of_task(project, brief.id)), None) if brief.status in ACTIVE else None
+            if newest is not None:
+                s = live.get(brief.id) or summary(runs, newest)
+                note, count = s.role or "", f"{s.iteration}/{s.max_iterations}"
             yield Card(brief.id, brief.title, brief.status, count, note)
 
     def _prd_of(self, runs: Runs, project: Project) -> tuple[str, str]:

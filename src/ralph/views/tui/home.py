@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -28,15 +29,15 @@ from ralph.views.tui.task import story_words
 NO_RUNS = 'No runs yet. Start one with: ralph run -p "…", or see one with: ralph demo'
 
 COLUMNS = (
-    Column("run", 27),
-    Column("state", 15),
-    Column("iter", 7, right=True),
-    Column("time", 7, right=True),
+    Column("run", 24),
+    Column("state", 20),
+    Column("iter", 6, right=True),
+    Column("time", 6, right=True),
     Column("cost", 8, right=True, since=84),
     Column("tokens", 11, right=True, since=140),
     Column("began", 10, right=True, since=100),
     Column("flow", 9, since=120),
-    Column("directory"),
+    Column("where"),
 )
 FOLLOW = "follow"
 """Chosen instead of a project: the one of the run that the cursor is on."""
@@ -45,7 +46,7 @@ FOLLOW = "follow"
 class HomeScreen(RunKeys):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("slash", "filter", "Filter", key_display="/"),
-        Binding("P", "project", "Project"),
+        Binding("P", "project", "Board"),
         Binding("b", "board", "Tasks/stories", show=False),
         Binding("q", "app.quit", "Quit"),
         Binding("escape", "unfilter", "Back", show=False),
@@ -55,12 +56,14 @@ class HomeScreen(RunKeys):
         super().__init__()
         self._overview = Overview()
         self._boards = Boards()
-        self._wanted = FOLLOW
+        self._wanted = ""
         self._prefers_stories = False
         self._by_id: dict[str, Summary] = {}
 
     def body(self) -> ComposeResult:
-        yield Input(placeholder="show only runs with these words", id="filter", compact=True)
+        words = Input(placeholder="show only runs with these words", id="filter", compact=True)
+        words.cursor_blink = False
+        yield words
         yield RowList(COLUMNS, id="runs", empty="Looking …")
         with Vertical(id="boards"):
             yield Bar(id="board-title")
@@ -90,7 +93,7 @@ class HomeScreen(RunKeys):
     def _show_runs(self) -> None:
         now, words = self.ralph.now(), self.query_one("#filter", Input).value.casefold().split()
         rows = [
-            row(depth, s, now)
+            row(depth, s, now, max(0.0, now - self._overview.since.get(s.id, now)))
             for depth, s in self._overview.runs
             if not words or all(word in _searched(s) for word in words)
         ]
@@ -103,6 +106,9 @@ class HomeScreen(RunKeys):
     def _project(self, overview: Overview) -> Project | None:
         """The project of the board: as chosen, else that of the run under the cursor, else the first."""
         id = self._wanted
+        if not id:  # nobody has chosen yet: where we were called, if there is anything
+            known = overview.project_of(self.ralph.project)
+            id = known.id if known and known.tasks else FOLLOW
         if id == FOLLOW:
             run = self.chosen()
             id = run.project if run else self.ralph.project
@@ -130,7 +136,8 @@ class HomeScreen(RunKeys):
             title.append(("   no tasks and no stories here", "dim"))
         more = [("b", "busy"), (" the other ", "dim")] if all(has) and not is_roomy else []
         self.query_one("#board-title", Bar).set(title, more)
-        self.query_one("#boards").set_class(not any(has), "empty")
+        wanted = 1 + sum(board.lines_needed + is_roomy for board in (tasks, listed) if board.display)
+        self.query_one("#boards").styles.height = min(wanted, max(6, self.size.height * 5 // 9))
 
     # ---- the run that is chosen ----
 
@@ -138,7 +145,7 @@ class HomeScreen(RunKeys):
         return self._by_id.get(self.query_one("#runs", RowList).key)
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
-        if self._wanted == FOLLOW:
+        if self._wanted in ("", FOLLOW):
             self.look()
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
@@ -198,20 +205,20 @@ class HomeScreen(RunKeys):
             self.look()
 
 
-def row(depth: int, s: Summary, now: float) -> Row:
-    """A run in the list."""
-    task = f" {s.task} {s.role}" if s.task else ""
+def row(depth: int, s: Summary, now: float, in_hand: float) -> Row:
+    """A run in the list. The worktree of a task says less than the task."""
+    where = f"{s.task} {s.role} in {Path(s.project).parent.name}" if s.task else short_path(s.directory)
     is_live = s.pid is not None
     cells = (
-        ("  " * depth + s.id + task, "" if is_live else "dim"),
+        ("  " * depth + s.id, "" if is_live else "dim"),
         state_words(s),
         (f"{s.iteration}/{s.max_iterations}", ""),
-        (duration(s.elapsed), "dim"),
+        (duration(s.elapsed + in_hand), "" if is_live else "dim"),
         (f"${s.cost:.2f}" if s.cost else "-", "dim"),
         (f"{s.tokens:,}" if s.tokens else "-", "dim"),
         (f"{duration(max(0.0, now - s.created))} ago", "dim"),
         (s.flow, "dim"),
-        (short_path(s.directory), "" if is_live else "dim"),
+        (where, "" if is_live else "dim"),
     )
     return Row(s.id, cells)
 

@@ -33,13 +33,14 @@ class Lines(ScrollView, can_focus=True):
         super().__init__(id=id)
         self._follows = follows
         self._lines: list[list[Piece]] = []
-        self._open = ""
+        self._open = self._tone = ""
         self._drawn: list[list[Piece]] = []
         self._width = 0
+        self._is_pinned = follows
 
     def set_text(self, text: str) -> None:
         """Show this instead of what is there, from its beginning."""
-        self._lines, self._open = [], ""
+        self._lines, self._open, self._tone = [], "", ""
         self._put(text)
         self._draw_anew()
         if not self._follows:
@@ -56,7 +57,6 @@ class Lines(ScrollView, can_focus=True):
         """Text that has come, in pieces that may end anywhere."""
         if not text:
             return
-        is_at_end = self.is_vertical_scroll_end
         known, was_open = len(self._lines), bool(self._open)
         if was_open:
             self._lines.pop()
@@ -69,21 +69,29 @@ class Lines(ScrollView, can_focus=True):
             for line in self._lines[known:]:
                 self._drawn += wrapped(line, self._width)
             self._resized()
-        if self._follows and is_at_end:
+        self._follow()
+
+    def _follow(self) -> None:
+        """Stay at the end, unless somebody has scrolled up."""
+        if self._is_pinned:
             self.scroll_end(animate=False, immediate=True, force=True)
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        super().watch_scroll_y(old_value, new_value)
+        self._is_pinned = self._follows and new_value >= self.max_scroll_y
 
     def _put(self, text: str) -> None:
         *whole, self._open = (self._open + text).split("\n")
-        self._lines += [parsed(line) for line in whole]
+        for line in whole:
+            pieces, self._tone = parsed(line, self._tone)
+            self._lines.append(pieces)
         if self._open:
-            self._lines.append(parsed(self._open))
+            self._lines.append(parsed(self._open, self._tone)[0])
 
     def on_resize(self, event: events.Resize) -> None:
         if self.size.width != self._width:
-            is_at_end = self.is_vertical_scroll_end
             self._draw_anew()
-            if self._follows and is_at_end:
-                self.scroll_end(animate=False, immediate=True, force=True)
+        self._follow()
 
     def _draw_anew(self) -> None:
         self._width = max(0, self.size.width - 2)

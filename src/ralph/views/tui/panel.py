@@ -11,20 +11,17 @@ from textual import events
 
 from ralph.core.model import TodoStatus
 from ralph.core.text import clean
-from ralph.views.agent import duration, usage_facts
+from ralph.views.agent import duration, short
 from ralph.views.status import CRASHED, Summary
 from ralph.views.tui.colours import MARKS, STATES
 from ralph.views.tui.lines import Lines
-from ralph.views.tui.strips import Piece, fitted, one_line
+from ralph.views.tui.strips import Piece, fitted, one_line, wrapped
 from ralph.views.tui.watch import Panel
 
 _TODO = {TodoStatus.DONE: ("✓", "done"), TodoStatus.ACTIVE: ("▸", "busy"), TodoStatus.PENDING: ("·", "dim")}
 _MOST_TODO = 12
 _NAMES = 10
 """Columns of the names at the left."""
-
-NARROW = 60
-"""Narrower than this the panel is a column beside the rest, else a few lines above it."""
 
 _MOST_LINES = 7
 
@@ -65,7 +62,7 @@ class AgentPanel(Lines):
     def _show(self) -> None:
         if self._panel is None or not self.size.width:
             return
-        is_column = self.screen.has_class("-wide")
+        is_column = not self.screen.has_class("-narrow")
         lines = list(_column(self._panel, self._now, self.size.width - 2)) if is_column else []
         if not is_column:
             lines = list(_rows(self._panel, self._now, self.size.width - 2))[:_MOST_LINES]
@@ -83,7 +80,7 @@ def _column(panel: Panel, now: float, width: int) -> Iterator[list[Piece]]:
         yield [(one_line(text), "dim")]
     yield []
     for name, pieces in _facts(panel, now):
-        yield [(fitted(name, _NAMES), "dim"), *pieces]
+        yield from _named(name, pieces, width)
     if panel.todo:
         yield []
         yield [_heading(*_todo_words(panel))]
@@ -92,7 +89,7 @@ def _column(panel: Panel, now: float, width: int) -> Iterator[list[Piece]]:
         yield []
         yield [_heading("Checks", f"of iteration {s.iteration}" if s.iteration else "")]
         yield from _verdicts(panel)
-    yield from _remarks(panel)
+    yield from _remarks(panel, width)
 
 
 def _heading(title: str, more: str = "") -> Piece:
@@ -109,12 +106,21 @@ def _facts(panel: Panel, now: float) -> Iterator[tuple[str, list[Piece]]]:
         yield "role", [(one_line(f"{panel.role} {panel.story}".strip()), "accent")]
     yield "iteration", [_iteration(s), ("  ", ""), *_gauge(s)]
     yield "elapsed", [(duration(panel.elapsed), "")]
-    for fact in usage_facts(panel.usage):
-        name, _, value = fact.partition(": ")
-        yield name, [(value, "")]
+    yield from ((name, [(text, "")]) for name, text in _used(panel))
     yield from _now(panel, now)
     yield "directory", [(one_line(short_path(s.directory)), "")]
     yield "began", [(time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(s.created)), "")]
+
+
+def _used(panel: Panel) -> Iterator[tuple[str, str]]:
+    usage = panel.usage
+    if usage.cost_usd:
+        yield "cost", f"${usage.cost_usd:.2f}"
+    if usage.tokens:
+        read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        yield "tokens", f"{short(read)} in / {short(usage.output_tokens)} out"
+    if usage.cache_read_tokens:
+        yield "cached", short(usage.cache_read_tokens)
 
 
 def _iteration(s: Summary) -> Piece:
@@ -157,7 +163,7 @@ def _verdicts(panel: Panel) -> Iterator[list[Piece]]:
         yield [(f" {mark} ", name), (one_line(verdict.check), ""), (f"  {one_line(verdict.reason)}", "dim")]
 
 
-def _remarks(panel: Panel) -> Iterator[list[Piece]]:
+def _remarks(panel: Panel, width: int) -> Iterator[list[Piece]]:
     detail, s = panel.detail, panel.detail.summary
     remarks = [("note", note) for note in s.notes]
     remarks += [("guidance", f"{g['text']} ({_delivery(g['iteration'])})") for g in detail.steered]
@@ -166,7 +172,13 @@ def _remarks(panel: Panel) -> Iterator[list[Piece]]:
     if remarks:
         yield []
     for name, text in remarks:
-        yield [(fitted(name, _NAMES), "dim"), (one_line(text), "")]
+        yield from _named(name, [(one_line(text), "")], width)
+
+
+def _named(name: str, pieces: list[Piece], width: int) -> Iterator[list[Piece]]:
+    """A name at the left, what it is at the right of it, in as many lines as that takes."""
+    for number, line in enumerate(wrapped(pieces, max(10, width - _NAMES))):
+        yield [(fitted("" if number else name, _NAMES), "dim"), *line]
 
 
 def _delivery(iteration: int | None) -> str:
@@ -186,7 +198,10 @@ def _rows(panel: Panel, now: float, width: int) -> Iterator[list[Piece]]:
         s.task or "",
     ]
     yield _one([state_words(s), (f"  {' · '.join(filter(None, about))}", "dim")], width)
-    facts = [duration(panel.elapsed), *(fact.partition(": ")[2] for fact in usage_facts(panel.usage))]
+    facts = [
+        duration(panel.elapsed),
+        *(text if name != "cached" else f"{text} cached" for name, text in _used(panel)),
+    ]
     yield _one([_iteration(s), (" ", ""), *_gauge(s), ("  " + " · ".join(facts), "")], width)
     for name, pieces in _now(panel, now):
         yield _one([(f"{name}  ", "dim"), *pieces], width)

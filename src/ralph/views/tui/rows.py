@@ -45,7 +45,7 @@ class RowList(ScrollView, can_focus=True):
         Binding("pagedown,ctrl+d", "page(1)", "Page down", show=False),
         Binding("home,g", "jump(0)", "First", show=False),
         Binding("end,G", "jump(-1)", "Last", show=False),
-        Binding("enter", "choose", "Open"),
+        Binding("enter", "choose", "Open", show=False),
     ]
 
     @dataclass

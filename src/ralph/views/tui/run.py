@@ -110,7 +110,11 @@ class RunScreen(RunKeys):
             return
         _, check, log, reason = key
         self.query_one("#log-title", Bar).set([(check, "bold"), (f"  {log or reason}", "dim")])
-        text = tail_of(_log_path(run, log)) if log else f"This check has no log. It said: {clean(reason)}"
+        text = (
+            (tail_of(_log_path(run, log)) or "It has printed nothing.")
+            if log
+            else f"This check has no log. It said: {clean(reason)}"
+        )
         self.query_one("#log", Lines).set_text(text)
 
     # ---- what was changed ----

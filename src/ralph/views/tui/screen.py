@@ -23,7 +23,7 @@ EVERY_SECONDS = 0.5
 class Polled(Screen[None]):
     """`gather` is called in a thread and may raise `RalphError`; `show` gets what it returned."""
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide"), (160, "-vast")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-low"), (45, "-high")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("question_mark", "app.help", "Help", key_display="?"),
@@ -77,7 +77,8 @@ class Polled(Screen[None]):
             self._tell_trouble(f"{error.message} {error.hint}".strip())
         else:
             self._tell_trouble("")
-            self.show(found)
+            if self.query("#trouble"):
+                self.show(found)
         finally:
             self._is_looking = False
         if self._is_asked_again:
@@ -85,6 +86,6 @@ class Polled(Screen[None]):
             self.call_later(self.look)
 
     def _tell_trouble(self, text: str) -> None:
-        bar = self.query_one("#trouble", Bar)
-        bar.display = bool(text)
-        bar.set([(one_line(text), "bad")])
+        for bar in self.query("#trouble").results(Bar):  # none, if the screen was left meanwhile
+            bar.display = bool(text)
+            bar.set([(one_line(text), "bad")])

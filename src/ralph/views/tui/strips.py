@@ -51,12 +51,15 @@ def cut(pieces: Iterable[Piece], width: int) -> list[Piece]:
     return found
 
 
-def parsed(line: str) -> list[Piece]:
-    """A line with the few colours that our own views use; the rest of it was made harmless by them."""
+def parsed(line: str, name: str = "") -> tuple[list[Piece], str]:
+    """A line with the few colours that our own views use, and the tone that is still on at its end.
+
+    `name`: the one that is on at its beginning. The rest of the line was made harmless by those views.
+    """
     if "\x1b" not in line:
-        return [(line, "")]
+        return [(line, name)], name
     pieces: list[Piece] = []
-    name, start = "", 0
+    start = 0
     for found in _SGR.finditer(line):
         if found.start() > start:
             pieces.append((line[start : found.start()], name))
@@ -64,25 +67,27 @@ def parsed(line: str) -> list[Piece]:
         name = _STRONG.get(code) or _TONES.get(code.rpartition(";")[2], "")
     if start < len(line):
         pieces.append((line[start:], name))
-    return pieces
+    return pieces, name
 
 
 def wrapped(pieces: Sequence[Piece], width: int) -> list[list[Piece]]:
-    """The pieces in lines of so many columns, broken between words where that is possible."""
+    """The pieces in lines of so many columns, broken between words where that is possible, then indented as before."""
     lines: list[list[Piece]] = [[]]
     room = width
+    first = pieces[0][0] if pieces else ""
+    indent = min(len(first) - len(first.lstrip(" ")) + 2, width // 3) if width > 20 else 0
     for text, name in pieces:
         while text:
             if cell_len(text) <= room:
                 lines[-1].append((text, name))
                 room -= cell_len(text)
                 break
-            head = _head(text, room, is_fresh=room == width)
+            head = _head(text, room, is_fresh=room >= width - indent)
             if head:
                 lines[-1].append((text[:head], name))
             text = text[head:].removeprefix(" ") if head else text
-            lines.append([])
-            room = width
+            lines.append([(" " * indent, "")] if indent else [])
+            room = width - indent
     return lines
 
 
@@ -106,5 +111,5 @@ def _head(text: str, room: int, *, is_fresh: bool) -> int:
 def strip_of(widget: Widget, pieces: Iterable[Piece], width: int, base: Style | None = None) -> Strip:
     """A line of a widget, as wide as it is."""
     base = base if base is not None else Style()
-    segments = [Segment(text, tone(widget, name) + base) for text, name in pieces]
+    segments = [Segment(text, base + tone(widget, name)) for text, name in pieces]
     return Strip(segments).adjust_cell_length(width, base)

@@ -18,6 +18,7 @@ from ralph.views.tui.bar import Bar
 from ralph.views.tui.colours import STATES
 from ralph.views.tui.feed import TaskSeen
 from ralph.views.tui.lines import Lines
+from ralph.views.tui.panel import short_path
 from ralph.views.tui.rows import Column, Row, RowList
 from ralph.views.tui.screen import Polled
 from ralph.views.tui.strips import Piece, one_line
@@ -55,12 +56,15 @@ class TaskScreen(Polled):
         self.query_one("#title", Bar).set(
             [("Task ", "dim"), (one_line(f"{state.id}  {state.title}"), "bold")], list(_standing(found))
         )
-        text = tasks.detail(found.task, self._project, found.progress, found.roles, _painted)
+        text = tasks.detail(found.task, short_path(self._project), found.progress, found.roles, _painted)
         if text != self._text:
             self._text = text
-            self.query_one("#criteria", Lines).set_text(text)
+            self.query_one("#criteria", Lines).set_text(text.partition("\n")[2])
         rows = [row for run in reversed(state.runs) for row in _history(run)]
-        self.query_one("#history", RowList).set_rows(rows)
+        history = self.query_one("#history", RowList)
+        history.set_rows(rows)
+        is_beside = self.has_class("-vast")
+        history.styles.height = "1fr" if is_beside else min(len(rows) + 2, max(6, self.size.height * 5 // 9))
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         self.ralph.open_run(event.key[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ralph.core.events import CheckEnded, IterationStarted, Todo, TodoItem
 from ralph.core.model import RunAgent, Usage, Verdict
@@ -101,7 +101,9 @@ class Watch:
         return kind(sys.stdout, sys.stderr, self._look, lambda stream: self._kept)
 
     def _panel(self, found: Detail, usage: Usage) -> Panel:
-        role, story = _about(self._journal)
+        iteration, role, story = _about(self._journal)
+        if found.doing and iteration > found.summary.iteration:
+            found = replace(found, summary=replace(found.summary, iteration=iteration))
         last = self._journal[-1] if self._journal else None
         extra = self._now() - last.started if found.doing and last and last.state is None else 0.0
         return Panel(
@@ -116,13 +118,13 @@ class Watch:
         )
 
 
-def _about(journal: Sequence[Row]) -> tuple[str, str]:
-    """Role and story of the last iteration."""
+def _about(journal: Sequence[Row]) -> tuple[int, str, str]:
+    """The last iteration that was begun, its role and its story."""
     for row in reversed(journal):
         if row.kind == "run_agent":
             step: RunAgent = codec.decode("run_agent", row.body)
-            return step.role, step.story
-    return "", ""
+            return step.iteration, step.role, step.story
+    return 0, "", ""
 
 
 def _grown(runs: Runs, journal: list[Row], run: str) -> list[Row]:
