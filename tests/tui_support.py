@@ -8,6 +8,7 @@ import shutil
 import sqlite3
 import sys
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from ralph.store.home import Home
 from ralph.store.runs import process_start
 from ralph.views.agent import Look
 from ralph.views.tui.app import RalphApp
+from ralph.views.tui.screen import Polled
 from work_support import Site, external, make_site, task
 
 NOW = 1_800_000_000.0
@@ -532,9 +534,13 @@ def settle_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def settle(pilot: Pilot[None]) -> None:
     """Wait until all that was asked for is on the screen."""
-    for _ in range(3):
-        await pilot.app.workers.wait_for_complete()
+    app, seen = pilot.app, [""]
+    looked = [screen.looks for screen in app.screen_stack if isinstance(screen, Polled)]
+    while len(seen) < 4 or len(set(seen[-4:])) > 1 or looked[-1:] == [0]:
+        await app.workers.wait_for_complete()
         await pilot.pause(0.05)
+        looked = [screen.looks for screen in app.screen_stack if isinstance(screen, Polled)]
+        seen.append(screen_text(app))
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], Any], seconds: float = 20.0) -> Any:

@@ -1,6 +1,6 @@
 """Every screen of the dashboard in three sizes, on a store that real scripted runs have made.
 
-After a change on purpose: pytest tests/views/test_tui_screens.py --snapshot-update, and look at the pictures.
+After a change on purpose: pytest tests/views/test_tui_screens.py -n 0 --snapshot-update, and look at the pictures.
 """
 
 from __future__ import annotations
@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from pytest_textual_snapshot import SVGImageExtension  # type: ignore[import-untyped]
 from textual.pilot import Pilot
 
 from conftest import Project
 from tui_support import SIZES, World, settle, settle_environment
 
 Compare = Callable[..., bool]
+SVGImageExtension.file_extension = "svg"  # the plugin sets the name that it had in older versions of syrupy
 
 sizes = pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 

@@ -34,6 +34,8 @@ class Polled(Screen[None]):
         super().__init__()
         self._is_looking = False
         self._is_asked_again = False
+        self.looks = 0
+        """How often it has looked."""
 
     def compose(self) -> ComposeResult:
         yield Bar(id="title")
@@ -81,6 +83,7 @@ class Polled(Screen[None]):
                 self.show(found)
         finally:
             self._is_looking = False
+            self.looks += 1
         if self._is_asked_again:
             self._is_asked_again = False
             self.call_later(self.look)
