@@ -83,6 +83,9 @@ class HomeScreen(RunKeys):
         project = self._project(overview)
         return overview, self.ralph.feed.boards(project) if project else Boards()
 
+    def in_trouble(self) -> None:
+        self.query_one("#runs", RowList).set_empty("")
+
     def show(self, found: tuple[Overview, Boards]) -> None:
         self._overview, self._boards = found
         self._by_id = {s.id: s for _, s in self._overview.runs}
@@ -165,7 +168,7 @@ class HomeScreen(RunKeys):
     def action_filter(self) -> None:
         box = self.query_one("#filter", Input)
         box.display = True
-        box.focus()
+        self.set_focus(box)  # at once: what is typed next is not meant as keys
 
     def action_unfilter(self) -> None:
         box = self.query_one("#filter", Input)

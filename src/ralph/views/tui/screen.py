@@ -12,7 +12,8 @@ from textual.widgets import Footer
 
 from ralph.errors import RalphError
 from ralph.views.tui.bar import Bar
-from ralph.views.tui.strips import one_line
+from ralph.views.tui.lines import Lines
+from ralph.views.tui.strips import Piece, one_line, wrapped
 
 if TYPE_CHECKING:
     from ralph.views.tui.app import RalphApp
@@ -39,7 +40,7 @@ class Polled(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Bar(id="title")
-        yield Bar(id="trouble")
+        yield Lines(id="trouble")
         yield from self.body()
         yield Footer(compact=True, show_command_palette=False)
 
@@ -51,6 +52,9 @@ class Polled(Screen[None]):
 
     def show(self, found: Any) -> None:
         raise NotImplementedError
+
+    def in_trouble(self) -> None:
+        """The store cannot be read now; what was shown before stays."""
 
     @property
     def ralph(self) -> RalphApp:
@@ -89,6 +93,10 @@ class Polled(Screen[None]):
             self.call_later(self.look)
 
     def _tell_trouble(self, text: str) -> None:
-        for bar in self.query("#trouble").results(Bar):  # none, if the screen was left meanwhile
-            bar.display = bool(text)
-            bar.set([(one_line(text), "bad")])
+        for lines in self.query("#trouble").results(Lines):  # none, if the screen was left meanwhile
+            pieces: list[Piece] = [(one_line(text), "bad")]
+            lines.display = bool(text)
+            lines.styles.height = min(4, len(wrapped(pieces, max(20, self.size.width - 2))))
+            lines.set_pieces([pieces])
+            if text:
+                self.in_trouble()
