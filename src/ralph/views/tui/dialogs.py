@@ -157,7 +157,7 @@ HELP = """\x1b[1mEverywhere\x1b[0m
 \x1b[1mA run\x1b[0m
   1    events, as the console shows them
   2    checks and their logs
-  3    what was changed             [ ]  by the iteration before, after
+  3    what was changed             [ ]  by the one before, after
                                     0    by all of them
 
 \x1b[1mWhat can be done to a run, in the list and on its screen\x1b[0m

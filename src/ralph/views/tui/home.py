@@ -168,7 +168,7 @@ class HomeScreen(RunKeys):
     def action_filter(self) -> None:
         box = self.query_one("#filter", Input)
         box.display = True
-        self.set_focus(box)  # at once: what is typed next is not meant as keys
+        self.set_focus(box)
 
     def action_unfilter(self) -> None:
         box = self.query_one("#filter", Input)
