@@ -38,6 +38,7 @@ from bench import (
     survival,
     tasks,
     truth,
+    tui,
     work,
 )
 from bench.harness.registry import HARNESSES
@@ -147,6 +148,7 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "tasks": measurements(tasks.suite),
     "jobs": measurements(jobs.suite),
     "hooks": measurements(hooks.suite),
+    "tui": measurements(tui.suite),
     "truth": run_truth,
     "survival": run_survival,
     "restarts": run_restarts,
@@ -156,7 +158,7 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "page": run_page,
 }
 ALL = (
-    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks"),
+    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks", "tui"),
     *("truth", "survival", "restarts", "work", "cheating"),
 )
 

@@ -21,7 +21,7 @@ from bench.results import Kept
 from bench.survival import KINDS
 
 DOCS = Path(__file__).parents[1] / "docs"
-SPEED = ("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks")
+SPEED = ("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks", "tui")
 TITLES = {
     "speed": "Speed and memory of the loop",
     "snapshots": "Snapshots",
@@ -32,6 +32,7 @@ TITLES = {
     "tasks": "Many tasks",
     "jobs": "Many tasks at once",
     "hooks": "Hooks of the plugin",
+    "tui": "The dashboard",
 }
 COMMAND = "python -m bench {} --keep"
 Rows = Sequence[dict[str, Any]]

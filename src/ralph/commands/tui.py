@@ -1,4 +1,7 @@
-"""`ralph tui`: every run on the machine in one terminal."""
+"""`ralph tui`: every run on the machine in one terminal.
+
+What only a run that is opened or a key that is pressed needs is loaded then: the first screen is there the sooner.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,10 @@ from pathlib import Path
 import click
 
 from ralph.commands.common import complete_run, make_look, settings_here
-from ralph.commands.task.look import role_views
 from ralph.core.model import Resume
 from ralph.core.tasks import Task
 from ralph.errors import RalphError
-from ralph.flows import control
-from ralph.flows.replay import Replay
 from ralph.flows.where import here
-from ralph.process.asked import ask_ralph, ralph_command
-from ralph.process.foreground import run_in_terminal
-from ralph.settings import DEFAULT_PATH, Settings, load
 from ralph.store.database import Missing
 from ralph.store.home import Home, known_home
 from ralph.store.runs import Run, Runs
@@ -32,7 +29,7 @@ from ralph.views.console import is_able, shows_emoji
 from ralph.views.tasks import RoleView
 from ralph.views.tui.app import RalphApp
 from ralph.views.tui.colours import terminal_theme
-from ralph.views.tui.feed import Feed, Sources
+from ralph.views.tui.feed import Feed, Past, Sources
 
 MOST_BYTES = 1 << 19
 """Of what an agent has printed, the dashboard shows about so much, the end of it."""
@@ -68,7 +65,12 @@ def make_app(
     first: tuple[str, ...] = (),
 ) -> RalphApp:
     """The dashboard over a store. Its lines are always coloured here: the app takes away what is not wanted."""
-    sources = Sources(lambda runs, run: Replay(runs, run, home.streams(run), most=MOST_BYTES), _roles)
+
+    def past(runs: Runs, run: str) -> Past:
+        from ralph.flows.replay import Replay
+
+        return Replay(runs, run, home.streams(run), most=MOST_BYTES)
+
     shown = Look(
         emoji=emoji,
         colour=True,
@@ -77,7 +79,13 @@ def make_app(
         most_chars=look.most_chars,
     )
     return RalphApp(
-        Feed(home, sources), StoreActions(home), shown, now, theme=theme, project=project, first=first
+        Feed(home, Sources(past, _roles)),
+        StoreActions(home),
+        shown,
+        now,
+        theme=theme,
+        project=project,
+        first=first,
     )
 
 
@@ -94,6 +102,9 @@ def _first(home: Home, project: str, name: str) -> tuple[str, ...]:
 
 
 def _roles(directory: str, task: Task) -> list[RoleView]:
+    from ralph.commands.task.look import role_views
+    from ralph.settings import DEFAULT_PATH, Settings, load
+
     try:
         settings = load(Path(directory) / DEFAULT_PATH).settings
     except RalphError:
@@ -108,15 +119,23 @@ class StoreActions:
         self._home = home
 
     def pause(self, run: str) -> str:
+        from ralph.flows import control
+
         return self._told(run, lambda runs, chosen: control.pause(runs, chosen))
 
     def steer(self, run: str, text: str) -> str:
+        from ralph.flows import control
+
         return self._told(run, lambda runs, chosen: control.steer(runs, chosen, text)[1])
 
     def cancel(self, run: str) -> str:
+        from ralph.flows import control
+
         return self._told(run, lambda runs, chosen: control.cancel(self._home, runs, chosen))
 
     def resume(self, run: str, iterations: int | None) -> str:
+        from ralph.flows import control
+
         with closing((runs := self._home.runs()).db):
             chosen = runs.find(run)
             if chosen.is_live:
@@ -132,6 +151,9 @@ class StoreActions:
         return _ask("diff", run, *([str(iteration)] if iteration is not None else []), only_out=True)
 
     def show_log(self, run: str) -> None:
+        from ralph.process.asked import ralph_command
+        from ralph.process.foreground import run_in_terminal
+
         pager = os.environ.get("PAGER") or "less -R"
         logs = shlex.join(ralph_command("logs", run))
         run_in_terminal(["/bin/sh", "-c", f"{logs} | {pager}"], os.environ)
@@ -144,6 +166,8 @@ class StoreActions:
 
 def _ask(*arguments: str, only_out: bool = False) -> str:
     """What another ralph says; its error is ours."""
+    from ralph.process.asked import ask_ralph
+
     answer = ask_ralph(*arguments)
     if answer.code:
         first, _, rest = answer.err.strip().removeprefix("ralph: error: ").partition("\n")

@@ -137,6 +137,7 @@ class Feed:
         self._seen: tuple[Any, ...] = ()
         self._overview = Overview()
         self._stories: dict[str, _StoryFile] = {}
+        self._cards: dict[str, tuple[Overview | None, tuple[Card, ...]]] = {}
 
     @contextmanager
     def reading(self) -> Iterator[Runs]:
@@ -228,7 +229,10 @@ class Feed:
     def boards(self, project: Project) -> Boards:
         try:
             with self.reading() as runs:
-                tasks = tuple(self._tasks(runs, project.id))
+                known, tasks = self._cards.get(project.id, (None, ()))
+                if known is not self._overview or not self._seen:
+                    tasks = tuple(self._tasks(runs, project.id))
+                    self._cards = {project.id: (self._overview, tasks)}
                 directory, folder = self._prd_of(runs, project)
         except Missing:
             return Boards()

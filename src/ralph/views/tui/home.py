@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,7 +23,7 @@ from ralph.views.tui.colours import STATES
 from ralph.views.tui.dialogs import Pick, Read
 from ralph.views.tui.feed import TASK_LANES, Boards, Overview, Project
 from ralph.views.tui.panel import short_path, state_words
-from ralph.views.tui.rows import Column, Row, RowList
+from ralph.views.tui.rows import Cells, Column, Row, RowList
 from ralph.views.tui.strips import Piece
 from ralph.views.tui.task import story_words
 
@@ -87,16 +88,21 @@ class HomeScreen(RunKeys):
         self.query_one("#runs", RowList).set_empty("")
 
     def show(self, found: tuple[Overview, Boards]) -> None:
-        self._overview, self._boards = found
-        self._by_id = {s.id: s for _, s in self._overview.runs}
-        self.query_one("#runs", RowList).set_empty(NO_RUNS)
-        self._show_runs()
+        overview, boards = found
+        runs = self.query_one("#runs", RowList)
+        runs.set_empty(NO_RUNS)
+        if overview is not self._overview:
+            self._overview = overview
+            self._by_id = {s.id: s for _, s in overview.runs}
+            self._show_runs()
+        runs.refresh()  # times go on
+        self._boards = boards
         self._show_boards()
 
     def _show_runs(self) -> None:
-        now, words = self.ralph.now(), self.query_one("#filter", Input).value.casefold().split()
+        words = self.query_one("#filter", Input).value.casefold().split()
         rows = [
-            row(depth, s, now, max(0.0, now - self._overview.since.get(s.id, now)))
+            Row(s.id, partial(self._cells, depth, s))
             for depth, s in self._overview.runs
             if not words or all(word in _searched(s) for word in words)
         ]
@@ -105,6 +111,10 @@ class HomeScreen(RunKeys):
         self.query_one("#title", Bar).set(
             list(_counted(states)), [(short_path(str(self.ralph.feed.home.path)), "dim")]
         )
+
+    def _cells(self, depth: int, s: Summary) -> Cells:
+        now = self.ralph.now()
+        return cells(depth, s, now, max(0.0, now - self._overview.since.get(s.id, now)))
 
     def _project(self, overview: Overview) -> Project | None:
         """The project of the board: as chosen, else that of the run under the cursor, else the first."""
@@ -208,11 +218,11 @@ class HomeScreen(RunKeys):
             self.look()
 
 
-def row(depth: int, s: Summary, now: float, in_hand: float) -> Row:
+def cells(depth: int, s: Summary, now: float, in_hand: float) -> Cells:
     """A run in the list. The worktree of a task says less than the task."""
     where = f"{s.task} {s.role} in {Path(s.project).parent.name}" if s.task else short_path(s.directory)
     is_live = s.pid is not None
-    cells = (
+    return (
         ("  " * depth + s.id, "" if is_live else "dim"),
         state_words(s),
         (f"{s.iteration}/{s.max_iterations}", ""),
@@ -223,7 +233,6 @@ def row(depth: int, s: Summary, now: float, in_hand: float) -> Row:
         (s.flow, "dim"),
         (where, "" if is_live else "dim"),
     )
-    return Row(s.id, cells)
 
 
 def _searched(s: Summary) -> str:

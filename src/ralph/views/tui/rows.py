@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -27,12 +27,15 @@ class Column:
     since: int = 0
 
 
+Cells = tuple[Piece, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`key`: whose row it is, None if it cannot be chosen; a cell is a text and its tone."""
+    """`key`: whose row it is; a cell is a text and its tone. `cells` may be made when the row is drawn."""
 
     key: Any
-    cells: tuple[Piece, ...]
+    cells: Cells | Callable[[], Cells]
 
 
 class RowList(ScrollView, can_focus=True):
@@ -165,7 +168,8 @@ class RowList(ScrollView, can_focus=True):
         base = self.rich_style
         if number == self._cursor:
             base = base + ground(self, "cursor" if self.has_focus else "cursor-idle")
-        return strip_of(self, self._laid_out(self._rows[number].cells, width), width, base)
+        cells = self._rows[number].cells
+        return strip_of(self, self._laid_out(cells() if callable(cells) else cells, width), width, base)
 
     def _laid_out(self, cells: Sequence[Piece], width: int) -> Iterator[Piece]:
         shown = [

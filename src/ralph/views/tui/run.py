@@ -28,6 +28,7 @@ _COLOURS = {"+": "32", "-": "31", "@": "36", "d": "1"}
 
 
 class RunScreen(RunKeys):
+    every = 0.5
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("1", "tab(0)", "Events", show=False),
         Binding("2", "tab(1)", "Checks", show=False),

@@ -18,11 +18,12 @@ from ralph.views.tui.strips import Piece, one_line, wrapped
 if TYPE_CHECKING:
     from ralph.views.tui.app import RalphApp
 
-EVERY_SECONDS = 0.5
-
 
 class Polled(Screen[None]):
     """`gather` is called in a thread and may raise `RalphError`; `show` gets what it returned."""
+
+    every = 1.0
+    """Seconds between two looks."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide"), (160, "-vast")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-low"), (45, "-high")]  # noqa: RUF012
@@ -62,7 +63,7 @@ class Polled(Screen[None]):
 
     def on_mount(self) -> None:
         self.query_one("#trouble").display = False
-        self.set_interval(EVERY_SECONDS, self.look)
+        self.set_interval(self.every, self.look)
         self.look()
 
     def on_screen_resume(self) -> None:
