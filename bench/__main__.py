@@ -40,6 +40,7 @@ from bench import (
     survival,
     tasks,
     truth,
+    tui,
     work,
 )
 from bench.harness.registry import HARNESSES
@@ -151,6 +152,7 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "jobs": measurements(jobs.suite),
     "hooks": measurements(hooks.suite),
     "guard": measurements(guard.suite),
+    "tui": measurements(tui.suite),
     "truth": run_truth,
     "survival": run_survival,
     "restarts": run_restarts,
@@ -160,19 +162,8 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "page": run_page,
 }
 ALL = (
-    *(
-        "speed",
-        "snapshots",
-        "streams",
-        "many",
-        "bus",
-        "supervise",
-        "tasks",
-        "jobs",
-        "hooks",
-        "guard",
-        "sandbox",
-    ),
+    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks"),
+    *("guard", "sandbox", "tui"),
     *("truth", "survival", "restarts", "work", "cheating"),
 )
 

@@ -21,7 +21,10 @@ from bench.results import Kept
 from bench.survival import KINDS
 
 DOCS = Path(__file__).parents[1] / "docs"
-SPEED = ("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks", "guard")
+SPEED = (
+    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks"),
+    *("guard", "tui"),
+)
 TITLES = {
     "speed": "Speed and memory of the loop",
     "snapshots": "Snapshots",
@@ -33,6 +36,7 @@ TITLES = {
     "jobs": "Many tasks at once",
     "hooks": "Hooks of the plugin",
     "guard": "The command guard",
+    "tui": "The dashboard",
 }
 ABOUT = {
     "jobs": (

@@ -11,12 +11,15 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ralph.store.home import Home
 from ralph.store.runs import process_start
+
+if TYPE_CHECKING:
+    from tui_support import World
 
 RALPH = str(Path(sys.executable).parent / "ralph")
 
@@ -125,6 +128,14 @@ def repository(project: Project) -> Project:
     project.git("add", "-A")
     project.git("commit", "-q", "-m", "First")
     return project
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A machine with many runs, tasks and stories; tests only read it."""
+    from tui_support import make_world
+
+    return make_world(tmp_path_factory.mktemp("world"))
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 20.0, every: float = 0.01) -> Any:

@@ -24,6 +24,7 @@ GROUPS: dict[str, dict[str, str]] = {
         "task": "Create, import, list and change tasks with completion specs.",
     },
     "See what happens": {
+        "tui": "See every run on the machine in one screen, look into it, steer it.",
         "status": "Show all runs, or one of them in detail.",
         "logs": "Show what happened in a run, or what is happening.",
         "diff": "Show what an iteration has changed.",

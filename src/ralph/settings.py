@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta
@@ -283,6 +283,10 @@ class Settings(_Base, frozen=True):
     ] = None
     use_color: Annotated[
         bool | None, Meta(description="Colours; null: on a terminal, unless NO_COLOR is set.")
+    ] = None
+    theme: Annotated[
+        Literal["dark", "light"] | None,
+        Meta(description="Colours of `ralph tui`: dark or light; null: as the terminal says, else dark."),
     ] = None
     show_timestamp: Annotated[bool, Meta(description="Begin the agent's lines with [HH:MM:SS].")] = False
     max_output_lines: Annotated[

@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from ralph.commands.common import open_home, run_argument
-from ralph.core.model import Cancel, Outcome, Stop
 from ralph.core.tasks import Task, TaskStatus
 from ralph.errors import RalphError
-from ralph.flows.recovery import cancel_dead
+from ralph.flows import control
 from ralph.flows.where import here
 from ralph.store.home import Home
 from ralph.store.runs import Run, Runs
@@ -32,11 +31,7 @@ def command(run: str) -> int:
     runs, tasks = home.runs(), home.tasks(here(Path.cwd()).project)
     if task := tasks.get(run):
         return _cancel_task(home, runs, tasks, task)
-    chosen = runs.find(run)
-    brief = runs.brief(chosen.id)
-    if brief.stop:
-        raise RalphError(f"Run {chosen.id} has already ended: {brief.stop.outcome}.")
-    return _cancel(home, runs, chosen)
+    return _cancel(home, runs, runs.find(run))
 
 
 def _cancel_task(home: Home, runs: Runs, tasks: Tasks, task: Task) -> int:
@@ -51,25 +46,16 @@ def _cancel_task(home: Home, runs: Runs, tasks: Tasks, task: Task) -> int:
 
 
 def _cancel(home: Home, runs: Runs, chosen: Run) -> int:
-    if not chosen.is_live:
-        _tell(chosen.id, cancel_dead(home, chosen), "; no process was running it")
+    is_live = chosen.is_live
+    click.echo(control.cancel(home, runs, chosen), err=True)
+    if not is_live:
         return 0
-    runs.send(chosen.id, Cancel(time.time()))
-    click.echo(f"Cancelling run {chosen.id}...", err=True)
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
         if not runs.find(chosen.id).is_live:
-            _tell(chosen.id, runs.brief(chosen.id).stop)
+            click.echo(control.cancelled(chosen.id, runs.brief(chosen.id).stop), err=True)
             return 0
         time.sleep(0.05)
     raise RalphError(
         f"Run {chosen.id} has not stopped yet.", f"`ralph status {chosen.id}` shows what it does."
     )
-
-
-def _tell(run: str, stop: Stop | None, more: str = "") -> None:
-    """A run may come to its own end in the moment in which it is to be cancelled."""
-    if stop is None or stop.outcome is Outcome.INTERRUPTED:
-        click.echo(f"Run {run} is cancelled{more}.", err=True)
-    else:
-        click.echo(f"Run {run} had come to its end: {stop.outcome}.", err=True)

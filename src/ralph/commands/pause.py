@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import click
 
 from ralph.commands.common import find_run, open_home, run_argument
-from ralph.core.model import Pause
-from ralph.errors import RalphError
+from ralph.flows import control
 
 
 @click.command()
@@ -18,10 +15,5 @@ def command(run: str) -> int:
     home = open_home()
     runs = home.runs()
     chosen = find_run(home, runs, run)
-    if not chosen.is_live:
-        raise RalphError(f"Run {chosen.id} is not running.", "`ralph status` shows what is.")
-    runs.send(chosen.id, Pause(time.time()))
-    click.echo(
-        f"Run {chosen.id} pauses after the step in hand. Go on with: ralph resume {chosen.id}", err=True
-    )
+    click.echo(control.pause(runs, chosen), err=True)
     return 0

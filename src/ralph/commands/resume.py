@@ -24,7 +24,7 @@ from ralph.commands.common import (
 from ralph.core import policy
 from ralph.core.model import Cause, Flow, Outcome, Resume
 from ralph.errors import RalphError
-from ralph.flows import session
+from ralph.flows import control, session
 from ralph.store.codec import Brief
 from ralph.store.runs import Run
 
@@ -66,10 +66,7 @@ def command(
     brief = runs.brief(chosen.id)
     go_on = Resume(time.time(), maximum_iterations, max_cost_usd, max_tokens, max_duration_seconds)
     if chosen.is_live:
-        if not brief.paused:
-            raise RalphError(f"Run {chosen.id} is running.", f"`ralph status {chosen.id}` shows it.")
-        runs.send(chosen.id, go_on)
-        click.echo(f"Run {chosen.id} goes on.", err=True)
+        click.echo(control.unpause(runs, chosen, go_on), err=True)
         return 0
     if chosen.task is not None:
         raise RalphError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -34,10 +34,11 @@ from ralph.core.model import (
     RunAgent,
     RunChecks,
     Steer,
+    Usage,
 )
 from ralph.flows.hooks import unguarded
 from ralph.store import codec
-from ralph.store.journal import Row, commits, rows
+from ralph.store.journal import Row, commits, facts
 from ralph.store.runs import Runs
 
 Told = tuple[Event, float]
@@ -51,16 +52,24 @@ class _InHand:
     seq: int
     parser: Parser | None = None
     offsets: dict[str, int] = field(default_factory=dict)
+    is_whole: bool = True
 
 
 class Replay:
-    """Tells what is in the store, and, asked again, what has come since."""
+    """Tells what is in the store, and, asked again, what has come since.
 
-    def __init__(self, runs: Runs, run: str, streams: Path, iteration: int | None = None) -> None:
+    `most`: of what agents have printed, only about so many bytes are told at a time, the last ones.
+    """
+
+    def __init__(
+        self, runs: Runs, run: str, streams: Path, iteration: int | None = None, most: int | None = None
+    ) -> None:
         self._runs = runs
         self._run = run
         self._streams = streams
         self._only = iteration
+        self._most = most
+        self._first = 0
         self._iteration = 0
         self._told = -1
         self._in_hand: _InHand | None = None
@@ -69,13 +78,39 @@ class Replay:
 
     def news(self) -> Iterator[Told]:
         """What has happened since the last time."""
-        for row in rows(self._runs.db, self._runs.path, self._run, self._told):
-            for event in self._row(row):
+        found = facts(self._runs.db, self._runs.path, self._run, self._told)
+        if self._told < 0 and self._most is not None:
+            self._first = self._begin_of(found, self._most)
+        for row in found:
+            for event in self._row(row) if row.seq >= self._first or row.kind == "plan" else ():
                 if self._only is None or self._only == self._iteration:
                     yield event, _when(event, row)
             if row.state is not None:  # else it is in hand, or was cut off: then others follow
                 self._told = row.seq
                 self._in_hand = None
+
+    @property
+    def in_hand(self) -> Usage:
+        """What the agent process in hand has used so far; nothing, if its beginning was left out."""
+        at = self._in_hand
+        return at.parser.usage if at is not None and at.parser is not None and at.is_whole else Usage()
+
+    def _begin_of(self, found: Sequence[Row], room: int) -> int:
+        """The row from which on what agents have printed fits into so many bytes; the last one always does."""
+        begin = 0
+        for row in reversed(found):
+            if row.kind == "run_agent":
+                if begin and room < 0:
+                    return begin
+                begin = row.seq
+                room -= sum(self._size(name) for name in _streams(row, codec.decode("run_agent", row.body)))
+        return 0
+
+    def _size(self, name: str) -> int:
+        try:
+            return (self._streams / name).stat().st_size
+        except OSError:
+            return 0
 
     def _row(self, row: Row) -> Iterator[Event]:
         if row.kind == "plan":
@@ -123,10 +158,13 @@ class Replay:
             self._in_hand.parser = AGENTS[spec.type].parser(
                 Reading(self._plan.claim, spec=spec, now=lambda: row.ended or row.started)
             )
-        parser, name = self._in_hand.parser, f"{step.iteration:03d}-{row.seq}.{step.purpose}"
-        for data in self._printed(f"{name}.stdout", self._in_hand.offsets):
+        parser, (out, err) = self._in_hand.parser, _streams(row, step)
+        if skipped := self._skip(out, self._in_hand):
+            yield Notice(f"[... {skipped:,} bytes are not shown ...]")
+        for data in self._printed(out, self._in_hand.offsets):
             yield from parser.stdout(data)
-        for data in self._printed(f"{name}.stderr", self._in_hand.offsets):
+        self._skip(err, self._in_hand)
+        for data in self._printed(err, self._in_hand.offsets):
             yield from parser.stderr(data)
         if row.result:
             ran: Ran = codec.decode("ran", row.result)
@@ -136,6 +174,18 @@ class Replay:
             if ran.board is not None:
                 yield from _undone(ran.board.illegal)
                 yield from (Notice(f"For the next iteration: {text}.") for text in ran.board.told)
+
+    def _skip(self, name: str, at: _InHand) -> int:
+        """Leave out the beginning of what has come, where it is too much: up to the end of a line."""
+        told, size = at.offsets.get(name, 0), self._size(name)
+        if self._most is None or size - told <= self._most:
+            return 0
+        begin = size - self._most
+        with suppress(OSError), (self._streams / name).open("rb") as file:
+            file.seek(begin)
+            begin += file.read(_LONGEST).find(b"\n") + 1
+        at.offsets[name], at.is_whole = begin, False
+        return begin - told
 
     def _printed(self, name: str, offsets: dict[str, int]) -> Iterator[bytes]:
         """What has come into a stream since the last time."""
@@ -170,6 +220,16 @@ class Replay:
             yield RunEnded(
                 self._run, brief.stop, brief.iteration, brief.usage, brief.elapsed, did.files, made
             )
+
+
+_LONGEST = 1 << 16
+"""Where a line is longer than this, its end is not looked for."""
+
+
+def _streams(row: Row, step: RunAgent) -> tuple[str, str]:
+    """The names of the files with what an agent has printed."""
+    name = f"{step.iteration:03d}-{row.seq}.{step.purpose}"
+    return f"{name}.stdout", f"{name}.stderr"
 
 
 def _undone(what: tuple[str, ...]) -> Iterator[Event]:

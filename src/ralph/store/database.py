@@ -85,6 +85,10 @@ class Taken(RalphError):
     """There is such a row already."""
 
 
+class Missing(RalphError):
+    """There is no store yet."""
+
+
 class DiskFull(RalphError):
     """There is no room for the journal. The loop waits for room; nothing is lost."""
 
@@ -113,6 +117,32 @@ def open_database(path: Path, patience: float = 30.0) -> sqlite3.Connection:
     return db
 
 
+def open_to_read(path: Path, patience: float = 0.25) -> sqlite3.Connection:
+    """A connection that cannot write and makes nothing: neither the store, nor its tables, nor a checkpoint.
+
+    It waits only briefly for others. A store that is not there yet is `Missing`.
+    """
+    with clear_errors(path):
+        if not path.exists():
+            raise Missing(f"There is no store {path} yet.", "The first run makes it.")
+        place = f"{path.absolute().as_uri()}?mode=ro"
+        db = sqlite3.connect(place, uri=True, timeout=patience, isolation_level=None, check_same_thread=False)
+        try:
+            _check(db, path)
+        except BaseException:
+            db.close()
+            raise
+    return db
+
+
+def _check(db: sqlite3.Connection, path: Path) -> None:
+    version, tables = _known(db, path)
+    if version and "tasks" not in tables:
+        raise RalphError(f"{path} was written by an older Ralph.", "`ralph status` brings it up to date.")
+    if not version:
+        raise Missing(f"There is nothing in {path} yet.", "The first run fills it.")
+
+
 def _make(path: Path) -> None:
     """Make the file, for its owner alone.
 
@@ -129,7 +159,8 @@ def _make(path: Path) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), place) from None
 
 
-def _prepare(db: sqlite3.Connection, path: Path) -> None:
+def _known(db: sqlite3.Connection, path: Path) -> tuple[int, set[str]]:
+    """The format of a store and its tables; one that this Ralph must not touch is refused."""
     db.execute("BEGIN")  # one look at all three: somebody else may be making the store just now
     version = int(db.execute("PRAGMA user_version").fetchone()[0])
     owner = int(db.execute("PRAGMA application_id").fetchone()[0])
@@ -142,6 +173,11 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
             f"{path} was written by a newer Ralph: its format is {version}, this one knows {VERSION}.",
             "Upgrade Ralph, or point RALPH_STATE_DIR to another directory.",
         )
+    return version, tables
+
+
+def _prepare(db: sqlite3.Connection, path: Path) -> None:
+    version, tables = _known(db, path)
     mode = "TRUNCATE" if is_on_network(path) else "WAL"
     if db.execute("PRAGMA journal_mode").fetchone()[0].upper() != mode:
         db.execute(f"PRAGMA journal_mode = {mode}")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph.errors import RalphError
-from ralph.store.database import open_database
+from ralph.store.database import open_database, open_to_read
 from ralph.store.files import opened_directory
 from ralph.store.runtime import ignore_runtime_files
 from ralph.store.tasks import Tasks
@@ -48,6 +48,12 @@ class Home:
         """The tasks of a project, on a connection of its own."""
         return Tasks(open_database(self.database), self.database, project)
 
+    def to_read(self) -> Runs:
+        """The list of runs, on a connection that can only read; raises `Missing` where there is no store yet."""
+        from ralph.store.runs import Runs
+
+        return Runs(open_to_read(self.database), self.database)
+
     def prd(self, directory: str, folder: str) -> Path:
         """Where copies of the files of a PRD loop are kept, by the name of the folder, whatever is there now."""
         path = os.path.join(os.path.realpath(directory), os.path.normpath(folder))
@@ -83,6 +89,16 @@ def find_home(directory: Path) -> Home:
     with opened_directory(str(path.parent)) as ralph:
         ignore_runtime_files(ralph)
     return Home(path, f"{usual} cannot be written ({problem}): the journal is kept in {path}.")
+
+
+def known_home(directory: Path) -> Home:
+    """Where the state directory of this user is; nothing is made, and it may not be there."""
+    if chosen := os.environ.get("RALPH_STATE_DIR"):
+        return Home(Path(chosen).absolute())
+    import platformdirs
+
+    usual, here = platformdirs.user_state_path("ralph", appauthor=False), directory / ".ralph" / "state"
+    return Home(usual if (usual / "ralph.db").exists() or not here.exists() else here)
 
 
 def _make(path: Path) -> str:

@@ -176,6 +176,26 @@ class Runs:
             ).fetchone()[0]
         return -1 if found is None else int(found)
 
+    def plan(self, id: str) -> Plan | None:
+        with clear_errors(self.path):
+            row = self.db.execute("SELECT body FROM journal WHERE run = ? AND seq = 0", (id,)).fetchone()
+        plan: Plan | None = codec.decode("plan", row[0]) if row else None
+        return plan
+
+    def last_rows(self) -> dict[str, int]:
+        """The number of the last row of each run: whatever happens to a run, it grows."""
+        with clear_errors(self.path):
+            query = "SELECT id, (SELECT max(seq) FROM journal WHERE run = id) FROM runs"
+            return dict(self.db.execute(query).fetchall())
+
+    def projects(self) -> list[str]:
+        """The projects that have a run or a task."""
+        with clear_errors(self.path):
+            rows = self.db.execute(
+                "SELECT project FROM runs UNION SELECT project FROM tasks ORDER BY project"
+            )
+            return [project for (project,) in rows.fetchall()]
+
     def size(self, id: str) -> int:
         """How many bytes of the database a run takes, roughly."""
         query = (

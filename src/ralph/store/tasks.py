@@ -55,6 +55,7 @@ class Brief(NamedTuple):
     priority: int
     spec_id: str
     title: str
+    iteration: int
     dependencies: tuple[str, ...]
 
 
@@ -135,6 +136,11 @@ class Tasks:
         query = "SELECT status, count(*) FROM tasks WHERE project = ? GROUP BY status"
         with clear_errors(self.path):
             return dict(self.db.execute(query, (self.project,)).fetchall())
+
+    def totals(self) -> dict[str, int]:
+        """How many tasks each project has."""
+        with clear_errors(self.path):
+            return dict(self.db.execute("SELECT project, count(*) FROM tasks GROUP BY project").fetchall())
 
     def progress(self, id: str) -> Progress:
         with clear_errors(self.path):

@@ -275,13 +275,13 @@ def usage_facts(usage: Usage) -> list[str]:
     """Money only if the agent reports it: `cost: $5.76`, `tokens: 1.2M in (850K cached) / 45K out`."""
     facts = [f"cost: ${usage.cost_usd:.2f}"] if usage.cost_usd else []
     if usage.tokens:
-        cached = f" ({_short(usage.cache_read_tokens)} cached)" if usage.cache_read_tokens else ""
+        cached = f" ({short(usage.cache_read_tokens)} cached)" if usage.cache_read_tokens else ""
         read = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
-        facts.append(f"tokens: {_short(read)} in{cached} / {_short(usage.output_tokens)} out")
+        facts.append(f"tokens: {short(read)} in{cached} / {short(usage.output_tokens)} out")
     return facts
 
 
-def _short(number: int) -> str:
+def short(number: int) -> str:
     """1234567 as 1.2M, 850000 as 850K, 999 as it is."""
     for size, unit in ((1_000_000, "M"), (1_000, "K")):
         if number >= size:

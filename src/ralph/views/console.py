@@ -122,6 +122,11 @@ class Console:
     def __call__(self, event: Event, at: float | None = None) -> None:
         self._handlers[type(event)](event, time.time() if at is None else at)
 
+    @property
+    def current(self) -> str:
+        """The tool that is running now."""
+        return self._agent.current
+
     def flush(self) -> None:
         self._err.flush()
         self._out.flush()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from ralph.core.model import Checked, HoldWhy, Plan, Purpose, Ran, RunAgent, SandboxSpec, Steer
 from ralph.store import codec
 from ralph.store.codec import Brief
-from ralph.store.journal import Row, rows
+from ralph.store.database import clear_errors
+from ralph.store.journal import Row, facts
 from ralph.store.runs import Run, Runs
 
 RUNNING, PAUSED, WAITING, CRASHED, ENDED = "running", "paused", "waiting", "crashed", "ended"
@@ -72,9 +74,13 @@ class Detail:
         return asdict(self.summary) | {k: v for k, v in asdict(self).items() if k != "summary"}
 
 
-def summaries(runs: Runs) -> list[Summary]:
-    """Every run, live ones first, the newest first among each; of tasks only those that are going on."""
-    found = [summary(runs, run) for run in runs.all() if run.task is None or run.is_live]
+def summaries(runs: Runs, sum_up: Callable[[Runs, Run], Summary] | None = None) -> list[Summary]:
+    """Every run, live ones first, the newest first among each; of tasks only those that are going on.
+
+    `sum_up`: instead of `summary`, by somebody who remembers what does not change.
+    """
+    sum_up = sum_up or summary
+    found = [sum_up(runs, run) for run in runs.all() if run.task is None or run.is_live]
     return sorted(found, key=lambda s: s.state not in (RUNNING, PAUSED, WAITING))
 
 
@@ -134,8 +140,9 @@ def _state(brief: Brief, *, live: bool) -> str:
     return RUNNING
 
 
-def detail(runs: Runs, run: Run) -> Detail:
-    journal = list(rows(runs.db, runs.path, run.id))
+def detail(runs: Runs, run: Run, journal: Sequence[Row] | None = None) -> Detail:
+    """`journal`: its rows, if the caller has them."""
+    journal = facts(runs.db, runs.path, run.id) if journal is None else journal
     plan: Plan | None = codec.decode("plan", journal[0].body) if journal else None
     return Detail(
         summary=summary(runs, run),
@@ -155,7 +162,7 @@ def _sandbox(spec: SandboxSpec) -> str:
     return f"none ({spec.downgraded})" if spec.downgraded else "none"
 
 
-def _doing(journal: list[Row]) -> str:
+def _doing(journal: Sequence[Row]) -> str:
     """The step in hand, in words."""
     last = journal[-1] if journal else None
     if last is None or last.state is not None:
@@ -165,7 +172,7 @@ def _doing(journal: list[Row]) -> str:
     return f"{words.get(last.kind, last.kind)} since {since}"
 
 
-def _iterations(journal: list[Row]) -> list[Iteration]:
+def _iterations(journal: Sequence[Row]) -> list[Iteration]:
     found: list[Iteration] = []
     for row in journal:
         if row.result is None or row.result_kind is None:
@@ -199,7 +206,9 @@ def _iterations(journal: list[Row]) -> list[Iteration]:
 def steered(runs: Runs, run: str) -> list[dict[str, Any]]:
     query = "SELECT body, applied, delivered FROM commands WHERE run = ? AND kind = 'steer' ORDER BY id"
     found = []
-    for body, _, delivered in runs.db.execute(query, (run,)):
+    with clear_errors(runs.path):
+        rows = runs.db.execute(query, (run,)).fetchall()
+    for body, _, delivered in rows:
         steer: Steer = codec.decode("steer", body)
         found.append({"at": steer.at, "text": steer.text, "iteration": delivered})
     return found

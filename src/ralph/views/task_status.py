@@ -10,7 +10,7 @@ from ralph.core.tasks import Progress, Task
 from ralph.scm.worktrees import branch_of
 from ralph.store import codec
 from ralph.store.home import Home
-from ralph.store.journal import Row, rows
+from ralph.store.journal import Row, facts
 from ralph.store.runs import Run, Runs
 
 
@@ -89,7 +89,7 @@ def role_run(runs: Runs, run: Run) -> RoleRun:
     stop = brief.stop
     state = stop.outcome if stop else "running" if run.is_live else "crashed"
     history = _History()
-    for row in rows(runs.db, runs.path, run.id):
+    for row in facts(runs.db, runs.path, run.id):
         history.hear(row)
     return RoleRun(
         run=run.id,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -109,23 +109,29 @@ class RoleView:
     remark: str
 
 
-def detail(task: Task, project: str, progress: Progress, roles: Iterable[RoleView]) -> str:
-    lines = [styled(clean(f"{task.id}  {task.title}"), _BOLD), *_head(task, project, progress)]
+Paint = Callable[[str, str], str]
+"""A text in a colour, which is an SGR code."""
+
+
+def detail(
+    task: Task, project: str, progress: Progress, roles: Iterable[RoleView], paint: Paint = styled
+) -> str:
+    lines = [paint(clean(f"{task.id}  {task.title}"), _BOLD), *_head(task, project, progress, paint)]
     if task.description:
         lines += ["", *_block(task.description, "  ")]
     if spec := task.completion_spec:
-        lines += ["", styled("outcome", _BOLD), *_block(spec.outcome, "  ")]
-        lines += ["", styled("acceptance criteria", _BOLD)]
+        lines += ["", paint("outcome", _BOLD), *_block(spec.outcome, "  ")]
+        lines += ["", paint("acceptance criteria", _BOLD)]
         for criterion in spec.acceptance_criteria:
             first, *rest = _block(criterion, "    ")
             lines += [f"  - {first.strip()}", *rest]
     for role in roles:
-        lines += ["", *_role(role)]
+        lines += ["", *_role(role, paint)]
     return "\n".join(lines)
 
 
-def _head(task: Task, project: str, progress: Progress) -> Iterator[str]:
-    word = styled(task.status, STYLES.get(task.status, ""))
+def _head(task: Task, project: str, progress: Progress, paint: Paint) -> Iterator[str]:
+    word = paint(task.status, STYLES.get(task.status, ""))
     why = f": {progress.reason}" if progress.reason else ""
     values = {
         "status": f"{word}{clean(why)}",
@@ -151,9 +157,9 @@ def _protected(task: Task) -> str:
     return clean(", ".join(task.protect)) or "nothing"
 
 
-def _role(role: RoleView) -> list[str]:
+def _role(role: RoleView, paint: Paint) -> list[str]:
     lines = [
-        f"{styled(role.name, _BOLD)}  {styled(f'({role.remark})', _DIM)}",
+        f"{paint(role.name, _BOLD)}  {paint(f'({role.remark})', _DIM)}",
         f"  promise       <promise>{clean(role.promise)}</promise>",
         f"  verification  {role.method}, at most {role.max_iterations} iterations",
         *_block(role.description, "  "),

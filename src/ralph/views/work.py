@@ -25,6 +25,7 @@ from ralph.core.text import clean
 from ralph.views.agent import Look, duration
 from ralph.views.console import Console, count, is_able, usage_words
 from ralph.views.jsonl import JsonLines
+from ralph.views.outlet import Outlet, Sink
 
 _COLOURS = {"done": "green", "failed": "red", "blocked": "red", "cancelled": "yellow"}
 
@@ -34,8 +35,8 @@ class OneTask(Console):
 
     check_word = "Verification"
 
-    def __init__(self, out: TextIO, err: TextIO, look: Look) -> None:
-        super().__init__(out, err, look)
+    def __init__(self, out: TextIO, err: TextIO, look: Look, sink: Callable[[TextIO], Sink] = Outlet) -> None:
+        super().__init__(out, err, look, sink)
         self._is_merging = False
         self._handlers |= {TaskMoved: self._moved}
 

@@ -30,6 +30,7 @@ from ralph.flows.prd import (
 )
 from ralph.store.home import find_home
 from ralph.storyfile import MOST_TASKS, TASKS, load, text_of
+from ralph.views.stories import CAPPED, is_capped, state_of
 from ralph.views.table import print_table
 
 FIELDS = (
@@ -42,7 +43,6 @@ FIELDS = (
     "reviewFeedback",
     "dependsOn",
 )
-CAPPED = "auto-approved"
 STYLES = {
     CAPPED: "yellow",
     "approved": "green",
@@ -138,23 +138,17 @@ def _wrapped(line: str) -> str:
 
 
 def _row(story: dict[str, Any]) -> tuple[str, ...]:
-    state = story["reviewStatus"] or ("passes" if story["passes"] is True else "todo")
-    if _is_capped(story):
-        state = CAPPED
+    state = state_of(story)
     waits = story["dependsOn"] if isinstance(story["dependsOn"], list) else []
     cells = (story["id"], state, story["reviewCount"], story["priority"], story["title"])
     return (*("" if cell is None else str(cell) for cell in cells), ", ".join(map(str, waits)))
-
-
-def _is_capped(story: dict[str, Any]) -> bool:
-    return story["passes"] is True and str(story["reviewFeedback"]).startswith(stories.AT_CAP)
 
 
 def _words(state: dict[str, Any], inputs: Inputs) -> Iterator[str]:
     done = sum(bool(story["passes"]) for story in state["stories"])
     yield f"{done} of {len(state['stories'])} stories done."
     for story in state["stories"]:
-        if _is_capped(story):
+        if is_capped(story):
             left = story["reviewFeedback"].removeprefix(stories.AT_CAP).strip()
             yield f"{story['id']} only because the review cap was reached: {_short(left)}"
         elif story["reviewStatus"] == stories.CHANGES_REQUESTED:

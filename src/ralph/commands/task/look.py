@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from ralph.commands.common import open_tasks, task_argument
-from ralph.core.tasks import TaskStatus
+from ralph.core.tasks import Task, TaskStatus
 from ralph.store.tasks import Stored, Tasks
 from ralph.views import tasks as view
+
+if TYPE_CHECKING:
+    from ralph.settings import WorkSettings
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 
@@ -60,12 +64,19 @@ def show_(id: str, as_json: bool) -> int:
     if as_json:
         _write(view.encoded(view.to_json(tasks.as_stored(task))))
         return 0
+    from ralph.settings import load
+
+    roles = role_views(task, load().settings.ralph)
+    click.echo(view.detail(task, tasks.project, progress, roles))
+    return 0
+
+
+def role_views(task: Task, settings: WorkSettings) -> list[view.RoleView]:
+    """What each role has to prove, with nothing left open."""
     from ralph import yamlfile
     from ralph.core.tasks import ROLES
     from ralph.flows.criteria import in_force
-    from ralph.settings import load
 
-    settings = load().settings.ralph
     roles = []
     for role in ROLES:
         force = in_force(task, role, settings)
@@ -81,8 +92,7 @@ def show_(id: str, as_json: bool) -> int:
                 remark if force.is_enabled else "skipped: the settings say enabled: false",
             )
         )
-    click.echo(view.detail(task, tasks.project, progress, roles))
-    return 0
+    return roles
 
 
 def _write_all(tasks: Tasks, rows: list[Stored]) -> None:

@@ -1,0 +1,175 @@
+"""`ralph tui`: every run on the machine in one terminal.
+
+What only a run that is opened or a key that is pressed needs is loaded then: the first screen is there the sooner.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import click
+
+from ralph.commands.common import complete_run, make_look, settings_here
+from ralph.core.model import Resume
+from ralph.core.tasks import Task
+from ralph.errors import RalphError
+from ralph.flows.where import here
+from ralph.store.database import Missing
+from ralph.store.home import Home, known_home
+from ralph.store.runs import Run, Runs
+from ralph.store.tasks import Tasks
+from ralph.views.agent import Look
+from ralph.views.console import is_able, shows_emoji
+from ralph.views.tasks import RoleView
+from ralph.views.tui.app import RalphApp
+from ralph.views.tui.colours import terminal_theme
+from ralph.views.tui.feed import Feed, Past, Sources
+
+MOST_BYTES = 1 << 19
+"""Of what an agent has printed, the dashboard shows about so much, the end of it."""
+
+
+@click.command()
+@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@click.option("--theme", type=click.Choice(["dark", "light"]), help="Its colours. [as the settings say]")
+def command(run: str | None, theme: str | None) -> int:
+    """Show every run on the machine, look into any of it, and steer it.
+
+    With RUN or a task's id it begins there. It reads the store and writes commands to it, as `ralph pause` and the
+    others do: any number can be open, from any directory, and runs go on when it is closed. `?` lists the keys.
+    """
+    if not is_able(sys.stdout) or not sys.stdin.isatty():
+        raise RalphError("There is no terminal to show it on.", "`ralph status` prints the same once.")
+    home, project, settings = known_home(Path.cwd()), here(Path.cwd()).project, settings_here()
+    first = _first(home, project, run) if run else ()
+    emoji = shows_emoji(sys.stdout) if settings.use_emoji is None else settings.use_emoji
+    chosen = theme or settings.theme or terminal_theme()
+    make_app(home, make_look(settings), emoji=emoji, theme=chosen, project=project, first=first).run()
+    return 0
+
+
+def make_app(
+    home: Home,
+    look: Look,
+    now: Callable[[], float] = time.time,
+    *,
+    emoji: bool = False,
+    theme: str = "dark",
+    project: str = "",
+    first: tuple[str, ...] = (),
+) -> RalphApp:
+    """The dashboard over a store. Its lines are always coloured here: the app takes away what is not wanted."""
+
+    def past(runs: Runs, run: str) -> Past:
+        from ralph.flows.replay import Replay
+
+        return Replay(runs, run, home.streams(run), most=MOST_BYTES)
+
+    shown = Look(
+        emoji=emoji,
+        colour=True,
+        timestamp=look.timestamp,
+        most_lines=look.most_lines,
+        most_chars=look.most_chars,
+    )
+    return RalphApp(
+        Feed(home, Sources(past, _roles)),
+        StoreActions(home),
+        shown,
+        now,
+        theme=theme,
+        project=project,
+        first=first,
+    )
+
+
+def _first(home: Home, project: str, name: str) -> tuple[str, ...]:
+    """What to begin with: a task of this project, or a run."""
+    try:
+        runs = home.to_read()
+    except Missing:
+        raise RalphError(f"There is no run {name!r}.", "There is no store yet.") from None
+    with closing(runs.db):
+        if Tasks(runs.db, runs.path, project).get(name):
+            return project, name
+        return (runs.find(name).id,)
+
+
+def _roles(directory: str, task: Task) -> list[RoleView]:
+    from ralph.commands.task.look import role_views
+    from ralph.settings import DEFAULT_PATH, Settings, load
+
+    try:
+        settings = load(Path(directory) / DEFAULT_PATH).settings
+    except RalphError:
+        settings = Settings()
+    return role_views(task, settings.ralph)
+
+
+class StoreActions:
+    """The commands of the command line, for the run that is chosen. What needs processes is done by another ralph."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+
+    def pause(self, run: str) -> str:
+        from ralph.flows import control
+
+        return self._told(run, lambda runs, chosen: control.pause(runs, chosen))
+
+    def steer(self, run: str, text: str) -> str:
+        from ralph.flows import control
+
+        return self._told(run, lambda runs, chosen: control.steer(runs, chosen, text)[1])
+
+    def cancel(self, run: str) -> str:
+        from ralph.flows import control
+
+        return self._told(run, lambda runs, chosen: control.cancel(self._home, runs, chosen))
+
+    def resume(self, run: str, iterations: int | None) -> str:
+        from ralph.flows import control
+
+        with closing((runs := self._home.runs()).db):
+            chosen = runs.find(run)
+            if chosen.is_live:
+                return control.unpause(runs, chosen, Resume(time.time(), iterations))
+        more = ("-m", str(iterations)) if iterations is not None else ()
+        _ask("resume", run, *more, "--detach")
+        return f"Run {run} goes on in the background."
+
+    def rewind(self, run: str, iteration: int) -> str:
+        return _ask("rewind", run, str(iteration), "--yes")
+
+    def diff(self, run: str, iteration: int | None) -> str:
+        return _ask("diff", run, *([str(iteration)] if iteration is not None else []), only_out=True)
+
+    def show_log(self, run: str) -> None:
+        from ralph.process.asked import ralph_command
+        from ralph.process.foreground import run_in_terminal
+
+        pager = os.environ.get("PAGER") or "less -R"
+        logs = shlex.join(ralph_command("logs", run))
+        run_in_terminal(["/bin/sh", "-c", f"{logs} | {pager}"], os.environ)
+
+    def _told(self, run: str, tell: Callable[[Runs, Run], str]) -> str:
+        runs = self._home.runs()
+        with closing(runs.db):
+            return tell(runs, runs.find(run))
+
+
+def _ask(*arguments: str, only_out: bool = False) -> str:
+    """What another ralph says; its error is ours."""
+    from ralph.process.asked import ask_ralph
+
+    answer = ask_ralph(*arguments)
+    if answer.code:
+        first, _, rest = answer.err.strip().removeprefix("ralph: error: ").partition("\n")
+        raise RalphError(first or f"ralph {arguments[0]} ended with exit code {answer.code}.", rest.strip())
+    return answer.out if only_out else f"{answer.out}{answer.err}".strip()

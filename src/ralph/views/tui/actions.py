@@ -1,0 +1,170 @@
+"""What can be done to the run that is chosen: the same on every screen that shows one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, ClassVar, Protocol
+
+from textual.app import SuspendNotSupported
+from textual.binding import Binding, BindingType
+
+from ralph.core.model import Cause
+from ralph.core.text import clean
+from ralph.errors import RalphError
+from ralph.views.status import CRASHED, Summary
+from ralph.views.tui.dialogs import Ask, Confirm, Pick, Read
+from ralph.views.tui.rows import Column, Row
+from ralph.views.tui.screen import Polled
+
+
+class Actions(Protocol):
+    """Each returns what it did in words, or raises `RalphError`. All but `show_log` may take a while."""
+
+    def pause(self, run: str) -> str: ...
+
+    def resume(self, run: str, iterations: int | None) -> str: ...
+
+    def steer(self, run: str, text: str) -> str: ...
+
+    def cancel(self, run: str) -> str: ...
+
+    def rewind(self, run: str, iteration: int) -> str: ...
+
+    def diff(self, run: str, iteration: int | None) -> str:
+        """What an iteration has changed, or the whole run."""
+
+    def show_log(self, run: str) -> None:
+        """The whole log in the user's pager, in the terminal that is free for it."""
+
+
+class RunKeys(Polled):
+    """A screen on which a run is chosen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("p", "pause", "Pause"),
+        Binding("r", "resume", "Resume"),
+        Binding("s", "steer", "Steer"),
+        Binding("x", "cancel", "Cancel"),
+        Binding("w", "rewind", "Rewind"),
+        Binding("o", "open_log", "Log"),
+    ]
+
+    def chosen(self) -> Summary | None:
+        """The run that is meant."""
+        raise NotImplementedError
+
+    def action_pause(self) -> None:
+        if run := self._needed():
+            self._do(lambda: self.ralph.actions.pause(run.id))
+
+    def action_steer(self) -> None:
+        if run := self._needed():
+            ask = Ask(f"Steer run {run.id}", "It goes into the next prompt.")
+            self.app.push_screen(ask, lambda text: self._steer(run.id, text))
+
+    def _steer(self, run: str, text: str | None) -> None:
+        if text is not None:
+            self._do(lambda: self.ralph.actions.steer(run, text))
+
+    def action_resume(self) -> None:
+        run = self._needed()
+        if run is None:
+            return
+        if run.cause == Cause.ITERATIONS:
+            title = f"Run {run.id} has used its {run.max_iterations} iterations"
+            ask = Ask(title, "How many may it have in all?", str(2 * run.max_iterations))
+            self.app.push_screen(ask, lambda text: self._resume(run.id, text))
+        else:
+            self._do(lambda: self.ralph.actions.resume(run.id, None))
+
+    def _resume(self, run: str, text: str | None) -> None:
+        if text is None:
+            return
+        if not text.strip().isdigit() or not int(text):
+            self.tell_error(f"{clean(text)!r} is no whole number of at least 1.")
+        else:
+            self._do(lambda: self.ralph.actions.resume(run, int(text)))
+
+    def action_cancel(self) -> None:
+        run = self._needed()
+        if run is None:
+            return
+        now = "No process drives it any more; only its journal is left to be told."
+        if run.state != CRASHED:
+            now = "Its agent gets TERM now, and KILL after 5 seconds. What it has not written yet is lost."
+        text = f"{now}\n`ralph resume` can go on with it."
+        self.app.push_screen(Confirm(f"Cancel run {run.id}?", text), lambda yes: self._cancel(run.id, yes))
+
+    def _cancel(self, run: str, yes: bool | None) -> None:
+        if yes:
+            self._do(lambda: self.ralph.actions.cancel(run))
+
+    def action_rewind(self) -> None:
+        run = self._needed()
+        if run is None:
+            return
+        if not run.iteration:
+            self.tell_error("It has no iteration yet that could be undone.")
+            return
+        rows = [
+            Row(number, ((f"as it was before iteration {number}", ""),))
+            for number in range(run.iteration, 0, -1)
+        ]
+        pick = Pick(f"Put the files of run {run.id} back", [Column("")], rows)
+        self.app.push_screen(pick, lambda number: self._confirm_rewind(run, number))
+
+    def _confirm_rewind(self, run: Summary, number: int | None) -> None:
+        if number is None:
+            return
+        text = (
+            f"All files in {clean(run.directory)} become as they were before iteration {number}; HEAD and the"
+            " branches stay. What is there now is kept first, so this can be undone too."
+        )
+        title = f"Rewind run {run.id} to before iteration {number}?"
+        self.app.push_screen(Confirm(title, text), lambda yes: self._rewind(run.id, number, yes))
+
+    def _rewind(self, run: str, number: int, yes: bool | None) -> None:
+        if yes:
+            said = self._read_aloud(f"Rewind of run {run}")
+            self._do(lambda: self.ralph.actions.rewind(run, number), said)
+
+    def _read_aloud(self, title: str) -> Callable[[str], Any]:
+        return lambda words: self.app.push_screen(Read(title, clean(words)))
+
+    def action_open_log(self) -> None:
+        run = self._needed()
+        if run is None:
+            return
+        try:
+            with self.app.suspend():
+                self.ralph.actions.show_log(run.id)
+        except SuspendNotSupported:
+            self.tell_error(f"There is no terminal for a pager here. Try: ralph logs {run.id}")
+        except RalphError as error:
+            self.tell_error(f"{error.message} {error.hint}")
+        self.app.refresh()
+
+    def _needed(self) -> Summary | None:
+        run = self.chosen()
+        if run is None:
+            self.tell_error("There is no run here.")
+        return run
+
+    def _do(self, action: Callable[[], str], said: Callable[[str], Any] | None = None) -> None:
+        self.run_worker(self._done(action, said or self._tell), group="actions")
+
+    async def _done(self, action: Callable[[], str], said: Callable[[str], Any]) -> None:
+        try:
+            words = await asyncio.to_thread(action)
+        except RalphError as error:
+            self.tell_error(f"{error.message} {error.hint}".strip())
+        else:
+            said(words)
+        self.look()
+
+    def _tell(self, words: str) -> None:
+        self.notify(clean(words), markup=False)
+
+    def tell_error(self, words: str) -> None:
+        self.notify(clean(words), severity="error", timeout=8, markup=False)

@@ -1,0 +1,78 @@
+"""The dashboard: its screens over one feed. It holds nothing that would be missed when it is closed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import App
+from textual.binding import Binding, BindingType
+from textual.filter import LineFilter, NoColor
+
+from ralph.views.agent import Look
+from ralph.views.tui.actions import Actions
+from ralph.views.tui.colours import DARK, LIGHT, THEMES
+from ralph.views.tui.dialogs import HELP, Read
+from ralph.views.tui.feed import Feed
+from ralph.views.tui.home import HomeScreen
+from ralph.views.tui.run import RunScreen
+from ralph.views.tui.task import TaskScreen
+from ralph.views.tui.watch import Watch
+
+
+class RalphApp(App[None]):
+    """`first`: the run, or the project and the task, to begin with; `project`: whose directory this is."""
+
+    CSS_PATH = Path(__file__).parent / "style.tcss"
+    TITLE = "ralph"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("ctrl+q,ctrl+c", "quit", show=False, priority=True)]
+
+    def __init__(
+        self,
+        feed: Feed,
+        actions: Actions,
+        look: Look,
+        now: Callable[[], float],
+        *,
+        theme: str = "dark",
+        project: str = "",
+        first: tuple[str, ...] = (),
+    ) -> None:
+        super().__init__()
+        self.feed = feed
+        self.actions = actions
+        self.now = now
+        self.project = project
+        self._look = look
+        self._first = first
+        for each in (DARK, LIGHT):
+            self.register_theme(each)
+        self.theme = THEMES[theme].name
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """NO_COLOR is taken at its word: no grey either."""
+        return [NoColor()] if self.no_color else super().get_line_filters()
+
+    def on_mount(self) -> None:
+        self.push_screen(HomeScreen())
+        if len(self._first) == 1:
+            self.open_run(*self._first)
+        elif self._first:
+            self.open_task(*self._first)
+
+    def on_unmount(self) -> None:
+        self.feed.close()
+
+    def open_run(self, run: str) -> None:
+        self.push_screen(RunScreen(run, Watch(self.feed, run, self._look, self.now)))
+
+    def open_task(self, project: str, task: str) -> None:
+        self.push_screen(TaskScreen(project, task))
+
+    def action_help(self) -> None:
+        self.push_screen(Read("Keys", HELP))
+
+    def action_toggle_theme(self) -> None:
+        self.theme = DARK.name if self.theme == LIGHT.name else LIGHT.name

@@ -1,0 +1,350 @@
+"""What the dashboard shows, read from the store: briefly, never writing, and only what has changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from ralph.core.events import Event
+from ralph.core.model import Flow, Plan, RunAgent, Usage
+from ralph.core.tasks import ROLES, Progress, Task, TaskStatus
+from ralph.core.text import clean
+from ralph.errors import RalphError
+from ralph.store import codec
+from ralph.store.database import Missing
+from ralph.store.files import opened_directory
+from ralph.store.home import Home
+from ralph.store.journal import facts
+from ralph.store.prd_folder import PrdFolder
+from ralph.store.runs import Run, Runs
+from ralph.store.tasks import Tasks
+from ralph.storyfile import MOST_TASKS, TASKS, load, text_of
+from ralph.views import stories
+from ralph.views.status import PAUSED, Summary, as_tree, summaries, summary
+from ralph.views.task_status import TaskState, task_state
+from ralph.views.tasks import RoleView
+
+MOST_LOG = 1 << 18
+"""Bytes of a check's log that are shown, the last ones."""
+
+ACTIVE = frozenset(defaults.status for defaults in ROLES.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project of the store: `id` as the store has it, the directory that people know, and how much there is of it."""
+
+    id: str
+    directory: str
+    runs: int = 0
+    tasks: int = 0
+
+    @property
+    def name(self) -> str:
+        return Path(self.directory).name or self.directory
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """Every run with its depth, live ones first, and every project."""
+
+    runs: tuple[tuple[int, Summary], ...] = ()
+    projects: tuple[Project, ...] = ()
+    since: Mapping[str, float] = field(default_factory=dict)
+    """When the step began that a live run has in hand; the time of that step is not in its summary yet."""
+
+    def project_of(self, id: str) -> Project | None:
+        return next((project for project in self.projects if project.id == id), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """A task or a story in its lane. `count`: its iterations, or how often it was reviewed."""
+
+    id: str
+    title: str
+    lane: str
+    count: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Boards:
+    """The tasks of a project by status, its stories by state; `problem`: why there are no stories to see."""
+
+    tasks: tuple[Card, ...] = ()
+    stories: tuple[Card, ...] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSeen:
+    """A task with the criteria of its roles, and what its verifications found."""
+
+    task: Task
+    progress: Progress
+    roles: tuple[RoleView, ...]
+    state: TaskState
+
+
+class Past(Protocol):
+    """What has happened in a run; asked again, what has come since."""
+
+    def news(self) -> Iterator[tuple[Event, float]]: ...
+
+    @property
+    def in_hand(self) -> Usage: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sources:
+    """What only others know: how a run is told again, and which criteria are in force for the roles of a
+    task in a directory."""
+
+    past: Callable[[Runs, str], Past]
+    roles: Callable[[str, Task], Sequence[RoleView]]
+
+
+@dataclass(slots=True)
+class _Remembered:
+    """What does not change any more of a run that has ended."""
+
+    run: Run
+    last: int
+    summary: Summary
+
+
+class Feed:
+    """Reads the store on one connection, for one caller at a time; raises `RalphError` where it cannot be read."""
+
+    def __init__(self, home: Home, sources: Sources) -> None:
+        self.home = home
+        self.sources = sources
+        self._lock = threading.Lock()
+        self._runs: Runs | None = None
+        self._inode = 0
+        self._ended: dict[str, _Remembered] = {}
+        self._rows: dict[str, int] = {}
+        self._driven: list[Run] = []
+        self._since: dict[str, float] = {}
+        self._prds: dict[str, tuple[str, str]] = {}
+        self._seen: tuple[Any, ...] = ()
+        self._overview = Overview()
+        self._stories: dict[str, _StoryFile] = {}
+        self._cards: dict[str, tuple[Overview | None, tuple[Card, ...]]] = {}
+
+    @contextmanager
+    def reading(self) -> Iterator[Runs]:
+        """The runs, while nobody else reads; a store that was put in the place of another is opened anew."""
+        with self._lock:
+            inode = self._inode_now()
+            if self._runs is not None and inode != self._inode:
+                self._close()
+            if self._runs is None:
+                self._runs, self._inode = self.home.to_read(), inode
+            try:
+                yield self._runs
+            except RalphError:
+                self._close()
+                raise
+
+    def close(self) -> None:
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self._runs is not None:
+            self._runs.db.close()
+        self._runs, self._seen = None, ()
+
+    def _inode_now(self) -> int:
+        try:
+            return os.stat(self.home.database).st_ino
+        except OSError:
+            return 0
+
+    # ---- all runs ----
+
+    def overview(self) -> Overview:
+        """Every run and project; the same value again where nothing has changed. No store yet: nothing."""
+        try:
+            with self.reading() as runs:
+                version = _version(runs)
+                if (version, *self._alive()) != self._seen:
+                    self._driven, self._since = [], {}
+                    self._overview = self._looked(runs)
+                    self._seen = (version, *self._alive())
+                return self._overview
+        except Missing:
+            return Overview()
+
+    def _alive(self) -> Iterable[bool]:
+        """A run whose process has died has changed, though nobody has written that down."""
+        return (run.is_live for run in self._driven)
+
+    def _looked(self, runs: Runs) -> Overview:
+        self._rows = runs.last_rows()
+        found = summaries(runs, self._summed)
+        self._ended = {s.id: self._ended[s.id] for s in found if s.id in self._ended}
+        return Overview(tuple(as_tree(found)), tuple(self._projects(runs, found)), dict(self._since))
+
+    def _summed(self, runs: Runs, run: Run) -> Summary:
+        if run.pid is not None:
+            self._driven.append(run)
+        known, last = self._ended.get(run.id), self._rows.get(run.id, -1)
+        if known is not None and (known.run, known.last) == (run, last):
+            return known.summary
+        found = summary(runs, run)
+        if found.pid is not None:
+            return self._in_hand(runs, found, last)
+        if found.outcome is not None and run.pid is None:
+            self._ended[run.id] = _Remembered(run, last, found)
+        return found
+
+    def _in_hand(self, runs: Runs, s: Summary, last: int) -> Summary:
+        """A live run is in the iteration that it has begun."""
+        for row in facts(runs.db, runs.path, s.id, last - 1):
+            if row.state is None and s.state != PAUSED:
+                self._since[s.id] = row.started
+            if row.state is None and row.kind == "run_agent":
+                step: RunAgent = codec.decode("run_agent", row.body)
+                return replace(s, iteration=max(s.iteration, step.iteration))
+        return s
+
+    def _projects(self, runs: Runs, found: Sequence[Summary]) -> Iterator[Project]:
+        counts = Tasks(runs.db, runs.path, "").totals()
+        for id in runs.projects():
+            mine = [s for s in found if s.project == id and s.task is None]
+            directory = mine[0].directory if mine else project_directory(id)
+            yield Project(id, directory, len(mine), counts.get(id, 0))
+
+    # ---- the boards of a project ----
+
+    def boards(self, project: Project) -> Boards:
+        try:
+            with self.reading() as runs:
+                known, tasks = self._cards.get(project.id, (None, ()))
+                if known is not self._overview or not self._seen:
+                    tasks = tuple(self._tasks(runs, project.id))
+                    self._cards = {project.id: (self._overview, tasks)}
+                directory, folder = self._prd_of(runs, project)
+        except Missing:
+            return Boards()
+        file = self._stories.setdefault(f"{directory}\0{folder}", _StoryFile(directory, folder))
+        return Boards(tasks, tuple(map(_story_card, file.listed())), file.problem)
+
+    def _tasks(self, runs: Runs, project: str) -> Iterator[Card]:
+        live = {s.task: s for _, s in self._overview.runs if s.task and s.project == project}
+        for brief in Tasks(runs.db, runs.path, project).briefs():
+            count, note = (str(brief.iteration) if brief.iteration else ""), ""
+            newest = next(iter(runs.of_task(project, brief.id)), None) if brief.status in ACTIVE else None
+            if newest is not None:
+                s = live.get(brief.id) or summary(runs, newest)
+                note, count = s.role or "", f"{s.iteration}/{s.max_iterations}"
+            yield Card(brief.id, brief.title, brief.status, count, note)
+
+    def _prd_of(self, runs: Runs, project: Project) -> tuple[str, str]:
+        """Where the task list of a project's PRD loop is: where its newest loop has it, else where it usually is."""
+        for _, s in self._overview.runs:
+            if s.project == project.id and s.flow == Flow.PRD:
+                if s.id not in self._prds:
+                    self._prds[s.id] = _prd(runs.plan(s.id)) or (project.directory, "ralph")
+                return self._prds[s.id]
+        return project.directory, "ralph"
+
+    def story(self, id: str) -> Mapping[str, Any] | None:
+        """A story of the board as it was last read."""
+        listed = (story for file in self._stories.values() for story in file.stories)
+        return next((story for story in listed if str(story.get("id")) == id), None)
+
+    # ---- one task ----
+
+    def task(self, project: str, id: str) -> TaskSeen:
+        with self.reading() as runs:
+            tasks = Tasks(runs.db, runs.path, project)
+            task, progress = tasks.find(id), tasks.progress(id)
+            state = task_state(self.home, runs, project, task, progress)
+        return TaskSeen(task, progress, tuple(self.sources.roles(project_directory(project), task)), state)
+
+
+def project_directory(id: str) -> str:
+    """The store names a project by the git directory that its worktrees share, else by its directory."""
+    path = Path(id)
+    return str(path.parent if path.name == ".git" else path)
+
+
+def _version(runs: Runs) -> int:
+    """Another number whenever somebody else has written to the store."""
+    return int(runs.db.execute("PRAGMA data_version").fetchone()[0])
+
+
+def _prd(plan: Plan | None) -> tuple[str, str] | None:
+    prd = plan.prompt.prd if plan else None
+    return (plan.directory, prd.folder) if plan and prd else None
+
+
+@dataclass(slots=True)
+class _StoryFile:
+    """The task list of a PRD loop, read again when it has changed."""
+
+    directory: str
+    folder: str
+    stories: tuple[Mapping[str, Any], ...] = ()
+    problem: str = ""
+    _stamp: tuple[int, ...] = field(default=())
+
+    def listed(self) -> tuple[Mapping[str, Any], ...]:
+        path = Path(self.directory, self.folder, TASKS)
+        try:
+            status = os.lstat(path)
+        except OSError:
+            self.stories, self.problem, self._stamp = (), "", ()
+            return ()
+        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._read(path)
+        return self.stories
+
+    def _read(self, path: Path) -> None:
+        try:
+            with opened_directory(self.directory) as project:
+                data = PrdFolder(project, self.folder).read(TASKS, MOST_TASKS)
+            board = load(text_of(data, str(path)), str(path))
+            listed = board.get("userStories") if isinstance(board, dict) else None
+            self.stories = tuple(s for s in listed if isinstance(s, dict)) if isinstance(listed, list) else ()
+            self.problem = ""
+        except (RalphError, OSError) as error:
+            self.stories, self.problem = (), str(error)
+
+
+def _story_card(story: Mapping[str, Any]) -> Card:
+    state, reviews = stories.state_of(story), story.get("reviewCount")
+    lane = state if state in stories.STATES else stories.TODO
+    return Card(str(story.get("id")), str(story.get("title")), lane, f"{reviews} rev" if reviews else "")
+
+
+TASK_LANES = tuple(str(status) for status in TaskStatus)
+
+
+def tail_of(path: Path, most: int = MOST_LOG) -> str:
+    """The end of a text file that anybody may have replaced by anything."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return f"{path}: no regular file"
+        skipped = max(0, status.st_size - most)
+        text = os.pread(descriptor, most, skipped).decode(errors="replace")
+    finally:
+        os.close(descriptor)
+    return (f"[... {skipped:,} bytes are not shown ...]\n" if skipped else "") + clean(text)

@@ -1,0 +1,248 @@
+"""The first screen: all runs, and the swimlanes of a project."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.widgets import Input
+
+from ralph.views import stories
+from ralph.views.agent import duration
+from ralph.views.status import CRASHED, PAUSED, RUNNING, WAITING, Summary
+from ralph.views.tui.actions import RunKeys
+from ralph.views.tui.bar import Bar
+from ralph.views.tui.board import Board
+from ralph.views.tui.colours import STATES
+from ralph.views.tui.dialogs import Pick, Read
+from ralph.views.tui.feed import TASK_LANES, Boards, Overview, Project
+from ralph.views.tui.panel import short_path, state_words
+from ralph.views.tui.rows import Cells, Column, Row, RowList
+from ralph.views.tui.strips import Piece
+from ralph.views.tui.task import story_words
+
+NO_RUNS = 'No runs yet. Start one with: ralph run -p "…", or see one with: ralph demo'
+
+COLUMNS = (
+    Column("run", 24),
+    Column("state", 20),
+    Column("iter", 6, right=True),
+    Column("time", 6, right=True),
+    Column("cost", 8, right=True, since=84),
+    Column("tokens", 11, right=True, since=140),
+    Column("began", 10, right=True, since=100),
+    Column("flow", 9, since=120),
+    Column("where"),
+)
+FOLLOW = "follow"
+"""Chosen instead of a project: the one of the run that the cursor is on."""
+
+
+class HomeScreen(RunKeys):
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter", "Filter", key_display="/"),
+        Binding("P", "project", "Board"),
+        Binding("b", "board", "Tasks/stories", show=False),
+        Binding("q", "app.quit", "Quit"),
+        Binding("escape", "unfilter", "Back", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._overview = Overview()
+        self._boards = Boards()
+        self._wanted = ""
+        self._prefers_stories = False
+        self._by_id: dict[str, Summary] = {}
+
+    def body(self) -> ComposeResult:
+        words = Input(placeholder="show only runs with these words", id="filter", compact=True)
+        words.cursor_blink = False
+        yield words
+        yield RowList(COLUMNS, id="runs", empty="Looking …")
+        with Vertical(id="boards"):
+            yield Bar(id="board-title")
+            yield Board(TASK_LANES, id="tasks")
+            yield Board(stories.STATES, id="stories")
+
+    def on_mount(self) -> None:
+        self.query_one("#filter").display = False
+        self.query_one("#runs").focus()
+        self._show_boards()
+        super().on_mount()
+
+    # ---- looking ----
+
+    def gather(self) -> tuple[Overview, Boards]:
+        overview = self.ralph.feed.overview()
+        project = self._project(overview)
+        return overview, self.ralph.feed.boards(project) if project else Boards()
+
+    def in_trouble(self) -> None:
+        self.query_one("#runs", RowList).set_empty("")
+
+    def show(self, found: tuple[Overview, Boards]) -> None:
+        overview, boards = found
+        runs = self.query_one("#runs", RowList)
+        runs.set_empty(NO_RUNS)
+        if overview is not self._overview:
+            self._overview = overview
+            self._by_id = {s.id: s for _, s in overview.runs}
+            self._show_runs()
+        runs.refresh()  # times go on
+        self._boards = boards
+        self._show_boards()
+
+    def _show_runs(self) -> None:
+        words = self.query_one("#filter", Input).value.casefold().split()
+        rows = [
+            Row(s.id, partial(self._cells, depth, s))
+            for depth, s in self._overview.runs
+            if not words or all(word in _searched(s) for word in words)
+        ]
+        self.query_one("#runs", RowList).set_rows(rows)
+        states = Counter(s.state for _, s in self._overview.runs)
+        self.query_one("#title", Bar).set(
+            list(_counted(states)), [(short_path(str(self.ralph.feed.home.path)), "dim")]
+        )
+
+    def _cells(self, depth: int, s: Summary) -> Cells:
+        now = self.ralph.now()
+        return cells(depth, s, now, max(0.0, now - self._overview.since.get(s.id, now)))
+
+    def _project(self, overview: Overview) -> Project | None:
+        """The project of the board: as chosen, else that of the run under the cursor, else the first."""
+        id = self._wanted
+        if not id:  # nobody has chosen yet: where we were called, if there is anything
+            known = overview.project_of(self.ralph.project)
+            id = known.id if known and known.tasks else FOLLOW
+        if id == FOLLOW:
+            run = self.chosen()
+            id = run.project if run else self.ralph.project
+        return overview.project_of(id) or next(iter(overview.projects), None)
+
+    def _show_boards(self) -> None:
+        boards, project = self._boards, self._project(self._overview)
+        tasks, listed = self.query_one("#tasks", Board), self.query_one("#stories", Board)
+        tasks.set_cards(boards.tasks)
+        listed.set_cards(boards.stories)
+        has = bool(boards.tasks), bool(boards.stories)
+        is_roomy = self.has_class("-high")
+        listed.display = has[1] and (is_roomy or not has[0] or self._prefers_stories)
+        tasks.display = has[0] and (is_roomy or not listed.display)
+        title: list[Piece] = [("Project ", "head"), (project.name if project else "–", "bold")]
+        for what, number, shown in (
+            ("tasks", len(boards.tasks), tasks),
+            ("stories", len(boards.stories), listed),
+        ):
+            if number:
+                title += [("   ", ""), (f"{number} {what}", "busy" if shown.display else "dim")]
+        if boards.problem:
+            title += [("   ", ""), (boards.problem, "bad")]
+        elif not any(has):
+            title.append(("   no tasks and no stories here", "dim"))
+        more = [("b", "busy"), (" the other ", "dim")] if all(has) and not is_roomy else []
+        self.query_one("#board-title", Bar).set(title, more)
+        wanted = 1 + sum(board.lines_needed + is_roomy for board in (tasks, listed) if board.display)
+        self.query_one("#boards").styles.height = min(wanted, max(6, self.size.height * 5 // 9))
+
+    # ---- the run that is chosen ----
+
+    def chosen(self) -> Summary | None:
+        return self._by_id.get(self.query_one("#runs", RowList).key)
+
+    def on_row_list_moved(self, event: RowList.Moved) -> None:
+        if self._wanted in ("", FOLLOW):
+            self.look()
+
+    def on_row_list_chosen(self, event: RowList.Chosen) -> None:
+        self.ralph.open_run(event.key)
+
+    def on_board_chosen(self, event: Board.Chosen) -> None:
+        project = self._project(self._overview)
+        if project is None:
+            return
+        if event.board.id == "tasks":
+            self.ralph.open_task(project.id, event.id)
+        elif story := self.ralph.feed.story(event.id):
+            self.app.push_screen(Read(f"Story {event.id}", story_words(story)))
+
+    # ---- keys ----
+
+    def action_filter(self) -> None:
+        box = self.query_one("#filter", Input)
+        box.display = True
+        self.set_focus(box)
+
+    def action_unfilter(self) -> None:
+        box = self.query_one("#filter", Input)
+        box.value, box.display = "", False
+        self.query_one("#runs").focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        self._show_runs()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        self.query_one("#filter").display = bool(event.value)
+        self.query_one("#runs").focus()
+
+    def action_board(self) -> None:
+        self._prefers_stories = not self._prefers_stories
+        self._show_boards()
+
+    def action_project(self) -> None:
+        columns = (
+            Column("project", 24),
+            Column("runs", 5, right=True),
+            Column("tasks", 5, right=True),
+            Column("directory"),
+        )
+        rows = [Row(FOLLOW, (("the one of the run", "accent"), ("", ""), ("", ""), ("", "")))]
+        for project in self._overview.projects:
+            counts = [(str(number or ""), "") for number in (project.runs, project.tasks)]
+            rows.append(
+                Row(project.id, ((project.name, "bold"), *counts, (short_path(project.directory), "dim")))
+            )
+        pick = Pick("Whose tasks and stories?", columns, rows, self._wanted)
+        self.app.push_screen(pick, self._take_project)
+
+    def _take_project(self, id: str | None) -> None:
+        if id is not None:
+            self._wanted = id
+            self.look()
+
+
+def cells(depth: int, s: Summary, now: float, in_hand: float) -> Cells:
+    """A run in the list. The worktree of a task says less than the task."""
+    where = f"{s.task} {s.role} in {Path(s.project).parent.name}" if s.task else short_path(s.directory)
+    is_live = s.pid is not None
+    return (
+        ("  " * depth + s.id, "" if is_live else "dim"),
+        state_words(s),
+        (f"{s.iteration}/{s.max_iterations}", ""),
+        (duration(s.elapsed + in_hand), "" if is_live else "dim"),
+        (f"${s.cost:.2f}" if s.cost else "-", "dim"),
+        (f"{s.tokens:,}" if s.tokens else "-", "dim"),
+        (f"{duration(max(0.0, now - s.created))} ago", "dim"),
+        (s.flow, "dim"),
+        (where, "" if is_live else "dim"),
+    )
+
+
+def _searched(s: Summary) -> str:
+    parts = (s.id, s.state, s.outcome, s.cause, s.flow, s.directory, s.task, s.role)
+    return " ".join(part for part in parts if part).casefold()
+
+
+def _counted(states: Counter[str]) -> Iterator[Piece]:
+    yield ("ralph", "busy")
+    for state in (RUNNING, WAITING, PAUSED, CRASHED):
+        if states[state]:
+            yield (f"   {states[state]} {state}", STATES[state])
+    yield (f"   {sum(states.values())} run{'' if sum(states.values()) == 1 else 's'}", "dim")

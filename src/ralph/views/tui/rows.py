@@ -1,0 +1,190 @@
+"""A list of rows in columns with a cursor. Only the rows on the screen are drawn, however many there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from ralph.views.tui.colours import ground
+from ralph.views.tui.strips import Piece, cut, fitted, one_line, strip_of
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """`width` 0: takes what is left. `since`: how wide the list has to be for it to be shown."""
+
+    title: str
+    width: int = 0
+    right: bool = False
+    since: int = 0
+
+
+Cells = tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """`key`: whose row it is; a cell is a text and its tone. `cells` may be made when the row is drawn."""
+
+    key: Any
+    cells: Cells | Callable[[], Cells]
+
+
+class RowList(ScrollView, can_focus=True):
+    """`columns` without titles have no heading."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("pageup,ctrl+u", "page(-1)", "Page up", show=False),
+        Binding("pagedown,ctrl+d", "page(1)", "Page down", show=False),
+        Binding("home,g", "jump(0)", "First", show=False),
+        Binding("end,G", "jump(-1)", "Last", show=False),
+        Binding("enter", "choose", "Open", show=False),
+    ]
+
+    @dataclass
+    class Moved(Message):
+        """The cursor is on another row."""
+
+        list: RowList
+        key: Any
+
+        @property
+        def control(self) -> RowList:
+            return self.list
+
+    @dataclass
+    class Chosen(Message):
+        """A row was opened."""
+
+        list: RowList
+        key: Any
+
+        @property
+        def control(self) -> RowList:
+            return self.list
+
+    def __init__(self, columns: Sequence[Column], *, id: str | None = None, empty: str = "") -> None:
+        super().__init__(id=id)
+        self._columns = columns
+        self._head = int(any(column.title for column in columns))
+        self._rows: Sequence[Row] = ()
+        self._cursor = 0
+        self._empty = empty
+
+    # ---- what is in it ----
+
+    def set_rows(self, rows: Sequence[Row]) -> None:
+        """Other rows; the cursor stays with the row of its key."""
+        if list(rows) == list(self._rows):
+            return
+        key, was = self.key, self._cursor
+        self._rows = rows
+        known = next((number for number, row in enumerate(rows) if row.key == key), None)
+        self._cursor = known if known is not None and key is not None else min(was, max(0, len(rows) - 1))
+        self.virtual_size = Size(0, len(rows) + self._head)
+        if self._cursor != was:
+            self._show_cursor()
+        self.refresh()
+        if self.key != key:
+            self.post_message(self.Moved(self, self.key))
+
+    def set_empty(self, text: str) -> None:
+        if text != self._empty:
+            self._empty = text
+            self.refresh()
+
+    @property
+    def key(self) -> Any:
+        """The key of the row that the cursor is on."""
+        return self._rows[self._cursor].key if self._cursor < len(self._rows) else None
+
+    def point_at(self, key: Any) -> None:
+        for number, row in enumerate(self._rows):
+            if row.key == key:
+                self._go(number)
+
+    # ---- moving ----
+
+    def action_move(self, by: int) -> None:
+        self._go(self._cursor + by)
+
+    def action_page(self, by: int) -> None:
+        self._go(self._cursor + by * max(1, self.size.height - self._head - 1))
+
+    def action_jump(self, to: int) -> None:
+        self._go(to if to >= 0 else len(self._rows) - 1)
+
+    def action_choose(self) -> None:
+        if self.key is not None:
+            self.post_message(self.Chosen(self, self.key))
+
+    def _go(self, to: int) -> None:
+        to = max(0, min(to, len(self._rows) - 1))
+        if to != self._cursor:
+            self._cursor = to
+            self._show_cursor()
+            self.refresh()
+            self.post_message(self.Moved(self, self.key))
+
+    def _show_cursor(self) -> None:
+        at = Region(0, self._cursor, 1, 1 + self._head)  # with the line above it, which the heading covers
+        self.scroll_to_region(at, animate=False, force=True)
+
+    def on_click(self, event: events.Click) -> None:
+        line = event.get_content_offset(self)
+        if line is None or line.y < self._head:
+            return
+        number = line.y + self.scroll_offset.y - self._head
+        if number < len(self._rows):
+            is_again = number == self._cursor
+            self._go(number)
+            if is_again or event.chain > 1:
+                self.action_choose()
+
+    # ---- drawing ----
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if not self._rows:
+            if y == min(1, self.size.height - 1):
+                return strip_of(self, cut([("  " + self._empty, "dim")], width), width, self.rich_style)
+            return Strip.blank(width, self.rich_style)
+        if y < self._head:
+            titles = [(column.title, "head") for column in self._columns]
+            return strip_of(self, self._laid_out(titles, width), width, self.rich_style)
+        number = y + self.scroll_offset.y - self._head
+        if number >= len(self._rows):
+            return Strip.blank(width, self.rich_style)
+        base = self.rich_style
+        if number == self._cursor:
+            base = base + ground(self, "cursor" if self.has_focus else "cursor-idle")
+        cells = self._rows[number].cells
+        return strip_of(self, self._laid_out(cells() if callable(cells) else cells, width), width, base)
+
+    def _laid_out(self, cells: Sequence[Piece], width: int) -> Iterator[Piece]:
+        shown = [
+            (column, cell) for column, cell in zip(self._columns, cells, strict=True) if column.since <= width
+        ]
+        used = sum(column.width for column, _ in shown) + 2 * len(shown)
+        growing = max(1, sum(column.width == 0 for column, _ in shown))
+        yield (" ", "")
+        for column, (text, name) in shown:
+            columns = column.width or max(4, (width - used) // growing)
+            yield (fitted(one_line_kept(text), columns, right=column.right), name)
+            yield ("  ", "")
+
+
+def one_line_kept(text: str) -> str:
+    """One line; the blanks at its beginning say how deep it is in a tree."""
+    bare = text.lstrip(" ")
+    return text[: len(text) - len(bare)] + one_line(bare)

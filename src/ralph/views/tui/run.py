@@ -1,0 +1,173 @@
+"""One run: its agent, what it does, what the checks printed, what an iteration changed."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical
+
+from ralph.core.text import clean
+from ralph.errors import RalphError
+from ralph.views.status import Detail, Summary
+from ralph.views.tui.actions import RunKeys
+from ralph.views.tui.bar import Bar, Tabs
+from ralph.views.tui.feed import tail_of
+from ralph.views.tui.lines import Lines
+from ralph.views.tui.panel import AgentPanel, short_path
+from ralph.views.tui.rows import Column, Row, RowList
+from ralph.views.tui.watch import News, Panel, Watch
+
+EVENTS, CHECKS, DIFF = range(3)
+TABS = ("Events", "Checks", "Diff")
+VERDICTS = (Column("iter", 4, right=True), Column("", 7), Column("check"), Column("", 26))
+_COLOURS = {"+": "32", "-": "31", "@": "36", "d": "1"}
+
+
+class RunScreen(RunKeys):
+    every = 0.5
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("1", "tab(0)", "Events", show=False),
+        Binding("2", "tab(1)", "Checks", show=False),
+        Binding("3", "tab(2)", "Diff", show=False),
+        Binding("left_square_bracket", "iteration(-1)", "Iteration before", show=False),
+        Binding("right_square_bracket", "iteration(1)", "Iteration after", show=False),
+        Binding("0", "iteration(0)", "All iterations", show=False),
+        Binding("escape,q", "app.pop_screen", "Back"),
+    ]
+
+    def __init__(self, run: str, watch: Watch) -> None:
+        super().__init__()
+        self._run, self._watch = run, watch
+        self._panel: Panel | None = None
+        self._on = EVENTS
+        self._diffed: int | None = None
+        self._shown_diff: tuple[Any, ...] = ()
+
+    def body(self) -> ComposeResult:
+        with Container(id="run"):
+            yield AgentPanel(id="panel")
+            with Vertical(id="views"):
+                yield Tabs(TABS, id="tabs")
+                yield Lines(follows=True, id="events")
+                with Vertical(id="checks"):
+                    yield RowList(VERDICTS, id="verdicts", empty="No check has been run yet.")
+                    yield Bar(id="log-title")
+                    yield Lines(id="log")
+                yield Lines(id="diff")
+
+    def on_mount(self) -> None:
+        self.query_one("#title", Bar).set([("Run ", "dim"), (self._run, "bold")])
+        self._turn_on()
+        super().on_mount()
+
+    # ---- looking ----
+
+    def gather(self) -> News:
+        return self._watch.news()
+
+    def show(self, found: News) -> None:
+        self._panel = found.panel
+        s = found.panel.detail.summary
+        self.query_one("#title", Bar).set(
+            [("Run ", "dim"), (self._run, "bold")], [(short_path(s.directory) + " ", "dim")]
+        )
+        self.query_one(AgentPanel).set_panel(found.panel, self.ralph.now())
+        self.query_one("#events", Lines).add(found.text)
+        self.query_one("#verdicts", RowList).set_rows(_verdict_rows(found.panel.detail))
+        if self._on == DIFF:
+            self._look_at_diff()
+
+    def chosen(self) -> Summary | None:
+        return self._panel.detail.summary if self._panel else None
+
+    # ---- the views ----
+
+    def action_tab(self, number: int) -> None:
+        self._on = number
+        self._turn_on()
+
+    def _turn_on(self) -> None:
+        for number, name in enumerate(("events", "checks", "diff")):
+            self.query_one(f"#{name}").display = number == self._on
+        self.query_one(("#events", "#verdicts", "#diff")[self._on]).focus()
+        if self._on == DIFF:
+            self._look_at_diff()
+        self._show_tabs()
+
+    def _show_tabs(self) -> None:
+        which = f"iteration {self._diffed}" if self._diffed else "all iterations"
+        self.query_one(Tabs).show(self._on, f"{which}   [ ] others   0 all " if self._on == DIFF else "")
+
+    def on_row_list_moved(self, event: RowList.Moved) -> None:
+        self._show_log(event.key)
+
+    def _show_log(self, key: tuple[int, str, str, str] | None) -> None:
+        run = self.chosen()
+        if key is None or run is None:
+            return
+        _, check, log, reason = key
+        self.query_one("#log-title", Bar).set([(check, "bold"), (f"  {log or reason}", "dim")])
+        text = (
+            (tail_of(_log_path(run, log)) or "It has printed nothing.")
+            if log
+            else f"This check has no log. It said: {clean(reason)}"
+        )
+        self.query_one("#log", Lines).set_text(text)
+
+    # ---- what was changed ----
+
+    def action_iteration(self, by: int) -> None:
+        last = self._panel.detail.summary.iteration if self._panel else 0
+        if self._on != DIFF or not last:
+            return
+        self._diffed = max(1, min(last, (self._diffed or last + 1) + by)) if by else None
+        self._show_tabs()
+        self._look_at_diff()
+
+    def _look_at_diff(self) -> None:
+        """What has changed is asked for again only if there is something new."""
+        s = self.chosen()
+        if s is None:
+            return
+        wanted = (self._diffed, s.iteration, s.outcome)
+        if wanted != self._shown_diff:
+            self._shown_diff = wanted
+            self.run_worker(self._diff(self._diffed), group="diff", exclusive=True)
+
+    async def _diff(self, iteration: int | None) -> None:
+        lines = self.query_one("#diff", Lines)
+        lines.set_text("\x1b[2mLooking …\x1b[0m")
+        try:
+            text = await asyncio.to_thread(self.ralph.actions.diff, self._run, iteration)
+        except RalphError as error:
+            lines.set_text(clean(f"{error.message}\n{error.hint}"))
+        else:
+            lines.set_text("\n".join(map(_coloured, text.splitlines())) or "Nothing has changed.")
+
+
+def _verdict_rows(detail: Detail) -> list[Row]:
+    """The newest iteration first."""
+    rows = []
+    for iteration in reversed(detail.iterations):
+        for verdict in iteration.verdicts:
+            mark = ("✓ green", "done") if verdict["green"] else ("✗ RED", "bad")
+            key = (iteration.iteration, verdict["check"], verdict["log"], verdict["reason"])
+            cells = ((str(iteration.iteration), ""), mark, (verdict["check"], ""), (verdict["reason"], "dim"))
+            rows.append(Row(key, cells))
+    return rows
+
+
+def _log_path(run: Summary, log: str) -> Path:
+    """Where the log of a check is now: those of an earlier run have been put away."""
+    path = Path(run.directory, log)
+    old = path.parent / "old" / run.id / path.name
+    return old if old.exists() else path
+
+
+def _coloured(line: str) -> str:
+    code, text = _COLOURS.get(line[:1]), clean(line)
+    return f"\x1b[{code}m{text}\x1b[0m" if code else text

@@ -1,0 +1,135 @@
+"""One run as the dashboard shows it: what its agent is doing, and its lines as the console would print them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from ralph.core.events import CheckEnded, IterationStarted, Todo, TodoItem
+from ralph.core.model import RunAgent, Usage, Verdict
+from ralph.store import codec
+from ralph.store.journal import Row, facts
+from ralph.store.runs import Run, Runs
+from ralph.views.agent import Look
+from ralph.views.console import Console
+from ralph.views.status import Detail, detail
+from ralph.views.tui.feed import Feed, Past
+from ralph.views.work import OneTask
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """What is known of a run at this moment. `usage` and `elapsed` are those of the step in hand too."""
+
+    detail: Detail
+    role: str = ""
+    story: str = ""
+    tool: str = ""
+    todo: tuple[TodoItem, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    usage: Usage = Usage()
+    elapsed: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """The panel as it is now, and the text that has come."""
+
+    panel: Panel
+    text: str
+
+
+class _Kept:
+    """Takes what the console prints."""
+
+    def __init__(self) -> None:
+        self.pieces: list[str] = []
+
+    def write(self, text: str) -> None:
+        self.pieces.append(text)
+
+    def flush(self) -> None:
+        pass
+
+
+class Watch:
+    """Follows one run; each call of `news` tells what has come since the last one."""
+
+    def __init__(self, feed: Feed, run: str, look: Look, now: Callable[[], float]) -> None:
+        self.run = run
+        self._feed = feed
+        self._now = now
+        self._look = look
+        self._past: Past | None = None
+        self._of: Runs | None = None
+        self._journal: list[Row] = []
+        self._kept = _Kept()
+        self._console = self._make_console(is_task=False)
+        self._todo: tuple[TodoItem, ...] = ()
+        self._verdicts: tuple[Verdict, ...] = ()
+
+    def news(self) -> News:
+        with self._feed.reading() as runs:
+            run = runs.find(self.run)
+            self._follow(runs, run)
+            self._journal = _grown(runs, self._journal, run.id)
+            found = detail(runs, run, self._journal)
+            in_hand = self._past.in_hand if self._past and found.doing else Usage()
+            usage = runs.brief(run.id).usage + in_hand
+        text = "".join(self._kept.pieces)
+        self._kept.pieces.clear()
+        return News(self._panel(found, usage), text)
+
+    def _follow(self, runs: Runs, run: Run) -> None:
+        if self._past is None or self._of is not runs:
+            if self._past is not None:  # the store was opened anew: told again from its end on
+                self._kept.write("\x1b[2m[... read again ...]\x1b[0m\n")
+            self._console = self._make_console(is_task=run.task is not None)
+            self._past, self._of, self._journal = self._feed.sources.past(runs, run.id), runs, []
+        for event, at in self._past.news():
+            if isinstance(event, Todo):
+                self._todo = event.items
+            elif isinstance(event, IterationStarted):
+                self._todo, self._verdicts = (), ()
+            elif isinstance(event, CheckEnded):
+                self._verdicts = (*self._verdicts, event.verdict)
+            self._console(event, at)
+
+    def _make_console(self, *, is_task: bool) -> Console:
+        kind = OneTask if is_task else Console
+        return kind(sys.stdout, sys.stderr, self._look, lambda stream: self._kept)
+
+    def _panel(self, found: Detail, usage: Usage) -> Panel:
+        iteration, role, story = _about(self._journal)
+        if found.doing and iteration > found.summary.iteration:
+            found = replace(found, summary=replace(found.summary, iteration=iteration))
+        last = self._journal[-1] if self._journal else None
+        extra = self._now() - last.started if found.doing and last and last.state is None else 0.0
+        return Panel(
+            detail=found,
+            role=role or found.summary.role or "",
+            story=story,
+            tool=self._console.current if found.doing else "",
+            todo=self._todo,
+            verdicts=self._verdicts,
+            usage=usage,
+            elapsed=found.summary.elapsed + max(0.0, extra),
+        )
+
+
+def _about(journal: Sequence[Row]) -> tuple[int, str, str]:
+    """The last iteration that was begun, its role and its story."""
+    for row in reversed(journal):
+        if row.kind == "run_agent":
+            step: RunAgent = codec.decode("run_agent", row.body)
+            return step.iteration, step.role, step.story
+    return 0, "", ""
+
+
+def _grown(runs: Runs, journal: list[Row], run: str) -> list[Row]:
+    """The journal with what has come; a step that was in hand is read again."""
+    whole = [row for row in journal if row.state is not None]
+    after = whole[-1].seq if whole else -1
+    known = [row for row in journal if row.seq <= after]
+    return known + facts(runs.db, runs.path, run, after)

@@ -1,0 +1,331 @@
+"""What the dashboard reads: nothing is written, nothing is held, and only the end of what is long."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from conftest import Project
+from ralph.commands.tui import MOST_BYTES, make_app
+from ralph.core.model import AgentSpec, Flow, Limits, Plan, PromptSource
+from ralph.errors import RalphError
+from ralph.store.database import Busy
+from ralph.store.home import Home, known_home
+from ralph.views.agent import Look
+from ralph.views.tui.feed import Feed, Overview, tail_of
+from ralph.views.tui.watch import Watch
+from tui_support import HOSTILE, World
+
+DONE = "echo '<response>DONE</response>'"
+
+
+def feed_of(home: Home) -> Feed:
+    return make_app(home, Look()).feed
+
+
+def watch_of(home: Home, run: str) -> Watch:
+    return Watch(feed_of(home), run, Look(emoji=False, colour=False), time.time)
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def only_run(project: Project) -> str:
+    (run,) = project.status()
+    return str(run["id"])
+
+
+# ---- it only reads ----
+
+
+def test_nothing_is_changed(project: Project) -> None:
+    """After all has been looked at the database is the same, byte for byte, and no other connection sees a change."""
+    project.agent(DONE)
+    assert project.run("run", "-p", "The work.").code == 0
+    run, before = only_run(project), digest(project.home.database)
+    with closing(sqlite3.connect(project.home.database)) as other:
+        version = other.execute("PRAGMA data_version").fetchone()
+        feed = feed_of(project.home)
+        assert [s.id for _, s in feed.overview().runs] == [run]
+        feed.boards(feed.overview().projects[0])
+        Watch(feed, run, Look(), time.time).news()
+        feed.close()
+        assert other.execute("PRAGMA data_version").fetchone() == version
+    assert digest(project.home.database) == before
+
+
+def test_it_cannot_write(project: Project) -> None:
+    """Its connection refuses to."""
+    project.agent(DONE)
+    project.run("run", "-p", "The work.")
+    runs = project.home.to_read()
+    with closing(runs.db), pytest.raises(RalphError, match="readonly"):
+        runs.let_go(only_run(project))
+
+
+def test_nobody_waits_for_it(project: Project) -> None:
+    """While it is open others write, take the whole store for themselves, and tidy up its log."""
+    project.agent(DONE)
+    project.run("run", "-p", "The work.")
+    feed = feed_of(project.home)
+    feed.overview()
+    with closing(sqlite3.connect(project.home.database, timeout=0, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        other.execute("UPDATE runs SET created = created + 1")
+        other.execute("COMMIT")
+        busy, _, _ = other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        assert busy == 0
+    feed.close()
+
+
+def test_what_others_leave_in_the_log_stays_there(project: Project) -> None:
+    """Closing it is no checkpoint: what a run has written last is not moved by it."""
+    project.agent(DONE)
+    project.run("run", "-p", "The work.")
+    feed = feed_of(project.home)
+    feed.overview()
+    assert project.run("run", "-p", "More work.").code == 0
+    log = project.home.database.with_name("ralph.db-wal")
+    before = (log.stat().st_size, digest(project.home.database))
+    assert before[0] > 0
+    feed.overview()
+    feed.close()
+    assert (log.stat().st_size, digest(project.home.database)) == before
+
+
+def test_no_store_is_no_error(tmp_path: Path) -> None:
+    """There is nothing to see, and nothing is made, not even the directory."""
+    feed = feed_of(Home(tmp_path / "nowhere"))
+    assert feed.overview() == Overview()
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_where_the_store_is_without_making_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same place as for the other commands."""
+    monkeypatch.delenv("RALPH_STATE_DIR", raising=False)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "usual"))
+    assert known_home(tmp_path) == Home(tmp_path / "usual" / "ralph")
+    (tmp_path / ".ralph" / "state").mkdir(parents=True)
+    assert known_home(tmp_path) == Home(tmp_path / ".ralph" / "state")
+    (tmp_path / "usual" / "ralph").mkdir(parents=True)
+    (tmp_path / "usual" / "ralph" / "ralph.db").touch()
+    assert known_home(tmp_path) == Home(tmp_path / "usual" / "ralph")
+
+
+# ---- stores that cannot be read ----
+
+
+def test_a_newer_store_is_named(project: Project) -> None:
+    """With its number, and what to do."""
+    project.agent(DONE)
+    project.run("run", "-p", "The work.")
+    with closing(sqlite3.connect(project.home.database)) as db:
+        db.execute("PRAGMA user_version = 7")
+    with pytest.raises(RalphError, match="newer Ralph: its format is 7"):
+        feed_of(project.home).overview()
+
+
+def test_a_store_of_before_there_were_tasks(project: Project) -> None:
+    """It is not brought up to date by looking at it: that is said."""
+    project.agent(DONE)
+    project.run("run", "-p", "The work.")
+    with closing(sqlite3.connect(project.home.database)) as db:
+        for words in ("DROP TABLE tasks", "DROP INDEX runs_task"):
+            db.execute(words)
+        for column in ("task", "role"):
+            db.execute(f"ALTER TABLE runs DROP COLUMN {column}")
+        db.commit()
+    with pytest.raises(RalphError, match="older Ralph"):
+        feed_of(project.home).overview()
+    project.run("status")
+    assert len(feed_of(project.home).overview().runs) == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"this is no database at all, but a text" * 100])
+def test_something_else_in_its_place(project: Project, content: bytes) -> None:
+    """An empty file is a store that is yet to come; anything else is an error for people."""
+    project.home.database.write_bytes(content)
+    feed = feed_of(project.home)
+    if content:
+        with pytest.raises(RalphError, match="cannot be used"):
+            feed.overview()
+    else:
+        assert feed.overview() == Overview()
+
+
+def test_a_busy_store_is_said_and_tried_again(project: Project) -> None:
+    """Somebody who keeps the whole store for himself is waited for only briefly, and then it goes on."""
+    project.agent(DONE)
+    project.run("run", "-p", "The work.")
+    feed = feed_of(project.home)
+    with closing(sqlite3.connect(project.home.database, isolation_level=None)) as other:
+        other.execute("PRAGMA locking_mode = EXCLUSIVE")
+        other.execute("BEGIN IMMEDIATE")
+        other.execute("UPDATE runs SET created = created + 1")
+        other.execute("COMMIT")
+        with pytest.raises(Busy):
+            feed.overview()
+    assert len(feed.overview().runs) == 1
+
+
+def test_a_store_that_was_replaced_is_opened_anew(project: Project) -> None:
+    """As after `rm` and a new run."""
+    project.agent(DONE)
+    project.run("run", "-p", "The work.")
+    feed = feed_of(project.home)
+    first = feed.overview()
+    for name in ("ralph.db", "ralph.db-wal", "ralph.db-shm"):
+        (project.home.path / name).unlink(missing_ok=True)
+    assert feed.overview() == Overview()
+    project.run("run", "-p", "The work.")
+    assert feed.overview().runs != first.runs
+    assert len(feed.overview().runs) == 1
+
+
+# ---- what has changed ----
+
+
+def test_the_same_again_where_nothing_has_changed(project: Project) -> None:
+    """No row is read twice; a new one is seen at once."""
+    project.agent(DONE)
+    project.run("run", "-p", "The work.")
+    feed = feed_of(project.home)
+    first = feed.overview()
+    assert feed.overview() is first
+    project.run("run", "-p", "The work.")
+    assert len(feed.overview().runs) == 2
+
+
+def test_a_run_that_dies_is_seen_though_nobody_writes_it_down(project: Project) -> None:
+    """Its process is gone: crashed."""
+    project.agent("touch started; sleep 60")
+    process = project.start("run", "-p", "The work.")
+    while not (project.path / "started").exists():
+        time.sleep(0.02)
+    feed = feed_of(project.home)
+    ((_, running),) = feed.overview().runs
+    assert (running.state, running.iteration) == ("running", 1)
+    process.kill()
+    process.communicate(timeout=30)
+    ((_, crashed),) = feed.overview().runs
+    assert crashed.state == "crashed"
+
+
+def test_a_damaged_run_does_not_hide_behind_a_traceback(project: Project) -> None:
+    """What cannot be decoded is an error for people."""
+    project.agent(DONE)
+    project.run("run", "-p", "The work.")
+    with closing(sqlite3.connect(project.home.database)) as db:
+        db.execute("UPDATE journal SET state = '{' WHERE state IS NOT NULL")
+        db.commit()
+    with pytest.raises(RalphError, match="damaged"):
+        feed_of(project.home).overview()
+
+
+# ---- what is long ----
+
+
+def plan_of(directory: Path) -> Plan:
+    spec = AgentSpec("agent", "custom", "agent")
+    return Plan("", Flow.RUN, str(directory), (spec,), PromptSource("x"), limits=Limits())
+
+
+def test_only_the_end_of_a_long_stream_is_read(project: Project) -> None:
+    """Of 40 MB the last half MB is shown, from the beginning of a line, and that the rest is not."""
+    project.agent("echo begin; sleep 60")
+    process = project.start("run", "-p", "The work.")
+    while not list(project.home.path.glob("runs/*/*.stdout")):
+        time.sleep(0.02)
+    process.kill()
+    process.communicate(timeout=30)
+    run = only_run(project)
+    (stream,) = project.home.path.glob("runs/*/*.stdout")
+    line = b"x" * 99 + b"\n"
+    with stream.open("wb") as file:
+        for _ in range(40):
+            file.write(line * 10_000)
+        file.write(b"the end\n")
+    watch = watch_of(project.home, run)
+    text = watch.news().text
+    assert len(text) < MOST_BYTES + 10_000
+    assert "bytes are not shown" in text
+    assert text.rstrip().endswith("the end")
+    assert watch.news().text == ""
+    with stream.open("ab") as file:
+        file.write(line * 10_000 + b"more\n")
+    grown = watch.news().text
+    assert grown.rstrip().endswith("more")
+    assert len(grown) < MOST_BYTES + 10_000
+
+
+def test_of_many_iterations_the_last_are_told(project: Project) -> None:
+    """As many as fit; all of them are in the list of iterations."""
+    project.agent(f"head -c 300000 /dev/zero | tr '\\0' x; echo; [ $RALPH_ITERATION -lt 5 ] || {DONE}")
+    assert project.run("run", "-p", "The work.", "-m", "5").code == 0
+    news = watch_of(project.home, only_run(project)).news()
+    assert "iteration 1/5" not in news.text
+    assert "iteration 5/5" in news.text
+    assert len(news.panel.detail.iterations) == 5
+
+
+def test_the_end_of_a_file_that_may_be_anything(tmp_path: Path) -> None:
+    """A log of a check is read without following a link, waiting for a pipe, or taking all of it."""
+    (tmp_path / "log").write_bytes(b"a" * 100 + HOSTILE.encode())
+    (tmp_path / "link").symlink_to("log")
+    os.mkfifo(tmp_path / "pipe")
+    assert "\x1b" not in tail_of(tmp_path / "log")
+    assert "not shown" in tail_of(tmp_path / "log", most=20)
+    assert "Too many levels" in tail_of(tmp_path / "link")
+    assert "no regular file" in tail_of(tmp_path / "pipe")
+    assert "No such file" in tail_of(tmp_path / "gone")
+
+
+# ---- stories ----
+
+
+def test_a_task_list_that_cannot_be_read_is_said(project: Project) -> None:
+    """The board says why; a story with strange values is shown as far as it can be."""
+    project.agent(DONE)
+    project.run("run", "-p", "The work.")
+    feed = feed_of(project.home)
+    place = feed.overview().projects[0]
+    (project.path / "ralph").mkdir()
+    tasks = project.path / "ralph" / "tasks.json"
+    tasks.write_text("{")
+    assert "not valid JSON" in feed.boards(place).problem
+    tasks.write_text(
+        json.dumps({"userStories": [{"id": [1], "reviewStatus": {"a": 1}, "reviewCount": "x"}, 3]})
+    )
+    (card,) = feed.boards(place).stories
+    assert (card.id, card.lane) == ("[1]", "todo")
+    tasks.unlink()
+    assert feed.boards(place).stories == ()
+
+
+def test_two_readers_at_once(world: World) -> None:
+    """Screens share one connection, from several threads."""
+    feed = feed_of(world.home)
+    problems: list[BaseException] = []
+
+    def look() -> None:
+        try:
+            for _ in range(20):
+                feed.boards(feed.overview().projects[0])
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=look) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert problems == []

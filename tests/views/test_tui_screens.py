@@ -1,0 +1,154 @@
+"""Every screen of the dashboard in three sizes, on a store that real scripted runs have made.
+
+After a change on purpose: pytest tests/views/test_tui_screens.py -n 0 --snapshot-update, and look at the pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pytest_textual_snapshot import SVGImageExtension  # type: ignore[import-untyped]
+from textual.pilot import Pilot
+
+from conftest import Project
+from tui_support import SIZES, World, settle, settle_environment
+
+Compare = Callable[..., bool]
+SVGImageExtension.file_extension = "svg"  # the plugin sets the name that it had in older versions of syrupy
+
+sizes = pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
+
+
+@pytest.fixture(autouse=True)
+def environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle_environment(request.getfixturevalue("world"), monkeypatch)
+
+
+def typed(*keys: str) -> Callable[[Pilot[None]], object]:
+    """Type these keys, each when all of the one before is on the screen."""
+
+    async def run_before(pilot: Pilot[None]) -> None:
+        await settle(pilot)
+        for key in keys:
+            await pilot.press(key)
+            await settle(pilot)
+
+    return run_before
+
+
+@sizes
+def test_all_runs(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """Live runs first, a child below its parent, and the swimlanes of the project with their iterations."""
+    assert snap_compare(world.app(), terminal_size=size, run_before=typed())
+
+
+@sizes
+def test_stories(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """The stories of a PRD loop in their lanes, in the light theme."""
+    keys = typed("/", *"notes", "enter", "P", "enter")
+    assert snap_compare(world.app(theme="light"), terminal_size=size, run_before=keys)
+
+
+@sizes
+def test_a_run_that_works(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """The agent panel with tool, todo list and cost, and its events as the console shows them."""
+    app = world.app(first=(world.ids["running"],))
+    assert snap_compare(app, terminal_size=size, run_before=typed())
+
+
+@sizes
+def test_a_run_that_waits(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """Until when, and for how long."""
+    app = world.app(first=(world.ids["waiting"],))
+    assert snap_compare(app, terminal_size=size, run_before=typed())
+
+
+@sizes
+def test_a_run_that_crashed(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """It is shown as such, with what to do."""
+    app = world.app(first=(world.ids["crashed"],))
+    assert snap_compare(app, terminal_size=size, run_before=typed())
+
+
+@sizes
+def test_hostile_text(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """Escape sequences, markup and bidirectional overrides of an agent are plain text."""
+    app = world.app(first=(world.ids["limit"],))
+    assert snap_compare(app, terminal_size=size, run_before=typed())
+
+
+@sizes
+def test_checks(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """Every verdict, and the log of the one that is chosen."""
+    app = world.app(first=(world.ids["complete"],))
+    assert snap_compare(app, terminal_size=size, run_before=typed("2", "down"))
+
+
+@sizes
+def test_diff(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """What one iteration has changed."""
+    app = world.app(first=(world.ids["complete"],))
+    assert snap_compare(app, terminal_size=size, run_before=typed("3", "["))
+
+
+@sizes
+def test_a_task(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """The criteria of every role, and what each verification found."""
+    app = world.app(first=(world.webshop, "SHOP-1"))
+    assert snap_compare(app, terminal_size=size, run_before=typed("down", "down"))
+
+
+@sizes
+def test_a_story(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """All that the task list says of it."""
+    keys = typed("/", *"notes", "enter", "P", "enter", "tab", "enter")
+    assert snap_compare(world.app(), terminal_size=size, run_before=keys)
+
+
+@sizes
+def test_help(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """Every key."""
+    assert snap_compare(world.app(), terminal_size=size, run_before=typed("?"))
+
+
+@sizes
+def test_a_question(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """What destroys something is asked first, with what it means."""
+    assert snap_compare(world.app(), terminal_size=size, run_before=typed("x"))
+
+
+@sizes
+def test_a_line_to_type(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """Guidance for a run."""
+    assert snap_compare(world.app(), terminal_size=size, run_before=typed("s", *"use tabs"))
+
+
+@sizes
+def test_the_projects(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
+    """All of them can be chosen."""
+    assert snap_compare(world.app(), terminal_size=size, run_before=typed("P"))
+
+
+@sizes
+def test_nothing_yet(
+    world: World,
+    project: Project,
+    monkeypatch: pytest.MonkeyPatch,
+    snap_compare: Compare,
+    size: tuple[int, int],
+) -> None:
+    """Where there is no store there is a word of welcome, and nothing is made."""
+    monkeypatch.setenv("HOME", str(project.home.path))
+    empty = World(project.path, project.home)
+    assert snap_compare(empty.app(), terminal_size=size, run_before=typed())
+    assert list(project.home.path.iterdir()) == []
+
+
+@sizes
+def test_no_colours(
+    world: World, monkeypatch: pytest.MonkeyPatch, snap_compare: Compare, size: tuple[int, int]
+) -> None:
+    """With NO_COLOR nothing is told by colour alone: marks and words stay, the cursor is reversed."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert snap_compare(world.app(), terminal_size=size, run_before=typed())

@@ -1,0 +1,174 @@
+"""`ralph tui` in a real terminal: tmux, keys typed, the screen read."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from conftest import RALPH, Project
+from ralph.store.home import Home
+from tui_support import World
+
+
+@dataclass(frozen=True)
+class Tmux:
+    """A terminal multiplexer of its own, on a socket of its own."""
+
+    socket: Path
+    environment: dict[str, str]
+
+    def __call__(self, *words: str) -> str:
+        command = ["tmux", "-S", str(self.socket), "-f", "/dev/null", *words]
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    @property
+    def screen(self) -> str:
+        return self("capture-pane", "-p", "-t", "0")
+
+    def type(self, *keys: str) -> None:
+        self("send-keys", "-t", "0", *keys)
+
+    def expect(self, *words: str, without: str = "\0") -> str:
+        """Wait until all of this is on the screen, and `without` is not."""
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            screen = self.screen
+            if all(word in screen for word in words) and without not in screen:
+                return screen
+            time.sleep(0.05)
+        raise AssertionError(f"no {words} on the screen:\n{screen}")
+
+
+@pytest.fixture(scope="session")
+def tmux_program() -> str:
+    """Installed where it is missing and can be; where it has to be there, its absence is a failure."""
+    if shutil.which("tmux") is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        subprocess.run(["apt-get", "install", "-y", "-qq", "tmux"], capture_output=True, check=False)
+    found = shutil.which("tmux")
+    if found is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("tmux is missing, and could not be installed")
+        pytest.skip("tmux is missing")
+    return found
+
+
+@contextmanager
+def dashboard(
+    project: Project, tmp_path: Path, *arguments: str, size: tuple[int, int] = (100, 30)
+) -> Iterator[Tmux]:
+    environment = project.env | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8", "PAGER": "tail -n 5"}
+    for name in ("NO_COLOR", "TMUX", "COLUMNS", "LINES"):
+        environment.pop(name, None)
+    tmux = Tmux(Path("/tmp") / f"ralph-tmux-{uuid.uuid4().hex[:8]}", environment)
+    shell = f"{RALPH} tui {' '.join(arguments)}; echo exit code $?; exec sleep 1000"
+    try:
+        tmux("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), "-c", str(project.path), shell)
+        yield tmux
+    finally:
+        subprocess.run(["tmux", "-S", str(tmux.socket), "kill-server"], env=environment, check=False)
+        tmux.socket.unlink(missing_ok=True)
+
+
+def test_a_whole_visit(tmux_program: str, world: World, tmp_path: Path) -> None:
+    """The list, a run, its checks, help, and out again with exit code 0."""
+    project = Project(world.base / "ada" / "webshop", world.home, {"HOME": str(world.base / "ada")})
+    with dashboard(project, tmp_path) as tmux:
+        tmux.expect("3 running", "~/tracker", "Project webshop", "SHOP-3", "implementing 1")
+        tmux.type("/")
+        tmux.expect("show only runs with these words")
+        tmux.type("greeter", "Enter")
+        tmux.expect("~/greeter", without="~/tracker")
+        tmux.type("Enter")
+        tmux.expect("claimed, and every required check green", "=== Ralph iteration 2/5 ===")
+        tmux.type("2")
+        tmux.expect("./check.sh", "✗ RED")
+        tmux.type("Down")
+        tmux.expect("wanted: Hello, Ada!")
+        tmux.type("?")
+        tmux.expect("steer it: guidance")
+        tmux.type("Escape")
+        time.sleep(0.3)
+        tmux.type("q")
+        tmux.expect("P Board")
+        tmux.type("q")
+        tmux.expect("exit code 0")
+
+
+def test_steering_and_the_pager(tmux_program: str, project: Project, tmp_path: Path) -> None:
+    """A running agent is followed, gets guidance, and its log is shown by $PAGER in the same terminal."""
+    project.agent(
+        "echo I am at work; while [ ! -f go ]; do sleep 0.05; done; echo '<response>DONE</response>'"
+    )
+    process = project.start("run", "-p", "The work.")
+    try:
+        with dashboard(project, tmp_path) as tmux:
+            tmux.expect("1 running")
+            tmux.type("Enter")
+            tmux.expect("I am at work")
+            tmux.type("s")
+            tmux.expect("Steer run")
+            tmux.type("use tabs", "Enter")
+            tmux.expect("Queued: it goes into the next prompt")
+            (project.path / "go").touch()
+            tmux.expect("complete")
+            tmux.type("o")
+            tmux.expect("I am at work")
+            tmux.type("q")
+            tmux.expect("q Quit")
+    finally:
+        (project.path / "go").touch()
+        process.communicate(timeout=30)
+
+
+def test_narrow_and_resized(tmux_program: str, world: World, tmp_path: Path) -> None:
+    """It is drawn anew for another size."""
+    project = Project(world.base / "ada" / "webshop", world.home, {"HOME": str(world.base / "ada")})
+    with dashboard(project, tmp_path, world.ids["running"], size=(80, 24)) as tmux:
+        screen = tmux.expect("Todo 1/4", "Mend the parser")
+        assert max(map(len, screen.splitlines())) <= 80
+        tmux("resize-window", "-t", "0", "-x", "140", "-y", "40")
+        tmux.expect("directory", "Say what was wrong", "elapsed")
+
+
+def test_a_newer_store(tmux_program: str, project: Project, tmp_path: Path) -> None:
+    """It says so and can be left; no traceback."""
+    import sqlite3
+
+    project.agent("true")
+    project.run("run", "-p", "The work.", "-m", "1")
+    with sqlite3.connect(project.home.database) as db:
+        db.execute("PRAGMA user_version = 7")
+    with dashboard(project, tmp_path) as tmux:
+        screen = tmux.expect("format is 7", "RALPH_STATE_DIR")
+        assert "Traceback" not in screen
+        tmux.type("q")
+        tmux.expect("exit code 0")
+
+
+def test_no_terminal_no_dashboard(project: Project) -> None:
+    """Into a pipe it shows nothing, and says what does."""
+    result = project.run("tui")
+    assert (result.code, result.out) == (2, "")
+    assert "There is no terminal" in result.err
+    assert not any(Home(project.home.path).path.iterdir())
+
+
+def test_help_does_not_load_it(project: Project) -> None:
+    """Textual is loaded by `tui` alone."""
+    code = "import sys; from ralph.cli import main; main(['--help']); main(['status']); print('textual' in sys.modules)"
+    import sys
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=project.env, cwd=project.path, capture_output=True, text=True
+    )
+    assert done.stdout.splitlines()[-1] == "False"
