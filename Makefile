@@ -1,7 +1,7 @@
 # Thin over uv; `scripts/uv` installs uv into .tools where there is none.
 uv := sh scripts/uv
 
-.PHONY: all fmt lint test test-real build install clean demo pins plugin
+.PHONY: all fmt lint test test-real build install clean demo pins plugin pictures
 
 all: fmt lint test build
 
@@ -32,6 +32,10 @@ demo:     ## a whole run in ten seconds
 
 pins:     ## pin the newest versions
 	$(uv) run python scripts/pins.py
+
+pictures: ## the pictures of the dashboard and of a report in docs/
+	$(uv) run python scripts/pictures.py
+	$(uv) run python scripts/report_picture.py
 
 plugin:   ## the rules and the version into the Claude Code plugin
 	$(uv) run python scripts/plugin.py

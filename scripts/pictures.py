@@ -1,42 +1,78 @@
-"""Make docs/report.png: a report of a real run, in a real browser.
+"""Take the pictures of the dashboard in docs/, from a store that real scripted runs have made.
 
-scripts/uv run python scripts/pictures.py
+    scripts/uv run python scripts/pictures.py
+
+The runs are those of the snapshot tests (`tests/tui_support.py`), with the same ids and times.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
 import sys
 import tempfile
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-
-from browser_support import browser
-from conftest import Project
-from ralph.store.home import Home
-from report_support import complete_run
-
 ROOT = Path(__file__).resolve().parent.parent
-MOST_HEIGHT = 2200
+DOCS = ROOT / "docs"
+sys.path[:0] = [str(ROOT / "tests"), str(ROOT)]
+
+from tui_support import World, make_world, settle  # noqa: E402
+
+
+@dataclass(frozen=True)
+class Picture:
+    """What is opened first (the name of a run, or a task), what is typed then, and how large the terminal is."""
+
+    first: str = ""
+    keys: tuple[str, ...] = ()
+    theme: str = "dark"
+    size: tuple[int, int] = (120, 36)
+
+
+PICTURES = {
+    "tui-runs": Picture(),
+    "tui-run": Picture("running"),
+    "tui-checks": Picture("complete", ("2", "down")),
+    "tui-diff": Picture("complete", ("3",), size=(120, 26)),
+    "tui-task": Picture("SHOP-1", ("down", "down", "down", "down", "down", "down", "down", "down", "down")),
+    "tui-stories": Picture("", ("P", *["down"] * 4, "enter", "tab"), "light"),
+    "tui-narrow": Picture("waiting", size=(80, 24)),
+}
+
+
+async def take(world: World, name: str, picture: Picture) -> None:
+    is_task = picture.first.startswith("SHOP")
+    first = (world.webshop, picture.first) if is_task else tuple(filter(None, [world.ids.get(picture.first)]))
+    app = world.app(theme=picture.theme, first=first)
+    async with app.run_test(size=picture.size) as pilot:
+        await settle(pilot)
+        for key in picture.keys:
+            await pilot.press(key)
+            await settle(pilot)
+        (DOCS / f"{name}.svg").write_text(without_network(app.export_screenshot(title="ralph tui")))
+
+
+def without_network(svg: str) -> str:
+    """The picture without the fonts that it would fetch; any monospaced one that is there will do."""
+    svg = re.sub(r"@font-face \{[^}]*\}\s*", "", svg)
+    return svg.replace(
+        "font-family: Fira Code, monospace", "font-family: Fira Code, DejaVu Sans Mono, Menlo, monospace"
+    )
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory(prefix="ralph-pictures-") as scratch:
-        base = Path(scratch)
-        project = Project(base / "slugs", Home(base / "state"), {"TZ": "UTC"})
-        project.path.mkdir()
-        project.home.path.mkdir()
-        (project.path / "README.md").write_text("A project.\n")
-        project.git("init", "-q", "-b", "main")
-        project.git("add", "-A")
-        project.git("commit", "-q", "-m", "First")
-        complete_run(project)
-        page = base / "report.html"
-        project.run("report", "--html", str(page))
-        page.write_text(page.read_text().replace(str(base), "/home/ada").replace(sys.executable, "python"))
-        with browser() as opened:
-            opened.open(page, 900)
-            opened.photograph(ROOT / "docs" / "report.png", MOST_HEIGHT)
+    with tempfile.TemporaryDirectory() as scratch:
+        world = make_world(Path(scratch))
+        os.environ |= {"HOME": str(world.base / "ada"), "RALPH_STATE_DIR": str(world.home.path), "TZ": "UTC"}
+        os.environ.pop("NO_COLOR", None)
+        time.tzset()
+        for name, picture in PICTURES.items():
+            asyncio.run(take(world, name, picture))
+            print(f"docs/{name}.svg")
     return 0
 
 
