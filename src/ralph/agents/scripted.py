@@ -24,7 +24,7 @@ from typing import Annotated
 
 import msgspec
 
-from ralph.agents.base import Needs, Prompt, Reading, no_hooks, no_model_option
+from ralph.agents.base import Needs, Prompt, Reading, no_model_option
 from ralph.agents.custom import argument
 from ralph.agents.plain import PlainParser
 from ralph.core.model import AgentSpec, PromptVia, Purpose
@@ -35,10 +35,13 @@ class Scripted:
     idle_seconds = 0.0
     small_model = ""
     model_flags = staticmethod(no_model_option)
-    hooked = staticmethod(no_hooks)
     permission_flags = ()
     about = None
     needs = Needs()
+
+    def hooked(self, spec: AgentSpec, path: str) -> AgentSpec | None:
+        """It does what its user has written: there is nothing to watch."""
+        return spec
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         mode = ["--message"] if purpose is Purpose.MESSAGE else []
