@@ -852,7 +852,7 @@ def test_every_run_that_is_asked_for_can_be_completed(
         for param in (command.params if command else ())
         if param.name == "run"
     }
-    asking = ("resume", "status", "logs", "diff", "rewind", "steer", "pause", "cancel")
+    asking = ("resume", "tui", "status", "logs", "diff", "rewind", "steer", "pause", "cancel")
     assert offered == {name: [run] for name in asking}
 
 

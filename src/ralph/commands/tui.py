@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from ralph.commands.common import complete_run, make_look, settings_here
+from ralph.commands.common import make_look, optional_run_argument, settings_here
 from ralph.core.model import Resume
 from ralph.core.tasks import Task
 from ralph.errors import RalphError
@@ -36,7 +36,7 @@ MOST_BYTES = 1 << 19
 
 
 @click.command()
-@click.argument("run", metavar="[RUN]", required=False, shell_complete=complete_run)
+@optional_run_argument
 @click.option("--theme", type=click.Choice(["dark", "light"]), help="Its colours. [as the settings say]")
 def command(run: str | None, theme: str | None) -> int:
     """Show every run on the machine, look into any of it, and steer it.

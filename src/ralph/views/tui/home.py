@@ -60,6 +60,8 @@ class HomeScreen(RunKeys):
         self._wanted = ""
         self._prefers_stories = False
         self._by_id: dict[str, Summary] = {}
+        self._pointed = ""
+        """The run that the cursor is on; read by a thread, which must not ask widgets."""
 
     def body(self) -> ComposeResult:
         words = Input(placeholder="show only runs with these words", id="filter", compact=True)
@@ -123,7 +125,7 @@ class HomeScreen(RunKeys):
             known = overview.project_of(self.ralph.project)
             id = known.id if known and known.tasks else FOLLOW
         if id == FOLLOW:
-            run = self.chosen()
+            run = self._by_id.get(self._pointed)
             id = run.project if run else self.ralph.project
         return overview.project_of(id) or next(iter(overview.projects), None)
 
@@ -158,6 +160,7 @@ class HomeScreen(RunKeys):
         return self._by_id.get(self.query_one("#runs", RowList).key)
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
+        self._pointed = event.key or ""
         if self._wanted in ("", FOLLOW):
             self.look()
 
