@@ -19,7 +19,7 @@ from ralph.process.client import Wakeup, Warden
 from ralph.sandbox import container
 from ralph.sandbox.base import Room, Sandbox, Walls
 from ralph.sandbox.container import Container
-from ralph.sandbox.registry import LADDER
+from ralph.sandbox.registry import NAMES
 from sandbox.engine_support import DRIVER, Bench, faked, golden, kill_tree, lives
 
 IMAGE = "example/image:1"
@@ -44,7 +44,7 @@ def walls(bench: Bench, **more: object) -> Walls:
 
 def test_it_is_on_the_ladder_below_the_others() -> None:
     """The best that is there is taken first."""
-    assert list(LADDER) == ["docker", "bubblewrap", "container", "direct"]
+    assert NAMES == ("docker", "bubblewrap", "container", "direct")
 
 
 def test_a_command_line_is_the_golden_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

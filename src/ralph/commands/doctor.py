@@ -19,6 +19,7 @@ from ralph.flows import session
 from ralph.flows.doctor import examine
 from ralph.flows.doctor_sandbox import prove
 from ralph.flows.finding import Finding, State
+from ralph.settings import load
 from ralph.views.agent import paint
 from ralph.views.console import shows_emoji, wants_colour
 
@@ -75,7 +76,8 @@ def command(settings_file: str | None, timeout: int, sandbox: str | None, as_jso
     ralph doctor --json | jq '.[] | select(.state != "ok")'
     """
     if sandbox is not None:
-        return _prove(None if sandbox == _BEST else sandbox, as_json=as_json)
+        image = load(Path(settings_file) if settings_file else None).settings.sandbox.image
+        return _prove(None if sandbox == _BEST else sandbox, image, as_json=as_json)
     with session.signals() as wakeup:
         findings = examine(Path(settings_file) if settings_file else None, wakeup, timeout)
         if wakeup.count:
@@ -90,10 +92,10 @@ def command(settings_file: str | None, timeout: int, sandbox: str | None, as_jso
     return 2 if any(finding.state is State.ERROR for finding in findings) else 0
 
 
-def _prove(name: str | None, *, as_json: bool) -> int:
+def _prove(name: str | None, image: str, *, as_json: bool) -> int:
     """The table of probes; exit code 1 if one of them came out wrong."""
     with session.signals() as wakeup:
-        proof = prove(name, wakeup)
+        proof = prove(name, image, wakeup)
         if wakeup.count:
             return 130
     if as_json:

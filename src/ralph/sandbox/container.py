@@ -29,7 +29,6 @@ import shutil
 import sys
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -39,7 +38,7 @@ from pathlib import Path
 from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
 from ralph.sandbox import inside
-from ralph.sandbox.base import Output, Room, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.base import Output, Room, Root, Run, Sandbox, Tell, Walls, Wrapped
 from ralph.sandbox.proxy import opened_proxy
 
 IMAGE = "docker/sandbox-templates:claude-code"
@@ -81,6 +80,7 @@ class Engine:
 class Container:
     image: str = IMAGE
     name: str = "container"
+    root: Root = Root.IMAGE
 
     def problem(self, run: Run) -> str:
         found = self._engine(run)
@@ -162,13 +162,10 @@ class Box:
         self._run, self._tell = run, tell
         self._numbers = count(1)
         self._lock = threading.Lock()
-        self._current: dict[int, list[str]] = defaultdict(list)
 
     def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped:
         name = f"ralph-{re.sub('[^A-Za-z0-9_.-]', '-', self._walls.run)}-{os.getpid()}-{next(self._numbers)}"
-        with self._lock:
-            self._current[threading.get_ident()].append(name)
-        mounts = _Mounts(room, environment.get("HOME", ""))
+        mounts, own = _Mounts(room, environment.get("HOME", "")), _client_variables()
         first = ("python3", "-I", "-S", _FIRST, "0", "0", _SOCKET, "--") if self._socket else ()
         words = [
             *(self._engine.program, "run", "--rm", "--pull", "never", "--name", name),
@@ -177,19 +174,16 @@ class Box:
             *self._walls_options(),
             *self._mounted(mounts),
             *self._proxy_options(),
-            *(word for key in sorted(environment) if key != "PATH" for word in ("--env", key)),
+            *_variables(environment, own),
             *("--env", f"PATH={mounts.path(environment.get('PATH', ''), self._engine.path)}"),
             *("--entrypoint", "/bin/sh", self._image, "-c", _START),
             *(*first, mounts.program(argv[0]), *argv[1:]),
         ]
-        return Wrapped(words, _client_variables() | {**environment, "PATH": os.environ.get("PATH", USUAL)})
+        return Wrapped(words, {**environment, **own, "PATH": os.environ.get("PATH", USUAL)}, name)
 
-    def after(self, exit: Exit) -> Exit:
+    def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
         """The client has ended, and nobody knows how: the container goes in any case."""
-        with self._lock:
-            names = self._current.pop(threading.get_ident(), [])
-        if names:
-            self._remove(names)
+        self._remove([wrapped.mark])
         if exit.code is not None and 128 < exit.code < 128 + 65:
             return replace(exit, code=None, signal=exit.code - 128)
         return exit
@@ -300,6 +294,13 @@ def _path_in(variables: bytes) -> str:
             if str(each).startswith("PATH="):
                 return str(each)[5:]
     return _PATH
+
+
+def _variables(environment: Mapping[str, str], own: Mapping[str, str]) -> Iterator[str]:
+    """By name alone, but for those that the client has with another value, such as HOME."""
+    for name, value in sorted(environment.items()):
+        if name != "PATH":
+            yield from ("--env", name if own.get(name, value) == value else f"{name}={value}")
 
 
 def _client_variables() -> dict[str, str]:
