@@ -33,8 +33,11 @@ from ralph.scm.repository import find_repository
 from ralph.store.files import opened_directory
 
 SECONDS = 120.0
-_DENIED, _ALLOWED = "denied", "allowed"
+DENIED, ALLOWED = "denied", "allowed"
 _PROGRAM = "probing.py"
+
+Seen = dict[str, tuple[bool | None, str]]
+"""By the name of each probe: whether it came to pass, None if it could not be tried; and what was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ _TRIED = {
     "mount": "mount a file system",
     "user namespace": "make a user namespace",
     "no network": "network off: reach anything",
-    "address": "allow-list: reach an address without the proxy (TCP, IPv6, UDP, loopback)",
+    "address": "allow-list: reach anything without the proxy",
     "proxy: other host": "allow-list: a host that is not on the list",
     "proxy: address": "allow-list: an address instead of a name",
     "proxy: metadata": "allow-list: a cloud's metadata",
@@ -136,12 +139,14 @@ def _tried(root: Root) -> Iterator[str]:
             yield name
 
 
-def _probe(name: str, seen: tuple[bool, str] | None) -> Probe:
-    expected = _ALLOWED if name in _MAY else _DENIED
-    if seen is None:
-        return Probe(name, _TRIED[name], expected, "it was not tried", ok=False)
-    came, text = seen
-    word = _ALLOWED if came else _DENIED
+def _probe(name: str, seen: tuple[bool | None, str] | None) -> Probe:
+    expected = ALLOWED if name in _MAY else DENIED
+    came, text = seen or (None, "")
+    if came is None:
+        return Probe(
+            name, _TRIED[name], expected, f"it could not be tried: {text}".removesuffix(": "), ok=False
+        )
+    word = ALLOWED if came else DENIED
     return Probe(name, _TRIED[name], expected, f"{word}: {text}" if text else word, word == expected)
 
 
@@ -266,22 +271,19 @@ class Scene:
         if done.exit.code != 0:
             raise RalphError(f"git {words[0]}: {done.problem or done.err.decode(errors='replace').strip()}")
 
-    def attempt(self, spec: SandboxSpec, root: Root) -> dict[str, tuple[bool, str]]:
+    def attempt(self, spec: SandboxSpec, root: Root) -> Seen:
         """Everything once; what the files say counts more than what was said inside."""
         before = {name: _content(path) for name, path in self._writes().items()}
         out = self._run(spec, root)
-        found: dict[str, tuple[bool, str]] = {}
+        found: Seen = {}
         for line in out.splitlines():
             name, came, text = json.loads(line)
-            found[name] = came, text
+            found[name] = came, text.replace(f"{self.place}/", "")
         for name, path in self._writes().items():
             is_written = _content(path) != before[name]
-            text = found.get(name, (False, "it was not tried"))[1]
-            if name in found:
-                found[name] = (
-                    is_written,
-                    "nothing has come out" if found[name][0] and not is_written else text,
-                )
+            came, text = found.get(name, (None, ""))
+            if came is not None:
+                found[name] = is_written, "nothing has come out" if came and not is_written else text
         return found
 
     def _run(self, spec: SandboxSpec, root: Root) -> str:

@@ -1,13 +1,12 @@
 """What `ralph doctor --sandbox` runs inside: it tries everything that it should not be able to do.
 
-`python -I -S probing.pyc ARGUMENTS`, which are JSON; for each probe one line of JSON: [name, whether it came to pass,
-what was seen]. It imports nothing of ours. Nothing that it tries would do harm if it came to pass: files have names of
+`python -I -S probing.py ARGUMENTS`, which are JSON; for each probe one line of JSON: [name, whether it came to pass or
+null if it could not be tried, what was seen]. It imports nothing of ours. Nothing that it tries would do harm if it came to pass: files have names of
 their own, nobody is ended, no setting of the system is written, only opened for writing.
 """
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
 import os
@@ -121,6 +120,8 @@ def _run(*argv: str) -> Seen:
 
 
 def _system_call(name: str, *arguments: Any) -> Seen:
+    import ctypes  # which not every Python has
+
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments) == -1:
         return False, os.strerror(ctypes.get_errno())
@@ -238,10 +239,10 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for name, probe in probes(json.loads(sys.argv[1])):
         try:
-            came, seen = probe()
+            told: tuple[bool | None, str] = probe()
         except Exception as error:
-            came, seen = False, f"{type(error).__name__}: {error}"
-        print(json.dumps([name, came, seen]), flush=True)
+            told = None, f"{type(error).__name__}: {error}"
+        print(json.dumps([name, *told]), flush=True)
 
 
 if __name__ == "__main__":
