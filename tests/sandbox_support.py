@@ -5,18 +5,16 @@ pytestmark = BUBBLEWRAP
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import stat
 import subprocess
 import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 
 import pytest
 
+import debian
 import ralph
 
 NOBODY = 65534
@@ -24,28 +22,16 @@ NOBODY = 65534
 
 @cache
 def problem() -> str:
-    """Why bubblewrap cannot be used here; as root in CI it is installed first."""
-    if shutil.which("bwrap") is None and os.environ.get("CI") == "true" and os.geteuid() == 0:
-        _install()
-    if shutil.which("bwrap") is None:
-        return "bubblewrap is not installed"
-    tried = ["bwrap", "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--", "true"]
+    """Why bubblewrap cannot be used here."""
+    bwrap = debian.program("bwrap", "bubblewrap")
+    tried = [bwrap, "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--", "true"]
     done = subprocess.run(tried, capture_output=True, text=True)
     return done.stderr.strip() if done.returncode else ""
 
 
-def _install() -> None:
-    """One of the workers does it, the others wait."""
-    with open(Path(tempfile.gettempdir()) / "ralph-install-bubblewrap.lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if shutil.which("bwrap") is None and shutil.which("apt-get"):
-            for words in (["update", "-q"], ["install", "-q", "-y", "bubblewrap"]):
-                subprocess.run(["apt-get", *words], capture_output=True, timeout=300)
-
-
 def needs_bubblewrap() -> None:
     if found := problem():
-        pytest.fail(found) if os.environ.get("CI") == "true" else pytest.skip(found)
+        debian.missing(found)
 
 
 BUBBLEWRAP = [pytest.mark.usefixtures("bubblewrap")]

@@ -119,7 +119,8 @@ class Caller:
             own = None if directory is None else path_of(directory)
             inside = place.rooms.agent(spec, [program, *argv[1:]], environment, own)
             command = client.Command(inside.argv, inside.environment, where, stdin)
-            exit = place.rooms.after(warden.run(command, tee, self._watch(call.step, parser, supervised)))
+            exit = warden.run(command, tee, self._watch(call.step, parser, supervised))
+            exit = place.rooms.after(exit, inside)
         finally:
             if stdin is not None:
                 os.close(stdin)

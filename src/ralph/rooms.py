@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
@@ -20,14 +20,17 @@ from ralph.agents.base import Needs
 from ralph.agents.registry import AGENTS
 from ralph.core.model import PROJECT_BUS, AgentSpec, Ended, Exit, Network, Plan, SandboxSpec
 from ralph.errors import RalphError
-from ralph.guarded import OF_GIT, OF_RALPH, Guarded
 from ralph.process.client import Warden, child_environment, output_of
+from ralph.putback import OF_GIT, OF_RALPH, PutBack
 from ralph.sandbox import programs, variables
-from ralph.sandbox.base import PEOPLES, Output, Room, Run, Sandbox, Walls, Wrapped
+from ralph.sandbox.base import PEOPLES, Output, Room, Root, Run, Rung, Sandbox, Walls, Wrapped
+from ralph.sandbox.docker import AUTH
 from ralph.sandbox.programs import within
 from ralph.sandbox.proxy import Host
-from ralph.sandbox.registry import LADDER
+from ralph.sandbox.registry import find, ladder
 from ralph.scm.repository import Repository, points_back
+
+_TRY_SECONDS = 60.0
 
 
 def path_of(directory: int) -> str:
@@ -50,22 +53,30 @@ def runner(warden: Warden, directory: int) -> Run:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a run works, and where it keeps what nothing inside may reach."""
+    """Where a run works, and where it keeps what nothing inside may reach; `environment`: of another than this user."""
 
     plan: Plan
     repository: Repository | None
     home: Path
     streams: Path
+    environment: Mapping[str, str] | None = None
+
+    @property
+    def variables(self) -> dict[str, str]:
+        return child_environment({}) if self.environment is None else dict(self.environment)
+
+    def rung(self) -> Rung:
+        """The rung of the plan, as this run needs it."""
+        spec, agents = self.plan.sandbox, self.plan.agents
+        auth = os.path.join(_home_in(self.variables), AUTH)
+        return find(spec.rung, ladder(spec.image, agents[0].type if agents else "", auth))
 
 
 @contextmanager
 def opened_rooms(site: Site, warden: Warden, directory: int) -> Iterator[Rooms]:
     """The rooms of a run while it is driven. What is wrong with them is one error, before anything is started."""
-    if (rung := LADDER.get(site.plan.sandbox.rung)) is None:
-        raise RalphError(
-            f"This Ralph has no sandbox {site.plan.sandbox.rung!r}.", "Another version began the run."
-        )
-    rooms, run = Rooms(site), runner(warden, directory)
+    rung = site.rung()
+    rooms, run = Rooms(site, rung.root), runner(warden, directory)
     with rung.opened(rooms.walls, run, rooms.tell) as sandbox:
         rooms.sandbox = sandbox
         if site.plan.sandbox.is_real:
@@ -79,23 +90,24 @@ def opened_rooms(site: Site, warden: Warden, directory: int) -> Iterator[Rooms]:
 class Rooms:
     sandbox: Sandbox
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, root: Root = Root.OURS) -> None:
         plan = site.plan
+        self._root = root
         self._site, self._plan, self._spec = site, plan, plan.sandbox
         self._news: deque[str] = deque()
-        self._base = child_environment({})
-        self._home = os.path.realpath(self._base.get("HOME") or os.path.expanduser("~"))
+        self._base = site.variables
+        self._home = _home_in(self._base)
         self._state = site.streams / "sandbox"
         self._absent: tuple[str, ...] = ()
-        self._guarded: list[Guarded] = []
+        self._kept: list[PutBack] = []
         if self._spec.is_real:
             self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._worktree = _worktree(site, self._home)
             self._git = _git_paths(site.repository, self._worktree)
             self._given = _given(self._spec, plan.directory, self._worktree)
             self._copied = dict(self._copies())
-            self._absent = tuple(path for path in self._guards() if not os.path.lexists(path))
-            self._guarded = list(self._remembered())
+            self._absent = tuple(path for path in self._pins() if not os.path.lexists(path))
+            self._kept = list(self._remembered())
         self.walls = Walls(
             plan.run,
             str(self._state),
@@ -104,6 +116,7 @@ class Rooms:
             self._hosts() if self._spec.network is Network.ALLOW_LIST else (),
             self._spec.memory_mb,
             self._spec.processes,
+            self._read_only() if self._spec.is_real else (),
         )
 
     # ---- commands ----
@@ -117,11 +130,11 @@ class Rooms:
         needs = AGENTS[spec.type].needs
         own = dict(spec.env)
         wanted = {**self._passed(environment, (*needs.variables, *own)), **own}
-        logins, guarded = self._logins(spec)
+        logins, pinned = self._logins(spec)
         room = self._room(
             directory,
             more_writable=logins,
-            guarded=guarded,
+            pinned=pinned,
             more_read=(
                 *self._program(argv[0], environment.get("PATH", "")),
                 *(word for word in argv if within(word, [str(self._site.streams)])),
@@ -139,14 +152,15 @@ class Rooms:
         room = self._room(copy or None, start=directory, more_read=(self._worktree,) if copy else ())
         return self.sandbox.wrap(argv, self._passed(environment, ()), room)
 
-    def after(self, exit: Exit) -> Exit:
+    def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
         """A command has ended: what would start programs outside, in git or in an agent's later sessions, is undone."""
+        exit = self.sandbox.after(exit, wrapped)
         for path in self._absent:
             if os.path.lexists(path):
                 self._take_away(path)
-        for guarded in self._guarded:
-            self._tell_undone(guarded.put_back())
-        return self.sandbox.after(exit)
+        for kept in self._kept:
+            self._tell_undone(kept.put_back())
+        return exit
 
     def _take_away(self, path: str) -> None:
         taken = self._state / "taken"
@@ -158,9 +172,9 @@ class Rooms:
 
     def close(self) -> None:
         shutil.rmtree(self._state / "copied", ignore_errors=True)
-        for guarded in self._guarded:
-            guarded.put_back()
-            guarded.forget()
+        for kept in self._kept:
+            kept.put_back()
+            kept.forget()
 
     def _tell_undone(self, paths: Sequence[str]) -> None:
         for path in paths:
@@ -178,9 +192,7 @@ class Rooms:
         """What is to be said at the start."""
         if not self._spec.is_real:
             return
-        logins = [
-            path for spec in self._plan.agents for path in self._logins(spec)[0] if os.path.exists(path)
-        ]
+        logins = [path for spec in self._plan.agents for path in self._logins(spec)[0]]
         also = f" and {', '.join(dict.fromkeys(logins))}" if logins else ""
         yield f"It can write to {', '.join(self.walls.writable)}{also}; homes and credentials are hidden."
         if within(sys.prefix, self.walls.writable):
@@ -191,7 +203,8 @@ class Rooms:
         room = self._room(None)
         environment = self._passed(self._base, ())
         wrapped = self.sandbox.wrap(["/bin/true"], environment, room)
-        done = run(wrapped.argv, 30.0)
+        done = run(wrapped.argv, _TRY_SECONDS)
+        self.sandbox.after(Exit(code=done.code), wrapped)
         if done.code != 0:
             raise RalphError(
                 f"The sandbox {self._spec.rung} cannot be set up: {done.err.strip() or 'it does not end'}",
@@ -206,20 +219,19 @@ class Rooms:
         *,
         start: str = "",
         more_writable: Sequence[str] = (),
-        guarded: Sequence[str] = (),
+        pinned: Sequence[str] = (),
         more_read: Sequence[str] = (),
         copied: tuple[tuple[str, str], ...] = (),
     ) -> Room:
         _, given_read, given_hidden = self._given
         path = self._base.get("PATH", os.defpath)
         read = [*programs.of_home(self._home, path), *programs.of_ralph(), *programs.OF_SYSTEM, *more_read]
-        hidden = (str(self._site.home), *given_hidden)
+        hidden = (self._home, str(self._site.home), *given_hidden)
         writable = [own] if own else [*self.walls.writable]
         every_writable = [*writable, *more_writable]
-        places = [*PEOPLES, self._home, *hidden]
         read = [path for path in read if not self._is_too_much(path)]
-        seen = _seen(read, places, every_writable)
-        pinned = [path for path in (*guarded, *given_read, *self._git[1]) if os.path.lexists(path)]
+        seen = _seen(read, partial(self._is_absent, (*PEOPLES, *hidden)), every_writable)
+        pinned = [path for path in (*pinned, *given_read, *self._git[1]) if os.path.lexists(path)]
         return Room(
             start or own or self._plan.directory,
             tuple(dict.fromkeys(every_writable)),
@@ -227,6 +239,10 @@ class Rooms:
             hidden,
             copied,
         )
+
+    def _is_absent(self, hidden: Sequence[str], path: str) -> bool:
+        """Would it not be there unless it is named?"""
+        return within(path, hidden) if self._root is Root.OURS else not programs.is_of_system(path)
 
     def _is_too_much(self, path: str) -> bool:
         """Would it show a whole home? Such a directory may be on PATH, or be named by a variable."""
@@ -245,6 +261,10 @@ class Rooms:
             )
         return tuple(dict.fromkeys(found))
 
+    def _read_only(self) -> tuple[str, ...]:
+        """The main repository of a worktree, and what the settings name."""
+        return tuple(path for path in (*self._git[1][:1], *self._given[1]) if os.path.lexists(path))
+
     def _logins(self, spec: AgentSpec) -> tuple[list[str], list[str]]:
         """Where an agent keeps its login, and what in there must not change."""
         needs = AGENTS[spec.type].needs
@@ -253,8 +273,8 @@ class Rooms:
         moved = [environment[name] for name in needs.moved if environment.get(name)]
         state = moved[:1] or [os.path.join(home, name) for name in needs.state]
         found = [os.path.realpath(path) for path in state]
-        guarded = [os.path.join(found[0], name) for name in needs.guarded] if found else []
-        return [path for path in found if os.path.isdir(path) and not self._is_too_much(path)], guarded
+        pinned = [os.path.join(found[0], name) for name in needs.pinned] if found else []
+        return [path for path in found if os.path.isdir(path) and not self._is_too_much(path)], pinned
 
     def _own_copies(self, needs: Needs) -> Iterator[tuple[str, str]]:
         for name in needs.copied:
@@ -273,20 +293,20 @@ class Rooms:
     def _specs(self) -> tuple[AgentSpec, ...]:
         return (*self._plan.agents, *([self._plan.judge] if self._plan.judge else []))
 
-    def _guards(self) -> Iterator[str]:
+    def _pins(self) -> Iterator[str]:
         for spec in self._specs:
-            logins, guarded = self._logins(spec)
-            yield from guarded if logins else ()
+            logins, pinned = self._logins(spec)
+            yield from pinned if logins else ()
 
-    def _remembered(self) -> Iterator[Guarded]:
+    def _remembered(self) -> Iterator[PutBack]:
         """Settings of Ralph, and of git where its whole directory can be written; elsewhere they are read-only."""
-        found = [Guarded(Path(self._plan.directory, ".ralph"), OF_RALPH, self._state / "settings")]
+        found = [PutBack(Path(self._plan.directory, ".ralph"), OF_RALPH, self._state / "settings")]
         repository = self._site.repository
         if repository is not None and within(str(repository.common), self._writable()):
-            found.append(Guarded(repository.common, OF_GIT, self._state / "git"))
-        for guarded in found:
-            self._tell_undone(guarded.remember())
-            yield guarded
+            found.append(PutBack(repository.common, OF_GIT, self._state / "git"))
+        for kept in found:
+            self._tell_undone(kept.remember())
+            yield kept
 
     def _copies(self) -> Iterator[tuple[str, str]]:
         """What an agent changes all the time and nobody has to get back: copies, one for the whole run."""
@@ -324,6 +344,10 @@ def _of_program(program: str, path: str) -> tuple[str, ...]:
     return tuple(programs.of_program(program, path))
 
 
+def _home_in(environment: Mapping[str, str]) -> str:
+    return os.path.realpath(environment.get("HOME") or os.path.expanduser("~"))
+
+
 def _is_host(text: str) -> bool:
     with suppress(ValueError):
         Host.parse(text)
@@ -331,12 +355,12 @@ def _is_host(text: str) -> bool:
     return False
 
 
-def _seen(paths: Iterable[str], places: Sequence[str], writable: Sequence[str]) -> list[str]:
-    """Those that would be hidden otherwise, and what they lead to; none that another one contains."""
+def _seen(paths: Iterable[str], is_absent: Callable[[str], bool], writable: Sequence[str]) -> list[str]:
+    """Those that would not be there otherwise, and what they lead to; none that another one contains."""
     both = {each for path in paths for each in (path, os.path.realpath(path))}
     seen: list[str] = []
     for path in sorted(both, key=len):
-        if within(path, places) and not within(path, [*writable, *seen, *_missing(path)]):
+        if is_absent(path) and not within(path, [*writable, *seen, *_missing(path)]):
             seen.append(path)
     return seen
 

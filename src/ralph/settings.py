@@ -206,10 +206,17 @@ class SandboxSettings(_Base, frozen=True):
     rung: Annotated[
         str | None,
         Meta(
-            description="A rung of the ladder, or auto: the best that works here;"
+            description="docker, bubblewrap, container or direct, or auto: the best that works here;"
             " null: auto for `ralph prd run`, else direct."
         ),
     ] = None
+    image: Annotated[
+        str,
+        Meta(
+            pattern=r"^([^-\s]\S*)?$",
+            description="The image of containers, which is never pulled by a run; empty: Docker's for Claude Code.",
+        ),
+    ] = ""
     network: Annotated[
         Network, Meta(description="What can be reached: open (everything), off, allow-list.")
     ] = Network.OPEN

@@ -206,7 +206,7 @@ class Bench:
         inside = rooms.check(["/bin/sh", "-c", command], environment, path_of(where), copy)
         started = client.Command(inside.argv, inside.environment, where, merged=True)
         try:
-            exit = rooms.after(self.warden.run(started, reader, watch))
+            exit = rooms.after(self.warden.run(started, reader, watch), inside)
         finally:
             if lost := reader.close():
                 shop.place.tell(Notice(f".ralph/{name} was not kept whole: {lost}"))

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import http.server
+import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tarfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
-from conftest import wait_until
+from conftest import Project, wait_until
+from faults.fault_support import REPEATED, RUNS
+from podman_support import IMAGE, with_image
 from ralph.core.model import Ended, Network
 from ralph.sandbox import container
 from ralph.sandbox.base import Room, Walls
@@ -26,33 +26,7 @@ from sandbox.engine_support import DRIVER, Bench, benched, kill_tree, lives
 
 pytestmark = REAL
 
-IMAGE = f"localhost/ralph-test:{os.getpid()}"
-"""Each worker of the tests has its own, and removes it."""
-
 RUNG = Container(IMAGE)
-PACKAGES = ("podman", "runc", "catatonit")
-PROGRAMS = (
-    "sh",
-    "cat",
-    "echo",
-    "git",
-    "id",
-    "ls",
-    "mkdir",
-    "seq",
-    "setsid",
-    "sleep",
-    "touch",
-    "true",
-    "python3",
-)
-MODEST = """
-[containers]
-default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
-[engine]
-runtime = "runc"
-"""
-"""For machines where root may not raise limits, or with both versions of cgroups."""
 
 ONCE = """
 import sys, urllib.request, os
@@ -70,71 +44,11 @@ except OSError as error:
 """
 
 
-def missing(what: str) -> NoReturn:
-    """In CI nothing may be missing; elsewhere the test is skipped."""
-    if os.environ.get("CI") == "true":
-        pytest.fail(what)
-    pytest.skip(what)
-
-
 @pytest.fixture(scope="session")
 def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
-    """Podman with the image; yields the settings that it needs here."""
-    if shutil.which("podman") is None:
-        apt = shutil.which("apt-get")
-        if apt is None or os.geteuid() != 0:
-            missing("podman is not installed")
-        words = [apt, "install", "-y", "--no-install-recommends", *PACKAGES]
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300)
-        if done.returncode:
-            missing(f"podman cannot be installed: {done.stderr[-500:]}")
-    place = tmp_path_factory.mktemp("image")
-    with tarfile.open(place / "image.tar", "w") as archive:
-        for path in _files():
-            archive.add(path, recursive=path.is_dir() and not path.is_symlink())
-    settings = place / "containers.conf"
-    settings.write_text(MODEST)
-    why = ""
-    for chosen in (None, settings):
-        env = os.environ | ({"CONTAINERS_CONF": str(chosen)} if chosen else {})
-        done = subprocess.run(
-            ["podman", "import", place / "image.tar", IMAGE],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=300,
-        )
-        run = ["podman", "run", "--rm", "--init", "--network", "none", "--memory", "64m", IMAGE, "/bin/true"]
-        done = subprocess.run(run, env=env, capture_output=True, text=True, timeout=120)
-        if done.returncode == 0:
-            break
-        why = done.stderr
-    else:
-        missing(f"podman does not work here: {why[-500:]}")
-    yield chosen
-    subprocess.run(["podman", "rmi", "--force", IMAGE], env=env, capture_output=True, timeout=120)
-
-
-def _files() -> set[Path]:
-    """The programs and their libraries, each where it is, with all links on the way."""
-    found = {linked for linked in map(Path, ("/bin", "/lib", "/lib64")) if linked.is_symlink()}
-    for name in PROGRAMS:
-        program = shutil.which(name, path="/usr/bin:/bin") or missing(f"{name} is not installed")
-        found |= _steps(Path(program))
-        libraries = subprocess.run(
-            ["ldd", Path(program).resolve()], capture_output=True, text=True
-        ).stdout.split()
-        for word in libraries:
-            found |= _steps(Path(word)) if word.startswith("/") else set()
-    asked = "import os; print(os.path.dirname(os.__file__))"
-    done = subprocess.run(["/usr/bin/python3", "-c", asked], capture_output=True, text=True, check=True)
-    return found | {Path(done.stdout.strip())}
-
-
-def _steps(path: Path) -> set[Path]:
-    """A file and the links that lead to it."""
-    here = path.parent.resolve() / path.name
-    return {here} | (_steps(here.parent / here.readlink()) if here.is_symlink() else set())
+    """Podman with the image; the settings that it needs here."""
+    with with_image(tmp_path_factory.mktemp("image")) as settings:
+        yield settings
 
 
 @pytest.fixture
@@ -285,26 +199,28 @@ def test_term_reaches_the_command_and_kill_ends_it(bench: Bench) -> None:
             assert _left(bench) == []
 
 
-def test_fifty_kills_of_the_client_leave_no_container(bench: Bench) -> None:
-    """P13: at random moments, and nothing runs on."""
+@REPEATED
+def test_kills_of_the_client_leave_no_container(bench: Bench) -> None:
+    """P13: at any moment, and nothing runs on."""
     pids: list[int] = []
     with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
-        for number in range(50):
+        for number in range(RUNS):
             killer = threading.Thread(
-                target=_kill_client, args=(f"-{os.getpid()}-{number + 1}", number * 0.012, pids)
+                target=_kill_client, args=(f"-{os.getpid()}-{number + 1}", number / RUNS * 0.6, pids)
             )
             killer.start()
             bench.step(box, "/bin/sleep", "600")
             killer.join()
         assert _left(bench) == []
-    assert len(pids) >= 50
+    assert len(pids) >= RUNS
     assert not any(_runs_sleep(pid) for pid in pids)
 
 
+@REPEATED
 def test_a_killed_ralph_leaves_nothing_behind_for_long(bench: Bench) -> None:
-    """Ten ralphs are killed, half of them with their wardens; after the next start there is no container."""
+    """Ralph is killed, every other time with its warden; after the next start there is no container."""
     inner: list[int] = []
-    for number in range(10):
+    for number in range(RUNS):
         state = bench.state / str(number)
         state.mkdir()
         (bench.work / "pid").unlink(missing_ok=True)
@@ -339,6 +255,44 @@ def test_an_allow_list_lets_only_its_hosts_through(bench: Bench) -> None:
         server.server_close()
     assert heard.out.decode().split("\n") == ["200", "403", "403", "403", "no way around", ""], heard.err
     assert len(bench.told) == 3
+
+
+@pytest.fixture
+def sealed(repository: Project, podman: Path | None) -> Project:
+    """A repository whose agent works in containers of the image."""
+    if podman is not None:
+        repository.extra_env["CONTAINERS_CONF"] = str(podman)
+    agent = """
+echo "$RALPH_SANDBOX" >"where.$RALPH_ITERATION"; echo x >/etc/x; echo x >"$HOME/x"
+git add -A; git -c user.name=T -c user.email=t@localhost commit -qm "Iteration $RALPH_ITERATION"
+echo '<response>DONE</response>'
+"""
+    guardrails = [{"command": 'test "$RALPH_SANDBOX" = container && echo x >checked && test -e where.2'}]
+    repository.agent(agent, guardrails=guardrails, sandbox={"rung": "container", "image": IMAGE})
+    return repository
+
+
+def test_a_whole_run_in_containers(sealed: Project) -> None:
+    """Agent and checks work inside, a red check is answered, and no container is left."""
+    done = sealed.run("run", "-p", "x", "-m", "3", "--json")
+    assert done.code == 0, done.err
+    begun = next(line for line in done.lines() if line["event"] == "run_started")
+    assert begun["sandbox"] == "container"
+    assert (sealed.path / "where.2").read_text() == "container\n" and (sealed.path / "checked").exists()
+    assert sealed.git("log", "--format=%s").splitlines() == ["Iteration 2", "Iteration 1", "First"]
+    assert not (sealed.home.path / "x").exists() and not Path("/etc/x").exists()
+    label = f"label={container.RUN}={begun['run']}"
+    left = subprocess.run(["podman", "ps", "-aq", "--filter", label], capture_output=True, check=True)
+    assert left.stdout == b""
+
+
+def test_s1_every_probe_is_denied_in_a_container(sealed: Project) -> None:
+    """`ralph doctor --sandbox container` with the image of the settings."""
+    done = sealed.run("doctor", "--sandbox", "container", "--json")
+    proof = json.loads(done.out)
+    wrong = [probe for probe in proof["probes"] if not probe["ok"]]
+    assert (done.code, proof["rung"], wrong) == (0, "container", [])
+    assert len(proof["probes"]) >= 37
 
 
 def _kill_client(name: str, delay: float, pids: list[int]) -> None:

@@ -81,7 +81,7 @@ class Bench:
         wrapped = sandbox.wrap(argv, variables, room or self.room())
         given = os.open(stdin, os.O_RDONLY) if stdin else None
         command = Command(wrapped.argv, wrapped.environment, self.directory, given)
-        exit = sandbox.after(self.warden.run(command, heard, watch))
+        exit = sandbox.after(self.warden.run(command, heard, watch), wrapped)
         if given is not None:
             os.close(given)
         return exit, heard
@@ -194,7 +194,8 @@ with Warden(Wakeup()) as warden:
     with container.Container(image).opened(walls, run, print) as box:
         room = Room(work, (work,))
         wrapped = box.wrap(["/bin/sh", "-c", "trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done"], {}, room)
-        box.after(warden.run(Command(wrapped.argv, wrapped.environment, directory), Quiet(), lambda s, i: None))
+        command = Command(wrapped.argv, wrapped.environment, directory)
+        box.after(warden.run(command, Quiet(), lambda s, i: None), wrapped)
 """
 """A ralph of its own that has a command run forever in a container."""
 

@@ -42,7 +42,7 @@ VALUED |= {
     "--cap-drop",
     "--memory-swap",
 }
-VALUED |= {"--pids-limit"}
+VALUED |= {"--pids-limit", "--stop-timeout"}
 
 
 def client(place: str, name: str, *argv: str) -> None:

@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 
 from conftest import wait_until
+from faults.fault_support import REPEATED, RUNS
 from ralph.core.model import Ended, Network
 from ralph.errors import RalphError
 from ralph.process.client import Wakeup, Warden
 from ralph.sandbox import container
 from ralph.sandbox.base import Room, Sandbox, Walls
 from ralph.sandbox.container import Container
-from ralph.sandbox.registry import LADDER
+from ralph.sandbox.registry import NAMES
 from sandbox.engine_support import DRIVER, Bench, faked, golden, kill_tree, lives
 
 IMAGE = "example/image:1"
@@ -44,7 +45,7 @@ def walls(bench: Bench, **more: object) -> Walls:
 
 def test_it_is_on_the_ladder_below_the_others() -> None:
     """The best that is there is taken first."""
-    assert list(LADDER) == ["docker", "bubblewrap", "container", "direct"]
+    assert NAMES == ("docker", "bubblewrap", "container", "direct")
 
 
 def test_a_command_line_is_the_golden_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,10 +112,11 @@ def test_a_command_that_is_deaf_to_term_ends_with_its_container(bench: Bench) ->
         wait_until(lambda: not lives(int((bench.work / "pid").read_text())))
 
 
-def test_fifty_kills_of_the_client_leave_nothing(docker: Bench) -> None:
+@REPEATED
+def test_kills_of_the_client_leave_nothing(docker: Bench) -> None:
     """P13: the client is killed at some moment; the container is found and removed."""
     with RUNG.opened(walls(docker), docker.run, docker.tell) as box:
-        for number in range(50):
+        for number in range(RUNS):
             file = docker.work / f"{number}.pid"
             script = f"echo $$ > {file}; exec sleep 60"
             killer = threading.Thread(target=_kill_client, args=(docker, file, number))
@@ -126,9 +128,10 @@ def test_fifty_kills_of_the_client_leave_nothing(docker: Bench) -> None:
     wait_until(lambda: not any(lives(pid) for pid in pids))
 
 
+@REPEATED
 def test_what_a_killed_ralph_left_goes_at_the_next_start(docker: Bench) -> None:
-    """Twenty ralphs are killed with their wardens, and no container is left when the next one has started."""
-    for number in range(20):
+    """Ralph is killed again and again with its warden, and no container is left when the next one has started."""
+    for number in range(RUNS):
         state = docker.state / str(number)
         state.mkdir()
         (docker.work / "pid").unlink(missing_ok=True)

@@ -6,7 +6,6 @@ import fcntl
 import os
 import shlex
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from conftest import wait_until
 from ralph.core.model import Ended, Network
 from ralph.errors import RalphError
 from ralph.sandbox import docker
-from ralph.sandbox.base import Room, Walls
+from ralph.sandbox.base import Room, Walls, Wrapped
 from ralph.sandbox.docker import Cli, DockerSandbox, prepare_login, sandbox_name
 from sandbox.engine_support import Bench, faked, golden, lives
 
@@ -84,6 +83,30 @@ def test_a_sandbox_is_named_after_its_project(path: str, desktop: str, sbx: str)
     """As the plan says; sbx takes no underscores."""
     project = Walls("r", "/state", (path,))
     assert (sandbox_name(DESKTOP, project), sandbox_name(SBX, project)) == (desktop, sbx)
+
+
+def test_a_sandbox_of_another_agent_is_another_one() -> None:
+    """It has another image."""
+    here = Walls("run-1", "/state", ("/work",))
+    assert [sandbox_name(SBX, here, agent) for agent in ("claude", "codex")] == [
+        "ralph--work",
+        "ralph--work-codex",
+    ]
+
+
+@pytest.mark.parametrize(("agent", "image"), [("codex", "codex"), ("claude", "claude"), ("custom", "claude")])
+def test_the_image_is_that_of_the_agent(bench: Bench, agent: str, image: str) -> None:
+    """Docker has some; whatever else works in the one for Claude Code."""
+    with DockerSandbox(agent, settle=0.01).opened(walls(bench), bench.run, bench.tell):
+        assert [each["agent"] for each in bench.sandboxes().values()] == [image]
+
+
+def test_what_cannot_be_hidden_is_an_error(bench: Bench) -> None:
+    """A workspace is shown as a whole; what is elsewhere is not there at all."""
+    with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
+        bench.step(machine, "true", room=bench.room(hidden=("/elsewhere",)))
+        with pytest.raises(RalphError, match="cannot be hidden"):
+            bench.step(machine, "true", room=bench.room(hidden=(str(bench.work / ".env"),)))
 
 
 def test_a_sandbox_without_network_is_another_one() -> None:
@@ -252,13 +275,16 @@ def test_an_empty_answer_is_told_as_one(bench: Bench) -> None:
 def test_side_by_side_only_the_own_leftovers_are_ended(bench: Bench) -> None:
     """Each command has its mark."""
     with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
-        machine.wrap(["true"], {}, bench.room())
-        mine = [mark for marks in machine._current.values() for mark in marks]  # type: ignore[attr-defined]
-        other = threading.Thread(target=machine.after, args=(bench.step(machine, "true")[0],))
-        other.start()
-        other.join()
-    assert len(mine) == 1
-    assert len([line for line in bench.log() if f"{docker.MARK}={mine[0]}" in line]) == 1
+        mine = machine.wrap(["true"], {}, bench.room())
+        exit, _ = bench.step(machine, "true")
+        assert not bench_has(bench, mine)
+        machine.after(exit, mine)
+        assert bench_has(bench, mine)
+
+
+def bench_has(bench: Bench, wrapped: Wrapped) -> bool:
+    """Was something inside looked for by the mark of this command?"""
+    return any(f"{docker.MARK}={wrapped.mark}" in line for line in bench.log())
 
 
 # ---- files ----
@@ -527,7 +553,7 @@ def test_a_machine_that_does_not_stop_is_told(bench: Bench, what: str) -> None:
     with RUNG.opened(walls(bench), bench.run, bench.tell):
         bench.most = 0.5
         _fault(bench, "stop", what, 1)
-    assert len(bench.told) == 1 and "it may still run" in bench.told[0]
+    assert len(bench.told) == 2 and "it may still run" in bench.told[1]
 
 
 @pytest.mark.parametrize("what", ["hang", "crash"])

@@ -41,7 +41,7 @@ class Noted:
         self.room, self.environment = room, dict(environment)
         return Wrapped(argv, environment)
 
-    def after(self, exit: Exit) -> Exit:
+    def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
         return exit
 
 

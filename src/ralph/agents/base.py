@@ -70,14 +70,14 @@ class Needs:
     """What an agent has to be let have in a sandbox. Paths are seen from the home directory.
 
     `state`: where its login and its sessions are, which it writes to; `moved`: variables that name another place for
-    the first of them. `guarded`: what in there makes programs start in later sessions, so it must not change; seen
+    the first of them. `pinned`: what in there makes programs start in later sessions, so it must not change; seen
     from its place. `copied`: files and directories that it changes and nobody has to get back. `variables`: names, with
     `*` for any end. `hosts`: its provider's.
     """
 
     state: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
-    guarded: tuple[str, ...] = ()
+    pinned: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()

@@ -82,7 +82,7 @@ class Claude:
     needs = Needs(
         state=(".claude",),
         moved=("CLAUDE_CONFIG_DIR",),
-        guarded=(
+        pinned=(
             *("settings.json", "settings.local.json", "CLAUDE.md", "agents", "commands", "hooks"),
             *("output-styles", "plugins", "rules", "skills"),
         ),

@@ -101,7 +101,7 @@ class Codex:
     needs = Needs(
         state=(".codex",),
         moved=("CODEX_HOME",),
-        guarded=("config.toml", "AGENTS.md", "hooks.json", "plugins", "prompts", "rules", "skills"),
+        pinned=("config.toml", "AGENTS.md", "hooks.json", "plugins", "prompts", "rules", "skills"),
         variables=("CODEX_*", "OPENAI_*"),
         hosts=("api.openai.com", "auth.openai.com", "chatgpt.com"),
     )

@@ -111,7 +111,7 @@ class Gemini:
     )
     needs = Needs(
         state=(".gemini",),
-        guarded=(
+        pinned=(
             "settings.json",
             "GEMINI.md",
             ".env",

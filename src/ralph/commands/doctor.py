@@ -17,8 +17,9 @@ from ralph.commands.common import COUNT, settings_here
 from ralph.core.text import clean
 from ralph.flows import session
 from ralph.flows.doctor import examine
-from ralph.flows.doctor_sandbox import prove
+from ralph.flows.doctor_sandbox import ALLOWED, DENIED, Proof, prove
 from ralph.flows.finding import Finding, State
+from ralph.settings import load
 from ralph.views.agent import paint
 from ralph.views.console import shows_emoji, wants_colour
 
@@ -75,7 +76,8 @@ def command(settings_file: str | None, timeout: int, sandbox: str | None, as_jso
     ralph doctor --json | jq '.[] | select(.state != "ok")'
     """
     if sandbox is not None:
-        return _prove(None if sandbox == _BEST else sandbox, as_json=as_json)
+        image = load(Path(settings_file) if settings_file else None).settings.sandbox.image
+        return _prove(None if sandbox == _BEST else sandbox, image, as_json=as_json)
     with session.signals() as wakeup:
         findings = examine(Path(settings_file) if settings_file else None, wakeup, timeout)
         if wakeup.count:
@@ -90,28 +92,31 @@ def command(settings_file: str | None, timeout: int, sandbox: str | None, as_jso
     return 2 if any(finding.state is State.ERROR for finding in findings) else 0
 
 
-def _prove(name: str | None, *, as_json: bool) -> int:
+def _prove(name: str | None, image: str, *, as_json: bool) -> int:
     """The table of probes; exit code 1 if one of them came out wrong."""
     with session.signals() as wakeup:
-        proof = prove(name, wakeup)
+        proof = prove(name, image, wakeup)
         if wakeup.count:
             return 130
     if as_json:
         values = asdict(proof) | {"sound": proof.is_sound}
         click.echo(json.dumps(values, indent=2, ensure_ascii=False))
         return 0 if proof.is_sound else 1
+    _print_proof(proof)
+    return 0 if proof.is_sound else 1
+
+
+def _print_proof(proof: Proof) -> None:
     width = max(len(probe.tried) for probe in proof.probes)
-    click.echo(f"{'tried':{width}}  {'expected':8}  seen")
-    for probe in proof.probes:
-        mark = "" if probe.ok else "  <- WRONG"
-        click.echo(clean(f"{probe.tried:{width}}  {probe.expected:8}  {probe.seen}{mark}"))
+    for expected, title in ((ALLOWED, "What an agent must be able to do:"), (DENIED, "What must be denied:")):
+        click.echo(title)
+        for probe in (probe for probe in proof.probes if probe.expected == expected):
+            click.echo(clean(f"  {'ok' if probe.ok else 'WRONG':5}  {probe.tried:{width}}  {probe.seen}"))
     wrong = sum(not probe.ok for probe in proof.probes)
-    count = len(proof.probes)
     verdict = "all as they should be" if not wrong else f"{wrong} not as they should be"
-    click.echo(f"{proof.rung}: {count} probes, {verdict}.", err=True)
+    click.echo(f"{proof.rung}: {len(proof.probes)} probes, {verdict}.", err=True)
     for other in proof.others:
         click.echo(clean(f"Not usable here: {other}."), err=True)
-    return 0 if proof.is_sound else 1
 
 
 def _terminal() -> Finding:

@@ -363,7 +363,8 @@ class SandboxSpec:
     """Which rung of the ladder agents and checks run on, and what is different from its defaults there.
 
     `hosts`: allowed beside those of the agent. `variables`: passed beside those that every command gets.
-    `downgraded`: why there is no sandbox, though one was looked for. 0 is no limit.
+    `downgraded`: why there is no sandbox, though one was looked for. `image`: of containers, "" for the usual one.
+    0 is no limit.
     """
 
     rung: str = "direct"
@@ -376,6 +377,7 @@ class SandboxSpec:
     memory_mb: int = 0
     processes: int = 0
     downgraded: str = ""
+    image: str = ""
 
     @property
     def is_real(self) -> bool:

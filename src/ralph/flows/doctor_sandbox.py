@@ -7,31 +7,37 @@ outside, and so is whether any of the planted secrets was printed.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import secrets
 import socket
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ralph.compiled import compiled
 from ralph.core.model import AgentSpec, Ended, Flow, Network, Plan, PromptSource, SandboxSpec
 from ralph.errors import RalphError
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
 from ralph.rooms import Site, opened_rooms, runner
 from ralph.sandbox import probing
-from ralph.sandbox.registry import DIRECT, LADDER, best
+from ralph.sandbox.base import Root
+from ralph.sandbox.docker import AUTH
+from ralph.sandbox.programs import python
+from ralph.sandbox.registry import DIRECT, best, find, ladder
 from ralph.scm.repository import find_repository
 from ralph.store.files import opened_directory
 
 SECONDS = 120.0
-_DENIED, _ALLOWED = "denied", "allowed"
+DENIED, ALLOWED = "denied", "allowed"
+_PROGRAM = "probing.py"
+
+Seen = dict[str, tuple[bool | None, str]]
+"""By the name of each probe: whether it came to pass, None if it could not be tried; and what was seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +96,7 @@ _TRIED = {
     "mount": "mount a file system",
     "user namespace": "make a user namespace",
     "no network": "network off: reach anything",
-    "address": "allow-list: reach an address without the proxy (TCP, IPv6, UDP, loopback)",
+    "address": "allow-list: reach anything without the proxy",
     "proxy: other host": "allow-list: a host that is not on the list",
     "proxy: address": "allow-list: an address instead of a name",
     "proxy: metadata": "allow-list: a cloud's metadata",
@@ -98,35 +104,49 @@ _TRIED = {
     "proxy: allowed host": "allow-list: a host that is on the list",
 }
 _MAY = {"worktree", "commit", "login", "proxy: allowed host"}
+_OF_KERNEL = {"passwords", "devices", "mknod", "proc sys", "sys", "docker", "mount", "user namespace"}
+"""In a machine of its own this is its own affair, and so is how it holds to an allow-list."""
 
 
-def prove(name: str | None, wakeup: Wakeup) -> Proof:
-    """Try a rung, or the best that can be used here."""
+def prove(name: str | None, image: str, wakeup: Wakeup) -> Proof:
+    """Try a rung, or the best that can be used here; `image`: of containers, "" for the usual one."""
+    rungs = ladder(image)
     with opened_directory(str(Path.cwd())) as directory, Warden(wakeup) as warden:
         run = runner(warden, directory)
-        problems = {each: rung.problem(run) for each, rung in LADDER.items() if rung is not DIRECT}
+        problems = {each: rung.problem(run) for each, rung in rungs.items() if rung is not DIRECT}
         if name is None:
-            name = best(run)[0].name
+            name = best(rungs, run)[0].name
     others = tuple(f"{each}: {problem}" for each, problem in problems.items() if problem and each != name)
     if name == DIRECT.name:
         why = f" {'; '.join(others)}." if others else ""
         raise RalphError(f"Without a sandbox nothing is protected.{why}", "Install bubblewrap.")
-    if name not in LADDER:
-        raise RalphError(f"There is no sandbox {name!r}.", f"Known: {', '.join(LADDER)}.")
+    root = find(name, rungs).root
     if problems[name]:
         raise RalphError(f"The sandbox {name} cannot be used here: {problems[name]}.")
     with Scene.made(wakeup) as scene:
-        seen = scene.attempt(name, Network.OFF) | scene.attempt(name, Network.ALLOW_LIST)
-    probes = tuple(_probe(each, seen.get(each)) for each in _TRIED)
-    return Proof(name, probes, others)
+        spec = SandboxSpec(name, Network.OFF, image=image)
+        seen = scene.attempt(spec, root)
+        if root is not Root.MACHINE:
+            spec = replace(spec, network=Network.ALLOW_LIST, hosts=(f"localhost:{scene.port}",))
+            seen |= scene.attempt(spec, root)
+    return Proof(name, tuple(_probe(each, seen.get(each)) for each in _tried(root)), others)
 
 
-def _probe(name: str, seen: tuple[bool, str] | None) -> Probe:
-    expected = _ALLOWED if name in _MAY else _DENIED
-    if seen is None:
-        return Probe(name, _TRIED[name], expected, "it was not tried", ok=False)
-    came, text = seen
-    word = _ALLOWED if came else _DENIED
+def _tried(root: Root) -> Iterator[str]:
+    for name in _TRIED:
+        is_own = name in _OF_KERNEL or _TRIED[name].startswith("allow-list")
+        if not (is_own and root is Root.MACHINE):
+            yield name
+
+
+def _probe(name: str, seen: tuple[bool | None, str] | None) -> Probe:
+    expected = ALLOWED if name in _MAY else DENIED
+    came, text = seen or (None, "")
+    if came is None:
+        return Probe(
+            name, _TRIED[name], expected, f"it could not be tried: {text}".removesuffix(": "), ok=False
+        )
+    word = ALLOWED if came else DENIED
     return Probe(name, _TRIED[name], expected, f"{word}: {text}" if text else word, word == expected)
 
 
@@ -149,7 +169,6 @@ class Scene:
             scene._plant()
             for name in ("ssh-agent.sock", "docker.sock"):
                 stack.enter_context(_listening(socket.AF_UNIX, str(place / name)))
-            stack.enter_context(_environment(scene._variables()))
             stack.enter_context(scene._neighbour())
             yield scene
             scene._clean()
@@ -159,7 +178,8 @@ class Scene:
         return self.place / "state" / "worktrees" / "task"
 
     def _variables(self) -> dict[str, str]:
-        return {
+        """The environment of a user to whom all this belongs."""
+        return child_environment({}) | {
             "HOME": str(self.place / "home"),
             "SSH_AUTH_SOCK": str(self.place / "ssh-agent.sock"),
             "DOCKER_HOST": f"unix://{self.place / 'docker.sock'}",
@@ -199,10 +219,10 @@ class Scene:
         }
 
     def _plant(self) -> None:
-        login = self.place / "home" / ".claude" / ".credentials.json"
-        for path in (login, *(Path(path) for paths in self._reads().values() for path in paths)):
+        logins = [self._login(root) for root in (Root.OURS, Root.MACHINE)]
+        for path in (*logins, *(Path(path) for paths in self._reads().values() for path in paths)):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("its own" if path == login else self.secret)
+            path.write_text("its own" if path in logins else self.secret)
         main = self.place / "home" / "project"
         (self.place / "state" / "worktrees").mkdir(parents=True)
         (self.place / "state" / "ralph.db").write_text(self.secret)
@@ -215,7 +235,11 @@ class Scene:
             ("-C", str(main), "config", "user.email", "ralph@localhost"),
         ):
             self._git(*words)
-        (self.worktree / "probing.pyc").write_bytes(compiled(probing))
+        (self.worktree / _PROGRAM).write_text(Path(probing.__file__).read_text())
+
+    def _login(self, root: Root) -> Path:
+        home = self.place / "home"
+        return (home / AUTH if root is Root.MACHINE else home) / ".claude" / ".credentials.json"
 
     @contextmanager
     def _neighbour(self) -> Iterator[None]:
@@ -228,7 +252,7 @@ class Scene:
                     warden,
                     ["sleep", str(SECONDS)],
                     directory,
-                    child_environment({}),
+                    self._variables(),
                     watch=lambda seconds, idle: Ended.INTERRUPTED if is_over.is_set() else None,
                 )
 
@@ -247,41 +271,37 @@ class Scene:
         if done.exit.code != 0:
             raise RalphError(f"git {words[0]}: {done.problem or done.err.decode(errors='replace').strip()}")
 
-    def attempt(self, rung: str, network: Network) -> dict[str, tuple[bool, str]]:
+    def attempt(self, spec: SandboxSpec, root: Root) -> Seen:
         """Everything once; what the files say counts more than what was said inside."""
         before = {name: _content(path) for name, path in self._writes().items()}
-        out = self._run(rung, network)
-        found: dict[str, tuple[bool, str]] = {}
+        out = self._run(spec, root)
+        found: Seen = {}
         for line in out.splitlines():
             name, came, text = json.loads(line)
-            found[name] = came, text
+            found[name] = came, text.replace(f"{self.place}/", "")
         for name, path in self._writes().items():
             is_written = _content(path) != before[name]
-            text = found.get(name, (False, "it was not tried"))[1]
-            if name in found:
-                found[name] = (
-                    is_written,
-                    "nothing has come out" if found[name][0] and not is_written else text,
-                )
+            came, text = found.get(name, (None, ""))
+            if came is not None:
+                found[name] = is_written, "nothing has come out" if came and not is_written else text
         return found
 
-    def _run(self, rung: str, network: Network) -> str:
-        program = str(Path(sys.executable))
-        argv = [program, "-I", "-S", str(self.worktree / "probing.pyc"), json.dumps(self._arguments(network))]
+    def _run(self, spec: SandboxSpec, root: Root) -> str:
+        program, arguments = python(root), json.dumps(self._arguments(spec.network, root))
+        argv = [program, "-I", "-S", str(self.worktree / _PROGRAM), arguments]
         agent = AgentSpec("claude", "claude", program)
-        spec = SandboxSpec(rung, network, (f"localhost:{self.port}",))
         plan = Plan("doctor", Flow.RUN, str(self.worktree), (agent,), PromptSource(), sandbox=spec)
-        streams = self.place / "state" / "runs" / f"doctor-{network}"
+        streams = self.place / "state" / "runs" / f"doctor-{spec.network}"
         streams.mkdir(parents=True)
-        site = Site(plan, find_repository(self.worktree), self.place / "state", streams)
+        site = Site(plan, find_repository(self.worktree), self.place / "state", streams, self._variables())
         with (
             opened_directory(plan.directory) as directory,
             Warden(self.wakeup) as warden,
             opened_rooms(site, warden, directory) as rooms,
         ):
-            inside = rooms.agent(agent, argv, child_environment({}), None)
+            inside = rooms.agent(agent, argv, self._variables(), None)
             done = output_of(warden, inside.argv, directory, inside.environment, watch=self._watch)
-            rooms.after(done.exit)
+            rooms.after(done.exit, inside)
         if done.exit.code != 0:
             raise RalphError(
                 f"The probes could not be run: {done.err.decode(errors='replace').strip()[-500:]}"
@@ -293,13 +313,14 @@ class Scene:
             return Ended.INTERRUPTED
         return Ended.TIMEOUT if seconds > SECONDS else None
 
-    def _arguments(self, network: Network) -> dict[str, Any]:
+    def _arguments(self, network: Network, root: Root) -> dict[str, Any]:
+        passwords = _content("/etc/shadow") or b""
         return {
             "worktree": str(self.worktree),
-            "login": str(self.place / "home" / ".claude" / ".credentials.json"),
+            "login": str(self._login(root)),
             "writes": self._writes(),
-            "reads": self._reads()
-            | {"journal": [str(self.place / "state" / "ralph.db")], "passwords": ["/etc/shadow"]},
+            "reads": self._reads() | {"journal": [str(self.place / "state" / "ralph.db")]},
+            "passwords": hashlib.sha256(self.secret.encode() + passwords).hexdigest() if passwords else "",
             "secret": [self.secret[:16], self.secret[16:]],  # in two parts, which are nowhere together
             "pid": os.getpid(),
             "settings": ["/sys/kernel/mm/transparent_hugepage/enabled", "/sys/fs/cgroup/cgroup.procs"],
@@ -339,15 +360,3 @@ def _listening(family: socket.AddressFamily, address: Any) -> Iterator[int]:
         yield listener.getsockname()[1] if family == socket.AF_INET else 0
         with suppress(OSError):
             listener.shutdown(socket.SHUT_RDWR)
-
-
-@contextmanager
-def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """This process as a user with these would have it: the rooms are made from its environment."""
-    before = dict(os.environ)
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        os.environ.clear()
-        os.environ.update(before)

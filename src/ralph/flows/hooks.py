@@ -13,6 +13,9 @@ import ralph
 from ralph.agents.registry import AGENTS
 from ralph.core.model import AgentSpec, Guarding, Plan
 from ralph.flows.prd_files import PLUGIN
+from ralph.sandbox.base import Root
+from ralph.sandbox.programs import python
+from ralph.sandbox.registry import find, ladder
 from ralph.store.files import opened_directory, write
 
 HOOKS = "hooks.json"
@@ -26,7 +29,7 @@ def prepare(plan: Plan, streams: Path) -> str:
     """Write what the agents of a run are to be given; returns the path of the file, "" if there is nothing."""
     if not any(AGENTS[spec.type].hooked(spec, HOOKS) for spec in plan.agents):
         return ""
-    hooks = _prd_hooks() if plan.prompt.prd is not None else {}
+    hooks = _prd_hooks(python(_root(plan))) if plan.prompt.prd is not None else {}
     files: dict[str, object] = {}
     if plan.guard is not None and plan.guard.enabled and not plan.sandbox.is_real:
         hooks["PreToolUse"] = _hook(guard_command(streams / GUARD), GUARDED_TOOLS)
@@ -49,9 +52,13 @@ def guard_command(settings: Path, python: str = sys.executable, script: Path = _
     return f'{words} || {{ [ $? -eq 2 ] || echo "Ralph\'s guard failed, so this was not run." >&2; exit 2; }}'
 
 
-def _prd_hooks() -> dict[str, Any]:
+def _root(plan: Plan) -> Root:
+    return find(plan.sandbox.rung, ladder()).root
+
+
+def _prd_hooks(python: str) -> dict[str, Any]:
     def script(name: str) -> list[dict[str, Any]]:
-        return _hook(shlex.join([sys.executable, "-I", "-S", str(PLUGIN / "hooks" / "scripts" / name)]), ".*")
+        return _hook(shlex.join([python, "-I", "-S", str(PLUGIN / "hooks" / "scripts" / name)]), ".*")
 
     return {
         "PostToolUse": script("context_monitor.py"),

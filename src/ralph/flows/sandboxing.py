@@ -9,9 +9,9 @@ from ralph.core.model import SandboxSpec
 from ralph.errors import RalphError
 from ralph.process.client import Wakeup, Warden
 from ralph.rooms import runner
-from ralph.sandbox.base import Run
+from ralph.sandbox.base import Run, Rung
 from ralph.sandbox.proxy import Host
-from ralph.sandbox.registry import DIRECT, LADDER, best
+from ralph.sandbox.registry import DIRECT, NAMES, best, find, ladder
 from ralph.settings import Loaded, SandboxSettings
 from ralph.store.files import opened_directory
 
@@ -41,7 +41,7 @@ def choose(loaded: Loaded, wanted: Wanted, usual: str) -> SandboxSpec:
     if named == DIRECT.name:
         return _spec(settings, DIRECT.name)
     with opened_directory(str(Path.cwd())) as directory, Warden(Wakeup()) as warden:
-        rung, why = _found(named, runner(warden, directory))
+        rung, why = _found(named, ladder(settings.image), runner(warden, directory))
     if rung == DIRECT.name and wanted.sandbox:
         raise RalphError(
             f"There is no sandbox here: {why}.", "Install bubblewrap, or run directly: --no-sandbox."
@@ -49,13 +49,11 @@ def choose(loaded: Loaded, wanted: Wanted, usual: str) -> SandboxSpec:
     return _spec(settings, rung, why)
 
 
-def _found(named: str, run: Run) -> tuple[str, str]:
+def _found(named: str, rungs: dict[str, Rung], run: Run) -> tuple[str, str]:
     if named == AUTO:
-        rung, why = best(run)
+        rung, why = best(rungs, run)
         return rung.name, why
-    if named not in LADDER:
-        raise RalphError(f"There is no sandbox {named!r}.", f"Known: {', '.join(LADDER)}.")
-    if problem := LADDER[named].problem(run):
+    if problem := find(named, rungs).problem(run):
         raise RalphError(
             f"The sandbox {named} cannot be used here: {problem}.",
             "`ralph doctor --sandbox` shows what can be used.",
@@ -76,16 +74,17 @@ def _spec(settings: SandboxSettings, rung: str, why: str = "") -> SandboxSpec:
         settings.variables,
         settings.memory_mb,
         settings.processes,
+        image=settings.image,
     )
 
 
 def _check(loaded: Loaded) -> None:
     """What only the ladder knows to be wrong."""
     settings = loaded.settings.sandbox
-    if settings.rung not in (None, AUTO, *LADDER):
+    if settings.rung not in (None, AUTO, *NAMES):
         raise RalphError(
             f"{loaded.sources['sandbox.rung']}: sandbox.rung: there is no sandbox {settings.rung!r}.",
-            f"Known: {AUTO}, {', '.join(LADDER)}.",
+            f"Known: {AUTO}, {', '.join(NAMES)}.",
         )
     for host in settings.allowed_hosts:
         try:

@@ -9,9 +9,9 @@ Three moments:
   removes it all.
 - For each command: `wrap` turns it into one that the warden can start outside and that does its work inside. The
   warden's signals (TERM to every process that it sees, later KILL) must reach the inner process, stdin and the two
-  output pipes are inherited, and the wrapper's exit ends the step. `after` is called when it has ended and before
-  anything looks at the files: there leftovers inside are ended, files that are copied are waited for, and the exit
-  is told as the inner process had it.
+  output pipes are inherited, and the wrapper's exit ends the step. `after` is called with what `wrap` gave when it has
+  ended and before anything looks at the files: there leftovers inside are ended, files that are copied are waited
+  for, and the exit is told as the inner process had it.
 
 A command sees a `Room`: what is not named there is up to the rung, but never writable, and never somebody's secret.
 """
@@ -21,12 +21,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import Enum
 from typing import Protocol
 
 from ralph.core.model import Exit, Network
 
 PEOPLES = ("/home", "/root", "/run", "/tmp", "/var/tmp", "/mnt", "/media")
 """Directories that belong to people, not to the system."""
+
+
+class Root(Enum):
+    """Whose system a command sees. Unless it is ours, the room names what of Ralph and of the agent is needed there."""
+
+    OURS = "this machine's, read-only"
+    IMAGE = "that of an image, on this machine's kernel"
+    MACHINE = "that of a machine of its own"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +93,11 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Wrapped:
-    """What the warden is to start instead."""
+    """What the warden is to start instead; `mark`: what the rung knows it by."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
+    mark: str = ""
 
 
 class Sandbox(Protocol):
@@ -95,7 +105,7 @@ class Sandbox(Protocol):
 
     def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped: ...
 
-    def after(self, exit: Exit) -> Exit: ...
+    def after(self, exit: Exit, wrapped: Wrapped) -> Exit: ...
 
 
 class Rung(Protocol):
@@ -103,6 +113,9 @@ class Rung(Protocol):
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def root(self) -> Root: ...
 
     def problem(self, run: Run) -> str:
         """Why it cannot be used here, in words; "" if it can."""

@@ -30,7 +30,7 @@ from ralph.compiled import compiled
 from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
 from ralph.sandbox import inside
-from ralph.sandbox.base import PEOPLES, Room, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.base import PEOPLES, Room, Root, Run, Sandbox, Tell, Walls, Wrapped
 from ralph.sandbox.proxy import opened_proxy
 
 _USUAL = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
@@ -62,6 +62,7 @@ FIRST, SOCKET = "/run/ralph/inside.pyc", "/run/ralph/proxy.sock"
 
 class Bubblewrap:
     name = "bubblewrap"
+    root = Root.OURS
 
     def problem(self, run: Run) -> str:
         if not sys.platform.startswith("linux"):
@@ -108,7 +109,7 @@ class Bubble:
         words = (self._program, *options, "--chdir", room.directory, "--", *first)
         return Wrapped(("/bin/sh", "-c", _DEAF, *words), environment)
 
-    def after(self, exit: Exit) -> Exit:
+    def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
         """A death by signal, as bubblewrap tells it, is told as one again."""
         if exit.code is not None and 128 < exit.code < 128 + 65:
             return replace(exit, code=None, signal=exit.code - 128)

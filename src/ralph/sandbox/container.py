@@ -12,8 +12,10 @@ Quirks that matter here:
 - A name without a value (`--env NAME`) is taken from the client's environment: no secret stands in a command line.
 - An own root directory is not enough for an ordinary user: docker needs `--user`, rootless podman `--userns keep-id`,
   and in rootless docker root *is* the user.
+- podman's `rm --force` asks first and waits for ten seconds, unless the container's own `--stop-timeout` is less.
 - podman fills a `--tmpfs` with what it covers, unless told not to; and `rm` of a container that is just ending may
   fail, and succeed a moment later.
+- podman lets a command make user namespaces, with all their rights inside; docker does not. So podman is told not to.
 - 125 is the engine's own failure; a death by signal N is told as 128 + N.
 """
 
@@ -29,7 +31,6 @@ import shutil
 import sys
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -39,8 +40,9 @@ from pathlib import Path
 from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
 from ralph.sandbox import inside
-from ralph.sandbox.base import Output, Room, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.base import Output, Room, Root, Run, Sandbox, Tell, Walls, Wrapped
 from ralph.sandbox.proxy import opened_proxy
+from ralph.sandbox.seccomp import without_namespaces
 
 IMAGE = "docker/sandbox-templates:claude-code"
 """Docker's own image for Claude Code: it has git, node and python."""
@@ -55,7 +57,7 @@ USUAL = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
 _SECONDS = 30.0
 _REMOVE_SECONDS = 60.0
 _TRIES, _BETWEEN = 4, 0.5
-_LOCK, _EMPTY = "container.lock", "empty"
+_LOCK, _EMPTY, _CALLS = "container.lock", "empty", "seccomp.json"
 _SOCKET, _FIRST = "/run/ralph/proxy.sock", "/run/ralph/inside.py"
 _START = 'exec "$0" "$@"'
 """Of a program that is not there podman's init says 1; a shell says 127."""
@@ -63,24 +65,27 @@ _START = 'exec "$0" "$@"'
 _PRIVATE = ("/tmp", "/var/tmp", "/run")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
+_OF_PODMAN = "{{.Host.Security.Rootless}} {{.Host.Security.SECCOMPProfilePath}}"
 _CLIENT = ("DOCKER_", "CONTAINER", "XDG_", "DBUS_SESSION_BUS_ADDRESS", "HOME", "PATH", "TMPDIR", "LANG")
 """Variables that the client itself needs; they do not go inside unless the command has them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine that works here. `users`: the options by which files belong to the user."""
+    """An engine that works here. `users`: the options by which files belong to the user; `calls`: a profile, "" for its own."""
 
     program: str
     is_podman: bool
     users: tuple[str, ...]
     path: str
+    calls: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
     image: str = IMAGE
     name: str = "container"
+    root: Root = Root.IMAGE
 
     def problem(self, run: Run) -> str:
         found = self._engine(run)
@@ -94,6 +99,7 @@ class Container:
         with ExitStack() as stack:
             stack.enter_context(_locked(walls.state))
             Path(walls.state, _EMPTY).mkdir(mode=0o555, exist_ok=True)
+            Path(walls.state, _CALLS).write_text(engine.calls)
             _remove_stale(engine, walls.state, run)
             socket = ""
             if walls.network is Network.ALLOW_LIST:
@@ -125,7 +131,7 @@ class Container:
         if version.code != 0:
             return _words(version)
         is_podman = b"podman" in version.out.lower()
-        field = "{{.Host.Security.Rootless}}" if is_podman else "{{json .SecurityOptions}}"
+        field = _OF_PODMAN if is_podman else "{{json .SecurityOptions}}"
         info = run((program, "info", "--format", field), _SECONDS)
         if info.code != 0:
             return _words(info)
@@ -133,7 +139,9 @@ class Container:
         image = run((program, "image", "inspect", "--format", "{{json .Config.Env}}", self.image), _SECONDS)
         if image.code != 0:
             return f"the image {self.image} is not here ({os.path.basename(program)} pull {self.image})"
-        return Engine(program, is_podman, _users(is_podman, is_rootless), _path_in(image.out))
+        calls = without_namespaces(info.out.decode(errors="replace").partition(" ")[2].strip())
+        users = _users(is_podman, is_rootless)
+        return Engine(program, is_podman, users, _path_in(image.out), calls if is_podman else "")
 
     def _check_forwarder(self, engine: Engine, run: Run) -> None:
         """With an allow-list, the way to the proxy is a program inside."""
@@ -162,34 +170,28 @@ class Box:
         self._run, self._tell = run, tell
         self._numbers = count(1)
         self._lock = threading.Lock()
-        self._current: dict[int, list[str]] = defaultdict(list)
 
     def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped:
         name = f"ralph-{re.sub('[^A-Za-z0-9_.-]', '-', self._walls.run)}-{os.getpid()}-{next(self._numbers)}"
-        with self._lock:
-            self._current[threading.get_ident()].append(name)
-        mounts = _Mounts(room, environment.get("HOME", ""))
+        mounts, own = _Mounts(room, environment.get("HOME", "")), _client_variables()
         first = ("python3", "-I", "-S", _FIRST, "0", "0", _SOCKET, "--") if self._socket else ()
         words = [
-            *(self._engine.program, "run", "--rm", "--pull", "never", "--name", name),
+            *(self._engine.program, "run", "--rm", "--pull", "never", "--name", name, "--stop-timeout", "0"),
             *("--interactive", "--init", "--read-only", "--workdir", room.directory),
             *_labels(self._walls),
             *self._walls_options(),
             *self._mounted(mounts),
             *self._proxy_options(),
-            *(word for key in sorted(environment) if key != "PATH" for word in ("--env", key)),
+            *_variables(environment, own),
             *("--env", f"PATH={mounts.path(environment.get('PATH', ''), self._engine.path)}"),
             *("--entrypoint", "/bin/sh", self._image, "-c", _START),
             *(*first, mounts.program(argv[0]), *argv[1:]),
         ]
-        return Wrapped(words, _client_variables() | {**environment, "PATH": os.environ.get("PATH", USUAL)})
+        return Wrapped(words, {**environment, **own, "PATH": os.environ.get("PATH", USUAL)}, name)
 
-    def after(self, exit: Exit) -> Exit:
+    def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
         """The client has ended, and nobody knows how: the container goes in any case."""
-        with self._lock:
-            names = self._current.pop(threading.get_ident(), [])
-        if names:
-            self._remove(names)
+        self._remove([wrapped.mark])
         if exit.code is not None and 128 < exit.code < 128 + 65:
             return replace(exit, code=None, signal=exit.code - 128)
         return exit
@@ -215,6 +217,8 @@ class Box:
     def _walls_options(self) -> Iterator[str]:
         walls = self._walls
         yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges", *self._engine.users)
+        if self._engine.calls:
+            yield from ("--security-opt", f"seccomp={os.path.join(walls.state, _CALLS)}")
         if os.path.exists("/sys/fs/selinux/enforce"):
             yield from ("--security-opt", "label=disable")  # else what is mounted could not be read
         if walls.network is not Network.OPEN:
@@ -302,6 +306,13 @@ def _path_in(variables: bytes) -> str:
     return _PATH
 
 
+def _variables(environment: Mapping[str, str], own: Mapping[str, str]) -> Iterator[str]:
+    """By name alone, but for those that the client has with another value, such as HOME."""
+    for name, value in sorted(environment.items()):
+        if name != "PATH":
+            yield from ("--env", name if own.get(name, value) == value else f"{name}={value}")
+
+
 def _client_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(_CLIENT)}
 
@@ -310,7 +321,8 @@ def _words(done: Output) -> str:
     if done.code is None:
         return "it does not answer"
     lines = done.err.strip().splitlines()
-    return lines[0] if lines else f"it fails with exit code {done.code}"
+    errors = [line for line in lines if "level=warning" not in line]
+    return (errors or lines)[0] if lines else f"it fails with exit code {done.code}"
 
 
 # ---- what is left of runs ----

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ralph.core.model import Exit
-from ralph.sandbox.base import Room, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.base import Room, Root, Run, Sandbox, Tell, Walls, Wrapped
 
 
 class Direct:
     name = "direct"
+    root = Root.OURS
 
     def problem(self, run: Run) -> str:
         return ""
@@ -24,5 +25,5 @@ class NoWalls:
     def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped:
         return Wrapped(argv, environment)
 
-    def after(self, exit: Exit) -> Exit:
+    def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
         return exit

@@ -36,8 +36,7 @@ import shutil
 import tarfile
 import threading
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
@@ -45,13 +44,17 @@ from pathlib import Path
 
 from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
-from ralph.sandbox.base import Output, Room, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.base import Output, Room, Root, Run, Sandbox, Tell, Walls, Wrapped
 
 SETTLE_SECONDS = 2.5
 """Files that were changed inside need so long to arrive outside."""
 
 PAUSE_SECONDS = 30.0
 """Whoever changes files outside after so long has paused the run."""
+
+CLAUDE = "claude"
+IMAGES = (CLAUDE, "codex", "gemini", "opencode")
+"""Agents that Docker has images for; whatever else works in the one for Claude Code."""
 
 AUTH = ".dclaude_state"
 MARK = "RALPH_COMMAND"
@@ -133,12 +136,13 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class DockerSandbox:
-    """`agent`: whose image it is; `auth`: where its login is kept outside, `~/.dclaude_state` unless told."""
+    """`agent`: whose image it is, if Docker has one; `auth`: where its login is kept outside, `~/.dclaude_state` unless told."""
 
-    agent: str = "claude"
+    agent: str = ""
     auth: str = ""
     settle: float = SETTLE_SECONDS
     name: str = "docker"
+    root: Root = Root.MACHINE
 
     def problem(self, run: Run) -> str:
         found = _cli(run)
@@ -156,10 +160,12 @@ class DockerSandbox:
             )
         auth = self.auth or os.path.join(os.path.realpath(Path.home()), AUTH)
         prepare_login(auth)
-        name = sandbox_name(cli, walls)
+        agent = self.agent if self.agent in IMAGES else CLAUDE
+        name = sandbox_name(cli, walls, agent)
         with _locked(auth, name):
             machine = Machine(cli, name, walls, auth, self.settle, run, tell)
-            machine.open(self.agent)
+            machine.open(agent)
+            tell(f"The sandbox is {name}; the login inside is kept in {auth}.")
             try:
                 yield machine
             finally:
@@ -177,7 +183,6 @@ class Machine:
         self._run, self._tell = run, tell
         self._lock = threading.RLock()
         self._numbers = count(1)
-        self._current: dict[int, list[str]] = defaultdict(list)
         self._workspaces = (*dict.fromkeys([*walls.writable, auth]),)
         self._read = (*dict.fromkeys([*walls.read_only, str(_PLUGIN)]),)
         self._is_stopped = False
@@ -279,11 +284,11 @@ class Machine:
     # ---- commands ----
 
     def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped:
+        self._check_hidden(room)
         with self._lock:
             given = [word for word in argv[1:] if word in room.read_only and os.path.isfile(word)]
             self._bring([path for path in given if not self._has(path)])
             mark = f"{self._walls.run}-{os.getpid()}-{next(self._numbers)}"
-            self._current[threading.get_ident()].append(mark)
         file = self._variables_file(mark)
         with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as stream:
             stream.writelines(f"{line}\n" for line in self._variables(environment, mark))
@@ -295,14 +300,13 @@ class Machine:
             where, inner = (), ["bash", "-c", _ELSEWHERE, room.directory, *inner]
         words = self._cli("exec", "-i", *where, "--env-file", file, self._name, *inner)
         outer = _OUTER % shlex.join(self._signalled("TERM", mark))
-        return Wrapped(("/bin/sh", "-c", outer, "sh", *words), dict(os.environ))
+        return Wrapped(("/bin/sh", "-c", outer, "sh", *words), dict(os.environ), mark)
 
-    def after(self, exit: Exit) -> Exit:
+    def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
         with self._lock:
-            for mark in self._current.pop(threading.get_ident(), []):
-                with suppress(FileNotFoundError):
-                    os.unlink(self._variables_file(mark))
-                self._end(mark)
+            with suppress(FileNotFoundError):
+                os.unlink(self._variables_file(wrapped.mark))
+            self._end(wrapped.mark)
             if self._settle:
                 time.sleep(self._settle)
             self._remember()
@@ -339,6 +343,13 @@ class Machine:
         places = (*self._workspaces, *self._read)
         return any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in places)
 
+    def _check_hidden(self, room: Room) -> None:
+        if seen := [path for path in room.hidden if self._has(path)]:
+            raise RalphError(
+                f"{seen[0]} cannot be hidden: Docker Sandbox shows a workspace as a whole.",
+                "Take it out of sandbox.hidden, or use another sandbox.",
+            )
+
     def _check_empty(self, directory: str) -> None:
         with suppress(OSError):
             if os.listdir(directory):
@@ -360,20 +371,23 @@ class Machine:
         if time.monotonic() - self._seen_at > PAUSE_SECONDS and (changed or gone or is_new):
             self._restart()
             changed, gone = [], []
-        if changed or gone or more:
-            self._write([*changed, *more], gone)
+        if changed or gone:
+            self._write(changed, gone)
+        if more:
+            self._write(more, (), "-u", "root")  # in directories that only root can make there
         self._tree = now
 
-    def _write(self, paths: Sequence[str], gone: Sequence[str]) -> None:
-        """Through `exec`, if it is little."""
-        text = base64.b64encode(_packed(paths)).decode() if paths and _size(paths) < 8 * _MOST_WRITTEN else ""
+    def _write(self, paths: Sequence[str], gone: Sequence[str], *user: str) -> None:
+        """Through `exec`, if it is little; by another user, for everybody to read."""
+        packed = _packed(paths, _readable if user else None)
+        text = base64.b64encode(packed).decode() if paths and _size(paths) < 8 * _MOST_WRITTEN else ""
         is_little = bool(text or not paths) and len(text) + sum(map(len, gone)) < _MOST_WRITTEN
         if not is_little:
             self._restart()
             return
         pieces = [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
         words = (self._name, "bash", "-c", _WRITE, "write", str(len(gone)), *gone, *pieces)
-        if self._run(self._cli("exec", *words), _EXEC).code != 0:
+        if self._run(self._cli("exec", *user, *words), _EXEC).code != 0:
             self._restart()
 
     def _remember(self) -> None:
@@ -439,9 +453,11 @@ def _known(row: Mapping[str, object]) -> Known:
     return Known(str(row["name"]), is_running, tuple(str(path) for path in paths))
 
 
-def sandbox_name(cli: Cli, walls: Walls) -> str:
-    """One for each project; one that is cut off from the network is another."""
+def sandbox_name(cli: Cli, walls: Walls, agent: str = CLAUDE) -> str:
+    """One for each project; one with another agent's image, or that is cut off from the network, is another."""
     name = PREFIX + re.sub(r"[^A-Za-z0-9._-]", "_", walls.writable[0])
+    if agent != CLAUDE:
+        name += f"-{agent}"
     if walls.network is not Network.OPEN:
         hosts = hashlib.sha256("\n".join(walls.hosts).encode()).hexdigest()[:8]
         name += f"-{walls.network}" + (f"-{hosts}" if walls.hosts else "")
@@ -526,10 +542,18 @@ def _size(paths: Sequence[str]) -> int:
     return total
 
 
-def _packed(paths: Sequence[str]) -> bytes:
+def _readable(file: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Whoever the user is inside; nothing but what the agent may read is packed."""
+    file.mode |= 0o444
+    return file
+
+
+def _packed(
+    paths: Sequence[str], change: Callable[[tarfile.TarInfo], tarfile.TarInfo] | None = None
+) -> bytes:
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w:gz") as archive:
         for path in paths:
             with suppress(OSError):
-                archive.add(path, recursive=False)
+                archive.add(path, recursive=False, filter=change)
     return file.getvalue()

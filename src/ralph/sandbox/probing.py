@@ -1,13 +1,13 @@
 """What `ralph doctor --sandbox` runs inside: it tries everything that it should not be able to do.
 
-`python -I -S probing.pyc ARGUMENTS`, which are JSON; for each probe one line of JSON: [name, whether it came to pass,
-what was seen]. It imports nothing of ours. Nothing that it tries would do harm if it came to pass: files have names of
+`python -I -S probing.py ARGUMENTS`, which are JSON; for each probe one line of JSON: [name, whether it came to pass or
+null if it could not be tried, what was seen]. It imports nothing of ours. Nothing that it tries would do harm if it came to pass: files have names of
 their own, nobody is ended, no setting of the system is written, only opened for writing.
 """
 
 from __future__ import annotations
 
-import ctypes
+import hashlib
 import json
 import os
 import signal
@@ -51,6 +51,16 @@ def _read(path: str) -> Seen:
     except OSError as error:
         return False, error.strerror or str(error)
     return bool(data), f"{path} was read" if data else "it is empty"
+
+
+def _read_same(path: str, secret: str, digest: str) -> Seen:
+    """Another system has a file of its own there, which is nobody's secret."""
+    came, seen = _read(path)
+    if came:
+        with open(path, "rb") as file:
+            is_same = hashlib.sha256(secret.encode() + file.read()).hexdigest() == digest
+        return is_same, seen if is_same else "the image has a file of its own"
+    return came, seen
 
 
 def _read_any(paths: list[str]) -> Seen:
@@ -110,6 +120,8 @@ def _run(*argv: str) -> Seen:
 
 
 def _system_call(name: str, *arguments: Any) -> Seen:
+    import ctypes  # which not every Python has
+
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments) == -1:
         return False, os.strerror(ctypes.get_errno())
@@ -180,6 +192,7 @@ def probes(at: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Seen]]]:
     for name, path in at["writes"].items():
         yield name, partial(_write, path)
     secret = "".join(at["secret"])
+    yield "passwords", lambda: _read_same("/etc/shadow", secret, at["passwords"])
     yield "environment", lambda: (any(secret in value for value in os.environ.values()), "")
     yield "proc environ", lambda: _processes(secret)
     yield "signal", lambda: _signal(at["pid"])
@@ -226,10 +239,10 @@ def main() -> None:
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     for name, probe in probes(json.loads(sys.argv[1])):
         try:
-            came, seen = probe()
+            told: tuple[bool | None, str] = probe()
         except Exception as error:
-            came, seen = False, f"{type(error).__name__}: {error}"
-        print(json.dumps([name, came, seen]), flush=True)
+            told = None, f"{type(error).__name__}: {error}"
+        print(json.dumps([name, *told]), flush=True)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from ralph.sandbox.base import Root
+
 _TOOLCHAINS = (
     *(".asdf", ".bun/bin", ".bun/install/global", ".cargo/bin", ".deno/bin", ".ghcup", ".jenv", ".juliaup"),
     *(".local/bin", ".local/lib", ".local/pipx", ".local/share/claude", ".local/share/fnm"),
@@ -26,6 +28,8 @@ _TOOLCHAINS = (
 OF_SYSTEM = (os.path.realpath("/etc/resolv.conf"), "/run/current-system", "/run/wrappers")
 """What a system keeps among its runtime files, and every program needs."""
 
+_DISTRIBUTION = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/dev", "/proc", "/sys")
+
 _GIT = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/attributes")
 
 
@@ -43,6 +47,23 @@ def of_ralph() -> Iterator[str]:
     """The interpreter that starts a command inside, and hooks; and the code of those."""
     yield from {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
     yield str(Path(__file__).parents[1])
+
+
+def python(root: Root) -> str:
+    """What starts our scripts inside: the same as outside, unless the other system has its own."""
+    has_ours = root is Root.OURS or (
+        root is Root.IMAGE
+        and sys.platform.startswith("linux")
+        and not is_of_system(os.path.realpath(sys.executable))
+    )
+    return sys.executable if has_ours else "python3"
+
+
+def is_of_system(path: str) -> bool:
+    """Is it what a distribution installs, or a directory that every system has? Another system has its own."""
+    if path in ("/", "/opt", "/usr/local", "/usr/local/bin", "/usr/local/lib"):
+        return True
+    return within(path, _DISTRIBUTION) and not within(path, ["/usr/local"])
 
 
 def of_program(program: str, path: str) -> Iterator[str]:

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
+from ralph.errors import RalphError
 from ralph.sandbox.base import Run, Rung
 from ralph.sandbox.bubblewrap import Bubblewrap
-from ralph.sandbox.container import Container
+from ralph.sandbox.container import IMAGE, Container
 from ralph.sandbox.direct import Direct
 from ralph.sandbox.docker import DockerSandbox
 
 DIRECT = Direct()
-LADDER: dict[str, Rung] = {rung.name: rung for rung in (DockerSandbox(), Bubblewrap(), Container(), DIRECT)}
 
 
-def best(run: Run) -> tuple[Rung, str]:
+def ladder(image: str = "", agent: str = "", auth: str = "") -> dict[str, Rung]:
+    """`image`: of containers. `agent`: whose machine it is, and `auth`, where its login is kept, for Docker Sandbox."""
+    rungs = (DockerSandbox(agent, auth), Bubblewrap(), Container(image or IMAGE), DIRECT)
+    return {rung.name: rung for rung in rungs}
+
+
+NAMES = tuple(ladder())
+
+
+def find(name: str, rungs: dict[str, Rung]) -> Rung:
+    if name not in rungs:
+        raise RalphError(f"There is no sandbox {name!r}.", f"Known: {', '.join(rungs)}.")
+    return rungs[name]
+
+
+def best(rungs: dict[str, Rung], run: Run) -> tuple[Rung, str]:
     """The best rung that can be used here; if that is none, `direct`, and why it had to be."""
     problems = []
-    for rung in LADDER.values():
+    for rung in rungs.values():
         if rung is DIRECT:
             break
         if not (problem := rung.problem(run)):

@@ -17,7 +17,7 @@ OF_GIT = ("config", "config.worktree", "commondir", "hooks")
 OF_RALPH = ("settings.json", "settings.local.json")
 
 
-class Guarded:
+class PutBack:
     """Some files and directories of one directory; `copy`: how they were."""
 
     def __init__(self, directory: Path, names: Sequence[str], copy: Path) -> None:

@@ -1,0 +1,93 @@
+"""Podman, and an image made from a few programs of this machine: nothing is pulled."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import debian
+
+IMAGE = f"localhost/ralph-test:{os.getpid()}"
+"""Each worker of the tests has its own, and removes it."""
+
+PROGRAMS = (
+    "sh",
+    "cat",
+    "echo",
+    "git",
+    "id",
+    "ls",
+    "mkdir",
+    "seq",
+    "setsid",
+    "sleep",
+    "touch",
+    "true",
+    "python3",
+)
+MODEST = """
+[containers]
+default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
+[engine]
+runtime = "runc"
+"""
+"""For machines where root may not raise limits, or with both versions of cgroups."""
+
+
+@contextmanager
+def with_image(place: Path) -> Iterator[Path | None]:
+    """Podman with the image; yields the settings that it needs here, None if it needs none."""
+    for program in ("podman", "runc", "catatonit"):
+        debian.program(program)
+    with tarfile.open(place / "image.tar", "w") as archive:
+        for path in _files():
+            archive.add(path, recursive=path.is_dir() and not path.is_symlink())
+    settings = place / "containers.conf"
+    settings.write_text(MODEST)
+    why = ""
+    for chosen in (None, settings):
+        env = os.environ | ({"CONTAINERS_CONF": str(chosen)} if chosen else {})
+        _podman(env, "import", str(place / "image.tar"), IMAGE)
+        why = _podman(
+            env, "run", "--rm", "--init", "--network", "none", "--memory", "64m", IMAGE, "/bin/true"
+        )
+        if not why:
+            break
+    else:
+        debian.missing(f"podman does not work here: {why}")
+    yield chosen
+    _podman(env, "rmi", "--force", IMAGE)
+
+
+def _podman(env: dict[str, str], *words: str) -> str:
+    """Returns what went wrong."""
+    done = subprocess.run(["podman", *words], env=env, capture_output=True, text=True, timeout=300)
+    return done.stderr[-500:] or "it fails" if done.returncode else ""
+
+
+def _files() -> set[Path]:
+    """The programs and their libraries, each where it is, with all links on the way."""
+    found = {linked for linked in map(Path, ("/bin", "/lib", "/lib64")) if linked.is_symlink()}
+    for name in PROGRAMS:
+        program = shutil.which(name, path="/usr/bin:/bin") or debian.missing(f"{name} is not installed")
+        found |= _steps(Path(program)) | _libraries(Path(program).resolve())
+    asked = "import os, _ctypes; print(os.path.dirname(os.__file__), _ctypes.__file__)"
+    done = subprocess.run(["/usr/bin/python3", "-c", asked], capture_output=True, text=True, check=True)
+    library, extension = done.stdout.split()
+    return found | {Path(library)} | _libraries(Path(extension))
+
+
+def _libraries(program: Path) -> set[Path]:
+    words = subprocess.run(["ldd", program], capture_output=True, text=True).stdout.split()
+    return {step for word in words if word.startswith("/") for step in _steps(Path(word))}
+
+
+def _steps(path: Path) -> set[Path]:
+    """A file and the links that lead to it."""
+    here = path.parent.resolve() / path.name
+    return {here} | (_steps(here.parent / here.readlink()) if here.is_symlink() else set())
