@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ralph.guard.running import values_of
 from ralph.guard.words import Word
 
 TYPE_CHECKING = False
@@ -245,6 +246,19 @@ def _after(command: Command, names: tuple[str, ...]) -> list[Word]:
             if command.program == "curl" and word in ("-O", "-d", "-P"):
                 continue
             found.append(command.args[number + 1])
+    return found
+
+
+def mounts(command: Command) -> list[tuple[Word, str]]:
+    """Directories or volumes of the host that a container gets, and where it has them."""
+    found: list[tuple[Word, str]] = []
+    for value in values_of(command.args, "-v --volume"):
+        source, _, target = value.removeprefix("=").partition(":")
+        found.append((Word(source), target.partition(":")[0]))
+    for value in values_of(command.args, "--mount"):
+        named = dict(part.partition("=")[::2] for part in value.split(","))
+        target = named.get("target") or named.get("dst") or named.get("destination") or ""
+        found.append((Word(named.get("source") or named.get("src") or ""), target))
     return found
 
 

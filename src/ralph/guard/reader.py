@@ -6,7 +6,7 @@ far as they are known, and hands every simple command to its judge before it goe
 
 from __future__ import annotations
 
-from ralph.guard import builtins, expansion, outputs, wrappers
+from ralph.guard import builtins, expansion, outputs, tools, wrappers
 from ralph.guard.grammar import Unreadable, parse
 from ralph.guard.model import ASSIGNMENT, FORK_BOMB, Command, Place
 from ralph.guard.words import (
@@ -84,8 +84,8 @@ class Reader:
         self.place = place
         self.state = State(place)
         self.ran: list[Command] = []
-        self.contained = False
-        """Does what is read now run in a container?"""
+        self.mounts: tuple[tuple[str, str], ...] | None = None
+        """Of the container that runs what is read now, see `Command`."""
         self._sinks: dict[str, Node] = {}
         self._judge = judge
         self._steps = 0
@@ -291,6 +291,9 @@ class Reader:
         assigns: dict[str, str] = {}
         words: list[Word] = []
         redirects = []
+        data = node.text or b""
+        before: list[Piece] = []
+        count = end = 0
         for child in node.children:
             if child.type == "variable_assignment":
                 name, value = self._value(child)
@@ -298,7 +301,13 @@ class Reader:
             elif child.type in _REDIRECTS:
                 redirects.append(child)
             elif child.is_named:
-                words += self.words(child.children[0] if child.type == "command_name" else child)
+                pieces = self.pieces(child.children[0] if child.type == "command_name" else child)
+                gap = _decoded(data[end : child.start_byte - node.start_byte])
+                if before and gap and not gap.replace("\\\n", ""):
+                    words = words[:count]
+                    pieces = before + pieces  # a line that goes on in the middle of a word
+                before, count, end = pieces, len(words), child.end_byte - node.start_byte
+                words += self._fields(pieces)
             elif child.type in ("==", "=~", "="):
                 words.append(Word(child.type))
         if redirects:
@@ -314,12 +323,14 @@ class Reader:
             if not (assigns or flow.redirects):
                 return ""
             words = [Word(":")]
+        for name, value in assigns.items():
+            self.run_later(name, value)
         command = Command(words[0], words[1:], text, self.state.directory)
         command.assigns = assigns
         command.redirects = flow.redirects
         command.stdin, command.piped, command.background = flow.stdin, flow.piped, flow.background
         command.upstream = flow.upstream
-        command.contained = self.contained
+        command.mounts = self.mounts
         return self.run(command)
 
     def run(self, command: Command) -> str:
@@ -423,6 +434,12 @@ class Reader:
         self.state.variables[name] = value
         command = Command(ASSIGNMENT, [Word(name), Word(value)], f"{name}=…", self.state.directory)
         self._judge(command)
+        self.run_later(name, value)
+
+    def run_later(self, name: str, value: str) -> None:
+        """Some variables hold a command for others."""
+        if name in tools.COMMAND_VARIABLES and value.strip():
+            self.read_apart(value)
 
     def variable(self, name: str) -> str:
         """What a variable holds; marks where that is not known."""
@@ -556,7 +573,9 @@ class Reader:
     # ---- words ----
 
     def words(self, node: Node) -> list[Word]:
-        pieces = self.pieces(node)
+        return self._fields(self.pieces(node))
+
+    def _fields(self, pieces: list[Piece]) -> list[Word]:
         separators = self.state.variables.get("IFS", " \t\n")
         if UNKNOWN in separators:
             separators = " \t\n"

@@ -7,13 +7,13 @@ import re
 from ralph.guard.languages import language
 from ralph.guard.model import Command, Place, Rule
 from ralph.guard.patterns import has_option, is_harmless
+from ralph.guard.running import SHELLS
 from ralph.guard.words import DECODED, NET
-from ralph.guard.wrappers import SHELLS
 
 CODE = "remote-code"
 SHELL = "remote-shell"
 _SOCKET = r"(?i)socket|fsockopen|TCPSocket|/inet/tcp|Net::Socket|net\.connect|net\.Socket|['\"]net['\"]\)|TCPClient|create_connection"
-_GIVES_SHELL = r"(?i)dup2|subprocess|pty\.spawn|/bin/(?:ba|z|da)?sh|child_process|exec|spawn|os\.system|popen|\bsh -i|getline|cmd\.exe"
+_GIVES_SHELL = r"(?i)dup2|subprocess|pty\.spawn|/bin/(?:ba|z|da)?sh|child_process|exec|spawn|\bsystem\b|popen|\bsh -i|getline|cmd\.exe"
 _FETCHES = r"(?i)['\"]https?['\"]\)|urlopen|urlretrieve|requests\.get|httpx\.get|fetch\(|https?\.get|Net::HTTP|open-uri|URI\.open|LWP|file_get_contents\(['\"]http|DownloadString|Invoke-WebRequest|\biwr\b|aiohttp|axios"
 _EXECUTES = r"(?i)\bexec\(|\beval\(|\beval\b|os\.system|subprocess|execSync|child_process|new Function|iex|Invoke-Expression|`|system\(|runpy|compile\("
 
@@ -43,12 +43,26 @@ def _from_address(command: Command, place: Place) -> bool:
     return command.program in ("mshta", "regsvr32")
 
 
+_NETWORK_FILES = ("/dev/tcp/", "/dev/udp/")
+_MENTIONING = ("echo", "grep", "rg", "printf", "git", "sed", "timeout", "time", "env", "xargs", "watch")
+"""Programs whose words are text, or a command that is read by itself."""
+
+
+def _is_here(word: str) -> bool:
+    return any(f"/{host}/" in word for host in ("127.0.0.1", "localhost", "0.0.0.0", "::1"))
+
+
 def _reverse(command: Command, place: Place) -> bool:
-    for _, target in command.redirects:
-        if target.startswith(("/dev/tcp/", "/dev/udp/")):
+    """A port may be tried, and this machine may be spoken to; a shell may read from neither."""
+    is_shell = command.program in SHELLS
+    for operator, target in command.redirects:
+        if is_shell and operator == "<&" and target.isdigit() and int(target) > 2:
             return True
-    if any("/dev/tcp/" in word or "/dev/udp/" in word for word in command.args):
-        return command.program not in ("echo", "grep", "rg", "printf", "git", "sed")
+        if target.startswith(_NETWORK_FILES):
+            is_trial = command.program in (":", "true") or _is_here(target)
+            return is_shell or not is_trial
+    if any(part in word and not _is_here(word) for word in command.args for part in _NETWORK_FILES):
+        return not is_shell and command.program not in _MENTIONING
     return (
         bool(language(command.program))
         and bool(re.search(_SOCKET, command.code))
