@@ -108,10 +108,10 @@ def _short(codes: list[str]) -> list[str]:
 
 _RUNS = re.compile(
     r"system|popen|exec|spawn|subprocess|child_process|check_output|check_call|getoutput|run\(|call\(|`|%x|qx|"
-    r"shell_exec|passthru|proc_open|do shell script|Process|getline|Invoke-Expression|iex|sh\(|\|\s*\""
+    r"shell-command|call-process|shell_exec|passthru|proc_open|do shell script|Process|getline|Invoke-Expression|iex|sh\(|\|\s*\""
 )
 _DELETES = re.compile(
-    r"rmtree|unlink|(?:File|Dir)\.(?:delete|unlink)|rmdir|removedirs|os\.remove|\.remove\(|rmSync|\brm\(|rm_rf|rm_r\b|remove_tree|remove_entry|"
+    r"rmtree|delete-(?:directory|file)|unlink|(?:File|Dir)\.(?:delete|unlink)|rmdir|removedirs|os\.remove|\.remove\(|rmSync|\brm\(|rm_rf|rm_r\b|remove_tree|remove_entry|"
     r"emptyDir|rimraf|removeSync|RemoveAll|FileUtils\.rm|Remove-Item|remove_dir_all|delete_tree|file\.remove|unlink\("
 )
 _WRITES = re.compile(

@@ -167,7 +167,11 @@ def _sources(command: Command) -> list[Word]:
 
 
 def written(command: Command) -> list[Word]:
-    found = [target for operator, target in command.redirects if operator in _WRITES and not target.isdigit()]
+    found = [
+        target
+        for operator, target in command.redirects
+        if operator.lstrip("0123456789") in _WRITES and not target.isdigit()
+    ]
     program = command.program
     names: list[Word]
     if program in (

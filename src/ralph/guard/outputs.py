@@ -382,8 +382,9 @@ def _fetched(reader: Reader, command: Command) -> str:
         word for word in words if "://" in word or (not word.startswith("-") and "." in word and "/" in word)
     ]
     target = ""
+    letter = "O" if command.program == "wget" else "o"
     for number, word in enumerate(words):
-        is_cluster = word[:1] == "-" and word[1:].isalpha() and word[-1:] in ("o", "O")
+        is_cluster = word[:1] == "-" and word[1:].isalpha() and word.endswith(letter)
         if (word in ("--output", "--output-document") or is_cluster) and number + 1 < len(words):
             target = words[number + 1]
         elif word.startswith(("--output=", "--output-document=")):

@@ -49,6 +49,8 @@ _BROAD = frozenset(
 def is_broad(name: str) -> bool:
     """A pattern that fits far more than one's own server, or the harness."""
     bare = name.strip("^$/\"' \\").replace("[", "").replace("]", "").lower()
+    if "[0-9]" in name or "\\d" in name:
+        return True
     return (
         not bare
         or bare in _BROAD

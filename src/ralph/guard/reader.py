@@ -51,13 +51,14 @@ class State:
         self.aliases: dict[str, str] = {}
         self.positional: list[Word] | None = None
         self.files: dict[str, str] = {}
+        self.remotes: dict[str, str] = {}
 
     def copy(self) -> State:
         new = State.__new__(State)
         new.directory, new.before, new.positional = self.directory, self.before, self.positional
         new.variables, new.arrays = dict(self.variables), dict(self.arrays)
         new.functions, new.aliases = dict(self.functions), dict(self.aliases)
-        new.files = self.files
+        new.files, new.remotes = self.files, self.remotes
         return new
 
 
@@ -205,6 +206,9 @@ class Reader:
         body = node.child_by_field_name("body")
         nodes = [child for child in node.children if child.type in _REDIRECTS]
         redirects, stdin, extra, rest = self._redirects(nodes)
+        if body is not None and nodes:
+            gap = (node.text or b"")[body.end_byte - node.start_byte : nodes[0].start_byte - node.start_byte]
+            extra = [Word("-")] * (gap.strip() == b"-") + extra  # the grammar loses it
         inner = flow.but(redirects=[*flow.redirects, *redirects], stdin=stdin or flow.stdin)
         if any(child.type == "pipeline" or child.type == "|" for child in rest):
             inner = inner.but(piped=True)
@@ -243,6 +247,8 @@ class Reader:
                 rest += tail
             else:
                 operator = next((child.type for child in node.children if not child.is_named), ">")
+                number = _text(node.children[0]) if node.children[0].type == "file_descriptor" else ""
+                operator = operator if number in ("", "0", "1") else number + operator
                 targets = [child for child in node.named_children if child.type != "file_descriptor"]
                 found = [word for child in targets for word in self.words(child)]
                 if found and found[0].startswith(HERE):
@@ -386,7 +392,7 @@ class Reader:
         return None if self.state.directory is None else normal(f"{self.state.directory}/{name}")
 
     def _written(self, command: Command, out: str) -> str:
-        """What a redirect takes is not printed; the file has it from now on."""
+        """What a redirect takes is not printed; the file has it from now on. Errors (`2>`) are not known."""
         taken = False
         for operator, target in command.redirects:
             if operator in (">", ">>", ">|", "&>", "&>>") and target != "/dev/stdout":
@@ -481,7 +487,8 @@ class Reader:
         keyword = _text(node.children[0])
         if names and "-n" in (_text(child) for child in node.named_children):
             keyword = "unset"
-        shown = Command(keyword, names, _text(node), self.state.directory)
+        flags = [Word(_text(child)) for child in node.named_children if child.type == "word"]
+        shown = Command(keyword, [*flags, *names], _text(node), self.state.directory)
         shown.piped = flow.piped
         self.record(shown)
         if not names and all(child.type == "word" for child in node.named_children):

@@ -51,8 +51,12 @@ _COMMAND_KEYS = (
 
 def git(reader: Reader, command: Command) -> str:
     """Aliases with `!`, pagers and editors, `bisect run`, `submodule foreach`, `rebase --exec` and others."""
+    if "push" in command.args:
+        command.args = [Word(reader.state.remotes.get(word, word)) for word in command.args]
     reader.record(command)
     words = command.args
+    if words[:2] == ["remote", "add"]:
+        reader.state.remotes.update([words[-2:]])
     for number, word in enumerate(words):
         behind = words[number + 1] if number + 1 < len(words) else Word("")
         if word == "-c" and "=" in behind:
@@ -209,7 +213,7 @@ def _manifest(reader: Reader, command: Command, usual: list[str]) -> str:
 # ---- languages of their own with a way out to the shell ----
 
 _BANG = r"^\s*!+\s*(.+)"
-_EDITOR = r"^\s*[+:]*(?:sil\w*!?\s+)?(?:[\d,.$%]*|'<,'>)\s*(?:r|w|e|term\w*|call system\(['\"])?\s*!\s*(.+)|system\(['\"](.+?)['\"]\)|^\s*[+:]*term\w*\s+(.+)"
+_EDITOR = r"^\s*[+:]*(?:sil\w*!?\s+)?(?:[\d,.$%]*|'<,'>)\s*(?:r|w|e|term\w*|call system\(['\"])?\s*!\s*(.+)|(?:system|execute)\(['\"](.+?)['\"]\)|^\s*[+:]*term\w*\s+(.+)"
 _ESCAPES = {
     "psql": r"\\!\s*(.+)|\\(?:o|g|w)\s*\|\s*(.+)|(?i:\bprogram)\s+'([^']+)'",
     "mysql": r"\\!\s*(.+)|^\s*system\s+(.+)|(?:^|\\P)\s*pager\s+(.+)",

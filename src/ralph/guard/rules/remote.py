@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from ralph.guard import paths
 from ralph.guard.languages import language
 from ralph.guard.model import Command, Place, Rule
-from ralph.guard.patterns import has_option, is_harmless
-from ralph.guard.running import SHELLS
-from ralph.guard.words import DECODED, NET
+from ralph.guard.patterns import has_option, is_harmless, operands
+from ralph.guard.running import SHELLS, values_of
+from ralph.guard.words import DECODED, NET, Word, strip_marks
 
 CODE = "remote-code"
 SHELL = "remote-shell"
@@ -76,7 +77,7 @@ _CATS = ("nc", "ncat", "netcat", "nc.traditional", "nc.openbsd", "pwncat")
 
 def _is_open(command: Command) -> bool:
     """A shell that runs whatever it is told."""
-    return command.program in SHELLS and not command.code.strip()
+    return command.program in SHELLS and not strip_marks(command.code).strip()
 
 
 def _netcat(command: Command, place: Place) -> bool:
@@ -127,6 +128,31 @@ def _ssh(command: Command, place: Place) -> bool:
     return False
 
 
+_SERVERS = (
+    "http.server",
+    "SimpleHTTPServer",
+    "serve",
+    "http-server",
+    "php",
+    "ruby",
+    "darkhttpd",
+    "miniserve",
+)
+
+
+def _serves(command: Command, place: Place) -> bool:
+    """Files of more than the project, for everybody who asks."""
+    if command.program not in _SERVERS or (command.program == "php" and "-S" not in command.args):
+        return False
+    named = [*values_of(command.args, "-t -d --directory")]
+    if command.program in ("serve", "http-server", "darkhttpd", "miniserve"):
+        named += operands(command)
+    zones = [
+        paths.zone(paths.resolve(word, command.directory, place), place) for word in named or [Word(".")]
+    ]
+    return any(zone in (paths.ROOT, paths.HOME, paths.ABOVE, paths.STARTUP) for zone in zones)
+
+
 _TUNNEL = "It opens the machine to others. Use addresses on localhost."
 
 RULES = (
@@ -156,6 +182,12 @@ RULES = (
     ),
     Rule("netcat", SHELL, "It gives a shell or a port to others. Use `nc -z` to test a port.", _netcat),
     Rule("socat", SHELL, _TUNNEL, _socat),
+    Rule(
+        "serve-files",
+        SHELL,
+        "It serves files of the user to others. Serve a directory of the project.",
+        _serves,
+    ),
     Rule("ssh-tunnel", SHELL, _TUNNEL, _ssh),
     Rule(
         "tunnel",
@@ -163,7 +195,7 @@ RULES = (
         _TUNNEL,
         (
             "ngrok|cloudflared|localtunnel|lt|bore|frpc|frps|chisel|sshuttle|gost|tmate|ttyd|gotty|gs-netcat|rathole|pagekite"
-            "|localxpose|loophole|zrok|expose|wg-quick|openvpn|tor|ligolo|pwncat-cs|msfvenom|msfconsole|telebit|devtunnel|inlets|upterm",
+            "|ztcp|localxpose|loophole|zrok|expose|wg-quick|openvpn|tor|ligolo|pwncat-cs|msfvenom|msfconsole|telebit|devtunnel|inlets|upterm",
             "tailscale funnel|serve|up|set",
             "code tunnel",
             "xterm|rxvt -display|--display",

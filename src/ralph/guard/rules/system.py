@@ -216,6 +216,8 @@ RULES = (
         _PACKAGES,
         (
             "apt|apt-get|aptitude|dnf|yum|zypper|brew|snap|flatpak|apk|tdnf remove|purge|autoremove|uninstall|erase|autopurge|del|rm|dist-upgrade|full-upgrade|downgrade|distro-sync !-s|--simulate",
+            "pip|pip3 install|uninstall --break-system-packages",
+            "snap install|refresh|revert|disable",
             "pacman -R*|-Rns|-Rs|-Syu|-Su",
             "dpkg -r|-P|--remove|--purge|--force-all|-i|--install|--configure",
             "rpm -e|--erase|-U|-i|--install|-F",
@@ -245,7 +247,12 @@ RULES = (
         "machine-settings",
         CATEGORY,
         "It changes settings of the machine. Leave that to the user.",
-        "hostnamectl|timedatectl|localectl|update-alternatives|dpkg-reconfigure|networksetup|scutil|systemsetup|pmset|tmutil|authconfig|nmcli|resolvectl|raspi-config|alternatives|defaults set-*|set|write|delete|-set*|config|*--set*|disable*|modify|down|up|connection|revert|--install|--remove",
+        (
+            "rfkill block",
+            "dmesg -C|-c|--clear",
+            "update-alternatives|alternatives --set|--install|--remove|--remove-all|--config|--auto",
+            "hostnamectl|timedatectl|localectl|dpkg-reconfigure|networksetup|scutil|systemsetup|pmset|tmutil|authconfig|nmcli|resolvectl|raspi-config|defaults set-*|set|write|delete|-set*|config|*--set*|disable*|modify|down|up|connection|revert",
+        ),
     ),
     Rule(
         "clock",
