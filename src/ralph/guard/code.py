@@ -33,7 +33,7 @@ def run(reader: Reader, command: Command) -> str:
         _judge(reader, command, text[:_MOST])
         if name in ("pwsh", "powershell", "tclsh", "expect"):
             _read(reader, text)
-    return _printed(command, name, text)
+    return _printed(command, name, written_out(text[:_MOST], reader.place.home))
 
 
 def _printed(command: Command, name: str, text: str) -> str:
@@ -41,6 +41,9 @@ def _printed(command: Command, name: str, text: str) -> str:
     from ralph.guard.outputs import formatted, kept
     from ralph.guard.processes import filtered
 
+    printed = re.fullmatch(rf"\s*(?:{_PRINTS})\s*\(?\s*({_STRING.pattern})\s*\)?\s*;?\s*", text, re.DOTALL)
+    if printed and name not in AWKS:
+        return _strings(printed[1])[0][0]
     if name not in AWKS:
         return kept(command.stdin) or UNKNOWN
     if found := re.search(r"BEGIN\s*\{\s*printf?\s*\(?\s*\"((?:[^\"\\]|\\.)*)\"\s*,?([^;})]*)", text):
@@ -123,6 +126,7 @@ _STRING = re.compile(
     r"'''(.*?)'''|\"\"\"(.*?)\"\"\"|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`([^`]*)`|(?:%x|qx|%q|q)[({\[|/]([^)}\]|/]*)[)}\]|/]",
     re.DOTALL,
 )
+_PRINTS = r"print|puts|say|echo|console\.log|process\.stdout\.write|io\.write"
 _GLUE = re.compile(r"[\s)]*(?:\+|\.\.?|/)[\s(]*|[ \t]*")
 _COMMA = re.compile(r"[\s,\[\]()]*,[\s,\[\]()]*|\s*=>\s*")
 _WORDS = re.compile(r"(?:%w|qw)\s*(?:\[([^\]]*)\]|\(([^)]*)\)|\{([^}]*)\}|/([^/]*)/)")

@@ -155,6 +155,11 @@ def _found(start: Word, words: list[Word]) -> list[Word]:
         for number, word in enumerate(words[:-1])
         if word in ("-name", "-iname") and not (number and words[number - 1] in ("!", "-not"))
     ]
+    names += [
+        Word(words[number + 1].removeprefix(start).strip("*").lstrip("/") + "*")
+        for number, word in enumerate(words[:-1])
+        if word in ("-path", "-wholename", "-ipath") and not (number and words[number - 1] in ("!", "-not"))
+    ]
     return [globbing(f"{start.rstrip('/')}/{name}") for name in names] or [
         Word(f"{start.rstrip('/')}/{UNKNOWN}")
     ]

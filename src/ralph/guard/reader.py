@@ -10,11 +10,9 @@ from ralph.guard import builtins, expansion, outputs, tools, wrappers
 from ralph.guard.grammar import Unreadable, parse
 from ralph.guard.model import ASSIGNMENT, FORK_BOMB, Command, Place
 from ralph.guard.words import (
-    DECODED,
     EXPANDED,
     HERE,
     LITERAL,
-    NET,
     QUOTED,
     SECRET,
     UNKNOWN,
@@ -49,7 +47,7 @@ class State:
         self.arrays: dict[str, list[Word]] = {}
         self.functions: dict[str, Node] = {}
         self.aliases: dict[str, str] = {}
-        self.positional: list[Word] | None = None
+        self.positional: list[Word] | None = []
         self.files: dict[str, str] = {}
         self.remotes: dict[str, str] = {}
 
@@ -204,6 +202,10 @@ class Reader:
 
     def _redirected(self, node: Node, flow: Flow) -> str:
         body = node.child_by_field_name("body")
+        before = ""
+        while body is not None and body.type == "list":  # `a && b < x`: only the last one has the redirect
+            before += self.statement(body.children[0], flow.but(redirects=[]))
+            body = body.children[-1]
         nodes = [child for child in node.children if child.type in _REDIRECTS]
         redirects, stdin, extra, rest = self._redirects(nodes)
         if body is not None and nodes:
@@ -230,7 +232,7 @@ class Reader:
                 out = self._pipeline(child, flow.but(stdin=out, upstream=upstream))
             elif child.is_named:
                 out += self.statement(child, flow)
-        return out
+        return before + out
 
     def _redirects(self, nodes: list[Node]) -> tuple[list[tuple[str, Word]], str, list[Word], list[Node]]:
         """Targets of redirects; what is read; words behind a target; the rest of a here-document's line."""
@@ -323,6 +325,9 @@ class Reader:
         return self._run(words + (extra or []), assigns, flow, _text(node))
 
     def _run(self, words: list[Word], assigns: dict[str, str], flow: Flow, text: str) -> str:
+        while words and UNSET in words[0]:  # in front of all others, nothing is left of it
+            bare = words[0].replace(UNSET, "")
+            words = [Word(bare), *words[1:]] if bare else words[1:]
         if not words:
             for name, value in assigns.items():
                 self.assign(name, value)
@@ -369,9 +374,7 @@ class Reader:
             return wrapper(self, command)
         script = self.script(command, name)
         if script:
-            command.code = script
-            self.record(command)
-            return self.read_apart(script) if DECODED not in script and NET not in script else UNKNOWN
+            return wrappers.shell_text(self, command, script, [Word(name), *command.args])
         self.record(command)
         return outputs.of(self, command)
 

@@ -240,8 +240,12 @@ _SAME = {
 
 def _escaping(program: str) -> Wrapper:
     def run(reader: Reader, command: Command) -> str:
+        scripts = [
+            outputs.content(reader, name) for name in values_of(command.args, "-f --file --init -s -S -x")
+        ]
+        command.code = "\n".join(scripts)
         reader.record(command)
-        for text in [*command.args, command.stdin]:
+        for text in [*command.args, command.stdin, *scripts]:
             text = text.partition("=")[2] if text.startswith("--") else text
             for found in re.finditer(_ESCAPES[program], text, re.MULTILINE):
                 _read(reader, next(group for group in found.groups() if group).split("\n")[0].strip("'\""))
@@ -262,6 +266,16 @@ def _option_as_text(options: str) -> Wrapper:
         return outputs.of(reader, command)
 
     return run
+
+
+def entr(reader: Reader, command: Command) -> str:
+    """A command, or with `-s` a line for the shell."""
+    words = skip_options(command.args, "")
+    if any(word.startswith("-") and "s" in word for word in command.args):
+        reader.record(command)
+        _read(reader, " ".join(words))
+        return UNKNOWN
+    return inner(reader, command, words)
 
 
 def sed(reader: Reader, command: Command) -> str:
@@ -295,6 +309,8 @@ TABLE: dict[str, Wrapper] = {
         _option_as_text("--to-command --checkpoint-action --use-compress-program -I"),
     ),
     "git": git,
+    "nix-shell": _option_as_text("--run --command"),
+    "entr": entr,
     "nodemon": _option_as_text("-x --exec"),
     "script": _option_as_text("-c --command"),
     "rsync": _option_as_text("-e --rsh --rsync-path"),

@@ -60,7 +60,6 @@ _PREFIXES: dict[str, tuple[str, int]] = {
     "systemd-inhibit": ("--what --who --why --mode", 0),
     "flock": ("-w -E", 1),
     "dotenv": ("-e -f", 0),
-    "entr": ("", 0),
     "noglob": ("", 0),
     "nocorrect": ("", 0),
     "-": ("", 0),
@@ -87,8 +86,8 @@ _RUNNERS: dict[str, tuple[str, ...]] = {
     "mise": ("exec", "x"),
     "asdf": ("exec",),
     "conda": ("run",),
-    "nix-shell": (),
     "npx": (),
+    "corepack": (),
     "bunx": (),
     "uvx": (),
     "pipx": ("run",),
@@ -143,7 +142,7 @@ def _runner(reader: Reader, command: Command) -> str:
     if command.program in ("npx", "npm") and ("-c" in command.args or "--call" in command.args):
         flag = "-c" if "-c" in command.args else "--call"
         return reader.read_apart(" ".join(command.args[command.args.index(Word(flag)) + 1 :][:1]))
-    return inner(reader, command, words)
+    return inner(reader, command, words[1:] if command.program == "direnv" else words)
 
 
 # ---- shells ----
@@ -154,23 +153,23 @@ def _shell(reader: Reader, command: Command) -> str:
     while words and words[0].startswith(("-", "+")) and words[0] not in ("-", "--"):
         option = words.pop(0)
         if not option.startswith("--") and "n" in option and "c" not in option.partition("n")[0]:
-            return _shell_text(reader, command, "", [])  # only checks the syntax
+            return shell_text(reader, command, "", [])  # only checks the syntax
         if option == "-s":
-            return _shell_text(reader, command, command.stdin, words)
+            return shell_text(reader, command, command.stdin, words)
         if option in ("-o", "+o", "-O", "+O", "--rcfile", "--init-file"):
             words = words[1:]
         elif not option.startswith("--") and "c" in option:
             words = words[1:] if words[:1] == ["--"] else words
-            return _shell_text(reader, command, words[0] if words else "", words[1:])
+            return shell_text(reader, command, words[0] if words else "", words[1:])
     if words and words[0] not in ("-", "/dev/stdin", "-s"):
         from ralph.guard.outputs import content
 
         text = content(reader, words[0])
-        return _shell_text(reader, command, "" if text == UNKNOWN else text, words)
-    return _shell_text(reader, command, command.stdin, [])
+        return shell_text(reader, command, "" if text == UNKNOWN else text, words)
+    return shell_text(reader, command, command.stdin, [])
 
 
-def _shell_text(reader: Reader, command: Command, text: str, arguments: list[Word]) -> str:
+def shell_text(reader: Reader, command: Command, text: str, arguments: list[Word]) -> str:
     command.code = text
     reader.record(command)
     if not text.strip() or NET in text or DECODED in text or text.strip() == UNKNOWN:
@@ -232,6 +231,8 @@ def _su(reader: Reader, command: Command) -> str:
     for number, word in enumerate(command.args):
         if word in ("-c", "--command") and number + 1 < len(command.args):
             return reader.run(command.derived("sh", [Word("-c"), command.args[number + 1]], "sudo"))
+    if "--" in command.args:
+        return inner(reader, command, command.args[command.args.index(Word("--")) + 1 :], "sudo")
     return UNKNOWN
 
 

@@ -72,6 +72,7 @@ def _sql(command: Command, place: Place) -> bool:
     texts = [
         *(word.partition("=")[2] if word.startswith("--") else word for word in command.args),
         command.stdin,
+        command.code,
     ]
     return any(_destroys(text) for text in texts if len(text) > 5)
 
@@ -309,6 +310,8 @@ RULES = (
             "diesel|sqlx database drop|reset",
             "dotnet ef database drop",
             "etcdctl del",
+            "vault delete|destroy",
+            "vault kv delete|destroy|metadata",
             "influx delete",
             "consul kv|leave|force-leave delete",
             "kafka-topics|kafka-topics.sh|rabbitmqctl|kcat --delete|delete_queue|reset|purge_queue|stop_app",
