@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from ralph.guard.assembled import is_undone, others, written_out
 from ralph.guard.grammar import Unreadable
 from ralph.guard.languages import AWKS, LANGUAGES, language
 from ralph.guard.words import DECODED, NET, UNKNOWN, Word, ansi_c
@@ -24,7 +25,7 @@ _MOST_STRINGS = 60
 def run(reader: Reader, command: Command) -> str:
     name = language(command.program)
     text, module = _code(reader, command, name)
-    command.code = text
+    command.code = text + DECODED if is_undone(text[:_MOST]) else text
     reader.record(command)
     if module:
         return reader.run(command.derived(module[0], module[1:], command.program))
@@ -32,9 +33,32 @@ def run(reader: Reader, command: Command) -> str:
         _judge(reader, command, text[:_MOST])
         if name in ("pwsh", "powershell", "tclsh", "expect"):
             _read(reader, text)
-    from ralph.guard.outputs import _kept
+    return _printed(command, name, written_out(text[:_MOST], reader.place.home))
 
-    return _kept(command.stdin) or UNKNOWN
+
+def _printed(command: Command, name: str, text: str) -> str:
+    """Marks of what it reads; of a list of processes, awk may take some; `printf` of awk alone is worked out."""
+    from ralph.guard.outputs import formatted, kept
+    from ralph.guard.processes import filtered
+
+    printed = re.fullmatch(rf"\s*(?:{_PRINTS})\s*\(?\s*({_STRING.pattern})\s*\)?\s*;?\s*", text, re.DOTALL)
+    if printed and name not in AWKS:
+        return _strings(printed[1])[0][0]
+    if name not in AWKS:
+        return kept(command.stdin) or UNKNOWN
+    if found := re.search(r"BEGIN\s*\{\s*printf?\s*\(?\s*\"((?:[^\"\\]|\\.)*)\"\s*,?([^;})]*)", text):
+        return formatted(ansi_c(found[1]), [Word(each.strip(' "')) for each in found[2].split(",")])
+    stdin = command.stdin
+    condition = re.sub(
+        r"NR\s*[<>!=]+\s*\d+|BEGIN\s*\{[^}]*\}|[&|\s]",
+        "",
+        text.partition("{print")[0].partition("{ print")[0],
+    )
+    if pattern := re.search(r"/((?:[^/\\]|\\.)+)/", text) or re.search(r"[~=]=?\s*\"([^\"]+)\"", text):
+        stdin = filtered(stdin, pattern[1])
+    elif condition:
+        stdin = filtered(stdin, condition)
+    return kept(stdin) or UNKNOWN
 
 
 def _code(reader: Reader, command: Command, name: str) -> tuple[str, list[Word]]:
@@ -87,29 +111,23 @@ def _short(codes: list[str]) -> list[str]:
 
 _RUNS = re.compile(
     r"system|popen|exec|spawn|subprocess|child_process|check_output|check_call|getoutput|run\(|call\(|`|%x|qx|"
-    r"shell_exec|passthru|proc_open|do shell script|Process|getline|Invoke-Expression|iex|sh\(|\|\s*\""
+    r"shell-command|call-process|shell_exec|passthru|proc_open|do shell script|Process|getline|Invoke-Expression|iex|sh\(|\|\s*\""
 )
 _DELETES = re.compile(
-    r"rmtree|unlink|(?:File|Dir)\.(?:delete|unlink)|rmdir|removedirs|os\.remove|\.remove\(|rmSync|\brm\(|rm_rf|rm_r\b|remove_tree|remove_entry|"
+    r"rmtree|delete-(?:directory|file)|unlink|(?:File|Dir)\.(?:delete|unlink)|rmdir|removedirs|os\.remove|\.remove\(|rmSync|\brm\(|rm_rf|rm_r\b|remove_tree|remove_entry|"
     r"emptyDir|rimraf|removeSync|RemoveAll|FileUtils\.rm|Remove-Item|remove_dir_all|delete_tree|file\.remove|unlink\("
 )
 _WRITES = re.compile(
-    r"open\([^)]*,\s*(?:mode\s*=\s*)?['\"][wax+]|write_text|write_bytes|writeFile|appendFile|File\.write|"
+    r"open\([^\n;]*?,\s*(?:mode\s*=\s*)?['\"][wax+]|write_text|write_bytes|writeFile|appendFile|File\.write|"
     r"File\.open|file_put_contents|copyfile|shutil\.(?:copy|move)|os\.rename|os\.replace|renameSync|\.touch\(|"
     r"symlink|open\s*\(?\s*\w*\s*,?\s*['\"]>|createWriteStream|truncate"
 )
-_HOME = re.compile(
-    r"Path\.home\(\)|os\.environ\[['\"]HOME['\"]\]|os\.environ\.get\(['\"]HOME['\"]\)|os\.getenv\(['\"]HOME['\"]\)|"
-    r"process\.env\.HOME|process\.env\[['\"]HOME['\"]\]|os\.homedir\(\)|require\(['\"](?:node:)?os['\"]\)\.homedir\(\)|"
-    r"ENV\[['\"]HOME['\"]\]|\$ENV\{['\"]?HOME['\"]?\}|Dir\.home|getenv\(['\"]HOME['\"]\)|homedir\(\)"
-)
-_HERE = re.compile(r"os\.getcwd\(\)|Path\.cwd\(\)|process\.cwd\(\)|Dir\.pwd|getcwd\(\)|cwd\(\)")
-_CHR = re.compile(r"(?:chr|String\.fromCharCode)\(([\d,\s]+)\)")
 _STRING = re.compile(
     r"'''(.*?)'''|\"\"\"(.*?)\"\"\"|\"((?:[^\"\\\n]|\\.)*)\"|'((?:[^'\\\n]|\\.)*)'|`([^`]*)`|(?:%x|qx|%q|q)[({\[|/]([^)}\]|/]*)[)}\]|/]",
     re.DOTALL,
 )
-_GLUE = re.compile(r"\s*(?:\+|\.)\s*")
+_PRINTS = r"print|puts|say|echo|console\.log|process\.stdout\.write|io\.write"
+_GLUE = re.compile(r"[\s)]*(?:\+|\.\.?|/)[\s(]*|[ \t]*")
 _COMMA = re.compile(r"[\s,\[\]()]*,[\s,\[\]()]*|\s*=>\s*")
 _WORDS = re.compile(r"(?:%w|qw)\s*(?:\[([^\]]*)\]|\(([^)]*)\)|\{([^}]*)\}|/([^/]*)/)")
 _ENCODED = re.compile(r"b64decode|base64|atob|unpack|frombase64|FromBase64String|decode64", re.IGNORECASE)
@@ -119,15 +137,14 @@ _CHMODS = re.compile(r"chmod|chown")
 
 
 def _judge(reader: Reader, command: Command, text: str) -> None:
-    text = _HOME.sub(lambda match: f'"{reader.place.home}"', text)
-    text = _HERE.sub('"."', text)
-    text = _CHR.sub(_from_numbers, text)
+    text = written_out(text, reader.place.home)
     text = _WORDS.sub(
         lambda match: ", ".join(f'"{word}"' for group in match.groups() for word in (group or "").split()),
         text,
     )
     strings = _strings(text)
-    if _RUNS.search(text):
+    strings += [[made] for words in strings for made in others(words, text)]
+    if _RUNS.search(text) or any(_RUNS.search(word) for words in strings for word in words):
         for words in strings:
             _run_words(reader, command, words)
     if _ENCODED.search(text):
@@ -151,12 +168,6 @@ def _judge(reader: Reader, command: Command, text: str) -> None:
         _kill(reader, command, match[1])
 
 
-def _from_numbers(match: re.Match[str]) -> str:
-    numbers = [int(each) for each in match[1].replace(",", " ").split()][:500]
-    made = "".join(chr(number) for number in numbers if 0 < number < 0xD800)
-    return "'" + made.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
 def _strings(text: str) -> list[list[str]]:
     """The strings of a program: those that are glued as one, those with only commas between as a list."""
     found: list[list[str]] = []
@@ -168,8 +179,8 @@ def _strings(text: str) -> list[list[str]]:
         value = ansi_c(value) if "\\" in value else value
         between = text[end : match.start()] if end >= 0 else None
         between = between.rstrip("brfu") if between else between
-        if between is not None and found and (_GLUE.fullmatch(between) or not between):
-            found[-1][-1] += value
+        if between is not None and found and _GLUE.fullmatch(between):
+            found[-1][-1] += f"/{value}" if "/" in between else value
         elif between is not None and found and _COMMA.fullmatch(between):
             found[-1].append(value)
         else:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ralph.guard.words import Word
+from ralph.guard.running import values_of
+from ralph.guard.words import UNKNOWN, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,6 +146,8 @@ def deleted(command: Command) -> list[Word]:
     ):
         names = operands(command, "-n --iterations -s --size" if program == "shred" else "")
         return names[1:] if program == "gio" and names[:1] == ["trash"] else names
+    if UNKNOWN in program and {"r", "f"} <= set(flags(command)):
+        return operands(command)  # what else would have these
     if program == "mv":
         return _sources(command)
     if program == "rsync" and any(word.startswith(("--delete", "--del")) for word in command.args):
@@ -166,7 +169,11 @@ def _sources(command: Command) -> list[Word]:
 
 
 def written(command: Command) -> list[Word]:
-    found = [target for operator, target in command.redirects if operator in _WRITES and not target.isdigit()]
+    found = [
+        target
+        for operator, target in command.redirects
+        if operator.lstrip("0123456789") in _WRITES and not target.isdigit()
+    ]
     program = command.program
     names: list[Word]
     if program in (
@@ -178,13 +185,13 @@ def written(command: Command) -> list[Word]:
         "sponge",
         "mkfifo",
         "mknod",
-        "patch",
-        "ed",
-        "ex",
-        "nano",
         "mktemp",
     ):
         found += operands(command, "-s -r -m -d -t -p -i -l -o")
+    elif program in ("patch", "ed", "ex", "nano", "sd") or _is_scripted_editor(command):
+        found += operands(command, "-p -i -c --cmd -S -u")
+    elif program == "yq" and _is_in_place(command):
+        found += operands(command)[1:]
     elif program in ("cp", "mv", "install", "ln", "rsync", "scp", "gcp", "gmv"):
         names = operands(command, "-m -o -g -S -e --rsh --exclude --include -i -P -F")
         target = _target_directory(command)
@@ -203,8 +210,6 @@ def written(command: Command) -> list[Word]:
         found += _after(command, ("-d",))
     elif program in ("awk", "gawk") and "inplace" in command.args:
         found += operands(command)[1:]
-    elif program == "tee":
-        found += operands(command)
     return found + (deleted(command) if program not in ("rsync", "truncate") else [])
 
 
@@ -213,7 +218,16 @@ def changed(command: Command) -> list[Word]:
     modes = (
         operands(command)[1:] if command.program in ("chmod", "chown", "chgrp", "chattr", "setfacl") else []
     )
+    if command.program == "git" and command.args[:1] and command.args[0] in ("checkout", "restore", "mv"):
+        modes = operands(command, "-s --source")[1:]
     return written(command) + (modes or (operands(command) if command.program == "chmod" else []))
+
+
+def _is_scripted_editor(command: Command) -> bool:
+    """`vim -es -c … -c wq`."""
+    return command.program in ("vi", "vim", "nvim") and any(
+        value.strip(":").startswith(("w", "x", "up")) for value in values_of(command.args, "-c")
+    )
 
 
 def _is_in_place(command: Command) -> bool:
@@ -245,6 +259,19 @@ def _after(command: Command, names: tuple[str, ...]) -> list[Word]:
             if command.program == "curl" and word in ("-O", "-d", "-P"):
                 continue
             found.append(command.args[number + 1])
+    return found
+
+
+def mounts(command: Command) -> list[tuple[Word, str]]:
+    """Directories or volumes of the host that a container gets, and where it has them."""
+    found: list[tuple[Word, str]] = []
+    for value in values_of(command.args, "-v --volume"):
+        source, _, target = value.removeprefix("=").partition(":")
+        found.append((Word(source), target.partition(":")[0]))
+    for value in values_of(command.args, "--mount"):
+        named = dict(part.partition("=")[::2] for part in value.split(","))
+        target = named.get("target") or named.get("dst") or named.get("destination") or ""
+        found.append((Word(named.get("source") or named.get("src") or ""), target))
     return found
 
 

@@ -52,6 +52,8 @@ def environment(name: str, place: Place) -> str:
         return f"{place.home}/.local/state/ralph"
     if name in place.env:
         return place.env[name]
+    if name in ("USER", "LOGNAME"):
+        return place.home.rpartition("/")[2]
     return _USUAL.get(name, UNSET)
 
 

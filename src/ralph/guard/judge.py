@@ -39,7 +39,7 @@ RULES: tuple[Rule, ...] = (
     *publishing.RULES,
 )
 UNREADABLE = "unreadable"
-_IN_CONTAINERS = ("cloud",)
+_IN_CONTAINERS = ("cloud", "deletion")
 MOST_PART = 300
 
 

@@ -29,6 +29,7 @@ LANGUAGES = {
     "powershell": ("-c -command -Command -C", "-f -File"),
     "expect": ("-c", ""),
     "tclsh": ("", ""),
+    "emacs": ("--eval -eval --execute", "-l --load -f --funcall -L"),
     "awk": ("", "-F -v -f"),
     "gawk": ("", "-F -v -f"),
     "mawk": ("", "-F -v -f"),

@@ -44,8 +44,8 @@ class Command:
         "assigns",
         "background",
         "code",
-        "contained",
         "directory",
+        "mounts",
         "piped",
         "program",
         "redirects",
@@ -73,18 +73,24 @@ class Command:
         """What stands before it in its pipeline."""
         self.wrappers: tuple[str, ...] = ()
         """The programs that run it, for example sudo."""
-        self.contained = False
-        """Does it run in a container?"""
+        self.mounts: tuple[tuple[str, str], ...] | None = None
+        """In a container: its directories that are the host's, each with the one of the host,
+        "" for a volume. Else None."""
         self.code = ""
         """What a shell or an interpreter would run."""
 
     def derived(self, program: str, args: list[Word], wrapper: str = "") -> Command:
         """What this one runs in its turn."""
         inner = Command(program, args, self.text, self.directory)
-        for name in ("assigns", "redirects", "stdin", "piped", "background", "upstream", "contained"):
+        for name in ("assigns", "redirects", "stdin", "piped", "background", "upstream", "mounts"):
             setattr(inner, name, getattr(self, name))
         inner.wrappers = (*self.wrappers, wrapper) if wrapper else self.wrappers
         return inner
+
+    @property
+    def contained(self) -> bool:
+        """Does it run in a container?"""
+        return self.mounts is not None
 
     @property
     def words(self) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from ralph.guard import processes
 from ralph.guard.expansion import is_secret_name
-from ralph.guard.words import DECODED, MARKS, NET, SECRET, UNKNOWN, Word, ansi_c
+from ralph.guard.words import DECODED, EVERYONE, MARKS, NET, SECRET, UNKNOWN, Word, ansi_c
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ def of(reader: Reader, command: Command) -> str:
     if command.program in _FETCHERS:
         return _fetched(reader, command)
     known = command.stdin and MARKS.isdisjoint(command.stdin)
-    return DECODED if known else _kept(command.stdin) or UNKNOWN
+    return DECODED if known else kept(command.stdin) or UNKNOWN
 
 
-def _kept(text: str) -> str:
+def kept(text: str) -> str:
     """The marks that any filter leaves behind."""
-    return "".join(mark for mark in (NET, SECRET, DECODED) if mark in text)
+    return "".join(mark for mark in (NET, SECRET, DECODED, EVERYONE) if mark in text)
 
 
 def content(reader: Reader, name: Word) -> str:
@@ -40,6 +41,8 @@ def content(reader: Reader, name: Word) -> str:
         return UNKNOWN
     if path in reader.state.files:
         return reader.state.files[path]
+    if path.startswith(("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/")):
+        return f'{path} "$@"'  # a copy of a program does what the program does
     if path in ("/dev/null",):
         return ""
     return SECRET if is_secret(path, reader.place) or path.rpartition("/")[2] == ".env" else UNKNOWN
@@ -78,14 +81,14 @@ def _printf(reader: Reader, command: Command) -> str:
         del words[0]
     if not words:
         return ""
-    text = _formatted(ansi_c(words[0]), words[1:])
+    text = formatted(ansi_c(words[0]), words[1:])
     if target:
         reader.assign(target, text)
         return ""
     return text
 
 
-def _formatted(pattern: str, values: list[Word]) -> str:
+def formatted(pattern: str, values: list[Word]) -> str:
     out = ""
     while True:
         used, at = 0, 0
@@ -107,7 +110,7 @@ def _formatted(pattern: str, values: list[Word]) -> str:
             if kind == "b":
                 out += ansi_c(value)
             elif kind == "c":
-                out += value[:1]
+                out += chr(int(value)) if value.isdigit() and 1 < len(value) < 4 else value[:1]
             elif kind in ("x", "o", "d"):
                 out += format(int(value), kind) if value.isdigit() and len(value) < 12 else value
             else:
@@ -142,7 +145,7 @@ def _copy(reader: Reader, command: Command) -> str:
 def _base64(reader: Reader, command: Command) -> str:
     words = set(command.args)
     if not words & {"-d", "-D", "--decode", "-di", "-id"}:
-        return _kept(command.stdin) or UNKNOWN
+        return kept(command.stdin) or UNKNOWN
     names = [word for word in _operands(command, "-w --wrap -i") if word not in ("base64", "enc")]
     text = command.stdin if not names else content(reader, names[0])
     return decoded(text)
@@ -151,7 +154,7 @@ def _base64(reader: Reader, command: Command) -> str:
 def decoded(text: str) -> str:
     """Base64 as text; a mark if it is not known or makes no text."""
     if not MARKS.isdisjoint(text):
-        return DECODED + _kept(text)
+        return DECODED + kept(text)
     import binascii
 
     try:
@@ -186,7 +189,7 @@ def _rev(reader: Reader, command: Command) -> str:
 def _tr(reader: Reader, command: Command) -> str:
     words = [word for word in command.args if not word.startswith("-")]
     if not MARKS.isdisjoint(command.stdin) or not command.stdin:
-        return _kept(command.stdin) or UNKNOWN
+        return kept(command.stdin) or UNKNOWN
     flags = "".join(word[1:] for word in command.args if word.startswith("-"))
     if "d" in flags and words:
         gone = _characters(words[0])
@@ -216,7 +219,7 @@ def _sed(reader: Reader, command: Command) -> str:
     words = _operands(command)
     stdin = command.stdin
     if len(words) != 1 or not stdin or not MARKS.isdisjoint(stdin):
-        return _kept(stdin) or UNKNOWN
+        return kept(stdin) or UNKNOWN
     script = words[0]
     parts = script[2:].split(script[1]) if len(script) > 3 and script[0] == "s" else []
     if len(parts) != 3 or any(char in parts[0] for char in "\\[](){}*+?^$|"):
@@ -253,8 +256,10 @@ def _realpath(reader: Reader, command: Command) -> str:
 def _git(reader: Reader, command: Command) -> str:
     if "--show-toplevel" in command.args:
         return reader.place.top
-    if "--git-dir" in command.args or "--absolute-git-dir" in command.args:
+    if {"--git-dir", "--absolute-git-dir", "--git-common-dir"} & set(command.args):
         return f"{reader.place.top}/.git"
+    if command.args[:2] == ["rev-parse", "--git-path"]:
+        return f"{reader.place.top}/.git/{command.args[-1]}"
     if "--show-cdup" in command.args:
         return "."
     if "ls-files" in command.args and all(
@@ -273,6 +278,8 @@ def _ls(reader: Reader, command: Command) -> str:
     names = _operands(command, "-I")
     if not names:
         return "*"
+    if "/proc" in names:
+        return EVERYONE
     return "\n".join(name if name.glob else f"{name.rstrip('/')}/{UNKNOWN}" for name in names)
 
 
@@ -303,12 +310,19 @@ def _pass(reader: Reader, command: Command) -> str:
 
 
 def _grep(reader: Reader, command: Command) -> str:
-    names = _operands(command, "-e -A -B -C -m --include --exclude")[1:]
-    return _kept(command.stdin + "".join(content(reader, name) for name in names)) or UNKNOWN
+    pattern, *names = _operands(command, "-A -B -C -m --include --exclude") or [Word("")]
+    text = command.stdin + "".join(content(reader, name) for name in names)
+    if not any(word.startswith("-") and "v" in word for word in command.args):
+        text = processes.filtered(text, pattern)
+    return kept(text) or UNKNOWN
+
+
+def _processes(reader: Reader, command: Command) -> str:
+    return processes.listed(command)
 
 
 def _unpacked(reader: Reader, command: Command) -> str:
-    return DECODED + _kept(command.stdin)
+    return DECODED + kept(command.stdin)
 
 
 def _packed(reader: Reader, command: Command) -> str:
@@ -370,8 +384,9 @@ def _fetched(reader: Reader, command: Command) -> str:
         word for word in words if "://" in word or (not word.startswith("-") and "." in word and "/" in word)
     ]
     target = ""
+    letter = "O" if command.program == "wget" else "o"
     for number, word in enumerate(words):
-        is_cluster = word[:1] == "-" and word[1:].isalpha() and word[-1:] in ("o", "O")
+        is_cluster = word[:1] == "-" and word[1:].isalpha() and word.endswith(letter)
         if (word in ("--output", "--output-document") or is_cluster) and number + 1 < len(words):
             target = words[number + 1]
         elif word.startswith(("--output=", "--output-document=")):
@@ -411,6 +426,7 @@ _TABLE: dict[str, Callable[[Reader, Command], str]] = {
     "tee": _tee,
     "cp": _copy,
     "mv": _copy,
+    "ln": _copy,
     "base64": _base64,
     "base32": _unpacked,
     "openssl": _openssl,
@@ -440,6 +456,7 @@ _TABLE: dict[str, Callable[[Reader, Command], str]] = {
     "uniq": _pass,
     "grep": _grep,
     "egrep": _grep,
+    **dict.fromkeys(("ps", "pgrep", "pidof"), _processes),
     "rg": _grep,
     "gunzip": _unpacked,
     "zcat": _unpacked,

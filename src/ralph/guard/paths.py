@@ -268,7 +268,8 @@ def _zone(path: str, place: Place) -> str:
     if is_under(place.top, path):
         return HOME if path == place.home else ABOVE
     if is_under(path, place.top):
-        return GIT if is_under(path, f"{place.top}/.git") else INSIDE
+        is_git = is_under(path, f"{place.top}/.git") and not path.endswith(".lock")
+        return GIT if is_git else INSIDE
     if path == place.home or _is_home(path):
         return HOME
     if is_under(path, place.home):

@@ -97,6 +97,8 @@ def operands(command: Command) -> list[Word]:
             return found + command.args[number + 1 :]
         elif word.startswith("-") and len(word) > 1:
             skip = word in valued
+        elif word.startswith("+") and command.program == "cargo":
+            continue  # a toolchain
         else:
             found.append(word)
     return found

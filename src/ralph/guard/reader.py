@@ -6,15 +6,13 @@ far as they are known, and hands every simple command to its judge before it goe
 
 from __future__ import annotations
 
-from ralph.guard import builtins, expansion, outputs, wrappers
+from ralph.guard import builtins, expansion, outputs, tools, wrappers
 from ralph.guard.grammar import Unreadable, parse
 from ralph.guard.model import ASSIGNMENT, FORK_BOMB, Command, Place
 from ralph.guard.words import (
-    DECODED,
     EXPANDED,
     HERE,
     LITERAL,
-    NET,
     QUOTED,
     SECRET,
     UNKNOWN,
@@ -49,15 +47,16 @@ class State:
         self.arrays: dict[str, list[Word]] = {}
         self.functions: dict[str, Node] = {}
         self.aliases: dict[str, str] = {}
-        self.positional: list[Word] | None = None
+        self.positional: list[Word] | None = []
         self.files: dict[str, str] = {}
+        self.remotes: dict[str, str] = {}
 
     def copy(self) -> State:
         new = State.__new__(State)
         new.directory, new.before, new.positional = self.directory, self.before, self.positional
         new.variables, new.arrays = dict(self.variables), dict(self.arrays)
         new.functions, new.aliases = dict(self.functions), dict(self.aliases)
-        new.files = self.files
+        new.files, new.remotes = self.files, self.remotes
         return new
 
 
@@ -84,8 +83,8 @@ class Reader:
         self.place = place
         self.state = State(place)
         self.ran: list[Command] = []
-        self.contained = False
-        """Does what is read now run in a container?"""
+        self.mounts: tuple[tuple[str, str], ...] | None = None
+        """Of the container that runs what is read now, see `Command`."""
         self._sinks: dict[str, Node] = {}
         self._judge = judge
         self._steps = 0
@@ -203,8 +202,15 @@ class Reader:
 
     def _redirected(self, node: Node, flow: Flow) -> str:
         body = node.child_by_field_name("body")
+        before = ""
+        while body is not None and body.type == "list":  # `a && b < x`: only the last one has the redirect
+            before += self.statement(body.children[0], flow.but(redirects=[]))
+            body = body.children[-1]
         nodes = [child for child in node.children if child.type in _REDIRECTS]
         redirects, stdin, extra, rest = self._redirects(nodes)
+        if body is not None and nodes:
+            gap = (node.text or b"")[body.end_byte - node.start_byte : nodes[0].start_byte - node.start_byte]
+            extra = [Word("-")] * (gap.strip() == b"-") + extra  # the grammar loses it
         inner = flow.but(redirects=[*flow.redirects, *redirects], stdin=stdin or flow.stdin)
         if any(child.type == "pipeline" or child.type == "|" for child in rest):
             inner = inner.but(piped=True)
@@ -226,7 +232,7 @@ class Reader:
                 out = self._pipeline(child, flow.but(stdin=out, upstream=upstream))
             elif child.is_named:
                 out += self.statement(child, flow)
-        return out
+        return before + out
 
     def _redirects(self, nodes: list[Node]) -> tuple[list[tuple[str, Word]], str, list[Word], list[Node]]:
         """Targets of redirects; what is read; words behind a target; the rest of a here-document's line."""
@@ -243,6 +249,8 @@ class Reader:
                 rest += tail
             else:
                 operator = next((child.type for child in node.children if not child.is_named), ">")
+                number = _text(node.children[0]) if node.children[0].type == "file_descriptor" else ""
+                operator = operator if number in ("", "0", "1") else number + operator
                 targets = [child for child in node.named_children if child.type != "file_descriptor"]
                 found = [word for child in targets for word in self.words(child)]
                 if found and found[0].startswith(HERE):
@@ -291,6 +299,9 @@ class Reader:
         assigns: dict[str, str] = {}
         words: list[Word] = []
         redirects = []
+        data = node.text or b""
+        before: list[Piece] = []
+        count = end = 0
         for child in node.children:
             if child.type == "variable_assignment":
                 name, value = self._value(child)
@@ -298,7 +309,13 @@ class Reader:
             elif child.type in _REDIRECTS:
                 redirects.append(child)
             elif child.is_named:
-                words += self.words(child.children[0] if child.type == "command_name" else child)
+                pieces = self.pieces(child.children[0] if child.type == "command_name" else child)
+                gap = _decoded(data[end : child.start_byte - node.start_byte])
+                if before and gap and not gap.replace("\\\n", ""):
+                    words = words[:count]
+                    pieces = before + pieces  # a line that goes on in the middle of a word
+                before, count, end = pieces, len(words), child.end_byte - node.start_byte
+                words += self._fields(pieces)
             elif child.type in ("==", "=~", "="):
                 words.append(Word(child.type))
         if redirects:
@@ -308,18 +325,23 @@ class Reader:
         return self._run(words + (extra or []), assigns, flow, _text(node))
 
     def _run(self, words: list[Word], assigns: dict[str, str], flow: Flow, text: str) -> str:
+        while words and UNSET in words[0]:  # in front of all others, nothing is left of it
+            bare = words[0].replace(UNSET, "")
+            words = [Word(bare), *words[1:]] if bare else words[1:]
         if not words:
             for name, value in assigns.items():
                 self.assign(name, value)
             if not (assigns or flow.redirects):
                 return ""
             words = [Word(":")]
+        for name, value in assigns.items():
+            self.run_later(name, value)
         command = Command(words[0], words[1:], text, self.state.directory)
         command.assigns = assigns
         command.redirects = flow.redirects
         command.stdin, command.piped, command.background = flow.stdin, flow.piped, flow.background
         command.upstream = flow.upstream
-        command.contained = self.contained
+        command.mounts = self.mounts
         return self.run(command)
 
     def run(self, command: Command) -> str:
@@ -352,9 +374,7 @@ class Reader:
             return wrapper(self, command)
         script = self.script(command, name)
         if script:
-            command.code = script
-            self.record(command)
-            return self.read_apart(script) if DECODED not in script and NET not in script else UNKNOWN
+            return wrappers.shell_text(self, command, script, [Word(name), *command.args])
         self.record(command)
         return outputs.of(self, command)
 
@@ -375,7 +395,7 @@ class Reader:
         return None if self.state.directory is None else normal(f"{self.state.directory}/{name}")
 
     def _written(self, command: Command, out: str) -> str:
-        """What a redirect takes is not printed; the file has it from now on."""
+        """What a redirect takes is not printed; the file has it from now on. Errors (`2>`) are not known."""
         taken = False
         for operator, target in command.redirects:
             if operator in (">", ">>", ">|", "&>", "&>>") and target != "/dev/stdout":
@@ -423,6 +443,12 @@ class Reader:
         self.state.variables[name] = value
         command = Command(ASSIGNMENT, [Word(name), Word(value)], f"{name}=…", self.state.directory)
         self._judge(command)
+        self.run_later(name, value)
+
+    def run_later(self, name: str, value: str) -> None:
+        """Some variables hold a command for others."""
+        if name in tools.COMMAND_VARIABLES and value.strip():
+            self.read_apart(value)
 
     def variable(self, name: str) -> str:
         """What a variable holds; marks where that is not known."""
@@ -464,7 +490,8 @@ class Reader:
         keyword = _text(node.children[0])
         if names and "-n" in (_text(child) for child in node.named_children):
             keyword = "unset"
-        shown = Command(keyword, names, _text(node), self.state.directory)
+        flags = [Word(_text(child)) for child in node.named_children if child.type == "word"]
+        shown = Command(keyword, [*flags, *names], _text(node), self.state.directory)
         shown.piped = flow.piped
         self.record(shown)
         if not names and all(child.type == "word" for child in node.named_children):
@@ -556,7 +583,9 @@ class Reader:
     # ---- words ----
 
     def words(self, node: Node) -> list[Word]:
-        pieces = self.pieces(node)
+        return self._fields(self.pieces(node))
+
+    def _fields(self, pieces: list[Piece]) -> list[Word]:
         separators = self.state.variables.get("IFS", " \t\n")
         if UNKNOWN in separators:
             separators = " \t\n"

@@ -18,10 +18,12 @@ DECODED = "\U000ffff3"
 """Text that was made unreadable on purpose: decoded, unpacked, decrypted."""
 SECRET = "\U000ffff4"
 """A secret, or a text that has some."""
+EVERYONE = "\U000ffff6"
+"""The numbers of processes of others, or of all."""
 HERE = "\U000ffff5"
 """Before the text of a here-string, see `grammar`."""
 
-MARKS = frozenset((UNKNOWN, UNSET, NET, DECODED, SECRET, HERE))
+MARKS = frozenset((UNKNOWN, UNSET, NET, DECODED, SECRET, EVERYONE, HERE))
 
 LITERAL, QUOTED, EXPANDED = range(3)
 Piece = tuple[str, int]

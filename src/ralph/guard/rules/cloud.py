@@ -57,7 +57,7 @@ _CLIENTS = (
 )
 _SQL = (
     r"(?i)\bDROP\s+(?:DATABASE|TABLE|SCHEMA|VIEW|INDEX|USER|ROLE|COLUMN|KEYSPACE|MATERIALIZED|TABLESPACE|OWNED|COLLECTION|TYPE|FUNCTION|SEQUENCE|EXTENSION)\b"
-    r"|\bTRUNCATE\b|\bDETACH\s+DELETE\b|\bALTER\s+TABLE\s+\S+\s+DROP\b"
+    r"|\bTRUNCATE\b|\bCOPY\b[^;]*\bPROGRAM\b|xp_cmdshell|\bDETACH\s+DELETE\b|\bALTER\s+TABLE\s+\S+\s+DROP\b"
 )
 _ROWS = r"(?i)\b(?:DELETE\s+FROM\s+[^;]+|UPDATE\s+\S+\s+SET\s+[^;]+)"
 _TRIVIAL = r"(?i)\bWHERE\s+(?:1\s*=\s*1|TRUE|1|'?(\w+)'?\s*=\s*'?\1'?)\s*(?:;|$)"
@@ -72,6 +72,7 @@ def _sql(command: Command, place: Place) -> bool:
     texts = [
         *(word.partition("=")[2] if word.startswith("--") else word for word in command.args),
         command.stdin,
+        command.code,
     ]
     return any(_destroys(text) for text in texts if len(text) > 5)
 
@@ -309,6 +310,8 @@ RULES = (
             "diesel|sqlx database drop|reset",
             "dotnet ef database drop",
             "etcdctl del",
+            "vault delete|destroy",
+            "vault kv delete|destroy|metadata",
             "influx delete",
             "consul kv|leave|force-leave delete",
             "kafka-topics|kafka-topics.sh|rabbitmqctl|kcat --delete|delete_queue|reset|purge_queue|stop_app",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ralph.guard import paths
+import re
+
+from ralph.guard import effects, paths
 from ralph.guard.model import Command, Place, Rule
-from ralph.guard.words import Word
 
 CATEGORY = "containers"
 _ENGINES = "docker|podman|nerdctl|docker-compose"
@@ -33,32 +34,10 @@ _HOST = (
 )
 
 
-def _mounts(command: Command) -> list[Word]:
-    found: list[Word] = []
-    words = command.args
-    for number, word in enumerate(words):
-        behind = words[number + 1] if number + 1 < len(words) else Word("")
-        if word in ("-v", "--volume") or (word[:1] == "-" and word[1:].isalpha() and word.endswith("v")):
-            found.append(Word(behind.partition(":")[0]))
-        elif word.startswith("-v="):
-            found.append(Word(word[3:].partition(":")[0]))
-        elif word.startswith("--volume="):
-            found.append(Word(word[9:].partition(":")[0]))
-        elif word.startswith("-v") and len(word) > 2 and word[2] in "/~.":
-            found.append(Word(word[2:].partition(":")[0]))
-        elif word == "--mount" or word.startswith("--mount="):
-            options = behind if word == "--mount" else word[8:]
-            for part in options.split(","):
-                name, _, value = part.partition("=")
-                if name in ("source", "src"):
-                    found.append(Word(value))
-    return found
-
-
 def _host_mount(command: Command, place: Place) -> bool:
     if command.program not in _ENGINES.split("|"):
         return False
-    for word in _mounts(command):
+    for word, _ in effects.mounts(command):
         if not word.startswith(("/", ".", "~")):
             continue  # a volume with a name
         path = paths.resolve(word, command.directory, place)
@@ -74,6 +53,24 @@ def _host_mount(command: Command, place: Place) -> bool:
         ):
             return True
     return False
+
+
+_DESCRIBED = (
+    r"(?i)\b(?:privileged|hostPID|hostIPC|hostNetwork|allowPrivilegeEscalation)[\"']?\s*:\s*[\"']?true"
+    r"|\b(?:pid|ipc|network_mode|userns_mode|uts)[\"']?\s*:\s*[\"']?host\b|\b(?:SYS_ADMIN|SYS_PTRACE|SYS_MODULE|NET_ADMIN)\b"
+    r"|\b(?:docker|containerd|podman|crio)\.sock\b|hostPath[\"']?\s*:|unconfined"
+    r"|(?:^|[\s\"'\[-])(?:~|\$HOME|\$\{HOME\}|/(?:etc|root|home|var|usr|proc|sys|dev|boot)?(?:/[\w./-]*)?):/"
+)
+"""The same in a file for compose or kubectl."""
+
+
+def _described(command: Command, place: Place) -> bool:
+    return (
+        command.program in (*_ENGINES.split("|"), "podman-compose", "kubectl", "oc")
+        and bool(command.code)
+        and not {"config", "convert", "diff", "explain"} & set(command.args)
+        and bool(re.search(_DESCRIBED, command.code))
+    )
 
 
 def _everything(command: Command, place: Place) -> bool:
@@ -106,6 +103,7 @@ RULES = (
             "kubectl|lxc --privileged",
         ),
     ),
+    Rule("privileged-by-file", CATEGORY, _PRIVILEGED, _described),
     Rule(
         "host-mount",
         CATEGORY,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ralph.guard import effects, paths
 from ralph.guard.model import Command, Place, Rule
 from ralph.guard.patterns import is_harmless
@@ -12,8 +14,10 @@ CATEGORY = "deletion"
 
 def _zones(command: Command, place: Place) -> list[str]:
     """Where what it deletes lies. In a container that is not here."""
-    if command.contained or (is_harmless(command) and command.program != "rm"):
+    if is_harmless(command) and command.program != "rm":
         return []
+    if command.mounts is not None:
+        return [zone for word in effects.deleted(command) for zone in _mounted(word, command, place)]
     if command.program == "git":
         return []  # judged by what git makes of it
     if command.program == "rsync" and {"-n"} & set(command.args):
@@ -21,6 +25,29 @@ def _zones(command: Command, place: Place) -> list[str]:
     found = [_zone(word, command, place) for word in effects.deleted(command)]
     if command.program == "mv" and _comes_in(command, place):
         found = [zone for zone in found if zone != paths.OUTSIDE]
+    return found
+
+
+_KEPT = (
+    r"^/(?:bin|boot|etc|home|lib\w*|mnt|opt|root|sbin|srv|usr|var|data\w*)?(?:/\*)?$|^/(?:bin|boot|etc|lib\w*|sbin|data\w*)/"
+    r"|^/var/(?:lib|backups)/(?!apt|dpkg)|^/bitnami/"
+)
+"""What a container that goes on running, or a volume, would miss."""
+
+
+def _mounted(word: Word, command: Command, place: Place) -> list[str]:
+    """Where what is deleted in a container lies on the host; nothing is lost with a container of one's own."""
+    path = paths.resolve(word, command.directory, place)
+    found: list[str] = []
+    for inside, outside in command.mounts or () if path is not None else ():
+        path = paths.contents(path or "", word)
+        if not outside:
+            if paths.is_under(path, inside) and re.search(_KEPT, path):
+                found.append(paths.SYSTEM)
+        elif paths.is_under(path, inside):
+            found.append(paths.zone(outside + path[len(inside) :], place))
+        elif paths.is_under(inside, path):
+            found.append(paths.zone(outside, place))
     return found
 
 

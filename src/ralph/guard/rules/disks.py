@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ralph.guard import effects
+from ralph.guard import effects, paths
 from ralph.guard.model import Command, Place, Rule
+from ralph.guard.patterns import is_harmless
 
 CATEGORY = "disks"
 _ENDLESS = ("/dev/zero", "/dev/urandom", "/dev/random", "/dev/full")
@@ -24,17 +25,30 @@ def _fills(command: Command, place: Place) -> bool:
     return command.program == "yes" and not command.upstream
 
 
+def _formats(command: Command, place: Place) -> bool:
+    """A file system on anything but an image of one's own."""
+    if not command.program.startswith("mkfs") and command.program not in _FORMATTERS:
+        return False
+    if is_harmless(command):
+        return False
+    names = effects.operands(command, "-t -L -U -b -n -F")
+    zones = [paths.zone(paths.resolve(name, command.directory, place), place) for name in names[:1]]
+    return not zones or any(zone not in (paths.INSIDE, paths.TEMP) for zone in zones)
+
+
+_FORMATTERS = ("mke2fs", "mkswap", "newfs", "mkntfs", "mkdosfs")
 _DISK = "It changes disks or file systems. Leave them to the user; work with files inside the project."
 
 RULES = (
     Rule("fill-disk", CATEGORY, "It writes without end. Say how much: `head -c`, or `count=` of dd.", _fills),
+    Rule("format", CATEGORY, _DISK, _formats),
     Rule(
         "disks",
         CATEGORY,
         _DISK,
         (
-            "mkfs|mkfs.ext2|mkfs.ext3|mkfs.ext4|mkfs.xfs|mkfs.btrfs|mkfs.vfat|mkfs.fat|mkfs.ntfs|mkfs.f2fs|mke2fs|mkswap|newfs"
-            "|mkntfs|mkdosfs|mkfs.exfat|mkfs.minix|zpool|zfs",
+            "zpool|zfs",
+            "debugfs -w",
             "sfdisk|cfdisk|gdisk|sgdisk|cgdisk|wipefs|blkdiscard|badblocks|hdparm|partprobe|tune2fs|resize2fs|e2fsck|fsck"
             "|kpartx|sg_format|nvme",
             "fdisk|parted !-l|--list",

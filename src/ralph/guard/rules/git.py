@@ -265,6 +265,7 @@ RULES = (
         CATEGORY,
         "It rewrites the whole history. Leave that to the user.",
         (
+            "git rebase --root",
             "git filter-branch|filter-repo|replace|fast-import",
             "git-filter-repo|bfg|git-filter-branch",
         ),

@@ -56,7 +56,9 @@ def _outside(command: Command, place: Place) -> bool:
         if path is None:
             continue
         zone = paths.zone(paths.contents(path, word), place)
-        if zone == paths.STARTUP and mode.lstrip("0") in ("600", "700", "400", "go-rwx", "644", "640"):
+        if zone == paths.STARTUP and mode.lstrip("0") in ("600", "700", "400", "go-rwx"):
+            continue
+        if zone == paths.STARTUP and mode in ("644", "640") and not paths.is_secret(path, place):
             continue
         if zone in _FORBIDDEN:
             return True
@@ -65,7 +67,9 @@ def _outside(command: Command, place: Place) -> bool:
 
 def _open_to_all(command: Command, place: Place) -> bool:
     """Everything for everybody, in a whole tree; or nothing for anybody."""
-    if command.program != "chmod" or command.contained or not effects.is_recursive(command):
+    if command.program != "chmod" or command.contained:
+        return False
+    if not effects.is_recursive(command) and "find" not in command.wrappers:
         return False
     mode, _ = _targets(command)
     return mode.lstrip("0") in (

@@ -41,7 +41,12 @@ RULES = (
             "luarocks upload",
             "snapcraft upload|push|release",
             "npm|pnpm|yarn|bun run publish|release|deploy",
-            "make publish|release|deploy !-n|--dry-run",
+            "make|just|task publish|release|deploy !-n|--dry-run",
+            "expo publish",
+            "eas submit|update",
+            "ghr",
+            "fastlane ~release|deploy|beta|supply|deliver",
+            "cap ~deploy|deploy:*",
         ),
     ),
     Rule(

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 
+from ralph.guard import paths
 from ralph.guard.languages import language
 from ralph.guard.model import Command, Place, Rule
-from ralph.guard.patterns import has_option, is_harmless
-from ralph.guard.words import DECODED, NET
-from ralph.guard.wrappers import SHELLS
+from ralph.guard.patterns import has_option, is_harmless, operands
+from ralph.guard.running import SHELLS, values_of
+from ralph.guard.words import DECODED, NET, Word, strip_marks
 
 CODE = "remote-code"
 SHELL = "remote-shell"
 _SOCKET = r"(?i)socket|fsockopen|TCPSocket|/inet/tcp|Net::Socket|net\.connect|net\.Socket|['\"]net['\"]\)|TCPClient|create_connection"
-_GIVES_SHELL = r"(?i)dup2|subprocess|pty\.spawn|/bin/(?:ba|z|da)?sh|child_process|exec|spawn|os\.system|popen|\bsh -i|getline|cmd\.exe"
+_GIVES_SHELL = r"(?i)dup2|subprocess|pty\.spawn|/bin/(?:ba|z|da)?sh|child_process|exec|spawn|\bsystem\b|popen|\bsh -i|getline|cmd\.exe"
 _FETCHES = r"(?i)['\"]https?['\"]\)|urlopen|urlretrieve|requests\.get|httpx\.get|fetch\(|https?\.get|Net::HTTP|open-uri|URI\.open|LWP|file_get_contents\(['\"]http|DownloadString|Invoke-WebRequest|\biwr\b|aiohttp|axios"
 _EXECUTES = r"(?i)\bexec\(|\beval\(|\beval\b|os\.system|subprocess|execSync|child_process|new Function|iex|Invoke-Expression|`|system\(|runpy|compile\("
 
@@ -43,12 +44,26 @@ def _from_address(command: Command, place: Place) -> bool:
     return command.program in ("mshta", "regsvr32")
 
 
+_NETWORK_FILES = ("/dev/tcp/", "/dev/udp/")
+_MENTIONING = ("echo", "grep", "rg", "printf", "git", "sed", "timeout", "time", "env", "xargs", "watch")
+"""Programs whose words are text, or a command that is read by itself."""
+
+
+def _is_here(word: str) -> bool:
+    return any(f"/{host}/" in word for host in ("127.0.0.1", "localhost", "0.0.0.0", "::1"))
+
+
 def _reverse(command: Command, place: Place) -> bool:
-    for _, target in command.redirects:
-        if target.startswith(("/dev/tcp/", "/dev/udp/")):
+    """A port may be tried, and this machine may be spoken to; a shell may read from neither."""
+    is_shell = command.program in SHELLS
+    for operator, target in command.redirects:
+        if is_shell and operator == "<&" and target.isdigit() and int(target) > 2:
             return True
-    if any("/dev/tcp/" in word or "/dev/udp/" in word for word in command.args):
-        return command.program not in ("echo", "grep", "rg", "printf", "git", "sed")
+        if target.startswith(_NETWORK_FILES):
+            is_trial = command.program in (":", "true") or _is_here(target)
+            return is_shell or not is_trial
+    if any(part in word and not _is_here(word) for word in command.args for part in _NETWORK_FILES):
+        return not is_shell and command.program not in _MENTIONING
     return (
         bool(language(command.program))
         and bool(re.search(_SOCKET, command.code))
@@ -62,7 +77,7 @@ _CATS = ("nc", "ncat", "netcat", "nc.traditional", "nc.openbsd", "pwncat")
 
 def _is_open(command: Command) -> bool:
     """A shell that runs whatever it is told."""
-    return command.program in SHELLS and not command.code.strip()
+    return command.program in SHELLS and not strip_marks(command.code).strip()
 
 
 def _netcat(command: Command, place: Place) -> bool:
@@ -113,6 +128,31 @@ def _ssh(command: Command, place: Place) -> bool:
     return False
 
 
+_SERVERS = (
+    "http.server",
+    "SimpleHTTPServer",
+    "serve",
+    "http-server",
+    "php",
+    "ruby",
+    "darkhttpd",
+    "miniserve",
+)
+
+
+def _serves(command: Command, place: Place) -> bool:
+    """Files of more than the project, for everybody who asks."""
+    if command.program not in _SERVERS or (command.program == "php" and "-S" not in command.args):
+        return False
+    named = [*values_of(command.args, "-t -d --directory")]
+    if command.program in ("serve", "http-server", "darkhttpd", "miniserve"):
+        named += operands(command)
+    zones = [
+        paths.zone(paths.resolve(word, command.directory, place), place) for word in named or [Word(".")]
+    ]
+    return any(zone in (paths.ROOT, paths.HOME, paths.ABOVE, paths.STARTUP) for zone in zones)
+
+
 _TUNNEL = "It opens the machine to others. Use addresses on localhost."
 
 RULES = (
@@ -142,6 +182,12 @@ RULES = (
     ),
     Rule("netcat", SHELL, "It gives a shell or a port to others. Use `nc -z` to test a port.", _netcat),
     Rule("socat", SHELL, _TUNNEL, _socat),
+    Rule(
+        "serve-files",
+        SHELL,
+        "It serves files of the user to others. Serve a directory of the project.",
+        _serves,
+    ),
     Rule("ssh-tunnel", SHELL, _TUNNEL, _ssh),
     Rule(
         "tunnel",
@@ -149,7 +195,7 @@ RULES = (
         _TUNNEL,
         (
             "ngrok|cloudflared|localtunnel|lt|bore|frpc|frps|chisel|sshuttle|gost|tmate|ttyd|gotty|gs-netcat|rathole|pagekite"
-            "|localxpose|loophole|zrok|expose|wg-quick|openvpn|tor|ligolo|pwncat-cs|msfvenom|msfconsole|telebit|devtunnel|inlets|upterm",
+            "|ztcp|localxpose|loophole|zrok|expose|wg-quick|openvpn|tor|ligolo|pwncat-cs|msfvenom|msfconsole|telebit|devtunnel|inlets|upterm",
             "tailscale funnel|serve|up|set",
             "code tunnel",
             "xterm|rxvt -display|--display",

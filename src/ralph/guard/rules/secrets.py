@@ -9,6 +9,7 @@ from ralph.guard.expansion import is_secret_name
 from ralph.guard.languages import language
 from ralph.guard.model import Command, Place, Rule
 from ralph.guard.patterns import is_harmless
+from ralph.guard.running import values_of
 from ralph.guard.words import MARKS, SECRET, UNKNOWN, UNSET, Word
 
 CATEGORY = "secrets"
@@ -120,23 +121,8 @@ _METADATA = (
     "fd00:ec2::254",
 )
 _DATA = (
-    "-d",
-    "--data",
-    "--data-binary",
-    "--data-raw",
-    "--data-urlencode",
-    "--data-ascii",
-    "--json",
-    "-F",
-    "--form",
-    "-T",
-    "--upload-file",
-    "--post-data",
-    "--post-file",
-    "--body-data",
-    "--body-file",
-    "--form-string",
-    "--url-query",
+    "-d --data --data-binary --data-raw --data-urlencode --data-ascii --json -F --form -T --upload-file --post-data"
+    " --post-file --body-data --body-file --form-string --url-query"
 )
 _NETWORK_CODE = r"(?i)requests|urllib|http\.client|httpx|aiohttp|socket|fetch\(|axios|https?\.request|Net::HTTP|LWP|curl_|smtplib|ftplib|paramiko"
 _SECRET_CODE = r"os\.environ\b(?!\[|\.get)|process\.env\b(?!\.)|\bENV\b(?!\[)|dict\(os\.environ|\.env['\"]|%ENV|\$_ENV|getenv\(\)"
@@ -158,12 +144,34 @@ def _reads(command: Command, place: Place) -> bool:
     return False
 
 
+_KEY_NAMES = ("id_rsa", "id_ed25519", "id_ecdsa", ".netrc", "credentials", ".git-credentials", ".pgpass")
+_SEARCHED = r"(?i)passw|secret|token|api.?key|private.?key|BEGIN|AKIA|ghp_|sk-|credential"
+
+
+def _searches(command: Command, place: Place) -> bool:
+    """For keys and passwords, in all that the user has."""
+    if command.program not in ("grep", "egrep", "fgrep", "rg", "ag", "ack"):
+        return False
+    if not effects.is_recursive(command) and command.program not in ("rg", "ag", "ack"):
+        return False
+    names = effects.operands(command, "-A -B -C -m -g --include")[1:]
+    zones = [paths.zone(paths.resolve(name, command.directory, place), place) for name in names]
+    far = (paths.HOME, paths.ROOT, paths.ABOVE, paths.OUTSIDE, paths.STARTUP)
+    return any(zone in far for zone in zones) and bool(re.search(_SEARCHED, " ".join(command.args)))
+
+
 def _is_secret(path: str, word: Word, place: Place) -> bool:
     if word.glob:
+        from fnmatch import fnmatchcase
+
         path = paths.contents(path, word)
         if paths.is_secret(path.rstrip("*?[]"), place):
             return True
-        return any(part in path for part in ("/.ssh/id", "/.ssh/*", "/.aws/*", "/.aws/c"))
+        if any(part in path for part in ("/.ssh/id", "/.ssh/*", "/.aws/*", "/.aws/c")):
+            return True
+        last = path.rpartition("/")[2]
+        is_far = paths.zone(path, place) not in (paths.INSIDE, paths.TEMP, paths.REPOSITORY, paths.CACHE)
+        return is_far and len(last) > 2 and any(fnmatchcase(name, last) for name in _KEY_NAMES)
     return paths.is_secret(path, place)
 
 
@@ -174,7 +182,7 @@ def _is_public(command: Command, path: str) -> bool:
 
 def _prints(command: Command, place: Place) -> bool:
     """A secret variable goes to the screen, and with it into the transcript."""
-    if command.piped or any(">" in operator for operator, _ in command.redirects):
+    if command.piped or any(operator.startswith((">", "&>")) for operator, _ in command.redirects):
         return False
     if command.program in ("grep", "egrep", "rg", "ag") and command.upstream:
         asked = " ".join(command.args).lower()
@@ -194,7 +202,9 @@ def _prints(command: Command, place: Place) -> bool:
         return any(map(is_secret_name, found)) and bool(
             re.search(r"print|console\.|puts|echo|say", command.code)
         )
-    if command.program == "printenv":
+    if command.program == "printenv" or (
+        command.program in ("declare", "export", "typeset") and "-p" in command.args
+    ):
         return any(is_secret_name(word) for word in command.args)
     return command.program in ("echo", "printf", "cat") and any(SECRET in word for word in command.args)
 
@@ -242,20 +252,19 @@ def _is_header(command: Command, number: int) -> bool:
 
 def _files(command: Command) -> list[Word]:
     """The files that it sends."""
-    found: list[Word] = []
-    words = command.args
-    for number, word in enumerate(words):
-        before = words[number - 1] if number else Word("")
-        if "@" in word and (before in _DATA or word.partition("=")[0] in _DATA):
-            found.append(Word(word.partition("@")[2].partition(";")[0]))
-        elif before in ("-T", "--upload-file", "--post-file", "--body-file", "-a", "--attach"):
-            found.append(word)
-        elif word.startswith(("--upload-file=", "--post-file=", "--body-file=")):
-            found.append(Word(word.partition("=")[2]))
-        elif "=@" in word or "@/" in word or "@~" in word:
-            found.append(Word(word.partition("@")[2].partition(";")[0]))
-        elif word.startswith("-T") and len(word) > 2 and command.program == "curl":
-            found.append(Word(word[2:]))
+    found = [
+        Word(value.partition("@")[2].partition(";")[0])
+        for value in values_of(command.args, _DATA)
+        if "@" in value
+    ]
+    found += values_of(command.args, "-T --upload-file --post-file --body-file --attach")
+    found += [
+        Word(word.partition("@")[2].partition(";")[0])
+        for word in command.args
+        if "=@" in word or "@/" in word or "@~" in word
+    ]
+    if command.program in ("mail", "mailx", "mutt", "swaks"):
+        found += values_of(command.args, "-a -A")
     if command.program in (
         "scp",
         "rsync",
@@ -373,7 +382,7 @@ def _drop(command: Command, place: Place) -> bool:
     if not any(site in text for site in _DROPS):
         return False
     is_sending = bool(command.upstream or command.stdin) or any(
-        word in _DATA or word.partition("=")[0] in _DATA for word in command.args
+        word.partition("=")[0] in _DATA.split() for word in command.args
     )
     is_query = any("?" in word and (SECRET in word or UNKNOWN in word) for word in command.args)
     return (
@@ -440,7 +449,7 @@ def _query(command: Command, place: Place) -> bool:
         if (UNKNOWN in word or SECRET in word) and not _is_header(command, number)
     ]
     sent = any(
-        command.args[number].startswith("http") or (number and command.args[number - 1] in _DATA)
+        command.args[number].startswith("http") or (number and command.args[number - 1] in _DATA.split())
         for number in shown
     )
     return sent and bool(leaks & set(inside))
@@ -456,6 +465,7 @@ RULES = (
         "These are the user's keys, passwords or history. Programs that need them find them by themselves.",
         _reads,
     ),
+    Rule("search-secrets", CATEGORY, _SHOWN, _searches),
     Rule("print-secrets", CATEGORY, _SHOWN, _prints),
     Rule("send-secrets", CATEGORY, _SENT, _sends_secret),
     Rule("upload", CATEGORY, _SENT, _uploads),

@@ -4,48 +4,13 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard import effects
 from ralph.guard.languages import language
 from ralph.guard.model import FORK_BOMB, Command, Place, Rule
 from ralph.guard.patterns import has_option, is_harmless
-from ralph.guard.words import UNKNOWN, Word
+from ralph.guard.processes import asks_broadly
+from ralph.guard.words import EVERYONE, UNKNOWN, Word
 
 CATEGORY = "system"
-_HARNESS = ("ralph", "claude", "codex", "gemini", "opencode", "amp")
-_BROAD = (
-    *(
-        "node",
-        "python",
-        "python3",
-        "bash",
-        "sh",
-        "zsh",
-        "java",
-        "ruby",
-        "npm",
-        "init",
-        "systemd",
-        "sshd",
-        "ssh",
-        "docker",
-    ),
-    *(
-        "dockerd",
-        "containerd",
-        "Xorg",
-        "gnome-shell",
-        "tmux",
-        "screen",
-        "code",
-        "launchd",
-        "Finder",
-        "Dock",
-        ".",
-        "",
-        ".*",
-        "-",
-    ),
-)
 _AS_ROOT = ("sudo", "doas", "pkexec")
 _MANAGERS = (
     "apt",
@@ -85,7 +50,7 @@ def _kill(command: Command, place: Place) -> bool:
         return False
     if command.program in ("killall", "killall5", "skill"):
         return "-0" not in command.args
-    return _kills_many(command) if command.program == "kill" else _broad(command)
+    return _kills_many(command) if command.program == "kill" else asks_broadly(command)
 
 
 def _kills_many(command: Command) -> bool:
@@ -96,48 +61,11 @@ def _kills_many(command: Command) -> bool:
         len(words) > 1 and words[0] == "-1"
     ):
         words = words[1:]
-    words = [word for word in words if word != "--"]
-    source = " ".join([command.text, *(each.text for each in command.upstream)]).lower()
-    finds = any(finder in source for finder in ("pgrep", "ps ", "pidof", "grep"))
-    if finds and any(name in source for name in _HARNESS[:4]):
-        return True
-    broad = r"(?:grep|pidof)\s+(?:-\w+\s+)*['\"]?(?:node|python3?|bash|systemd|init|java|sh|sshd)['\"]?(?=[\s)`|]|$)"
-    everything = r"\bps\s+(?:aux|-ef|ax|-e|-A|-aux)\s*\|\s*awk"
-    if finds and (re.search(broad, source) or re.search(everything, source)):
-        return True
-    if "ppid" in source or (
-        "pgrep" in source and any(name in source for name in (*_HARNESS, "node", "python", "pgrep .", "-u"))
-    ):
-        return True
-    if "ps " in source and "ppid" in source:
-        return True
     return any(
-        word in ("-1", "1", "0", "-0") or "PPID" in word or word == f"-{UNKNOWN}$$" for word in words
-    ) or any(each.program == "pgrep" and _broad(each) for each in command.upstream)
-
-
-def _broad(command: Command) -> bool:
-    """A pattern that fits far more than one's own server, or the harness."""
-    names = effects.operands(command, "-s --signal -t -g -G -U -u -P -x=")
-    if (
-        any(
-            has_option(command, each)
-            for each in ("-u", "--euid", "-U", "--uid", "-P", "--parent", "-g", "-s", "-t")
-        )
-        and command.program == "pkill"
-    ):
-        return not ("-s" in command.args and len(names) > 0 and not _is_broad(names[-1]))
-    return not names or _is_broad(names[-1])
-
-
-def _is_broad(name: str) -> bool:
-    bare = name.strip("^$").lower()
-    return (
-        bare in _BROAD
-        or bare in [each.lower() for each in _BROAD]
-        or any(each in bare.split("/")[-1].split()[0:1] or bare.startswith(each) for each in _HARNESS)
-        or "ralph" in bare
-    )
+        word in ("-1", "1", "0", "-0") or EVERYONE in word or "PPID" in word or "*" in word
+        for word in words
+        if word != "--"
+    ) or any(word == f"-{UNKNOWN}$$" for word in words)
 
 
 def _root_packages(command: Command, place: Place) -> bool:
@@ -180,7 +108,7 @@ def _root_shell(command: Command, place: Place) -> bool:
     if command.contained:
         return False
     if command.program in ("sudo", "doas"):
-        from ralph.guard.wrappers import SHELLS, skip_options
+        from ralph.guard.running import SHELLS, skip_options
 
         rest = skip_options(command.args, "-u -g -h -p -C -D -R -T -U --user --group")
         if not rest:
@@ -288,6 +216,8 @@ RULES = (
         _PACKAGES,
         (
             "apt|apt-get|aptitude|dnf|yum|zypper|brew|snap|flatpak|apk|tdnf remove|purge|autoremove|uninstall|erase|autopurge|del|rm|dist-upgrade|full-upgrade|downgrade|distro-sync !-s|--simulate",
+            "pip|pip3 install|uninstall --break-system-packages",
+            "snap install|refresh|revert|disable",
             "pacman -R*|-Rns|-Rs|-Syu|-Su",
             "dpkg -r|-P|--remove|--purge|--force-all|-i|--install|--configure",
             "rpm -e|--erase|-U|-i|--install|-F",
@@ -317,7 +247,12 @@ RULES = (
         "machine-settings",
         CATEGORY,
         "It changes settings of the machine. Leave that to the user.",
-        "hostnamectl|timedatectl|localectl|update-alternatives|dpkg-reconfigure|networksetup|scutil|systemsetup|pmset|tmutil|authconfig|nmcli|resolvectl|raspi-config|alternatives|defaults set-*|set|write|delete|-set*|config|*--set*|disable*|modify|down|up|connection|revert|--install|--remove",
+        (
+            "rfkill block",
+            "dmesg -C|-c|--clear",
+            "update-alternatives|alternatives --set|--install|--remove|--remove-all|--config|--auto",
+            "hostnamectl|timedatectl|localectl|dpkg-reconfigure|networksetup|scutil|systemsetup|pmset|tmutil|authconfig|nmcli|resolvectl|raspi-config|defaults set-*|set|write|delete|-set*|config|*--set*|disable*|modify|down|up|connection|revert",
+        ),
     ),
     Rule(
         "clock",

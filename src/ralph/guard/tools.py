@@ -1,0 +1,321 @@
+"""Programs that run a command beside what they are for: git, make, containers, databases, editors."""
+
+from __future__ import annotations
+
+import re
+
+from ralph.guard import effects, outputs
+from ralph.guard.running import inner, skip_options, values_of
+from ralph.guard.words import UNKNOWN, Word
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ralph.guard.model import Command
+    from ralph.guard.reader import Reader
+    from ralph.guard.running import Wrapper
+
+COMMAND_VARIABLES = frozenset(
+    [
+        "GIT_SSH_COMMAND",
+        "GIT_SSH",
+        "GIT_PAGER",
+        "GIT_EDITOR",
+        "GIT_SEQUENCE_EDITOR",
+        "GIT_EXTERNAL_DIFF",
+        "GIT_ASKPASS",
+        "GIT_PROXY_COMMAND",
+        "PAGER",
+        "MANPAGER",
+        "EDITOR",
+        "VISUAL",
+        "FCEDIT",
+        "BROWSER",
+        "LESSOPEN",
+        "LESSCLOSE",
+        "SSH_ASKPASS",
+        "RSYNC_RSH",
+        "CVS_RSH",
+    ]
+)
+"""Variables whose value is a command that some program runs."""
+
+
+# ---- git ----
+
+_COMMAND_KEYS = (
+    r"(?i)core\.(?:pager|editor|sshcommand|askpass|fsmonitor|gitproxy)|sequence\.editor|diff\.external|gpg\.program|pager\..+"
+    r"|interactive\.difffilter|.+\.(?:textconv|clean|smudge|process|cmd|driver|command|helper|packobjectshook)"
+)
+"""Settings whose value is a command."""
+
+
+def git(reader: Reader, command: Command) -> str:
+    """Aliases with `!`, pagers and editors, `bisect run`, `submodule foreach`, `rebase --exec` and others."""
+    if "push" in command.args:
+        command.args = [Word(reader.state.remotes.get(word, word)) for word in command.args]
+    reader.record(command)
+    words = command.args
+    if words[:2] == ["remote", "add"]:
+        reader.state.remotes.update([words[-2:]])
+    for number, word in enumerate(words):
+        behind = words[number + 1] if number + 1 < len(words) else Word("")
+        if word == "-c" and "=" in behind:
+            key, _, value = behind.partition("=")
+            _git_setting(reader, command, key, value)
+        elif word == "config":
+            pair = [each for each in words[number + 1 :] if not each.startswith("-") and each != "set"]
+            if len(pair) > 1:
+                _git_setting(reader, command, pair[0], pair[1])
+            break
+        elif word == "run" and "bisect" in words:
+            inner(reader, command, words[number + 1 :])
+        elif word == "foreach" and "submodule" in words:
+            reader.read_apart(" ".join(skip_options(words[number + 1 :], "")))
+    options = "--exec --extcmd --upload-pack --receive-pack --open-files-in-pager"
+    if {"rebase", "difftool"} & set(words):
+        options += " -x"
+    for text in values_of(words, options):
+        _read(reader, text)
+    return outputs.of(reader, command)
+
+
+def _git_setting(reader: Reader, command: Command, key: str, value: str) -> None:
+    if value.startswith("!") or re.fullmatch(_COMMAND_KEYS, key):
+        _read(reader, value.lstrip("!"))
+    elif key.lower().startswith("alias."):
+        reader.run(command.derived("git", [Word(each) for each in value.split()]))
+
+
+# ---- build tools ----
+
+
+def make(reader: Reader, command: Command) -> str:
+    """A Makefile that the command itself has written, or hands over."""
+    reader.record(command)
+    if {"-n", "--just-print", "--dry-run", "--recon"} & set(command.args):
+        return UNKNOWN
+    named = [*values_of(command.args, "-f --file --makefile")]
+    for name in named or [Word("Makefile"), Word("makefile"), Word("GNUmakefile")]:
+        text = command.stdin if name in ("-", "/dev/stdin") else outputs.content(reader, name)
+        _read(reader, _recipes(text))
+    for text in values_of(command.args, "--eval -E"):
+        _read(reader, _recipes(text))
+    return UNKNOWN
+
+
+def _recipes(text: str) -> str:
+    """What make would hand to the shell, with its variables as those of the shell."""
+    lines: list[str] = []
+    for line in text.replace("\\\n", " ").split("\n"):
+        lines += [f": $({found})" for found in re.findall(r"\$\(shell ([^()]*)\)", line)]
+        line = re.sub(r"\$\(shell [^()]*\)", "", line)
+        line = re.sub(r"\$[({](\w+)[)}]", r"${\1}", line).replace("$$", "$")
+        if line.startswith("\t"):
+            lines.append(line.lstrip("\t @+-"))
+        elif found := re.match(r"(\w+)\s*[:?+]*=\s*(.*)", line):
+            lines.append(f'{found[1]}="{found[2]}"')
+        elif found := re.match(r"[^#=]+:[^=;]*;\s*(.*)", line):
+            lines.append(found[1].lstrip("@+-"))
+    return "\n".join(lines)
+
+
+def package_scripts(reader: Reader, command: Command) -> None:
+    """`npm pkg set scripts.x=…`, and the scripts of a package.json that the command itself has written."""
+    if command.args[:2] == ["pkg", "set"]:
+        for word in command.args[2:]:
+            if word.startswith("scripts."):
+                _read(reader, word.partition("=")[2])
+    text = outputs.content(reader, Word("package.json"))
+    _, _, scripts = text.partition('"scripts"')
+    for value in re.findall(r":\s*\"((?:[^\"\\]|\\.)*)\"", scripts.partition("}")[0]):
+        _read(reader, value.replace('\\"', '"'))
+
+
+# ---- containers ----
+
+_CONTAINER_OPTIONS = (
+    "-e --env -u --user -w --workdir --name -v --volume -p --publish --network --net --entrypoint --mount --env-file"
+    " -l --label --cpus -m --memory --platform --add-host --cap-add --cap-drop --device --pid --ipc --security-opt"
+    " --hostname -h --index --restart --user --shm-size --gpus --ulimit --tmpfs --dns --expose --userns --uts"
+)
+_RUNNING = (("/", ""),)
+"""The mounts of a container that was there before: all that it has is kept."""
+_COMPOSE_FILES = ["compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"]
+
+
+def container(reader: Reader, command: Command) -> str:
+    """What runs inside of a container can hurt databases and what is mounted, hardly anything else."""
+    words = skip_options(
+        command.args, "-H --host --context -c -f --file -p --project-name --profile -l --log-level"
+    )
+    is_compose = command.program.endswith("compose") or words[:1] == ["compose"]
+    if is_compose:
+        command.code = _manifest(reader, command, _COMPOSE_FILES)
+    reader.record(command)
+    if words[:1] == ["compose"]:
+        words = skip_options(words[1:], "-f --file -p --project-name --profile --env-file")
+    if words[:1] == ["container"]:
+        words = words[1:]
+    if not words or words[0] not in ("exec", "run"):
+        return UNKNOWN
+    rest = skip_options(words[1:], _CONTAINER_OPTIONS)[1:]
+    entry = [*values_of(words[1 : len(words) - len(rest)], "--entrypoint")]
+    directory = [*values_of(words[1 : len(words) - len(rest)], "-w --workdir")]
+    mounts = tuple(
+        (target, (reader.path(source) or "") if source.startswith(("/", ".")) else "")
+        for source, target in effects.mounts(command)
+        if target.startswith("/")
+    )
+    if words[0] == "exec":
+        mounts = _RUNNING
+    return _inside(reader, command, [*entry, *rest], mounts, directory)
+
+
+def _inside(
+    reader: Reader,
+    command: Command,
+    words: list[Word],
+    mounts: tuple[tuple[str, str], ...],
+    directory: list[Word],
+) -> str:
+    if not words:
+        return UNKNOWN
+    made = command.derived(words[0], words[1:], command.program)
+    before, state = reader.mounts, reader.state
+    reader.mounts, reader.state = mounts, state.copy()
+    reader.state.directory = made.directory = directory[0] if directory else None
+    made.mounts = mounts
+    try:
+        return reader.run(made)
+    finally:
+        reader.mounts, reader.state = before, state
+
+
+def kubectl(reader: Reader, command: Command) -> str:
+    command.code = _manifest(reader, command, [])
+    command.code += "\n".join(values_of(command.args, "--overrides --override-type --patch -p"))
+    reader.record(command)
+    if "exec" in command.args and "--" in command.args:
+        rest = command.args[command.args.index(Word("--")) + 1 :]
+        return _inside(reader, command, rest, _RUNNING, [])
+    return UNKNOWN
+
+
+def _manifest(reader: Reader, command: Command, usual: list[str]) -> str:
+    """The description of containers, as far as the command itself has it."""
+    names = [*values_of(command.args, "-f --file --filename")] or [Word(name) for name in usual]
+    texts = [
+        command.stdin if name in ("-", "/dev/stdin") else outputs.content(reader, name) for name in names
+    ]
+    return "\n".join(texts)
+
+
+# ---- languages of their own with a way out to the shell ----
+
+_BANG = r"^\s*!+\s*(.+)"
+_EDITOR = r"^\s*[+:]*(?:sil\w*!?\s+)?(?:[\d,.$%]*|'<,'>)\s*(?:r|w|e|term\w*|call system\(['\"])?\s*!\s*(.+)|(?:system|execute)\(['\"](.+?)['\"]\)|^\s*[+:]*term\w*\s+(.+)"
+_ESCAPES = {
+    "psql": r"\\!\s*(.+)|\\(?:o|g|w)\s*\|\s*(.+)|(?i:\bprogram)\s+'([^']+)'",
+    "mysql": r"\\!\s*(.+)|^\s*system\s+(.+)|(?:^|\\P)\s*pager\s+(.+)",
+    "sqlite3": r"^\s*\.(?:shell|system)\s+(.+)|^\s*\.(?:output|once|import)\s+['\"]?\|\s*(.+)",
+    "gdb": r"^\s*(?:shell|!|pipe [^|]*\|)\s*(.+)|system\(\\?['\"](.+?)\\?['\"]\)",
+    "gnuplot": r"^\s*!\s*(.+)|system\s*\(?['\"](.+?)['\"]",
+    "vim": _EDITOR,
+    "less": r"^\+*!\s*(.+)",
+    "ftp": _BANG,
+    "m4": r"(?:syscmd|esyscmd)\(`?([^')]+)",
+    "ghci": r"^\s*:!\s*(.+)",
+    "crash": _BANG,
+}
+_SAME = {
+    "mysql": "mariadb mycli",
+    "psql": "pgcli",
+    "sqlite3": "sqlite litecli duckdb",
+    "vim": "vi nvim ex view ed red gvim vimdiff",
+    "less": "more most",
+    "ftp": "sftp lftp tftp telnet mail mailx mutt bc",
+    "gdb": "lldb pdb",
+}
+
+
+def _escaping(program: str) -> Wrapper:
+    def run(reader: Reader, command: Command) -> str:
+        scripts = [
+            outputs.content(reader, name) for name in values_of(command.args, "-f --file --init -s -S -x")
+        ]
+        command.code = "\n".join(scripts)
+        reader.record(command)
+        for text in [*command.args, command.stdin, *scripts]:
+            text = text.partition("=")[2] if text.startswith("--") else text
+            for found in re.finditer(_ESCAPES[program], text, re.MULTILINE):
+                _read(reader, next(group for group in found.groups() if group).split("\n")[0].strip("'\""))
+        return outputs.of(reader, command)
+
+    return run
+
+
+def _option_as_text(options: str) -> Wrapper:
+    """The value of an option is a command line: script -c, tar --to-command."""
+
+    def run(reader: Reader, command: Command) -> str:
+        reader.record(command)
+        for text in values_of(command.args, options):
+            text = text.removeprefix("exec=")
+            if not text.startswith(("sleep=", "echo", "dot")):
+                _read(reader, text)
+        return outputs.of(reader, command)
+
+    return run
+
+
+def entr(reader: Reader, command: Command) -> str:
+    """A command, or with `-s` a line for the shell."""
+    words = skip_options(command.args, "")
+    if any(word.startswith("-") and "s" in word for word in command.args):
+        reader.record(command)
+        _read(reader, " ".join(words))
+        return UNKNOWN
+    return inner(reader, command, words)
+
+
+def sed(reader: Reader, command: Command) -> str:
+    """GNU sed runs a command with `e`."""
+    reader.record(command)
+    for word in command.args:
+        if found := re.search(r"(?:^|[;\n{}0-9$/])\s*e\s+(\S.*)", word):
+            _read(reader, found[1])
+        elif found := re.match(r"s(\W).*?\1(.*)\1[gip]*e[gip]*$", word):
+            _read(reader, found[2])
+    return outputs.of(reader, command)
+
+
+def _read(reader: Reader, text: str) -> None:
+    if text.strip() and text.strip() != UNKNOWN:
+        reader.read_apart(text)
+
+
+TABLE: dict[str, Wrapper] = {
+    **{
+        name: _escaping(program)
+        for program in _ESCAPES
+        for name in (program, *_SAME.get(program, "").split())
+    },
+    **dict.fromkeys(("make", "gmake"), make),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose"), container),
+    **dict.fromkeys(("kubectl", "oc"), kubectl),
+    **dict.fromkeys(("sed", "gsed"), sed),
+    **dict.fromkeys(
+        ("tar", "gtar", "bsdtar"),
+        _option_as_text("--to-command --checkpoint-action --use-compress-program -I"),
+    ),
+    "git": git,
+    "nix-shell": _option_as_text("--run --command"),
+    "entr": entr,
+    "nodemon": _option_as_text("-x --exec"),
+    "script": _option_as_text("-c --command"),
+    "rsync": _option_as_text("-e --rsh --rsync-path"),
+    "man": _option_as_text("-P --pager"),
+    "ansible": _option_as_text("-a --args"),
+    "zip": _option_as_text("-TT --unzip-command"),
+    "gcloud": _option_as_text("--command"),
+}
