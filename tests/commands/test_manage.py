@@ -229,6 +229,7 @@ def test_status_of_one_run(project: Project) -> None:
         "state      complete: claimed, and every required check green",
         f"directory  {project.path}",
         f"agent      {project.path}/agent.sh",
+        "sandbox    none",
         "prompt     Make it so",
         "guardrails true, test -f done.2",
         "iterations 2 of 3, N",
@@ -425,7 +426,7 @@ def test_resume_after_a_kill(project: Project) -> None:
     result = project.run("resume")
     assert result.code == 1
     assert result.err.splitlines()[:2] == [
-        f"Run {run} goes on: agent {project.path}/agent.sh, 0 guardrails, at most 2 iterations",
+        f"Run {run} goes on: agent {project.path}/agent.sh, 0 guardrails, at most 2 iterations, no command guard",
         "The iteration that was cut off is done again.",
     ]
     assert (starts(project), only(project).iteration) == (3, 2)
@@ -781,7 +782,7 @@ def test_config_schema(project: Project) -> None:
     schema = json.loads(project.run("config", "--schema").out)
     properties = schema["$defs"]["Settings"]["properties"]
     assert set(properties) == {*_camel(Settings.__struct_fields__), "$schema"}
-    bare = {"agent", "guardrails", "notify", "ralph", "scm", "supervise", "$schema"}
+    bare = {"agent", "guard", "guardrails", "notify", "ralph", "sandbox", "scm", "supervise", "$schema"}
     assert [
         name for name, value in properties.items() if "description" not in value and name not in bare
     ] == []

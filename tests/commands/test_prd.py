@@ -131,7 +131,8 @@ def test_claude_code_gets_the_hooks(loop: Loop, own: tuple[str, ...]) -> None:
     claude = loop.outside / "claude"
     claude.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {said}\n')
     claude.chmod(0o755)
-    loop.project.settings(agent={"command": str(claude), "flags": list(own)}, snapshots=False)
+    direct = {"rung": "direct"}
+    loop.project.settings(agent={"command": str(claude), "flags": list(own)}, snapshots=False, sandbox=direct)
     loop.run("-n", "1")
     words = said.read_text().splitlines()
     assert sum(word.startswith("--settings") for word in words) == 1

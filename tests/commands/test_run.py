@@ -216,7 +216,7 @@ def test_settings_from_another_file(project: Project) -> None:
     )
     result = project.run("run", "-p", "hello", "--settings", "other/loop.json")
     assert (result.code, "--title a b -x hello" in result.err) == (1, True)
-    assert "at most 1 iteration\n" in result.err
+    assert "at most 1 iteration, no command guard\n" in result.err
 
 
 CONFIGURED = {"flags": ["--model opus"], "promptVia": "stdin", "env": {"TOKEN": "s3cret"}}
@@ -813,7 +813,7 @@ def test_verbose_marks_every_line_of_a_prompt(project: Project) -> None:
 FIELDS = {
     "run_started": {
         *("run", "flow", "directory", "agent", "checks", "iterations", "resumed"),
-        *("permissions", "fallbacks", "used", "elapsed", "unguarded"),
+        *("permissions", "fallbacks", "used", "elapsed", "unguarded", "sandbox", "network"),
     },
     "iteration_started": {"iteration", "of", "steered", "agent", "role", "story"},
     "agent_started": {"purpose", "command", "prompt", "prompt_chars"},
@@ -943,5 +943,5 @@ def test_only_the_result_is_on_stdout(project: Project) -> None:
     first, second = result.out.splitlines()
     assert first == PROVED
     assert second.startswith(f"  run {run}: 1 iteration, ")
-    start = f"Run {run} starts: agent {project.path}/agent.sh, 1 guardrail, at most 10 iterations"
+    start = f"Run {run} starts: agent {project.path}/agent.sh, 1 guardrail, at most 10 iterations, no command guard"
     assert result.err.splitlines()[0] == start

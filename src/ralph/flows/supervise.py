@@ -68,9 +68,8 @@ def plan(
     run: str, settings: Settings, task: Task, directory: Path, sandbox: SandboxSpec = NO_SANDBOX
 ) -> Plan:
     supervise, idle = settings.supervise, settings.idle_timeout_seconds
-    agents: tuple[AgentSpec, ...] = (_command(task.command, idle),)
-    if not task.command:
-        agents = agent_specs(settings.agent, idle, unasked(sandbox))
+    configured = () if task.command else agent_specs(settings.agent, idle, unasked(sandbox))
+    agents = configured or (_command(task.command, idle),)
     usual = limits(settings, supervise.max_restarts, supervise.agent_timeout_seconds)
     return Plan(
         run=run,

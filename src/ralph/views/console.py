@@ -171,11 +171,13 @@ class Console:
         what = f"agent {clean(event.agent)}, {checks}, at most {count(event.iterations, 'iteration')}"
         if event.flow == Flow.SUPERVISE:
             what = f"{clean(event.agent)}, at most {count(event.iterations, 'attempt')}"
+        if event.unguarded:
+            some = {event.agent, *event.fallbacks} - set(event.unguarded)
+            whose = f" for {', '.join(clean(name) for name in event.unguarded)}" if some else ""
+            what += f", no command guard{whose}"
         self._line(f"{self._paint('bold', f'Run {event.run} {again}')}: {what}")
         if event.permissions is not None:
             self._line(_MAY[event.permissions])
-        if event.unguarded:
-            self._line(f"No command guard watches {', '.join(clean(name) for name in event.unguarded)}.")
         if event.fallbacks:
             self._line(f"While it is limited: {', '.join(clean(name) for name in event.fallbacks)}")
         if event.sandbox != "direct":
