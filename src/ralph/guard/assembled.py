@@ -76,7 +76,7 @@ def _without_variables(code: str) -> str:
         code = re.sub(rf"[$#]?\{{{bare}\}}", inside, code)
         sigil = r"\$" if name.startswith("$") else r"(?<![\w.$'\"-])"
         glued = rf"(?<=[+.,(=/ ]){sigil}{bare}\b(?=\s*(?:[+.,)/;]|\"|'|$))(?!\s*=[^=])"
-        code = re.sub(glued, lambda _, value=value: value, code)
+        code = re.sub(glued, value.replace("\\", "\\\\"), code)
         if name.startswith("$"):
             code = re.sub(rf"\${bare}\b(?!\s*=)", inside, code)
     return code

@@ -33,7 +33,7 @@ def _cd(reader: Reader, command: Command) -> str:
         path = None
     else:
         path = f"{state.directory}/{target}"
-    from ralph.guard.reader import normal
+    from ralph.guard.paths import normal
 
     state.directory = normal(path) if path is not None and Word(path).is_known else None
     return ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ralph.guard.running import values_of
-from ralph.guard.words import UNKNOWN, Word
+from ralph.guard.words import UNKNOWN, Word, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,92 +13,14 @@ _WRITES = (">", ">>", ">|", "&>", "&>>", ">&", "<>")
 _READS = ("<",)
 
 # Programs that read the files they are given; those of the second line after a pattern or a script.
-READERS = {
-    *(
-        "cat",
-        "tac",
-        "less",
-        "more",
-        "head",
-        "tail",
-        "bat",
-        "batcat",
-        "nl",
-        "od",
-        "xxd",
-        "hexdump",
-        "strings",
-        "base64",
-    ),
-    *(
-        "cp",
-        "mv",
-        "scp",
-        "rsync",
-        "tar",
-        "zip",
-        "7z",
-        "gzip",
-        "sort",
-        "uniq",
-        "wc",
-        "cut",
-        "paste",
-        "diff",
-        "cmp",
-        "install",
-    ),
-    *(
-        "vim",
-        "vi",
-        "nano",
-        "emacs",
-        "view",
-        "open",
-        "xdg-open",
-        "source",
-        ".",
-        "dd",
-        "tee",
-        "split",
-        "rev",
-        "fold",
-        "pr",
-    ),
-    *(
-        "grep",
-        "egrep",
-        "fgrep",
-        "rg",
-        "ag",
-        "awk",
-        "gawk",
-        "sed",
-        "jq",
-        "yq",
-        "python",
-        "openssl",
-        "gpg",
-        "ln",
-        "shuf",
-        "column",
-    ),
-    *(
-        "ssh-add",
-        "sqlite3",
-        "rclone",
-        "gsutil",
-        "xclip",
-        "pbcopy",
-        "base32",
-        "iconv",
-        "mapfile",
-        "expand",
-        "comm",
-        "join",
-        "look",
-    ),
-}
+READERS = frozenset(
+    words_of(
+        "cat tac less more head tail bat batcat nl od xxd hexdump strings base64 cp mv scp rsync tar zip"
+        " 7z gzip sort uniq wc cut paste diff cmp install vim vi nano emacs view open xdg-open source . dd"
+        " tee split rev fold pr grep egrep fgrep rg ag awk gawk sed jq yq python openssl gpg ln shuf"
+        " column ssh-add sqlite3 rclone gsutil xclip pbcopy base32 iconv mapfile expand comm join look"
+    )
+)
 
 
 def operands(command: Command, valued: str = "") -> list[Word]:
@@ -128,21 +50,8 @@ def is_recursive(command: Command) -> bool:
 
 def deleted(command: Command) -> list[Word]:
     program = command.program
-    if program in (
-        "rm",
-        "grm",
-        "rmdir",
-        "unlink",
-        "srm",
-        "trash",
-        "rimraf",
-        "del",
-        "shred",
-        "wipe",
-        "trash-put",
-        "gio",
-        "Remove-Item",
-        "ri",
+    if program in words_of(
+        "rm grm rmdir unlink srm trash rimraf del shred wipe trash-put gio Remove-Item ri"
     ):
         names = operands(command, "-n --iterations -s --size" if program == "shred" else "")
         return names[1:] if program == "gio" and names[:1] == ["trash"] else names
@@ -176,17 +85,7 @@ def written(command: Command) -> list[Word]:
     ]
     program = command.program
     names: list[Word]
-    if program in (
-        "tee",
-        "touch",
-        "fallocate",
-        "mkdir",
-        "truncate",
-        "sponge",
-        "mkfifo",
-        "mknod",
-        "mktemp",
-    ):
+    if program in words_of("tee touch fallocate mkdir truncate sponge mkfifo mknod mktemp"):
         found += operands(command, "-s -r -m -d -t -p -i -l -o")
     elif program in ("patch", "ed", "ex", "nano", "sd") or _is_scripted_editor(command):
         found += operands(command, "-p -i -c --cmd -S -u")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.guard.words import EXPANDED, SECRET, UNKNOWN, UNSET, Piece
+from ralph.guard.words import EXPANDED, SECRET, UNKNOWN, UNSET, Piece, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,9 +31,8 @@ _USUAL = {
     "LINENO": UNKNOWN,
     "REPLY": UNKNOWN,
 }
-_SECRET_PARTS = (
-    *("TOKEN", "SECRET", "PASSWORD", "PASSWD", "API_KEY", "APIKEY", "ACCESS_KEY", "PRIVATE_KEY"),
-    *("CREDENTIAL", "_PAT", "DATABASE_URL", "AUTH_KEY"),
+_SECRET_PARTS = words_of(
+    "TOKEN SECRET PASSWORD PASSWD API_KEY APIKEY ACCESS_KEY PRIVATE_KEY CREDENTIAL _PAT DATABASE_URL AUTH_KEY"
 )
 
 
@@ -145,9 +144,10 @@ def _text(reader: Reader, text: str) -> str:
         quoted = text
     found: list[str] = []
     from ralph.guard.grammar import parse
+    from ralph.guard.syntax import words
 
     for node in parse(f": {quoted}").named_children:
-        found += [word for child in node.named_children[1:] for word in reader.words(child)]
+        found += [word for child in node.named_children[1:] for word in words(reader, child)]
     return " ".join(found)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ralph.guard.running import inner, skip_options
-from ralph.guard.words import UNKNOWN, Word, globbing
+from ralph.guard.words import UNKNOWN, Word, globbing, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,36 +69,13 @@ def parallel(reader: Reader, command: Command) -> str:
 
 # ---- find ----
 
-_FILTERS = {
-    *(
-        "-name",
-        "-iname",
-        "-path",
-        "-ipath",
-        "-wholename",
-        "-regex",
-        "-iregex",
-        "-empty",
-        "-newer",
-        "-mtime",
-        "-mmin",
-    ),
-    *(
-        "-size",
-        "-user",
-        "-group",
-        "-perm",
-        "-atime",
-        "-ctime",
-        "-amin",
-        "-cmin",
-        "-newermt",
-        "-links",
-        "-inum",
-        "-lname",
-    ),
-    *("-samefile", "-nouser", "-nogroup", "-executable"),
-}
+_FILTERS = frozenset(
+    words_of(
+        "-name -iname -path -ipath -wholename -regex -iregex -empty -newer -mtime -mmin -size -user"
+        " -group -perm -atime -ctime -amin -cmin -newermt -links -inum -lname -samefile -nouser -nogroup"
+        " -executable"
+    )
+)
 _EVERYTHING = {"*", "?*", "*.*", ".*", "**"}
 
 

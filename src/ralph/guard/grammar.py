@@ -23,6 +23,10 @@ class Unreadable(Exception):
     """The text is no shell command that could be judged."""
 
 
+def text_of(node: Node) -> str:
+    return (node.text or b"").decode("utf-8", "replace")
+
+
 _PARSER: list[Parser] = []
 
 

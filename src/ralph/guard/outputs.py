@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.guard import processes
+from ralph.guard import fetching, processes
 from ralph.guard.expansion import is_secret_name
 from ralph.guard.words import DECODED, EVERYONE, MARKS, NET, SECRET, UNKNOWN, Word, ansi_c
 
@@ -21,8 +21,8 @@ def of(reader: Reader, command: Command) -> str:
     printer = _TABLE.get(command.program)
     if printer is not None:
         return printer(reader, command)[:MOST]
-    if command.program in _FETCHERS:
-        return _fetched(reader, command)
+    if command.program in fetching.FETCHERS:
+        return fetching.fetched(reader, command)
     known = command.stdin and MARKS.isdisjoint(command.stdin)
     return DECODED if known else kept(command.stdin) or UNKNOWN
 
@@ -342,80 +342,6 @@ def _packed(reader: Reader, command: Command) -> str:
 
 def _hidden(reader: Reader, command: Command) -> str:
     return SECRET
-
-
-_FETCHERS = {
-    *(
-        "curl",
-        "wget",
-        "fetch",
-        "http",
-        "https",
-        "xh",
-        "aria2c",
-        "lynx",
-        "nc",
-        "ncat",
-        "netcat",
-        "telnet",
-        "socat",
-    ),
-    *(
-        "ftp",
-        "tftp",
-        "dig",
-        "host",
-        "nslookup",
-        "lwp-request",
-        "GET",
-        "w3m",
-        "links",
-        "elinks",
-        "axel",
-        "ssh",
-    ),
-}
-
-
-def _fetched(reader: Reader, command: Command) -> str:
-    """Text from the network; files that are fetched have it too."""
-    words = command.args
-    urls = [
-        word for word in words if "://" in word or (not word.startswith("-") and "." in word and "/" in word)
-    ]
-    target = ""
-    letter = "O" if command.program == "wget" else "o"
-    for number, word in enumerate(words):
-        is_cluster = word[:1] == "-" and word[1:].isalpha() and word.endswith(letter)
-        if (word in ("--output", "--output-document") or is_cluster) and number + 1 < len(words):
-            target = words[number + 1]
-        elif word.startswith(("--output=", "--output-document=")):
-            target = word.partition("=")[2]
-    is_short = [word for word in words if word.startswith("-") and not word.startswith("--")]
-    if command.program in ("wget", "aria2c", "axel") and not target:
-        target = next(("-" for word in is_short if word.endswith("O-")), "")
-    keeps_name = command.program in ("wget", "aria2c", "axel") or (
-        command.program == "curl" and _keeps_name(words)
-    )
-    if not target.strip("-") and urls and target != "-" and keeps_name:
-        target = urls[0].rstrip("/").rpartition("/")[2].partition("?")[0]
-    if command.program == "curl" and target and any(word in ("-O", "--remote-name") for word in words):
-        target = urls[0].rstrip("/").rpartition("/")[2].partition("?")[0] if urls else target
-    for flag in ("-P", "--directory-prefix", "--output-dir"):
-        if target and "/" not in target and flag in words[:-1]:
-            target = f"{words[words.index(Word(flag)) + 1].rstrip('/')}/{target}"
-    if target and target not in ("-", "/dev/stdout"):
-        if path := reader.path(target):
-            reader.state.files[path] = NET
-        return ""
-    return NET
-
-
-def _keeps_name(words: list[Word]) -> bool:
-    return any(
-        word == "--remote-name" or (word.startswith("-") and not word.startswith("--") and "O" in word)
-        for word in words
-    )
 
 
 _TABLE: dict[str, Callable[[Reader, Command], str]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.guard.words import MARKS, UNKNOWN, UNSET, Word, strip_marks
+from ralph.guard.words import MARKS, UNKNOWN, UNSET, Word, strip_marks, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -24,188 +24,63 @@ INSIDE = "inside"
 OUTSIDE = "outside"
 SOMEWHERE = "somewhere"
 
-_SYSTEM = (
-    *(
-        "bin",
-        "boot",
-        "dev",
-        "etc",
-        "lib",
-        "lib32",
-        "lib64",
-        "libx32",
-        "opt",
-        "proc",
-        "run",
-        "sbin",
-        "snap",
-        "srv",
-    ),
-    *("sys", "usr", "var", "home", "root", "mnt", "media", "lost+found", "nix", "tmp"),
-    *("System", "Library", "Applications", "Users", "Volumes", "private", "cores"),
+_SYSTEM = words_of(
+    "bin boot dev etc lib lib32 lib64 libx32 opt proc run sbin snap srv sys usr var home root mnt"
+    " media lost+found nix tmp System Library Applications Users Volumes private cores"
 )
 _SAFE_DEVICES = ("null", "zero", "stdin", "stdout", "stderr", "tty", "random", "urandom", "full")
-_CACHES = (
-    *(
-        ".cache",
-        ".npm/_cacache",
-        ".npm/_logs",
-        ".npm/_npx",
-        ".cargo/registry",
-        ".gradle/caches",
-        ".m2/repository",
-    ),
-    *("Library/Caches", ".local/share/Trash", ".yarn/cache", ".pnpm-store", "go/pkg", ".local/share/pnpm"),
+_CACHES = words_of(
+    ".cache .npm/_cacache .npm/_logs .npm/_npx .cargo/registry .gradle/caches .m2/repository"
+    " Library/Caches .local/share/Trash .yarn/cache .pnpm-store go/pkg .local/share/pnpm"
 )
-_STARTUP = (
-    *(
-        ".bashrc",
-        ".bash_profile",
-        ".bash_login",
-        ".bash_logout",
-        ".bash_aliases",
-        ".profile",
-        ".zshrc",
-        ".zshenv",
-    ),
-    *(
-        ".zprofile",
-        ".zlogin",
-        ".zlogout",
-        ".kshrc",
-        ".cshrc",
-        ".tcshrc",
-        ".xinitrc",
-        ".xprofile",
-        ".xsessionrc",
-    ),
-    *(
-        ".inputrc",
-        ".gitconfig",
-        ".config/git",
-        ".config/fish",
-        ".ssh",
-        ".gnupg",
-        ".config/autostart",
-        ".netrc",
-    ),
-    *(
-        ".config/systemd",
-        "Library/LaunchAgents",
-        ".npmrc",
-        ".pypirc",
-        ".aws",
-        ".kube",
-        ".docker",
-        ".pam_environment",
-    ),
-    *(
-        ".config/environment.d",
-        ".config/gh",
-        ".git-credentials",
-        ".pgpass",
-        ".curlrc",
-        ".wgetrc",
-        ".tmux.conf",
-    ),
-    *(
-        ".vimrc",
-        ".vim",
-        ".config/nvim",
-        ".emacs",
-        ".emacs.d",
-        ".config/pip",
-        ".pip",
-        ".condarc",
-        ".cargo/config.toml",
-    ),
-    *(
-        ".cargo/credentials.toml",
-        ".oh-my-zsh",
-        ".config/gcloud",
-        ".azure",
-        ".local/share/keyrings",
-        ".password-store",
-    ),
-    *(".bash_history", ".zsh_history", ".mozilla", ".config/google-chrome"),
+_STARTUP = words_of(
+    ".bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile"
+    " .zlogin .zlogout .kshrc .cshrc .tcshrc .xinitrc .xprofile .xsessionrc .inputrc .gitconfig"
+    " .config/git .config/fish .ssh .gnupg .config/autostart .netrc .config/systemd"
+    " Library/LaunchAgents .npmrc .pypirc .aws .kube .docker .pam_environment .config/environment.d"
+    " .config/gh .git-credentials .pgpass .curlrc .wgetrc .tmux.conf .vimrc .vim .config/nvim .emacs"
+    " .emacs.d .config/pip .pip .condarc .cargo/config.toml .cargo/credentials.toml .oh-my-zsh"
+    " .config/gcloud .azure .local/share/keyrings .password-store .bash_history .zsh_history .mozilla"
+    " .config/google-chrome"
 )
-_AGENT_HOMES = (
-    *(
-        ".claude",
-        ".claude.json",
-        ".codex",
-        ".gemini",
-        ".config/opencode",
-        ".config/amp",
-        ".local/share/opencode",
-    ),
-    *(".config/claude",),
+_AGENT_HOMES = words_of(
+    ".claude .claude.json .codex .gemini .config/opencode .config/amp .local/share/opencode .config/claude"
 )
-_AGENT_FILES = (
-    *(".claude/settings.json", ".claude/settings.local.json", ".claude/hooks", ".gemini/settings.json"),
-    *(".codex/config.toml", ".codex/hooks.json", ".opencode/opencode.json"),
+_AGENT_FILES = words_of(
+    ".claude/settings.json .claude/settings.local.json .claude/hooks .gemini/settings.json"
+    " .codex/config.toml .codex/hooks.json .opencode/opencode.json"
 )
 _SECRETS = (
-    *(
-        ".ssh",
-        ".aws",
-        ".aws/credentials",
-        ".aws/config",
-        ".aws/sso",
-        ".netrc",
-        "_netrc",
-        ".pgpass",
-        ".my.cnf",
-        ".npmrc",
-    ),
-    *(
-        ".pypirc",
-        ".docker/config.json",
-        ".kube/config",
-        ".kube",
-        ".gnupg",
-        ".config/gh/hosts.yml",
-        ".config/gcloud",
-    ),
-    *(
-        ".azure",
-        ".git-credentials",
-        ".config/git/credentials",
-        ".claude/.credentials.json",
-        ".codex/auth.json",
-    ),
+    *words_of(".ssh .aws .aws/credentials .aws/config .aws/sso .netrc _netrc .pgpass .my.cnf .npmrc"),
+    *words_of(".pypirc .docker/config.json .kube/config .kube .gnupg .config/gh/hosts.yml .config/gcloud"),
+    *words_of(".azure .git-credentials .config/git/credentials .claude/.credentials.json .codex/auth.json"),
     *(".gemini/oauth_creds.json", ".bash_history", ".zsh_history", ".python_history", ".psql_history"),
     *(".mysql_history", ".node_repl_history", ".mozilla", ".config/google-chrome", ".config/chromium"),
-    *(
-        ".config/BraveSoftware",
-        "Library/Keychains",
-        ".local/share/keyrings",
-        ".password-store",
-        ".vault-token",
+    *words_of(".config/BraveSoftware Library/Keychains .local/share/keyrings .password-store .vault-token"),
+    *words_of(
+        ".cargo/credentials .cargo/credentials.toml .gem/credentials .terraform.d/credentials.tfrc.json"
     ),
-    *(
-        ".cargo/credentials",
-        ".cargo/credentials.toml",
-        ".gem/credentials",
-        ".terraform.d/credentials.tfrc.json",
-    ),
-    *(
-        ".config/op",
-        ".config/hub",
-        ".config/rclone/rclone.conf",
-        ".s3cfg",
-        ".boto",
-        ".databrickscfg",
-        ".config/doctl",
-    ),
+    *words_of(".config/op .config/hub .config/rclone/rclone.conf .s3cfg .boto .databrickscfg .config/doctl"),
     *("Library/Application Support/Google/Chrome", "Library/Cookies", ".electrum", ".bitcoin", ".ethereum"),
     *(".config/heroku", ".local/share/opencode/auth.json", ".config/age", ".config/sops", ".claude.json"),
 )
-_SYSTEM_SECRETS = (
-    *("/etc/shadow", "/etc/gshadow", "/etc/sudoers", "/etc/sudoers.d", "/etc/ssl/private"),
-    *("/run/secrets", "/var/run/secrets", "/etc/krb5.keytab", "/proc/kcore", "/dev/mem", "/var/lib/docker"),
+_SYSTEM_SECRETS = words_of(
+    "/etc/shadow /etc/gshadow /etc/sudoers /etc/sudoers.d /etc/ssl/private /run/secrets"
+    " /var/run/secrets /etc/krb5.keytab /proc/kcore /dev/mem /var/lib/docker"
 )
 _PUBLIC = ("known_hosts", "config", "authorized_keys")
+
+
+def normal(path: str) -> str:
+    """An absolute path without `.`, `..` and doubled slashes."""
+    parts: list[str] = []
+    for part in path.split("/"):
+        if part == "..":
+            if parts:
+                parts.pop()
+        elif part not in ("", "."):
+            parts.append(part)
+    return "/" + "/".join(parts)
 
 
 def is_under(path: str, parent: str) -> bool:
@@ -217,8 +92,6 @@ def resolve(word: Word, directory: str | None, place: Place) -> str | None:
 
     A variable that nobody has set is nothing: `"$X"/` is the root directory.
     """
-    from ralph.guard.reader import normal
-
     text: str = word
     if UNSET in text:
         bare = text.replace(UNSET, "")
@@ -370,13 +243,9 @@ def is_project_secret(path: str) -> bool:
     last = strip_marks(path).rpartition("/")[2]
     if last.startswith(".env") and not last.endswith((".example", ".sample", ".template", ".dist")):
         return True
-    return last.endswith((".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks", ".ppk")) or last in (
-        "credentials.json",
-        "service-account.json",
-        "secrets.yml",
-        "secrets.yaml",
-        "secrets.json",
-        ".htpasswd",
-        "terraform.tfstate",
-        "terraform.tfvars",
+    return last.endswith(
+        (".pem", ".key", ".p12", ".pfx", ".kdbx", ".keystore", ".jks", ".ppk")
+    ) or last in words_of(
+        "credentials.json service-account.json secrets.yml secrets.yaml secrets.json .htpasswd"
+        " terraform.tfstate terraform.tfvars"
     )

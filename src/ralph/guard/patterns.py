@@ -11,6 +11,8 @@ Asking for help, for a version, or for a dry run is never matched.
 
 from __future__ import annotations
 
+from ralph.guard.words import words_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph.guard.model import Command
@@ -52,29 +54,10 @@ _VALUED = {
     "doctl": "-t --access-token --context -c",
 }
 _HELP = {"--help", "-help"}
-_SHORT_HELP = (
-    "kubectl",
-    "docker",
-    "gh",
-    "npm",
-    "cargo",
-    "terraform",
-    "helm",
-    "systemctl",
-    "apt",
-    "apt-get",
-    "git",
-    "gem",
+_SHORT_HELP = words_of("kubectl docker gh npm cargo terraform helm systemctl apt apt-get git gem")
+_DRY = frozenset(
+    words_of("--dry-run --dryrun --simulate --just-print --check-only --dry-run=client --dry-run=server")
 )
-_DRY = {
-    "--dry-run",
-    "--dryrun",
-    "--simulate",
-    "--just-print",
-    "--check-only",
-    "--dry-run=client",
-    "--dry-run=server",
-}
 _DRY |= {"-DdryRun", "-DdryRun=true", "-WhatIf", "--what-if", "--noop"}
 
 

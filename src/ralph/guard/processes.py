@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ralph.guard import effects
 from ralph.guard.patterns import has_option
-from ralph.guard.words import EVERYONE, UNKNOWN
+from ralph.guard.words import EVERYONE, UNKNOWN, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,37 +12,10 @@ if TYPE_CHECKING:
 
 _HARNESS = ("ralph", "claude", "codex", "gemini", "opencode", "amp")
 _BROAD = frozenset(
-    [
-        "node",
-        "python",
-        "python3",
-        "bash",
-        "sh",
-        "zsh",
-        "java",
-        "ruby",
-        "npm",
-        "init",
-        "systemd",
-        "sshd",
-        "ssh",
-        "docker",
-        "dockerd",
-        "containerd",
-        "xorg",
-        "gnome-shell",
-        "tmux",
-        "screen",
-        "code",
-        "launchd",
-        "finder",
-        "dock",
-        ".",
-        ".*",
-        "-",
-        "root",
-        "user",
-    ]
+    words_of(
+        "node python python3 bash sh zsh java ruby npm init systemd sshd ssh docker dockerd containerd"
+        " xorg gnome-shell tmux screen code launchd finder dock . .* - root user"
+    )
 )
 
 

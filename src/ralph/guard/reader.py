@@ -6,12 +6,12 @@ far as they are known, and hands every simple command to its judge before it goe
 
 from __future__ import annotations
 
-from ralph.guard import builtins, expansion, outputs, tools, wrappers
-from ralph.guard.grammar import Unreadable, parse
+from ralph.guard import builtins, expansion, outputs, syntax, tools, wrappers
+from ralph.guard.grammar import Unreadable, parse, text_of
 from ralph.guard.model import ASSIGNMENT, FORK_BOMB, Command, Place
+from ralph.guard.paths import normal
+from ralph.guard.state import Flow, State
 from ralph.guard.words import (
-    EXPANDED,
-    HERE,
     LITERAL,
     QUOTED,
     SECRET,
@@ -19,10 +19,8 @@ from ralph.guard.words import (
     UNSET,
     Piece,
     Word,
-    ansi_c,
     fields,
-    in_double_quotes,
-    literal,
+    words_of,
 )
 
 TYPE_CHECKING = False
@@ -34,48 +32,6 @@ if TYPE_CHECKING:
 MOST_DEPTH = 24
 MOST_STEPS = 20_000
 MOST_ROUNDS = 24
-_REDIRECTS = ("file_redirect", "heredoc_redirect", "herestring_redirect")
-
-
-class State:
-    """What a shell remembers; a subshell has a copy."""
-
-    def __init__(self, place: Place) -> None:
-        self.directory: str | None = place.directory
-        self.before: str | None = place.env.get("OLDPWD")
-        self.variables: dict[str, str] = {}
-        self.arrays: dict[str, list[Word]] = {}
-        self.functions: dict[str, Node] = {}
-        self.aliases: dict[str, str] = {}
-        self.positional: list[Word] | None = []
-        self.files: dict[str, str] = {}
-        self.remotes: dict[str, str] = {}
-
-    def copy(self) -> State:
-        new = State.__new__(State)
-        new.directory, new.before, new.positional = self.directory, self.before, self.positional
-        new.variables, new.arrays = dict(self.variables), dict(self.arrays)
-        new.functions, new.aliases = dict(self.functions), dict(self.aliases)
-        new.files, new.remotes = self.files, self.remotes
-        return new
-
-
-class Flow:
-    """How a statement is connected: what it reads, who reads it, what ran before it in its pipeline."""
-
-    __slots__ = ("background", "piped", "redirects", "stdin", "upstream")
-
-    def __init__(self) -> None:
-        self.stdin = ""
-        self.piped = self.background = False
-        self.upstream: tuple[Command, ...] = ()
-        self.redirects: list[tuple[str, Word]] = []
-
-    def but(self, **changes: object) -> Flow:
-        new = Flow()
-        for name in Flow.__slots__:
-            setattr(new, name, changes.get(name, getattr(self, name)))
-        return new
 
 
 class Reader:
@@ -85,19 +41,19 @@ class Reader:
         self.ran: list[Command] = []
         self.mounts: tuple[tuple[str, str], ...] | None = None
         """Of the container that runs what is read now, see `Command`."""
-        self._sinks: dict[str, Node] = {}
+        self.sinks: dict[str, Node] = {}
         self._judge = judge
         self._steps = 0
         self._depth = 0
         self._called: set[str] = set()
         self._defined: dict[str, Node] = {}
-        self._handlers: dict[str, Callable[[Node, Flow], str]] = {
+        self.handlers: dict[str, Callable[[Node, Flow], str]] = {
             "command": self._command,
             "redirected_statement": self._redirected,
             "pipeline": self._pipeline,
             "subshell": self._subshell,
             "variable_assignment": self._assignment,
-            "variable_assignments": self._sequence,
+            "variable_assignments": self.sequence,
             "declaration_command": self._declaration,
             "unset_command": self._unset,
             "function_definition": self._function,
@@ -116,7 +72,7 @@ class Reader:
         try:
             if self._depth > MOST_DEPTH:
                 raise Unreadable("commands are nested too deeply to be judged")
-            return self._sequence(parse(text), flow or Flow())
+            return self.sequence(parse(text), flow or Flow())
         finally:
             self._depth -= 1
 
@@ -146,27 +102,27 @@ class Reader:
         try:
             if self._depth > MOST_DEPTH * 6:
                 raise Unreadable("the command is nested too deeply to be judged")
-            return self._handlers.get(node.type, self._sequence)(node, flow)
+            return self.handlers.get(node.type, self.sequence)(node, flow)
         finally:
             self._depth -= 1
 
     def _nothing(self, node: Node, flow: Flow) -> str:
         return ""
 
-    def _sequence(self, node: Node, flow: Flow) -> str:
+    def sequence(self, node: Node, flow: Flow) -> str:
         """Statements one after the other; of those, the first reads what the whole reads."""
         out = ""
         children = node.children
-        nodes = [each for each in children if each.type in _REDIRECTS]
+        nodes = [each for each in children if each.type in syntax.REDIRECTS]
         if nodes:
-            redirects, stdin, _, _ = self._redirects(nodes)
+            redirects, stdin, _, _ = syntax.redirects_of(self, nodes)
             flow = flow.but(redirects=[*flow.redirects, *redirects], stdin=stdin or flow.stdin)
         for number, child in enumerate(children):
-            if not child.is_named or child.type in _REDIRECTS:
+            if not child.is_named or child.type in syntax.REDIRECTS:
                 continue
             behind = children[number + 1].type if number + 1 < len(children) else ""
             if child.type in _EXPRESSIONS:
-                self.pieces(child)
+                syntax.pieces(self, child)
                 continue
             is_before = node.type == "list" and number < len(children) - 1
             redirects = [] if is_before else flow.redirects
@@ -177,7 +133,7 @@ class Reader:
 
     def _pipeline(self, node: Node, flow: Flow) -> str:
         stdin, upstream = flow.stdin, flow.upstream
-        stages = [child for child in node.children if child.is_named and child.type not in _REDIRECTS]
+        stages = [child for child in node.children if child.is_named and child.type not in syntax.REDIRECTS]
         for number, child in enumerate(stages):
             is_last = number == len(stages) - 1
             start = len(self.ran)
@@ -196,7 +152,7 @@ class Reader:
     def _subshell(self, node: Node, flow: Flow) -> str:
         state, self.state = self.state, self.state.copy()
         try:
-            return self._sequence(node, flow)
+            return self.sequence(node, flow)
         finally:
             self.state = state
 
@@ -206,8 +162,8 @@ class Reader:
         while body is not None and body.type == "list":  # `a && b < x`: only the last one has the redirect
             before += self.statement(body.children[0], flow.but(redirects=[]))
             body = body.children[-1]
-        nodes = [child for child in node.children if child.type in _REDIRECTS]
-        redirects, stdin, extra, rest = self._redirects(nodes)
+        nodes = [child for child in node.children if child.type in syntax.REDIRECTS]
+        redirects, stdin, extra, rest = syntax.redirects_of(self, nodes)
         if body is not None and nodes:
             gap = (node.text or b"")[body.end_byte - node.start_byte : nodes[0].start_byte - node.start_byte]
             extra = [Word("-")] * (gap.strip() == b"-") + extra  # the grammar loses it
@@ -218,14 +174,14 @@ class Reader:
         if body is None:
             out = ""
             for _, _target in redirects:
-                self._run([Word(":")], {}, inner, _text(node))
+                self._run([Word(":")], {}, inner, text_of(node))
                 break
         elif body.type == "command":
             out = self._command(body, inner, extra)
         else:
             out = self.statement(body, inner)
         if extra and (body is None or body.type != "command"):
-            out += self._run(extra, {}, inner, _text(node))
+            out += self._run(extra, {}, inner, text_of(node))
         upstream = (*flow.upstream, *self.ran[start:][-8:])
         for child in rest:
             if child.type == "pipeline":
@@ -233,65 +189,6 @@ class Reader:
             elif child.is_named:
                 out += self.statement(child, flow)
         return before + out
-
-    def _redirects(self, nodes: list[Node]) -> tuple[list[tuple[str, Word]], str, list[Word], list[Node]]:
-        """Targets of redirects; what is read; words behind a target; the rest of a here-document's line."""
-        redirects: list[tuple[str, Word]] = []
-        stdin, extra, rest = "", [], []
-        for node in nodes:
-            if node.type == "herestring_redirect":
-                stdin = "".join("".join(self.words(child)) for child in node.named_children) + "\n"
-            elif node.type == "heredoc_redirect":
-                here, more, words, tail = self._here_document(node)
-                stdin = here or stdin
-                redirects += more
-                extra += words
-                rest += tail
-            else:
-                operator = next((child.type for child in node.children if not child.is_named), ">")
-                number = _text(node.children[0]) if node.children[0].type == "file_descriptor" else ""
-                operator = operator if number in ("", "0", "1") else number + operator
-                targets = [child for child in node.named_children if child.type != "file_descriptor"]
-                found = [word for child in targets for word in self.words(child)]
-                if found and found[0].startswith(HERE):
-                    stdin = found[0][1:] + "\n"
-                elif found:
-                    redirects.append((operator, found[0]))
-                    if "<" in operator and "&" not in operator:
-                        stdin = outputs.content(self, found[0])
-                extra += [word for word in found[1:] if not (operator == ">&" and word.isdigit())]
-        return redirects, stdin, extra, rest
-
-    def _here_document(self, node: Node) -> tuple[str, list[tuple[str, Word]], list[Word], list[Node]]:
-        start = next((_text(child) for child in node.children if child.type == "heredoc_start"), "")
-        text, redirects, words, rest = "", [], [], []
-        tail = False
-        for child in node.children:
-            kind = child.type
-            if kind == "heredoc_body":
-                text = _text(child)
-                if not any(each in start for each in "'\"\\"):
-                    self._backticks(text)
-                    text = "".join(part for part, _ in self._inside(child, in_double_quotes))
-            elif kind in _REDIRECTS:
-                more, _, extra, _ = self._redirects([child])
-                redirects += more
-                words += extra
-            elif kind in ("heredoc_start", "heredoc_end", "<<", "<<-"):
-                continue
-            elif kind in ("|", "||", "&&", ";", "&"):
-                tail = True
-            elif kind in self._handlers or tail or kind == "list":
-                rest.append(child)
-            elif child.is_named:
-                words += self.words(child)
-        return text, redirects, words, rest
-
-    def _backticks(self, text: str) -> None:
-        """The grammar does not see them in a here-document."""
-        parts = text.replace("\\`", "").split("`")
-        for part in parts[1:-1:2] if len(parts) % 2 else []:
-            self.read_apart(part)
 
     # ---- simple commands ----
 
@@ -306,23 +203,23 @@ class Reader:
             if child.type == "variable_assignment":
                 name, value = self._value(child)
                 assigns[name] = value
-            elif child.type in _REDIRECTS:
+            elif child.type in syntax.REDIRECTS:
                 redirects.append(child)
             elif child.is_named:
-                pieces = self.pieces(child.children[0] if child.type == "command_name" else child)
-                gap = _decoded(data[end : child.start_byte - node.start_byte])
+                pieces = syntax.pieces(self, child.children[0] if child.type == "command_name" else child)
+                gap = data[end : child.start_byte - node.start_byte].decode("utf-8", "replace")
                 if before and gap and not gap.replace("\\\n", ""):
                     words = words[:count]
                     pieces = before + pieces  # a line that goes on in the middle of a word
                 before, count, end = pieces, len(words), child.end_byte - node.start_byte
-                words += self._fields(pieces)
+                words += syntax.split(self, pieces)
             elif child.type in ("==", "=~", "="):
                 words.append(Word(child.type))
         if redirects:
-            more, stdin, behind, _ = self._redirects(redirects)
+            more, stdin, behind, _ = syntax.redirects_of(self, redirects)
             flow = flow.but(redirects=[*flow.redirects, *more], stdin=stdin or flow.stdin)
             words += behind
-        return self._run(words + (extra or []), assigns, flow, _text(node))
+        return self._run(words + (extra or []), assigns, flow, text_of(node))
 
     def _run(self, words: list[Word], assigns: dict[str, str], flow: Flow, text: str) -> str:
         while words and UNSET in words[0]:  # in front of all others, nothing is left of it
@@ -409,8 +306,8 @@ class Reader:
 
     def pour(self, path: str, text: str) -> None:
         """Text into a file that is the input of `>(…)`."""
-        if path in self._sinks:
-            self._subshell(self._sinks[path], Flow().but(stdin=text))
+        if path in self.sinks:
+            self._subshell(self.sinks[path], Flow().but(stdin=text))
 
     def _alias(self, command: Command) -> str:
         text = self.state.aliases[command.program]
@@ -465,19 +362,19 @@ class Reader:
     def _value(self, node: Node) -> tuple[str, str]:
         name = node.child_by_field_name("name")
         value = node.child_by_field_name("value")
-        key = _text(name).partition("[")[0] if name is not None else ""
+        key = text_of(name).partition("[")[0] if name is not None else ""
         if value is None:
             return key, ""
         if value.type == "array":
-            found = [word for child in value.named_children for word in self.words(child)]
+            found = [word for child in value.named_children for word in syntax.words(self, child)]
             self.state.arrays[key] = found
             return key, " ".join(found)
-        pieces = self.pieces(value)
+        pieces = syntax.pieces(self, value)
         if pieces and pieces[0][1] == LITERAL and pieces[0][0].startswith("~"):
             text = "".join(fields(pieces[:1], self.place.home, self.state.directory or UNKNOWN))
             pieces = [(text, QUOTED), *pieces[1:]]
         text = "".join(part for part, _ in pieces)
-        return key, self.variable(key) + text if "+=" in _text(node)[: len(key) + 2] else text
+        return key, self.variable(key) + text if "+=" in text_of(node)[: len(key) + 2] else text
 
     def _assignment(self, node: Node, flow: Flow) -> str:
         name, value = self._value(node)
@@ -486,12 +383,12 @@ class Reader:
 
     def _declaration(self, node: Node, flow: Flow) -> str:
         """`export`, `declare` and the like. Without a variable, they print all of them."""
-        names = [Word(_text(child)) for child in node.named_children if child.type == "variable_name"]
-        keyword = _text(node.children[0])
-        if names and "-n" in (_text(child) for child in node.named_children):
+        names = [Word(text_of(child)) for child in node.named_children if child.type == "variable_name"]
+        keyword = text_of(node.children[0])
+        if names and "-n" in (text_of(child) for child in node.named_children):
             keyword = "unset"
-        flags = [Word(_text(child)) for child in node.named_children if child.type == "word"]
-        shown = Command(keyword, [*flags, *names], _text(node), self.state.directory)
+        flags = [Word(text_of(child)) for child in node.named_children if child.type == "word"]
+        shown = Command(keyword, [*flags, *names], text_of(node), self.state.directory)
         shown.piped = flow.piped
         self.record(shown)
         if not names and all(child.type == "word" for child in node.named_children):
@@ -500,7 +397,7 @@ class Reader:
             if child.type == "variable_assignment":
                 self._assignment(child, flow)
             elif child.type not in ("variable_name", "word"):
-                for word in self.words(child):
+                for word in syntax.words(self, child):
                     name, equals, value = word.partition("=")
                     if equals:
                         self.assign(name, value)
@@ -508,19 +405,19 @@ class Reader:
 
     def _unset(self, node: Node, flow: Flow) -> str:
         for child in node.named_children:
-            name = _text(child)
+            name = text_of(child)
             self.state.variables.pop(name, None)
-            self._judge(Command("unset", [Word(name)], _text(node), self.state.directory))
+            self._judge(Command("unset", [Word(name)], text_of(node), self.state.directory))
         return ""
 
     def _function(self, node: Node, flow: Flow) -> str:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is not None and body is not None:
-            title = _text(name)
+            title = text_of(name)
             self.state.functions[title] = self._defined[title] = body
             calls = _calls(body)
             if title in calls and any(kind in ("pipeline", "&") for kind in calls[title]):
-                self._judge(Command(FORK_BOMB, [], _text(node), self.state.directory))
+                self._judge(Command(FORK_BOMB, [], text_of(node), self.state.directory))
         return ""
 
     # ---- compound statements ----
@@ -532,9 +429,9 @@ class Reader:
             word
             for child in node.named_children
             if child not in (name, body) and child.type != "comment"
-            for word in self.words(child)
+            for word in syntax.words(self, child)
         ]
-        key = _text(name) if name is not None else ""
+        key = text_of(name) if name is not None else ""
         if not any(child.type == "in" for child in node.children):
             values = self.state.positional or [Word(UNKNOWN)]
         out = ""
@@ -550,149 +447,40 @@ class Reader:
         if (
             condition is not None
             and body is not None
-            and _text(condition).strip() in ("true", ":", "((1))", "[ 1 ]")
+            and text_of(condition).strip() in ("true", ":", "((1))", "[ 1 ]")
         ):
             calls = _calls(body)
             if any("&" in kinds for kinds in calls.values()) and not {"sleep", "wait", "read"} & set(calls):
-                self._judge(Command(FORK_BOMB, [], _text(node), self.state.directory))
-        return self._sequence(node, flow)
+                self._judge(Command(FORK_BOMB, [], text_of(node), self.state.directory))
+        return self.sequence(node, flow)
 
     def _case(self, node: Node, flow: Flow) -> str:
         out = ""
         for child in node.named_children:
             if child.type == "case_item":
                 for part in child.named_children:
-                    if part.type not in (
-                        "word",
-                        "extglob_pattern",
-                        "string",
-                        "raw_string",
-                        "concatenation",
-                        "number",
+                    if part.type not in words_of(
+                        "word extglob_pattern string raw_string concatenation number"
                     ):
                         out += self.statement(part, flow)
             else:
-                self.pieces(child)
+                syntax.pieces(self, child)
         return out
 
     def _expressions(self, node: Node, flow: Flow) -> str:
         for child in node.named_children:
-            self.pieces(child)
+            syntax.pieces(self, child)
         return ""
 
-    # ---- words ----
 
-    def words(self, node: Node) -> list[Word]:
-        return self._fields(self.pieces(node))
-
-    def _fields(self, pieces: list[Piece]) -> list[Word]:
-        separators = self.state.variables.get("IFS", " \t\n")
-        if UNKNOWN in separators:
-            separators = " \t\n"
-        return fields(pieces, self.place.home, self.state.directory or UNKNOWN, separators) if pieces else []
-
-    def pieces(self, node: Node) -> list[Piece]:
-        kind = node.type
-        if kind in ("word", "number", "extglob_pattern", "regex", "variable_name", "test_operator"):
-            return literal(_text(node)) if not node.named_child_count else self._inside_word(node)
-        if kind == "raw_string":
-            return [(_text(node)[1:-1], QUOTED)]
-        if kind == "ansi_c_string":
-            return [(ansi_c(_text(node)[2:-1]), QUOTED)]
-        if kind in ("string", "translated_string"):
-            return self._string(node)
-        if kind in ("concatenation", "array", "command_name"):
-            return [piece for child in node.children for piece in self.pieces(child)]
-        if kind in ("simple_expansion", "expansion"):
-            return expansion.expand(self, _text(node))
-        if kind == "command_substitution":
-            return [(self._substituted(node).rstrip("\n"), EXPANDED)]
-        if kind == "process_substitution":
-            return [(self._process(node), QUOTED)]
-        if kind == "arithmetic_expansion":
-            return [(self._arithmetic(node), EXPANDED)]
-        if kind == "brace_expression":
-            return [(_text(node), LITERAL)]
-        if kind in self._handlers or kind in ("list", "compound_statement", "do_group"):
-            return [(self.statement(node, Flow()), EXPANDED)]
-        if node.named_child_count:
-            return [piece for child in node.named_children for piece in self.pieces(child)]
-        return [(_text(node), LITERAL)]
-
-    def _inside_word(self, node: Node) -> list[Piece]:
-        return [piece for child in node.children for piece in self.pieces(child)]
-
-    def _string(self, node: Node) -> list[Piece]:
-        """Between double quotes. `"$@"` is as many words as there are."""
-        inside = self._inside(node, in_double_quotes)
-        if len(inside) == 3 and inside[1][1] == EXPANDED and not inside[0][0] + inside[2][0]:
-            return (
-                [inside[1]]
-                if _text(node)[1:3] in ("$@", "${") and "@" in _text(node)
-                else [(inside[1][0], QUOTED)]
-            )
-        return [("".join(text for text, _ in inside), QUOTED)]
-
-    def _inside(self, node: Node, unquote: Callable[[str], str]) -> list[Piece]:
-        """Text with expansions in it: whatever stands between them is literal."""
-        data, start = node.text or b"", node.start_byte
-        quotes = 1 if node.type in ("string", "translated_string") else 0
-        at = 2 if node.type == "translated_string" else quotes
-        pieces: list[Piece] = []
-        parts = _expansions(node)
-        for child in parts:
-            pieces.append((unquote(_decoded(data[at : child.start_byte - start])), QUOTED))
-            text = "".join(part for part, _ in self.pieces(child))
-            pieces.append((text, EXPANDED))
-            at = child.end_byte - start
-        pieces.append((unquote(_decoded(data[at : len(data) - quotes])), QUOTED))
-        return pieces
-
-    def _substituted(self, node: Node) -> str:
-        state, self.state = self.state, self.state.copy()
-        try:
-            redirects = [child for child in node.children if child.type in _REDIRECTS]
-            if redirects:
-                return self._redirects(redirects)[1]
-            return self._sequence(node, Flow().but(piped=True))
-        finally:
-            self.state = state
-
-    def _process(self, node: Node) -> str:
-        """`<(…)`: a file with what it prints; `>(…)`: what reads, of which nothing is known."""
-        is_input = _text(node).startswith("<")
-        state, self.state = self.state, self.state.copy()
-        try:
-            flow = Flow().but(piped=is_input, stdin="" if is_input else UNKNOWN)
-            out = self._sequence(node, flow)
-        finally:
-            self.state = state
-        path = f"/dev/fd/{63 + len(self.state.files)}"
-        self.state.files[path] = out
-        if not is_input:
-            self._sinks[path] = node
-        return path
-
-    def _arithmetic(self, node: Node) -> str:
-        for child in node.named_children:
-            self.pieces(child)
-        text = _text(node).strip("$()[] ")
-        return text if text.isdigit() else UNKNOWN
-
-
-_EXPRESSIONS = {
-    *("simple_expansion", "expansion", "string", "raw_string", "word", "number", "concatenation"),
-    *("command_substitution", "arithmetic_expansion", "binary_expression", "unary_expression"),
-    *("postfix_expression", "ternary_expression", "parenthesized_expression", "process_substitution"),
-    *(
-        "variable_name",
-        "special_variable_name",
-        "ansi_c_string",
-        "extglob_pattern",
-        "brace_expression",
-        "regex",
-    ),
-}
+_EXPRESSIONS = frozenset(
+    words_of(
+        "simple_expansion expansion string raw_string word number concatenation command_substitution"
+        " arithmetic_expansion binary_expression unary_expression postfix_expression ternary_expression"
+        " parenthesized_expression process_substitution variable_name special_variable_name ansi_c_string"
+        " extglob_pattern brace_expression regex"
+    )
+)
 
 
 def program_of(name: str) -> str:
@@ -713,37 +501,6 @@ def _globbed(base: str) -> str:
     return next((each for each in known if fnmatch.fnmatchcase(each, base)), base)
 
 
-def normal(path: str) -> str:
-    """An absolute path without `.`, `..` and doubled slashes."""
-    parts: list[str] = []
-    for part in path.split("/"):
-        if part == "..":
-            if parts:
-                parts.pop()
-        elif part not in ("", "."):
-            parts.append(part)
-    return "/" + "/".join(parts)
-
-
-def _text(node: Node) -> str:
-    return _decoded(node.text or b"")
-
-
-def _decoded(data: bytes) -> str:
-    return data.decode("utf-8", "replace")
-
-
-def _expansions(node: Node) -> list[Node]:
-    kinds = (
-        "simple_expansion",
-        "expansion",
-        "command_substitution",
-        "arithmetic_expansion",
-        "process_substitution",
-    )
-    return [child for child in node.named_children if child.type in kinds]
-
-
 def _calls(node: Node) -> dict[str, list[str]]:
     """The commands inside of a function, each with how it stands there."""
     found: dict[str, list[str]] = {}
@@ -751,12 +508,9 @@ def _calls(node: Node) -> dict[str, list[str]]:
     while stack:
         each, context = stack.pop()
         if each.type == "command_name":
-            found.setdefault(_text(each), []).append(context)
+            found.setdefault(text_of(each), []).append(context)
         for number, child in enumerate(each.children):
             behind = each.children[number + 1].type if number + 1 < len(each.children) else ""
             inside = "pipeline" if each.type == "pipeline" else "&" if behind == "&" else context
             stack.append((child, inside))
     return found
-
-
-__all__ = ["UNSET", "Flow", "Reader", "State", "normal"]

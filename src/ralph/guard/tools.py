@@ -6,7 +6,7 @@ import re
 
 from ralph.guard import effects, outputs
 from ralph.guard.running import inner, skip_options, values_of
-from ralph.guard.words import UNKNOWN, Word
+from ralph.guard.words import UNKNOWN, Word, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,27 +15,11 @@ if TYPE_CHECKING:
     from ralph.guard.running import Wrapper
 
 COMMAND_VARIABLES = frozenset(
-    [
-        "GIT_SSH_COMMAND",
-        "GIT_SSH",
-        "GIT_PAGER",
-        "GIT_EDITOR",
-        "GIT_SEQUENCE_EDITOR",
-        "GIT_EXTERNAL_DIFF",
-        "GIT_ASKPASS",
-        "GIT_PROXY_COMMAND",
-        "PAGER",
-        "MANPAGER",
-        "EDITOR",
-        "VISUAL",
-        "FCEDIT",
-        "BROWSER",
-        "LESSOPEN",
-        "LESSCLOSE",
-        "SSH_ASKPASS",
-        "RSYNC_RSH",
-        "CVS_RSH",
-    ]
+    words_of(
+        "GIT_SSH_COMMAND GIT_SSH GIT_PAGER GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_EXTERNAL_DIFF GIT_ASKPASS"
+        " GIT_PROXY_COMMAND PAGER MANPAGER EDITOR VISUAL FCEDIT BROWSER LESSOPEN LESSCLOSE SSH_ASKPASS"
+        " RSYNC_RSH CVS_RSH"
+    )
 )
 """Variables whose value is a command that some program runs."""
 
@@ -56,7 +40,7 @@ def git(reader: Reader, command: Command) -> str:
     reader.record(command)
     words = command.args
     if words[:2] == ["remote", "add"]:
-        reader.state.remotes.update([words[-2:]])
+        reader.state.remotes[words[-2]] = words[-1]
     for number, word in enumerate(words):
         behind = words[number + 1] if number + 1 < len(words) else Word("")
         if word == "-c" and "=" in behind:
@@ -246,8 +230,8 @@ def _escaping(program: str) -> Wrapper:
         command.code = "\n".join(scripts)
         reader.record(command)
         for text in [*command.args, command.stdin, *scripts]:
-            text = text.partition("=")[2] if text.startswith("--") else text
-            for found in re.finditer(_ESCAPES[program], text, re.MULTILINE):
+            value = text.partition("=")[2] if text.startswith("--") else text
+            for found in re.finditer(_ESCAPES[program], value, re.MULTILINE):
                 _read(reader, next(group for group in found.groups() if group).split("\n")[0].strip("'\""))
         return outputs.of(reader, command)
 
@@ -260,7 +244,7 @@ def _option_as_text(options: str) -> Wrapper:
     def run(reader: Reader, command: Command) -> str:
         reader.record(command)
         for text in values_of(command.args, options):
-            text = text.removeprefix("exec=")
+            text = Word(text.removeprefix("exec="))
             if not text.startswith(("sleep=", "echo", "dot")):
                 _read(reader, text)
         return outputs.of(reader, command)

@@ -32,6 +32,11 @@ Piece = tuple[str, int]
 MOST_WORDS = 4000
 
 
+def words_of(text: str) -> tuple[str, ...]:
+    """A long list, in a form that people can read."""
+    return tuple(text.split())
+
+
 class Word(str):
     """A word as a program gets it. `glob`: the shell may still turn it into names of files."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from ralph.guard import finders, tools
 from ralph.guard.languages import language
 from ralph.guard.running import SHELLS, inner, skip_options
+from ralph.guard.state import Flow
 from ralph.guard.words import DECODED, NET, UNKNOWN, Word
 
 TYPE_CHECKING = False
@@ -174,15 +175,14 @@ def shell_text(reader: Reader, command: Command, text: str, arguments: list[Word
     reader.record(command)
     if not text.strip() or NET in text or DECODED in text or text.strip() == UNKNOWN:
         return UNKNOWN
-    from ralph.guard.reader import Flow
-
     state, reader.state = reader.state, reader.state.copy()
     reader.state.positional = arguments[1:]
     try:
         reader.state.variables.update(command.assigns)
         if arguments:
             reader.state.variables["0"] = arguments[0]
-        flow = Flow().but(upstream=command.upstream, piped=command.piped, stdin=command.stdin)
+        stdin = "" if text == command.stdin else command.stdin
+        flow = Flow().but(upstream=command.upstream, piped=command.piped, stdin=stdin)
         return reader.read(text, flow)
     finally:
         reader.state = state

@@ -6,54 +6,14 @@ import re
 
 from ralph.guard.model import Command, Place, Rule
 from ralph.guard.patterns import has_option, is_harmless, operands
-from ralph.guard.words import Word
+from ralph.guard.words import Word, words_of
 
 CATEGORY = "cloud"
-_CLIENTS = (
-    "psql",
-    "mysql",
-    "mariadb",
-    "sqlite3",
-    "sqlite",
-    "sqlcmd",
-    "clickhouse-client",
-    "clickhouse",
-    "cqlsh",
-    "duckdb",
-    "cockroach",
-    "bq",
-    "snowsql",
-    "pgcli",
-    "mycli",
-    "usql",
-    "influx",
-    "mongosh",
-    "mongo",
-    "wrangler",
-    "sqlplus",
-    "isql",
-    "trino",
-    "presto",
-    "hive",
-    "beeline",
-    "impala-shell",
-    "athena",
-    "litecli",
-    "turso",
-    "planetscale",
-    "pscale",
-    "spanner",
-    "supabase",
-    "snow",
-    "osql",
-    "vsql",
-    "monetdb",
-    "libsql",
-    "prisma",
-    "rails",
-    "php",
-    "neo4j",
-    "cypher-shell",
+_CLIENTS = words_of(
+    "psql mysql mariadb sqlite3 sqlite sqlcmd clickhouse-client clickhouse cqlsh duckdb cockroach bq"
+    " snowsql pgcli mycli usql influx mongosh mongo wrangler sqlplus isql trino presto hive beeline"
+    " impala-shell athena litecli turso planetscale pscale spanner supabase snow osql vsql monetdb"
+    " libsql prisma rails php neo4j cypher-shell"
 )
 _SQL = (
     r"(?i)\bDROP\s+(?:DATABASE|TABLE|SCHEMA|VIEW|INDEX|USER|ROLE|COLUMN|KEYSPACE|MATERIALIZED|TABLESPACE|OWNED|COLLECTION|TYPE|FUNCTION|SEQUENCE|EXTENSION)\b"
@@ -122,43 +82,14 @@ def _aws(command: Command, place: Place) -> bool:
 
 def _gcp_azure(command: Command, place: Place) -> bool:
     """The verb is the last of the first operands."""
-    if command.program not in (
-        "gcloud",
-        "az",
-        "doctl",
-        "linode-cli",
-        "oci",
-        "ibmcloud",
-        "hcloud",
-        "scw",
-        "civo",
-        "exo",
-        "openstack",
-        "aliyun",
-        "yc",
+    if command.program not in words_of(
+        "gcloud az doctl linode-cli oci ibmcloud hcloud scw civo exo openstack aliyun yc"
     ) or is_harmless(command):
         return False
-    bad = (
-        "delete",
-        "destroy",
-        "purge",
-        "remove",
-        "reset",
-        "deallocate",
-        "terminate",
-        "delete-instances",
-        "remove-iam-policy-binding",
-        "add-iam-policy-binding",
-        "set-iam-policy",
-        "stop",
-        "rm",
-        "wipe",
-        "undelete",
-        "disable",
-        "delete-batch",
-        "power-off",
-        "rebuild",
-        "reboot",
+    bad = words_of(
+        "delete destroy purge remove reset deallocate terminate delete-instances"
+        " remove-iam-policy-binding add-iam-policy-binding set-iam-policy stop rm wipe undelete disable"
+        " delete-batch power-off rebuild reboot"
     )
     return any(word in bad for word in operands(command)[:6])
 
@@ -174,51 +105,27 @@ def _scale_down(command: Command, place: Place) -> bool:
 def _migration(command: Command, place: Place) -> bool:
     """Tools of frameworks that drop what they have made."""
     words = [*operands(command)]
-    names = {
-        "db:drop",
-        "db:drop:all",
-        "db:reset",
-        "db:purge",
-        "db:migrate:reset",
-        "db:schema:load",
-        "db:structure:load",
-        "db:rollback:all",
-    }
-    names |= {
-        "migrate:fresh",
-        "migrate:reset",
-        "db:wipe",
-        "migrate:refresh",
-        "ecto.drop",
-        "ecto.reset",
-        "flush",
-        "reset_db",
-        "sqlflush",
-    }
-    names |= {
-        "doctrine:database:drop",
-        "doctrine:schema:drop",
-        "schema:drop",
-        "doctrine:fixtures:load",
-        "db:seed:undo:all",
-        "db:migrate:undo:all",
-    }
+    names = frozenset(
+        words_of(
+            "db:drop db:drop:all db:reset db:purge db:migrate:reset db:schema:load db:structure:load"
+            " db:rollback:all"
+        )
+    )
+    names |= frozenset(
+        words_of(
+            "migrate:fresh migrate:reset db:wipe migrate:refresh ecto.drop ecto.reset flush reset_db sqlflush"
+        )
+    )
+    names |= frozenset(
+        words_of(
+            "doctrine:database:drop doctrine:schema:drop schema:drop doctrine:fixtures:load db:seed:undo:all"
+            " db:migrate:undo:all"
+        )
+    )
     names |= {"ecto.rollback.all"}
-    runners = (
-        "rails",
-        "rake",
-        "artisan",
-        "php",
-        "mix",
-        "manage.py",
-        "console",
-        "sequelize",
-        "sequelize-cli",
-        "typeorm",
-        "bin/rails",
-        "django-admin",
-        "spring",
-        "python",
+    runners = words_of(
+        "rails rake artisan php mix manage.py console sequelize sequelize-cli typeorm bin/rails"
+        " django-admin spring python"
     )
     if not (command.program in runners or command.program.rstrip("0123456789.") == "python") or is_harmless(
         command

@@ -6,22 +6,12 @@ import re
 
 from ralph.guard import effects, paths
 from ralph.guard.model import Command, Place, Rule
+from ralph.guard.words import words_of
 
 CATEGORY = "containers"
 _ENGINES = "docker|podman|nerdctl|docker-compose"
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
-_TOOLS = (
-    ".cache",
-    ".m2",
-    ".gradle",
-    ".npm",
-    ".cargo",
-    ".ivy2",
-    ".nuget",
-    ".yarn",
-    ".pnpm",
-    ".local/share/pnpm",
-)
+_TOOLS = words_of(".cache .m2 .gradle .npm .cargo .ivy2 .nuget .yarn .pnpm .local/share/pnpm")
 _HOST = (
     paths.ROOT,
     paths.HOME,

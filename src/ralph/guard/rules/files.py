@@ -6,6 +6,7 @@ from ralph.guard import effects, paths
 from ralph.guard.expansion import is_secret_name
 from ralph.guard.model import ASSIGNMENT, Command, Place, Rule
 from ralph.guard.patterns import is_harmless
+from ralph.guard.words import words_of
 
 HARNESS = "harness"
 SYSTEM = "system"
@@ -74,14 +75,8 @@ def _preload(command: Command, place: Place) -> bool:
 
 def _own_command(command: Command, place: Place) -> bool:
     if command.program == "ralph":
-        return bool(command.args) and command.args[0] in (
-            "cancel",
-            "prune",
-            "rewind",
-            "pause",
-            "resume",
-            "steer",
-            "init",
+        return bool(command.args) and command.args[0] in words_of(
+            "cancel prune rewind pause resume steer init"
         )
     words = command.args
     removes = {"uninstall", "remove", "upgrade"} & set(words)
@@ -91,14 +86,8 @@ def _own_command(command: Command, place: Place) -> bool:
 def _agent_command(command: Command, place: Place) -> bool:
     if command.program not in ("claude", "codex", "gemini", "opencode"):
         return False
-    return bool(command.args) and command.args[0] in (
-        "config",
-        "mcp",
-        "plugin",
-        "hooks",
-        "login",
-        "logout",
-        "setup-token",
+    return bool(command.args) and command.args[0] in words_of(
+        "config mcp plugin hooks login logout setup-token"
     )
 
 

@@ -5,20 +5,13 @@ from __future__ import annotations
 from ralph.guard import paths
 from ralph.guard.model import ASSIGNMENT, Command, Place, Rule
 from ralph.guard.patterns import has_option, is_harmless, operands
-from ralph.guard.words import Word
+from ralph.guard.words import Word, words_of
 
 CATEGORY = "git"
 _WHOLE = (".", "./", ":/", "*", "./*", "--", ":/*", ":")
-_KEYS = (
-    *(
-        "core.hookspath",
-        "core.fsmonitor",
-        "core.sshcommand",
-        "core.gitproxy",
-        "core.askpass",
-        "credential.helper",
-    ),
-    *("http.sslverify", "http.proxy", "receive.denynonfastforwards", "gpg.program"),
+_KEYS = words_of(
+    "core.hookspath core.fsmonitor core.sshcommand core.gitproxy core.askpass credential.helper"
+    " http.sslverify http.proxy receive.denynonfastforwards gpg.program"
 )
 _SKIPS = ("HUSKY", "HUSKY_SKIP_HOOKS", "SKIP", "LEFTHOOK", "PRE_COMMIT_ALLOW_NO_CONFIG", "OVERCOMMIT_DISABLE")
 
@@ -131,11 +124,8 @@ def _short_n(command: Command) -> bool:
 
 
 def _skip_variable(command: Command, place: Place) -> bool:
-    return command.program == ASSIGNMENT and command.args[0] in (
-        "HUSKY",
-        "HUSKY_SKIP_HOOKS",
-        "LEFTHOOK",
-        "OVERCOMMIT_DISABLE",
+    return command.program == ASSIGNMENT and command.args[0] in words_of(
+        "HUSKY HUSKY_SKIP_HOOKS LEFTHOOK OVERCOMMIT_DISABLE"
     )
 
 
@@ -170,16 +160,7 @@ def _reads_config(command: Command, rest: list[Word]) -> bool:
     asks = ("--get", "--list", "-l", "--get-all", "--get-regexp", "--show-origin", "--get-urlmatch")
     if any(has_option(command, each) for each in asks) or rest[:1] in (["get"], ["list"]):
         return True
-    changes = (
-        "--unset",
-        "--unset-all",
-        "--add",
-        "--replace-all",
-        "--remove-section",
-        "--rename-section",
-        "-e",
-        "--edit",
-    )
+    changes = words_of("--unset --unset-all --add --replace-all --remove-section --rename-section -e --edit")
     return len(rest) < 2 and not any(has_option(command, each) for each in changes)
 
 

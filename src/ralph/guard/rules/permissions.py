@@ -5,7 +5,7 @@ from __future__ import annotations
 from ralph.guard import effects, paths
 from ralph.guard.model import Command, Place, Rule
 from ralph.guard.patterns import is_harmless
-from ralph.guard.words import Word
+from ralph.guard.words import Word, words_of
 
 CATEGORY = "permissions"
 _FORBIDDEN = (
@@ -34,17 +34,7 @@ def _targets(command: Command) -> tuple[str, list[Word]]:
 
 
 def _outside(command: Command, place: Place) -> bool:
-    if command.program not in (
-        "chmod",
-        "chown",
-        "chgrp",
-        "setfacl",
-        "chattr",
-        "xattr",
-        "chflags",
-        "chcon",
-        "restorecon",
-    ):
+    if command.program not in words_of("chmod chown chgrp setfacl chattr xattr chflags chcon restorecon"):
         return False
     if command.contained or is_harmless(command):
         return False

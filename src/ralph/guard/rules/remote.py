@@ -9,7 +9,7 @@ from ralph.guard.languages import language
 from ralph.guard.model import Command, Place, Rule
 from ralph.guard.patterns import has_option, is_harmless, operands
 from ralph.guard.running import SHELLS, values_of
-from ralph.guard.words import DECODED, NET, Word, strip_marks
+from ralph.guard.words import DECODED, NET, Word, strip_marks, words_of
 
 CODE = "remote-code"
 SHELL = "remote-shell"
@@ -114,30 +114,14 @@ def _ssh(command: Command, place: Place) -> bool:
             return True
         if word.startswith("-o") or "=" in word:
             key = word.removeprefix("-o").strip().partition("=")[0].lower()
-            if key in (
-                "remoteforward",
-                "localforward",
-                "dynamicforward",
-                "proxycommand",
-                "localcommand",
-                "tunnel",
-            ):
+            if key in words_of("remoteforward localforward dynamicforward proxycommand localcommand tunnel"):
                 return True
         if any(host in word for host in ("serveo.net", "localhost.run", "pinggy.io", "tunnel.us")):
             return True
     return False
 
 
-_SERVERS = (
-    "http.server",
-    "SimpleHTTPServer",
-    "serve",
-    "http-server",
-    "php",
-    "ruby",
-    "darkhttpd",
-    "miniserve",
-)
+_SERVERS = words_of("http.server SimpleHTTPServer serve http-server php ruby darkhttpd miniserve")
 
 
 def _serves(command: Command, place: Place) -> bool:

@@ -10,116 +10,25 @@ from ralph.guard.languages import language
 from ralph.guard.model import Command, Place, Rule
 from ralph.guard.patterns import is_harmless
 from ralph.guard.running import values_of
-from ralph.guard.words import MARKS, SECRET, UNKNOWN, UNSET, Word
+from ralph.guard.words import MARKS, SECRET, UNKNOWN, UNSET, Word, words_of
 
 CATEGORY = "secrets"
-_SENDERS = (
-    "curl",
-    "wget",
-    "nc",
-    "ncat",
-    "netcat",
-    "telnet",
-    "http",
-    "https",
-    "xh",
-    "httpie",
-    "ftp",
-    "lftp",
-    "tftp",
-    "websocat",
-    "sendmail",
-    "mail",
-    "mutt",
-    "ssh",
-    "dig",
-    "nslookup",
-    "host",
-    "ping",
-    "aws",
-    "gsutil",
-    "rclone",
-    "gh",
-    "mailx",
-    "msmtp",
-    "swaks",
-    "croc",
-    "wormhole",
-    "magic-wormhole",
-    "transfer",
-    "ffsend",
-    "openssl",
-    "mosquitto_pub",
-    "rsync",
-    "scp",
-    "sftp",
-    "s3cmd",
-    "azcopy",
-    "gcloud",
-    "az",
-    "b2",
-    "mc",
-    "dropbox",
-    "gdrive",
-    "slack",
-    "telegram-send",
+_SENDERS = words_of(
+    "curl wget nc ncat netcat telnet http https xh httpie ftp lftp tftp websocat sendmail mail mutt"
+    " ssh dig nslookup host ping aws gsutil rclone gh mailx msmtp swaks croc wormhole magic-wormhole"
+    " transfer ffsend openssl mosquitto_pub rsync scp sftp s3cmd azcopy gcloud az b2 mc dropbox gdrive"
+    " slack telegram-send"
 )
 _LOCAL = ("localhost", "127.0.0.1", "0.0.0.0", "[::1]", "::1", "host.docker.internal")
-_DROPS = (
-    "transfer.sh",
-    "0x0.st",
-    "pastebin.com",
-    "ix.io",
-    "termbin.com",
-    "webhook.site",
-    "requestbin",
-    "file.io",
-    "bashupload",
-    "oshi.at",
-    "temp.sh",
-    "paste.rs",
-    "dpaste",
-    "hastebin",
-    "pipedream",
-    "burpcollaborator",
-    "oastify",
-    "interact.sh",
-    "oast.",
-    "discord.com/api/webhooks",
-    "discordapp.com/api/webhooks",
-    "api.telegram.org",
-    "hookbin",
-    "beeceptor",
-    "ngrok",
-    "catbox.moe",
-    "sprunge.us",
-    "paste.ee",
-    "gofile.io",
-    "anonfiles",
-    "hooks.slack.com",
-    "canarytokens",
-    "keybase.pub",
-    "clbin.com",
-    "uguu.se",
-    "filebin.net",
-    "tmpfiles.org",
-    "rentry.co",
-    "ghostbin",
-    "privatebin",
-    "wetransfer",
-    "send.firefox",
-    "mockbin",
-    "ptsv",
-    "dnslog",
-    "ceye.io",
+_DROPS = words_of(
+    "transfer.sh 0x0.st pastebin.com ix.io termbin.com webhook.site requestbin file.io bashupload"
+    " oshi.at temp.sh paste.rs dpaste hastebin pipedream burpcollaborator oastify interact.sh oast."
+    " discord.com/api/webhooks discordapp.com/api/webhooks api.telegram.org hookbin beeceptor ngrok"
+    " catbox.moe sprunge.us paste.ee gofile.io anonfiles hooks.slack.com canarytokens keybase.pub"
+    " clbin.com uguu.se filebin.net tmpfiles.org rentry.co ghostbin privatebin wetransfer send.firefox"
+    " mockbin ptsv dnslog ceye.io"
 )
-_METADATA = (
-    "169.254.169.254",
-    "metadata.google.internal",
-    "169.254.170.2",
-    "100.100.100.200",
-    "fd00:ec2::254",
-)
+_METADATA = words_of("169.254.169.254 metadata.google.internal 169.254.170.2 100.100.100.200 fd00:ec2::254")
 _DATA = (
     "-d --data --data-binary --data-raw --data-urlencode --data-ascii --json -F --form -T --upload-file --post-data"
     " --post-file --body-data --body-file --form-string --url-query"
@@ -265,20 +174,7 @@ def _files(command: Command) -> list[Word]:
     ]
     if command.program in ("mail", "mailx", "mutt", "swaks"):
         found += values_of(command.args, "-a -A")
-    if command.program in (
-        "scp",
-        "rsync",
-        "sftp",
-        "aws",
-        "gsutil",
-        "rclone",
-        "s3cmd",
-        "azcopy",
-        "mc",
-        "croc",
-        "wormhole",
-        "gcloud",
-    ):
+    if command.program in words_of("scp rsync sftp aws gsutil rclone s3cmd azcopy mc croc wormhole gcloud"):
         names = effects.operands(command, "-i -P -o -F -e --rsh --profile --region")
         if any(_is_remote(name) for name in names[1:]) or command.program in ("croc", "wormhole"):
             found += [name for name in names if not _is_remote(name)]
@@ -304,20 +200,7 @@ def _is_secret_file(word: Word, command: Command, place: Place) -> bool:
 
 def _uploads(command: Command, place: Place) -> bool:
     """Files to a host that is not this one."""
-    if command.program not in (
-        "curl",
-        "wget",
-        "http",
-        "https",
-        "xh",
-        "nc",
-        "ncat",
-        "netcat",
-        "telnet",
-        "scp",
-        "rsync",
-        "sftp",
-    ):
+    if command.program not in words_of("curl wget http https xh nc ncat netcat telnet scp rsync sftp"):
         return False
     if _is_local(command) or is_harmless(command):
         return False
@@ -353,22 +236,7 @@ def _uploads(command: Command, place: Place) -> bool:
         unseen
         and reads_stdin
         and any(
-            each.program
-            in (
-                "tar",
-                "zip",
-                "git",
-                "cat",
-                "find",
-                "gzip",
-                "base64",
-                "env",
-                "printenv",
-                "history",
-                "ps",
-                "openssl",
-                "xxd",
-            )
+            each.program in words_of("tar zip git cat find gzip base64 env printenv history ps openssl xxd")
             for each in command.upstream
         )
     )
@@ -423,26 +291,11 @@ def _query(command: Command, place: Place) -> bool:
     if "$(" not in text and "`" not in text:
         return False
     inside = re.findall(r"(?:\$\(|`)\s*([a-z0-9_.-]+)", text)
-    leaks = {
-        "cat",
-        "env",
-        "printenv",
-        "base64",
-        "whoami",
-        "hostname",
-        "id",
-        "tar",
-        "xxd",
-        "head",
-        "tail",
-        "ls",
-        "grep",
-        "find",
-        "history",
-        "uname",
-        "ps",
-        "cut",
-    }
+    leaks = frozenset(
+        words_of(
+            "cat env printenv base64 whoami hostname id tar xxd head tail ls grep find history uname ps cut"
+        )
+    )
     shown = [
         number
         for number, word in enumerate(command.args)

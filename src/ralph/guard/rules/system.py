@@ -8,38 +8,13 @@ from ralph.guard.languages import language
 from ralph.guard.model import FORK_BOMB, Command, Place, Rule
 from ralph.guard.patterns import has_option, is_harmless
 from ralph.guard.processes import asks_broadly
-from ralph.guard.words import EVERYONE, UNKNOWN, Word
+from ralph.guard.words import EVERYONE, UNKNOWN, Word, words_of
 
 CATEGORY = "system"
 _AS_ROOT = ("sudo", "doas", "pkexec")
-_MANAGERS = (
-    "apt",
-    "apt-get",
-    "aptitude",
-    "dnf",
-    "yum",
-    "zypper",
-    "pacman",
-    "apk",
-    "emerge",
-    "snap",
-    "flatpak",
-    "port",
-    "nix-env",
-    "dpkg",
-    "rpm",
-    "brew",
-    "pip",
-    "pip3",
-    "npm",
-    "gem",
-    "yarn",
-    "pnpm",
-    "make",
-    "cargo",
-    "add-apt-repository",
-    "tdnf",
-    "opkg",
+_MANAGERS = words_of(
+    "apt apt-get aptitude dnf yum zypper pacman apk emerge snap flatpak port nix-env dpkg rpm brew"
+    " pip pip3 npm gem yarn pnpm make cargo add-apt-repository tdnf opkg"
 )
 
 
@@ -74,20 +49,7 @@ def _root_packages(command: Command, place: Place) -> bool:
         return False
     if command.program not in _MANAGERS:
         return False
-    reading = {
-        "update",
-        "list",
-        "search",
-        "show",
-        "info",
-        "-l",
-        "-s",
-        "--list",
-        "policy",
-        "check-update",
-        "build",
-        "test",
-    }
+    reading = frozenset(words_of("update list search show info -l -s --list policy check-update build test"))
     return not reading & set(command.args[:2]) and bool(command.args)
 
 
@@ -145,16 +107,7 @@ def _crontab(command: Command, place: Place) -> bool:
 
 
 def _firewall(command: Command, place: Place) -> bool:
-    if command.program not in (
-        "iptables",
-        "ip6tables",
-        "ufw",
-        "nft",
-        "firewall-cmd",
-        "pfctl",
-        "ebtables",
-        "ipset",
-    ):
+    if command.program not in words_of("iptables ip6tables ufw nft firewall-cmd pfctl ebtables ipset"):
         return False
     reading = {"-L", "--list", "-S", "status", "list", "--list-all", "-nL", "--state", "-nvL", "-sr"}
     return not reading & set(command.args) and not is_harmless(command)
