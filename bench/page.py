@@ -21,7 +21,19 @@ from bench.results import Kept
 from bench.survival import KINDS
 
 DOCS = Path(__file__).parents[1] / "docs"
-SPEED = ("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks", "guard")
+SPEED = (
+    "speed",
+    "snapshots",
+    "streams",
+    "many",
+    "bus",
+    "supervise",
+    "tasks",
+    "jobs",
+    "hooks",
+    "guard",
+    "sandbox",
+)
 TITLES = {
     "speed": "Speed and memory of the loop",
     "snapshots": "Snapshots",
@@ -33,6 +45,7 @@ TITLES = {
     "jobs": "Many tasks at once",
     "hooks": "Hooks of the plugin",
     "guard": "The command guard",
+    "sandbox": "The sandbox",
 }
 ABOUT = {
     "jobs": (
