@@ -23,7 +23,7 @@ from bench.survival import KINDS
 DOCS = Path(__file__).parents[1] / "docs"
 SPEED = (
     *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks"),
-    *("guard", "tui"),
+    *("guard", "sandbox", "tui"),
 )
 TITLES = {
     "speed": "Speed and memory of the loop",
@@ -37,6 +37,7 @@ TITLES = {
     "hooks": "Hooks of the plugin",
     "guard": "The command guard",
     "tui": "The dashboard",
+    "sandbox": "The sandbox",
 }
 ABOUT = {
     "jobs": (

@@ -258,9 +258,16 @@ def test_an_allow_list_goes_through_a_program_inside(docker: Bench) -> None:
         assert words[-10:] == [*first, "--", "claude", "-p"]
 
 
+def test_an_engine_that_starts_nothing_is_none(docker: Bench) -> None:
+    """It answers and has the image, but no container can be started."""
+    docker.fault("docker run", "crash")
+    assert "no container can be started: error: something is wrong" in RUNG.problem(docker.run)
+    assert RUNG.problem(docker.run) == ""
+
+
 def test_an_image_without_python_has_no_allow_list(docker: Bench) -> None:
     """That is said before the run begins."""
-    docker.fault("docker run", "crash")
+    docker.fault("docker run --rm --pull never --network none --entrypoint python3", "crash")
     limited = walls(docker, network=Network.ALLOW_LIST)
     with pytest.raises(RalphError, match="needs python3"), RUNG.opened(limited, docker.run, docker.tell):
         pass

@@ -186,7 +186,7 @@ def sandbox_options(function: F) -> F:
             "--sandbox/--no-sandbox", default=None, help="Insist on a sandbox, or run the agent directly."
         ),
         click.option(
-            "--sandbox-rung", metavar="NAME", help="Insist on this sandbox, for example bubblewrap."
+            "--sandbox-rung", metavar="NAME", help="Insist on this one: docker, bubblewrap or container."
         ),
     ]
     for option in reversed(options):

@@ -47,7 +47,7 @@ _NARROW = 60
     metavar="[NAME]",
     is_flag=False,
     flag_value=_BEST,
-    help="Prove what a sandbox protects on this machine; without NAME, the best that works here.",
+    help="Prove what a sandbox (docker, bubblewrap, container) protects here; without NAME, the best that works.",
 )
 @click.option(
     "--json",

@@ -116,13 +116,16 @@ def prove(name: str | None, image: str, wakeup: Wakeup) -> Proof:
         problems = {each: rung.problem(run) for each, rung in rungs.items() if rung is not DIRECT}
         if name is None:
             name = best(rungs, run)[0].name
-    others = tuple(f"{each}: {problem}" for each, problem in problems.items() if problem and each != name)
+            if name == DIRECT.name:
+                why = "; ".join(f"{each}: {problem}" for each, problem in problems.items())
+                raise RalphError(f"There is no sandbox here: {why}.", "Install bubblewrap.")
+    root, usable = find(name, rungs).root, [each for each, problem in problems.items() if not problem]
+    hint = f"Can be used here: {', '.join(usable) or 'none'}."
     if name == DIRECT.name:
-        why = f" {'; '.join(others)}." if others else ""
-        raise RalphError(f"Without a sandbox nothing is protected.{why}", "Install bubblewrap.")
-    root = find(name, rungs).root
+        raise RalphError("direct is no sandbox: nothing is protected.", hint)
     if problems[name]:
-        raise RalphError(f"The sandbox {name} cannot be used here: {problems[name]}.")
+        raise RalphError(f"The sandbox {name} cannot be used here: {problems[name]}.", hint)
+    others = tuple(f"{each}: {problem}" for each, problem in problems.items() if problem)
     with Scene.made(wakeup) as scene:
         spec = SandboxSpec(name, Network.OFF, image=image)
         seen = scene.attempt(spec, root)

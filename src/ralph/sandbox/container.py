@@ -141,6 +141,9 @@ class Container:
             return f"the image {self.image} is not here ({os.path.basename(program)} pull {self.image})"
         calls = without_namespaces(info.out.decode(errors="replace").partition(" ")[2].strip())
         users = _users(is_podman, is_rootless)
+        alone = ("run", "--rm", "--pull", "never", "--network", "none", *users, "--entrypoint", "/bin/sh")
+        if (tried := run((program, *alone, self.image, "-c", "exit 0"), _SECONDS)).code != 0:
+            return f"no container can be started: {_words(tried)}"
         return Engine(program, is_podman, users, _path_in(image.out), calls if is_podman else "")
 
     def _check_forwarder(self, engine: Engine, run: Run) -> None:
