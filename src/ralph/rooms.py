@@ -138,6 +138,7 @@ class Rooms:
             more_read=(
                 *self._program(argv[0], environment.get("PATH", "")),
                 *(word for word in argv if within(word, [str(self._site.streams)])),
+                *_named_files(spec.flags),
             ),
             copied=(*self._own_copies(needs), *self._linked_logins(spec)),
         )
@@ -367,6 +368,12 @@ def _seen(paths: Iterable[str], is_absent: Callable[[str], bool], writable: Sequ
 
 def _missing(path: str) -> list[str]:
     return [] if os.path.exists(path) else [path]
+
+
+def _named_files(flags: Iterable[str]) -> list[str]:
+    """The files that the user's own flags name: `--settings FILE`, `--mcp-config=FILE`."""
+    values = (flag.partition("=")[2] if flag.startswith("-") else flag for flag in flags)
+    return [os.path.realpath(value) for value in values if os.path.isabs(value) and os.path.isfile(value)]
 
 
 def _worktree(site: Site, home: str) -> str:

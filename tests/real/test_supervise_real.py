@@ -31,7 +31,11 @@ def test_it_is_kept_going_until_it_leaves_done(name: str, repository: Project) -
     )
     folder = repository.path / "tasks" / "job"
     folder.mkdir(parents=True)
-    settings = {"idleTimeoutSeconds": 5, "supervise": {"restartDelaySeconds": 0.1}}
+    settings = {
+        "idleTimeoutSeconds": 5,
+        "supervise": {"restartDelaySeconds": 0.1},
+        "guard": {"enabled": False},  # it would not let it kill itself
+    }
     with driven(name, repository, script, subscription=name == "claude", **settings) as (project, server):
         began = time.time()
         result = project.run("supervise", "tasks/job", "-p", "Do it.", "--json", timeout=180)

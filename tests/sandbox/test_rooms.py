@@ -185,6 +185,18 @@ def test_an_agent_sees_its_own_login_alone(
     assert "ANTHROPIC_API_KEY" not in rooms.sandbox.environment
 
 
+def test_files_that_the_flags_name_can_be_read(project: Project, home: Path) -> None:
+    """And nothing else that lies beside them."""
+    for name in ("mine.json", "servers.json", "other.json"):
+        (home / name).touch()
+    flags = ("--settings", str(home / "mine.json"), f"--mcp-config={home}/servers.json", str(home))
+    rooms = rooms_of(project)
+    rooms.agent(AgentSpec("claude", "claude", "claude", flags), ["/bin/true"], dict(os.environ), None)
+    assert isinstance(rooms.sandbox, Noted)
+    named = {str(home / name) for name in ("mine.json", "servers.json")}
+    assert {path for path in rooms.sandbox.room.read_only if path.startswith(str(home))} == named
+
+
 def test_the_hosts_are_the_agents_own_and_those_allowed(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
