@@ -210,7 +210,7 @@ def test_nothing_breaks_the_process() -> None:
     """The same with bytes, through the real process: no exit code but 0 and 2."""
     source = random.Random(int(os.environ.get("RALPH_FAULT_SEED", "7")))
     whole = [bash(case.command) for case in corpus()]
-    for _ in range(100):
+    for _ in range(300):
         data = bytearray(source.choice(whole))
         for _ in range(source.randint(0, 4)):
             data[source.randrange(len(data))] = source.randrange(256)

@@ -111,10 +111,10 @@ def _short(codes: list[str]) -> list[str]:
 
 _RUNS = re.compile(
     r"system|popen|exec|spawn|subprocess|child_process|check_output|check_call|getoutput|run\(|call\(|`|%x|qx|"
-    r"shell-command|call-process|shell_exec|passthru|proc_open|do shell script|Process|getline|Invoke-Expression|iex|sh\(|\|\s*\""
+    r"shell-command|call-process|shell_exec|passthru|proc_open|do (?:shell )?script|System\.cmd|run-program|\.!|['\"]\s*\||Process|getline|Invoke-Expression|iex|sh\(|\|\s*\""
 )
 _DELETES = re.compile(
-    r"rmtree|delete-(?:directory|file)|unlink|(?:File|Dir)\.(?:delete|unlink)|rmdir|removedirs|os\.remove|\.remove\(|rmSync|\brm\(|rm_rf|rm_r\b|remove_tree|remove_entry|"
+    r"rmtree|removeItem|file delete|delete-(?:directory|file)|unlink|(?:File|Dir)\.(?:delete|unlink)|rmdir|removedirs|os\.remove|\.remove\(|rmSync|\brm\(|rm_rf|rm_r\b|remove_tree|remove_entry|"
     r"emptyDir|rimraf|removeSync|RemoveAll|FileUtils\.rm|Remove-Item|remove_dir_all|delete_tree|file\.remove|unlink\("
 )
 _WRITES = re.compile(
@@ -194,7 +194,7 @@ def _run_words(reader: Reader, command: Command, words: list[str]) -> None:
         _try(reader, command, words[0], [Word(word) for word in words[1:]])
     for word in words:
         if " " in word or "/" in word or len(words) == 1:
-            _read(reader, word)
+            _read(reader, word.strip("| "))
 
 
 def _run_encoded(reader: Reader, command: Command, strings: list[list[str]]) -> None:

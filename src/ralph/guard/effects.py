@@ -51,7 +51,7 @@ def is_recursive(command: Command) -> bool:
 def deleted(command: Command) -> list[Word]:
     program = command.program
     if program in words_of(
-        "rm grm rmdir unlink srm trash rimraf del shred wipe trash-put gio Remove-Item ri"
+        "rm grm rmdir unlink srm trash rimraf del del-cli shred wipe trash-put gio Remove-Item ri"
     ):
         names = operands(command, "-n --iterations -s --size" if program == "shred" else "")
         return names[1:] if program == "gio" and names[:1] == ["trash"] else names
@@ -176,6 +176,8 @@ def mounts(command: Command) -> list[tuple[Word, str]]:
 
 def read(command: Command) -> list[Word]:
     found = [target for operator, target in command.redirects if operator in _READS]
+    if command.args[:1] == ["cp"] and command.program in ("docker", "podman", "kubectl", "oc"):
+        found += operands(command)[1:]
     if command.program in READERS or command.program.rstrip("0123456789.") == "python":
         found += operands(command)
     return found

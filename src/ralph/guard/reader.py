@@ -42,6 +42,8 @@ class Reader:
         self.mounts: tuple[tuple[str, str], ...] | None = None
         """Of the container that runs what is read now, see `Command`."""
         self.sinks: dict[str, Node] = {}
+        self.stdin = ""
+        """What a substitution in the words of the next command can read."""
         self._judge = judge
         self._steps = 0
         self._depth = 0
@@ -197,6 +199,7 @@ class Reader:
         words: list[Word] = []
         redirects = []
         data = node.text or b""
+        outer, self.stdin = self.stdin, flow.stdin
         before: list[Piece] = []
         count = end = 0
         for child in node.children:
@@ -215,6 +218,7 @@ class Reader:
                 words += syntax.split(self, pieces)
             elif child.type in ("==", "=~", "="):
                 words.append(Word(child.type))
+        self.stdin = outer
         if redirects:
             more, stdin, behind, _ = syntax.redirects_of(self, redirects)
             flow = flow.but(redirects=[*flow.redirects, *more], stdin=stdin or flow.stdin)
@@ -362,19 +366,25 @@ class Reader:
     def _value(self, node: Node) -> tuple[str, str]:
         name = node.child_by_field_name("name")
         value = node.child_by_field_name("value")
-        key = text_of(name).partition("[")[0] if name is not None else ""
+        key, _, index = text_of(name).rstrip("]").partition("[") if name is not None else ("", "", "")
+        is_more = "+=" in text_of(node)[: len(text_of(name)) + 2] if name is not None else False
         if value is None:
             return key, ""
         if value.type == "array":
             found = [word for child in value.named_children for word in syntax.words(self, child)]
-            self.state.arrays[key] = found
-            return key, " ".join(found)
+            self.state.arrays[key] = [*self.state.arrays.get(key, []), *found] if is_more else found
+            return key, " ".join(self.state.arrays[key])
         pieces = syntax.pieces(self, value)
         if pieces and pieces[0][1] == LITERAL and pieces[0][0].startswith("~"):
             text = "".join(fields(pieces[:1], self.place.home, self.state.directory or UNKNOWN))
             pieces = [(text, QUOTED), *pieces[1:]]
         text = "".join(part for part, _ in pieces)
-        return key, self.variable(key) + text if "+=" in text_of(node)[: len(key) + 2] else text
+        if index.isdigit() and int(index) < MOST_ROUNDS:
+            items = [*self.state.arrays.get(key, []), *[Word("")] * MOST_ROUNDS][:MOST_ROUNDS]
+            items[int(index)] = Word(text)
+            self.state.arrays[key] = [item for item in items if item]
+            return key, " ".join(self.state.arrays[key])
+        return key, self.variable(key) + text if is_more else text
 
     def _assignment(self, node: Node, flow: Flow) -> str:
         name, value = self._value(node)

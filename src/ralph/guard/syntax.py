@@ -107,7 +107,7 @@ def _substituted(reader: Reader, node: Node) -> str:
         redirects = [child for child in node.children if child.type in REDIRECTS]
         if redirects:
             return redirects_of(reader, redirects)[1]
-        return reader.sequence(node, Flow().but(piped=True))
+        return reader.sequence(node, Flow().but(piped=True, stdin=reader.stdin))
     finally:
         reader.state = state
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from ralph.guard import finders, tools
 from ralph.guard.languages import language
-from ralph.guard.running import SHELLS, inner, skip_options
+from ralph.guard.running import SHELLS, inner, skip_options, values_of
 from ralph.guard.state import Flow
 from ralph.guard.words import DECODED, NET, UNKNOWN, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from ralph.guard.model import Command
     from ralph.guard.reader import Reader
     from ralph.guard.running import Wrapper
@@ -48,6 +50,9 @@ _PREFIXES: dict[str, tuple[str, int]] = {
     "dbus-run-session": ("", 0),
     "cpulimit": ("-l -p -e", 0),
     "catchsegv": ("", 0),
+    "chronic": ("", 0),
+    "ifne": ("-n", 0),
+    "gsudo": ("-u", 0),
     "doas": ("-u -C -a", 0),
     "pkexec": ("--user", 0),
     "rlwrap": ("", 0),
@@ -194,7 +199,12 @@ def _env(reader: Reader, command: Command) -> str:
     while words:
         word = words[0]
         if word in ("-u", "--unset", "-C", "--chdir"):
+            if word in ("-C", "--chdir"):
+                _move(reader, command, words[1:2])
             words = words[2:]
+        elif word.startswith("--chdir="):
+            _move(reader, command, [word.partition("=")[2]])
+            words = words[1:]
         elif word in ("-S", "--split-string") or word.startswith(("-S", "--split-string=")):
             text = words[1] if word in ("-S", "--split-string") and len(words) > 1 else word.split("=", 1)[-1]
             return reader.read_apart(text.removeprefix("-S"))
@@ -212,8 +222,15 @@ def _env(reader: Reader, command: Command) -> str:
     return SECRET
 
 
+def _move(reader: Reader, command: Command, names: Sequence[str]) -> None:
+    """What it runs, it runs in another directory."""
+    command.directory = reader.path(names[0]) if names else None
+
+
 def _sudo(reader: Reader, command: Command) -> str:
     reader.record(command)
+    for name in values_of(command.args, "-D --chdir"):
+        _move(reader, command, [name])
     words = skip_options(
         command.args, "-u -g -h -p -C -D -R -T -U -r -t --user --group --chdir --prompt --host"
     )

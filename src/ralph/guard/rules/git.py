@@ -249,6 +249,7 @@ RULES = (
             "git rebase --root",
             "git filter-branch|filter-repo|replace|fast-import",
             "git-filter-repo|bfg|git-filter-branch",
+            "java ~*bfg*.jar",
         ),
     ),
     Rule(

@@ -29,6 +29,8 @@ def _from_net(command: Command, place: Place) -> bool:
 
 
 def _decoded(command: Command, place: Place) -> bool:
+    if command.program in ("powershell", "pwsh") and any(word.lower()[:4] == "-enc" for word in command.args):
+        return True
     return DECODED in command.code or DECODED in command.program
 
 

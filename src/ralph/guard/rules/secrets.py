@@ -162,9 +162,9 @@ def _is_header(command: Command, number: int) -> bool:
 def _files(command: Command) -> list[Word]:
     """The files that it sends."""
     found = [
-        Word(value.partition("@")[2].partition(";")[0])
+        Word(value.replace("=<", "@").partition("@")[2].partition(";")[0])
         for value in values_of(command.args, _DATA)
-        if "@" in value
+        if "@" in value or "=<" in value
     ]
     found += values_of(command.args, "-T --upload-file --post-file --body-file --attach")
     found += [

@@ -137,7 +137,11 @@ RULES = (
         (
             "systemctl start|stop|restart|reload|enable|disable|mask|unmask|kill|isolate|daemon-reload|set-default|edit|revert|link|daemon-reexec|try-restart|set-property|reset-failed",
             "service|rc-service|invoke-rc.d|sv|initctl * stop|start|restart|reload|down|up|force-reload",
-            "update-rc.d|chkconfig|rc-update|supervisorctl|monit|loginctl|insserv",
+            "initctl stop|start|restart|reload",
+            "update-rc.d|insserv",
+            "chkconfig|rc-update ~on|off|reset|add|del|delete !--list|show",
+            "supervisorctl|monit start|stop|restart|reload|shutdown|remove|update|reread|quit|unmonitor",
+            "loginctl terminate-*|kill-*|lock-*|enable-linger|disable-linger|flush-devices",
             "launchctl load|unload|bootout|bootstrap|remove|disable|enable|kickstart|kill|stop|start",
             "brew services start|stop|restart|run|kill",
         ),
@@ -161,6 +165,7 @@ RULES = (
             "at|batch !-l|-c|-V",
             "atrm|anacron",
             "systemd-run",
+            "git maintenance start|register",
         ),
     ),
     Rule(
@@ -202,6 +207,8 @@ RULES = (
         "It changes settings of the machine. Leave that to the user.",
         (
             "rfkill block",
+            "hostname ~*",
+            "nmcli networking|radio|n|r ~off",
             "dmesg -C|-c|--clear",
             "update-alternatives|alternatives --set|--install|--remove|--remove-all|--config|--auto",
             "hostnamectl|timedatectl|localectl|dpkg-reconfigure|networksetup|scutil|systemsetup|pmset|tmutil|authconfig|nmcli|resolvectl|raspi-config|defaults set-*|set|write|delete|-set*|config|*--set*|disable*|modify|down|up|connection|revert",
