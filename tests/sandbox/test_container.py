@@ -100,16 +100,16 @@ def test_term_reaches_the_inner_process(bench: Bench) -> None:
     assert bench.containers() == []
 
 
-def test_a_command_that_is_deaf_to_term_ends_with_its_container(bench: Bench) -> None:
+def test_a_command_that_is_deaf_to_term_ends_with_its_container(docker: Bench) -> None:
     """KILL ends the client alone; what is left inside goes with `rm --force`."""
-    with RUNG.opened(walls(bench), bench.run, bench.tell) as box:
+    with RUNG.opened(walls(docker), docker.run, docker.tell) as box:
         script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done"
-        exit, _ = bench.step(
+        exit, _ = docker.step(
             box, "sh", "-c", script, watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None
         )
         assert exit.signal == signal.SIGKILL
-        assert bench.containers() == []
-        wait_until(lambda: not lives(int((bench.work / "pid").read_text())))
+        assert docker.containers() == []
+        wait_until(lambda: not lives(int((docker.work / "pid").read_text())))
 
 
 @REPEATED

@@ -252,16 +252,16 @@ def test_term_reaches_the_inner_process_and_all_that_it_started(bench: Bench) ->
 
 
 @pytest.mark.parametrize("script", ["trap '' TERM; {}", "setsid sh -c '{}' & sleep 0.3"])
-def test_what_stays_behind_inside_is_ended(bench: Bench, script: str) -> None:
+def test_what_stays_behind_inside_is_ended(desktop: Bench, script: str) -> None:
     """Deaf to TERM, or in a session of its own."""
-    with RUNG.opened(walls(bench), bench.run, bench.tell) as machine:
+    with RUNG.opened(walls(desktop), desktop.run, desktop.tell) as machine:
         forever = "echo $$ > pid; while :; do sleep 0.05; done"
-        bench.step(
+        desktop.step(
             machine,
             *("sh", "-c", script.format(forever)),
             watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None,
         )
-        pid = int((bench.work / "pid").read_text())
+        pid = int((desktop.work / "pid").read_text())
         wait_until(lambda: not lives(pid))
 
 
