@@ -320,6 +320,24 @@ def test_no_secret_of_a_file_or_a_prompt_is_shown(repository: Project) -> None:
     assert token not in repository.run("report", "--json").out
 
 
+def test_the_sandbox_is_named_and_one_that_was_missed_too(repository: Project) -> None:
+    """A run that went on without one says so where readers look before they believe it."""
+    repository.agent("echo '<response>DONE</response>'", snapshots=False)
+    assert repository.run("run", "-p", "x").code == 0
+    assert "- sandbox: none\n" in repository.run("report").out
+    db = sqlite3.connect(repository.home.database)
+    why = "bubblewrap: bwrap is not installed"
+    db.execute(
+        "UPDATE journal SET body = json_set(body, '$.sandbox', json(?)) WHERE kind = 'plan'",
+        (json.dumps({"downgraded": why}),),
+    )
+    db.commit()
+    db.close()
+    found = report_json(repository)["runs"][0]
+    assert found["sandbox"] == f"none ({why})"
+    assert [(each["kind"], why in each["text"]) for each in found["remarks"]] == [("degraded", True)]
+
+
 def test_the_three_forms_agree(repository: Project) -> None:
     """They are made from one value: the same numbers stand in all of them."""
     run = complete_run(repository)

@@ -147,7 +147,7 @@ def detail(runs: Runs, run: Run, journal: Sequence[Row] | None = None) -> Detail
     return Detail(
         summary=summary(runs, run),
         agent=plan.agents[0].name if plan else "",
-        sandbox=_sandbox(plan.sandbox) if plan else "",
+        sandbox=sandbox_in_words(plan.sandbox) if plan else "",
         checks=tuple(check.name for check in plan.checks) if plan else (),
         prompt=(plan.prompt.file or plan.prompt.text[:200]) if plan else "",
         doing=_doing(journal) if run.is_live else "",
@@ -156,7 +156,7 @@ def detail(runs: Runs, run: Run, journal: Sequence[Row] | None = None) -> Detail
     )
 
 
-def _sandbox(spec: SandboxSpec) -> str:
+def sandbox_in_words(spec: SandboxSpec) -> str:
     if spec.is_real:
         return f"{spec.rung}, network {spec.network}"
     return f"none ({spec.downgraded})" if spec.downgraded else "none"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
@@ -37,7 +37,7 @@ from ralph.views.report.model import (
     RunReport,
     TaskFacts,
 )
-from ralph.views.status import Summary, steered, summary
+from ralph.views.status import Summary, sandbox_in_words, steered, summary
 
 MOST_PROMPT = 4_000
 MOST_GUIDANCE = 200
@@ -198,6 +198,7 @@ def _run(sources: Sources, run: Run, notes: list[str]) -> RunReport:
         updated=about.updated,
         elapsed=about.elapsed,
         agents=tuple(agent.name for agent in plan.agents),
+        sandbox=sandbox_in_words(plan.sandbox),
         prompt=_prompt(plan),
         checks=_planned(plan, chronicle),
         budget=Budget(
@@ -209,7 +210,7 @@ def _run(sources: Sources, run: Run, notes: list[str]) -> RunReport:
         left_out=chronicle.left_out,
         files=chronicle.files,
         proof=_proof(about, plan, chronicle, iterations, kept),
-        remarks=_remarks(about, chronicle),
+        remarks=(*_downgraded(plan, run), *_remarks(about, chronicle)),
         guidance=tuple(
             Guidance(each["at"], each["text"][:MOST_FEEDBACK], each["iteration"])
             for each in steered(runs, run.id)[-MOST_GUIDANCE:]
@@ -298,6 +299,13 @@ def _claim(plan: Plan) -> str:
         ClaimKind.BOARD: "every story of the task list is approved",
         ClaimKind.GIVEN: "every role before had proved its part",
     }[rule.kind]
+
+
+def _downgraded(plan: Plan, run: Run) -> Iterator[Remark]:
+    if why := plan.sandbox.downgraded:
+        yield Remark(
+            RemarkKind.DEGRADED, f"there was no sandbox, though one was looked for: {why}", 0, run.created
+        )
 
 
 def _remarks(about: Summary, chronicle: Chronicle) -> tuple[Remark, ...]:

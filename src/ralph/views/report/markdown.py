@@ -189,6 +189,7 @@ def _asked(report: Report) -> Iterator[str]:
         _code(each.command or each.name) + ("" if each.required else " (not required)") for each in run.checks
     ]
     yield f"- checks: {', '.join(checks) or 'none'}"
+    yield f"- sandbox: {_text(run.sandbox)}"
     yield f"- limit: {words.plural(run.budget.iterations, 'iteration')}"
     yield ""
 

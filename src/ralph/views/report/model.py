@@ -247,6 +247,7 @@ class RunReport:
     reviews: tuple[Review, ...] = ()
     stories: tuple[Story, ...] = ()
     said: Excerpt = Excerpt()
+    sandbox: str = ""
 
 
 @dataclass(frozen=True, slots=True)
