@@ -132,7 +132,7 @@ def test_claude_code_gets_the_hooks(loop: Loop, own: tuple[str, ...]) -> None:
     claude.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {said}\n')
     claude.chmod(0o755)
     loop.project.settings(agent={"command": str(claude), "flags": list(own)}, snapshots=False)
-    loop.run("-n", "1")
+    loop.run("-n", "1", "--no-sandbox")
     words = said.read_text().splitlines()
     assert sum(word.startswith("--settings") for word in words) == 1
     if own:

@@ -813,7 +813,7 @@ def test_verbose_marks_every_line_of_a_prompt(project: Project) -> None:
 FIELDS = {
     "run_started": {
         *("run", "flow", "directory", "agent", "checks", "iterations", "resumed"),
-        *("permissions", "fallbacks", "used", "elapsed", "unguarded"),
+        *("permissions", "fallbacks", "used", "elapsed", "unguarded", "sandbox", "network"),
     },
     "iteration_started": {"iteration", "of", "steered", "agent", "role", "story"},
     "agent_started": {"purpose", "command", "prompt", "prompt_chars"},
