@@ -68,6 +68,7 @@ DEFAULTS: dict[str, Any] = {
     "guard": {"enabled": True, "allow": [], "deny": []},
     "sandbox": {
         "rung": None,
+        "image": "",
         "network": "open",
         "allowedHosts": [],
         "writable": [],
@@ -234,6 +235,7 @@ def test_every_key_can_be_set(here: Path) -> None:
         },
         "sandbox": {
             "rung": "bubblewrap",
+            "image": "localhost/mine:1",
             "network": "allow-list",
             "allowedHosts": ["registry.example.org"],
             "writable": ["~/.npm"],

@@ -213,7 +213,6 @@ class SandboxSettings(_Base, frozen=True):
     image: Annotated[
         str,
         Meta(
-            pattern=r"^([^-\s]\S*)?$",
             description="The image of containers, which is never pulled by a run; empty: Docker's for Claude Code.",
         ),
     ] = ""

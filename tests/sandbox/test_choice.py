@@ -97,6 +97,7 @@ def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
             "sandbox.allowedHosts: '10.0.0.1' is no name",
         ),
         ((), {"network": "closed"}, "sandbox.network"),
+        ((), {"image": "--privileged"}, "sandbox.image: '--privileged' is no name"),
         ((), {"memoryMb": -1}, "sandbox.memoryMb"),
         ((), {"wall": 1}, "unknown key 'sandbox.wall'"),
     ],

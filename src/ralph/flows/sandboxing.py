@@ -86,6 +86,11 @@ def _check(loaded: Loaded) -> None:
             f"{loaded.sources['sandbox.rung']}: sandbox.rung: there is no sandbox {settings.rung!r}.",
             f"Known: {AUTO}, {', '.join(NAMES)}.",
         )
+    if settings.image.startswith("-") or len(settings.image.split()) > 1:
+        raise RalphError(
+            f"{loaded.sources['sandbox.image']}: sandbox.image: {settings.image!r} is no name of an image.",
+            "Write NAME or NAME:TAG, as docker and podman list it.",
+        )
     for host in settings.allowed_hosts:
         try:
             Host.parse(host)
