@@ -170,6 +170,8 @@ BOMBS = {
     "functions": "".join(f"f{n}() {{ f{n + 1}; f{n + 1}; }};" for n in range(60)) + "f0",
     "evals": "eval " * 3000 + "ls",
     "quotes": "'\"" * 30_000,
+    "blanks for an editor": "vim -c '" + " " * 60_000 + "x'",
+    "code that runs and runs": "python3 -c '" + "exec " * 20_000 + "'",
     "loops": "for a in {1..50}; do " * 12 + "ls" + "; done" * 12,
 }
 

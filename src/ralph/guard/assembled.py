@@ -22,7 +22,7 @@ _MAKES_HEX = r"fromhex|unhexlify|hex2bin|['\"]hex['\"]|H\*|hex_codec"
 _HEX = r"(['\"])((?:[0-9a-fA-F]{2}){3,})\1"
 _ASSIGNED = r"(?:^|[\s;{(])(?:my |let |const |var |local )?([$@]?[A-Za-z_]\w*)\s*=\s*(\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*')\s*(?=[;\n)}]|$)"
 _UNDONE = (
-    r"(?i)(?:\b(?:exec|eval|system|popen|execSync|spawnSync|run|call|check_output|shell_exec|passthru|Function)\b[^\n;]*?)"
+    r"(?i)(?:\b(?:exec|eval|system|popen|execSync|spawnSync|run|call|check_output|shell_exec|passthru|Function)\b[^\n;]{0,200}?)"
     r"(?:chr\(\s*ord|ord\([^)]*\)\s*[-+^]|charCodeAt\([^)]*\)\s*[-+^]|decompress|gzinflate|gzuncompress|inflateSync|gunzipSync|marshal\.loads|pickle\.loads)"
 )
 MOST_VARIABLES = 12

@@ -118,7 +118,7 @@ _DELETES = re.compile(
     r"emptyDir|rimraf|removeSync|RemoveAll|FileUtils\.rm|Remove-Item|remove_dir_all|delete_tree|file\.remove|unlink\("
 )
 _WRITES = re.compile(
-    r"open\([^\n;]*?,\s*(?:mode\s*=\s*)?['\"][wax+]|write_text|write_bytes|writeFile|appendFile|File\.write|"
+    r"open\([^\n;]{0,200}?,\s*(?:mode\s*=\s*)?['\"][wax+]|write_text|write_bytes|writeFile|appendFile|File\.write|"
     r"File\.open|file_put_contents|copyfile|shutil\.(?:copy|move)|os\.rename|os\.replace|renameSync|\.touch\(|"
     r"symlink|open\s*\(?\s*\w*\s*,?\s*['\"]>|createWriteStream|truncate"
 )

@@ -64,7 +64,7 @@ def expand(reader: Reader, text: str) -> list[Piece]:
     if inner.startswith("#") and len(inner) > 1:
         return [(UNKNOWN, EXPANDED)]
     is_indirect = inner.startswith("!")
-    name, rest = _name(inner[is_indirect:])
+    name, rest = name_of(inner[is_indirect:])
     if is_indirect:
         target = reader.variable(name)
         value = UNKNOWN if UNKNOWN in target else reader.variable(target)
@@ -95,7 +95,7 @@ def _parameter(reader: Reader, name: str) -> list[Piece]:
     return [(reader.variable(name), EXPANDED)]
 
 
-def _name(text: str) -> tuple[str, str]:
+def name_of(text: str) -> tuple[str, str]:
     end = 0
     while end < len(text) and (text[end].isalnum() or text[end] == "_"):
         end += 1

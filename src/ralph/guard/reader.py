@@ -211,9 +211,9 @@ class Reader:
             elif child.is_named:
                 pieces = syntax.pieces(self, child.children[0] if child.type == "command_name" else child)
                 gap = data[end : child.start_byte - node.start_byte].decode("utf-8", "replace")
-                if before and gap and not gap.replace("\\\n", ""):
+                if before and not gap.replace("\\\n", "") and (gap or before[-1] == ("$", LITERAL)):
                     words = words[:count]
-                    pieces = before + pieces  # a line that goes on in the middle of a word
+                    pieces = self._glued(before, pieces)
                 before, count, end = pieces, len(words), child.end_byte - node.start_byte
                 words += syntax.split(self, pieces)
             elif child.type in ("==", "=~", "="):
@@ -224,6 +224,13 @@ class Reader:
             flow = flow.but(redirects=[*flow.redirects, *more], stdin=stdin or flow.stdin)
             words += behind
         return self._run(words + (extra or []), assigns, flow, text_of(node))
+
+    def _glued(self, before: list[Piece], pieces: list[Piece]) -> list[Piece]:
+        """One word of two: a line that goes on in its middle, or a `$` that the grammar has torn off its name."""
+        if before[-1] != ("$", LITERAL) or not pieces:
+            return before + pieces
+        name, rest = expansion.name_of(pieces[0][0])
+        return [*before[:-1], *expansion.expand(self, f"${name}"), (rest, LITERAL), *pieces[1:]]
 
     def _run(self, words: list[Word], assigns: dict[str, str], flow: Flow, text: str) -> str:
         while words and UNSET in words[0]:  # in front of all others, nothing is left of it

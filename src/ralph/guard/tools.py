@@ -196,21 +196,25 @@ def _manifest(reader: Reader, command: Command, usual: list[str]) -> str:
 
 # ---- languages of their own with a way out to the shell ----
 
-_BANG = r"^\s*!+\s*(.+)"
-_EDITOR = r"^\s*[+:]*(?:sil\w*!?\s+)?(?:[\d,.$%]*|'<,'>)\s*(?:r|w|e|term\w*|call system\(['\"])?\s*!\s*(.+)|(?:system|execute)\(['\"](.+?)['\"]\)|^\s*[+:]*term\w*\s+(.+)"
+_BANG = r"^!+(.+)"
+_EDITOR = (
+    r"^[+:]{0,2}(?:sil\w{0,3}!? ?)?[\d,.$%'<>]{0,20}(?:[rwe] ?)?!(.+)|(?:system|execute)\(['\"](.+?)['\"]\)"
+    r"|^[+:]{0,2}term\w{0,5} (.+)"
+)
 _ESCAPES = {
-    "psql": r"\\!\s*(.+)|\\(?:o|g|w)\s*\|\s*(.+)|(?i:\bprogram)\s+'([^']+)'",
-    "mysql": r"\\!\s*(.+)|^\s*system\s+(.+)|(?:^|\\P)\s*pager\s+(.+)",
-    "sqlite3": r"^\s*\.(?:shell|system)\s+(.+)|^\s*\.(?:output|once|import)\s+['\"]?\|\s*(.+)",
-    "gdb": r"^\s*(?:shell|!|pipe [^|]*\|)\s*(.+)|system\(\\?['\"](.+?)\\?['\"]\)",
-    "gnuplot": r"^\s*!\s*(.+)|system\s*\(?['\"](.+?)['\"]",
+    "psql": r"\\!(.+)|\\[ogw] ?\|(.+)|(?i:\bprogram) {0,9}'([^']+)'",
+    "mysql": r"\\!(.+)|^system (.+)|^(?:\\P|pager) (.+)",
+    "sqlite3": r"^\.(?:shell|system) (.+)|^\.(?:output|once|import) ['\"]?\|(.+)",
+    "gdb": r"^(?:shell |!|pipe [^|]*\|)(.+)|system\(\\?['\"](.+?)\\?['\"]\)",
+    "gnuplot": r"^!(.+)|system ?\(?['\"](.+?)['\"]",
     "vim": _EDITOR,
-    "less": r"^\+*!\s*(.+)",
+    "less": r"^\+?!(.+)",
     "ftp": _BANG,
-    "m4": r"(?:syscmd|esyscmd)\(`?([^')]+)",
-    "ghci": r"^\s*:!\s*(.+)",
+    "m4": r"e?syscmd\(`?([^')]+)",
+    "ghci": r"^:!(.+)",
     "crash": _BANG,
 }
+"""By program: what a line of its own language hands to the shell."""
 _SAME = {
     "mysql": "mariadb mycli",
     "psql": "pgcli",
@@ -231,8 +235,9 @@ def _escaping(program: str) -> Wrapper:
         reader.record(command)
         for text in [*command.args, command.stdin, *scripts]:
             value = text.partition("=")[2] if text.startswith("--") else text
-            for found in re.finditer(_ESCAPES[program], value, re.MULTILINE):
-                _read(reader, next(group for group in found.groups() if group).split("\n")[0].strip("'\""))
+            for line in value.split("\n"):
+                if found := re.search(_ESCAPES[program], line.strip()):
+                    _read(reader, next(group for group in found.groups() if group).strip("'\" "))
         return outputs.of(reader, command)
 
     return run
@@ -268,8 +273,9 @@ def sed(reader: Reader, command: Command) -> str:
     for word in command.args:
         if found := re.search(r"(?:^|[;\n{}0-9$/])\s*e\s+(\S.*)", word):
             _read(reader, found[1])
-        elif found := re.match(r"s(\W).*?\1(.*)\1[gip]*e[gip]*$", word):
-            _read(reader, found[2])
+        parts = word[2:].split(word[1:2] or "/") if word[:1] == "s" and not word[1:2].isalnum() else []
+        if len(parts) == 3 and "e" in parts[2] and parts[2].isalpha():
+            _read(reader, parts[1])
     return outputs.of(reader, command)
 
 

@@ -17,7 +17,7 @@ _CLIENTS = words_of(
 )
 _SQL = (
     r"(?i)\bDROP\s+(?:DATABASE|TABLE|SCHEMA|VIEW|INDEX|USER|ROLE|COLUMN|KEYSPACE|MATERIALIZED|TABLESPACE|OWNED|COLLECTION|TYPE|FUNCTION|SEQUENCE|EXTENSION)\b"
-    r"|\bTRUNCATE\b|\bCOPY\b[^;]*\bPROGRAM\b|xp_cmdshell|\bDETACH\s+DELETE\b|\bALTER\s+TABLE\s+\S+\s+DROP\b"
+    r"|\bTRUNCATE\b|\bCOPY\b[^;]{0,300}\bPROGRAM\b|xp_cmdshell|\bDETACH\s+DELETE\b|\bALTER\s+TABLE\s+\S+\s+DROP\b"
 )
 _ROWS = r"(?i)\b(?:DELETE\s+FROM\s+[^;]+|UPDATE\s+\S+\s+SET\s+[^;]+)"
 _TRIVIAL = r"(?i)\bWHERE\s+(?:1\s*=\s*1|TRUE|1|'?(\w+)'?\s*=\s*'?\1'?)\s*(?:;|$)"
