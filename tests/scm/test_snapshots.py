@@ -118,6 +118,18 @@ def test_equal_trees_have_equal_names(place: Place) -> None:
     assert (first.tree == second.tree, first.tree == place.take(3).tree) == (True, False)
 
 
+def test_a_lock_that_a_killed_git_has_left_is_removed(place: Place) -> None:
+    """That of Ralph's own index, which nobody else works with."""
+    place.take()
+    (index,) = (path for path in place.scratch.rglob("index*") if path.suffix != ".lock")
+    lock = index.with_name(f"{index.name}.lock")
+    lock.touch()
+    os.utime(lock, (1, 1))
+    (place.path / "new").write_text("x")
+    place.take(2)
+    assert not lock.exists()
+
+
 def test_a_change_in_the_moment_of_the_last_commit_is_seen(place: Place) -> None:
     """A file written in the same instant and with the same size as the one in the index is kept as it is."""
     file, index = place.path / "README.md", place.path / ".git/index"

@@ -105,7 +105,7 @@ class Git:
     def attempt(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> Output:
         variables = self.variables() | ({"GIT_INDEX_FILE": str(index)} if index else {})
         done = self._run(["git", *arguments], variables, stdin)
-        if done.code and is_freed(done.err, self.repository):
+        if done.code and is_freed(done.err, self.repository, index):
             done = self._run(["git", *arguments], variables, stdin)
         return done
 

@@ -17,15 +17,22 @@ _EVERY = 0.05
 _IN_THE_WAY = re.compile(r"Unable to create '([^']+\.lock)': File exists")
 
 
-def is_freed(error: str, repository: Repository) -> bool:
-    """Was a lock the reason for an error, and is it gone now? Then the command can be tried again."""
+def is_freed(error: str, repository: Repository, index: Path | None = None) -> bool:
+    """Was a lock the reason for an error, and is it gone now? Then the command can be tried again.
+
+    `index`: one of Ralph's own, outside of the repository.
+    """
     found = _IN_THE_WAY.search(error)
-    return found is not None and _is_inside(found[1], repository) and _is_gone(Path(found[1]), repository.top)
+    if found is None:
+        return False
+    lock = Path(os.path.realpath(found[1]))
+    is_ours = index is not None and lock == Path(os.path.realpath(f"{index}.lock"))
+    return (is_ours or _is_inside(lock, repository)) and _is_gone(lock, repository.top)
 
 
-def _is_inside(lock: str, repository: Repository) -> bool:
+def _is_inside(lock: Path, repository: Repository) -> bool:
     places = (os.path.realpath(place) for place in (repository.git_dir, repository.common))
-    return any(Path(os.path.realpath(lock)).is_relative_to(place) for place in places)
+    return any(lock.is_relative_to(place) for place in places)
 
 
 def _is_gone(lock: Path, top: Path) -> bool:
