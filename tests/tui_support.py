@@ -540,7 +540,7 @@ async def settle(pilot: Pilot[None]) -> None:
         await app.workers.wait_for_complete()
         await pilot.pause(0.05)
         looked = [screen.looks for screen in app.screen_stack if isinstance(screen, Polled)]
-        seen.append(screen_text(app))
+        seen.append(_picture(app))
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], Any], seconds: float = 20.0) -> Any:
@@ -551,6 +551,11 @@ async def until(pilot: Pilot[None], condition: Callable[[], Any], seconds: float
             return value
         await pilot.pause(0.05)
     raise AssertionError(f"not true within {seconds} s; the screen:\n{screen_text(pilot.app)}")
+
+
+def _picture(app: App[Any]) -> str:
+    """The same with its colours: a scrollbar is nothing else."""
+    return repr([list(strip) for strip in app.screen._compositor.render_strips()])
 
 
 def screen_text(app: App[Any]) -> str:
