@@ -27,6 +27,8 @@ pytestmark = REAL
 
 ROOT = Path(__file__).parents[2]
 LOADED = ("--plugin-dir", str(PLUGIN))
+TRANSCRIBED = "until [ -s ~/.claude/projects/*/*.jsonl ]; do sleep 0.05; done"
+"""Claude Code writes its transcript a moment after what it tells of; the alert measures it."""
 
 
 @dataclass
@@ -134,18 +136,18 @@ def test_an_installed_copy_is_loaded(repository: Project, how: str) -> None:
         assert skills(agent.session()) == ALL_SKILLS
 
 
-def test_the_alert_reaches_the_model(repository: Project) -> None:
+@pytest.mark.parametrize("command", [TRANSCRIBED, f"{TRANSCRIBED}; false"], ids=["good", "failed"])
+def test_the_alert_reaches_the_model(repository: Project, command: str) -> None:
     """After a tool call, once; also after one that failed."""
-    for command in ("true", "false"):
-        script = turns({"tools": [{"bash": command}]}, {"tools": [{"bash": "true"}]}, {"text": "x"})
-        with claude(repository, script) as agent:
-            agent.env["CLAUDE_CONTEXT_WINDOW"] = "10"
-            events = agent.session(*LOADED)
-            assert agent.hears(2, "CRITICAL: about 100% of the context window is used. Wrap up immediately.")
-            assert agent.server.turns()[-1].said().count("CRITICAL: about") == 1
-            state = Path(f"/tmp/claude-context-alerts-{events[-1]['session_id']}")
-            assert state.read_text().split()[-1] == "90"
-            state.unlink()
+    script = turns({"tools": [{"bash": command}]}, {"tools": [{"bash": "true"}]}, {"text": "x"})
+    with claude(repository, script) as agent:
+        agent.env["CLAUDE_CONTEXT_WINDOW"] = "10"
+        events = agent.session(*LOADED)
+        assert agent.hears(2, "CRITICAL: about 100% of the context window is used. Wrap up immediately.")
+        assert agent.server.turns()[-1].said().count("CRITICAL: about") == 1
+        state = Path(f"/tmp/claude-context-alerts-{events[-1]['session_id']}")
+        assert state.read_text().split()[-1] == "90"
+        state.unlink()
 
 
 def test_a_session_begins_with_every_alert(repository: Project) -> None:
@@ -164,8 +166,10 @@ def test_a_session_begins_with_every_alert(repository: Project) -> None:
 
 def test_megabytes_for_the_monitor(repository: Project) -> None:
     """A big file is written, full of quotes: the hook takes all of its input, and nobody complains."""
+    waiter = {"type": "command", "command": TRANSCRIBED}
     counter = {"type": "command", "command": "wc -c > .git/size"}
-    settings = json.dumps({"hooks": {"PostToolUse": [{"hooks": [counter]}]}})
+    hooks = {"PreToolUse": [{"hooks": [waiter]}], "PostToolUse": [{"hooks": [counter]}]}
+    settings = json.dumps({"hooks": hooks})
     big = {"path": str(repository.path / "big.txt"), "content": '"session_id":' * 200_000}
     with claude(repository, turns({"tools": [{"write": big}]}, {"text": "x"})) as agent:
         agent.env["CLAUDE_CONTEXT_WINDOW"] = "10"
