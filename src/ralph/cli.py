@@ -54,7 +54,7 @@ GROUPS: dict[str, dict[str, str]] = {
     },
 }
 
-EPILOG_EXAMPLE = 'ralph run -p "Make the tests pass" -m 5'
+EXAMPLE = 'ralph run -p "Make the tests pass" -m 5'
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -153,54 +153,30 @@ def with_default_command(argv: list[str]) -> list[str]:
 
 
 def make_group() -> click.Group:
-    """The commands as a table: a module is loaded when its command is called."""
     import click
 
-    class Table(click.Group):
-        def list_commands(self, ctx: click.Context) -> list[str]:
-            return [name for commands in GROUPS.values() for name in commands]
-
-        def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-            if not any(cmd_name in commands for commands in GROUPS.values()):
-                return None
-            import importlib
-
-            command: click.Command = importlib.import_module(f"ralph.commands.{cmd_name}").command
-            _hear_interrupts()
-            return command
-
-        def resolve_command(
-            self, ctx: click.Context, args: list[str]
-        ) -> tuple[str | None, click.Command | None, list[str]]:
-            if args and self.get_command(ctx, args[0]) is None:
-                import difflib
-
-                close = difflib.get_close_matches(args[0], self.list_commands(ctx), 1, 0.7)
-                hint = f" Did you mean {close[0]!r}?" if close else ""
-                raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
-            return super().resolve_command(ctx, args)
-
-        def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-            for title, commands in GROUPS.items():
-                with formatter.section(title):
-                    formatter.write_dl(list(commands.items()), col_max=16)
-
-        def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-            formatter.write_paragraph()
-            formatter.write(f"  {EPILOG_EXAMPLE}\n")
-            super().format_help_text(ctx, formatter)
+    from ralph.commands.table import Table
 
     return Table(
+        GROUPS,
+        _load,
         name="ralph",
-        help="Runs a coding agent again and again, each time with a fresh context,"
-        " until the work is proved done.",
+        help="Runs a coding agent again and again, each time with a fresh context, until the work is proved"
+        f" done.\n\n\b\n{EXAMPLE}",
         epilog="`ralph COMMAND --help` explains a command. `ralph -p …` is short for `ralph run -p …`.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
         params=[
             click.Option(["-v", "--version"], is_flag=True, expose_value=False, help="Print the version.")
         ],
-        no_args_is_help=False,
     )
+
+
+def _load(name: str) -> click.Command:
+    import importlib
+
+    command: click.Command = importlib.import_module(f"ralph.commands.{name}").command
+    _hear_interrupts()
+    return command
 
 
 def _complain(message: str, hint: str = "") -> None:

@@ -900,15 +900,15 @@ def test_the_demo(project: Project) -> None:
         (
             ["log"],
             [
-                "ralph: error: There is no command 'log'. Did you mean 'logs'?",
+                "ralph: error: No such command 'log'. Did you mean 'logs'?",
                 "  `ralph --help` explains it.",
             ],
         ),
-        (["undo"], ["ralph: error: There is no command 'undo'.", "  `ralph --help` explains it."]),
+        (["undo"], ["ralph: error: No such command 'undo'.", "  `ralph --help` explains it."]),
         (
             ["stats"],
             [
-                "ralph: error: There is no command 'stats'. Did you mean 'status'?",
+                "ralph: error: No such command 'stats'. (Did you mean one of: 'status', 'task'?)",
                 "  `ralph --help` explains it.",
             ],
         ),

@@ -6,6 +6,8 @@ import importlib
 
 import click
 
+from ralph.commands.table import Table
+
 SUBCOMMANDS = {
     "init": ("init", "Make the folder ralph/ from the templates."),
     "plan": ("plan", "Write PRD and stories with the agent, in the terminal."),
@@ -17,23 +19,16 @@ SUBCOMMANDS = {
 """Each with its module, which is loaded when the command is called."""
 
 
-class _Table(click.Group):
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(SUBCOMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in SUBCOMMANDS:
-            return None
-        module = importlib.import_module(f"{__name__}.{SUBCOMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, f"{cmd_name}_")
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in SUBCOMMANDS.items()])
+def _load(name: str) -> click.Command:
+    command: click.Command = getattr(
+        importlib.import_module(f"{__name__}.{SUBCOMMANDS[name][0]}"), f"{name}_"
+    )
+    return command
 
 
-@click.group(cls=_Table, no_args_is_help=False)
+@click.command(
+    cls=Table, sections={"Commands": {name: what for name, (_, what) in SUBCOMMANDS.items()}}, load=_load
+)
 def command() -> None:
     """Stories from a PRD: implemented one per iteration, reviewed by a fresh context that may not fix, fixed by
     another that may not approve, until every story is approved.
