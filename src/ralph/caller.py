@@ -17,6 +17,7 @@ from ralph.ears import Ears
 from ralph.errors import RalphError
 from ralph.place import Place
 from ralph.process import client
+from ralph.process.step import Watch
 from ralph.readers import Tee
 from ralph.redact import Secrets
 from ralph.rooms import path_of
@@ -132,7 +133,7 @@ class Caller:
             return exit, f"{argv[0]}: {os.strerror(exit.error)}"
         return exit, ""
 
-    def _watch(self, step: RunAgent, parser: Parser, supervised: Supervised | None) -> client.Watch:
+    def _watch(self, step: RunAgent, parser: Parser, supervised: Supervised | None) -> Watch:
         def watch(seconds: float, idle: float) -> Ended | None:
             self._tell_news()
             ends = self._ears.is_interrupted(), parser.is_over, parser.is_refused

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from conftest import Recorded, wait_until
 from ralph.core.model import Ended, Exit
-from ralph.process.client import Command, Reader, Wakeup, Warden, Watch
+from ralph.process.client import Command, Wakeup, Warden
+from ralph.process.step import Reader, Watch
 
 PATH = os.environ.get("PATH", os.defpath)
 

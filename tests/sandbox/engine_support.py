@@ -18,7 +18,8 @@ import pytest
 
 from conftest import wait_until
 from ralph.core.model import Ended, Exit
-from ralph.process.client import Command, Wakeup, Warden, Watch, child_environment, output_of
+from ralph.process.client import Command, Wakeup, Warden, child_environment, output_of
+from ralph.process.step import Watch
 from ralph.sandbox import container, docker
 from ralph.sandbox.base import Output, Room, Sandbox
 
