@@ -95,7 +95,8 @@ def sections() -> Iterator[str]:
     yield markdown(("goal", "wanted", "measured", "floor", "best peer", "command"), list(goals()))
     yield (
         "The floor of truth and survival is a shell loop that greps the output for the tag, that of restarts "
-        f"{UNTIL.title}; that of a speed is the cheapest way to do the same, measured in the same run."
+        f"{UNTIL.title}; that of a speed is the cheapest way to do the same, measured in the same run. Where there is no "
+        f"peer ({results.NO_PEER}), the suite runs only ours and the floor."
     )
     yield from truth_sections()
     yield from survival_sections()
@@ -131,7 +132,7 @@ def goals() -> Iterator[Sequence[str]]:
             mark = "" if row["met"] else " (missed)"
             floor = figure(row["floor"], row["unit"]) if row["floor"] is not None else "–"
             command = f"`{kept.command}`"
-            peer = "not measured: the suite runs ours and the floor"
+            peer = results.NO_PEER
             yield (row["name"], row["goal"], figure(row["value"], row["unit"]) + mark, floor, peer, command)
 
 
@@ -263,7 +264,7 @@ def cheating_goal() -> Sequence[str]:
     if kept is None:
         return (title, "0", _missing("cheating"), "", "", f"`{COMMAND.format('cheating')}`")
     shares = [_of(_share(kept, name, "accepted")) for name in (cheating.OURS, cheating.FLOOR)]
-    return (title, "0", *shares, "not measured: the suite runs ours and the floor", f"`{kept.command}`")
+    return (title, "0", *shares, results.NO_PEER, f"`{kept.command}`")
 
 
 def cheating_sections() -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Any
 import ralph
 
 PLACE = Path(__file__).parent / "results"
+NO_PEER = "–"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def goals(missing: str) -> Iterator[Sequence[str]]:
             continue
         ours = [row for row in kept.results if row["method"] in MEASURED]
         floor = [row for row in kept.results if row["method"] == FLOOR]
-        peer = "not measured: the suite runs ours and the floor"
+        peer = results.NO_PEER
         yield (title, "0", _share(ours, kind), _share(floor, kind), peer, f"`{kept.command}`")
 
 
