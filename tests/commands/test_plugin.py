@@ -79,6 +79,13 @@ def test_an_empty_folder_is_nobodys(project: Project) -> None:
     assert same(PLUGIN, project.path / "empty")
 
 
+def test_a_link_in_a_circle_is_refused(project: Project) -> None:
+    """As what it is: something of somebody else's."""
+    (project.path / "circle").symlink_to("circle")
+    result = project.run("plugin", "install", "--dir", "circle")
+    assert result.code == 2 and "exists, and is no copy of Ralph's plugin" in result.err, result.err
+
+
 def test_the_plugin_is_not_copied_into_itself(project: Project) -> None:
     """Nor over itself, nor over what it lies in, whatever is forced."""
     for place in (PLUGIN, PLUGIN / "skills" / "x", PLUGIN.parent):

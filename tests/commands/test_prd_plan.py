@@ -71,6 +71,14 @@ def test_a_plan_is_made_in_a_conversation(planned: Project) -> None:
     assert (planned.path.parent / "where").read_text() == f"{planned.path} None"
 
 
+def test_a_link_in_a_circle_is_no_prd(planned: Project) -> None:
+    """Said as such, and nothing is begun."""
+    (planned.path / "circle").symlink_to("circle")
+    with terminal(planned, "prd", "plan", "--from", "circle") as screen:
+        assert screen.finish() == 2
+        assert "circle" in screen.screen and "This is a bug" not in screen.screen, screen.screen
+
+
 def test_a_written_prd_is_only_derived_from(planned: Project) -> None:
     """With --from it is copied first; never over another one, unless by force, which keeps that."""
     source = planned.path.parent / "login.md"

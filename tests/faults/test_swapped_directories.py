@@ -237,6 +237,8 @@ ANOTHER = "cd ..; mv project moved; mv {out} project"
 GIT_LINK = "mv .git .g; ln -s {out}/.git .git"
 GIT_FILE = "mv .git .g; echo 'gitdir: {out}/.git' > .git"
 SHARED = "echo {out}/.git > .git/commondir"
+CIRCLE = "mv .git .g; ln -s circle circle; echo 'gitdir: circle' > .git"
+SHARED_CIRCLE = "ln -s circle .git/circle; echo circle > .git/commondir"
 PARTS = "objects", "refs", "refs/heads", "index", "logs", "COMMIT_EDITMSG"
 
 REFUSAL = "is not the git directory any more that the run began with"
@@ -256,7 +258,13 @@ def test_t3_a_swapped_repository(repository: Project, command: str, scm: dict[st
 
 @pytest.mark.parametrize(
     "command",
-    [GIT_LINK, GIT_FILE, SHARED, *(f"rm -rf .git/{p}; ln -s {{out}}/.git/{p} .git/{p}" for p in PARTS)],
+    [
+        GIT_LINK,
+        GIT_FILE,
+        SHARED,
+        SHARED_CIRCLE,
+        *(f"rm -rf .git/{p}; ln -s {{out}}/.git/{p} .git/{p}" for p in PARTS),
+    ],
 )
 def test_t3_a_swapped_git_directory(repository: Project, command: str) -> None:
     """Neither the run nor what comes after it follows a git directory, or a part of it, to another place."""
@@ -268,6 +276,15 @@ def test_t3_a_swapped_git_directory(repository: Project, command: str) -> None:
         result = repository.run(*later)
         assert REFUSAL in result.err, result.out + result.err
     assert contents(outside / ".git") == before
+
+
+def test_t3_a_git_directory_that_leads_in_a_circle(repository: Project) -> None:
+    """It is no git directory: said once, and the run goes on without."""
+    outside_of(repository, CIRCLE, COMMITS)
+    result = repository.run("run", "-p", "x", "-m", "3")
+    assert result.code == 1 and result.err.count(REFUSAL) == 1, result.out + result.err
+    resumed = repository.run("resume", "-m", "4")
+    assert resumed.code == 1 and "This is no git repository" in resumed.err, resumed.out + resumed.err
 
 
 def test_t3_the_right_git_directory_is_put_back(repository: Project) -> None:

@@ -22,6 +22,7 @@ from typing import Any
 
 from ralph.core.model import AgentSpec, Ended, Flow, Network, Plan, PromptSource, SandboxSpec
 from ralph.errors import RalphError
+from ralph.paths import real
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
 from ralph.rooms import Site, opened_rooms, runner
 from ralph.sandbox import probing
@@ -166,7 +167,7 @@ class Scene:
     @contextmanager
     def made(cls, wakeup: Wakeup) -> Iterator[Scene]:
         with ExitStack() as stack:
-            place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ralph-doctor-"))).resolve()
+            place = real(Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ralph-doctor-"))))
             port = stack.enter_context(_listening(socket.AF_INET, ("127.0.0.1", 0)))
             scene = cls(place, secrets.token_hex(16), wakeup, port)
             scene._plant()

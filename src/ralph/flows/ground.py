@@ -15,6 +15,7 @@ from ralph.core.tasks import Progress
 from ralph.errors import RalphError
 from ralph.flows.repository import scm_runner
 from ralph.flows.session import DYING_SECONDS
+from ralph.paths import real
 from ralph.process.client import Wakeup, Warden
 from ralph.scm.git import Git, GitError
 from ralph.scm.repository import Repository, repository_at
@@ -108,7 +109,7 @@ def taken_ground(
     home: Home, repository: Repository, project: str, wakeup: Wakeup, *, runs_hooks: bool = True
 ) -> Iterator[Ground]:
     """The project, for nobody else as long as this lasts. Git knows worktrees by their real paths, so do we."""
-    home = replace(home, path=home.path.resolve())
+    home = replace(home, path=real(home.path))
     record = home.path / "work" / home.worktree(project, "any").parent.name
     lock = _lock(home, repository.common, record / "owner", wakeup)
     wardens = Wardens(lock)

@@ -12,6 +12,7 @@ from typing import Any
 
 import ralph
 from ralph.errors import RalphError
+from ralph.paths import real
 
 MANIFEST = ".claude-plugin/plugin.json"
 
@@ -37,7 +38,7 @@ def install(target: Path, *, force: bool) -> Path | None:
     """
     target = Path(os.path.abspath(target))
     source = folder()
-    if target.resolve().is_relative_to(source.resolve()) or source.resolve().is_relative_to(target.resolve()):
+    if real(target).is_relative_to(real(source)) or real(source).is_relative_to(real(target)):
         raise RalphError(f"{target} is part of Ralph itself.", "Choose another directory: --dir DIR")
     is_foreign = os.path.lexists(target) and not _is_ours(target) and not _is_empty(target)
     if is_foreign and not force:

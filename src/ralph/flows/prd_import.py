@@ -17,6 +17,7 @@ from ralph.errors import RalphError
 from ralph.flows import prd_files
 from ralph.flows.prd_checklist import Item, checklist
 from ralph.jsonfile import parse_any
+from ralph.paths import real
 from ralph.storyboard import PRD
 from ralph.storyfile import MOST_TASKS, TASKS, dumped
 from ralph.textfile import read_text
@@ -99,7 +100,7 @@ def _from_json(path: Path, values: dict[str, Any], branch: str, *, trust: bool) 
         _story(story, number, path.name, said, trust=trust)
         for number, story in enumerate(values["userStories"], 1)
     ]
-    project = _text(values.get("project")) or path.resolve().parent.name
+    project = _text(values.get("project")) or real(path).parent.name
     board = {
         "project": project,
         "branchName": _text(values.get("branchName")) or branch or _branch_of(path),
@@ -281,7 +282,7 @@ def _from_markdown(path: Path, text: str, branch: str, *, trust: bool) -> Import
     said = [f"All of {path.name} is in prd.md."]
     found = [_of_item(item, number, path.name, said, trust=trust) for number, item in enumerate(items, 1)]
     board = {
-        "project": title or path.resolve().parent.name,
+        "project": title or real(path).parent.name,
         "branchName": branch or _branch_of(path),
         "description": title,
         "verifyCommands": [],

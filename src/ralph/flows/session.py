@@ -29,6 +29,7 @@ from ralph.flows.repository import pinned_runner, scm_runner
 from ralph.flows.where import Where as Where
 from ralph.flows.where import here as here
 from ralph.loop import Driver
+from ralph.paths import real
 from ralph.place import Clock, Place
 from ralph.process.client import Wakeup, Warden
 from ralph.rooms import Site, opened_rooms
@@ -172,9 +173,7 @@ def _placed(
 
 
 def _site(plan: Plan, home: Home, streams: Path) -> Site:
-    return Site(
-        plan, find_repository(Path(plan.directory)), Path(os.path.realpath(home.path)), streams.resolve()
-    )
+    return Site(plan, find_repository(Path(plan.directory)), real(home.path), real(streams))
 
 
 @contextmanager

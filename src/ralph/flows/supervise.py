@@ -22,6 +22,7 @@ from ralph.core.model import (
 from ralph.errors import RalphError
 from ralph.flows.run import Inputs, agent_specs, check_inputs, guarding, limits, unasked
 from ralph.flows.session import Where, here
+from ralph.paths import real
 from ralph.settings import Settings
 from ralph.store.bus import task_name
 
@@ -55,13 +56,13 @@ def make_task(
         )
     if not command:
         check_inputs(inputs, Path.cwd())
-    resolved = folder.resolve()
+    resolved = real(folder)
     return Task(resolved, project or task_name(resolved.parent), name or task_name(resolved), command, inputs)
 
 
 def where(task: Task, directory: Path) -> Where:
     """It works in the caller's directory and locks its task folder only."""
-    return Where(directory.resolve(), task.folder, here(directory).project)
+    return Where(real(directory), task.folder, here(directory).project)
 
 
 def plan(

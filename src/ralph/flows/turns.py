@@ -22,6 +22,7 @@ from ralph.flows.notify import ways_of
 from ralph.flows.repository import forget_pin
 from ralph.flows.roles import Assignment, Budget
 from ralph.flows.where import Where
+from ralph.paths import real
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
 from ralph.scm.repository import Repository, repository_at
 from ralph.scm.snapshots import snapshot_name
@@ -163,7 +164,7 @@ class Turn:
         """A sandbox for what is done before there is a run; in a worktree with work in it that is needed too."""
         agents = roles.agents_of(self.site.settings, roles.roles_of(self.site.settings)[0])
         plan = Plan("setup", Flow.WORK, str(worktree), agents, PromptSource(), sandbox=self.site.sandbox)
-        return rooms.Site(plan, repository_at(worktree), self.site.home.path.resolve(), scratch)
+        return rooms.Site(plan, repository_at(worktree), real(self.site.home.path), scratch)
 
     def restore(self, yard: Yard, repository: Repository, task: Task, attempt: int) -> None:
         """A worktree that was removed comes back as it was last, also what was not committed."""

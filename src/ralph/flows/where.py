@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.errors import RalphError
+from ralph.paths import real
 from ralph.scm.repository import find_repository
 
 
@@ -20,7 +21,7 @@ class Where:
 
 
 def here(directory: Path) -> Where:
-    directory = directory.resolve()
+    directory = real(directory)
     try:
         str(directory).encode()
     except UnicodeEncodeError:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from ralph.paths import real
+
 
 @dataclass(frozen=True, slots=True)
 class Repository:
@@ -31,7 +33,7 @@ def repository_at(top: Path) -> Repository | None:
         if git_dir is None or not (git_dir / "HEAD").is_file():
             return None
         shared = git_dir / "commondir"
-        common = (git_dir / shared.read_text().strip()).resolve() if shared.is_file() else git_dir
+        common = real(git_dir / shared.read_text().strip()) if shared.is_file() else git_dir
         return Repository(top, git_dir, common)
     except (OSError, ValueError):
         return None
@@ -40,7 +42,7 @@ def repository_at(top: Path) -> Repository | None:
 def _linked(top: Path, dot_git: Path) -> Path | None:
     """A linked worktree or a submodule: its `.git` is a file that says where the directory is."""
     text = dot_git.read_text()
-    return (top / text.removeprefix("gitdir:").strip()).resolve() if text.startswith("gitdir:") else None
+    return real(top / text.removeprefix("gitdir:").strip()) if text.startswith("gitdir:") else None
 
 
 def branch_of(repository: Repository) -> str:
@@ -58,9 +60,9 @@ def points_back(repository: Repository) -> bool:
         if repository.git_dir != repository.common:
             known = Path((repository.git_dir / "gitdir").read_text().strip())
             is_below = repository.git_dir.parent.parent == repository.common
-            return is_below and known.resolve() == (repository.top / ".git").resolve()
+            return is_below and real(known) == real(repository.top / ".git")
         lines = (repository.git_dir / "config").read_text(errors="replace").splitlines()
         places = [line.partition("=")[2].strip() for line in lines if line.strip().startswith("worktree")]
-        return any((repository.git_dir / place).resolve() == repository.top.resolve() for place in places)
+        return any(real(repository.git_dir / place) == real(repository.top) for place in places)
     except OSError:
         return False

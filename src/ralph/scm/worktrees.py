@@ -10,6 +10,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
+from ralph.paths import real
 from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
 from ralph.scm.start import Recorded, all_but
@@ -109,7 +110,7 @@ class Worktrees:
     def found(self, path: Path) -> Repository | None:
         """A worktree that was made to the end, wherever an agent has moved its HEAD."""
         there = repository_at(path)
-        if there is None or there.common.resolve() != self.git.repository.common.resolve():
+        if there is None or real(there.common) != real(self.git.repository.common):
             return None
         return there if (there.git_dir / _READY).exists() else None
 

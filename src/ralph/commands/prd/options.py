@@ -10,6 +10,7 @@ import click
 
 from ralph.core.text import clean
 from ralph.errors import RalphError
+from ralph.paths import real
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -17,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def _existing(ctx: click.Context, param: click.Parameter, value: Path) -> Path:
     if not value.is_dir():
         raise RalphError(f"--project-dir {value}: there is no such directory.")
-    return value.resolve()
+    return real(value)
 
 
 def project_option(function: F) -> F:

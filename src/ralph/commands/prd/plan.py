@@ -16,6 +16,7 @@ from ralph.flows import prd as flow
 from ralph.flows import prd_plan
 from ralph.flows.run import agent_specs
 from ralph.flows.where import here
+from ralph.paths import real
 from ralph.store import locks
 
 
@@ -47,7 +48,7 @@ def plan_(
     ralph prd plan
     ralph prd plan --from docs/login.md --agent codex
     """
-    source = source.resolve() if source is not None else None
+    source = real(source) if source is not None else None
     os.chdir(project_dir)
     inputs = flow.Inputs(project_dir, flow.inside(project_dir, ralph_dir))
     folder = project_dir / inputs.folder

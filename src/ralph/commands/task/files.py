@@ -15,6 +15,7 @@ from ralph.core.tasks import Task
 from ralph.errors import RalphError
 from ralph.flows import task_file
 from ralph.flows import tasks as flow
+from ralph.paths import real
 from ralph.settings import load
 from ralph.store import files
 
@@ -96,6 +97,6 @@ def _write(path: Path, text: str) -> None:
             raise RalphError(f"{path} is no regular file.")
     except FileNotFoundError:
         pass
-    path = path.resolve()
+    path = real(path)
     with files.opened_directory(str(path.parent)) as directory:
         files.write(directory, path.name, text.encode())

@@ -1,0 +1,11 @@
+"""Paths as the disk knows them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def real(path: Path) -> Path:
+    """Without links. One that leads in a circle stays as it is, and whoever opens it hears of it."""
+    return Path(os.path.realpath(path))
