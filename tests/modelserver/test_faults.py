@@ -160,7 +160,7 @@ def test_a_hang_in_mid_stream(wire: str) -> None:
         with pytest.raises(TimeoutError):
             answer.read()
         before = time.monotonic()
-    assert time.monotonic() - before < 2
+    assert time.monotonic() - before < 10
     connection.close()
 
 
@@ -174,7 +174,7 @@ def test_close_ends_every_connection() -> None:
     wait_until(lambda: len(server.turns()) == 3)
     before = time.monotonic()
     server.close()
-    assert time.monotonic() - before < 2
+    assert time.monotonic() - before < 10
     for connection in connections:
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             connection.getresponse().read()

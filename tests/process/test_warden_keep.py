@@ -51,7 +51,7 @@ def test_a_sweep_with_nothing_to_sweep(rig: Rig) -> None:
     rig.warden.keep(lambda: ())
     began = time.monotonic()
     rig.warden.sweep()
-    assert time.monotonic() - began < 1
+    assert time.monotonic() - began < 5
 
 
 def test_the_end_of_the_warden_is_the_end_of_what_it_kept(tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_an_agent_that_is_stopped_may_end_in_order(repository: Project) -> None:
     done = run(repository, body, "--json", iterationTimeoutSeconds=1)
     ended = next(line["ran"] for line in done.lines() if line["event"] == "agent_ended")
     assert (ended["ended"], ended["exit"]) == ("timeout", 7)
-    assert (repository.path / "farewell").read_text() == "bye\n" and ended["took"] < 4
+    assert (repository.path / "farewell").read_text() == "bye\n" and ended["took"] < 5.5
 
 
 def newest(project: Project) -> str:
