@@ -75,7 +75,7 @@ class HomeScreen(RunKeys):
 
     def on_mount(self) -> None:
         self.query_one("#filter").display = False
-        self.query_one("#runs").focus()
+        self.set_focus(self.query_one("#runs"))
         self._show_boards()
         super().on_mount()
 
@@ -186,20 +186,20 @@ class HomeScreen(RunKeys):
     def action_unfilter(self) -> None:
         box = self.query_one("#filter", Input)
         box.value, box.display = "", False
-        self.query_one("#runs").focus()
+        self.set_focus(self.query_one("#runs"))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._show_runs()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.query_one("#filter").display = bool(event.value)
-        self.query_one("#runs").focus()
+        self.set_focus(self.query_one("#runs"))
 
     def action_board(self) -> None:
         self._prefers_stories = not self._prefers_stories
         self._show_boards()
 
-    def action_project(self) -> None:
+    async def action_project(self) -> None:
         columns = (
             Column("project", 24),
             Column("runs", 5, right=True),
@@ -213,7 +213,7 @@ class HomeScreen(RunKeys):
                 Row(project.id, ((project.name, "bold"), *counts, (short_path(project.directory), "dim")))
             )
         pick = Pick("Whose tasks and stories?", columns, rows, self._wanted)
-        self.app.push_screen(pick, self._take_project)
+        await self.app.push_screen(pick, self._take_project)
 
     def _take_project(self, id: str | None) -> None:
         if id is not None:

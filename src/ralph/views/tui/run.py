@@ -93,7 +93,7 @@ class RunScreen(RunKeys):
     def _turn_on(self) -> None:
         for number, name in enumerate(("events", "checks", "diff")):
             self.query_one(f"#{name}").display = number == self._on
-        self.query_one(("#events", "#verdicts", "#diff")[self._on]).focus()
+        self.set_focus(self.query_one(("#events", "#verdicts", "#diff")[self._on]))
         if self._on == DIFF:
             self._look_at_diff()
         self._show_tabs()

@@ -45,7 +45,7 @@ class TaskScreen(Polled):
             yield RowList(HISTORY, id="history", empty="Nobody has worked on it yet.")
 
     def on_mount(self) -> None:
-        self.query_one("#criteria").focus()
+        self.set_focus(self.query_one("#criteria"))
         super().on_mount()
 
     def gather(self) -> TaskSeen:
