@@ -212,8 +212,8 @@ def test_rewind(repository: Project, monkeypatch: pytest.MonkeyPatch) -> None:
         await pilot.press("w", "enter")
         await until(pilot, lambda: "to before iteration 2?" in screen_text(pilot.app))
         await pilot.press("y")
-        await until(pilot, lambda: file.read_text() == "v1\n", seconds=60)
-        await until(pilot, lambda: "To undo it: ralph rewind" in screen_text(pilot.app))
+        await until(pilot, lambda: "To undo it: ralph rewind" in screen_text(pilot.app), seconds=60)
+        assert file.read_text() == "v1\n"
 
     drive(repository, steps)
 
@@ -296,7 +296,7 @@ def test_the_mouse_works(world: World, environment: None) -> None:
 
 
 def test_filter(world: World, environment: None) -> None:
-    """`/` shows only the runs with these words; escape shows all again."""
+    """`/` shows only the runs with these words, those of their prompts too; escape shows all again."""
 
     async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("slash", *"prd limit", "enter")
@@ -305,6 +305,9 @@ def test_filter(world: World, environment: None) -> None:
         )
         await pilot.press("escape")
         await until(pilot, lambda: "~/blog" in screen_text(pilot.app))
+        await pilot.press("slash", *"mend the feed", "enter")
+        await until(pilot, lambda: "~/notes" not in screen_text(pilot.app))
+        assert "~/blog" in screen_text(pilot.app)
 
     look_around(world, steps)
 
