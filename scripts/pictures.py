@@ -38,7 +38,7 @@ PICTURES = {
     "tui-run": Picture("running"),
     "tui-checks": Picture("complete", ("2", "down")),
     "tui-diff": Picture("complete", ("3",), size=(120, 26)),
-    "tui-task": Picture("SHOP-1", ("down", "down", "down", "down", "down", "down", "down", "down", "down")),
+    "tui-task": Picture("SHOP-1"),
     "tui-stories": Picture("", ("P", *["down"] * 4, "enter", "tab"), "light"),
     "tui-narrow": Picture("waiting", size=(80, 24)),
 }

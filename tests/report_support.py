@@ -81,9 +81,9 @@ else:
 """
 
 
-def write_agent(project: Project, body: str) -> str:
+def write_agent(project: Project, body: str, name: str = "claude-like") -> str:
     """A program outside of the project that is read as Claude Code."""
-    path = project.path.parent / "claude-like"
+    path = project.path.parent / name
     path.write_text(_AGENT.format(python=sys.executable, body=body))
     path.chmod(0o755)
     return str(path)

@@ -15,8 +15,9 @@ import pytest
 
 from conftest import Project, wait_until
 from prd_support import make_loop
-from report_support import claude_like
-from work_support import external, make_site, task
+from ralph.core.tasks import CompletionCriteria, Task
+from report_support import claude_like, write_agent
+from work_support import ALL_MET, Site, external, make_site, task
 
 DONE = "echo '<response>DONE</response>'"
 TOKEN = "s3cr3t-t0ken-of-mine"
@@ -298,6 +299,101 @@ def test_each_task_tells_when_it_is_done_or_has_failed(project: Project) -> None
     ]
     site.work()
     assert len(kept(project)) == 2
+
+
+# ---- a whole work ----
+
+NO_OTHERS = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
+
+
+def coders(project: Project, body: str, *tasks: Task, judge: str = "", **settings: Any) -> Site:
+    """Tasks that only have a coder, which talks like Claude Code, and the command that keeps what it is told."""
+    site = make_site(project)
+    program, judging = write_agent(project, body), {}
+    if judge:
+        judging = {
+            "judge": {"agent": {"command": write_agent(project, judge, "judge-like"), "type": "claude"}}
+        }
+    site.project.settings(
+        agent={"command": program, "type": "claude"},
+        ralph={"agents": NO_OTHERS} | judging,
+        **{"notify": {"command": command(project)}} | settings,
+    )
+    site.add(*tasks)
+    return site
+
+
+CODES = """
+task = os.environ["RALPH_TASK_ID"]
+Path("calc.py").write_text("def add(a, b):\\n    return a + b\\n")
+Path(task).touch()
+say("<promise>CODED</promise>", COST)
+"""
+
+
+def test_the_budget_of_a_whole_work_is_told_at_eighty_percent(project: Project) -> None:
+    """Once, when all tasks together have used so much; the end of each task is told beside it."""
+    site = coders(project, CODES.replace("COST", "0.45"), task("T-1"), task("T-2"), maxCostUsd=1.0)
+    done = site.work()
+    assert done.code == 0, done.err
+    told = kept(project)
+    assert sorted(each["event"] for each in told) == ["budget", "finished", "finished"]
+    budget = next(each for each in told if each["event"] == "budget")
+    assert budget["title"] == "Ralph: project, the work has used 80 % of a budget"
+    assert "$0.90 of $1.00 are used by the whole work" in budget["text"]
+    assert (budget["task"], budget["flow"], budget["directory"]) == ("", "work", str(project.path))
+
+
+def test_a_work_whose_budget_is_used_up_tells_so(project: Project) -> None:
+    """First that it is nearly used up, then that all of it has stopped; no task is told to have failed for it."""
+    says = CODES.replace("COST", "0.85 if task == 'T-1' else 0.45")
+    site = coders(project, says, task("T-1"), task("T-2", dependencies=("T-1",)), maxCostUsd=1.0)
+    assert site.work().code == 1
+    told = [(each["event"], each["task"]) for each in kept(project)]
+    assert sorted(told[:2]) == [("budget", ""), ("finished", "T-1")] and told[2:] == [("failed", "")]
+    last = kept(project)[-1]
+    assert "the cost budget of the whole work is used up" in last["text"] and "ralph work" in last["text"]
+
+
+def test_what_a_judge_costs_counts_for_the_whole_work(project: Project) -> None:
+    """Its answers about the task and about the merged tree have their price, and the budget of the work hears of it."""
+    judged = CompletionCriteria("CODED", "add adds", "semantic", {"check_for": ["it adds"]})
+    believes = f"say({ALL_MET!r}, 0.20)"
+    site = coders(
+        project, CODES.replace("COST", "0.45"), task("T-1", coder=judged), judge=believes, maxCostUsd=1.0
+    )
+    done = site.work()
+    assert done.code == 0, done.err
+    budget = next(each for each in kept(project) if each["event"] == "budget")
+    assert "$0.85 of $1.00" in budget["text"]
+
+
+def test_a_limit_that_several_tasks_meet_is_told_once(project: Project) -> None:
+    """By the first of them, with when it goes on; then each of them is done."""
+    meets = """
+tried = Path(sys.argv[0]).with_name(os.environ["RALPH_TASK_ID"] + ".tried")
+if not tried.exists():
+    tried.touch()
+    limited(1)
+"""
+    site = coders(project, meets + CODES.replace("COST", "0.0"), task("T-1"), task("T-2"))
+    done = site.work("-j", "2")
+    assert done.code == 0, done.err
+    told = kept(project)
+    assert sorted(each["event"] for each in told) == ["finished", "finished", "limit"]
+    first = told[0]
+    assert first["event"] == "limit" and first["run"] and first["until"] > time.time() - 120
+    assert "goes on by itself" in first["text"] and f"task {first['task']}" in first["title"]
+
+
+def test_a_limit_that_lasts_too_long_for_a_work(project: Project) -> None:
+    """Nobody waits for it: the work stops, and needs somebody. Begun again at once, it tells nothing new."""
+    site = coders(project, "limited(9999)", task("T-1"), maxLimitWaitSeconds=60)
+    assert site.work().code == 3
+    assert events(project) == ["waiting"]
+    assert "ralph work" in kept(project)[0]["text"]
+    assert site.work().code == 3
+    assert events(project) == ["waiting"]
 
 
 # ---- trying it ----

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual import events
+from textual.app import App
 from textual.pilot import Pilot
 from textual.widgets import Input
 
@@ -19,6 +21,7 @@ from ralph.commands.tui import make_app
 from ralph.store.home import Home
 from ralph.views.agent import Look
 from ralph.views.status import Summary, summaries
+from ralph.views.tui.dialogs import Ask
 from ralph.views.tui.home import HomeScreen
 from ralph.views.tui.run import RunScreen
 from ralph.views.tui.task import TaskScreen
@@ -28,6 +31,13 @@ WORKS = "echo working; while [ ! -f go.$RALPH_ITERATION ] && [ ! -f go ]; do sle
 """An agent that works until the test lets it go on."""
 
 DONE = "echo '<response>DONE</response>'"
+_NAMES = {"/": "slash", " ": "space", ",": "comma"}
+
+
+def at_once(app: App[Any], *characters: str) -> None:
+    """These keys, before the dashboard has done anything about the first of them."""
+    for character in characters:
+        app.post_message(events.Key(character if character.isalnum() else _NAMES[character], character))
 
 
 def only(project: Project) -> Summary:
@@ -202,8 +212,8 @@ def test_rewind(repository: Project, monkeypatch: pytest.MonkeyPatch) -> None:
         await pilot.press("w", "enter")
         await until(pilot, lambda: "to before iteration 2?" in screen_text(pilot.app))
         await pilot.press("y")
-        await until(pilot, lambda: file.read_text() == "v1\n", seconds=60)
-        await until(pilot, lambda: "To undo it: ralph rewind" in screen_text(pilot.app))
+        await until(pilot, lambda: "To undo it: ralph rewind" in screen_text(pilot.app), seconds=60)
+        assert file.read_text() == "v1\n"
 
     drive(repository, steps)
 
@@ -286,7 +296,7 @@ def test_the_mouse_works(world: World, environment: None) -> None:
 
 
 def test_filter(world: World, environment: None) -> None:
-    """`/` shows only the runs with these words; escape shows all again."""
+    """`/` shows only the runs with these words, those of their prompts too; escape shows all again."""
 
     async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("slash", *"prd limit", "enter")
@@ -295,6 +305,31 @@ def test_filter(world: World, environment: None) -> None:
         )
         await pilot.press("escape")
         await until(pilot, lambda: "~/blog" in screen_text(pilot.app))
+        await pilot.press("slash", *"mend the feed", "enter")
+        await until(pilot, lambda: "~/notes" not in screen_text(pilot.app))
+        assert "~/blog" in screen_text(pilot.app)
+
+    look_around(world, steps)
+
+
+def test_what_is_typed_at_once_goes_into_the_field(world: World, environment: None) -> None:
+    """Keys that come in one go after `/` or `s` are for the field that it opens, not for the list below it."""
+
+    async def steps(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        at_once(app, "/", *"xpq greeter")
+        await until(pilot, lambda: app.screen.query_one("#filter", Input).value == "xpq greeter")
+        assert isinstance(app.screen, HomeScreen)
+        await pilot.press("escape")
+        app.post_message(events.Key("slash", "/"))
+        app.post_message(events.Paste("greeter"))
+        await until(pilot, lambda: app.screen.query_one("#filter", Input).value == "greeter")
+        await pilot.press("enter")
+        await settle(pilot)
+        at_once(app, "s", *"use x, please")
+        await until(pilot, lambda: isinstance(app.screen, Ask))
+        await until(pilot, lambda: app.screen.query_one(Input).value == "use x, please")
+        await pilot.press("escape")
 
     look_around(world, steps)
 

@@ -50,7 +50,7 @@ def test_stories(world: World, snap_compare: Compare, size: tuple[int, int]) -> 
     assert snap_compare(world.app(theme="light"), terminal_size=size, run_before=keys)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (200, 60)], ids=["80x24", "200x60"])
+@sizes
 def test_a_run_that_works(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
     """The agent panel with tool, todo list and cost, and its events as the console shows them."""
     app = world.app(first=(world.ids["running"],))

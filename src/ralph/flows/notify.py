@@ -62,10 +62,10 @@ _TYPES = {
 }
 _WORDS = {
     Occasion.FINISHED: "finished",
-    Occasion.FAILED: "not done",
+    Occasion.FAILED: "is not done",
     Occasion.WAITING: "waits for you",
     Occasion.LIMIT: "waits for a limit",
-    Occasion.BUDGET: "80 % of a budget used",
+    Occasion.BUDGET: "has used 80 % of a budget",
 }
 
 Tell = Callable[[Event], None]

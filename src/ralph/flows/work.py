@@ -119,10 +119,10 @@ class Work:
             for running in self._running.values():
                 if running.thread is not None:
                     running.thread.join()
-        if self.halt is not None:
-            return self.halt.exit_code
-        is_done = all(job.state is JobState.DONE for job in self._board.jobs)
-        return Outcome.COMPLETE.exit_code if is_done else Outcome.LIMIT.exit_code
+        if all(job.state is JobState.DONE for job in self._board.jobs):
+            self.halt = None  # what would have stopped it came too late
+            return Outcome.COMPLETE.exit_code
+        return self.halt.exit_code if self.halt is not None else Outcome.LIMIT.exit_code
 
     def _opened_board(self, choice: Choice) -> board.Board:
         most = tuple(self._settings.ralph.max_per_agent.items())

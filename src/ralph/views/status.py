@@ -149,11 +149,17 @@ def detail(runs: Runs, run: Run, journal: Sequence[Row] | None = None) -> Detail
         agent=plan.agents[0].name if plan else "",
         sandbox=sandbox_in_words(plan.sandbox) if plan else "",
         checks=tuple(check.name for check in plan.checks) if plan else (),
-        prompt=(plan.prompt.file or plan.prompt.text[:200]) if plan else "",
+        prompt=asked_of(plan) if plan else "",
         doing=_doing(journal) if run.is_live else "",
         iterations=tuple(_iterations(journal)),
         steered=tuple(steered(runs, run.id)),
     )
+
+
+def asked_of(plan: Plan) -> str:
+    """What the run is for: its prompt, the file of it, or the title of its task."""
+    prompt = plan.prompt
+    return prompt.file or prompt.text[:200] or (prompt.task.title if prompt.task else "")
 
 
 def sandbox_in_words(spec: SandboxSpec) -> str:

@@ -116,7 +116,13 @@ Paint = Callable[[str, str], str]
 def detail(
     task: Task, project: str, progress: Progress, roles: Iterable[RoleView], paint: Paint = styled
 ) -> str:
-    lines = [paint(clean(f"{task.id}  {task.title}"), _BOLD), *_head(task, project, progress, paint)]
+    title = paint(clean(f"{task.id}  {task.title}"), _BOLD)
+    return "\n".join([title, *facts(task, project, progress, paint), *criteria(task, roles, paint)])
+
+
+def criteria(task: Task, roles: Iterable[RoleView], paint: Paint) -> list[str]:
+    """What done means, an empty line before each part of it."""
+    lines = []
     if task.description:
         lines += ["", *_block(task.description, "  ")]
     if spec := task.completion_spec:
@@ -127,10 +133,11 @@ def detail(
             lines += [f"  - {first.strip()}", *rest]
     for role in roles:
         lines += ["", *_role(role, paint)]
-    return "\n".join(lines)
+    return lines
 
 
-def _head(task: Task, project: str, progress: Progress, paint: Paint) -> Iterator[str]:
+def facts(task: Task, project: str, progress: Progress, paint: Paint) -> Iterator[str]:
+    """First how it stands, and why."""
     word = paint(task.status, STYLES.get(task.status, ""))
     why = f": {progress.reason}" if progress.reason else ""
     values = {

@@ -58,23 +58,23 @@ class RunKeys(Polled):
         if run := self._needed():
             self._do(lambda: self.ralph.actions.pause(run.id))
 
-    def action_steer(self) -> None:
+    async def action_steer(self) -> None:
         if run := self._needed():
             ask = Ask(f"Steer run {run.id}", "It goes into the next prompt.")
-            self.app.push_screen(ask, lambda text: self._steer(run.id, text))
+            await self.app.push_screen(ask, lambda text: self._steer(run.id, text))
 
     def _steer(self, run: str, text: str | None) -> None:
         if text is not None:
             self._do(lambda: self.ralph.actions.steer(run, text))
 
-    def action_resume(self) -> None:
+    async def action_resume(self) -> None:
         run = self._needed()
         if run is None:
             return
         if run.cause == Cause.ITERATIONS:
             title = f"Run {run.id} has used its {run.max_iterations} iterations"
             ask = Ask(title, "How many may it have in all?", str(2 * run.max_iterations))
-            self.app.push_screen(ask, lambda text: self._resume(run.id, text))
+            await self.app.push_screen(ask, lambda text: self._resume(run.id, text))
         else:
             self._do(lambda: self.ralph.actions.resume(run.id, None))
 
@@ -86,7 +86,7 @@ class RunKeys(Polled):
         else:
             self._do(lambda: self.ralph.actions.resume(run, int(text)))
 
-    def action_cancel(self) -> None:
+    async def action_cancel(self) -> None:
         run = self._needed()
         if run is None:
             return
@@ -94,13 +94,15 @@ class RunKeys(Polled):
         if run.state != CRASHED:
             now = "Its agent gets TERM now, and KILL after 5 seconds. What it has not written yet is lost."
         text = f"{now}\n`ralph resume` can go on with it."
-        self.app.push_screen(Confirm(f"Cancel run {run.id}?", text), lambda yes: self._cancel(run.id, yes))
+        await self.app.push_screen(
+            Confirm(f"Cancel run {run.id}?", text), lambda yes: self._cancel(run.id, yes)
+        )
 
     def _cancel(self, run: str, yes: bool | None) -> None:
         if yes:
             self._do(lambda: self.ralph.actions.cancel(run))
 
-    def action_rewind(self) -> None:
+    async def action_rewind(self) -> None:
         run = self._needed()
         if run is None:
             return
@@ -112,7 +114,7 @@ class RunKeys(Polled):
             for number in range(run.iteration, 0, -1)
         ]
         pick = Pick(f"Put the files of run {run.id} back", [Column("")], rows)
-        self.app.push_screen(pick, lambda number: self._confirm_rewind(run, number))
+        await self.app.push_screen(pick, lambda number: self._confirm_rewind(run, number))
 
     def _confirm_rewind(self, run: Summary, number: int | None) -> None:
         if number is None:

@@ -6,9 +6,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from textual import events
 from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, NoColor
+from textual.widgets import Input
 
 from ralph.views.agent import Look
 from ralph.views.tui.actions import Actions
@@ -62,6 +64,15 @@ class RalphApp(App[None]):
         elif self._first:
             self.open_task(*self._first)
 
+    async def on_event(self, event: events.Event) -> None:
+        """A key has done what it does before the next one is looked at: what is typed or pasted at once after the
+        key that opens a field goes into the field."""
+        if isinstance(event, events.Key) and not (event.is_forwarded or isinstance(self.focused, Input)):
+            bound = self.screen.active_bindings.get(event.key)
+            if bound is not None and await self.run_action(bound.binding.action, bound.node):
+                return
+        await super().on_event(event)
+
     def on_unmount(self) -> None:
         self.feed.close()
 
@@ -71,8 +82,8 @@ class RalphApp(App[None]):
     def open_task(self, project: str, task: str) -> None:
         self.push_screen(TaskScreen(project, task))
 
-    def action_help(self) -> None:
-        self.push_screen(Read("Keys", HELP))
+    async def action_help(self) -> None:
+        await self.push_screen(Read("Keys", HELP))
 
     def action_toggle_theme(self) -> None:
         self.theme = DARK.name if self.theme == LIGHT.name else LIGHT.name

@@ -182,7 +182,7 @@ class Board(Widget, can_focus=True):
         cards, base = self._lanes[lane], self.rich_style
         if y == 0:
             words = (
-                (f" {lane}", STATES.get(lane, "") if cards else "line"),
+                (f" {lane}", STATES.get(lane, "") if cards else "dim"),
                 (f" {len(cards)}" if cards else "", "dim"),
             )
             return strip_of(self, words, width, base)

@@ -79,7 +79,7 @@ class Ask(ModalScreen[str | None]):
     def on_mount(self) -> None:
         self.query_one("#question", Bar).set([(self._title, "bold")])
         self.query_one("#answers", Bar).set([(self._hint, "dim")], [("enter", "busy"), (" send ", "dim")])
-        self.query_one(Input).focus()
+        self.set_focus(self.query_one(Input))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.dismiss(event.value)
@@ -110,7 +110,7 @@ class Pick(ModalScreen[Any]):
         choices = self.query_one(RowList)
         choices.set_rows(self._rows)
         choices.point_at(self._on)
-        choices.focus()
+        self.set_focus(choices)
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         self.dismiss(event.key)
@@ -137,7 +137,7 @@ class Read(ModalScreen[None]):
         self.query_one("#question", Bar).set([(self._title, "bold")], [("esc", "busy"), (" back ", "dim")])
         lines = self.query_one(Lines)
         lines.set_text(self._text)
-        lines.focus()
+        self.set_focus(lines)
 
     def action_leave(self) -> None:
         self.dismiss(None)

@@ -26,7 +26,7 @@ from ralph.store.runs import Run, Runs
 from ralph.store.tasks import Tasks
 from ralph.storyfile import MOST_TASKS, TASKS, load, text_of
 from ralph.views import stories
-from ralph.views.status import PAUSED, Summary, as_tree, summaries, summary
+from ralph.views.status import PAUSED, Summary, as_tree, asked_of, summaries, summary
 from ralph.views.task_status import TaskState, task_state
 from ralph.views.tasks import RoleView
 
@@ -58,6 +58,9 @@ class Overview:
     projects: tuple[Project, ...] = ()
     since: Mapping[str, float] = field(default_factory=dict)
     """When the step began that a live run has in hand; the time of that step is not in its summary yet."""
+
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """What each run is for, in the words that it was given."""
 
     def project_of(self, id: str) -> Project | None:
         return next((project for project in self.projects if project.id == id), None)
@@ -133,6 +136,7 @@ class Feed:
         self._rows: dict[str, int] = {}
         self._driven: list[Run] = []
         self._since: dict[str, float] = {}
+        self._asked: dict[str, str] = {}
         self._prds: dict[str, tuple[str, str]] = {}
         self._seen: tuple[Any, ...] = ()
         self._overview = Overview()
@@ -192,7 +196,12 @@ class Feed:
         self._rows = runs.last_rows()
         found = summaries(runs, self._summed)
         self._ended = {s.id: self._ended[s.id] for s in found if s.id in self._ended}
-        return Overview(tuple(as_tree(found)), tuple(self._projects(runs, found)), dict(self._since))
+        for s in found:
+            if s.id not in self._asked:
+                plan = runs.plan(s.id)
+                self._asked[s.id] = asked_of(plan) if plan else ""
+        projects = tuple(self._projects(runs, found))
+        return Overview(tuple(as_tree(found)), projects, dict(self._since), self._asked)
 
     def _summed(self, runs: Runs, run: Run) -> Summary:
         if run.pid is not None:
@@ -208,13 +217,13 @@ class Feed:
         return found
 
     def _in_hand(self, runs: Runs, s: Summary, last: int) -> Summary:
-        """A live run is in the iteration that it has begun."""
-        for row in facts(runs.db, runs.path, s.id, last - 1):
+        """A live run is in the iteration that it has begun, though it waits in it for a limit."""
+        for row in facts(runs.db, runs.path, s.id, last - 4):
             if row.state is None and s.state != PAUSED:
                 self._since[s.id] = row.started
-            if row.state is None and row.kind == "run_agent":
+            if row.kind == "run_agent":
                 step: RunAgent = codec.decode("run_agent", row.body)
-                return replace(s, iteration=max(s.iteration, step.iteration))
+                s = replace(s, iteration=max(s.iteration, step.iteration))
         return s
 
     def _projects(self, runs: Runs, found: Sequence[Summary]) -> Iterator[Project]:

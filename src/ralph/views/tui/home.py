@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
@@ -39,6 +40,7 @@ COLUMNS = (
     Column("began", 10, right=True, since=100),
     Column("flow", 9, since=120),
     Column("where"),
+    Column("what", since=150),
 )
 FOLLOW = "follow"
 """Chosen instead of a project: the one of the run that the cursor is on."""
@@ -75,7 +77,7 @@ class HomeScreen(RunKeys):
 
     def on_mount(self) -> None:
         self.query_one("#filter").display = False
-        self.query_one("#runs").focus()
+        self.set_focus(self.query_one("#runs"))
         self._show_boards()
         super().on_mount()
 
@@ -106,7 +108,7 @@ class HomeScreen(RunKeys):
         rows = [
             Row(s.id, partial(self._cells, depth, s))
             for depth, s in self._overview.runs
-            if not words or all(word in _searched(s) for word in words)
+            if not words or all(word in self._searched(s) for word in words)
         ]
         self.query_one("#runs", RowList).set_rows(rows)
         states = Counter(s.state for _, s in self._overview.runs)
@@ -116,7 +118,13 @@ class HomeScreen(RunKeys):
 
     def _cells(self, depth: int, s: Summary) -> Cells:
         now = self.ralph.now()
-        return cells(depth, s, now, max(0.0, now - self._overview.since.get(s.id, now)))
+        in_hand = max(0.0, now - self._overview.since.get(s.id, now))
+        return cells(depth, s, now, in_hand, self._overview.asked.get(s.id, ""))
+
+    def _searched(self, s: Summary) -> str:
+        asked = self._overview.asked.get(s.id)
+        parts = (s.id, s.state, s.outcome, s.cause, s.flow, s.directory, s.task, s.role, asked)
+        return " ".join(part for part in parts if part).casefold()
 
     def _project(self, overview: Overview) -> Project | None:
         """The project of the board: as chosen, else that of the run under the cursor, else the first."""
@@ -186,34 +194,35 @@ class HomeScreen(RunKeys):
     def action_unfilter(self) -> None:
         box = self.query_one("#filter", Input)
         box.value, box.display = "", False
-        self.query_one("#runs").focus()
+        self.set_focus(self.query_one("#runs"))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._show_runs()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         self.query_one("#filter").display = bool(event.value)
-        self.query_one("#runs").focus()
+        self.set_focus(self.query_one("#runs"))
 
     def action_board(self) -> None:
         self._prefers_stories = not self._prefers_stories
         self._show_boards()
 
-    def action_project(self) -> None:
+    async def action_project(self) -> None:
         columns = (
             Column("project", 24),
             Column("runs", 5, right=True),
             Column("tasks", 5, right=True),
             Column("directory"),
         )
-        rows = [Row(FOLLOW, (("the one of the run", "accent"), ("", ""), ("", ""), ("", "")))]
+        follow = ("the one under the cursor", "accent"), ("", ""), ("", ""), ("as the cursor moves", "dim")
+        rows = [Row(FOLLOW, follow)]
         for project in self._overview.projects:
             counts = [(str(number or ""), "") for number in (project.runs, project.tasks)]
             rows.append(
                 Row(project.id, ((project.name, "bold"), *counts, (short_path(project.directory), "dim")))
             )
         pick = Pick("Whose tasks and stories?", columns, rows, self._wanted)
-        self.app.push_screen(pick, self._take_project)
+        await self.app.push_screen(pick, self._take_project)
 
     def _take_project(self, id: str | None) -> None:
         if id is not None:
@@ -221,13 +230,13 @@ class HomeScreen(RunKeys):
             self.look()
 
 
-def cells(depth: int, s: Summary, now: float, in_hand: float) -> Cells:
+def cells(depth: int, s: Summary, now: float, in_hand: float, asked: str) -> Cells:
     """A run in the list. The worktree of a task says less than the task."""
     where = f"{s.task} {s.role} in {Path(s.project).parent.name}" if s.task else short_path(s.directory)
     is_live = s.pid is not None
     return (
         ("  " * depth + s.id, "" if is_live else "dim"),
-        state_words(s),
+        _state(s),
         (f"{s.iteration}/{s.max_iterations}", ""),
         (duration(s.elapsed + in_hand), "" if is_live else "dim"),
         (f"${s.cost:.2f}" if s.cost else "-", "dim"),
@@ -235,12 +244,16 @@ def cells(depth: int, s: Summary, now: float, in_hand: float) -> Cells:
         (f"{duration(max(0.0, now - s.created))} ago", "dim"),
         (s.flow, "dim"),
         (where, "" if is_live else "dim"),
+        (asked, "" if is_live else "dim"),
     )
 
 
-def _searched(s: Summary) -> str:
-    parts = (s.id, s.state, s.outcome, s.cause, s.flow, s.directory, s.task, s.role)
-    return " ".join(part for part in parts if part).casefold()
+def _state(s: Summary) -> Piece:
+    """With until when it waits."""
+    words, name = state_words(s)
+    if s.state == WAITING and s.waiting_until is not None:
+        words += time.strftime(" till %H:%M", time.localtime(s.waiting_until))
+    return words, name
 
 
 def _counted(states: Counter[str]) -> Iterator[Piece]:

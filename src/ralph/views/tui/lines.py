@@ -8,16 +8,16 @@ from typing import ClassVar
 from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Size
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
+from ralph.views.tui.scrolled import Scrolled
 from ralph.views.tui.strips import Piece, parsed, strip_of, wrapped
 
 MOST_LINES = 5_000
 """Older lines are let go."""
 
 
-class Lines(ScrollView, can_focus=True):
+class Lines(Scrolled):
     """`follows`: it shows the end, until somebody scrolls up."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

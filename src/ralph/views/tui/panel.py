@@ -87,7 +87,7 @@ def _column(panel: Panel, now: float, width: int) -> Iterator[list[Piece]]:
         yield from _todo(panel)
     if panel.verdicts:
         yield []
-        yield [_heading("Checks", f"of iteration {s.iteration}" if s.iteration else "")]
+        yield [_heading("Checks", f"of iteration {panel.checked}" if panel.checked else "")]
         yield from _verdicts(panel)
     yield from _remarks(panel, width)
 
@@ -211,7 +211,8 @@ def _rows(panel: Panel, now: float, width: int) -> Iterator[list[Piece]]:
         active = next((item.text for item in panel.todo if item.status is TodoStatus.ACTIVE), "")
         yield _one([(" ".join(_todo_words(panel)) + "  ", "dim"), (one_line(active[:500]), "bold")], width)
     if panel.verdicts:
-        yield _one([piece for line in _verdicts(panel) for piece in line], width)
+        of = f"iteration {panel.checked} " if 0 < panel.checked < s.iteration else ""
+        yield _one([(of, "dim"), *(piece for line in _verdicts(panel) for piece in line)], width)
     if s.state == CRASHED:
         yield [("Its process is gone: r resumes it.", "bad")]
 

@@ -10,10 +10,10 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
-from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from ralph.views.tui.colours import ground
+from ralph.views.tui.scrolled import Scrolled
 from ralph.views.tui.strips import Piece, cut, fitted, one_line, strip_of
 
 
@@ -38,7 +38,7 @@ class Row:
     cells: Cells | Callable[[], Cells]
 
 
-class RowList(ScrollView, can_focus=True):
+class RowList(Scrolled):
     """`columns` without titles have no heading."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, ClassVar
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
@@ -19,6 +20,7 @@ from ralph.views.tui.feed import tail_of
 from ralph.views.tui.lines import Lines
 from ralph.views.tui.panel import AgentPanel, short_path
 from ralph.views.tui.rows import Column, Row, RowList
+from ralph.views.tui.strips import cut, one_line
 from ralph.views.tui.watch import News, Panel, Watch
 
 EVENTS, CHECKS, DIFF = range(3)
@@ -72,8 +74,11 @@ class RunScreen(RunKeys):
     def show(self, found: News) -> None:
         self._panel = found.panel
         s = found.panel.detail.summary
+        where = short_path(s.directory) + " "
+        asked = one_line(found.panel.detail.prompt)
+        room = self.size.width - cell_len(f" Run {self._run}    {where} ")
         self.query_one("#title", Bar).set(
-            [("Run ", "dim"), (self._run, "bold")], [(short_path(s.directory) + " ", "dim")]
+            [("Run ", "dim"), (self._run, "bold"), ("  ", ""), *cut([(asked, "")], room)], [(where, "dim")]
         )
         self.query_one(AgentPanel).set_panel(found.panel, self.ralph.now())
         self.query_one("#events", Lines).add(found.text)
@@ -93,7 +98,7 @@ class RunScreen(RunKeys):
     def _turn_on(self) -> None:
         for number, name in enumerate(("events", "checks", "diff")):
             self.query_one(f"#{name}").display = number == self._on
-        self.query_one(("#events", "#verdicts", "#diff")[self._on]).focus()
+        self.set_focus(self.query_one(("#events", "#verdicts", "#diff")[self._on]))
         if self._on == DIFF:
             self._look_at_diff()
         self._show_tabs()

@@ -16,7 +16,7 @@ from ralph.views.agent import duration
 from ralph.views.task_status import RoleRun, Verification
 from ralph.views.tui.bar import Bar
 from ralph.views.tui.colours import STATES
-from ralph.views.tui.feed import TaskSeen
+from ralph.views.tui.feed import TaskSeen, project_directory
 from ralph.views.tui.lines import Lines
 from ralph.views.tui.panel import short_path
 from ralph.views.tui.rows import Column, Row, RowList
@@ -32,7 +32,10 @@ HISTORY = (
 
 
 class TaskScreen(Polled):
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "app.pop_screen", "Back")]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("tab", "app.focus_next", "Other panel"),
+        Binding("escape,q", "app.pop_screen", "Back"),
+    ]
 
     def __init__(self, project: str, task: str) -> None:
         super().__init__()
@@ -45,7 +48,7 @@ class TaskScreen(Polled):
             yield RowList(HISTORY, id="history", empty="Nobody has worked on it yet.")
 
     def on_mount(self) -> None:
-        self.query_one("#criteria").focus()
+        self.set_focus(self.query_one("#criteria"))
         super().on_mount()
 
     def gather(self) -> TaskSeen:
@@ -56,10 +59,13 @@ class TaskScreen(Polled):
         self.query_one("#title", Bar).set(
             [("Task ", "dim"), (one_line(f"{state.id}  {state.title}"), "bold")], list(_standing(found))
         )
-        text = tasks.detail(found.task, short_path(self._project), found.progress, found.roles, _painted)
+        project = short_path(project_directory(self._project))
+        standing, *facts = tasks.facts(found.task, project, found.progress, _painted)
+        criteria = tasks.criteria(found.task, found.roles, _painted)
+        text = "\n".join([standing, *criteria, "", *facts])
         if text != self._text:
             self._text = text
-            self.query_one("#criteria", Lines).set_text(text.partition("\n")[2])
+            self.query_one("#criteria", Lines).set_text(text)
         rows = [row for run in reversed(state.runs) for row in _history(run)]
         history = self.query_one("#history", RowList)
         history.set_rows(rows)

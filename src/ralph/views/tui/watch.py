@@ -27,6 +27,9 @@ class Panel:
     story: str = ""
     tool: str = ""
     todo: tuple[TodoItem, ...] = ()
+    checked: int = 0
+    """The iteration that the last verdicts are of: while an agent works, the one before."""
+
     verdicts: tuple[Verdict, ...] = ()
     usage: Usage = Usage()
     elapsed: float = 0.0
@@ -67,6 +70,7 @@ class Watch:
         self._kept = _Kept()
         self._console = self._make_console(is_task=False)
         self._todo: tuple[TodoItem, ...] = ()
+        self._iteration = self._checked = 0
         self._verdicts: tuple[Verdict, ...] = ()
 
     def news(self) -> News:
@@ -91,9 +95,10 @@ class Watch:
             if isinstance(event, Todo):
                 self._todo = event.items
             elif isinstance(event, IterationStarted):
-                self._todo, self._verdicts = (), ()
+                self._todo, self._iteration = (), event.iteration
             elif isinstance(event, CheckEnded):
-                self._verdicts = (*self._verdicts, event.verdict)
+                known = self._verdicts if self._checked == self._iteration else ()
+                self._checked, self._verdicts = self._iteration, (*known, event.verdict)
             self._console(event, at)
 
     def _make_console(self, *, is_task: bool) -> Console:
@@ -112,6 +117,7 @@ class Watch:
             story=story,
             tool=self._console.current if found.doing else "",
             todo=self._todo,
+            checked=self._checked,
             verdicts=self._verdicts,
             usage=usage,
             elapsed=found.summary.elapsed + max(0.0, extra),

@@ -1,0 +1,42 @@
+"""A whole work, driven without its command."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from conftest import Project
+from ralph.core.model import Limits, Usage
+from ralph.flows import session
+from ralph.flows.ground import taken_ground
+from ralph.flows.jobs import Choice
+from ralph.flows.where import here
+from ralph.flows.work import Work
+from ralph.scm.repository import find_repository
+from ralph.settings import load
+from work_support import make_site, task
+
+
+def test_what_would_stop_a_work_that_is_done_comes_too_late(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last task is merged already when a signal comes, or a budget is used up: the work is complete, and says so."""
+    site = make_site(project)
+    site.agents(ralph={"agents": {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}})
+    site.add(task())
+    monkeypatch.chdir(project.path)
+    repository, mine = find_repository(project.path), here(project.path).project
+    assert repository is not None
+    with session.signals() as wakeup, taken_ground(project.home, repository, mine, wakeup) as ground:
+
+        def look(limits: Limits, usage: Usage, elapsed: float) -> None:
+            for thread in threading.enumerate():
+                if thread.name == "ralph T-1":
+                    thread.join()
+            if site.is_mended():
+                wakeup.interrupt()
+
+        work = Work(project.home, ground, load().settings, wakeup, lambda task, event: None, look)
+        assert (work.work(Choice()), work.halt) == (0, None)
+    assert site.state()["status"] == "done"

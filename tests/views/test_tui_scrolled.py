@@ -1,0 +1,53 @@
+"""What is longer than its place on the screen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from textual.app import App, ComposeResult
+
+from ralph.views.tui.lines import Lines
+from ralph.views.tui.rows import Column, Row, RowList
+from ralph.views.tui.scrolled import Scrolled
+
+
+class Alone(App[None]):
+    """One widget that fills the screen."""
+
+    def __init__(self, widget: Scrolled) -> None:
+        super().__init__()
+        self.widget = widget
+
+    def compose(self) -> ComposeResult:
+        yield self.widget
+
+
+def test_the_scrollbar_of_a_text_that_comes_late() -> None:
+    """A text comes, and is followed to its end, while there is no scrollbar yet; then there is one, at the end too."""
+    lines = Lines(follows=True)
+    _is_at_the_end(lines, lambda: lines.add("a line\n" * 100))
+
+
+def test_the_scrollbar_of_a_list_that_comes_late() -> None:
+    """The same with rows, whose cursor goes to the last."""
+    rows = RowList([Column("")])
+
+    def fill() -> None:
+        rows.set_rows([Row(number, ((f"row {number}", ""),)) for number in range(100)])
+        rows.point_at(99)
+
+    _is_at_the_end(rows, fill)
+
+
+def _is_at_the_end(widget: Scrolled, fill: Callable[[], None]) -> None:
+    async def run() -> None:
+        async with Alone(widget).run_test(size=(40, 10)) as pilot:
+            await pilot.pause()
+            assert not widget.show_vertical_scrollbar
+            fill()
+            await pilot.pause()
+            assert widget.show_vertical_scrollbar
+            assert widget.vertical_scrollbar.position == widget.scroll_y == widget.max_scroll_y > 0
+
+    asyncio.run(run())
