@@ -231,7 +231,9 @@ class RoleTurn(Turn):
             if is_new:
                 self.restore(yard, repository, task, action.attempt)
             self._take_up(yard, repository, assignment)
-            trusted = yard.bring_in(repository, task.id, progress.began, progress.trusted)
+            last = next(self.runs_in(task, repository.top), None)
+            scratch = self.scratch(last.id if last else "")
+            trusted = yard.bring_in(repository, task.id, progress.began, progress.trusted, scratch)
             tracked = yard.worktrees.files(trusted)
         if trusted != progress.trusted:
             progress = self.tasks.keep_progress(task.id, trusted=trusted)
