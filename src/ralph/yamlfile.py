@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from typing import Any
 
 import yaml
 from yaml.constructor import SafeConstructor
+from yaml.resolver import Resolver
 
 from ralph import jsonfile
 from ralph.errors import RalphError
@@ -28,16 +30,14 @@ _QUOTES = "A text with `: `, ` #` or a special character at its beginning needs 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document of a file. `problems`: by line, what YAML allows and we do not."""
+    """One document of a file. `problems`: by line, what YAML allows and we do not.
+
+    `line_of`: the line of the key that a path leads to; of the last one on the way that is there.
+    """
 
     values: Any
-    problems: tuple[tuple[int, str], ...] = ()
-    root: yaml.Node | None = None
-    text: str = ""
-
-    def line_of(self, keys: Sequence[str]) -> int:
-        """The line of the key that this path leads to; of the last one on the way that is there."""
-        return _line_in(self.root, keys) if self.root else jsonfile.line_of(self.text, keys)
+    problems: tuple[tuple[int, str], ...]
+    line_of: Callable[[Sequence[str]], int]
 
 
 def parse(text: str, name: str) -> list[Document]:
@@ -51,10 +51,9 @@ def parse(text: str, name: str) -> list[Document]:
         else:
             if _is_deeper(values, MOST_DEEP):
                 raise RalphError(f"{name}:1: nested too deeply.")
-            return [Document(values, text=text)]
+            return [Document(values, (), partial(jsonfile.line_of, text))]
     try:
-        _check_depth(text, name)
-        return [_document(root, name, len(text)) for root in yaml.compose_all(text, Loader=_LOADER)]
+        return list(_documents(text, name))
     except yaml.MarkedYAMLError as error:
         line = f":{error.problem_mark.line + 1}" if error.problem_mark else ""
         raise RalphError(f"{name}{line}: no YAML: {error.problem}.", _QUOTES) from None
@@ -68,27 +67,27 @@ def _is_deeper(value: Any, than: int) -> bool:
     return inner is not None and (than == 0 or any(_is_deeper(each, than - 1) for each in inner))
 
 
-def _check_depth(text: str, name: str) -> None:
-    """Composing is recursive: what is nested without end would end the process."""
-    depth = 0
-    for event in yaml.parse(text, Loader=_LOADER):
-        if isinstance(event, yaml.CollectionStartEvent):
-            depth += 1
-            if depth > MOST_DEEP:
-                raise RalphError(f"{name}:{_line(event)}: nested too deeply.")
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
+def _documents(text: str, name: str) -> Iterator[Document]:
+    """Nodes, which know their lines, take thirty times the memory of the text: there are none unless one is asked for."""
+
+    @cache
+    def roots() -> list[yaml.Node]:
+        return list(yaml.compose_all(text, Loader=_LOADER))
+
+    def line_of(number: int, keys: Sequence[str]) -> int:
+        return _line_in(roots()[number], keys)
+
+    events = yaml.parse(text, Loader=_LOADER)
+    starts = (event for event in events if isinstance(event, yaml.DocumentStartEvent))
+    for number, _ in enumerate(starts):
+        reader = _Reader(name, events, len(text) + MOST_UNFOLDED)
+        values = reader.value(next(events), 0)
+        yield Document(values, tuple(reader.problems), partial(line_of, number))
 
 
 def _line(at: yaml.Event | yaml.Node) -> int:
     assert at.start_mark is not None
     return int(at.start_mark.line) + 1
-
-
-def _document(root: yaml.Node, name: str, size: int) -> Document:
-    reader = _Reader(name, size + MOST_UNFOLDED)
-    values = reader.value(root, 0)
-    return Document(values, tuple(reader.problems), root)
 
 
 def _line_in(node: yaml.Node, keys: Sequence[str]) -> int:
@@ -109,65 +108,113 @@ def _line_in(node: yaml.Node, keys: Sequence[str]) -> int:
 
 @dataclass
 class _Reader:
-    """Nodes become values; `left`: how many characters may still come out of them."""
+    """Events become values; `left`: how many characters may still come out of them.
+
+    `anchors`: each with its value and how many characters that is; None while it is being read.
+    """
 
     name: str
+    events: Iterator[yaml.Event]
     left: int
     problems: list[tuple[int, str]] = field(default_factory=list)
+    anchors: dict[str, tuple[Any, int] | None] = field(default_factory=dict)
+    resolver: Any = field(default_factory=Resolver)
     constructor: SafeConstructor = field(default_factory=SafeConstructor)
 
-    def value(self, node: yaml.Node, depth: int) -> Any:
-        self.left -= 1 + (len(node.value) if isinstance(node, yaml.ScalarNode) else 0)
-        if self.left < 0 or depth > MOST_DEEP:
-            raise RalphError(f"{self.name}:{_line(node)}: its aliases unfold to far too much.")
-        if isinstance(node, yaml.ScalarNode):
-            return self._scalar(node)
-        if isinstance(node, yaml.SequenceNode) and node.tag == f"{_TAG}seq":
-            return [self.value(each, depth + 1) for each in node.value]
-        if isinstance(node, yaml.MappingNode) and node.tag == f"{_TAG}map":
-            return self._mapping(node, depth)
-        return self._refuse(node, f"the tag {_short(node.tag)} is not allowed")
-
-    def _scalar(self, node: yaml.ScalarNode) -> Any:
-        kind = node.tag.removeprefix(_TAG)
-        if kind in ("str", "timestamp", "value", "merge"):
-            return node.value
-        if kind not in ("null", "bool", "int", "float"):
-            return self._refuse(node, f"the tag {_short(node.tag)} is not allowed")
-        try:
-            value = getattr(self.constructor, f"construct_yaml_{kind}")(node)
-        except (ValueError, KeyError, IndexError):
-            return self._refuse(node, f"{node.value[:40]!r} is no number that can be used")
-        if isinstance(value, float) and not math.isfinite(value):
-            return self._refuse(node, f"{node.value!r} is no number that can be used")
+    def value(self, event: yaml.Event, depth: int) -> Any:
+        assert isinstance(event, yaml.NodeEvent)
+        if isinstance(event, yaml.AliasEvent):
+            return self._unfolded(event)
+        if event.anchor is None:
+            return self._plain(event, depth)
+        if event.anchor in self.anchors:
+            raise self._error(event, "no YAML: found duplicate anchor")
+        before, self.anchors[event.anchor] = self.left, None
+        value = self._plain(event, depth)
+        self.anchors[event.anchor] = value, before - self.left
         return value
 
-    def _mapping(self, node: yaml.MappingNode, depth: int) -> dict[str, Any]:
+    def _plain(self, event: yaml.Event, depth: int) -> Any:
+        self._spend(event, 1)
+        if isinstance(event, yaml.ScalarEvent):
+            self._spend(event, len(event.value))
+            return self._scalar(event)
+        if depth == MOST_DEEP:
+            raise self._error(event, "nested too deeply")
+        is_mapping = isinstance(event, yaml.MappingStartEvent)
+        inside = self._mapping(event, depth + 1) if is_mapping else self._sequence(depth + 1)
+        assert isinstance(event, yaml.CollectionStartEvent)
+        if event.tag in (None, "!", f"{_TAG}map" if is_mapping else f"{_TAG}seq"):
+            return inside
+        return self._refuse(event, f"the tag {_short(event.tag)} is not allowed")
+
+    def _unfolded(self, event: yaml.AliasEvent) -> Any:
+        if event.anchor not in self.anchors:
+            raise self._error(event, "no YAML: found undefined alias")
+        value, size = self.anchors[event.anchor] or (None, self.left + 1)
+        self._spend(event, size)
+        return value
+
+    def _spend(self, event: yaml.Event, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise self._error(event, "its aliases unfold to far too much")
+
+    def _scalar(self, event: yaml.ScalarEvent) -> Any:
+        tag = self._tag(event)
+        kind = tag.removeprefix(_TAG)
+        if kind in ("str", "timestamp", "value", "merge"):
+            return event.value
+        if kind not in ("null", "bool", "int", "float"):
+            return self._refuse(event, f"the tag {_short(tag)} is not allowed")
+        try:
+            value = getattr(self.constructor, f"construct_yaml_{kind}")(yaml.ScalarNode(tag, event.value))
+        except (ValueError, KeyError, IndexError):
+            return self._refuse(event, f"{event.value[:40]!r} is no number that can be used")
+        if isinstance(value, float) and not math.isfinite(value):
+            return self._refuse(event, f"{event.value!r} is no number that can be used")
+        return value
+
+    def _tag(self, event: yaml.ScalarEvent) -> str:
+        if event.tag not in (None, "!"):
+            return str(event.tag)
+        return str(self.resolver.resolve(yaml.ScalarNode, event.value, event.implicit))
+
+    def _sequence(self, depth: int) -> list[Any]:
+        found = []
+        while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
+            found.append(self.value(event, depth))
+        return found
+
+    def _mapping(self, start: yaml.Event, depth: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         merged: list[Any] = []
-        for key_node, value_node in node.value:
-            value = self.value(value_node, depth + 1)
-            if key_node.tag == f"{_TAG}merge":
+        while not isinstance(event := next(self.events), yaml.MappingEndEvent):
+            is_merge = isinstance(event, yaml.ScalarEvent) and self._tag(event) == f"{_TAG}merge"
+            key = self.value(event, depth)
+            value = self.value(next(self.events), depth)
+            if is_merge:
                 merged += value if isinstance(value, list) else [value]
-                continue
-            key = self.value(key_node, depth + 1)
-            if not isinstance(key, str):
-                what = f"the key {key_node.value!r}" if isinstance(key_node, yaml.ScalarNode) else "this key"
-                self._refuse(key_node, f"{what} is no text: put it in quotes")
+            elif not isinstance(key, str):
+                what = f"the key {event.value!r}" if isinstance(event, yaml.ScalarEvent) else "this key"
+                self._refuse(event, f"{what} is no text: put it in quotes")
             elif key in found:
-                self._refuse(key_node, f"the key {key!r} stands there twice")
+                self._refuse(event, f"the key {key!r} stands there twice")
             else:
                 found[key] = value
         for each in merged:
             if not isinstance(each, dict):
-                self._refuse(node, "`<<` takes mappings only")
+                self._refuse(start, "`<<` takes mappings only")
                 continue
             for key, value in each.items():
                 found.setdefault(key, value)
         return found
 
-    def _refuse(self, node: yaml.Node, problem: str) -> None:
-        self.problems.append((_line(node), problem))
+    def _refuse(self, event: yaml.Event, problem: str) -> None:
+        self.problems.append((_line(event), problem))
+
+    def _error(self, event: yaml.Event, problem: str) -> RalphError:
+        return RalphError(f"{self.name}:{_line(event)}: {problem}.")
 
 
 def _short(tag: str) -> str:

@@ -82,8 +82,10 @@ RESULT: dict[str, Any] = {"subtype": "success", "is_error": False, "result": "",
 
 @pytest.mark.parametrize("purpose", Purpose)
 def test_the_prompt_comes_by_stdin_and_the_stream_is_structured(purpose: Purpose) -> None:
-    """Work and commit message are asked for alike: in text mode a limit looks like an answer."""
-    assert argv(spec(), purpose) == ["claude", *STREAM, "--permission-mode", "acceptEdits"]
+    """Work and commit message are asked for alike: in text mode a limit looks like an answer. Only work is kept."""
+    unkept = [] if purpose is Purpose.WORK else ["--no-session-persistence"]
+    assert argv(spec(), purpose) == ["claude", *STREAM, *unkept, "--permission-mode", "acceptEdits"]
+    assert argv(spec(*unkept), purpose).count("--no-session-persistence") == len(unkept)
 
 
 @pytest.mark.parametrize(

@@ -67,9 +67,11 @@ END = {"type": "turn.completed", "usage": {"input_tokens": 10, "output_tokens": 
 
 @pytest.mark.parametrize("purpose", Purpose)
 def test_the_prompt_comes_by_stdin_and_the_stream_is_structured(purpose: Purpose) -> None:
-    """Work and commit message are asked for alike, with `--json`: only so tokens and limits are told."""
-    words = ["exec", "--json", "--skip-git-repo-check", "--sandbox", "workspace-write", "--", "-"]
+    """Work and commit message are asked for alike: only with `--json` tokens and limits are told. Only work is kept."""
+    unkept = [] if purpose is Purpose.WORK else ["--ephemeral"]
+    words = ["exec", "--json", "--skip-git-repo-check", *unkept, "--sandbox", "workspace-write", "--", "-"]
     assert argv(spec(), purpose) == ["codex", *words]
+    assert argv(spec(*unkept), purpose).count("--ephemeral") == len(unkept)
 
 
 @pytest.mark.parametrize(

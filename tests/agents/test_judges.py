@@ -50,11 +50,13 @@ def test_another_model(type: str, flags: tuple[str, ...], model: str, expected: 
     [
         (
             spec("claude", "--tools", "Bash", "Write", "--permission-mode=plan", "--effort", "low"),
-            "claude -p --output-format stream-json --verbose --effort low --model haiku --tools '' --strict-mcp-config",
+            "claude -p --output-format stream-json --verbose --no-session-persistence --effort low --model haiku"
+            " --tools '' --strict-mcp-config",
         ),
         (
             spec("codex", "-s", "workspace-write", "--yolo", "-m", "big"),
-            "codex exec --json --skip-git-repo-check -m big --sandbox read-only -c features.shell_tool=false -- -",
+            "codex exec --json --skip-git-repo-check --ephemeral -m big --sandbox read-only -c features.shell_tool=false"
+            " -- -",
         ),
         (
             spec("gemini", "-y", "--debug"),

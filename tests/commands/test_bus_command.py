@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -179,14 +180,16 @@ def test_a_reader_that_goes_away(project: Project, task: Path) -> None:
     assert (done.stdout.strip(), done.stderr) == ("1", "")
 
 
-def test_a_bus_that_is_none(project: Project, task: Path) -> None:
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+def test_a_bus_that_is_none(project: Project, task: Path, make: Callable[[Path], None]) -> None:
     """No command hangs on a pipe, or goes through a link."""
     path = task / "TASK-MESSAGE-BUS.md"
-    os.mkfifo(path)
+    make(path)
     for arguments in (["post", "build", "x"], ["read", "build"], ["tail", "build"]):
         result = project.run("bus", *arguments, timeout=20)
         assert result.code == 2 and "the message bus is no regular file" in result.err
-    path.unlink()
+        assert "Move it away" in result.err
+    path.rename(task / "other")
     path.symlink_to("/etc/hostname")
     assert "the message bus is a symbolic link" in project.run("bus", "read", "build").err
 

@@ -327,7 +327,7 @@ def test_a_flag_is_a_whole_word() -> None:
     """`--print-logs` does not stand for `--print`, nor `--no-verbose` for `--verbose`."""
     help = (
         "-p, --print-logs --no-verbose --output-format=<x> [--permission-mode] --dangerously-skip-permissions"
-        " --model --tools --strict-mcp-config"
+        " --model --tools --strict-mcp-config --no-session-persistence"
     )
     assert unknown_flags(AGENTS["claude"], help) == ("--print", "--verbose")
 

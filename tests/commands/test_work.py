@@ -113,7 +113,8 @@ def test_a_failed_task_is_begun_again_when_it_is_named(site: Site) -> None:
     site.add(task(coder=replace(external(), max_iterations=1)))
     assert site.work().code == 1
     coder_only(site, f"{MENDS}; promise CODED")
-    assert site.work().code == 1, "it stays failed"
+    again = site.work()
+    assert again.code == 1 and "\n  once more: ralph work --task T-1\n" in again.out, "it stays failed"
     assert site.work("--task", "T-1").code == 0
     assert site.is_mended()
 
@@ -378,6 +379,7 @@ def test_a_checkout_with_changes_in_the_way_is_not_touched(site: Site) -> None:
     assert (site.project.path / "calc.py").read_text() == "# mine\n"
     state = site.state()
     assert state["status"] == "blocked" and "git merge --ff-only ralph/T-1" in state["reason"]
+    assert "overwritten by merge: calc.py Next: Commit these files" in state["reason"]
     site.project.git("checkout", "--", "calc.py")
     assert site.work().code == 0
     assert site.is_mended() and len(site.prompts("T-1.coder")) == 1, "nothing was done twice"
@@ -522,6 +524,40 @@ def test_without_a_branch(site: Site) -> None:
     site.project.git("checkout", "-q", "--detach")
     done = site.work()
     assert done.code == 2 and "No branch is checked out here" in done.err
+
+
+def test_a_spec_that_no_task_belongs_to(site: Site) -> None:
+    """A slip of the pen is an error, not a night in which nothing is done."""
+    site.add(task())
+    done = site.work("--spec", "calk")
+    assert done.code == 2 and "no task of spec 'calk' in this project; did you mean 'calc'?" in done.err
+
+
+def test_a_task_that_somebody_has_set_to_done(site: Site) -> None:
+    """It was not merged by Ralph, and nothing says so."""
+    site.add(task(status=TaskStatus.DONE))
+    assert site.work().out == "done: T-1 Make add add (0 iterations)\n"
+
+
+def test_a_branch_of_the_same_name(site: Site) -> None:
+    """What is on it already counts, and that is said."""
+    site.project.git("switch", "-q", "-c", "ralph/T-1")
+    (site.project.path / "notes").write_text("of the user\n")
+    site.project.git("add", "notes")
+    site.project.git("commit", "-q", "-m", "Notes")
+    site.project.git("switch", "-q", "main")
+    site.add(task())
+    done = site.work()
+    assert done.code == 0 and "There was a branch ralph/T-1 already: the work goes on from it." in done.err
+    assert site.is_mended() and site.project.git("show", "main:notes") == "of the user\n"
+
+
+def test_a_branch_in_the_place_of_all_branches(site: Site) -> None:
+    """Git can have no ralph/T-1 beside a branch `ralph`; the way out is told."""
+    site.project.git("branch", "ralph")
+    site.add(task())
+    done = site.work()
+    assert done.code == 2 and "git branch -m ralph OTHER-NAME" in done.err
 
 
 def test_nothing_to_do(site: Site) -> None:

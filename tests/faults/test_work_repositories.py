@@ -466,6 +466,26 @@ def test_g2_a_conflict_whose_coder_is_killed(site: Site) -> None:
     assert_clean(site)
 
 
+def test_g2_a_conflict_where_something_lies_around(site: Site) -> None:
+    """Untracked files in the worktree are not taken for the merge: nothing that the base has got meanwhile is undone."""
+    theirs = f"(cd {site.project.path} && echo base | tee notes > late && git add . && git commit -qm Base)"
+    coder_only(
+        site,
+        f"case $n in 0) {MENDS}; echo mine > notes; {theirs};;"
+        f" 1) cp notes {site.outside}/seen; echo both > notes;; esac; promise CODED",
+        ralph={"setup": "touch junk late"},
+    )
+    site.add(task())
+    result = site.work()
+    assert result.code == 0, result.err
+    assert "<<<<<<<" in (site.outside / "seen").read_text()
+    assert (
+        site.project.git("show", "main:late") == "base\n"
+        and site.project.git("show", "main:notes") == "both\n"
+    )
+    assert "junk" not in site.project.git("ls-tree", "--name-only", "main").split()
+
+
 def test_g2_tests_of_the_tester_survive_a_conflict(site: Site) -> None:
     """What the tester has added stays protected and trusted when the base is merged in."""
     theirs = f"(cd {site.project.path} && echo base >> notes && git add notes && git commit -qm Base)"

@@ -344,6 +344,10 @@ TOOLS: dict[str, tuple[str, str, str]] = {
 MODELS = {"claude": "haiku", "codex": "gpt-5.5", "gemini": "flash-lite", "opencode": "scripted"}
 
 
+SESSIONS = {"claude": ".claude/projects/**/*.jsonl", "codex": ".codex/sessions/**/*.jsonl"}
+"""Where it keeps a session of each call, if it can be told not to."""
+
+
 def attempts(name: str, file: Path) -> list[dict[str, Any]]:
     """What a judge might be talked into: to write here, and to run a command that leaves a file elsewhere."""
     writer, path, shell = TOOLS[name]
@@ -381,3 +385,5 @@ def test_a_judge_answers_and_does_nothing_else(name: str, repository: Project) -
         verdicts = [line["verdict"] for line in done.lines() if line["event"] == "check_ended"]
         reasons = [part["reason"] for verdict in verdicts for part in verdict["parts"]]
         assert [reason.startswith(REASON[:20]) for reason in reasons] == [True, True]
+        if name in SESSIONS:
+            assert not list(Path(site.project.env["HOME"]).glob(SESSIONS[name])), "no session is left behind"

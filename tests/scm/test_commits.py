@@ -68,6 +68,29 @@ def test_what_lay_around_before_is_in_no_commit(place: Project) -> None:
     assert (place.path / ".env").read_text() == "TOKEN=1\n"
 
 
+def test_caches_of_tools_are_in_no_commit(place: Project) -> None:
+    """Whoever has made them, a check or the agent; but where such files are in the repository, new ones belong there."""
+    (place.path / "vendored/node_modules").mkdir(parents=True)
+    (place.path / "vendored/node_modules/a.js").touch()
+    place.git("add", ".")
+    place.git("commit", "-qm", "Vendored")
+    check = "mkdir -p src/__pycache__ && touch src/__pycache__/a.pyc .coverage"
+    work = "mkdir -p src/node_modules/b && touch src/a.py src/node_modules/b/c.js vendored/node_modules/b.js"
+    committing(place, work, guardrails=[{"command": check}])
+    assert place.run("run", "-p", "x").code == 0
+    assert files_of(place) == ["src/a.py", "vendored/node_modules/b.js"]
+
+
+@pytest.mark.parametrize("path", ["deep/__pycache__", "deep/nested"])
+def test_what_is_never_committed_needs_no_message(place: Project, path: str) -> None:
+    """Where there are only caches, or another repository, the agent is not asked."""
+    (place.path / path).mkdir(parents=True)
+    work = f"git init -q {path}; touch {path}/file" if path.endswith("nested") else f"touch {path}/a.pyc"
+    committing(place, work)
+    assert place.run("run", "-p", "x").code == 0
+    assert sorted(file.name for file in place.path.glob(".ralph/prompt_*")) == ["prompt_001.txt"]
+
+
 def test_what_lay_around_and_was_changed_is_committed(place: Project) -> None:
     """An untracked file that the agent worked on is its work."""
     (place.path / "draft.txt").write_text("draft\n")

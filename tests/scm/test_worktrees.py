@@ -173,7 +173,7 @@ def test_a_merge_that_changes_nothing_is_kept_too(place: Place) -> None:
     """Whoever decides for his own side has merged all the same."""
     place.commit("a", "mine\n")
     brought = place.base_commit("a", "theirs\n")
-    place.tree.bring_in(brought, "Bring")
+    place.tree.bring_in(brought, "Bring", is_clean=True)
     assert place.tree.is_merging() and "<<<<<<<" in (place.path / "a").read_text()
     (place.path / "a").write_text("mine\n")
     place.tree.keep("Merged", ())
@@ -185,7 +185,7 @@ def test_a_merge_that_was_begun_goes_on(place: Place) -> None:
     place.commit("a", "mine\n")
     brought = place.base_commit("a", "theirs\n")
     (place.path / "a").write_text("half resolved\n")
-    place.tree.bring_in(brought, "Bring")
+    place.tree.bring_in(brought, "Bring", is_clean=False)
     place.tree.keep("Merged", ())
     assert place.git("show", "HEAD:a") == "half resolved\n"
     assert place.tree.has(brought)
@@ -197,7 +197,7 @@ def test_what_may_be_trusted_while_a_commit_is_brought_in(place: Place, conflict
     place.commit("test", "of the tester\n")
     place.commit("a", "mine\n")
     brought = place.base_commit("a" if conflict else "b", "theirs\n")
-    place.tree.bring_in(brought, "Bring")
+    place.tree.bring_in(brought, "Bring", is_clean=True)
     trusted = place.tree.trusted(brought)
     expected = {"test": "of the tester\n", "a": "theirs\n" if conflict else "mine\n"}
     assert {name: place.git("show", f"{trusted}:{name}") for name in expected} == expected

@@ -158,6 +158,11 @@ def has_own_permissions(spec: AgentSpec, users: Sequence[str]) -> bool:
     return any(flag.partition("=")[0] in users for flag in spec.flags)
 
 
+def unkept(spec: AgentSpec, purpose: Purpose, flag: str) -> list[str]:
+    """The flag that leaves no session behind where only a short answer is wanted, unless the user gives it."""
+    return [] if purpose is Purpose.WORK or flag in spec.flags else [flag]
+
+
 def without(flags: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     """The flags without these and their values, which are the words up to the next flag."""
     kept, is_kept = [], True

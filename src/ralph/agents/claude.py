@@ -28,7 +28,17 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
-from ralph.agents.base import About, Needs, Parser, Prompt, Reading, model_option, permissions, without
+from ralph.agents.base import (
+    About,
+    Needs,
+    Parser,
+    Prompt,
+    Reading,
+    model_option,
+    permissions,
+    unkept,
+    without,
+)
 from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, seconds_of, whole
 from ralph.core.events import (
     AgentEvent,
@@ -52,6 +62,7 @@ _PERMISSIONS = {
 }
 _PERMISSION_FLAGS = ("--permission-mode", "--dangerously-skip-permissions")
 _TOOL_FLAGS = ("--tools", "--mcp-config")
+_UNKEPT = "--no-session-persistence"
 _NO_TOOLS = ("--tools", "", "--strict-mcp-config")
 
 _EDITORS = {"Edit", "MultiEdit", "NotebookEdit", "Write"}
@@ -73,7 +84,7 @@ class Claude:
         help=("--help",),
         flags=(
             *("--print", "--output-format", "--verbose", "--model"),
-            *(*_PERMISSION_FLAGS, "--tools", "--strict-mcp-config"),
+            *(*_PERMISSION_FLAGS, "--tools", "--strict-mcp-config", _UNKEPT),
         ),
         keys=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN"),
         logins=(".claude/.credentials.json",),
@@ -92,9 +103,10 @@ class Claude:
     )
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
-        """The same for every purpose. A prompt stands behind `--`, for some flags take any number of words."""
+        """A prompt stands behind `--`, for some flags take any number of words."""
         allowed = permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS)
-        words = [spec.command, "-p", "--output-format", "stream-json", "--verbose", *allowed, *spec.flags]
+        options = ["--output-format", "stream-json", "--verbose", *unkept(spec, purpose, _UNKEPT), *allowed]
+        words = [spec.command, "-p", *options, *spec.flags]
         return words if spec.prompt_via is PromptVia.STDIN else [*words, "--", prompt.text]
 
     def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:

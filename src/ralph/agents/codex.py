@@ -38,6 +38,7 @@ from ralph.agents.base import (
     model_option,
     no_hooks,
     permissions,
+    unkept,
     without,
 )
 from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, whole
@@ -76,6 +77,7 @@ _WORDS = {
     "log out and sign in again": LimitKind.AUTH,
     "missing environment variable": LimitKind.AUTH,
 }
+_UNKEPT = "--ephemeral"
 _DISARMED = ("--sandbox", "read-only", "-c", "features.shell_tool=false")
 
 _REJECTED = "error=patch rejected:"
@@ -93,7 +95,7 @@ class Codex:
         title="Codex",
         seen="0.166.0",
         help=("exec", "--help"),
-        flags=("--json", "--skip-git-repo-check", "--sandbox", _BYPASS, "--model", "--config"),
+        flags=("--json", "--skip-git-repo-check", "--sandbox", _BYPASS, "--model", "--config", _UNKEPT),
         keys=("CODEX_API_KEY", "CODEX_ACCESS_TOKEN"),
         logins=(".codex/auth.json",),
         login="run `codex login`",
@@ -110,7 +112,7 @@ class Codex:
         allowed = permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS)
         last = "-" if spec.prompt_via is PromptVia.STDIN else prompt.text
         return [
-            *(spec.command, "exec", "--json", "--skip-git-repo-check"),
+            *(spec.command, "exec", "--json", "--skip-git-repo-check", *unkept(spec, purpose, _UNKEPT)),
             *(*allowed, *spec.flags, "--", last),
         ]
 

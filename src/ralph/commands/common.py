@@ -18,7 +18,7 @@ from click.shell_completion import CompletionItem
 
 from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows.where import here
+from ralph.flows.where import here, runs_of
 from ralph.store.home import Home, find_home
 from ralph.store.tasks import Tasks
 
@@ -110,12 +110,9 @@ def task_argument(function: F) -> F:
 def newest_run(runs: Runs) -> Run:
     """The newest run of this directory."""
     where = here(Path.cwd())
-    found = runs.in_directory(str(where.lock))
-    if not found:
-        raise RalphError(
-            f"There is no run in {where.lock}.", "`ralph status` lists the runs of all projects."
-        )
-    return found[0]
+    for run in runs_of(runs, where):
+        return run
+    raise RalphError(f"There is no run in {where.lock}.", "`ralph status` lists the runs of all projects.")
 
 
 class Count(click.ParamType[int]):

@@ -171,7 +171,11 @@ def _line(state: TaskState) -> str:
     used = f"{count(state.iterations, 'iteration')}" + (f", ${state.cost:.2f}" if state.cost else "")
     line = f"{state.status}: {state.id} {state.title} ({used})"
     if state.status == "done":
-        return f"{line}, merged into {state.base} as {state.merged[:10]}"
+        return line + (f", merged into {state.base} as {state.merged[:10]}" if state.merged else "")
     if state.reason:
         line += f"\n  why: {state.reason.partition(chr(10))[0]}"
-    return line + (f"\n  its work: branch {state.branch}, in {state.worktree}" if state.branch else "")
+    if state.branch:
+        line += f"\n  its work: branch {state.branch}, in {state.worktree}"
+    if state.status in ("failed", "cancelled"):
+        line += f"\n  once more: ralph work --task {state.id}"
+    return line

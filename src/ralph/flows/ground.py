@@ -228,8 +228,9 @@ class Yard:
         """What a run has made and not committed goes onto the branch; `scratch` tells how it was when it began."""
         with opened_directory(str(repository.top)) as directory:
             runner = scm_runner(self.warden, directory, repository.top)
-            left_out = Recorded(Git(repository, runner), scratch).left_out()
-            Tree(repository, runner, self.recorded).keep(message, left_out)
+            found, tree = Recorded(Git(repository, runner), scratch), Tree(repository, runner, self.recorded)
+            if found.has_changes() or tree.is_merging():
+                tree.keep(message, found.left_out())
 
     def put_back(
         self, repository: Repository, branch: str, run: str, snapshot: str, scratch: Path
@@ -248,11 +249,20 @@ class Yard:
             Tree(repository, runner, self.recorded).attach(branch, rewind.moved_head)
             return rewinder.apply(rewind)
 
-    def bring_in(self, repository: Repository, task: str, commit: str, trusted: str) -> str:
-        """A task's branch gets a commit of the base, conflicts and all; returns what may be trusted from now on."""
+    def bring_in(self, repository: Repository, task: str, commit: str, trusted: str, scratch: Path) -> str:
+        """A task's branch gets a commit of the base, conflicts and all; returns what may be trusted from now on.
+
+        What lies around untracked, as `scratch` tells, gives way to a file of that commit.
+        """
         with self.tree(repository) as tree:
             if not tree.has(commit):
-                tree.bring_in(commit, f"Merge {commit[:10]} into {task}")
+                found = Recorded(tree.git, scratch)
+                is_clean = not found.has_changes()
+                for path in set(found.left_out()).intersection(
+                    self.worktrees.files(commit) if is_clean else ()
+                ):
+                    (repository.top / path).unlink(missing_ok=True)
+                tree.bring_in(commit, f"Merge {commit[:10]} into {task}", is_clean=is_clean)
             if commit == trusted or self.worktrees.is_ancestor(commit, trusted):
                 return trusted
             trusted = tree.trusted(commit)

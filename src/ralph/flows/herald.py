@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ralph.core.events import AgentEnded, Event, Holding, IterationStarted, Notice, RunEnded
+from ralph.core.machine import WAIT_EXIT
 from ralph.core.model import Cause, Ended, HoldWhy, Outcome, Purpose, Ran, Stop
 from ralph.store.bus import ERROR, FACT, INFO, WARNING
 from ralph.store.task_folder import STARTED, Folder, sequence
@@ -96,7 +97,9 @@ class Herald:
 
 
 def _failed(ran: Ran) -> bool:
-    return ran.ended is not Ended.INTERRUPTED and (ran.ended is not Ended.OK or bool(ran.exit))
+    if ran.ended is Ended.INTERRUPTED or ran.exit == WAIT_EXIT:
+        return False
+    return ran.ended is not Ended.OK or bool(ran.exit)
 
 
 def _how(ran: Ran) -> str:

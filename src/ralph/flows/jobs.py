@@ -13,6 +13,7 @@ from ralph.errors import RalphError
 from ralph.flows import roles
 from ralph.flows.roles import MERGE
 from ralph.flows.task_form import id_problem
+from ralph.flows.verification import did_you_mean
 from ralph.settings import Settings
 from ralph.store.home import Home
 
@@ -60,7 +61,10 @@ class Jobs:
         wanted = [self._reopened(self._tasks.find(id)) for id in choice.tasks]
         rows = {row.id: row for row in self._tasks.stored()}
         if not choice.tasks:
-            of_spec = (row for row in rows.values() if choice.spec in (None, row.spec_id))
+            of_spec = [row for row in rows.values() if choice.spec in (None, row.spec_id)]
+            if choice.spec is not None and not of_spec:
+                hint = did_you_mean(choice.spec, {row.spec_id for row in rows.values()})
+                raise RalphError(f"There is no task of spec {choice.spec!r} in this project{hint or '.'}")
             wanted = [row.id for row in of_spec if row.status != TaskStatus.CANCELLED]
         progresses, new = self._tasks.progresses(), Progress()
         order = _with_dependencies(wanted, {id: self._tasks.depends_on(row) for id, row in rows.items()})

@@ -28,6 +28,7 @@ from ralph.flows.replay import announced, started
 from ralph.flows.repository import pinned_runner, scm_runner
 from ralph.flows.where import Where as Where
 from ralph.flows.where import here as here
+from ralph.flows.where import runs_of
 from ralph.loop import Driver
 from ralph.paths import real
 from ralph.place import Clock, Place
@@ -258,7 +259,7 @@ def _version_control(
 
 def unfinished(runs: Runs, where: Where) -> Run:
     """The newest run of a directory that can go on."""
-    for run in runs.in_directory(str(where.lock)):
+    for run in runs_of(runs, where):
         stop = runs.brief(run.id).stop
         if stop is None or stop.outcome is not Outcome.COMPLETE:
             return run

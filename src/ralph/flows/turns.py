@@ -166,13 +166,15 @@ class Turn:
         plan = Plan("setup", Flow.WORK, str(worktree), agents, PromptSource(), sandbox=self.site.sandbox)
         return rooms.Site(plan, repository_at(worktree), real(self.site.home.path), scratch)
 
-    def restore(self, yard: Yard, repository: Repository, task: Task, attempt: int) -> None:
+    def restore(self, yard: Yard, repository: Repository, task: Task, attempt: int, began: str) -> None:
         """A worktree that was removed comes back as it was last, also what was not committed."""
-        run = next(self.runs_in(task, repository.top), None)
+        run, branch = next(self.runs_in(task, repository.top), None), branch_of(task.id, attempt)
         if run is not None:
             self.tell(Notice(f"{repository.top} was gone: it is made again, as run {run.id} had left it."))
-            self.rewind(yard, repository, branch_of(task.id, attempt), run.id)
+            self.rewind(yard, repository, branch, run.id)
             forget_pin(self.scratch(run.id))
+        elif yard.worktrees.branch_commit(branch) != began:
+            self.tell(Notice(f"There was a branch {branch} already: the work goes on from it."))
 
     def rewind(self, yard: Yard, repository: Repository, branch: str, run: str, snapshot: str = "") -> None:
         for problem in yard.put_back(repository, branch, run, snapshot, self.scratch(run)):
@@ -230,9 +232,11 @@ class RoleTurn(Turn):
                 attempt=action.attempt,
             )
             if is_new:
-                self.restore(yard, repository, task, action.attempt)
+                self.restore(yard, repository, task, action.attempt, progress.began)
             self._take_up(yard, repository, assignment)
-            trusted = yard.bring_in(repository, task.id, progress.began, progress.trusted)
+            last = next(self.runs_in(task, repository.top), None)
+            scratch = self.scratch(last.id if last else "")
+            trusted = yard.bring_in(repository, task.id, progress.began, progress.trusted, scratch)
             tracked = yard.worktrees.files(trusted)
         if trusted != progress.trusted:
             progress = self.tasks.keep_progress(task.id, trusted=trusted)

@@ -1,14 +1,19 @@
-"""Where a command was called: the directory, the lock that it needs, and the project."""
+"""Where a command was called: the directory, the lock that it needs, the project, and the runs that belong there."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph.errors import RalphError
 from ralph.paths import real
 from ralph.scm.repository import find_repository
+
+if TYPE_CHECKING:
+    from ralph.store.runs import Run, Runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +37,15 @@ def here(directory: Path) -> Where:
     if repository is None:
         return Where(directory, directory, str(directory))
     return Where(directory, repository.top, str(repository.common))
+
+
+def runs_of(runs: Runs, where: Where) -> Iterator[Run]:
+    """The runs of a directory, newest first; one that supervises has the lock of its task folder, wherever that is."""
+    for run in runs.around(str(where.lock), where.project):
+        if run.directory == str(where.lock) or _is_supervised_from(runs, run, where.lock):
+            yield run
+
+
+def _is_supervised_from(runs: Runs, run: Run, lock: Path) -> bool:
+    plan = runs.plan(run.id)
+    return plan is not None and here(Path(plan.directory)).lock == lock

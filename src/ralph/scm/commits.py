@@ -42,11 +42,7 @@ class GitTasks:
         self._recorded = recorded
 
     def has_changes(self) -> bool:
-        """Is there anything to commit that is not left out?"""
-        self._git.disarm_filters()
-        output = self._git("status", "--porcelain=v1", "-z", "-uall", "--no-renames")
-        changed = {entry[3:] for entry in paths(output)}
-        return bool(changed - set(self._recorded.left_out()))
+        return self._recorded.has_changes()
 
     def do(self, iteration: int, message: str) -> Done:
         start = self._recorded.load()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from ralph.errors import RalphError
@@ -50,6 +51,9 @@ _IDENTITY = {
     for what, value in (("NAME", "Ralph"), ("EMAIL", "ralph@localhost"))
 }
 
+MOST_NAMED = 10
+"""How many files of git's complaint are told."""
+
 _HINTS = (
     ("dubious ownership", "If you trust it: git config --global --add safe.directory {top}"),
     (".lock': File exists", "Another git works there: when it has ended, this can be done again."),
@@ -60,6 +64,8 @@ _HINTS = (
     ),
     ("No configured push destination", "Name one: git -C {top} remote add origin URL"),
     ("has no upstream branch", "Set it once: git -C {top} push --set-upstream origin HEAD"),
+    ("'refs/heads/ralph' exists", "Ralph's branches are called ralph/TASK: git branch -m ralph OTHER-NAME"),
+    ("would be overwritten by merge", "Commit these files, stash them or move them away."),
     ("No space left", "Free some space."),
 )
 
@@ -74,10 +80,14 @@ class GitError(RalphError):
 
 
 def gist(error: str) -> str:
-    """The line of git's complaint that says what is wrong."""
-    lines = [line.strip() for line in error.splitlines() if line.strip()]
-    telling = (line for line in lines if line.startswith(("fatal:", "error:")))
-    return next(telling, lines[-1] if lines else "it failed")
+    """The line of git's complaint that says what is wrong, with the files that it is about."""
+    lines = [line for line in error.splitlines() if line.strip()]
+    for number, line in enumerate(lines, 1):
+        if line.lstrip().startswith(("fatal:", "error:")):
+            files = [name.strip() for name in takewhile(lambda line: line.startswith("\t"), lines[number:])]
+            more = [f"{len(files) - MOST_NAMED} more"] if len(files) > MOST_NAMED else []
+            return f"{line.strip()} {', '.join(files[:MOST_NAMED] + more)}".strip()
+    return lines[-1].strip() if lines else "it failed"
 
 
 def hint_for(error: str, repository: Repository) -> str:

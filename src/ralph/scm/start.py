@@ -12,6 +12,7 @@ import re
 import shutil
 import stat
 from collections.abc import Iterable
+from itertools import accumulate
 from pathlib import Path
 
 import msgspec
@@ -20,6 +21,14 @@ from ralph.scm.git import Git, paths
 
 MARKER = ".ralph-active"
 """The marker of a running PRD loop is nobody's work."""
+
+CACHES = frozenset(
+    {
+        *("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".coverage"),
+        *(".tox", ".nox", ".venv", "node_modules", ".DS_Store"),
+    }
+)
+"""What tools leave behind wherever they run, and nobody wants in a commit, with a `.gitignore` or without."""
 
 MOST_HOOK_BYTES = 10 << 20
 MOST_HASHED = 50 << 20
@@ -107,12 +116,33 @@ class Recorded:
         return {name: fingerprint(top / name) for name in names if not name.endswith("/")}
 
     def left_out(self) -> list[str]:
-        """What was untracked when the run began and is unchanged, and nested repositories: not the agent's work."""
+        """What was untracked when the run began and is unchanged, caches, nested repositories: not the agent's work.
+
+        A directory stands for all that is in it.
+        """
         start, now = self.load(), self.untracked()
         prints = self.fingerprints(name for name in now if name in start.untracked)
         unchanged = [name for name, value in prints.items() if value and value == start.untracked[name]]
         markers = [name for name in now if os.path.basename(name) == MARKER]
-        return unchanged + markers + [name.rstrip("/") for name in now if name.endswith("/")]
+        nested = [name.rstrip("/") for name in now if name.endswith("/")]
+        return [*unchanged, *markers, *self._caches(now), *nested]
+
+    def has_changes(self) -> bool:
+        """Is there anything to commit that is not left out?"""
+        self._git.disarm_filters()
+        output = self._git("status", "--porcelain=v1", "-z", "-uall", "--no-renames")
+        changed = [entry[3:].rstrip("/") for entry in paths(output)]
+        left_out = set(self.left_out()) if changed else set()
+        return any(left_out.isdisjoint(accumulate(name.split("/"), "{}/{}".format)) for name in changed)
+
+    def _caches(self, untracked: Iterable[str]) -> list[str]:
+        """Where the files of tools lie; those of which something is in the repository belong there."""
+        found = dict.fromkeys(filter(None, map(_cache_of, untracked)))
+        if not found:
+            return []
+        places = (f":(top,literal){path}" for path in found)
+        kept = set(map(_cache_of, paths(self._git("ls-files", "-z", "--", *places))))
+        return [path for path in found if path not in kept]
 
     def has_hooks(self) -> bool:
         try:
@@ -154,6 +184,12 @@ def fingerprint(path: Path) -> str:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
         return ""
+
+
+def _cache_of(name: str) -> str:
+    """The outermost directory of a path, or the file itself, that is a tool's; "" if none is."""
+    parts = name.rstrip("/").split("/")
+    return next((path for path in accumulate(parts, "{}/{}".format) if path.rpartition("/")[2] in CACHES), "")
 
 
 def _to_json(name: str) -> str:

@@ -227,16 +227,11 @@ class Tree:
 
     # ---- committing and merging ----
 
-    def is_clean(self) -> bool:
-        self.git.disarm_filters()
-        return not self.git("status", "--porcelain=v1", "-z", "-uall", "--no-renames")
-
     def keep(self, message: str, left_out: Iterable[str]) -> None:
         """Commit what is there, so that it lies on the branch; no hook and no missing key can refuse that."""
-        if not self.is_clean() or self.is_merging():
-            options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
-            self.git.attempt("add", *options, stdin=listed(all_but(left_out)))
-            self.git("commit", "-q", "--no-verify", "--no-gpg-sign", "--allow-empty", "-m", message)
+        options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
+        self.git.attempt("add", *options, stdin=listed(all_but(left_out)))
+        self.git("commit", "-q", "--no-verify", "--no-gpg-sign", "--allow-empty", "-m", message)
 
     def is_merging(self) -> bool:
         return (self.repository.git_dir / "MERGE_HEAD").exists()
@@ -251,14 +246,14 @@ class Tree:
             raise GitError(self._user_git.failure("merge", done))
         return unmerged
 
-    def bring_in(self, other: str, message: str) -> None:
+    def bring_in(self, other: str, message: str, *, is_clean: bool) -> None:
         """Merge another commit in, for an agent to resolve what conflicts; no hook can refuse that.
 
         Files that are changed already are those of a merge that was begun before: the merge goes on with them.
         """
         if self.is_merging():
             return
-        if self.is_clean():
+        if is_clean:
             self.merge(other, message, "--no-verify", "--no-gpg-sign")
         else:
             self.git("update-ref", "MERGE_HEAD", other)

@@ -263,6 +263,8 @@ def _open(path: Path, flags: int) -> int:
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise RalphError(f"{path}: the message bus is a symbolic link.", _MOVE_AWAY) from None
+        if error.errno == errno.EISDIR:
+            raise RalphError(f"{path}: the message bus is no regular file.", _MOVE_AWAY) from None
         raise _error(path, "cannot be opened", error) from None
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and status.st_size <= MOST_FILE:

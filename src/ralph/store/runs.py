@@ -135,6 +135,11 @@ class Runs:
     def in_directory(self, directory: str) -> list[Run]:
         return list(self._select("WHERE directory = ? ORDER BY rowid DESC", (directory,)))
 
+    def around(self, directory: str, project: str) -> list[Run]:
+        """The runs in a directory, and those of its project that supervise a folder, newest first."""
+        where = "WHERE directory = ? OR (project = ? AND flow = ?) ORDER BY rowid DESC"
+        return list(self._select(where, (directory, project, Flow.SUPERVISE)))
+
     def of_task(self, project: str, task: str) -> list[Run]:
         """The runs of a task, one for each role and time, newest first."""
         return list(self._select("WHERE project = ? AND task = ? ORDER BY rowid DESC", (project, task)))

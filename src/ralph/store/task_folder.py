@@ -66,10 +66,7 @@ class Folder:
             return False, f"{path} cannot be looked at: {error.strerror}."
         if stat.S_ISREG(mode):
             return True, ""
-        return (
-            False,
-            f"{path} is {_kind(mode)}, not a regular file. Remove it; then: ralph resume {self._run}",
-        )
+        return False, f"{path} is {_kind(mode)}, not a regular file: remove it"
 
     # ---- messages ----
 

@@ -39,17 +39,16 @@ _NEXT = {
     Cause.CRASH_LOOP: "See why with: ralph logs {run}, then: ralph resume {run}",
     Cause.VERIFICATION: "See what is red with: ralph status {run}",
     Cause.REFUSED: "See why with: ralph logs {run}",
-    Cause.CONFIG: "Mend that and start again: ralph run …",
+    Cause.CONFIG: "Mend that, then: ralph resume {run}",
     Cause.UNSTARTABLE: "Mend it (ralph doctor looks at the configured agents), then: ralph resume {run}",
     Cause.AUTH: "Log in, then: ralph resume {run}",
-    Cause.DENIED: "Change that and start again: ralph run …",
+    Cause.DENIED: "Change that, and start again.",
     Cause.WAIT_MARKER: "When it is over: ralph resume {run}",
     Cause.LIMIT_WAIT: "When it is over: ralph resume {run}",
     Cause.SIGNAL: "Go on with: ralph resume {run}",
     Cause.CANCELLED: "Go on with: ralph resume {run}",
 }
 _NEXT_OF_PRD = {
-    Cause.CONFIG: "Mend that, then: ralph resume {run}",
     Cause.VERIFICATION: "Mend it, or set a story back to needs_review, then: ralph resume {run}",
     Cause.AUTO_APPROVED: "Look at the notes of these stories: ralph prd status",
 }
@@ -227,8 +226,8 @@ class Console:
             until = time.strftime("%H:%M:%S", time.localtime(hold.until))
             self._line(self._paint("yellow", f"The agent is at its limit. Waiting until {until}."))
             self._status.waiting = f"waiting until {until}"
-        else:
-            self._line(f"Waiting {hold.seconds or 0:.1f}s ({hold.why}).")
+        elif hold.seconds and hold.seconds >= 0.05:
+            self._line(f"Waiting {hold.seconds:.1f}s ({hold.why}).")
 
     def _notice(self, event: Notice, at: float) -> None:
         if event.detail:
