@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,48 @@ def test_t2_nothing_that_was_planted_runs_outside(repository: Project, plant: st
     assert json.loads(repository.run("status", newest(repository), "--json").out)["sandbox"].startswith(
         "bubble"
     )
+
+
+def test_git_writes_through_no_link_that_was_planted(repository: Project) -> None:
+    """A log that leads elsewhere would get a line of the agent's own choice, with the harness's next commit."""
+    identify(repository)
+    out = repository.path.parent / "escaped"
+    out.touch()
+    body = f"rm .git/logs/HEAD; ln -s {out} .git/logs/HEAD; mkfifo .git/FETCH_HEAD; echo 1 >made; {DONE}"
+    done = run(repository, body, "--json", scm={"command": "git", "tasks": ["commit"]})
+    assert repository.git("status", "--porcelain", "made") == "", done.out
+    assert out.read_text() == ""
+    assert "logs/HEAD was changed" in notices(done) and "FETCH_HEAD was changed" in notices(done)
+
+
+def test_the_git_directory_cannot_be_replaced(repository: Project) -> None:
+    """Neither that of a plain checkout nor the file that leads to a worktree's, nor what that says."""
+    evil = "git init -q evil; git -C evil config core.fsmonitor 'touch OUT; false'; mv .git gone; rm -f .git;"
+    evil += " echo 'gitdir: evil/.git' >.git"
+    out, tree = repository.path.parent / "escaped", repository.path.parent / "tree"
+    done = run(repository, f"{evil.replace('OUT', str(out))}; {DONE}", "--json")
+    repository.git("status")
+    assert (done.code, out.exists(), (repository.path / "gone").exists()) == (0, False, False)
+    repository.git("worktree", "add", "-q", str(tree))
+    linked = replace(repository, path=tree)
+    more = "echo $PWD/evil/.git >$(git rev-parse --git-dir)/commondir"
+    done = run(linked, f"{evil.replace('OUT', str(out))}; {more}; {DONE}", "--json")
+    linked.git("status")
+    assert (done.code, out.exists()) == (0, False)
+    assert "commondir was changed" in notices(done)
+
+
+def test_a_prompt_file_that_was_led_elsewhere_is_not_read(repository: Project) -> None:
+    """The harness would read for the agent what it may not see."""
+    (repository.home.path.parent / "secret").write_text("honey")
+    (repository.path / "PROMPT.md").write_text("first")
+    body = f'echo "$1" >>said; ln -sf {repository.home.path.parent}/secret PROMPT.md'
+    agent = repository.script("agent.sh", body)
+    repository.settings(agent={"command": agent}, sandbox=RUNG)
+    done = repository.run("run", "-f", "PROMPT.md", "-m", "2")
+    assert (done.code, "it is not read for the agent" in done.out) == (2, True), done.err
+    assert "first" in (repository.path / "said").read_text()
+    assert "honey" not in (repository.path / "said").read_text()
 
 
 def test_ralphs_own_settings_are_put_back(repository: Project) -> None:

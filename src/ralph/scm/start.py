@@ -11,12 +11,12 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import msgspec
 
-from ralph.scm.git import Git, paths
+from ralph.scm.git import Git, Output, listed, paths
 
 MARKER = ".ralph-active"
 """The marker of a running PRD loop is nobody's work."""
@@ -165,9 +165,15 @@ def _from_json(text: str) -> str:
     return os.fsdecode(text.encode("latin-1"))
 
 
-def all_but(left_out: Iterable[str]) -> list[str]:
-    """Pathspecs for the whole repository without some files."""
-    return [":/", *(f":(top,exclude,literal){path}" for path in left_out)]
+def add_all(call: Callable[..., Output], git: Git, left_out: Iterable[str]) -> Output:
+    """Add the whole repository without some files; `call`: the git that does it. Of nested ones only where they stand."""
+    links = git.nested()
+    specs = [":/", *(f":(top,exclude,literal){path}" for path in (*left_out, *links))]
+    options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
+    added = call("add", *options, stdin=listed(specs))
+    if links:
+        git.attempt("update-index", "--add", "--remove", "-z", "--stdin", stdin=listed(links))
+    return added
 
 
 def _copy_hooks(source: Path, target: Path) -> None:

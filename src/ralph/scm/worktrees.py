@@ -10,9 +10,9 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from ralph.scm.git import Git, GitError, Runner, listed, paths
+from ralph.scm.git import CHANGES, Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
-from ralph.scm.start import Recorded, all_but
+from ralph.scm.start import Recorded, add_all
 from ralph.scm.user_git import UserGit
 
 _READY = "ralph-ready"
@@ -228,13 +228,12 @@ class Tree:
 
     def is_clean(self) -> bool:
         self.git.disarm_filters()
-        return not self.git("status", "--porcelain=v1", "-z", "-uall", "--no-renames")
+        return not self.git("status", *CHANGES)
 
     def keep(self, message: str, left_out: Iterable[str]) -> None:
         """Commit what is there, so that it lies on the branch; no hook and no missing key can refuse that."""
         if not self.is_clean() or self.is_merging():
-            options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
-            self.git.attempt("add", *options, stdin=listed(all_but(left_out)))
+            add_all(self.git.attempt, self.git, left_out)
             self.git("commit", "-q", "--no-verify", "--no-gpg-sign", "--allow-empty", "-m", message)
 
     def is_merging(self) -> bool:
@@ -279,7 +278,7 @@ class Tree:
         return self.git.line("commit-tree", tree, *parents, "-m", "What may be trusted")
 
     def _unmerged(self) -> list[str]:
-        return paths(self.git("diff", "--name-only", "-z", "--diff-filter=U"))
+        return paths(self.git("diff", "--name-only", "-z", "--diff-filter=U", "--ignore-submodules=dirty"))
 
     # ---- the user's checkout ----
 
