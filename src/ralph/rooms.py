@@ -140,7 +140,7 @@ class Rooms:
                 *(word for word in argv if within(word, [str(self._site.streams)])),
                 *_named_files(spec.flags),
             ),
-            copied=(*self._own_copies(needs), *self._linked_logins(spec)),
+            copied=(*self._own_copies(needs), *self._fresh(spec, logins), *self._linked_logins(spec)),
         )
         return self.sandbox.wrap(argv, wanted, room)
 
@@ -181,7 +181,8 @@ class Rooms:
             self.tell(f"{path} was made inside the sandbox and taken away: it is {target} now.")
 
     def close(self) -> None:
-        shutil.rmtree(self._state / "copied", ignore_errors=True)
+        for name in ("copied", "fresh"):
+            shutil.rmtree(self._state / name, ignore_errors=True)
         for kept in self._kept:
             kept.put_back()
             kept.forget()
@@ -290,7 +291,7 @@ class Rooms:
         moved = [environment[name] for name in needs.moved if environment.get(name)]
         state = moved[:1] or [os.path.join(home, name) for name in needs.state]
         found = [os.path.realpath(path) for path in state]
-        pinned = [os.path.join(found[0], name) for name in needs.pinned] if found else []
+        pinned = [each for name in needs.pinned for each in _named(found[0], name)] if found else []
         return [path for path in found if os.path.isdir(path) and not self._is_too_much(path)], pinned
 
     def _own_copies(self, needs: Needs) -> Iterator[tuple[str, str]]:
@@ -298,6 +299,12 @@ class Rooms:
             target = os.path.join(self._home, name)
             if target in self._copied:
                 yield self._copied[target], target
+
+    def _fresh(self, spec: AgentSpec, logins: Sequence[str]) -> Iterator[tuple[str, str]]:
+        for name in AGENTS[spec.type].needs.fresh if logins else ():
+            empty = self._state / "fresh" / spec.type / name
+            empty.mkdir(parents=True, exist_ok=True)
+            yield str(empty), os.path.join(logins[0], name)
 
     def _linked_logins(self, spec: AgentSpec) -> Iterator[tuple[str, str]]:
         """A login that is a link to another place is found under its own name."""
@@ -366,6 +373,11 @@ class Rooms:
 @cache
 def _of_program(program: str, path: str) -> tuple[str, ...]:
     return tuple(programs.of_program(program, path))
+
+
+def _named(directory: str, name: str) -> list[str]:
+    """What a name with `*` stands for now; another stands for itself, be it there or not."""
+    return list(map(str, Path(directory).glob(name))) if "*" in name else [os.path.join(directory, name)]
 
 
 def _home_in(environment: Mapping[str, str]) -> str:
