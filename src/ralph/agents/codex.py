@@ -105,7 +105,7 @@ class Codex:
             *("config.toml", "AGENTS.md", "AGENTS.override.md", ".env", "hooks.json", "plugins", "prompts"),
             *("rules", "skills", "packages", "bin", "*.sh", "*.py", "*.js"),
         ),
-        fresh=("shell_snapshots", "tmp"),
+        fresh=("shell_snapshots", "tmp", ".tmp"),
         variables=("CODEX_*", "OPENAI_*"),
         hosts=("api.openai.com", "auth.openai.com", "chatgpt.com"),
     )
