@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import socket
 import time
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -180,6 +183,36 @@ def test_resume_uses_the_same_sandbox(repository: Project) -> None:
     again = repository.run("resume", "-m", "2", "--json")
     assert next(line for line in again.lines() if line["event"] == "run_started")["sandbox"] == "bubblewrap"
     assert "RALPH_SANDBOX=bubblewrap" in (repository.path / "environment").read_text()
+
+
+def test_sockets_outside_cannot_be_reached(repository: Project) -> None:
+    """Whatever their names are: with blanks, or without a file, which the kernel must be new enough for."""
+    place, abstract = repository.path.parent / "read only", f"\0ralph-test-{os.getpid()}"
+    place.mkdir()
+    names = [str(place / "a b.sock"), *([abstract] if scopes_sockets() else [])]
+    code = f"""
+import socket
+for name in {names!r}:
+    with socket.socket(socket.AF_UNIX) as client:
+        print(client.connect_ex(name) and "denied")
+"""
+    with ExitStack() as stack:
+        for name in (str(place / "a b.sock"), abstract):
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(name)
+            listener.listen()
+        (repository.path / "connect.py").write_text(code)
+        run(
+            repository,
+            f"python3 connect.py >said 2>&1; ls '{place}' >>said",
+            sandbox={"readOnly": [str(place)]},
+        )
+    assert (repository.path / "said").read_text().split("\n")[:-1] == ["denied"] * len(names) + ["a b.sock"]
+
+
+def scopes_sockets() -> bool:
+    """Can the kernel keep a process from sockets without a file? Landlock, since its sixth version."""
+    return int(ctypes.CDLL(None).syscall(444, None, 0, 1)) >= 6
 
 
 def test_limits_hold_inside(repository: Project) -> None:

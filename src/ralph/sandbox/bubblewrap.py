@@ -190,8 +190,8 @@ def _sockets() -> Iterator[str]:
     except OSError:
         return
     for line in lines:
-        name = line.split(" ", 7)[-1].rpartition(" ")[2]
-        if name.startswith("/") and "\t" not in name:
+        *_, name = line.split(None, 7)
+        if name.startswith("/"):
             yield os.path.realpath(name)
 
 
