@@ -102,6 +102,7 @@ class Rooms:
         self._kept: list[PutBack | NoLinks] = []
         if self._spec.is_real:
             self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_home(self._base.get("HOME", ""))
             self._worktree = _worktree(site, self._home)
             self._git = _git_paths(site.repository, self._worktree)
             self._given = _given(self._spec, plan.directory, self._worktree)
@@ -382,6 +383,14 @@ def _named(directory: str, name: str) -> list[str]:
 
 def _home_in(environment: Mapping[str, str]) -> str:
     return os.path.realpath(environment.get("HOME") or os.path.expanduser("~"))
+
+
+def _check_home(home: str) -> None:
+    if home and (not os.path.isabs(home) or os.path.realpath(home) == "/"):
+        raise RalphError(
+            f"HOME is {home}: a sandbox hides the home, and shows the rest.",
+            "Set HOME to a directory of its own.",
+        )
 
 
 def _is_host(text: str) -> bool:
