@@ -131,6 +131,20 @@ def test_the_walls_hold(bench: Bench) -> None:
     assert exit.code == 0
 
 
+def test_an_ordinary_user_can_write_to_the_private_home(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the worktree lies in it; of both no more than that comes out."""
+    if os.geteuid() == 0:
+        monkeypatch.setattr(container, "_users", lambda is_podman, is_rootless: ("--user", "65534:65534"))
+    home = bench.work.parent
+    with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
+        exit, heard = bench.step(box, "/bin/sh", "-c", "pwd; touch ~/made /tmp/made; ls ~", HOME=str(home))
+    assert (exit.code, heard.err) == (0, b"")
+    assert heard.out.decode().split() == [str(bench.work), "made", bench.work.name]
+    assert not (home / "made").exists()
+
+
 def test_stdin_variables_and_exit_code_go_through(bench: Bench) -> None:
     """No value stands in a command line."""
     prompt = bench.work / "prompt"
