@@ -1,4 +1,6 @@
-"""A plain container engine: docker or podman. Seen: podman 4.3.1 with runc 1.1.5, as root and rootless; docker as a fake.
+"""A plain container engine: docker or podman.
+
+Seen, with runc 1.1.5: podman 4.3.1 as root and rootless; Docker Engine 20.10.24 as root and as an ordinary user.
 
 Every command gets a container of its own from one image, with the paths of its room mounted where they are outside.
 The rest of what it sees is the image's, and read-only: the agent's program must be in the image or in a path that the

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
+TYPE_CHECKING = False  # from typing it would be slow
 if TYPE_CHECKING:
     import signal
 else:
