@@ -1,4 +1,4 @@
-"""Podman, and an image made from a few programs of this machine: nothing is pulled."""
+"""A container engine, and an image made from a few programs of this machine: nothing is pulled."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import debian
+
+ENGINE = os.environ.get("RALPH_TEST_ENGINE", "podman")
+"""`podman`, which is started without a daemon; `docker` where somebody has started one."""
 
 IMAGE = f"localhost/ralph-test:{os.getpid()}"
 """Each worker of the tests has its own, and removes it."""
@@ -41,32 +44,35 @@ runtime = "runc"
 
 @contextmanager
 def with_image(place: Path) -> Iterator[Path | None]:
-    """Podman with the image; yields the settings that it needs here, None if it needs none."""
-    for program in ("podman", "runc", "catatonit"):
+    """The engine with the image; yields the settings that podman needs here, None if it needs none."""
+    for program in ("podman", "runc", "catatonit") if ENGINE == "podman" else (ENGINE,):
         debian.program(program)
     with tarfile.open(place / "image.tar", "w") as archive:
-        for path in _files():
+        files = _files()
+        for above in sorted({parent for path in files for parent in path.parents}):
+            archive.add(above, recursive=False)
+        for path in files:
             archive.add(path, recursive=path.is_dir() and not path.is_symlink())
     settings = place / "containers.conf"
     settings.write_text(MODEST)
     why = ""
     for chosen in (None, settings):
         env = os.environ | ({"CONTAINERS_CONF": str(chosen)} if chosen else {})
-        _podman(env, "import", str(place / "image.tar"), IMAGE)
-        why = _podman(
+        _engine(env, "import", str(place / "image.tar"), IMAGE)
+        why = _engine(
             env, "run", "--rm", "--init", "--network", "none", "--memory", "64m", IMAGE, "/bin/true"
         )
         if not why:
             break
     else:
-        debian.missing(f"podman does not work here: {why}")
+        debian.missing(f"{ENGINE} does not work here: {why}")
     yield chosen
-    _podman(env, "rmi", "--force", IMAGE)
+    _engine(env, "rmi", "--force", IMAGE)
 
 
-def _podman(env: dict[str, str], *words: str) -> str:
+def _engine(env: dict[str, str], *words: str) -> str:
     """Returns what went wrong."""
-    done = subprocess.run(["podman", *words], env=env, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([ENGINE, *words], env=env, capture_output=True, text=True, timeout=300)
     return done.stderr[-500:] or "it fails" if done.returncode else ""
 
 

@@ -221,6 +221,7 @@ class Driver:
         source = self.plan.prompt
         if source.file:
             path = os.path.join(self.plan.directory, source.file)
+            self._place.rooms.check_way(path)
             self._base_prompt = read_text(path, most=MOST_PROMPT_BYTES, what="prompt file")
         else:
             self._base_prompt = source.text

@@ -1,6 +1,6 @@
 """Files in a sandbox's reach that start programs outside of it later: put back after every command inside.
 
-Git's configuration and hooks, and Ralph's own settings. The harness's git runs none of it anyway, and a run does not
+Git's configuration and hooks, links where git writes, and Ralph's own settings. The harness's git runs none of it anyway, and a run does not
 read settings again; this is for what the user does later. Looked at only when everything that could change it meanwhile
 has ended. A link in the place of a file is removed, never followed.
 """
@@ -10,10 +10,12 @@ from __future__ import annotations
 import filecmp
 import os
 import shutil
+import stat
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-OF_GIT = ("config", "config.worktree", "commondir", "hooks")
+OF_GIT = ("config", "config.worktree", "commondir", "gitdir", "hooks")
 OF_RALPH = ("settings.json", "settings.local.json")
 
 
@@ -51,6 +53,47 @@ class PutBack:
             _remove(now)
             _copy(then, now)
         return [str(pairs[name][0]) for name in changed]
+
+
+class NoLinks:
+    """Git writes through a link, wherever that leads, its logs for instance: those that are new in its directories go."""
+
+    def __init__(self, directories: Sequence[Path], copy: Path) -> None:
+        self._directories = directories
+        self._copy = copy
+
+    def remember(self) -> list[str]:
+        """As that of PutBack."""
+        undone = self.put_back() if self._copy.exists() else []
+        self._copy.parent.mkdir(parents=True, exist_ok=True)
+        self._copy.write_bytes(b"\0".join(map(os.fsencode, self._links())))
+        return undone
+
+    def forget(self) -> None:
+        self._copy.unlink(missing_ok=True)
+
+    def put_back(self) -> list[str]:
+        known = set(self._copy.read_bytes().split(b"\0"))
+        new = [link for link in self._links() if os.fsencode(link) not in known]
+        for link in new:
+            os.unlink(link)
+        return new
+
+    def _links(self) -> list[str]:
+        """Links, and pipes, which git would wait for; objects are too many, and have names of their own."""
+        found: list[str] = []
+        waiting = [str(directory) for directory in self._directories]
+        while waiting:
+            with suppress(OSError), os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    if entry.is_symlink() or stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode):
+                        found.append(entry.path)
+                    elif entry.is_dir() and entry.name not in _NOT_SEARCHED:
+                        waiting.append(entry.path)
+        return found
+
+
+_NOT_SEARCHED = ("objects", "modules", "hooks", "annex", "lfs")
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -21,7 +21,7 @@ from ralph.agents.registry import AGENTS
 from ralph.core.model import PROJECT_BUS, AgentSpec, Ended, Exit, Network, Plan, SandboxSpec
 from ralph.errors import RalphError
 from ralph.process.client import Warden, child_environment, output_of
-from ralph.putback import OF_GIT, OF_RALPH, PutBack
+from ralph.putback import OF_GIT, OF_RALPH, NoLinks, PutBack
 from ralph.sandbox import programs, variables
 from ralph.sandbox.base import PEOPLES, Output, Room, Root, Run, Rung, Sandbox, Walls, Wrapped
 from ralph.sandbox.docker import AUTH
@@ -99,9 +99,10 @@ class Rooms:
         self._home = _home_in(self._base)
         self._state = site.streams / "sandbox"
         self._absent: tuple[str, ...] = ()
-        self._kept: list[PutBack] = []
+        self._kept: list[PutBack | NoLinks] = []
         if self._spec.is_real:
             self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _check_home(self._base.get("HOME", ""))
             self._worktree = _worktree(site, self._home)
             self._git = _git_paths(site.repository, self._worktree)
             self._given = _given(self._spec, plan.directory, self._worktree)
@@ -140,7 +141,7 @@ class Rooms:
                 *(word for word in argv if within(word, [str(self._site.streams)])),
                 *_named_files(spec.flags),
             ),
-            copied=(*self._own_copies(needs), *self._linked_logins(spec)),
+            copied=(*self._own_copies(needs), *self._fresh(spec, logins), *self._linked_logins(spec)),
         )
         return self.sandbox.wrap(argv, wanted, room)
 
@@ -163,6 +164,15 @@ class Rooms:
             self._tell_undone(kept.put_back())
         return exit
 
+    def check_way(self, path: str) -> None:
+        """What is read for an agent must not lead, by a link that an agent can make, to what it may not see."""
+        if self._spec.is_real and _is_led_out(path, self.walls.writable):
+            raise RalphError(
+                f"{path} leads to {os.path.realpath(path)}, outside of what can be written in the sandbox:"
+                " it is not read for the agent.",
+                "If that is the right one, name it itself.",
+            )
+
     def _take_away(self, path: str) -> None:
         taken = self._state / "taken"
         taken.mkdir(exist_ok=True)
@@ -172,7 +182,8 @@ class Rooms:
             self.tell(f"{path} was made inside the sandbox and taken away: it is {target} now.")
 
     def close(self) -> None:
-        shutil.rmtree(self._state / "copied", ignore_errors=True)
+        for name in ("copied", "fresh"):
+            shutil.rmtree(self._state / name, ignore_errors=True)
         for kept in self._kept:
             kept.put_back()
             kept.forget()
@@ -228,11 +239,12 @@ class Rooms:
         path = self._base.get("PATH", os.defpath)
         read = [*programs.of_home(self._home, path), *programs.of_ralph(), *programs.OF_SYSTEM, *more_read]
         hidden = (self._home, str(self._site.home), *given_hidden)
-        writable = [own] if own else [*self.walls.writable]
+        writable = [own] if own else [*self.walls.writable, *self._dot_git(os.path.isdir)]
         every_writable = [*writable, *more_writable]
         read = [path for path in read if not self._is_too_much(path)]
         seen = _seen(read, partial(self._is_absent, (*PEOPLES, *hidden)), every_writable)
-        pinned = [path for path in (*pinned, *given_read, *self._git[1]) if os.path.lexists(path)]
+        pinned = [*pinned, *given_read, *self._git[1], *self._dot_git(os.path.isfile)]
+        pinned = [path for path in pinned if os.path.lexists(path)]
         return Room(
             start or own or self._plan.directory,
             tuple(dict.fromkeys(every_writable)),
@@ -240,6 +252,12 @@ class Rooms:
             hidden,
             copied,
         )
+
+    def _dot_git(self, is_kind: Callable[[str], bool]) -> list[str]:
+        """The worktree's `.git`, which as a mount of its own cannot be replaced by one that leads elsewhere."""
+        path = os.path.join(self._worktree, ".git")
+        is_given = path in (*self._given[1], *self._given[2])
+        return [] if is_given or os.path.islink(path) or not is_kind(path) else [path]
 
     def _is_absent(self, hidden: Sequence[str], path: str) -> bool:
         """Would it not be there unless it is named?"""
@@ -274,7 +292,7 @@ class Rooms:
         moved = [environment[name] for name in needs.moved if environment.get(name)]
         state = moved[:1] or [os.path.join(home, name) for name in needs.state]
         found = [os.path.realpath(path) for path in state]
-        pinned = [os.path.join(found[0], name) for name in needs.pinned] if found else []
+        pinned = [each for name in needs.pinned for each in _named(found[0], name)] if found else []
         return [path for path in found if os.path.isdir(path) and not self._is_too_much(path)], pinned
 
     def _own_copies(self, needs: Needs) -> Iterator[tuple[str, str]]:
@@ -282,6 +300,12 @@ class Rooms:
             target = os.path.join(self._home, name)
             if target in self._copied:
                 yield self._copied[target], target
+
+    def _fresh(self, spec: AgentSpec, logins: Sequence[str]) -> Iterator[tuple[str, str]]:
+        for name in AGENTS[spec.type].needs.fresh if logins else ():
+            empty = self._state / "fresh" / spec.type / name
+            empty.mkdir(parents=True, exist_ok=True)
+            yield str(empty), os.path.join(logins[0], name)
 
     def _linked_logins(self, spec: AgentSpec) -> Iterator[tuple[str, str]]:
         """A login that is a link to another place is found under its own name."""
@@ -299,12 +323,19 @@ class Rooms:
             logins, pinned = self._logins(spec)
             yield from pinned if logins else ()
 
-    def _remembered(self) -> Iterator[PutBack]:
+    def _remembered(self) -> Iterator[PutBack | NoLinks]:
         """Settings of Ralph, and of git where its whole directory can be written; elsewhere they are read-only."""
-        found = [PutBack(Path(self._plan.directory, ".ralph"), OF_RALPH, self._state / "settings")]
+        found: list[PutBack | NoLinks] = [
+            PutBack(Path(self._plan.directory, ".ralph"), OF_RALPH, self._state / "settings")
+        ]
         repository = self._site.repository
-        if repository is not None and within(str(repository.common), self._writable()):
-            found.append(PutBack(repository.common, OF_GIT, self._state / "git"))
+        if repository is not None:
+            own, common = repository.git_dir, repository.common
+            shared = [common / "refs", common / "logs"] if own != common else []
+            places = [place for place in (own, *shared) if within(str(place), self._writable())]
+            if own in places:
+                found.append(PutBack(own, OF_GIT, self._state / "git"))
+            found.append(NoLinks(places, self._state / "links"))
         for kept in found:
             self._tell_undone(kept.remember())
             yield kept
@@ -345,8 +376,21 @@ def _of_program(program: str, path: str) -> tuple[str, ...]:
     return tuple(programs.of_program(program, path))
 
 
+def _named(directory: str, name: str) -> list[str]:
+    """What a name with `*` stands for now; another stands for itself, be it there or not."""
+    return list(map(str, Path(directory).glob(name))) if "*" in name else [os.path.join(directory, name)]
+
+
 def _home_in(environment: Mapping[str, str]) -> str:
     return os.path.realpath(environment.get("HOME") or os.path.expanduser("~"))
+
+
+def _check_home(home: str) -> None:
+    if home and (not os.path.isabs(home) or os.path.realpath(home) == "/"):
+        raise RalphError(
+            f"HOME is {home}: a sandbox hides the home, and shows the rest.",
+            "Set HOME to a directory of its own.",
+        )
 
 
 def _is_host(text: str) -> bool:
@@ -374,6 +418,23 @@ def _named_files(flags: Iterable[str]) -> list[str]:
     """The files that the user's own flags name: `--settings FILE`, `--mcp-config=FILE`."""
     values = (flag.partition("=")[2] if flag.startswith("-") else flag for flag in flags)
     return [os.path.realpath(value) for value in values if os.path.isabs(value) and os.path.isfile(value)]
+
+
+def _is_led_out(path: str, places: Sequence[str]) -> bool:
+    """Is there a link in one of these places on the way to a file that is in none of them?"""
+    if within(os.path.realpath(path), places):
+        return False
+    here, left = "/", path.split("/")
+    for _ in range(1000):
+        if not left:
+            return False
+        here = os.path.normpath(os.path.join(here, left.pop(0)))
+        if os.path.islink(here):
+            if within(here, places):
+                return True
+            left, here = [*os.readlink(here).split("/"), *left], os.path.dirname(here)
+            here = "/" if left[0] == "" else here
+    return True
 
 
 def _worktree(site: Site, home: str) -> str:

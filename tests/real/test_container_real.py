@@ -1,4 +1,7 @@
-"""The container rung against a real engine: podman from the system's packages, and an image made from a few programs."""
+"""The container rung against a real engine: podman from the system's packages, and an image made from a few programs.
+
+`RALPH_TEST_ENGINE=docker` takes the docker that DOCKER_HOST names instead.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ import pytest
 
 from conftest import Project, wait_until
 from faults.fault_support import REPEATED, RUNS
-from podman_support import IMAGE, with_image
+from podman_support import ENGINE, IMAGE, with_image
 from ralph.core.model import Ended, Network
 from ralph.sandbox import container
 from ralph.sandbox.base import Room, Walls
@@ -45,18 +48,18 @@ except OSError as error:
 
 
 @pytest.fixture(scope="session")
-def podman(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
-    """Podman with the image; the settings that it needs here."""
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
+    """The engine with the image; the settings that podman needs here."""
     with with_image(tmp_path_factory.mktemp("image")) as settings:
         yield settings
 
 
 @pytest.fixture
-def bench(tmp_path: Path, podman: Path | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    if podman is not None:
-        monkeypatch.setenv("CONTAINERS_CONF", str(podman))
-    monkeypatch.setenv("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
-    monkeypatch.setattr(container, "ENGINES", ("podman",))
+def bench(tmp_path: Path, engine: Path | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    if engine is not None:
+        monkeypatch.setenv("CONTAINERS_CONF", str(engine))
+    monkeypatch.setenv("PATH", container.USUAL)
+    monkeypatch.setattr(container, "ENGINES", (ENGINE,))
     with benched(tmp_path) as bench:
         bench.most = 60.0
         yield bench
@@ -70,14 +73,14 @@ def walls(bench: Bench, **more: object) -> Walls:
 def _left(bench: Bench) -> list[str]:
     """Containers of this test, dead or alive."""
     state = f"label={container.STATE}={bench.state}"
-    words = ["podman", "ps", "--all", "--quiet", "--filter", state]
+    words = [ENGINE, "ps", "--all", "--quiet", "--filter", state]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_the_engine_has_no_problem(bench: Bench) -> None:
     """It works and has the image; another image is named with how to get it."""
     assert RUNG.problem(bench.run) == ""
-    assert "podman pull localhost/none:1" in Container("localhost/none:1").problem(bench.run)
+    assert f"{ENGINE} pull localhost/none:1" in Container("localhost/none:1").problem(bench.run)
 
 
 def test_the_walls_hold(bench: Bench) -> None:
@@ -126,6 +129,20 @@ def test_the_walls_hold(bench: Bench) -> None:
     written = (bench.work / "result").stat()
     assert (written.st_uid, written.st_gid) == (os.getuid(), os.getgid())
     assert exit.code == 0
+
+
+def test_an_ordinary_user_can_write_to_the_private_home(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the worktree lies in it; of both no more than that comes out."""
+    if os.geteuid() == 0:
+        monkeypatch.setattr(container, "_users", lambda is_podman, is_rootless: ("--user", "65534:65534"))
+    home = bench.work.parent
+    with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
+        exit, heard = bench.step(box, "/bin/sh", "-c", "pwd; touch ~/made /tmp/made; ls ~", HOME=str(home))
+    assert (exit.code, heard.err) == (0, b"")
+    assert heard.out.decode().split() == [str(bench.work), "made", bench.work.name]
+    assert not (home / "made").exists()
 
 
 def test_stdin_variables_and_exit_code_go_through(bench: Bench) -> None:
@@ -224,7 +241,7 @@ def test_a_killed_ralph_leaves_nothing_behind_for_long(bench: Bench) -> None:
         state = bench.state / str(number)
         state.mkdir()
         (bench.work / "pid").unlink(missing_ok=True)
-        ralph = subprocess.Popen([sys.executable, "-c", DRIVER, state, bench.work, IMAGE, "podman"])
+        ralph = subprocess.Popen([sys.executable, "-c", DRIVER, state, bench.work, IMAGE, ENGINE])
         wait_until(lambda: (bench.work / "pid").exists() and (bench.work / "pid").read_text())
         inner += _of_container(str(state))
         if number % 2:
@@ -234,7 +251,7 @@ def test_a_killed_ralph_leaves_nothing_behind_for_long(bench: Bench) -> None:
         ralph.wait()
     with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell):
         mine = f"label={container.OWNER}={container.owner()}"
-        words = ["podman", "ps", "--all", "--quiet", "--filter", mine, "--format", "{{.Labels}}"]
+        words = [ENGINE, "ps", "--all", "--quiet", "--filter", mine, "--format", "{{.Labels}}"]
         left = subprocess.run(words, capture_output=True, text=True, check=True).stdout
         assert str(bench.state) not in left
     wait_until(lambda: not any(lives(pid) for pid in inner))
@@ -258,10 +275,10 @@ def test_an_allow_list_lets_only_its_hosts_through(bench: Bench) -> None:
 
 
 @pytest.fixture
-def sealed(repository: Project, podman: Path | None) -> Project:
+def sealed(repository: Project, engine: Path | None) -> Project:
     """A repository whose agent works in containers of the image."""
-    if podman is not None:
-        repository.extra_env["CONTAINERS_CONF"] = str(podman)
+    if engine is not None:
+        repository.extra_env["CONTAINERS_CONF"] = str(engine)
     agent = """
 echo "$RALPH_SANDBOX" >"where.$RALPH_ITERATION"; echo x >/etc/x; echo x >"$HOME/x"
 git add -A; git -c user.name=T -c user.email=t@localhost commit -qm "Iteration $RALPH_ITERATION"
@@ -282,7 +299,7 @@ def test_a_whole_run_in_containers(sealed: Project) -> None:
     assert sealed.git("log", "--format=%s").splitlines() == ["Iteration 2", "Iteration 1", "First"]
     assert not (sealed.home.path / "x").exists() and not Path("/etc/x").exists()
     label = f"label={container.RUN}={begun['run']}"
-    left = subprocess.run(["podman", "ps", "-aq", "--filter", label], capture_output=True, check=True)
+    left = subprocess.run([ENGINE, "ps", "-aq", "--filter", label], capture_output=True, check=True)
     assert left.stdout == b""
 
 
@@ -296,7 +313,7 @@ def test_s1_every_probe_is_denied_in_a_container(sealed: Project) -> None:
 
 
 def _kill_client(name: str, delay: float, pids: list[int]) -> None:
-    (client, *_) = wait_until(lambda: _with_words(b"podman", name.encode()), every=0.002)
+    (client, *_) = wait_until(lambda: _with_words(ENGINE.encode(), name.encode()), every=0.002)
     threading.Event().wait(delay)
     pids += [*_children(client), client]
     try:
@@ -333,9 +350,9 @@ def _runs_sleep(pid: int) -> bool:
 
 def _of_container(state: str) -> list[int]:
     """The processes in containers of a run."""
-    words = ["podman", "ps", "--quiet", "--filter", f"label={container.STATE}={state}"]
+    words = [ENGINE, "ps", "--quiet", "--filter", f"label={container.STATE}={state}"]
     names = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     done = subprocess.run(
-        ["podman", "inspect", "--format", "{{.State.Pid}}", *names], capture_output=True, text=True
+        [ENGINE, "inspect", "--format", "{{.State.Pid}}", *names], capture_output=True, text=True
     )
     return [int(word) for word in done.stdout.split()]

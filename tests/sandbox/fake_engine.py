@@ -27,7 +27,6 @@ VALUED = {
     "--name",
     "--memory",
     "--label",
-    "--workdir",
     "--network",
     "--user",
     "--userns",
@@ -224,12 +223,11 @@ class Engine:
             key, equals, value = each.partition("=")
             env[key] = value if equals else asked["env"].get(key, "")
         command = [options["--entrypoint"][0], *words[1:]]
-        where = options.get("--workdir", ["/"])[0]
 
         def note(pid: int) -> None:
             (place / identity).write_text(json.dumps(record | {"pid": pid}))
 
-        code = self.started(connection, command, env, where, files, passes=True, note=note)
+        code = self.started(connection, command, env, "/", files, passes=True, note=note)
         (place / identity).unlink(missing_ok=True)
         return code
 

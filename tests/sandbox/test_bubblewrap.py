@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
+import socket
 import time
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +185,36 @@ def test_resume_uses_the_same_sandbox(repository: Project) -> None:
     assert "RALPH_SANDBOX=bubblewrap" in (repository.path / "environment").read_text()
 
 
+def test_sockets_outside_cannot_be_reached(repository: Project) -> None:
+    """Whatever their names are: with blanks, or without a file, which the kernel must be new enough for."""
+    place, abstract = repository.path.parent / "read only", f"\0ralph-test-{os.getpid()}"
+    place.mkdir()
+    names = [str(place / "a b.sock"), *([abstract] if scopes_sockets() else [])]
+    code = f"""
+import socket
+for name in {names!r}:
+    with socket.socket(socket.AF_UNIX) as client:
+        print(client.connect_ex(name) and "denied")
+"""
+    with ExitStack() as stack:
+        for name in (str(place / "a b.sock"), abstract):
+            listener = stack.enter_context(socket.socket(socket.AF_UNIX))
+            listener.bind(name)
+            listener.listen()
+        (repository.path / "connect.py").write_text(code)
+        run(
+            repository,
+            f"python3 connect.py >said 2>&1; ls '{place}' >>said",
+            sandbox={"readOnly": [str(place)]},
+        )
+    assert (repository.path / "said").read_text().split("\n")[:-1] == ["denied"] * len(names) + ["a b.sock"]
+
+
+def scopes_sockets() -> bool:
+    """Can the kernel keep a process from sockets without a file? Landlock, since its sixth version."""
+    return int(ctypes.CDLL(None).syscall(444, None, 0, 1)) >= 6
+
+
 def test_limits_hold_inside(repository: Project) -> None:
     """A process that wants more memory than it may have does not get it."""
     python = "python3 -c 'bytearray(300 << 20)' 2>error || touch refused"
@@ -215,6 +249,48 @@ def test_t2_nothing_that_was_planted_runs_outside(repository: Project, plant: st
     assert json.loads(repository.run("status", newest(repository), "--json").out)["sandbox"].startswith(
         "bubble"
     )
+
+
+def test_git_writes_through_no_link_that_was_planted(repository: Project) -> None:
+    """A log that leads elsewhere would get a line of the agent's own choice, with the harness's next commit."""
+    identify(repository)
+    out = repository.path.parent / "escaped"
+    out.touch()
+    body = f"rm .git/logs/HEAD; ln -s {out} .git/logs/HEAD; mkfifo .git/FETCH_HEAD; echo 1 >made; {DONE}"
+    done = run(repository, body, "--json", scm={"command": "git", "tasks": ["commit"]})
+    assert repository.git("status", "--porcelain", "made") == "", done.out
+    assert out.read_text() == ""
+    assert "logs/HEAD was changed" in notices(done) and "FETCH_HEAD was changed" in notices(done)
+
+
+def test_the_git_directory_cannot_be_replaced(repository: Project) -> None:
+    """Neither that of a plain checkout nor the file that leads to a worktree's, nor what that says."""
+    evil = "git init -q evil; git -C evil config core.fsmonitor 'touch OUT; false'; mv .git gone; rm -f .git;"
+    evil += " echo 'gitdir: evil/.git' >.git"
+    out, tree = repository.path.parent / "escaped", repository.path.parent / "tree"
+    done = run(repository, f"{evil.replace('OUT', str(out))}; {DONE}", "--json")
+    repository.git("status")
+    assert (done.code, out.exists(), (repository.path / "gone").exists()) == (0, False, False)
+    repository.git("worktree", "add", "-q", str(tree))
+    linked = replace(repository, path=tree)
+    more = "echo $PWD/evil/.git >$(git rev-parse --git-dir)/commondir"
+    done = run(linked, f"{evil.replace('OUT', str(out))}; {more}; {DONE}", "--json")
+    linked.git("status")
+    assert (done.code, out.exists()) == (0, False)
+    assert "commondir was changed" in notices(done)
+
+
+def test_a_prompt_file_that_was_led_elsewhere_is_not_read(repository: Project) -> None:
+    """The harness would read for the agent what it may not see."""
+    (repository.home.path.parent / "secret").write_text("honey")
+    (repository.path / "PROMPT.md").write_text("first")
+    body = f'echo "$1" >>said; ln -sf {repository.home.path.parent}/secret PROMPT.md'
+    agent = repository.script("agent.sh", body)
+    repository.settings(agent={"command": agent}, sandbox=RUNG)
+    done = repository.run("run", "-f", "PROMPT.md", "-m", "2")
+    assert (done.code, "it is not read for the agent" in done.out) == (2, True), done.err
+    assert "first" in (repository.path / "said").read_text()
+    assert "honey" not in (repository.path / "said").read_text()
 
 
 def test_ralphs_own_settings_are_put_back(repository: Project) -> None:

@@ -55,6 +55,21 @@ def test_s4_what_is_insisted_on_and_missing_is_refused(
     assert not ready.home.database.exists() or not ready.home.runs().all()
 
 
+@pytest.mark.parametrize(
+    ("missing", "why"),
+    [
+        (NO_BWRAP, "bwrap is not installed"),
+        (NO_NAMESPACES, "this system does not let its users make namespaces"),
+    ],
+)
+def test_why_there_is_none_is_said_line_by_line(ready: Project, missing: tuple[str, ...], why: str) -> None:
+    """Each rung with its own reason, and what to do."""
+    lines = without(ready, missing, "run", "-p", "x", "--sandbox").err.splitlines()
+    assert lines[0] == "ralph: error: There is no sandbox here:"
+    assert [line.split(":")[0] for line in lines[1:-1]] == ["    docker", "    bubblewrap", "    container"]
+    assert why in lines[2] and "--no-sandbox" in lines[-1]
+
+
 @pytest.mark.parametrize("missing", [NO_BWRAP, NO_NAMESPACES])
 def test_s4_the_best_that_there_is_may_be_none_and_that_is_loud(
     ready: Project, missing: tuple[str, ...]
@@ -109,6 +124,17 @@ def test_what_cannot_be_is_one_error(
     ready.settings(agent={"command": str(ready.path / "agent.sh")}, sandbox=settings)
     done = ready.run("run", "-p", "x", *words)
     assert done.code == 2 and said in done.err
+
+
+@pytest.mark.parametrize("home", ["/", "somewhere"])
+def test_a_home_that_cannot_be_hidden_is_refused(ready: Project, home: str) -> None:
+    """Services have such a one; it is said before anything is started."""
+    ready.extra_env["HOME"] = home
+    done = ready.run("run", "-p", "x", "--sandbox")
+    assert (done.code, done.err.splitlines()[0]) == (
+        2,
+        f"ralph: error: HOME is {home}: a sandbox hides the home, and shows the rest.",
+    )
 
 
 @pytest.mark.parametrize("key", ["readOnly", "hidden"])

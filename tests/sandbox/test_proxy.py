@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -17,9 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conftest import wait_until
 from ralph.core.model import Network
 from ralph.sandbox.base import Output, Room, Walls
 from ralph.sandbox.bubblewrap import Bubblewrap
+from ralph.sandbox.hello import UNKNOWN_NAME
 from ralph.sandbox.proxy import Host, Refused, chosen_address, is_address, opened_proxy
 
 PUBLIC = "93.184.216.34"
@@ -182,6 +185,115 @@ def test_what_could_be_read_in_two_ways_is_refused(tmp_path: Path, server: int, 
         assert answer(client, request_.format(port=server)).startswith("HTTP/1.1 403")
         assert len(told) == 1 and "refused" in told[0]
     assert (tmp_path / "refused.log").read_text().count("\n") == 1
+
+
+# ---- the usual ports, behind which may be many hosts ----
+
+
+@pytest.fixture
+def behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Somebody on the usual port who sends back what is said; the port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        monkeypatch.setattr("ralph.sandbox.proxy.USUAL_PORTS", (port, 80))
+        monkeypatch.setattr("ralph.sandbox.proxy._may_reach", lambda address, is_vouched: True)
+
+        def serve() -> None:
+            with suppress(OSError):
+                while True:
+                    with listener.accept()[0] as found:
+                        found.sendall(found.recv(65536))
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield port
+
+
+def greeting(name: str | None) -> bytes:
+    """What a real client of TLS says first."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    outgoing = ssl.MemoryBIO()
+    client = context.wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname=name)
+    with suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return outgoing.read()
+
+
+def in_records(data: bytes, size: int) -> bytes:
+    """The same message in several records."""
+    message = data[5:]
+    pieces = [message[at : at + size] for at in range(0, len(message), size)]
+    return b"".join(data[:3] + len(piece).to_bytes(2) + piece for piece in pieces)
+
+
+def through(client: socket.socket, port: int, words: bytes) -> bytes:
+    client.sendall(f"CONNECT a.test:{port} HTTP/1.1\r\n\r\n".encode())
+    assert client.recv(1000).startswith(b"HTTP/1.1 200")
+    found = b""
+    with suppress(ConnectionError):
+        client.sendall(words)
+        while piece := client.recv(65536):
+            found += piece
+    return found
+
+
+@pytest.mark.parametrize("name", ["a.test", "A.Test"])
+def test_tls_for_the_host_goes_through(tmp_path: Path, behind: int, name: str) -> None:
+    """As it was said, whole or in pieces."""
+    for said in (greeting(name), in_records(greeting(name), 100)):
+        with asked(tmp_path, ["a.test"]) as (client, told):
+            assert through(client, behind, said) == said
+            assert told == []
+
+
+@pytest.mark.parametrize(
+    "said",
+    [greeting("other.test"), greeting(None), b"GET / HTTP/1.1\r\nHost: other.test\r\n\r\n", b"\x16" * 70_000],
+    ids=["another", "nobody", "no TLS", "rubbish"],
+)
+def test_tls_for_another_host_behind_the_same_address_is_refused(
+    tmp_path: Path, behind: int, said: bytes
+) -> None:
+    """Whoever serves many hosts goes by the name that TLS asks for."""
+    with asked(tmp_path, ["a.test"]) as (client, told):
+        assert through(client, behind, said) in (UNKNOWN_NAME, b"")
+        wait_until(lambda: len(told) == 1)
+    assert "inside, TLS asks for" in told[0]
+
+
+def test_a_port_that_the_list_names_carries_anything(tmp_path: Path, behind: int) -> None:
+    """The user has vouched for it."""
+    with asked(tmp_path, [f"a.test:{behind}"]) as (client, told):
+        assert through(client, behind, b"SSH-2.0") == b"SSH-2.0" and told == []
+
+
+def test_a_tunnel_to_port_80_carries_a_request_for_its_host(
+    tmp_path: Path, server: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some programs ask for a tunnel there too; another Host would be another site behind the same address."""
+    monkeypatch.setattr("ralph.sandbox.proxy.HTTP", server)
+    monkeypatch.setattr("ralph.sandbox.proxy.USUAL_PORTS", (443, server))
+    monkeypatch.setattr("ralph.sandbox.proxy._may_reach", lambda address, is_vouched: True)
+    with asked(tmp_path, ["a.test"]) as (client, told):
+        said = b"GET /x HTTP/1.1\r\nHost: other.test\r\n\r\nGET /y HTTP/1.1\r\nHost: other.test\r\n\r\n"
+        assert through(client, server, said).endswith(b"host a.test path /x") and told == []
+    with asked(tmp_path, ["a.test"]) as (client, told):
+        assert b" 403 " in through(client, server, b"GET http://other.test/ HTTP/1.1\r\n\r\n")
+        assert len(told) == 1
+
+
+def test_refusals_fill_neither_memory_nor_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody inside may ask for other hosts without end."""
+    monkeypatch.setattr("ralph.sandbox.proxy.MOST_TOLD", 3)
+    monkeypatch.setattr("ralph.sandbox.proxy.MOST_LOGGED", 5)
+    told: list[str] = []
+    with opened_proxy(str(tmp_path), [], told.append, on_loopback) as path:
+        for number in range(10):
+            with socket.socket(socket.AF_UNIX) as client:
+                client.connect(path)
+                assert " 403 " in answer(client, f"CONNECT h{number}.test:443 HTTP/1.1\r\n\r\n")
+    assert len(told) == 3
+    assert (tmp_path / "refused.log").read_text().count("\n") == 5
 
 
 # ---- from inside ----

@@ -170,14 +170,16 @@ def test_an_agent_sees_its_own_login_alone(
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     for name in (".claude", ".codex"):
         (home / name).mkdir()
-    (home / ".claude" / "settings.json").touch()
+    for name in ("settings.json", "line.sh"):
+        (home / ".claude" / name).touch()
     (home / ".claude.json").write_text("{}")
     rooms = rooms_of(project)
     room = room_of(rooms)
     assert isinstance(rooms.sandbox, Noted)
     assert str(home / ".claude") in room.writable and str(home / ".codex") not in room.writable
-    assert str(home / ".claude" / "settings.json") in room.read_only
-    assert [target for _, target in room.copied] == [str(home / ".claude.json")]
+    assert {str(home / ".claude" / name) for name in ("settings.json", "line.sh")} <= {*room.read_only}
+    fresh = [".claude.json", ".claude/shell-snapshots", ".claude/session-env"]
+    assert [target for _, target in room.copied] == [str(home / name) for name in fresh]
     assert "ANTHROPIC_API_KEY" in rooms.sandbox.environment
     assert "OPENAI_API_KEY" not in rooms.sandbox.environment
     rooms.check(["true"], dict(os.environ), str(project.path))

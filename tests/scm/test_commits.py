@@ -261,6 +261,9 @@ PLANTED = {
     "editor": "git config core.editor ./evil.sh",
     "credential helper": "git config credential.helper ./evil.sh",
     "push to elsewhere": "git config remote.origin.pushurl ../elsewhere.git",
+    "nested filter": "git init -q in; git -C in -c user.name=x -c user.email=x commit -q --allow-empty -m x; git add in;"
+    " touch in/f; git -C in add f; git -C in config filter.e.clean $PWD/evil.sh; echo 'f filter=e' >in/.gitattributes;"
+    " echo more >in/f",
     "instead of": "git config url.../elsewhere.git.insteadOf ../remote.git",
 }
 
@@ -285,6 +288,23 @@ def test_nothing_planted_runs_in_a_commit_or_push(place: Project, tmp_path: Path
         check=True,
     )
     assert (mark.exists(), elsewhere.stdout, remote.exists()) == (False, "", True)
+
+
+def test_where_a_submodule_stands_is_committed(place: Project, tmp_path: Path) -> None:
+    """Its new commit, and its removal; nothing of what it has not committed itself."""
+    place.git("init", "-q", "in")
+    for words in (["commit", "-q", "--allow-empty", "-m", "1"], ["commit", "-q", "--allow-empty", "-m", "2"]):
+        place.git("-C", "in", *words)
+    place.git("-C", "in", "reset", "-q", "--hard", "HEAD~1")
+    place.git("add", "in")
+    place.git("commit", "-qm", "A submodule")
+    committing(place, "echo x > in/dirty; git -C in reset -q --hard ORIG_HEAD; echo new > new.txt")
+    assert place.run("run", "-p", "x").code == 0
+    now = place.git("-C", "in", "rev-parse", "HEAD").strip()
+    assert now in place.git("ls-tree", "HEAD", "in") and "new.txt" in place.git("ls-tree", "HEAD")
+    committing(place, "rm -r in")
+    assert place.run("run", "-p", "x").code == 0
+    assert place.git("ls-tree", "HEAD", "in") == ""
 
 
 # ---- states that git can be in ----

@@ -45,8 +45,9 @@ class Amp:
         login="run `amp login`",
     )
     needs = Needs(
-        state=(".local/share/amp", ".cache/amp"),
-        copied=(".config/amp",),
+        state=(".local/share/amp",),
+        pinned=("bin",),
+        copied=(".config/amp", ".cache/amp"),
         variables=("AMP_*",),
         hosts=("ampcode.com",),
     )

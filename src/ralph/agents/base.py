@@ -71,13 +71,15 @@ class Needs:
 
     `state`: where its login and its sessions are, which it writes to; `moved`: variables that name another place for
     the first of them. `pinned`: what in there makes programs start in later sessions, so it must not change; seen
-    from its place. `copied`: files and directories that it changes and nobody has to get back. `variables`: names, with
-    `*` for any end. `hosts`: its provider's.
+    from its place, with `*` for what is there. `fresh`: directories in there of which sessions start programs too, but
+    which it has to write to: it gets empty ones. `copied`: files and directories that it changes and nobody has to get
+    back. `variables`: names, with `*` for any end. `hosts`: its provider's.
     """
 
     state: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     pinned: tuple[str, ...] = ()
+    fresh: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()

@@ -95,8 +95,10 @@ class Claude:
         moved=("CLAUDE_CONFIG_DIR",),
         pinned=(
             *("settings.json", "settings.local.json", "CLAUDE.md", "agents", "commands", "hooks"),
-            *("output-styles", "plugins", "rules", "skills"),
+            *("output-styles", "plugins", "rules", "skills", "workflows", "loop.md", "keybindings.json"),
+            *("local", "bin", "scripts", "*.sh", "*.py", "*.js"),  # itself, and what a status line runs
         ),
+        fresh=("shell-snapshots", "session-env"),
         copied=(".claude.json",),
         variables=("ANTHROPIC_*", "CLAUDE_*", "DISABLE_*", "API_TIMEOUT_MS", "BASH_*_TIMEOUT_MS"),
         hosts=("api.anthropic.com", "claude.ai", "platform.claude.com", "console.anthropic.com"),

@@ -103,7 +103,11 @@ class Codex:
     needs = Needs(
         state=(".codex",),
         moved=("CODEX_HOME",),
-        pinned=("config.toml", "AGENTS.md", "hooks.json", "plugins", "prompts", "rules", "skills"),
+        pinned=(
+            *("config.toml", "AGENTS.md", "AGENTS.override.md", ".env", "hooks.json", "plugins", "prompts"),
+            *("rules", "skills", "packages", "bin", "*.sh", "*.py", "*.js"),
+        ),
+        fresh=("shell_snapshots", "tmp", ".tmp"),
         variables=("CODEX_*", "OPENAI_*"),
         hosts=("api.openai.com", "auth.openai.com", "chatgpt.com"),
     )

@@ -119,7 +119,9 @@ class Gemini:
             "extensions",
             "policies",
             "trustedFolders.json",
+            *("agents", "skills", "hooks", "trusted_hooks.json", "keybindings.json", "*.sh", "*.py", "*.js"),
         ),
+        fresh=("tmp",),  # it has programs in tmp/bin
         variables=("GEMINI_*", "GOOGLE_*"),
         hosts=(
             *("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"),

@@ -100,8 +100,9 @@ class OpenCode:
         login="run `opencode auth login`",
     )
     needs = Needs(
-        state=(".local/share/opencode", ".local/state/opencode", ".cache/opencode"),
-        copied=(".config/opencode",),
+        state=(".local/share/opencode", ".local/state/opencode"),
+        pinned=("bin",),
+        copied=(".config/opencode", ".cache/opencode"),  # both have packages that it runs
         variables=(
             *("OPENCODE_*", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY"),
             *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"),

@@ -22,6 +22,7 @@ from typing import Any
 
 from ralph.core.model import AgentSpec, Ended, Flow, Network, Plan, PromptSource, SandboxSpec
 from ralph.errors import RalphError
+from ralph.flows.sandboxing import MEND
 from ralph.paths import real
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
 from ralph.rooms import Site, opened_rooms, runner
@@ -29,7 +30,7 @@ from ralph.sandbox import probing
 from ralph.sandbox.base import Root
 from ralph.sandbox.docker import AUTH
 from ralph.sandbox.programs import python
-from ralph.sandbox.registry import DIRECT, best, find, ladder
+from ralph.sandbox.registry import DIRECT, find, ladder, none_here
 from ralph.scm.repository import find_repository
 from ralph.store.files import opened_directory
 
@@ -116,10 +117,9 @@ def prove(name: str | None, image: str, wakeup: Wakeup) -> Proof:
         run = runner(warden, directory)
         problems = {each: rung.problem(run) for each, rung in rungs.items() if rung is not DIRECT}
         if name is None:
-            name = best(rungs, run)[0].name
-            if name == DIRECT.name:
-                why = "; ".join(f"{each}: {problem}" for each, problem in problems.items())
-                raise RalphError(f"There is no sandbox here: {why}.", "Install bubblewrap.")
+            name = next((each for each, problem in problems.items() if not problem), "")
+            if not name:
+                raise none_here(problems, MEND)
     root, usable = find(name, rungs).root, [each for each, problem in problems.items() if not problem]
     hint = f"Can be used here: {', '.join(usable) or 'none'}."
     if name == DIRECT.name:

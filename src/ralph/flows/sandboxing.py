@@ -11,11 +11,12 @@ from ralph.process.client import Wakeup, Warden
 from ralph.rooms import runner
 from ralph.sandbox.base import Run, Rung
 from ralph.sandbox.proxy import Host
-from ralph.sandbox.registry import DIRECT, NAMES, best, find, ladder
+from ralph.sandbox.registry import DIRECT, NAMES, best, find, ladder, none_here
 from ralph.settings import Loaded, SandboxSettings
 from ralph.store.files import opened_directory
 
 AUTO = "auto"
+MEND = "One of them has to work: on Linux, bubblewrap is the simplest."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,24 +42,24 @@ def choose(loaded: Loaded, wanted: Wanted, usual: str) -> SandboxSpec:
     if named == DIRECT.name:
         return _spec(settings, DIRECT.name)
     with opened_directory(str(Path.cwd())) as directory, Warden(Wakeup()) as warden:
-        rung, why = _found(named, ladder(settings.image), runner(warden, directory))
-    if rung == DIRECT.name and wanted.sandbox:
-        raise RalphError(
-            f"There is no sandbox here: {why}.", "Install bubblewrap, or run directly: --no-sandbox."
-        )
-    return _spec(settings, rung, why)
+        rung, problems = _found(named, ladder(settings.image), runner(warden, directory))
+    if rung != DIRECT.name:
+        return _spec(settings, rung)
+    if wanted.sandbox:
+        raise none_here(problems, f"{MEND} Or run directly: --no-sandbox.")
+    return _spec(settings, rung, "; ".join(f"{name}: {problem}" for name, problem in problems.items()))
 
 
-def _found(named: str, rungs: dict[str, Rung], run: Run) -> tuple[str, str]:
+def _found(named: str, rungs: dict[str, Rung], run: Run) -> tuple[str, dict[str, str]]:
     if named == AUTO:
-        rung, why = best(rungs, run)
-        return rung.name, why
+        rung, problems = best(rungs, run)
+        return rung.name, problems
     if problem := find(named, rungs).problem(run):
         raise RalphError(
             f"The sandbox {named} cannot be used here: {problem}.",
             "`ralph doctor --sandbox` shows what can be used.",
         )
-    return named, ""
+    return named, {}
 
 
 def _spec(settings: SandboxSettings, rung: str, why: str = "") -> SandboxSpec:

@@ -18,6 +18,7 @@ A command sees a `Room`: what is not named there is up to the rung, but never wr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -26,8 +27,9 @@ from typing import Protocol
 
 from ralph.core.model import Exit, Network
 
-PEOPLES = ("/home", "/root", "/run", "/tmp", "/var/tmp", "/mnt", "/media")
-"""Directories that belong to people, not to the system."""
+_NAMED = ("/home", "/root", "/run", "/tmp", "/var/tmp", "/mnt", "/media")
+PEOPLES = (*dict.fromkeys((*_NAMED, *map(os.path.realpath, _NAMED))),)
+"""Directories that belong to people, not to the system; some systems have links there."""
 
 
 class Root(Enum):

@@ -154,15 +154,29 @@ def _attempt(program: str, users: Sequence[str], run: Run) -> str:
     return "" if done.code == 0 else done.err.strip() or "bwrap does not end"
 
 
+_FORBIDDEN = ("uid map", "namespace", "clone", "Operation not permitted")
+_SWITCHES = (
+    ("kernel.apparmor_restrict_unprivileged_userns", "1", "0"),  # Ubuntu 24.04
+    ("kernel.unprivileged_userns_clone", "0", "1"),  # older Debian
+    ("user.max_user_namespaces", "0", "15000"),
+)
+"""By which systems forbid it: the setting, its value then, a better one."""
+
+
 def _words(error: str) -> str:
-    if (
-        "uid map" in error
-        or "user namespace" in error
-        or "clone" in error
-        or "Operation not permitted" in error
-    ):
-        return f"this system does not let its users make namespaces ({error.splitlines()[0]})"
-    return error.splitlines()[0] if error else "it does not work here"
+    first = (error or "it does not work here").splitlines()[0]
+    if not any(words in error for words in _FORBIDDEN):
+        return first
+    switch = next((f"{name}={better}" for name, worse, better in _SWITCHES if _setting(name) == worse), "")
+    how = f"; to allow it: sudo sysctl -w {switch}" if switch else ""
+    return f"this system does not let its users make namespaces ({first}){how}"
+
+
+def _setting(name: str) -> str:
+    try:
+        return Path("/proc/sys", *name.split(".")).read_text().strip()
+    except OSError:
+        return ""
 
 
 def _system() -> tuple[str, ...]:
@@ -190,8 +204,8 @@ def _sockets() -> Iterator[str]:
     except OSError:
         return
     for line in lines:
-        name = line.split(" ", 7)[-1].rpartition(" ")[2]
-        if name.startswith("/") and "\t" not in name:
+        *_, name = line.split(None, 7)
+        if name.startswith("/"):
             yield os.path.realpath(name)
 
 

@@ -1,4 +1,6 @@
-"""A plain container engine: docker or podman. Seen: podman 4.3.1 with runc 1.1.5, as root and rootless; docker as a fake.
+"""A plain container engine: docker or podman.
+
+Seen, with runc 1.1.5: podman 4.3.1 as root and rootless; Docker Engine 20.10.24 as root and as an ordinary user.
 
 Every command gets a container of its own from one image, with the paths of its room mounted where they are outside.
 The rest of what it sees is the image's, and read-only: the agent's program must be in the image or in a path that the
@@ -59,8 +61,9 @@ _REMOVE_SECONDS = 60.0
 _TRIES, _BETWEEN = 4, 0.5
 _LOCK, _EMPTY, _CALLS = "container.lock", "empty", "seccomp.json"
 _SOCKET, _FIRST = "/run/ralph/proxy.sock", "/run/ralph/inside.py"
-_START = 'exec "$0" "$@"'
-"""Of a program that is not there podman's init says 1; a shell says 127."""
+_START = 'cd "$0" && exec "$@"'
+"""Of a program that is not there podman's init says 1; a shell says 127. And `--workdir` is made by docker before the
+private directories are mounted, which then get the rights of what it has made: nobody but root could write there."""
 
 _PRIVATE = ("/tmp", "/var/tmp", "/run")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -180,14 +183,14 @@ class Box:
         first = ("python3", "-I", "-S", _FIRST, "0", "0", _SOCKET, "--") if self._socket else ()
         words = [
             *(self._engine.program, "run", "--rm", "--pull", "never", "--name", name, "--stop-timeout", "0"),
-            *("--interactive", "--init", "--read-only", "--workdir", room.directory),
+            *("--interactive", "--init", "--read-only"),
             *_labels(self._walls),
             *self._walls_options(),
             *self._mounted(mounts),
             *self._proxy_options(),
             *_variables(environment, own),
             *("--env", f"PATH={mounts.path(environment.get('PATH', ''), self._engine.path)}"),
-            *("--entrypoint", "/bin/sh", self._image, "-c", _START),
+            *("--entrypoint", "/bin/sh", self._image, "-c", _START, room.directory),
             *(*first, mounts.program(argv[0]), *argv[1:]),
         ]
         return Wrapped(words, {**environment, **own, "PATH": os.environ.get("PATH", USUAL)}, name)

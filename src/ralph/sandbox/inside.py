@@ -3,6 +3,8 @@
 It imports nothing of ours. It
 - leaves a forwarder from a port on loopback to SOCKET, the way to the proxy outside ("" for none), and tells the
   command of it through the usual variables;
+- keeps the command from sockets outside that have no file, where the kernel can do that (Linux 6.12): a network that is
+  open shares them;
 - limits the memory of each process (its data, in MB) and the number of processes (0: no limit; the system does not
   hold root to the latter);
 - gives every signal its usual effect again: the wrapper around it is deaf to those that ask it to end, so that the
@@ -12,10 +14,18 @@ It imports nothing of ours. It
 from __future__ import annotations
 
 import os
-import signal
 import sys
 
+TYPE_CHECKING = False  # from typing it would be slow
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # without enum, which takes longer than all the rest
+
 CANNOT_START = 127
+_CREATE_RULESET, _RESTRICT_SELF, _ABSTRACT_SOCKETS = 444, 446, 1
+"""Of Landlock; the same numbers on every machine."""
+
 _NO_PROXY = "localhost,127.0.0.1,::1"
 
 
@@ -83,6 +93,18 @@ def proxied(port: int) -> dict[str, str]:
     return usual | {name.lower(): value for name, value in usual.items()} | {"NODE_USE_ENV_PROXY": "1"}
 
 
+def keep_from_abstract_sockets() -> None:
+    try:
+        import ctypes
+    except ImportError:  # not every Python has it
+        return
+    call = ctypes.CDLL(None).syscall
+    ruleset = call(_CREATE_RULESET, (ctypes.c_uint64 * 3)(0, 0, _ABSTRACT_SOCKETS), 24, 0)
+    if ruleset >= 0:
+        call(_RESTRICT_SELF, ruleset, 0)
+        os.close(ruleset)
+
+
 def limit(megabytes: int, processes: int) -> None:
     import resource
 
@@ -97,6 +119,7 @@ def main() -> None:
     megabytes, processes, path, _, *argv = sys.argv[1:]
     if path:
         os.environ.update(proxied(forward(path)) | {k: v for k, v in os.environ.items() if k == "NO_PROXY"})
+    keep_from_abstract_sockets()
     if megabytes != "0" or processes != "0":
         limit(int(megabytes), int(processes))
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:

@@ -3,7 +3,8 @@
 CONNECT for TLS, and requests with an absolute URL for plain HTTP. An address in place of a name is refused, so is a
 port that the list does not name, and a name that leads to an address which is not public (unless the list names its
 port, and even then not to a link-local one, where clouds have their metadata). A connection goes to the very address
-that was looked at. Every refusal is logged and told.
+that was looked at. Many hosts may be behind it: so TLS must name the one that was asked for, and a tunnel to port 80
+carries one request for it. A port that the list names carries anything. Every refusal is logged and told.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from ralph.sandbox import hello
 from ralph.sandbox.base import Tell
 
-USUAL_PORTS = (443, 80)
+TLS, HTTP = 443, 80
+USUAL_PORTS = (TLS, HTTP)
+MOST_LOGGED = 10_000
+MOST_TOLD = 1000
 MOST_HEAD = 65536
 MOST_CONNECTIONS = 256
 _PATIENCE = 30.0
@@ -81,7 +86,7 @@ def chosen_address(host: str, port: int, allowed: Sequence[Host], resolve: Resol
     entries = [entry for entry in allowed if entry.names(name)]
     if not entries:
         raise Refused("it is not on the list (sandbox.allowedHosts)")
-    is_vouched = any(entry.port == port for entry in entries)
+    is_vouched = vouched(name, port, allowed)
     if not is_vouched and (port not in USUAL_PORTS or all(entry.port for entry in entries)):
         raise Refused(f"port {port} is not on the list")
     try:
@@ -92,6 +97,12 @@ def chosen_address(host: str, port: int, allowed: Sequence[Host], resolve: Resol
         if _may_reach(address, is_vouched=is_vouched):
             return address
     raise Refused(f"its name leads to {', '.join(addresses)}, which is not public")
+
+
+def vouched(host: str, port: int, allowed: Sequence[Host]) -> bool:
+    """Does the list name this port of it?"""
+    name = host.lower().rstrip(".")
+    return any(entry.names(name) and entry.port == port for entry in allowed)
 
 
 def _may_reach(address: str, *, is_vouched: bool) -> bool:
@@ -131,21 +142,25 @@ def opened_proxy(state: str, hosts: Sequence[str], tell: Tell, resolve: Resolve 
 
 
 class _Log:
-    """Every refusal goes to a file; each that is new is told."""
+    """Every refusal goes to a file, each that is new is told: as many as somebody could read."""
 
     def __init__(self, state: str, tell: Tell) -> None:
         self._path = os.path.join(state, _LOG)
         self._tell = tell
         self._told: set[str] = set()
+        self._logged = 0
         self._lock = threading.Lock()
 
     def __call__(self, where: str, why: str) -> None:
         text = f"{where[:300]}: {why}"
-        with self._lock, suppress(OSError), open(self._path, "a", errors="replace") as file:
-            file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n")
         with self._lock:
-            is_new = text not in self._told and len(self._told) < 1000
-            self._told.add(text)
+            self._logged += 1
+            is_new = text not in self._told and len(self._told) < MOST_TOLD
+            if is_new:
+                self._told.add(text)
+            if self._logged <= MOST_LOGGED:
+                with suppress(OSError), open(self._path, "a", errors="replace") as file:
+                    file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n")
         if is_new:
             self._tell(f"The sandbox refused a connection to {text}.")
 
@@ -185,15 +200,20 @@ class Proxy:
         finally:
             self._room.release()
 
-    def _answer(self, client: socket.socket) -> None:
-        head, rest = _read_head(client)
+    def _answer(self, client: socket.socket, begun: bytes = b"", tunnel: str = "") -> None:
+        """One request; in a tunnel it is for that host."""
+        head, rest = _read_head(client, begun)
         line, *fields = head.split("\r\n")
         method, _, target = line.partition(" ")
         target = target.rpartition(" ")[0]
         try:
             if any(c in head.replace("\r\n", "") for c in "\r\n\0"):
                 raise Refused("the request is ambiguous")
-            if method.upper() == "CONNECT":
+            if tunnel and not target.startswith("/"):
+                raise Refused("only plain requests are served there")
+            if tunnel:
+                self._request(client, method, f"http://{tunnel}{target}", fields, rest)
+            elif method.upper() == "CONNECT":
                 self._connect(client, target, rest)
             else:
                 self._request(client, method, target, fields, rest)
@@ -214,8 +234,17 @@ class Proxy:
         host, _, port = target.rpartition(":")
         if not port.isdigit():
             raise Refused("no port is named")
-        with self._reach(host.strip("[]"), int(port)) as server:
-            client.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
+        host, number = host.strip("[]"), int(port)
+        is_vouched = vouched(host, number, self._allowed)
+        if number == HTTP and not is_vouched:
+            chosen_address(host, number, self._allowed, self._resolve)
+            client.sendall(_ESTABLISHED)
+            self._answer(client, rest, host)
+            return
+        with self._reach(host, number) as server:
+            client.sendall(_ESTABLISHED)
+            if not is_vouched:
+                rest = self._greeting(client, host, rest)
             server.sendall(rest)
             client.settimeout(None)
             server.settimeout(None)
@@ -223,6 +252,19 @@ class Proxy:
             back.start()
             _pump(client, server)
             back.join()
+
+    def _greeting(self, client: socket.socket, host: str, begun: bytes) -> bytes:
+        """The first bytes of a tunnel, if they are for this host."""
+        try:
+            data, message = hello.first_message(lambda: client.recv(_CHUNK), begun)
+            name = hello.server_name(message)
+        except ValueError:
+            data, name = b"", ""
+        if name != host.lower().rstrip("."):
+            self._log(host, f"inside, TLS asks for {name[:300] or 'nobody by name'}")
+            client.sendall(hello.UNKNOWN_NAME)
+            raise ValueError("another host")
+        return data
 
     def _request(
         self, client: socket.socket, method: str, target: str, fields: Sequence[str], rest: bytes
@@ -248,8 +290,8 @@ class Proxy:
             if name not in _OURS and not name.startswith("proxy-")
         ]
         path = (url.path or "/") + (f"?{url.query}" if url.query else "")
-        port = url.port or 80
-        authority = url.hostname if port == 80 else f"{url.hostname}:{port}"
+        port = url.port or HTTP
+        authority = url.hostname if port == HTTP else f"{url.hostname}:{port}"
         head = "\r\n".join(
             [f"{method} {path} HTTP/1.1", f"Host: {authority}", "Connection: close", *kept, "", ""]
         )
@@ -264,11 +306,11 @@ class Proxy:
             _pump(server, client)
 
 
+_ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 _OURS = frozenset({"host", "connection", "keep-alive", "upgrade"})
 
 
-def _read_head(client: socket.socket) -> tuple[str, bytes]:
-    data = b""
+def _read_head(client: socket.socket, data: bytes = b"") -> tuple[str, bytes]:
     while b"\r\n\r\n" not in data:
         piece = client.recv(_CHUNK)
         if not piece or len(data) > MOST_HEAD:

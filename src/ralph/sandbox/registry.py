@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from ralph.errors import RalphError
 from ralph.sandbox.base import Run, Rung
 from ralph.sandbox.bubblewrap import Bubblewrap
@@ -27,13 +29,16 @@ def find(name: str, rungs: dict[str, Rung]) -> Rung:
     return rungs[name]
 
 
-def best(rungs: dict[str, Rung], run: Run) -> tuple[Rung, str]:
-    """The best rung that can be used here; if that is none, `direct`, and why it had to be."""
-    problems = []
+def best(rungs: dict[str, Rung], run: Run) -> tuple[Rung, dict[str, str]]:
+    """The best rung that can be used here, be it `direct`, and what is wrong with those that are better."""
+    problems: dict[str, str] = {}
     for rung in rungs.values():
-        if rung is DIRECT:
-            break
         if not (problem := rung.problem(run)):
-            return rung, ""
-        problems.append(f"{rung.name}: {problem}")
-    return DIRECT, "; ".join(problems)
+            return rung, problems
+        problems[rung.name] = problem
+    return DIRECT, problems
+
+
+def none_here(problems: Mapping[str, str], hint: str) -> RalphError:
+    lines = (f"\n    {name}: {problem}" for name, problem in problems.items())
+    return RalphError(f"There is no sandbox here:{''.join(lines)}", hint)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from ralph.core.model import Scm
 from ralph.core.text import clean
-from ralph.scm.git import Git, GitError, Runner, listed, paths
+from ralph.scm.git import Git, GitError, Runner, paths
 from ralph.scm.repository import Repository
-from ralph.scm.start import Recorded, Start, all_but, led_elsewhere
+from ralph.scm.start import Recorded, Start, add_all, led_elsewhere
 from ralph.scm.user_git import UserGit
 
 _MARK = re.compile(rb"^<{7} ", re.MULTILINE)
@@ -68,8 +68,7 @@ class GitTasks:
             return already, ""
         if path := self._conflict():
             return "", f"Not committed: {path} has a conflict of a merge. Next: resolve it, then: git commit"
-        options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
-        added = self._user_git("add", *options, stdin=listed(all_but(self._recorded.left_out())))
+        added = add_all(self._user_git, self._git, self._recorded.left_out())
         if added.code:
             return "", self._user_git.failure("add", added)
         if self._git.attempt("diff", "--cached", "--quiet", "--ignore-submodules=dirty").code == 0:

@@ -45,6 +45,9 @@ _OFF = {
     "fetch.recurseSubmodules": "false",
 }
 
+CHANGES = ("--porcelain=v1", "-z", "-uall", "--no-renames", "--ignore-submodules=dirty")
+"""Options of `status`: what has changed, without asking nested repositories (see `Git.nested`)."""
+
 _IDENTITY = {
     f"GIT_{who}_{what}": value
     for who in ("AUTHOR", "COMMITTER")
@@ -126,6 +129,15 @@ class Git:
         where = {"GIT_DIR": str(self.repository.git_dir), "GIT_WORK_TREE": str(self.repository.top)}
         quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
         return where | quiet | _IDENTITY | config_variables(_OFF | self._filters)
+
+    def nested(self, index: Path | None = None) -> list[str]:
+        """Repositories that the index has as such, submodules or not.
+
+        Asked for what has changed, git asks each of these, which starts what its own configuration names: our calls say
+        `--ignore-submodules=dirty`, and `add`, which cannot, is kept away from them.
+        """
+        entries = paths(self("ls-files", "--stage", "-z", index=index))
+        return [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
 
     def disarm_filters(self) -> None:
         """Empty every configured filter; called before anything that reads or writes files of the tree."""

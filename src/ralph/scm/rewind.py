@@ -110,9 +110,7 @@ class Rewinder:
 
     def _lost_nested(self, written: list[str]) -> list[str]:
         """Nested repositories whose files came back without their own history."""
-        links = self._git.attempt("ls-files", "--stage", "-z")
-        submodules = [e.partition("\t")[2] for e in paths(links.out) if e.startswith("160000 ")]
-        gone = [path for path in submodules if any(w.startswith(f"{path}/") for w in written)]
+        gone = [path for path in self._git.nested() if any(w.startswith(f"{path}/") for w in written)]
         return [
             f"{path}: its files are back, its .git is not"
             for path in gone

@@ -153,9 +153,7 @@ class Snapshots:
         repository = self._git.repository
         if not (repository.top / ".gitmodules").exists() and not (repository.common / "modules").exists():
             return []
-        entries = paths(self._git("ls-files", "--stage", "-z", index=index))
-        links = [entry.partition("\t")[2] for entry in entries if entry.startswith("160000 ")]
-        return [path for path in links if _is_nested(repository.top / path)]
+        return [path for path in self._git.nested(index) if _is_nested(repository.top / path)]
 
     def _add(self, copy: _Copy, changed: list[str]) -> None:
         """Put files into the copy; one that cannot be read is left out, and named."""

@@ -11,13 +11,13 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from pathlib import Path
 
 import msgspec
 
-from ralph.scm.git import Git, paths
+from ralph.scm.git import CHANGES, Git, Output, listed, paths
 
 MARKER = ".ralph-active"
 """The marker of a running PRD loop is nobody's work."""
@@ -130,7 +130,7 @@ class Recorded:
     def has_changes(self) -> bool:
         """Is there anything to commit that is not left out?"""
         self._git.disarm_filters()
-        output = self._git("status", "--porcelain=v1", "-z", "-uall", "--no-renames")
+        output = self._git("status", *CHANGES)
         changed = [entry[3:].rstrip("/") for entry in paths(output)]
         left_out = set(self.left_out()) if changed else set()
         return any(left_out.isdisjoint(accumulate(name.split("/"), "{}/{}".format)) for name in changed)
@@ -201,9 +201,15 @@ def _from_json(text: str) -> str:
     return os.fsdecode(text.encode("latin-1"))
 
 
-def all_but(left_out: Iterable[str]) -> list[str]:
-    """Pathspecs for the whole repository without some files."""
-    return [":/", *(f":(top,exclude,literal){path}" for path in left_out)]
+def add_all(call: Callable[..., Output], git: Git, left_out: Iterable[str]) -> Output:
+    """Add the whole repository without some files; `call`: the git that does it. Of nested ones only where they stand."""
+    links = git.nested()
+    specs = [":/", *(f":(top,exclude,literal){path}" for path in (*left_out, *links))]
+    options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
+    added = call("add", *options, stdin=listed(specs))
+    if links:
+        git.attempt("update-index", "--add", "--remove", "-z", "--stdin", stdin=listed(links))
+    return added
 
 
 def _copy_hooks(source: Path, target: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from ralph.paths import real
 from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
-from ralph.scm.start import Recorded, all_but
+from ralph.scm.start import Recorded, add_all
 from ralph.scm.user_git import UserGit
 
 _READY = "ralph-ready"
@@ -229,8 +229,7 @@ class Tree:
 
     def keep(self, message: str, left_out: Iterable[str]) -> None:
         """Commit what is there, so that it lies on the branch; no hook and no missing key can refuse that."""
-        options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
-        self.git.attempt("add", *options, stdin=listed(all_but(left_out)))
+        add_all(self.git.attempt, self.git, left_out)
         self.git("commit", "-q", "--no-verify", "--no-gpg-sign", "--allow-empty", "-m", message)
 
     def is_merging(self) -> bool:
@@ -275,7 +274,7 @@ class Tree:
         return self.git.line("commit-tree", tree, *parents, "-m", "What may be trusted")
 
     def _unmerged(self) -> list[str]:
-        return paths(self.git("diff", "--name-only", "-z", "--diff-filter=U"))
+        return paths(self.git("diff", "--name-only", "-z", "--diff-filter=U", "--ignore-submodules=dirty"))
 
     # ---- the user's checkout ----
 
