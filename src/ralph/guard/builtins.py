@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.guard.words import DECODED, NET, SECRET, UNKNOWN, Word
+from ralph.guard.words import DECODED, MARKS, NET, SECRET, UNKNOWN, UNSET, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,13 +29,15 @@ def _cd(reader: Reader, command: Command) -> str:
     state.before = state.directory
     if target.startswith("/"):
         path: str | None = target
-    elif state.directory is None or not target or not Word(target).is_known:
+    elif state.directory is None or not target or target[0] in MARKS:
         path = None
     else:
         path = f"{state.directory}/{target}"
-    from ralph.guard.paths import normal
+    from ralph.guard.paths import is_temp, normal
 
-    state.directory = normal(path) if path is not None and Word(path).is_known else None
+    path = None if path is None else normal(path)
+    is_scratch = path is not None and UNSET not in path and is_temp(path, reader.place)
+    state.directory = path if is_scratch or (path is not None and Word(path).is_known) else None
     return ""
 
 
@@ -129,6 +131,13 @@ def _trap(reader: Reader, command: Command) -> str:
     return ""
 
 
+def _hash(reader: Reader, command: Command) -> str:
+    """`hash -p /bin/rm x`: from now on x is rm."""
+    if command.args[:1] == ["-p"] and len(command.args) > 2:
+        reader.state.aliases[command.args[2]] = command.args[1]
+    return ""
+
+
 def _nothing(reader: Reader, command: Command) -> str:
     return ""
 
@@ -156,6 +165,7 @@ TABLE: dict[str, Callable[[Reader, Command], str]] = {
     "set": _set,
     "shift": _shift,
     "trap": _trap,
+    "hash": _hash,
     ":": _nothing,
     "true": _nothing,
     "false": _nothing,

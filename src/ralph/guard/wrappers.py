@@ -37,6 +37,7 @@ _PREFIXES: dict[str, tuple[str, int]] = {
     "busybox": ("", 0),
     "toybox": ("", 0),
     "unbuffer": ("", 0),
+    "ld.so": ("--library-path --preload --argv0", 0),
     "strace": ("-e -o -p -s -u -E -P", 0),
     "ltrace": ("-e -o -p -s -u -n", 0),
     "caffeinate": ("-t -w", 0),

@@ -22,7 +22,7 @@ _EXECUTES = r"(?i)\bexec\(|\beval\(|\beval\b|os\.system|subprocess|execSync|chil
 def _from_net(command: Command, place: Place) -> bool:
     if not command.contained and (NET in command.code or NET in command.program):
         return True
-    if not command.code or not language(command.program):
+    if not command.code or not language(command.program) or command.is_read:
         return False
     text = " ".join(command.args) + command.code
     return bool(re.search(_FETCHES, text)) and bool(re.search(_EXECUTES, text))
@@ -68,6 +68,7 @@ def _reverse(command: Command, place: Place) -> bool:
         return not is_shell and command.program not in _MENTIONING
     return (
         bool(language(command.program))
+        and not command.is_read
         and bool(re.search(_SOCKET, command.code))
         and bool(re.search(_GIVES_SHELL, command.code))
     )

@@ -104,6 +104,8 @@ def _prints(command: Command, place: Place) -> bool:
             and SECRET in command.stdin
             and command.upstream[-1].program in ("env", "printenv", "set", "export", "declare")
         )
+    if command.is_read:
+        return False
     if language(command.program):
         found = re.findall(
             r"(?:environ(?:\.get)?[\[(]|getenv\(|process\.env[.\[]|ENV[\[{])\s*['\"]?(\w+)", command.code
