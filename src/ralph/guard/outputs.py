@@ -320,6 +320,11 @@ def _grep(reader: Reader, command: Command) -> str:
     return kept(text) or UNKNOWN
 
 
+def _jq(reader: Reader, command: Command) -> str:
+    text = command.stdin + "".join(content(reader, name) for name in _operands(command)[1:])
+    return kept(text) or UNKNOWN
+
+
 def _processes(reader: Reader, command: Command) -> str:
     return processes.listed(command)
 
@@ -387,7 +392,7 @@ _TABLE: dict[str, Callable[[Reader, Command], str]] = {
     "egrep": _grep,
     **dict.fromkeys(("ps", "pgrep", "pidof"), _processes),
     "rg": _grep,
-    "jq": _grep,
+    "jq": _jq,
     "gunzip": _unpacked,
     "zcat": _unpacked,
     "gzip": _unpacked,

@@ -30,10 +30,11 @@ def _is_scratch(command: Command, place: Place) -> bool:
     where = command.directory
     if where is None or paths.is_under(where, place.top) or not paths.is_temp(where, place):
         return False
-    elsewhere = ("-C", "--git-dir", "--work-tree")
-    return not any(word.startswith(elsewhere) for word in command.args) and not any(
-        name.startswith("GIT_") for name in command.assigns
-    )
+    if any(word.startswith(("-C", "--git-dir", "--work-tree")) for word in command.args):
+        return False
+    named = [paths.resolve(word, where, place) or "" for word in command.args]
+    is_elsewhere = any(paths.is_under(path, place.top) for path in named)
+    return not is_elsewhere and not any(name.startswith("GIT_") for name in command.assigns)
 
 
 def _reset(command: Command, place: Place) -> bool:
