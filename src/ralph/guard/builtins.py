@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ralph.guard.effects import operands
 from ralph.guard.words import DECODED, MARKS, NET, SECRET, UNKNOWN, UNSET, Word
 
 TYPE_CHECKING = False
@@ -12,14 +13,10 @@ if TYPE_CHECKING:
     from ralph.guard.reader import Reader
 
 
-def _operands(command: Command) -> list[Word]:
-    return [word for word in command.args if not word.startswith("-") or word == "-"]
-
-
 def _cd(reader: Reader, command: Command) -> str:
     """The directory may not be there: then `&&` ends the chain, and with `;` what follows runs where we are."""
     state = reader.state
-    targets = _operands(command)
+    targets = operands(command)
     if len(targets) > 1:
         return ""
     target: str = targets[0] if targets else reader.place.home
@@ -92,7 +89,7 @@ def _unset(reader: Reader, command: Command) -> str:
 
 
 def _read_line(reader: Reader, command: Command) -> str:
-    names = [word for word in _operands(command) if word.isidentifier()] or [Word("REPLY")]
+    names = [word for word in operands(command) if word.isidentifier()] or [Word("REPLY")]
     text = command.stdin.strip("\n") or UNKNOWN
     words = text.split(None, len(names) - 1) if len(names) > 1 else [text]
     for name, value in zip(names, [*words, *[""] * len(names)], strict=False):
@@ -101,7 +98,7 @@ def _read_line(reader: Reader, command: Command) -> str:
 
 
 def _mapfile(reader: Reader, command: Command) -> str:
-    for name in _operands(command)[-1:]:
+    for name in operands(command)[-1:]:
         reader.state.arrays[name] = [Word(each) for each in (command.stdin or UNKNOWN).splitlines()]
         reader.state.variables.pop(name, None)
     return ""

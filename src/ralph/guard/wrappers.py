@@ -119,7 +119,7 @@ def _prefix(reader: Reader, command: Command) -> str:
     words = skip_options(command.args, valued)[many:]
     if command.program == "coproc" and len(words) > 1 and words[0].isupper():
         words = words[1:]
-    if command.program in ("flock", "watch") and words[:1] == ["-c"]:
+    if command.program == "flock" and words[:1] == ["-c"]:
         return reader.read_apart(" ".join(words[1:]))
     if command.program == "chroot":
         command.directory = None

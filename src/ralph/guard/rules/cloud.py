@@ -154,10 +154,6 @@ def _migration(command: Command, place: Place) -> bool:
     return bool(found) or zero
 
 
-def _ssh_like(command: Command, place: Place) -> bool:
-    return command.program == "ansible" and any(word in ("-m=shell", "reboot") for word in command.args)
-
-
 _CLOUD = "It deletes or stops something in the cloud. Leave that to the user; look at it, or make a plan."
 _INFRA = "It changes real infrastructure. Make a plan and leave applying it to the user."
 _DATA = "It destroys data. Work on a copy that you made, or leave it to the user."
@@ -264,6 +260,3 @@ def _is_delete(command: Command) -> bool:
     return not all(any(local in url for local in ("localhost", "127.0.0.1", "[::1]")) for url in urls) or any(
         ":9200" in url for url in urls
     )
-
-
-__all__ = ["RULES", "Word"]

@@ -22,7 +22,7 @@ _LOCAL = ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
 
 
 def _from_net(command: Command, place: Place) -> bool:
-    if not command.contained and (NET in command.code or NET in command.program):
+    if NET in command.code or NET in command.program:
         return True
     if not command.code or not language(command.program) or command.is_read:
         return False

@@ -39,8 +39,6 @@ _SECRET_CODE = r"os\.environ\b(?!\[|\.get)|process\.env\b(?!\.)|\bENV\b(?!\[)|di
 
 def _reads(command: Command, place: Place) -> bool:
     """Secrets of the user, whatever for."""
-    if command.contained:
-        return False
     for word in effects.read(command):
         path = paths.resolve(word, command.directory, place)
         if path is None or _is_public(command, path):
