@@ -27,7 +27,7 @@ from ralph.core.model import (
     When,
 )
 from ralph.errors import RalphError
-from ralph.flows.prd_files import is_template_branch, is_unplanned
+from ralph.flows.prd_files import is_template_branch, is_unplanned, require_folder
 from ralph.flows.run import agent_specs, guarding, limits
 from ralph.scm.repository import branch_of, find_repository
 from ralph.settings import Settings
@@ -91,8 +91,7 @@ def _story_board(home: Home, inputs: Inputs) -> Iterator[StoryBoard]:
 def load_board(inputs: Inputs) -> dict[str, Any]:
     """The task list of a folder that is ready to be worked on; else one error that says what to do."""
     folder = inputs.directory / inputs.folder
-    if not folder.is_dir():
-        raise RalphError(f"There is no folder {folder}.", "Make it with: ralph prd init")
+    require_folder(folder)
     with opened_directory(str(inputs.directory)) as project:
         files = PrdFolder(project, inputs.folder)
         missing = [name for name in (PROMPT, PRD, TASKS) if files.read(name) is None]

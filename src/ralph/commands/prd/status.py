@@ -88,8 +88,7 @@ def status_(project_dir: Path, ralph_dir: str, skip_review: bool, review_cap: in
 
 
 def _read(inputs: Inputs, path: Path) -> Any:
-    if not path.parent.is_dir():
-        raise RalphError(f"There is no folder {path.parent}.", "Make it with: ralph prd init")
+    prd_files.require_folder(path.parent)
     with prd_files.opened(inputs.directory, inputs.folder) as place:
         text = text_of(place.read(TASKS, MOST_TASKS), str(path))
     if prd_files.is_unplanned(text):
