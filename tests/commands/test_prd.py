@@ -367,7 +367,32 @@ def test_without_reviews_an_implementation_passes_itself(loop: Loop) -> None:
     assert done.code == 0, done.err
     assert loop.modes == ["implement US-001", "implement US-001"]
     assert loop.standing() == (True, None, 0)
+    status = loop.project.run("prd", "status")
+    assert (status.code, status.err) == (0, "")
+    assert "Every story is done." in status.out
     assert UNVERIFIED not in (loop.folder / "tasks.json").read_text()
+
+
+def test_a_list_that_was_made_without_reviews(loop: Loop) -> None:
+    """In the middle of it `status` sees it as its run did; a run with reviews says how to go on."""
+    loop.write(board(story("US-001"), story("US-002"), verifyCommands=[]))
+    loop.agent("change(passes=True, notes='made')")
+    done = loop.run("--skip-review", "-n", "1")
+    assert done.code == 1 and "done by the word of its agent alone" in done.err
+    status = loop.project.run("prd", "status")
+    assert status.code == 0, status.err
+    assert "Next: implement US-002, with: ralph prd run --skip-review" in status.out
+    refused = loop.run()
+    assert refused.code == 2 and "What was done with --skip-review goes on with it" in refused.err
+
+
+def test_status_sees_the_review_cap_of_the_last_run(loop: Loop) -> None:
+    """A count that this cap allowed is no problem of the list."""
+    loop.agent("change(reviewStatus='needs_review')")
+    loop.run("--review-cap", "9", "-n", "1")
+    loop.write(board(story("US-001", reviewStatus="needs_review", reviewCount=8), verifyCommands=[]))
+    assert loop.project.run("prd", "status").code == 0
+    assert "the review cap is 5" in loop.project.run("prd", "status", "--review-cap", "5").err
 
 
 # ---- people ----

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from ralph.flows.prd_files import is_template_branch, is_unplanned, require_fold
 from ralph.flows.run import agent_specs, guarding, limits
 from ralph.scm.repository import branch_of, find_repository
 from ralph.settings import Settings
+from ralph.store.database import Missing
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.marker import Marker
@@ -74,6 +75,21 @@ def is_unsettled(home: Home, inputs: Inputs) -> bool:
     """Was a loop killed in the middle of an iteration?"""
     with _story_board(home, inputs) as board:
         return board.is_unsettled
+
+
+def last_rules(home: Home, inputs: Inputs) -> Prd:
+    """Those of the folder's last run, that its list was made by; without one, those that were given."""
+    with suppress(Missing):
+        runs = home.to_read()
+        for run in runs.in_directory(str(inputs.directory)):
+            found = runs.plan(run.id) if run.flow is Flow.PRD else None
+            if (
+                found is not None
+                and found.prompt.prd is not None
+                and found.prompt.prd.folder == inputs.folder
+            ):
+                return found.prompt.prd
+    return inputs.prd
 
 
 def running(directory: Path) -> int | None:
@@ -154,8 +170,13 @@ def introduction(board: dict[str, Any], inputs: Inputs) -> list[str]:
     if (branch := current_branch(inputs.directory)) and branch != board["branchName"]:
         lines.append(wrong_branch(branch, board["branchName"]))
     if not board.get("verifyCommands"):
-        lines.append("There are no verifyCommands: a story is approved by the word of its review alone.")
+        lines.append(unverified(inputs))
     return lines
+
+
+def unverified(inputs: Inputs) -> str:
+    word = "done by the word of its agent" if inputs.skip_review else "approved by the word of its review"
+    return f"There are no verifyCommands: a story is {word} alone."
 
 
 def wrong_branch(branch: str, named: str) -> str:
