@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ralph.agents.registry import with_model
+from ralph.checks.stories import configure
 from ralph.core import stories
 from ralph.core.model import (
     NO_SANDBOX,
@@ -41,6 +42,9 @@ from ralph.storyfile import MOST_TASKS, TASKS, text_of, valid
 
 PER_STORY = 3
 """How many iterations a story takes, roughly: implement, review, and now and then a fix."""
+
+VERIFY_SECONDS = 3600.0
+"""A verify command that has not ended by then hangs, unless `iterationTimeoutSeconds` says otherwise."""
 
 PLAN_IT = "Plan it: ralph prd plan; or take a list that you have: ralph prd import FILE"
 
@@ -134,7 +138,14 @@ def plan(run: str, settings: Settings, inputs: Inputs, sandbox: SandboxSpec = NO
             file=folder, instruction=False, truncate=settings.output_truncate_chars, prd=inputs.prd
         ),
         claim=ClaimRule(kind=ClaimKind.BOARD, tag="promise", text="COMPLETE", strict=True),
-        checks=(Check("verifyCommands", "stories", when=When.CLAIMED),),
+        checks=(
+            Check(
+                "verifyCommands",
+                "stories",
+                when=When.CLAIMED,
+                config=configure(settings.iteration_timeout_seconds or VERIFY_SECONDS),
+            ),
+        ),
         limits=limits(settings, inputs.iterations, settings.iteration_timeout_seconds),
         scm=Scm("git", ("commit",), "chore: [ralph] what an iteration left uncommitted"),
         snapshots=settings.snapshots,
