@@ -277,6 +277,14 @@ def test_a_branch_that_nobody_has_named(loop: Loop) -> None:
     assert "You are on" not in done.err
 
 
+def test_a_detached_head_is_told(loop: Loop) -> None:
+    """Commits that belong to no branch are soon lost: the start and `status` say so."""
+    loop.project.git("checkout", "-q", "--detach")
+    words = "You are on no branch (a detached HEAD), and tasks.json names"
+    assert words in loop.project.run("prd", "status").out
+    assert words in loop.run("-n", "1").err
+
+
 def test_a_branch_that_was_left_is_told(loop: Loop) -> None:
     """Ralph switches no branches; work that goes elsewhere is said. To the branch of the list anybody may go."""
     loop.write(board(branchName="ralph/calc"))

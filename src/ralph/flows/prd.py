@@ -178,7 +178,7 @@ def introduction(board: dict[str, Any], inputs: Inputs) -> list[str]:
     ]
     if needed > inputs.iterations:
         lines.append(f"That may not be enough: --max-iterations {needed} would be.")
-    if (branch := current_branch(inputs.directory)) and branch != board["branchName"]:
+    if (branch := current_branch(inputs.directory)) not in (None, board["branchName"]):
         lines.append(wrong_branch(branch, board["branchName"]))
     if not board.get("verifyCommands"):
         lines.append(unverified(inputs))
@@ -190,11 +190,12 @@ def unverified(inputs: Inputs) -> str:
     return f"There are no verifyCommands: a story is {word} alone."
 
 
-def wrong_branch(branch: str, named: str) -> str:
+def wrong_branch(branch: str | None, named: str) -> str:
     """Work goes elsewhere than the list says."""
     if is_template_branch(named):
         return f"tasks.json has the branch of its template, {named}: put the one there that you work on."
-    return f"You are on {branch}, and tasks.json names {named}: Ralph does not switch branches."
+    where = branch or "no branch (a detached HEAD)"
+    return f"You are on {where}, and tasks.json names {named}: Ralph does not switch branches."
 
 
 def iterations_needed(todo: int, inputs: Inputs) -> int:
@@ -202,9 +203,10 @@ def iterations_needed(todo: int, inputs: Inputs) -> int:
     return todo * (1 if inputs.skip_review else PER_STORY)
 
 
-def current_branch(directory: Path) -> str:
+def current_branch(directory: Path) -> str | None:
+    """None: this is no repository. "": what is checked out is no branch."""
     repository = find_repository(directory)
-    return branch_of(repository) if repository is not None else ""
+    return branch_of(repository) if repository is not None else None
 
 
 def inside(directory: Path, folder: str) -> str:

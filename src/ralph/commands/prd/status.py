@@ -121,7 +121,7 @@ def _state(board: Any, inputs: Inputs, problems: list[str]) -> dict[str, Any]:
     return {
         "project": values.get("project"),
         "branchName": values.get("branchName"),
-        "branch": current_branch(inputs.directory) or None,
+        "branch": current_branch(inputs.directory),
         "mode": stories.mode_of(board, skip_review=skip) if is_valid else None,
         "next": stories.next_story(board, skip_review=skip) if is_valid else None,
         "complete": is_valid and not problems and stories.is_complete(board, skip_review=skip),
