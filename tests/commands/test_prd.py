@@ -261,6 +261,32 @@ def test_whoever_reviews_hears_of_tests_that_are_gone(loop: Loop, snapshots: boo
     assert words in loop.project.run("logs", outcome(loop)["id"]).out
 
 
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_whoever_reviews_hears_of_tests_that_have_lost_lines(loop: Loop, snapshots: bool) -> None:
+    """A test that was weakened may be; one that only grew, or is new, is not worth a word."""
+    for name in ("tests/test_a.py", "tests/test_b.py", "src/code.py"):
+        path = loop.project.path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("assert f(1) == 1\nassert f(2) == 4\n")
+    loop.project.git("add", "-A")
+    loop.project.git("commit", "-qm", "Tests")
+    loop.agent(
+        "if n == 1:\n"
+        "    (ROOT / 'tests/test_a.py').write_text('assert f(1) == 1\\nassert True\\n')\n"
+        "    with (ROOT / 'tests/test_b.py').open('a') as file: file.write('assert f(3) == 9\\n')\n"
+        "    (ROOT / 'src/code.py').write_text('')\n"
+        "    (ROOT / 'tests/test_c.py').write_text('assert True\\n')\n"
+        "play()",
+        snapshots=snapshots,
+    )
+    done = loop.run()
+    words = (
+        "It changed or removed lines of tests (tests/test_a.py): see whether they still test what they did"
+    )
+    assert done.code == 0 and f"For the next iteration: {words}." in done.err, done.err
+    assert loop.modes[1] == "review US-001" and f"{TOLD}\n- {words}\n" in f"{loop.prompts[1]}\n"
+
+
 def test_a_review_that_decides_nothing_is_told_so(project: Project) -> None:
     """It is repeated, and hears why."""
     loop = make_loop(project, story(reviewStatus="needs_review", notes="done"))
