@@ -40,7 +40,7 @@ BEFORE, HELD, UNDONE = "before", "held", "undone"
 @dataclass(frozen=True, slots=True)
 class StoryBoard:
     """`project`: an open directory. `kept`: where copies are kept. `commit`: commits files. `branch`: the one in use.
-    `removed_tests`: those of a tree that are gone.
+    `lost_tests`: those of a tree that are gone, and those that have lost lines.
     `mode`: whether the loop runs in a sandbox, for those who read the marker.
     """
 
@@ -49,7 +49,7 @@ class StoryBoard:
     kept: Path
     commit: Callable[[list[str], str], None] = lambda names, message: None
     branch: Callable[[], str] = lambda: ""
-    removed_tests: Callable[[str], Sequence[str]] = lambda tree: ()
+    lost_tests: Callable[[str], tuple[Sequence[str], Sequence[str]]] = lambda tree: ((), ())
     mode: str = "direct"
 
     # ---- before an iteration ----
@@ -152,9 +152,11 @@ class StoryBoard:
 
     def _told_of_tests(self, tree: str) -> Iterator[str]:
         """Nobody has forbidden it; whoever comes next, a review as a rule, should know."""
-        if gone := self.removed_tests(tree):
-            more = f" and {len(gone) - MOST_NAMES} more" if len(gone) > MOST_NAMES else ""
-            yield f"It removed tests ({', '.join(gone[:MOST_NAMES])}{more}): see whether that was right"
+        gone, cut = self.lost_tests(tree)
+        if gone:
+            yield f"It removed tests ({_some(gone)}): see whether that was right"
+        if cut:
+            yield f"It changed or removed lines of tests ({_some(cut)}): see whether they still test what they did"
 
     # ---- approvals that were refuted ----
 
@@ -302,6 +304,11 @@ class StoryBoard:
 
     def _kept(self, name: str) -> bytes | None:
         return self._copy_of(BEFORE, name)
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
 
 
 def _changed(old: dict[str, Any], new: dict[str, Any], fields: Iterable[str]) -> list[str]:

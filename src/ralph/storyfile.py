@@ -41,9 +41,21 @@ def valid(text: str, path: str, prd: Prd) -> dict[str, Any]:
         found = stories.invariant_problems(board, prd.review_cap)
     if found:
         more = f" And {len(found) - 1} more." if len(found) > 1 else ""
-        raise RalphError(f"{path}: {found[0]}{more}", "`ralph prd status` lists all of them.")
+        raise RalphError(f"{path}: {found[0]}{more}", _advice(board))
     checked: dict[str, Any] = board
     return checked
+
+
+def _advice(board: Any) -> str:
+    """`board`: one that has problems, of whatever kind."""
+    listed = board.get("userStories") if isinstance(board, dict) else None
+    for each in listed if isinstance(listed, list) else ():
+        if isinstance(each, dict) and each.get("passes") is True and each.get("reviewStatus", "") is None:
+            return (
+                "What was done with --skip-review goes on with it; to have it reviewed,"
+                ' set passes to false and reviewStatus to "needs_review".'
+            )
+    return "`ralph prd status` lists all of them."
 
 
 def load(text: str, path: str) -> Any:

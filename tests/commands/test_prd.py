@@ -261,6 +261,32 @@ def test_whoever_reviews_hears_of_tests_that_are_gone(loop: Loop, snapshots: boo
     assert words in loop.project.run("logs", outcome(loop)["id"]).out
 
 
+@pytest.mark.parametrize("snapshots", [True, False])
+def test_whoever_reviews_hears_of_tests_that_have_lost_lines(loop: Loop, snapshots: bool) -> None:
+    """A test that was weakened may be; one that only grew, or is new, is not worth a word."""
+    for name in ("tests/test_a.py", "tests/test_b.py", "src/code.py"):
+        path = loop.project.path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("assert f(1) == 1\nassert f(2) == 4\n")
+    loop.project.git("add", "-A")
+    loop.project.git("commit", "-qm", "Tests")
+    loop.agent(
+        "if n == 1:\n"
+        "    (ROOT / 'tests/test_a.py').write_text('assert f(1) == 1\\nassert True\\n')\n"
+        "    with (ROOT / 'tests/test_b.py').open('a') as file: file.write('assert f(3) == 9\\n')\n"
+        "    (ROOT / 'src/code.py').write_text('')\n"
+        "    (ROOT / 'tests/test_c.py').write_text('assert True\\n')\n"
+        "play()",
+        snapshots=snapshots,
+    )
+    done = loop.run()
+    words = (
+        "It changed or removed lines of tests (tests/test_a.py): see whether they still test what they did"
+    )
+    assert done.code == 0 and f"For the next iteration: {words}." in done.err, done.err
+    assert loop.modes[1] == "review US-001" and f"{TOLD}\n- {words}\n" in f"{loop.prompts[1]}\n"
+
+
 def test_a_review_that_decides_nothing_is_told_so(project: Project) -> None:
     """It is repeated, and hears why."""
     loop = make_loop(project, story(reviewStatus="needs_review", notes="done"))
@@ -275,6 +301,14 @@ def test_a_branch_that_nobody_has_named(loop: Loop) -> None:
     done = loop.run()
     assert "tasks.json has the branch of its template, ralph/feature-name: put the one there" in done.err
     assert "You are on" not in done.err
+
+
+def test_a_detached_head_is_told(loop: Loop) -> None:
+    """Commits that belong to no branch are soon lost: the start and `status` say so."""
+    loop.project.git("checkout", "-q", "--detach")
+    words = "You are on no branch (a detached HEAD), and tasks.json names"
+    assert words in loop.project.run("prd", "status").out
+    assert words in loop.run("-n", "1").err
 
 
 def test_a_branch_that_was_left_is_told(loop: Loop) -> None:
@@ -367,7 +401,32 @@ def test_without_reviews_an_implementation_passes_itself(loop: Loop) -> None:
     assert done.code == 0, done.err
     assert loop.modes == ["implement US-001", "implement US-001"]
     assert loop.standing() == (True, None, 0)
+    status = loop.project.run("prd", "status")
+    assert (status.code, status.err) == (0, "")
+    assert "Every story is done." in status.out
     assert UNVERIFIED not in (loop.folder / "tasks.json").read_text()
+
+
+def test_a_list_that_was_made_without_reviews(loop: Loop) -> None:
+    """In the middle of it `status` sees it as its run did; a run with reviews says how to go on."""
+    loop.write(board(story("US-001"), story("US-002"), verifyCommands=[]))
+    loop.agent("change(passes=True, notes='made')")
+    done = loop.run("--skip-review", "-n", "1")
+    assert done.code == 1 and "done by the word of its agent alone" in done.err
+    status = loop.project.run("prd", "status")
+    assert status.code == 0, status.err
+    assert "Next: implement US-002, with: ralph prd run --skip-review" in status.out
+    refused = loop.run()
+    assert refused.code == 2 and "What was done with --skip-review goes on with it" in refused.err
+
+
+def test_status_sees_the_review_cap_of_the_last_run(loop: Loop) -> None:
+    """A count that this cap allowed is no problem of the list."""
+    loop.agent("change(reviewStatus='needs_review')")
+    loop.run("--review-cap", "9", "-n", "1")
+    loop.write(board(story("US-001", reviewStatus="needs_review", reviewCount=8), verifyCommands=[]))
+    assert loop.project.run("prd", "status").code == 0
+    assert "the review cap is 5" in loop.project.run("prd", "status", "--review-cap", "5").err
 
 
 # ---- people ----
@@ -416,7 +475,8 @@ def test_a_list_that_people_broke_stops_the_run(loop: Loop, text: str, words: st
         ("rm -r ralph", "There is no folder"),
         ("rm ralph/prompt.md", "prompt.md is missing"),
         ("rm ralph/tasks.json", "tasks.json is missing"),
-        ("mv ralph other; ln -s other ralph", "is missing, or is reached through a link"),
+        ("mv ralph other; ln -s other ralph", "ralph is no folder (a file, or a link)"),
+        ("rm -r ralph; touch ralph", "ralph is no folder (a file, or a link)"),
         ("echo '{' > ralph/tasks.json", "tasks.json:2: not valid JSON"),
         (f"echo '{json.dumps(board() | {'userStories': []})}' > ralph/tasks.json", "has no stories"),
     ],

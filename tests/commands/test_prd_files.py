@@ -105,6 +105,15 @@ def test_what_cannot_be_made_is_refused(project: Project, arguments: tuple[str, 
     assert list(project.path.iterdir()) == []
 
 
+@pytest.mark.parametrize("command", ["init", "status", "plan", "run", "archive"])
+def test_a_file_in_the_place_of_the_folder_is_named(project: Project, command: str) -> None:
+    """Every command says the same, and what to do; none sends to another one."""
+    (project.path / "ralph").write_text("notes")
+    done = project.run("prd", command)
+    assert done.code == 2
+    assert "ralph is no folder (a file, or a link)" in done.err and "Remove " in done.err
+
+
 def test_a_folder_that_is_a_link_is_refused(project: Project) -> None:
     """Also with --force: nothing is written elsewhere."""
     (project.path / "elsewhere").mkdir()

@@ -1,4 +1,4 @@
-"""The corpus: some five thousand commands, each with its verdict and the reason for it."""
+"""The corpus: more than six thousand commands, each with its verdict and the reason for it."""
 
 from __future__ import annotations
 

@@ -13,21 +13,28 @@ from ralph.core.model import Check, Ended, Feedback, Verdict
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    pass
+    timeout_seconds: float = 0.0
+
+
+def configure(timeout_seconds: float) -> str:
+    return msgspec.json.encode(Config(timeout_seconds)).decode()
 
 
 def run(check: Check, bench: Workbench) -> Verdict:
     """In their order, up to the first that fails."""
+    timeout = msgspec.json.decode(check.config, type=Config).timeout_seconds
     commands: list[str] = json.loads(bench.board or "{}").get("verifyCommands") or []
     for command in commands:
-        done = bench.inside(command).shell(command, 0.0)
+        done = bench.inside(command).shell(command, timeout)
         if done.exit.ended is Ended.INTERRUPTED:
             raise Interrupted
         if done.exit.code == 0 and done.exit.ended is None:
             continue
-        reason = f"{command}: {exit_text(done.exit, 0.0)}"
+        reason = f"{command}: {exit_text(done.exit, timeout)}"
         output = prompt.truncate(done.output, bench.truncate, is_cut=done.is_cut)
-        text = prompt.verification_failure(command, exit_text(done.exit, 0.0), check.hint, done.log, output)
+        text = prompt.verification_failure(
+            command, exit_text(done.exit, timeout), check.hint, done.log, output
+        )
         feedback = Feedback(check.fail_action, text)
         return Verdict(
             check.name, green=False, required=check.required, reason=reason, feedback=feedback, log=done.log

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ralph.agents.registry import with_model
+from ralph.checks.stories import configure
 from ralph.core import stories
 from ralph.core.model import (
     NO_SANDBOX,
@@ -27,10 +28,11 @@ from ralph.core.model import (
     When,
 )
 from ralph.errors import RalphError
-from ralph.flows.prd_files import is_template_branch, is_unplanned
+from ralph.flows.prd_files import is_template_branch, is_unplanned, require_folder
 from ralph.flows.run import agent_specs, guarding, limits
 from ralph.scm.repository import branch_of, find_repository
 from ralph.settings import Settings
+from ralph.store.database import Missing
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.marker import Marker
@@ -40,6 +42,9 @@ from ralph.storyfile import MOST_TASKS, TASKS, text_of, valid
 
 PER_STORY = 3
 """How many iterations a story takes, roughly: implement, review, and now and then a fix."""
+
+VERIFY_SECONDS = 3600.0
+"""A verify command that has not ended by then hangs, unless `iterationTimeoutSeconds` says otherwise."""
 
 PLAN_IT = "Plan it: ralph prd plan; or take a list that you have: ralph prd import FILE"
 
@@ -76,6 +81,21 @@ def is_unsettled(home: Home, inputs: Inputs) -> bool:
         return board.is_unsettled
 
 
+def last_rules(home: Home, inputs: Inputs) -> Prd:
+    """Those of the folder's last run, that its list was made by; without one, those that were given."""
+    with suppress(Missing):
+        runs = home.to_read()
+        for run in runs.in_directory(str(inputs.directory)):
+            found = runs.plan(run.id) if run.flow is Flow.PRD else None
+            if (
+                found is not None
+                and found.prompt.prd is not None
+                and found.prompt.prd.folder == inputs.folder
+            ):
+                return found.prompt.prd
+    return inputs.prd
+
+
 def running(directory: Path) -> int | None:
     """The process of the loop that runs here, by its marker."""
     with opened_directory(str(directory)) as project:
@@ -91,8 +111,7 @@ def _story_board(home: Home, inputs: Inputs) -> Iterator[StoryBoard]:
 def load_board(inputs: Inputs) -> dict[str, Any]:
     """The task list of a folder that is ready to be worked on; else one error that says what to do."""
     folder = inputs.directory / inputs.folder
-    if not folder.is_dir():
-        raise RalphError(f"There is no folder {folder}.", "Make it with: ralph prd init")
+    require_folder(folder)
     with opened_directory(str(inputs.directory)) as project:
         files = PrdFolder(project, inputs.folder)
         missing = [name for name in (PROMPT, PRD, TASKS) if files.read(name) is None]
@@ -119,7 +138,14 @@ def plan(run: str, settings: Settings, inputs: Inputs, sandbox: SandboxSpec = NO
             file=folder, instruction=False, truncate=settings.output_truncate_chars, prd=inputs.prd
         ),
         claim=ClaimRule(kind=ClaimKind.BOARD, tag="promise", text="COMPLETE", strict=True),
-        checks=(Check("verifyCommands", "stories", when=When.CLAIMED),),
+        checks=(
+            Check(
+                "verifyCommands",
+                "stories",
+                when=When.CLAIMED,
+                config=configure(settings.iteration_timeout_seconds or VERIFY_SECONDS),
+            ),
+        ),
         limits=limits(settings, inputs.iterations, settings.iteration_timeout_seconds),
         scm=Scm("git", ("commit",), "chore: [ralph] what an iteration left uncommitted"),
         snapshots=settings.snapshots,
@@ -152,18 +178,24 @@ def introduction(board: dict[str, Any], inputs: Inputs) -> list[str]:
     ]
     if needed > inputs.iterations:
         lines.append(f"That may not be enough: --max-iterations {needed} would be.")
-    if (branch := current_branch(inputs.directory)) and branch != board["branchName"]:
+    if (branch := current_branch(inputs.directory)) not in (None, board["branchName"]):
         lines.append(wrong_branch(branch, board["branchName"]))
     if not board.get("verifyCommands"):
-        lines.append("There are no verifyCommands: a story is approved by the word of its review alone.")
+        lines.append(unverified(inputs))
     return lines
 
 
-def wrong_branch(branch: str, named: str) -> str:
+def unverified(inputs: Inputs) -> str:
+    word = "done by the word of its agent" if inputs.skip_review else "approved by the word of its review"
+    return f"There are no verifyCommands: a story is {word} alone."
+
+
+def wrong_branch(branch: str | None, named: str) -> str:
     """Work goes elsewhere than the list says."""
     if is_template_branch(named):
         return f"tasks.json has the branch of its template, {named}: put the one there that you work on."
-    return f"You are on {branch}, and tasks.json names {named}: Ralph does not switch branches."
+    where = branch or "no branch (a detached HEAD)"
+    return f"You are on {where}, and tasks.json names {named}: Ralph does not switch branches."
 
 
 def iterations_needed(todo: int, inputs: Inputs) -> int:
@@ -171,9 +203,10 @@ def iterations_needed(todo: int, inputs: Inputs) -> int:
     return todo * (1 if inputs.skip_review else PER_STORY)
 
 
-def current_branch(directory: Path) -> str:
+def current_branch(directory: Path) -> str | None:
+    """None: this is no repository. "": what is checked out is no branch."""
     repository = find_repository(directory)
-    return branch_of(repository) if repository is not None else ""
+    return branch_of(repository) if repository is not None else None
 
 
 def inside(directory: Path, folder: str) -> str:

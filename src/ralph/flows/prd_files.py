@@ -52,7 +52,8 @@ class Made:
 def make(directory: Path, folder: str, feature: str = "", *, force: bool = False) -> Made:
     """The folder with everything in it; what has content stays as it is."""
     path = directory / folder
-    if os.path.lexists(path) and not force:
+    refuse_others(path)
+    if path.is_dir() and not force:
         raise RalphError(
             f"{path} is there already.",
             "--force adds what is missing and overwrites nothing; `ralph prd archive` puts a finished loop away.",
@@ -71,14 +72,24 @@ def make(directory: Path, folder: str, feature: str = "", *, force: bool = False
     return Made(tuple(new), tuple(old), branch)
 
 
-@contextmanager
-def opened(directory: Path, folder: str) -> Iterator[PrdFolder]:
-    """The folder, to read and write; a link or a file in its place is an error."""
-    path = directory / folder
+def require_folder(path: Path) -> None:
+    refuse_others(path)
+    if not path.is_dir():
+        raise RalphError(f"There is no folder {path}.", "Make it with: ralph prd init")
+
+
+def refuse_others(path: Path) -> None:
+    """A link or a file in the place of the folder."""
     if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
         raise RalphError(
             f"{path} is no folder (a file, or a link): Ralph will not use it.", f"Remove {path}."
         )
+
+
+@contextmanager
+def opened(directory: Path, folder: str) -> Iterator[PrdFolder]:
+    """The folder, to read and write; a link or a file in its place is an error."""
+    refuse_others(directory / folder)
     with opened_directory(str(directory)) as project:
         yield PrdFolder(project, folder)
 

@@ -197,18 +197,19 @@ def _story_board(
         if problem:
             tell(Notice(problem))
 
-    def removed_tests(tree: str) -> list[str]:
+    def lost_tests(tree: str) -> tuple[list[str], list[str]]:
         """What cannot be found out is said, and nobody is stopped."""
         try:
-            return tests_among(work.removed(tree))
+            removed, cut = work.lost(tree)
         except RalphError as error:
             tell(Notice(f"{error.message} {error.hint}".strip()))
-            return []
+            return [], []
+        return tests_among(removed), tests_among(cut)
 
     Marker(runtime.project).sweep()
     kept = home.prd(plan.directory, prd.folder)
     mode = "sandbox" if plan.sandbox.is_real else "direct"
-    board = StoryBoard(prd, runtime.project, kept, commit, work.branch, removed_tests, mode)
+    board = StoryBoard(prd, runtime.project, kept, commit, work.branch, lost_tests, mode)
     try:
         yield board
     finally:

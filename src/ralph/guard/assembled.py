@@ -35,6 +35,7 @@ def is_undone(code: str) -> bool:
 
 def written_out(code: str, home: str) -> str:
     """The same code, with strings where it would make some."""
+    code = re.sub(r"__import__\(\s*['\"]([\w.]+)['\"]\s*\)", r"\1", code)
     code = re.sub(rf"[$#]?\{{\s*(?:{_HOME})\s*\}}", home, code)
     code = re.sub(_HOME, f'"{home}"', code)
     code = re.sub(_HERE, '"."', code)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ralph.guard.words import DECODED, NET, SECRET, UNKNOWN, Word
+from ralph.guard.effects import operands
+from ralph.guard.words import DECODED, MARKS, NET, SECRET, UNKNOWN, UNSET, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,14 +13,10 @@ if TYPE_CHECKING:
     from ralph.guard.reader import Reader
 
 
-def _operands(command: Command) -> list[Word]:
-    return [word for word in command.args if not word.startswith("-") or word == "-"]
-
-
 def _cd(reader: Reader, command: Command) -> str:
     """The directory may not be there: then `&&` ends the chain, and with `;` what follows runs where we are."""
     state = reader.state
-    targets = _operands(command)
+    targets = operands(command)
     if len(targets) > 1:
         return ""
     target: str = targets[0] if targets else reader.place.home
@@ -29,13 +26,15 @@ def _cd(reader: Reader, command: Command) -> str:
     state.before = state.directory
     if target.startswith("/"):
         path: str | None = target
-    elif state.directory is None or not target or not Word(target).is_known:
+    elif state.directory is None or not target or target[0] in MARKS:
         path = None
     else:
         path = f"{state.directory}/{target}"
-    from ralph.guard.paths import normal
+    from ralph.guard.paths import is_temp, normal
 
-    state.directory = normal(path) if path is not None and Word(path).is_known else None
+    path = None if path is None else normal(path)
+    is_scratch = path is not None and UNSET not in path and is_temp(path, reader.place)
+    state.directory = path if is_scratch or (path is not None and Word(path).is_known) else None
     return ""
 
 
@@ -90,7 +89,7 @@ def _unset(reader: Reader, command: Command) -> str:
 
 
 def _read_line(reader: Reader, command: Command) -> str:
-    names = [word for word in _operands(command) if word.isidentifier()] or [Word("REPLY")]
+    names = [word for word in operands(command) if word.isidentifier()] or [Word("REPLY")]
     text = command.stdin.strip("\n") or UNKNOWN
     words = text.split(None, len(names) - 1) if len(names) > 1 else [text]
     for name, value in zip(names, [*words, *[""] * len(names)], strict=False):
@@ -99,7 +98,7 @@ def _read_line(reader: Reader, command: Command) -> str:
 
 
 def _mapfile(reader: Reader, command: Command) -> str:
-    for name in _operands(command)[-1:]:
+    for name in operands(command)[-1:]:
         reader.state.arrays[name] = [Word(each) for each in (command.stdin or UNKNOWN).splitlines()]
         reader.state.variables.pop(name, None)
     return ""
@@ -126,6 +125,13 @@ def _trap(reader: Reader, command: Command) -> str:
     words = [word for word in command.args if word not in ("--", "-p", "-l")]
     if len(words) > 1 and words[0] not in ("-", ""):
         reader.read_apart(words[0])
+    return ""
+
+
+def _hash(reader: Reader, command: Command) -> str:
+    """`hash -p /bin/rm x`: from now on x is rm."""
+    if command.args[:1] == ["-p"] and len(command.args) > 2:
+        reader.state.aliases[command.args[2]] = command.args[1]
     return ""
 
 
@@ -156,6 +162,7 @@ TABLE: dict[str, Callable[[Reader, Command], str]] = {
     "set": _set,
     "shift": _shift,
     "trap": _trap,
+    "hash": _hash,
     ":": _nothing,
     "true": _nothing,
     "false": _nothing,

@@ -16,9 +16,11 @@ from ralph.guard.words import DECODED, NET, UNKNOWN, Word, ansi_c
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph.guard.model import Command
+    from ralph.guard.python import Did
     from ralph.guard.reader import Reader
 
 _MOST = 20_000
+_MOST_TREE = 60_000
 _MOST_STRINGS = 60
 
 
@@ -26,14 +28,48 @@ def run(reader: Reader, command: Command) -> str:
     name = language(command.program)
     text, module = _code(reader, command, name)
     command.code = text + DECODED if is_undone(text[:_MOST]) else text
+    did = _read_as_tree(reader, name, text)
+    command.is_read = did is not None
     reader.record(command)
     if module:
         return reader.run(command.derived(module[0], module[1:], command.program))
     if text and NET not in text and DECODED not in text:
-        _judge(reader, command, text[:_MOST])
+        if did is None:
+            _judge(reader, command, text[:_MOST])
+        for program, words, directory in did or ():
+            _do(reader, command, program, words, directory)
         if name in ("pwsh", "powershell", "tclsh", "expect"):
             _read(reader, text)
     return _printed(command, name, written_out(text[:_MOST], reader.place.home))
+
+
+def _read_as_tree(reader: Reader, name: str, text: str) -> list[Did] | None:
+    if name not in ("python", "pypy", "ipython") or not text.strip() or len(text) > _MOST_TREE:
+        return None
+    from ralph.guard import python
+
+    return python.commands(text, reader.place.home)
+
+
+def _do(reader: Reader, command: Command, program: str, words: list[Word], directory: str) -> None:
+    """What one call would do, in the directory that it names."""
+    from ralph.guard.python import TEXT, WRITE
+
+    if program == WRITE:
+        if path := reader.path(words[0]):
+            reader.state.files[path] = words[1]
+        return
+    state, reader.state = reader.state, reader.state.copy()
+    before = command.directory
+    if directory:
+        command.directory = reader.state.directory = reader.path(directory)
+    try:
+        if program == TEXT:
+            _read(reader, words[0])
+        else:
+            _try(reader, command, program, words)
+    finally:
+        reader.state, command.directory = state, before
 
 
 def _printed(command: Command, name: str, text: str) -> str:
@@ -143,7 +179,9 @@ def _judge(reader: Reader, command: Command, text: str) -> None:
         text,
     )
     strings = _strings(text)
-    strings += [[made] for words in strings for made in others(words, text)]
+    for made in [made for words in strings for made in others(words, text)]:
+        strings.append([made])
+        _judge_hidden(reader, command, made)
     if _RUNS.search(text) or any(_RUNS.search(word) for words in strings for word in words):
         for words in strings:
             _run_words(reader, command, words)
@@ -204,9 +242,14 @@ def _run_encoded(reader: Reader, command: Command, strings: list[list[str]]) -> 
         for word in words:
             made = decoded(word) if len(word) > 3 else DECODED
             if DECODED not in made and made.isprintable():
-                _read(reader, made)
-                if any(char in made for char in "('\""):
-                    _judge(reader, command, made)
+                _judge_hidden(reader, command, made)
+
+
+def _judge_hidden(reader: Reader, command: Command, text: str) -> None:
+    """A command, or code again."""
+    _read(reader, text)
+    if any(char in text for char in "('\""):
+        _judge(reader, command, text)
 
 
 def _read(reader: Reader, text: str) -> None:

@@ -31,6 +31,7 @@ _USUAL = {
     "LINENO": UNKNOWN,
     "REPLY": UNKNOWN,
 }
+_STATE = {"RALPH_STATE_DIR": "/.local/state/ralph", "XDG_STATE_HOME": "/.local/state"}
 _SECRET_PARTS = words_of(
     "TOKEN SECRET PASSWORD PASSWD API_KEY APIKEY ACCESS_KEY PRIVATE_KEY CREDENTIAL _PAT DATABASE_URL AUTH_KEY"
 )
@@ -47,8 +48,8 @@ def environment(name: str, place: Place) -> str:
         return place.home
     if is_secret_name(name):
         return SECRET
-    if name == "RALPH_STATE_DIR" and name not in place.env:
-        return f"{place.home}/.local/state/ralph"
+    if name in _STATE and name not in place.env:
+        return place.home + _STATE[name]
     if name in place.env:
         return place.env[name]
     if name in ("USER", "LOGNAME"):

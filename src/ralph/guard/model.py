@@ -45,6 +45,7 @@ class Command:
         "background",
         "code",
         "directory",
+        "is_read",
         "mounts",
         "piped",
         "program",
@@ -78,6 +79,8 @@ class Command:
         "" for a volume. Else None."""
         self.code = ""
         """What a shell or an interpreter would run."""
+        self.is_read = False
+        """Was its code read as a tree, so that each of its calls is judged by itself?"""
 
     def derived(self, program: str, args: list[Word], wrapper: str = "") -> Command:
         """What this one runs in its turn."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ralph.guard import fetching, processes
+from ralph.guard.effects import operands
 from ralph.guard.expansion import is_secret_name
 from ralph.guard.words import DECODED, EVERYONE, MARKS, NET, SECRET, UNKNOWN, Word, ansi_c
 
@@ -34,7 +35,7 @@ def kept(text: str) -> str:
 
 def content(reader: Reader, name: Word) -> str:
     """What a file has: known if the command itself has written it."""
-    from ralph.guard.paths import is_secret
+    from ralph.guard.paths import HARNESS, is_secret, zone
 
     path = reader.path(name)
     if path is None:
@@ -45,20 +46,9 @@ def content(reader: Reader, name: Word) -> str:
         return f'{path} "$@"'  # a copy of a program does what the program does
     if path in ("/dev/null",):
         return ""
+    if zone(path, reader.place) == HARNESS:
+        return UNKNOWN + EVERYONE  # the number of the harness is in there
     return SECRET if is_secret(path, reader.place) or path.rpartition("/")[2] == ".env" else UNKNOWN
-
-
-def _operands(command: Command, valued: str = "") -> list[Word]:
-    found: list[Word] = []
-    skip = False
-    for word in command.args:
-        if skip:
-            skip = False
-        elif word.startswith("-") and word != "-":
-            skip = word in valued.split()
-        else:
-            found.append(word)
-    return found
 
 
 def _echo(reader: Reader, command: Command) -> str:
@@ -121,22 +111,23 @@ def formatted(pattern: str, values: list[Word]) -> str:
 
 
 def _cat(reader: Reader, command: Command) -> str:
-    names = _operands(command)
+    names = operands(command)
     if not names:
         return command.stdin or UNKNOWN
     return "".join(command.stdin if name == "-" else content(reader, name) for name in names)
 
 
 def _tee(reader: Reader, command: Command) -> str:
-    for name in _operands(command):
+    for name in operands(command):
         if path := reader.path(name):
             reader.pour(path, command.stdin)
-            reader.state.files[path] = command.stdin
+            if command.stdin:
+                reader.state.files[path] = command.stdin
     return command.stdin or UNKNOWN
 
 
 def _copy(reader: Reader, command: Command) -> str:
-    names = _operands(command)
+    names = operands(command)
     if len(names) == 2 and (target := reader.path(names[1])):
         reader.state.files[target] = content(reader, names[0])
     return ""
@@ -146,7 +137,7 @@ def _base64(reader: Reader, command: Command) -> str:
     words = set(command.args)
     if not words & {"-d", "-D", "--decode", "-di", "-id"}:
         return kept(command.stdin) or UNKNOWN
-    names = [word for word in _operands(command, "-w --wrap -i") if word not in ("base64", "enc")]
+    names = [word for word in operands(command, "-w --wrap -i") if word not in ("base64", "enc")]
     text = command.stdin if not names else content(reader, names[0])
     return decoded(text)
 
@@ -216,7 +207,7 @@ def _characters(text: str) -> str:
 
 def _sed(reader: Reader, command: Command) -> str:
     """`s` on a known text; anything else leaves a text that is not known."""
-    words = _operands(command)
+    words = operands(command)
     stdin = command.stdin
     if len(words) != 1 or not stdin or not MARKS.isdisjoint(stdin):
         return kept(stdin) or UNKNOWN
@@ -236,7 +227,7 @@ def _pwd(reader: Reader, command: Command) -> str:
 
 
 def _dirname(reader: Reader, command: Command) -> str:
-    names = _operands(command)
+    names = operands(command)
     if not names:
         return UNKNOWN
     head, slash, _ = names[0].rstrip("/").rpartition("/")
@@ -244,12 +235,12 @@ def _dirname(reader: Reader, command: Command) -> str:
 
 
 def _basename(reader: Reader, command: Command) -> str:
-    names = _operands(command)
+    names = operands(command)
     return names[0].rstrip("/").rpartition("/")[2] if names else UNKNOWN
 
 
 def _realpath(reader: Reader, command: Command) -> str:
-    names = _operands(command)
+    names = operands(command)
     return (reader.path(names[0]) or UNKNOWN) if names else UNKNOWN
 
 
@@ -270,12 +261,12 @@ def _git(reader: Reader, command: Command) -> str:
 
 
 def _which(reader: Reader, command: Command) -> str:
-    names = _operands(command)
+    names = operands(command)
     return f"/usr/bin/{names[0]}" if names else UNKNOWN
 
 
 def _ls(reader: Reader, command: Command) -> str:
-    names = _operands(command, "-I")
+    names = operands(command, "-I")
     if not names:
         return "*"
     if "/proc" in names:
@@ -288,14 +279,14 @@ def _mktemp(reader: Reader, command: Command) -> str:
 
 
 def _printenv(reader: Reader, command: Command) -> str:
-    names = _operands(command)
+    names = operands(command)
     if not names:
         return SECRET
     return SECRET if is_secret_name(names[0]) else reader.variable(names[0])
 
 
 def _dump(reader: Reader, command: Command) -> str:
-    return SECRET if not _operands(command) else UNKNOWN
+    return SECRET if not operands(command) else UNKNOWN
 
 
 def _yes(reader: Reader, command: Command) -> str:
@@ -304,16 +295,21 @@ def _yes(reader: Reader, command: Command) -> str:
 
 def _pass(reader: Reader, command: Command) -> str:
     """Filters that leave a text about as it is."""
-    names = [word for word in _operands(command, "-n -c -k -t") if not word.isdigit()]
+    names = [word for word in operands(command, "-n -c -k -t") if not word.isdigit()]
     text = "".join(content(reader, name) for name in names) or command.stdin or UNKNOWN
     return text if text.strip() != "*" or command.program in ("sort", "uniq") else UNKNOWN
 
 
 def _grep(reader: Reader, command: Command) -> str:
-    pattern, *names = _operands(command, "-A -B -C -m --include --exclude") or [Word("")]
+    pattern, *names = operands(command, "-A -B -C -m --include --exclude") or [Word("")]
     text = command.stdin + "".join(content(reader, name) for name in names)
     if not any(word.startswith("-") and "v" in word for word in command.args):
         text = processes.filtered(text, pattern)
+    return kept(text) or UNKNOWN
+
+
+def _jq(reader: Reader, command: Command) -> str:
+    text = command.stdin + "".join(content(reader, name) for name in operands(command)[1:])
     return kept(text) or UNKNOWN
 
 
@@ -329,7 +325,7 @@ def _packed(reader: Reader, command: Command) -> str:
     """An archive of a home directory, or of all, has secrets in it."""
     from ralph.guard import paths
 
-    for name in _operands(command, "-f -C"):
+    for name in operands(command, "-f -C"):
         path = paths.resolve(name, reader.state.directory, reader.place)
         if path is not None and (
             paths.zone(path, reader.place) in (paths.ROOT, paths.HOME, paths.ABOVE, paths.REPOSITORY)
@@ -384,6 +380,7 @@ _TABLE: dict[str, Callable[[Reader, Command], str]] = {
     "egrep": _grep,
     **dict.fromkeys(("ps", "pgrep", "pidof"), _processes),
     "rg": _grep,
+    "jq": _jq,
     "gunzip": _unpacked,
     "zcat": _unpacked,
     "gzip": _unpacked,
@@ -395,7 +392,4 @@ _TABLE: dict[str, Callable[[Reader, Command], str]] = {
     "tar": _packed,
     "zip": _packed,
     "security": _hidden,
-    "hostname": lambda reader, command: UNKNOWN,
-    "whoami": lambda reader, command: UNKNOWN,
-    "id": lambda reader, command: UNKNOWN,
 }

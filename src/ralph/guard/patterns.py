@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _VALUED = {
     "git": "-C -c --git-dir --work-tree --namespace --exec-path",
     "docker": "-H --host --context -l --log-level --config -f --file --project-name",
-    "docker-compose": "-f --file --project-name",
+    "docker-compose": "-f --file -p --project-name",
+    "docker compose": "-f --file -p --project-name --profile --env-file",
     "podman": "--url --connection --log-level --root",
     "kubectl": "-n --namespace --context --kubeconfig --cluster --user -s --server",
     "oc": "-n --namespace --context --kubeconfig",
@@ -83,12 +84,14 @@ def operands(command: Command) -> list[Word]:
         elif word.startswith("+") and command.program == "cargo":
             continue  # a toolchain
         else:
+            if not found:
+                valued += _VALUED.get(f"{command.program} {word}", "").split()
             found.append(word)
     return found
 
 
 def has_option(command: Command, option: str) -> bool:
-    """`-f` is also in `-rf`; `--a=b` is also `--a b`; `-x*` is a glob."""
+    """`-f` is also in `-rf`; `--a=b` is also `--a b`; `-x*` is a glob; git takes `--forc` for `--force`."""
     words = command.args
     if "*" in option:
         from fnmatch import fnmatchcase
@@ -99,7 +102,8 @@ def has_option(command: Command, option: str) -> bool:
         if word == "--":
             return False
         has_value = not equals and option.startswith("--") and word.startswith(option + "=")
-        if word == option or (has_value and not word.endswith("=false")):
+        is_short = command.program == "git" and len(word) > 3 and option.startswith(word) and word[:2] == "--"
+        if word == option or is_short or (has_value and not word.endswith("=false")):
             return True
         if equals and word == name and number + 1 < len(words) and words[number + 1] == value:
             return True

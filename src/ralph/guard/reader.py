@@ -505,6 +505,8 @@ def program_of(name: str) -> str:
     if "/" not in name:
         return name
     base = name.rstrip("/").rpartition("/")[2]
+    if base.startswith(("ld-linux", "ld-musl")):
+        return "ld.so"
     if name.startswith("/") and any(char in name for char in "*?["):
         return _globbed(base)
     return base

@@ -81,19 +81,36 @@ def make(reader: Reader, command: Command) -> str:
     named = [*values_of(command.args, "-f --file --makefile")]
     for name in named or [Word("Makefile"), Word("makefile"), Word("GNUmakefile")]:
         text = command.stdin if name in ("-", "/dev/stdin") else outputs.content(reader, name)
-        _read(reader, _recipes(text))
+        _read(reader, _recipes(text, [word for word in command.args if word[:1] != "-"]))
     for text in values_of(command.args, "--eval -E"):
         _read(reader, _recipes(text))
     return UNKNOWN
 
 
-def _recipes(text: str) -> str:
-    """What make would hand to the shell, with its variables as those of the shell."""
+def _recipes(text: str, goals: list[Word] | None = None) -> str:
+    """What make would hand to the shell, with its variables as those of the shell.
+
+    With goals that are all in there: without the recipes that none of them needs.
+    """
+    rules = {
+        target: found[2].split()
+        for found in re.finditer(r"(?m)^([^\s#=][^#=:\n]*):(?![=:])([^\n;#]*)", text)
+        for target in found[1].split()
+    }
+    needed = {str(goal) for goal in goals or () if goal in rules}
+    for _ in rules:
+        needed |= {each for target in list(needed) for each in rules.get(target, ())}
     lines: list[str] = []
+    target = ""
     for line in text.replace("\\\n", " ").split("\n"):
         lines += [f": $({found})" for found in re.findall(r"\$\(shell ([^()]*)\)", line)]
         line = re.sub(r"\$\(shell [^()]*\)", "", line)
         line = re.sub(r"\$[({](\w+)[)}]", r"${\1}", line).replace("$$", "$")
+        if found := re.match(r"([^\s#=][^#=:]*):(?!=)", line):
+            target = found[1]
+        is_needed = not needed or "%" in target or bool(needed & set(target.split()))
+        if not is_needed and (line.startswith("\t") or found):
+            continue
         if line.startswith("\t"):
             lines.append(line.lstrip("\t @+-"))
         elif found := re.match(r"(\w+)\s*[:?+]*=\s*(.*)", line):

@@ -37,6 +37,7 @@ _PREFIXES: dict[str, tuple[str, int]] = {
     "busybox": ("", 0),
     "toybox": ("", 0),
     "unbuffer": ("", 0),
+    "ld.so": ("--library-path --preload --argv0", 0),
     "strace": ("-e -o -p -s -u -E -P", 0),
     "ltrace": ("-e -o -p -s -u -n", 0),
     "caffeinate": ("-t -w", 0),
@@ -118,7 +119,7 @@ def _prefix(reader: Reader, command: Command) -> str:
     words = skip_options(command.args, valued)[many:]
     if command.program == "coproc" and len(words) > 1 and words[0].isupper():
         words = words[1:]
-    if command.program in ("flock", "watch") and words[:1] == ["-c"]:
+    if command.program == "flock" and words[:1] == ["-c"]:
         return reader.read_apart(" ".join(words[1:]))
     if command.program == "chroot":
         command.directory = None

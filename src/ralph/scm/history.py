@@ -140,6 +140,12 @@ class History:
         words = ("-r", "-z", "-M", "--diff-filter=D", "--name-only", old, new)
         return paths(self.git("diff-tree", *words, index=self._index))
 
+    def cut(self, old: str, new: str) -> list[str]:
+        """Files of both trees of which the new one does not have every line."""
+        words = ("-r", "-z", "-M", "--diff-filter=M", "--numstat", old, new)
+        rows = (row.split("\t", 2) for row in paths(self.git("diff-tree", *words, index=self._index)))
+        return [path for _, gone, path in rows if gone != "0"]
+
     def _matched(self, old: str, new: str, globs: Sequence[str]) -> frozenset[str]:
         """What differs between two trees and matches a glob, as git sees it."""
         words = ("--name-only", "-z", "--no-renames", old, new, "--", *map(_pathspec, globs))

@@ -117,9 +117,12 @@ class Work:
         found = self._history.touched(since, tree, globs, absent)
         return [(change, self._history.difference(since, tree, change.path)) for change in found]
 
-    def removed(self, since: str) -> list[str]:
-        """Files of a tree that are gone by now, and were not only renamed."""
-        return self._history.removed(since, self.tree()) if self._history is not None and since else []
+    def lost(self, since: str) -> tuple[list[str], list[str]]:
+        """Files of a tree that are gone by now, and were not only renamed; and those that have lost lines."""
+        if self._history is None or not since:
+            return [], []
+        tree = self.tree()
+        return self._history.removed(since, tree), self._history.cut(since, tree)
 
     def has_changes(self) -> bool:
         return self._tasks is not None and self._tasks.has_changes()

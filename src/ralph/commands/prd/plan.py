@@ -13,7 +13,7 @@ from ralph.commands.prd.options import default_agent, folder_option, project_opt
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.flows import prd as flow
-from ralph.flows import prd_plan
+from ralph.flows import prd_files, prd_plan
 from ralph.flows.run import agent_specs
 from ralph.flows.where import here
 from ralph.paths import real
@@ -52,8 +52,7 @@ def plan_(
     os.chdir(project_dir)
     inputs = flow.Inputs(project_dir, flow.inside(project_dir, ralph_dir))
     folder = project_dir / inputs.folder
-    if not folder.is_dir():
-        raise RalphError(f"There is no folder {folder}.", "Make it with: ralph prd init")
+    prd_files.require_folder(folder)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise RalphError(
             "Planning is a conversation: it needs a terminal.",

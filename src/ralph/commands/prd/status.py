@@ -7,6 +7,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,9 @@ from ralph.flows.prd import (
     inside,
     is_unsettled,
     iterations_needed,
+    last_rules,
     running,
+    unverified,
     wrong_branch,
 )
 from ralph.store.home import find_home
@@ -55,27 +58,35 @@ STYLES = {
 @click.command("status")
 @project_option
 @folder_option
-@click.option("--skip-review", is_flag=True, help="As a run without reviews would see it.")
+@click.option(
+    "--skip-review", is_flag=True, help="As a run without reviews would see it. [as the last run was]"
+)
 @click.option(
     "--review-cap",
     type=COUNT,
-    default=stories.REVIEW_CAP,
     metavar="N",
-    help=f"As a run with this cap would see it. [{stories.REVIEW_CAP}]",
+    help=f"As a run with this cap would see it. [that of the last run, else {stories.REVIEW_CAP}]",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
-def status_(project_dir: Path, ralph_dir: str, skip_review: bool, review_cap: int, as_json: bool) -> int:
+def status_(
+    project_dir: Path, ralph_dir: str, skip_review: bool, review_cap: int | None, as_json: bool
+) -> int:
     """Show the stories of ralph/tasks.json: where each stands, how often it was reviewed, what is next.
 
     A list that has problems is shown with all of them, as far as it can be shown; exit code 2 then.
     """
     folder = inside(project_dir, ralph_dir)
-    inputs = Inputs(project_dir, folder, skip_review=skip_review, review_cap=review_cap)
+    inputs = Inputs(project_dir, folder)
     path = project_dir / folder / TASKS
     board = _read(inputs, path)
     problems = stories.schema_problems(board)
-    if not problems and not skip_review:
-        problems = stories.invariant_problems(board, review_cap)
+    is_begun = not problems and _is_begun(board)
+    last = last_rules(find_home(project_dir), inputs) if is_begun else inputs.prd
+    inputs = replace(
+        inputs, skip_review=skip_review or last.skip_review, review_cap=review_cap or last.review_cap
+    )
+    if not problems and not inputs.skip_review:
+        problems = stories.invariant_problems(board, inputs.review_cap)
     state = _state(board, inputs, problems)
     if as_json:
         click.echo(json.dumps(state, indent=2, ensure_ascii=False))
@@ -87,9 +98,12 @@ def status_(project_dir: Path, ralph_dir: str, skip_review: bool, review_cap: in
     return 0
 
 
+def _is_begun(board: dict[str, Any]) -> bool:
+    return any(story["passes"] or story["reviewStatus"] for story in board["userStories"])
+
+
 def _read(inputs: Inputs, path: Path) -> Any:
-    if not path.parent.is_dir():
-        raise RalphError(f"There is no folder {path.parent}.", "Make it with: ralph prd init")
+    prd_files.require_folder(path.parent)
     with prd_files.opened(inputs.directory, inputs.folder) as place:
         text = text_of(place.read(TASKS, MOST_TASKS), str(path))
     if prd_files.is_unplanned(text):
@@ -107,7 +121,7 @@ def _state(board: Any, inputs: Inputs, problems: list[str]) -> dict[str, Any]:
     return {
         "project": values.get("project"),
         "branchName": values.get("branchName"),
-        "branch": current_branch(inputs.directory) or None,
+        "branch": current_branch(inputs.directory),
         "mode": stories.mode_of(board, skip_review=skip) if is_valid else None,
         "next": stories.next_story(board, skip_review=skip) if is_valid else None,
         "complete": is_valid and not problems and stories.is_complete(board, skip_review=skip),
@@ -160,14 +174,14 @@ def _words(state: dict[str, Any], inputs: Inputs) -> Iterator[str]:
         yield f"A loop is running (process {state['running']}): {state['mode']} {state['next']}."
     else:
         todo = len(state["stories"]) - done
-        yield f"Next: {state['mode']} {state['next']}, with: ralph prd run"
+        yield f"Next: {state['mode']} {state['next']}, with: ralph prd run{' --skip-review' * inputs.skip_review}"
         yield f"About {iterations_needed(todo, inputs)} iterations are needed for what is left."
     if state["unsettled"]:
         yield "A loop was killed in the middle of an iteration: what that one may not do is undone by the next command."
     if state["branch"] not in (None, state["branchName"]):
         yield wrong_branch(state["branch"], state["branchName"])
     if not state["verifyCommands"]:
-        yield "There are no verifyCommands: a story is approved by the word of its review alone."
+        yield unverified(inputs)
 
 
 def _short(text: str) -> str:

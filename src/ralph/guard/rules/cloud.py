@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from ralph.guard import paths
 from ralph.guard.model import Command, Place, Rule
 from ralph.guard.patterns import has_option, is_harmless, operands
 from ralph.guard.words import Word, words_of
@@ -22,12 +23,15 @@ _SQL = (
 _ROWS = r"(?i)\b(?:DELETE\s+FROM\s+[^;]+|UPDATE\s+\S+\s+SET\s+[^;]+)"
 _TRIVIAL = r"(?i)\bWHERE\s+(?:1\s*=\s*1|TRUE|1|'?(\w+)'?\s*=\s*'?\1'?)\s*(?:;|$)"
 _MONGO = r"(?i)dropDatabase|\.drop\(|deleteMany\(\s*\{\s*\}|remove\(\s*\{\s*\}|dropUser|dropAllUsers|dropIndexes|dropCollection"
+_MODELS = r"objects\.all\(\)\.delete\(|\.(?:delete|destroy)_all\b|\bdrop_all\("
+"""What frameworks call it, in code for their shells."""
 
 
 def _sql(command: Command, place: Place) -> bool:
-    if command.program not in _CLIENTS or is_harmless(command):
+    is_framework = "manage.py" in (command.program, *(word.rpartition("/")[2] for word in command.args[:1]))
+    if not (command.program in _CLIENTS or is_framework) or is_harmless(command):
         return False
-    if ":memory:" in command.args:
+    if command.program in ("sqlite3", "sqlite") and _is_scratch(command, place):
         return False
     texts = [
         *(word.partition("=")[2] if word.startswith("--") else word for word in command.args),
@@ -37,10 +41,18 @@ def _sql(command: Command, place: Place) -> bool:
     return any(_destroys(text) for text in texts if len(text) > 5)
 
 
+def _is_scratch(command: Command, place: Place) -> bool:
+    """A database in memory, or in a file for the moment."""
+    name = next(iter(operands(command)), Word(""))
+    return (
+        name == ":memory:" or paths.zone(paths.resolve(name, command.directory, place), place) == paths.TEMP
+    )
+
+
 def _destroys(text: str) -> bool:
     text = re.sub(r"'[^']*'", "''", text)
     text = re.sub(r"--[^\n]*|/\*.*?\*/", " ", text) if "SELECT" not in text[:7].upper() else text
-    if re.search(_SQL, text) or re.search(_MONGO, text):
+    if re.search(_SQL, text) or re.search(_MONGO, text) or re.search(_MODELS, text):
         return True
     for match in re.finditer(_ROWS, text):
         if not re.search(r"\bWHERE\b", match[0], re.IGNORECASE) or re.search(_TRIVIAL, match[0]):
@@ -97,8 +109,8 @@ def _gcp_azure(command: Command, place: Place) -> bool:
 def _scale_down(command: Command, place: Place) -> bool:
     return (
         command.program in ("kubectl", "oc")
-        and "scale" in command.args
-        and has_option(command, "--replicas=0")
+        and not {"scale", "patch"}.isdisjoint(command.args)
+        and (has_option(command, "--replicas=0") or bool(re.search(r"replicas\W{1,3}0\b", command.code)))
     )
 
 
@@ -140,10 +152,6 @@ def _migration(command: Command, place: Place) -> bool:
         return False
     zero = "migrate" in words and "zero" in words
     return bool(found) or zero
-
-
-def _ssh_like(command: Command, place: Place) -> bool:
-    return command.program == "ansible" and any(word in ("-m=shell", "reboot") for word in command.args)
 
 
 _CLOUD = "It deletes or stops something in the cloud. Leave that to the user; look at it, or make a plan."
@@ -252,6 +260,3 @@ def _is_delete(command: Command) -> bool:
     return not all(any(local in url for local in ("localhost", "127.0.0.1", "[::1]")) for url in urls) or any(
         ":9200" in url for url in urls
     )
-
-
-__all__ = ["RULES", "Word"]

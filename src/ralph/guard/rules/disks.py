@@ -48,6 +48,7 @@ RULES = (
         _DISK,
         (
             "zpool|zfs",
+            "btrfs subvolume|filesystem|device delete|remove|resize",
             "debugfs -w",
             "sfdisk|cfdisk|gdisk|sgdisk|cgdisk|wipefs|blkdiscard|badblocks|hdparm|partprobe|tune2fs|resize2fs|e2fsck|fsck"
             "|kpartx|sg_format|nvme",

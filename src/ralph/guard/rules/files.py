@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ralph.guard import effects, paths
-from ralph.guard.expansion import is_secret_name
 from ralph.guard.model import ASSIGNMENT, Command, Place, Rule
 from ralph.guard.patterns import is_harmless
 from ralph.guard.words import words_of
@@ -19,8 +18,6 @@ def writes(*zones: str):  # type: ignore[no-untyped-def]
     is_own = bool({paths.HARNESS, paths.AGENT, paths.GIT} & set(zones))
 
     def match(command: Command, place: Place) -> bool:
-        if command.contained:
-            return False
         if is_harmless(command) and not command.redirects:
             return False
         for word in effects.changed(command) if is_own else effects.written(command):
@@ -90,8 +87,6 @@ def _agent_command(command: Command, place: Place) -> bool:
         "config mcp plugin hooks login logout setup-token"
     )
 
-
-__all__ = ["RULES", "is_secret_name", "writes"]
 
 RULES = (
     Rule(

@@ -7,6 +7,10 @@ from ralph.guard.model import ASSIGNMENT, Command, Place, Rule
 from ralph.guard.patterns import has_option, is_harmless, operands
 from ralph.guard.words import Word, words_of
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 CATEGORY = "git"
 _WHOLE = (".", "./", ":/", "*", "./*", "--", ":/*", ":")
 _KEYS = words_of(
@@ -19,6 +23,28 @@ _SKIPS = ("HUSKY", "HUSKY_SKIP_HOOKS", "SKIP", "LEFTHOOK", "PRE_COMMIT_ALLOW_NO_
 def _verb(command: Command) -> tuple[str, list[Word]]:
     found = operands(command) if command.program == "git" and not is_harmless(command) else []
     return (found[0], found[1:]) if found else ("", [])
+
+
+def _is_scratch(command: Command, place: Place) -> bool:
+    """In a repository for the moment, below /tmp: what it loses there is its own."""
+    where = command.directory
+    if where is None or paths.is_under(where, place.top) or not paths.is_temp(where, place):
+        return False
+    if any(word.startswith(("-C", "--git-dir", "--work-tree")) for word in command.args):
+        return False
+    named = [paths.resolve(word, where, place) or "" for word in command.args]
+    is_elsewhere = any(paths.is_under(path, place.top) for path in named)
+    return not is_elsewhere and not any(name.startswith("GIT_") for name in command.assigns)
+
+
+def _reset(command: Command, place: Place) -> bool:
+    verb, _ = _verb(command)
+    return verb == "reset" and (has_option(command, "--hard") or has_option(command, "--merge"))
+
+
+def _kept(match: Callable[[Command, Place], bool]) -> Callable[[Command, Place], bool]:
+    """The same, but for a repository of the moment."""
+    return lambda command, place: match(command, place) and not _is_scratch(command, place)
 
 
 def _names_all(words: list[Word], command: Command, place: Place) -> bool:
@@ -196,25 +222,25 @@ RULES = (
         "git-reset-hard",
         CATEGORY,
         "It throws away uncommitted work. Commit or stash first, or use `git reset --soft` or `git revert`.",
-        "git reset --hard|--merge",
+        _kept(_reset),
     ),
     Rule(
         "git-discard",
         CATEGORY,
         "It throws away all uncommitted work. Name the files to restore, or stash them.",
-        _discard,
+        _kept(_discard),
     ),
     Rule(
         "git-clean",
         CATEGORY,
         "It deletes all untracked files. Delete those that have to go by their names; `git clean -n` lists them.",
-        _clean,
+        _kept(_clean),
     ),
     Rule(
         "git-remove-all",
         CATEGORY,
         "It deletes every tracked file. Name the files that have to go.",
-        _remove_all,
+        _kept(_remove_all),
     ),
     Rule(
         "git-force-branch",
@@ -274,7 +300,7 @@ RULES = (
         "git-skip-hooks",
         CATEGORY,
         "It goes round the project's hooks. Commit with them, and mend what they complain about.",
-        _skip_hooks,
+        _kept(_skip_hooks),
     ),
     Rule(
         "git-skip-variable",
@@ -304,7 +330,7 @@ RULES = (
         "git-credentials",
         "secrets",
         "It prints the user's credentials. Git uses them by itself.",
-        "git credential fill|approve",
+        ("git credential fill|approve", "git config ~*.extraheader|*.password|*token*"),
     ),
     Rule(
         "git-submodule-deinit",

@@ -36,7 +36,7 @@ def _targets(command: Command) -> tuple[str, list[Word]]:
 def _outside(command: Command, place: Place) -> bool:
     if command.program not in words_of("chmod chown chgrp setfacl chattr xattr chflags chcon restorecon"):
         return False
-    if command.contained or is_harmless(command):
+    if is_harmless(command):
         return False
     mode, words = _targets(command)
     if command.program in ("setfacl", "chattr", "xattr", "restorecon"):
@@ -57,7 +57,7 @@ def _outside(command: Command, place: Place) -> bool:
 
 def _open_to_all(command: Command, place: Place) -> bool:
     """Everything for everybody, in a whole tree; or nothing for anybody."""
-    if command.program != "chmod" or command.contained:
+    if command.program != "chmod":
         return False
     if not effects.is_recursive(command) and "find" not in command.wrappers:
         return False
@@ -91,7 +91,7 @@ def _set_id(command: Command, place: Place) -> bool:
 
 
 def _to_root(command: Command, place: Place) -> bool:
-    if command.program not in ("chown", "chgrp") or command.contained:
+    if command.program not in ("chown", "chgrp"):
         return False
     owner, _ = _targets(command)
     is_far = effects.is_recursive(command) and "sudo" in command.wrappers and not owner.startswith(("$", "…"))

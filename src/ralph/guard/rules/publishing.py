@@ -75,6 +75,8 @@ RULES = (
         (
             "gh|glab|hub release create|delete|edit|upload|delete-asset",
             "gh|glab repo create|delete|edit|archive|unarchive|rename|transfer|sync|deploy-key",
+            "hub delete|sync",
+            "gh workflow run *release*|*publish*|*deploy*",
             "gh gist create|edit|delete",
             "gh pr merge",
             "glab mr merge",

@@ -18,13 +18,18 @@ _GIVES_SHELL = r"(?i)dup2|subprocess|pty\.spawn|/bin/(?:ba|z|da)?sh|child_proces
 _FETCHES = r"(?i)['\"]https?['\"]\)|urlopen|urlretrieve|requests\.get|httpx\.get|fetch\(|https?\.get|Net::HTTP|open-uri|URI\.open|LWP|file_get_contents\(['\"]http|DownloadString|Invoke-WebRequest|\biwr\b|aiohttp|axios"
 _EXECUTES = r"(?i)\bexec\(|\beval\(|\beval\b|os\.system|subprocess|execSync|child_process|new Function|iex|Invoke-Expression|`|system\(|runpy|compile\("
 
+_LOCAL = ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
+
 
 def _from_net(command: Command, place: Place) -> bool:
-    if not command.contained and (NET in command.code or NET in command.program):
+    if NET in command.code or NET in command.program:
         return True
-    if not command.code or not language(command.program):
+    if not command.code or not language(command.program) or command.is_read:
         return False
     text = " ".join(command.args) + command.code
+    hosts = re.findall(r"https?://([^/'\"`\s]+)", text)
+    if hosts and all(host.startswith(_LOCAL) for host in hosts):
+        return False
     return bool(re.search(_FETCHES, text)) and bool(re.search(_EXECUTES, text))
 
 
@@ -68,6 +73,7 @@ def _reverse(command: Command, place: Place) -> bool:
         return not is_shell and command.program not in _MENTIONING
     return (
         bool(language(command.program))
+        and not command.is_read
         and bool(re.search(_SOCKET, command.code))
         and bool(re.search(_GIVES_SHELL, command.code))
     )

@@ -39,8 +39,6 @@ _SECRET_CODE = r"os\.environ\b(?!\[|\.get)|process\.env\b(?!\.)|\bENV\b(?!\[)|di
 
 def _reads(command: Command, place: Place) -> bool:
     """Secrets of the user, whatever for."""
-    if command.contained:
-        return False
     for word in effects.read(command):
         path = paths.resolve(word, command.directory, place)
         if path is None or _is_public(command, path):
@@ -104,6 +102,8 @@ def _prints(command: Command, place: Place) -> bool:
             and SECRET in command.stdin
             and command.upstream[-1].program in ("env", "printenv", "set", "export", "declare")
         )
+    if command.is_read:
+        return False
     if language(command.program):
         found = re.findall(
             r"(?:environ(?:\.get)?[\[(]|getenv\(|process\.env[.\[]|ENV[\[{])\s*['\"]?(\w+)", command.code

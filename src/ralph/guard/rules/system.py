@@ -8,7 +8,7 @@ from ralph.guard.languages import language
 from ralph.guard.model import FORK_BOMB, Command, Place, Rule
 from ralph.guard.patterns import has_option, is_harmless
 from ralph.guard.processes import asks_broadly
-from ralph.guard.words import EVERYONE, UNKNOWN, Word, words_of
+from ralph.guard.words import EVERYONE, UNKNOWN, words_of
 
 CATEGORY = "system"
 _AS_ROOT = ("sudo", "doas", "pkexec")
@@ -45,7 +45,7 @@ def _kills_many(command: Command) -> bool:
 
 def _root_packages(command: Command, place: Place) -> bool:
     """Packages for the whole machine."""
-    if command.contained or is_harmless(command) or not set(_AS_ROOT) & set(command.wrappers):
+    if is_harmless(command) or not set(_AS_ROOT) & set(command.wrappers):
         return False
     if command.program not in _MANAGERS:
         return False
@@ -55,8 +55,6 @@ def _root_packages(command: Command, place: Place) -> bool:
 
 def _daemon(command: Command, place: Place) -> bool:
     """What goes on when the iteration is over."""
-    if command.contained:
-        return False
     if command.program == "nohup":
         return command.background
     if language(command.program) and ("setsid" in command.code or "daemon(" in command.code):
@@ -67,8 +65,6 @@ def _daemon(command: Command, place: Place) -> bool:
 
 
 def _root_shell(command: Command, place: Place) -> bool:
-    if command.contained:
-        return False
     if command.program in ("sudo", "doas"):
         from ralph.guard.running import SHELLS, skip_options
 
@@ -258,5 +254,3 @@ RULES = (
         "journalctl --vacuum-size|--vacuum-time|--rotate|--flush|--vacuum-files",
     ),
 )
-
-__all__ = ["RULES", "Word"]
