@@ -20,6 +20,7 @@ from ralph.errors import RalphError
 from ralph.store.database import Busy
 from ralph.store.home import Home, known_home
 from ralph.views.agent import Look
+from ralph.views.status import detail
 from ralph.views.tui.feed import Feed, Overview, tail_of
 from ralph.views.tui.watch import Watch
 from tui_support import HOSTILE, World
@@ -329,3 +330,14 @@ def test_two_readers_at_once(world: World) -> None:
     for thread in threads:
         thread.join()
     assert problems == []
+
+
+def test_the_checks_of_a_merge_are_listed(world: World) -> None:
+    """No agent works in it, and what was verified on the merged tree is shown all the same."""
+    runs = world.home.runs()
+    with closing(runs.db):
+        merge = next(run for run in runs.of_task(world.webshop, "SHOP-1") if run.role == "merge")
+        (only,) = detail(runs, merge).iterations
+    assert (only.iteration, only.agent) == (0, "")
+    assert [verdict["green"] for verdict in only.verdicts] == [True] * len(only.verdicts)
+    assert "coder: external" in [verdict["check"] for verdict in only.verdicts]

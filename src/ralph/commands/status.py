@@ -147,7 +147,8 @@ def _detail(one: Detail) -> None:
     ]
     for i in one.iterations:
         claim = ", claims to be done" if i.claim else ""
-        lines.append(f"  {i.iteration:>3}  {i.ended}, {duration(i.seconds)}{claim}")
+        about = f"{i.ended}, {duration(i.seconds)}{claim}" if i.agent else "checks only"
+        lines.append(f"  {i.iteration:>3}  {about}")
         for v in i.verdicts:
             lines.append(f"       {'green' if v['green'] else 'RED  '}  {v['check']} ({v['reason']})")
     for steer in one.steered:

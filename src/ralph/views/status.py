@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ralph.core.model import Checked, HoldWhy, Plan, Purpose, Ran, RunAgent, SandboxSpec, Steer
+from ralph.core.model import Checked, Ended, HoldWhy, Plan, Purpose, Ran, RunAgent, SandboxSpec, Steer
 from ralph.store import codec
 from ralph.store.codec import Brief
 from ralph.store.database import clear_errors
@@ -199,7 +199,9 @@ def _iterations(journal: Sequence[Row]) -> list[Iteration]:
                         ran.usage.tokens,
                     )
                 )
-        elif row.kind == "run_checks" and found:
+        elif row.kind == "run_checks":
+            if not found:  # a merge: no agent works, there are only checks
+                found.append(Iteration(0, "", Ended.OK, None, True, 0.0, 0.0, 0))
             checked: Checked = codec.decode("checked", row.result)
             verdicts = tuple(
                 {"check": v.check, "green": v.green, "required": v.required, "reason": v.reason, "log": v.log}

@@ -6,7 +6,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -23,7 +22,7 @@ from ralph.views.tui.board import Board
 from ralph.views.tui.colours import STATES
 from ralph.views.tui.dialogs import Pick, Read
 from ralph.views.tui.feed import TASK_LANES, Boards, Overview, Project
-from ralph.views.tui.panel import short_path, state_words
+from ralph.views.tui.panel import short_path, state_words, where_of
 from ralph.views.tui.rows import Cells, Column, Row, RowList
 from ralph.views.tui.strips import Piece
 from ralph.views.tui.task import story_words
@@ -231,8 +230,6 @@ class HomeScreen(RunKeys):
 
 
 def cells(depth: int, s: Summary, now: float, in_hand: float, asked: str) -> Cells:
-    """A run in the list. The worktree of a task says less than the task."""
-    where = f"{s.task} {s.role} in {Path(s.project).parent.name}" if s.task else short_path(s.directory)
     is_live = s.pid is not None
     return (
         ("  " * depth + s.id, "" if is_live else "dim"),
@@ -243,7 +240,7 @@ def cells(depth: int, s: Summary, now: float, in_hand: float, asked: str) -> Cel
         (f"{s.tokens:,}" if s.tokens else "-", "dim"),
         (f"{duration(max(0.0, now - s.created))} ago", "dim"),
         (s.flow, "dim"),
-        (where, "" if is_live else "dim"),
+        (where_of(s), "" if is_live else "dim"),
         (asked, "" if is_live else "dim"),
     )
 

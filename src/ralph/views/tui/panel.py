@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 from rich.cells import cell_len
 from textual import events
 
-from ralph.core.model import TodoStatus
+from ralph.core.model import Ended, TodoStatus
 from ralph.core.text import clean
 from ralph.views.agent import duration, short
 from ralph.views.status import CRASHED, Summary
@@ -31,6 +32,13 @@ def short_path(path: str) -> str:
     home = os.path.expanduser("~")
     is_home = home not in ("", "/") and (path == home or path.startswith(home + "/"))
     return clean("~" + path[len(home) :] if is_home else path)
+
+
+def where_of(s: Summary) -> str:
+    """Where a run works; the worktree of a task says less than the task."""
+    if s.task is None:
+        return short_path(s.directory)
+    return one_line(f"{s.task} {s.role} in {Path(s.project).parent.name}")
 
 
 def state_of(s: Summary) -> str:
@@ -85,10 +93,11 @@ def _column(panel: Panel, now: float, width: int) -> Iterator[list[Piece]]:
         yield []
         yield [_heading(*_todo_words(panel))]
         yield from _todo(panel)
-    if panel.verdicts:
+    if found := list(_came_to(panel)):
+        last = panel.detail.iterations[-1].iteration
         yield []
-        yield [_heading("Checks", f"of iteration {panel.checked}" if panel.checked else "")]
-        yield from _verdicts(panel)
+        yield [_heading("Checks", f"of iteration {last}" if last else "")]
+        yield from found
     yield from _remarks(panel, width)
 
 
@@ -157,10 +166,20 @@ def _todo(panel: Panel) -> Iterator[list[Piece]]:
         yield [(f"   … {len(panel.todo) - _MOST_TODO} more", "dim")]
 
 
-def _verdicts(panel: Panel) -> Iterator[list[Piece]]:
-    for verdict in panel.verdicts:
-        mark, name = ("✓", "done") if verdict.green else ("✗", "bad")
-        yield [(f" {mark} ", name), (one_line(verdict.check), ""), (f"  {one_line(verdict.reason)}", "dim")]
+def _came_to(panel: Panel) -> Iterator[list[Piece]]:
+    """What the last iteration with an end has come to: why it is the last, or why there is another."""
+    last = panel.detail.iterations[-1] if panel.detail.iterations else None
+    if last is None:
+        return
+    if last.ended in (Ended.OK, Ended.EMPTY):
+        if panel.claim and not last.claim:
+            yield [(" · ", "dim"), (one_line(panel.claim), ""), ("  not said", "dim")]
+    elif last.ended not in (Ended.LIMIT, Ended.INTERRUPTED):
+        yield [(" ✗ ", "bad"), ("the agent", ""), (f"  {last.ended}", "dim")]
+    for verdict in last.verdicts:
+        mark, name = ("✓", "done") if verdict["green"] else ("✗", "bad")
+        check, reason = one_line(verdict["check"]), one_line(verdict["reason"])
+        yield [(f" {mark} ", name), (check, ""), (f"  {reason}", "dim")]
 
 
 def _remarks(panel: Panel, width: int) -> Iterator[list[Piece]]:
@@ -210,9 +229,10 @@ def _rows(panel: Panel, now: float, width: int) -> Iterator[list[Piece]]:
     if panel.todo:
         active = next((item.text for item in panel.todo if item.status is TodoStatus.ACTIVE), "")
         yield _one([(" ".join(_todo_words(panel)) + "  ", "dim"), (one_line(active[:500]), "bold")], width)
-    if panel.verdicts:
-        of = f"iteration {panel.checked} " if 0 < panel.checked < s.iteration else ""
-        yield _one([(of, "dim"), *(piece for line in _verdicts(panel) for piece in line)], width)
+    if found := list(_came_to(panel)):
+        last = detail.iterations[-1].iteration
+        of = f"iteration {last} " if 0 < last < s.iteration else ""
+        yield _one([(of, "dim"), *(piece for line in found for piece in line)], width)
     if s.state == CRASHED:
         yield [("Its process is gone: r resumes it.", "bad")]
 

@@ -18,14 +18,14 @@ from ralph.views.tui.actions import RunKeys
 from ralph.views.tui.bar import Bar, Tabs
 from ralph.views.tui.feed import tail_of
 from ralph.views.tui.lines import Lines
-from ralph.views.tui.panel import AgentPanel, short_path
+from ralph.views.tui.panel import AgentPanel, where_of
 from ralph.views.tui.rows import Column, Row, RowList
-from ralph.views.tui.strips import cut, one_line
+from ralph.views.tui.strips import fitted, one_line
 from ralph.views.tui.watch import News, Panel, Watch
 
 EVENTS, CHECKS, DIFF = range(3)
 TABS = ("Events", "Checks", "Diff")
-VERDICTS = (Column("iter", 4, right=True), Column("", 7), Column("check"), Column("", 26))
+VERDICTS = (Column("iter", 4, right=True), Column("", 7), Column("check"), Column("what it found"))
 _COLOURS = {"+": "32", "-": "31", "@": "36", "d": "1"}
 
 
@@ -74,12 +74,11 @@ class RunScreen(RunKeys):
     def show(self, found: News) -> None:
         self._panel = found.panel
         s = found.panel.detail.summary
-        where = short_path(s.directory) + " "
-        asked = one_line(found.panel.detail.prompt)
-        room = self.size.width - cell_len(f" Run {self._run}    {where} ")
-        self.query_one("#title", Bar).set(
-            [("Run ", "dim"), (self._run, "bold"), ("  ", ""), *cut([(asked, "")], room)], [(where, "dim")]
-        )
+        asked, where = one_line(found.panel.detail.prompt), where_of(s)
+        room = max(24, self.size.width - cell_len(f" Run {self._run}    {where}  "))
+        about = fitted(asked, room) if cell_len(asked) > room else asked
+        title = [("Run ", "dim"), (self._run, "bold"), (f"  {about}", "")]
+        self.query_one("#title", Bar).set(title, [(f"{where} ", "dim")])
         self.query_one(AgentPanel).set_panel(found.panel, self.ralph.now())
         self.query_one("#events", Lines).add(found.text)
         self.query_one("#verdicts", RowList).set_rows(_verdict_rows(found.panel.detail))

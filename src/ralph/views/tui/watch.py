@@ -6,8 +6,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ralph.core.events import CheckEnded, IterationStarted, Todo, TodoItem
-from ralph.core.model import RunAgent, Usage, Verdict
+from ralph.core.events import IterationStarted, Todo, TodoItem
+from ralph.core.model import ClaimKind, Plan, RunAgent, Usage
 from ralph.store import codec
 from ralph.store.journal import Row, facts
 from ralph.store.runs import Run, Runs
@@ -27,10 +27,9 @@ class Panel:
     story: str = ""
     tool: str = ""
     todo: tuple[TodoItem, ...] = ()
-    checked: int = 0
-    """The iteration that the last verdicts are of: while an agent works, the one before."""
+    claim: str = ""
+    """What the agent says when it is done."""
 
-    verdicts: tuple[Verdict, ...] = ()
     usage: Usage = Usage()
     elapsed: float = 0.0
 
@@ -70,8 +69,6 @@ class Watch:
         self._kept = _Kept()
         self._console = self._make_console(is_task=False)
         self._todo: tuple[TodoItem, ...] = ()
-        self._iteration = self._checked = 0
-        self._verdicts: tuple[Verdict, ...] = ()
 
     def news(self) -> News:
         with self._feed.reading() as runs:
@@ -95,10 +92,7 @@ class Watch:
             if isinstance(event, Todo):
                 self._todo = event.items
             elif isinstance(event, IterationStarted):
-                self._todo, self._iteration = (), event.iteration
-            elif isinstance(event, CheckEnded):
-                known = self._verdicts if self._checked == self._iteration else ()
-                self._checked, self._verdicts = self._iteration, (*known, event.verdict)
+                self._todo = ()
             self._console(event, at)
 
     def _make_console(self, *, is_task: bool) -> Console:
@@ -117,11 +111,16 @@ class Watch:
             story=story,
             tool=self._console.current if found.doing else "",
             todo=self._todo,
-            checked=self._checked,
-            verdicts=self._verdicts,
+            claim=_claim(self._journal),
             usage=usage,
             elapsed=found.summary.elapsed + max(0.0, extra),
         )
+
+
+def _claim(journal: Sequence[Row]) -> str:
+    plan: Plan | None = codec.decode("plan", journal[0].body) if journal else None
+    rule = plan.claim if plan else None
+    return f"<{rule.tag}>{rule.text}</{rule.tag}>" if rule and rule.kind is ClaimKind.TAG else ""
 
 
 def _about(journal: Sequence[Row]) -> tuple[int, str, str]:
