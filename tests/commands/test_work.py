@@ -545,10 +545,16 @@ def test_a_branch_of_the_same_name(site: Site) -> None:
     (site.project.path / "notes").write_text("of the user\n")
     site.project.git("add", "notes")
     site.project.git("commit", "-q", "-m", "Notes")
-    site.project.git("switch", "-q", "main")
     site.add(task())
-    done = site.work()
-    assert done.code == 0 and "There was a branch ralph/T-1 already: the work goes on from it." in done.err
+    refused = site.work()
+    assert refused.code == 2 and "ralph/T-1 is the branch of task T-1" in refused.err
+    site.project.git("switch", "-q", "main")
+    site.project.git("worktree", "add", "-q", "../elsewhere", "ralph/T-1")
+    stopped = site.work()
+    assert stopped.code == 2 and "Check out another branch there." in stopped.err
+    assert "There was a branch ralph/T-1 already: the work goes on from it." in stopped.err
+    site.project.git("worktree", "remove", "../elsewhere")
+    assert site.work().code == 0
     assert site.is_mended() and site.project.git("show", "main:notes") == "of the user\n"
 
 
