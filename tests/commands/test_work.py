@@ -526,6 +526,17 @@ def test_without_a_branch(site: Site) -> None:
     assert done.code == 2 and "No branch is checked out here" in done.err
 
 
+def test_in_a_directory_of_the_repository(site: Site) -> None:
+    """The settings at its top count there too: what a role has to prove, who works."""
+    site.add(task())
+    site.agents(ralph={"agents": {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}})
+    below = replace(site.project, path=site.project.path / "sub")
+    below.path.mkdir()
+    assert "qa  (skipped: the settings say enabled: false)" in below.run("task", "show", "T-1").out
+    assert below.run("work").code == 0
+    assert site.is_mended() and [run["role"] for run in site.state()["runs"]] == ["coder", "merge"]
+
+
 def test_a_spec_that_no_task_belongs_to(site: Site) -> None:
     """A slip of the pen is an error, not a night in which nothing is done."""
     site.add(task())
