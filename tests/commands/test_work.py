@@ -526,6 +526,17 @@ def test_without_a_branch(site: Site) -> None:
     assert done.code == 2 and "No branch is checked out here" in done.err
 
 
+def test_in_a_directory_of_the_repository(site: Site) -> None:
+    """The settings at its top count there too: what a role has to prove, who works."""
+    site.add(task())
+    site.agents(ralph={"agents": {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}})
+    below = replace(site.project, path=site.project.path / "sub")
+    below.path.mkdir()
+    assert "qa  (skipped: the settings say enabled: false)" in below.run("task", "show", "T-1").out
+    assert below.run("work").code == 0
+    assert site.is_mended() and [run["role"] for run in site.state()["runs"]] == ["coder", "merge"]
+
+
 def test_a_spec_that_no_task_belongs_to(site: Site) -> None:
     """A slip of the pen is an error, not a night in which nothing is done."""
     site.add(task())
@@ -545,10 +556,16 @@ def test_a_branch_of_the_same_name(site: Site) -> None:
     (site.project.path / "notes").write_text("of the user\n")
     site.project.git("add", "notes")
     site.project.git("commit", "-q", "-m", "Notes")
-    site.project.git("switch", "-q", "main")
     site.add(task())
-    done = site.work()
-    assert done.code == 0 and "There was a branch ralph/T-1 already: the work goes on from it." in done.err
+    refused = site.work()
+    assert refused.code == 2 and "ralph/T-1 is the branch of task T-1" in refused.err
+    site.project.git("switch", "-q", "main")
+    site.project.git("worktree", "add", "-q", "../elsewhere", "ralph/T-1")
+    stopped = site.work()
+    assert stopped.code == 2 and "Check out another branch there." in stopped.err
+    assert "There was a branch ralph/T-1 already: the work goes on from it." in stopped.err
+    site.project.git("worktree", "remove", "../elsewhere")
+    assert site.work().code == 0
     assert site.is_mended() and site.project.git("show", "main:notes") == "of the user\n"
 
 

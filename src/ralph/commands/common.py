@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ralph.core.model import Flow, Plan, Resume
     from ralph.flows.where import Where
     from ralph.process.client import Wakeup
-    from ralph.settings import Loaded, NotifySettings, Settings
+    from ralph.settings import Loaded, NotifySettings, Settings, WorkSettings
     from ralph.store.runs import Run, Runs
     from ralph.views.agent import Look
     from ralph.views.console import Console
@@ -301,6 +301,23 @@ def settings_here() -> Settings:
         return load().settings
     except RalphError:
         return Settings()
+
+
+def project_settings() -> str | None:
+    """The settings file of the repository: tasks are worked on from its top, wherever a command is called."""
+    from ralph.scm.repository import find_repository
+    from ralph.settings import DEFAULT_PATH
+
+    repository = find_repository(Path.cwd())
+    if repository is None or DEFAULT_PATH.exists():
+        return None
+    path = repository.top / DEFAULT_PATH
+    return str(path) if path.exists() else None
+
+
+def work_settings() -> WorkSettings:
+    """What the settings say about tasks."""
+    return load_with_agent(project_settings(), {}, None).settings.ralph
 
 
 def load_with_agent(settings_file: str | None, flags: dict[str, Any], agent: str | None) -> Loaded:

@@ -18,6 +18,7 @@ from ralph.commands.common import (
     load_with_agent,
     make_look,
     open_home,
+    project_settings,
     sandbox_options,
     view_options,
 )
@@ -93,7 +94,7 @@ def command(
         "max_duration_seconds": "maxDurationSeconds",
     }
     flags = {keys[name]: value for name, value in budget.items() if value is not None}
-    loaded = load_with_agent(settings_file, flags, agent)
+    loaded = load_with_agent(settings_file or project_settings(), flags, agent)
     settings = loaded.settings
     home, where = open_home(), here(Path.cwd())
     repository = find_repository(where.directory)

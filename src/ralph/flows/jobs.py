@@ -14,6 +14,7 @@ from ralph.flows import roles
 from ralph.flows.roles import MERGE
 from ralph.flows.task_form import id_problem
 from ralph.flows.verification import did_you_mean
+from ralph.scm.worktrees import task_of
 from ralph.settings import Settings
 from ralph.store.home import Home
 
@@ -55,6 +56,14 @@ class Jobs:
         self._told: set[str] = set()
 
     # ---- from the store ----
+
+    def check_base(self, branch: str) -> None:
+        """Into the branch of a task nothing can be merged: it goes when the task is done."""
+        if (id := task_of(branch)) in self._tasks.statuses():
+            raise RalphError(
+                f"{branch} is the branch of task {id}: finished tasks cannot go into it.",
+                "Check out the branch that they are to go into: git switch BRANCH",
+            )
 
     def chosen(self, choice: Choice) -> list[Job]:
         """The tasks, and what they depend on. One that is named is begun again if it had failed."""

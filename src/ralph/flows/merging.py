@@ -45,7 +45,7 @@ class MergeTurn(Turn):
             if not progress.merged:
                 repository, is_new = yard.place(task.id, progress.attempt, progress.began)
                 if is_new:
-                    self.restore(yard, repository, task, progress.attempt, progress.began)
+                    self.restore(yard, repository, task, progress.attempt)
             merge = yard.merge(task.id, base, _subject(task), progress)
         if merge.verdict is not None:
             return merge, None

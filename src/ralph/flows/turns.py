@@ -166,15 +166,13 @@ class Turn:
         plan = Plan("setup", Flow.WORK, str(worktree), agents, PromptSource(), sandbox=self.site.sandbox)
         return rooms.Site(plan, repository_at(worktree), real(self.site.home.path), scratch)
 
-    def restore(self, yard: Yard, repository: Repository, task: Task, attempt: int, began: str) -> None:
+    def restore(self, yard: Yard, repository: Repository, task: Task, attempt: int) -> None:
         """A worktree that was removed comes back as it was last, also what was not committed."""
-        run, branch = next(self.runs_in(task, repository.top), None), branch_of(task.id, attempt)
+        run = next(self.runs_in(task, repository.top), None)
         if run is not None:
             self.tell(Notice(f"{repository.top} was gone: it is made again, as run {run.id} had left it."))
-            self.rewind(yard, repository, branch, run.id)
+            self.rewind(yard, repository, branch_of(task.id, attempt), run.id)
             forget_pin(self.scratch(run.id))
-        elif yard.worktrees.branch_commit(branch) != began:
-            self.tell(Notice(f"There was a branch {branch} already: the work goes on from it."))
 
     def rewind(self, yard: Yard, repository: Repository, branch: str, run: str, snapshot: str = "") -> None:
         for problem in yard.put_back(repository, branch, run, snapshot, self.scratch(run)):
@@ -232,7 +230,7 @@ class RoleTurn(Turn):
                 attempt=action.attempt,
             )
             if is_new:
-                self.restore(yard, repository, task, action.attempt, progress.began)
+                self.restore(yard, repository, task, action.attempt)
             self._take_up(yard, repository, assignment)
             last = next(self.runs_in(task, repository.top), None)
             scratch = self.scratch(last.id if last else "")
@@ -247,14 +245,16 @@ class RoleTurn(Turn):
 
     def _began(self, yard: Yard, task: Task) -> Progress:
         """Where the work on a task begins, the same for all its attempts. One that was merged begins anew."""
-        base = self.site.base
-        tip = yard.worktrees.branch_commit(base)
+        base, branch = self.site.base, branch_of(task.id)
+        tip, own = yard.worktrees.branch_commits(base, branch)
         with self.tasks.writing():
             progress = self.tasks.progress(task.id)
             if progress.began and not progress.merged:
                 return progress
             if not tip:
                 raise RalphError(f"The branch {base} is not there any more.", "Bring it back, and go on.")
+            if own not in ("", tip):
+                self.tell(Notice(f"There was a branch {branch} already: the work goes on from it."))
             return self.tasks.keep_progress(task.id, base=base, began=tip, trusted=tip, merged="")
 
     def _take_up(self, yard: Yard, repository: Repository, assignment: Assignment) -> None:

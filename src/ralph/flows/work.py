@@ -109,6 +109,7 @@ class Work:
         try:
             with self._ground.opened(self._wakeup) as yard:
                 self._base = yard.base_branch()
+                self._jobs.check_base(self._base)
                 yard.check_commits()
                 yard.mend(self._base)
             self._board = self._opened_board(choice)

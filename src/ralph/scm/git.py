@@ -67,6 +67,8 @@ _HINTS = (
     ),
     ("No configured push destination", "Name one: git -C {top} remote add origin URL"),
     ("has no upstream branch", "Set it once: git -C {top} push --set-upstream origin HEAD"),
+    ("is already checked out at", "Check out another branch there."),
+    ("is already used by worktree at", "Check out another branch there."),
     ("'refs/heads/ralph' exists", "Ralph's branches are called ralph/TASK: git branch -m ralph OTHER-NAME"),
     ("would be overwritten by merge", "Commit these files, stash them or move them away."),
     ("No space left", "Free some space."),

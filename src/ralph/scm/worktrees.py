@@ -28,6 +28,11 @@ def branch_of(task: str, attempt: int = 1) -> str:
     return f"ralph/{task}" if attempt == 1 else f"ralph/{task}+{attempt}"
 
 
+def task_of(branch: str) -> str:
+    """The task that a branch would be of; "" if of none."""
+    return branch.removeprefix("ralph/").partition("+")[0] if branch.startswith("ralph/") else ""
+
+
 def mark_ready(repository: Repository) -> None:
     (repository.git_dir / _READY).touch()
 

@@ -8,14 +8,13 @@ from typing import Any
 import click
 
 from ralph.commands.ask import ask, is_yes
-from ralph.commands.common import complete_task, open_tasks, task_argument
+from ralph.commands.common import complete_task, open_tasks, task_argument, work_settings
 from ralph.commands.task.options import EDITED, TaskCommand, changed, explained, is_given, task_options
 from ralph.core.tasks import TaskStatus
 from ralph.errors import RalphError
 from ralph.flows import tasks as flow
 from ralph.flows.task_form import BY_WORK, read
 from ralph.flows.tasks import FOLLOWUP_OF
-from ralph.settings import WorkSettings, load
 from ralph.store.tasks import Tasks
 
 
@@ -66,15 +65,11 @@ def followup_(id: str, new_id: str, title: str, **options: Any) -> int:
 
 
 def _create(tasks: Tasks, values: dict[str, Any], options: dict[str, Any]) -> None:
-    entry = read(changed(values, options), _settings())
+    entry = read(changed(values, options), work_settings())
     added = flow.add(tasks, [entry])
     if added.problems:
         raise explained(f"{entry.id} was not created", [found.problem for found in added.problems])
     click.echo(f"Created {entry.id}.")
-
-
-def _settings() -> WorkSettings:
-    return load().settings.ralph
 
 
 @click.command("edit", cls=TaskCommand)
@@ -119,7 +114,7 @@ def edit_(
         return changed(values | ({"title": title} if title is not None else {}), options)
 
     with open_tasks() as tasks:
-        task, problems = flow.edit(tasks, id, change, _settings(), TaskStatus(status) if status else None)
+        task, problems = flow.edit(tasks, id, change, work_settings(), TaskStatus(status) if status else None)
     if problems:
         raise explained(f"{task.id} was not changed", problems, EDITED)
     click.echo(f"Changed {task.id}.")

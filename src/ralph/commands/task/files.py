@@ -10,13 +10,12 @@ from pathlib import Path
 
 import click
 
-from ralph.commands.common import complete_task, open_tasks
+from ralph.commands.common import complete_task, open_tasks, work_settings
 from ralph.core.tasks import Task
 from ralph.errors import RalphError
 from ralph.flows import task_file
 from ralph.flows import tasks as flow
 from ralph.paths import real
-from ralph.settings import load
 from ralph.store import files
 
 
@@ -35,7 +34,7 @@ def import_(file: str, check: bool, update: bool, spec: str | None) -> int:
     ralph task import plan.yaml --check
     ralph task import plan.yaml --update
     """
-    read = task_file.load(file, load().settings.ralph, spec or "")
+    read = task_file.load(file, work_settings(), spec or "")
     with open_tasks() as tasks:
         added = flow.add(tasks, read.entries, update=update, check=check or bool(read.problems))
     if read.problems or added.problems:

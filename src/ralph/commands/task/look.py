@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from ralph.commands.common import open_tasks, task_argument
+from ralph.commands.common import open_tasks, task_argument, work_settings
 from ralph.core.tasks import Task, TaskStatus
 from ralph.store.tasks import Stored, Tasks
 from ralph.views import tasks as view
@@ -64,9 +64,7 @@ def show_(id: str, as_json: bool) -> int:
     if as_json:
         _write(view.encoded(view.to_json(tasks.as_stored(task))))
         return 0
-    from ralph.settings import load
-
-    roles = role_views(task, load().settings.ralph)
+    roles = role_views(task, work_settings())
     click.echo(view.detail(task, tasks.project, progress, roles))
     return 0
 
