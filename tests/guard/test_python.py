@@ -37,6 +37,10 @@ def did(text: str) -> list[tuple[str, ...]] | None:
             ("git", "reset", "--hard"),
         ),
         ("import os\nos.system('ls %s' % 'x')", ("text", "ls x")),
+        ("import subprocess\nc = ['git']\nc.append('push')\nsubprocess.run(c)", ("git", "push")),
+        ("import os\ndef f():\n    return '/etc'\nos.rmdir(f())", ("rm", "-rf", "/etc")),
+        ("import os\ndef f(p='/etc'):\n    os.rmdir(p)\nf()", ("rm", "-rf", "/etc")),
+        ("import shutil\nshutil.rmtree(path='/etc')", ("rm", "-rf", "/etc")),
         ("open('/tmp/a.sh', 'w').write('ls')", ("write", "/tmp/a.sh", "ls")),
         ("import tempfile, shutil\nshutil.rmtree(tempfile.mkdtemp())", ("rm", "-rf", "/tmp/tmp.?")),
         ("import os\nprint(os.environ['HOME'])\nopen('.env')", ("cat", ".env")),
@@ -54,6 +58,7 @@ def test_a_call_is_the_shell_command_that_does_the_same(text: str, expected: tup
         "import subprocess\nprint('rm -rf /')",
         "import re, subprocess\nre.sub('rm -rf /', '', 'x')",
         "x = ['/']\nx.remove('/')",
+        "import subprocess\nfrom shop import judge\njudge('rm -rf /')",
     ],
 )
 def test_what_reaches_no_such_call_is_only_mentioned(text: str) -> None:
