@@ -73,7 +73,9 @@ def commands(text: str, home: str) -> list[Did] | None:
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             return None
     nodes = list(walk(tree))
-    return None if len(nodes) > MOST_NODES else list(_Program(nodes, text, home).did())
+    if len(nodes) > MOST_NODES:
+        return None
+    return list({(each[0], *each[1], each[2]): each for each in _Program(nodes, text, home).did()}.values())
 
 
 class _Program(Values):
