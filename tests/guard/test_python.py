@@ -59,6 +59,7 @@ def test_a_call_is_the_shell_command_that_does_the_same(text: str, expected: tup
         "import re, subprocess\nre.sub('rm -rf /', '', 'x')",
         "x = ['/']\nx.remove('/')",
         "import subprocess\nfrom shop import judge\njudge('rm -rf /')",
+        "import subprocess\nprint('rm -rf / and exec(x), getattr')",
     ],
 )
 def test_what_reaches_no_such_call_is_only_mentioned(text: str) -> None:
@@ -68,7 +69,17 @@ def test_what_reaches_no_such_call_is_only_mentioned(text: str) -> None:
     assert not [each for each in found if each[0] in ("rm", "text")]
 
 
-@pytest.mark.parametrize("text", ["exec(x)", "import base64", "getattr(os, 'a' + 'b')('x')", "print 1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exec(x)",
+        "import base64",
+        "getattr(os, 'a' + 'b')('x')",
+        "vars(os)['x']('y')",
+        "x = y[::-1]",
+        "print 1",
+    ],
+)
 def test_code_that_hides_what_it_calls_is_not_read(text: str) -> None:
     """Its strings are judged instead, and so are those of what is no Python of today."""
     assert did(text) is None

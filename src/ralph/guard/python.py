@@ -24,11 +24,16 @@ TEXT = "\0text"
 WRITE = "\0write"
 """The program of a known text that goes into a file: the file, the text."""
 
-_HIDES = re.compile(
-    r"\b(?:getattr|setattr|exec|eval|__import__|__builtins__|__subclasses__|importlib|runpy|ctypes|chr|ord"
-    r"|marshal|pickle|codecs|base64|b64decode|binascii|fromhex|unhexlify|decompress|zlib)\b|\[::-1\]|\b(?:globals|locals|vars)\(\)[.\[]"
-    r"|(?<!re\.)\bcompile\(|\bfork\b|\bsetsid\b|daemon\("
+_HIDING_NAMES = frozenset(
+    words_of("getattr setattr exec eval compile chr ord __import__ __builtins__ __loader__")
 )
+_HIDING_FIELDS = frozenset(
+    words_of("__subclasses__ __builtins__ __dict__ __getattribute__ fromhex import_module decompress")
+)
+_HIDING_MODULES = frozenset(
+    words_of("base64 binascii builtins codecs ctypes importlib marshal pickle runpy zlib gzip bz2 lzma")
+)
+"""What can make code, or text, that nobody has written there."""
 _RUNS = re.compile(
     r"subprocess|os\.(?:system|popen|exec|spawn|posix_spawn)|\bpty\b|\bsh\b|pexpect|import.*\b(?:system|popen)\b|plumbum|fabric|invoke|paramiko"
 )
@@ -62,8 +67,6 @@ MOST_NODES = 6000
 
 def commands(text: str, home: str) -> list[Did] | None:
     """What it would do, None if its text does not say."""
-    if _HIDES.search(text):
-        return None
     import warnings
 
     with warnings.catch_warnings():
@@ -73,9 +76,24 @@ def commands(text: str, home: str) -> list[Did] | None:
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             return None
     nodes = list(walk(tree))
-    if len(nodes) > MOST_NODES:
+    if len(nodes) > MOST_NODES or any(map(_hides, nodes)):
         return None
     return list({(each[0], *each[1], each[2]): each for each in _Program(nodes, text, home).did()}.values())
+
+
+def _hides(node: Any) -> bool:
+    kind = kind_of(node)
+    if kind == "Name":
+        return node.id in _HIDING_NAMES
+    if kind in ("Import", "ImportFrom"):
+        names = [getattr(node, "module", None) or "", *(each.name for each in node.names)]
+        return any(name.partition(".")[0] in _HIDING_MODULES for name in names)
+    if kind == "Attribute" and node.attr in _HIDING_FIELDS:
+        return True
+    if kind == "Slice":  # backwards
+        return kind_of(node.step) == "UnaryOp"
+    made: Any = getattr(node, "value", None) if kind in ("Attribute", "Subscript") else None
+    return kind_of(made) == "Call" and getattr(made.func, "id", "") in ("globals", "locals", "vars")
 
 
 class _Program(Values):
