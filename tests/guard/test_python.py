@@ -37,6 +37,10 @@ def did(text: str) -> list[tuple[str, ...]] | None:
             ("git", "reset", "--hard"),
         ),
         ("import os\nos.system('ls %s' % 'x')", ("text", "ls x")),
+        ("import subprocess\nc = ['git']\nc.append('push')\nsubprocess.run(c)", ("git", "push")),
+        ("import os\ndef f():\n    return '/etc'\nos.rmdir(f())", ("rm", "-rf", "/etc")),
+        ("import os\ndef f(p='/etc'):\n    os.rmdir(p)\nf()", ("rm", "-rf", "/etc")),
+        ("import shutil\nshutil.rmtree(path='/etc')", ("rm", "-rf", "/etc")),
         ("open('/tmp/a.sh', 'w').write('ls')", ("write", "/tmp/a.sh", "ls")),
         ("import tempfile, shutil\nshutil.rmtree(tempfile.mkdtemp())", ("rm", "-rf", "/tmp/tmp.?")),
         ("import os\nprint(os.environ['HOME'])\nopen('.env')", ("cat", ".env")),
@@ -54,6 +58,8 @@ def test_a_call_is_the_shell_command_that_does_the_same(text: str, expected: tup
         "import subprocess\nprint('rm -rf /')",
         "import re, subprocess\nre.sub('rm -rf /', '', 'x')",
         "x = ['/']\nx.remove('/')",
+        "import subprocess\nfrom shop import judge\njudge('rm -rf /')",
+        "import subprocess\nprint('rm -rf / and exec(x), getattr')",
     ],
 )
 def test_what_reaches_no_such_call_is_only_mentioned(text: str) -> None:
@@ -63,7 +69,17 @@ def test_what_reaches_no_such_call_is_only_mentioned(text: str) -> None:
     assert not [each for each in found if each[0] in ("rm", "text")]
 
 
-@pytest.mark.parametrize("text", ["exec(x)", "import base64", "getattr(os, 'a' + 'b')('x')", "print 1"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "exec(x)",
+        "import base64",
+        "getattr(os, 'a' + 'b')('x')",
+        "vars(os)['x']('y')",
+        "x = y[::-1]",
+        "print 1",
+    ],
+)
 def test_code_that_hides_what_it_calls_is_not_read(text: str) -> None:
     """Its strings are judged instead, and so are those of what is no Python of today."""
     assert did(text) is None

@@ -169,6 +169,10 @@ _WORDS = re.compile(r"(?:%w|qw)\s*(?:\[([^\]]*)\]|\(([^)]*)\)|\{([^}]*)\}|/([^/]
 _ENCODED = re.compile(r"b64decode|base64|atob|unpack|frombase64|FromBase64String|decode64", re.IGNORECASE)
 _SQL = re.compile(r"execute|query|\.exec\(|command\(", re.IGNORECASE)
 _KILLS = re.compile(r"(?:os\.|process\.|Process\.)?kill\(([^)]*)\)")
+_EVALUATES = re.compile(
+    r"(?<!\.)\b(?:exec|compile|load)\b|builtins\.exec|\w*eval\b|\bFunction\b|loadstring|runIn\w+Context"
+)
+"""A string may be code again."""
 _CHMODS = re.compile(r"chmod|chown")
 
 
@@ -182,6 +186,9 @@ def _judge(reader: Reader, command: Command, text: str) -> None:
     for made in [made for words in strings for made in others(words, text)]:
         strings.append([made])
         _judge_hidden(reader, command, made)
+    if _EVALUATES.search(text):
+        for code in [word for words in strings for word in words if any(char in word for char in "('\"")]:
+            _judge(reader, command, code)
     if _RUNS.search(text) or any(_RUNS.search(word) for words in strings for word in words):
         for words in strings:
             _run_words(reader, command, words)

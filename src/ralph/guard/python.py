@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard.expansion import is_secret_name
+from ralph.guard.pyvalues import Values, kind_of, walk
 from ralph.guard.words import NET, SECRET, UNKNOWN, Word, globbing, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
     Did = tuple[str, list[Word], str]
@@ -24,14 +24,24 @@ TEXT = "\0text"
 WRITE = "\0write"
 """The program of a known text that goes into a file: the file, the text."""
 
-_HIDES = re.compile(
-    r"\b(?:getattr|setattr|exec|eval|__import__|__builtins__|__subclasses__|importlib|runpy|ctypes|chr|ord"
-    r"|marshal|pickle|codecs|base64|b64decode|binascii|fromhex|unhexlify|decompress|zlib)\b|\[::-1\]|\b(?:globals|locals|vars)\(\)[.\[]"
-    r"|(?<!re\.)\bcompile\(|\bfork\b|\bsetsid\b|daemon\("
+_HIDING_NAMES = frozenset(
+    words_of("getattr setattr exec eval compile chr ord __import__ __builtins__ __loader__")
 )
+_HIDING_FIELDS = frozenset(
+    words_of("__subclasses__ __builtins__ __dict__ __getattribute__ fromhex import_module decompress")
+)
+_HIDING_MODULES = frozenset(
+    words_of("base64 binascii builtins codecs ctypes importlib marshal pickle runpy zlib gzip bz2 lzma")
+)
+"""What can make code, or text, that nobody has written there."""
 _RUNS = re.compile(
     r"subprocess|os\.(?:system|popen|exec|spawn|posix_spawn)|\bpty\b|\bsh\b|pexpect|import.*\b(?:system|popen)\b|plumbum|fabric|invoke|paramiko"
 )
+_RUNNING = ("subprocess", "os.", "pty.", "sh.", "asyncio.", "pexpect.", "plumbum.", "commands.")
+_SOUNDS_RUNNING = re.compile(
+    r"run|exec|system|shell|popen|spawn|call|cmd|command|sudo|output|^sh$|^$", re.IGNORECASE
+)
+"""How a function is called that may run what it is given. Those of the program itself are seen through."""
 _DELETES = frozenset(
     words_of("rmtree remove_tree removedirs rmdir unlink rm rm_rf rm_r delete_tree rimraf send2trash")
 )
@@ -39,15 +49,6 @@ _FILLS = frozenset(words_of("write_text write_bytes touch truncate symlink_to ha
 _COPIES = frozenset(words_of("copy copy2 copyfile copytree move rename replace symlink link renames"))
 _MOVES = frozenset(words_of("move rename replace renames"))
 _QUERIES = frozenset(words_of("execute executescript executemany exec_driver_sql query raw text command"))
-_SAME = frozenset(
-    words_of(
-        "str abspath realpath expanduser expandvars normpath fspath resolve absolute as_posix strip rstrip lstrip encode"
-        " decode quote dict list sorted set tuple reversed iter open bytes read text json content dedent normcase"
-    )
-)
-_TEMPORARY = frozenset(words_of("mkdtemp mkstemp TemporaryDirectory NamedTemporaryFile TemporaryFile mktemp"))
-_FETCHES = frozenset(words_of("urlopen urlretrieve recv recvfrom makefile get post request"))
-_CLIENTS = ("urllib", "requests", "httpx", "aiohttp", "socket", "http")
 _CLOUDS = re.compile(r"\b(?:boto3|botocore|google\.cloud|azure|kubernetes|digitalocean|hcloud|openstack)\b")
 _MENTIONS = frozenset(
     words_of(
@@ -60,18 +61,12 @@ _MENTIONS = frozenset(
         " Counter dedent indent wrap fill zip enumerate map filter any all max min literal_eval parse"
     )
 )
-_KNOWN = {"os.sep": "/", "os.curdir": ".", "os.pardir": "..", "sys.executable": "python3"}
-_LOCAL = ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
 _ONLY_TREE = 0x400
 MOST_NODES = 6000
-MOST_VALUES = 16
-MOST_TEXT = 60_000
 
 
 def commands(text: str, home: str) -> list[Did] | None:
     """What it would do, None if its text does not say."""
-    if _HIDES.search(text):
-        return None
     import warnings
 
     with warnings.catch_warnings():
@@ -80,311 +75,46 @@ def commands(text: str, home: str) -> list[Did] | None:
             tree: Any = compile(text, "code", "exec", _ONLY_TREE)
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             return None
-    nodes = list(_walk(tree))
-    return None if len(nodes) > MOST_NODES else list(_Program(nodes, text, home).did())
+    nodes = list(walk(tree))
+    if len(nodes) > MOST_NODES or any(map(_hides, nodes)):
+        return None
+    return list({(each[0], *each[1], each[2]): each for each in _Program(nodes, text, home).did()}.values())
 
 
-def _walk(tree: Any) -> Iterator[Any]:
-    """The nodes in the order of the text."""
-    stack = [tree]
-    while stack:
-        node = stack.pop()
-        yield node
-        for name in reversed(node._fields):
-            value = getattr(node, name, None)
-            found = value if isinstance(value, list) else [value]
-            stack += [each for each in reversed(found) if hasattr(each, "_fields")]
+def _hides(node: Any) -> bool:
+    kind = kind_of(node)
+    if kind == "Name":
+        return node.id in _HIDING_NAMES
+    if kind in ("Import", "ImportFrom"):
+        names = [getattr(node, "module", None) or "", *(each.name for each in node.names)]
+        return any(name.partition(".")[0] in _HIDING_MODULES for name in names)
+    if kind == "Attribute" and node.attr in _HIDING_FIELDS:
+        return True
+    if kind == "Slice":  # backwards
+        return kind_of(node.step) == "UnaryOp"
+    made: Any = getattr(node, "value", None) if kind in ("Attribute", "Subscript") else None
+    return kind_of(made) == "Call" and getattr(made.func, "id", "") in ("globals", "locals", "vars")
 
 
-def _kind(node: Any) -> str:
-    return type(node).__name__
-
-
-def _joined(first: str, second: str) -> str:
-    return second if second.startswith("/") or first in ("", ".") else f"{first.rstrip('/')}/{second}"
-
-
-class _Program:
+class _Program(Values):
     def __init__(self, nodes: list[Any], text: str, home: str) -> None:
-        self.nodes = nodes
-        self.home = home
+        super().__init__(nodes, home)
         self.runs = bool(_RUNS.search(text))
         self.clouds = bool(_CLOUDS.search(text))
-        self.modules: dict[str, str] = {}
-        """Names that stand for something of a module, with its whole name."""
-        self.names: dict[str, list[str]] = {}
-        """Variables, with all that they may hold."""
-        self.functions = {
-            node.name: node for node in nodes if _kind(node) in ("FunctionDef", "AsyncFunctionDef")
-        }
-        for _ in range(2):  # what is bound below may be used above
-            for node in nodes:
-                self._bind(node)
-
-    # ---- names ----
-
-    def _bind(self, node: Any) -> None:
-        kind = _kind(node)
-        if kind in ("Import", "ImportFrom"):
-            base = f"{node.module}." if kind == "ImportFrom" else ""
-            for each in node.names:
-                name = each.asname or (each.name if base else each.name.partition(".")[0])
-                self.modules[name] = base + (each.name if base or each.asname else name)
-        elif kind == "Assign":
-            for target in node.targets:
-                self._set(target, node.value)
-        elif kind in ("AnnAssign", "NamedExpr") and node.value is not None:
-            self._set(node.target, node.value)
-        elif kind == "AugAssign" and _kind(node.target) == "Name":
-            is_more = _kind(node.value) in ("List", "Tuple")
-            old = [""] if is_more else self.names.get(node.target.id, [""])
-            more = [a + b for a in old for b in self.values(node.value)]
-            self._hold(node.target.id, [each for each in more if len(each) < MOST_TEXT])
-        elif kind in ("For", "AsyncFor", "comprehension"):
-            self._hold_items(node.target, node.iter)
-        elif kind == "withitem" and node.optional_vars is not None:
-            self._set(node.optional_vars, node.context_expr)
-        elif kind == "Call" and _kind(node.func) == "Name" and node.func.id in self.functions:
-            named = [each.arg for each in self.functions[node.func.id].args.args]
-            for name, value in [
-                *zip(named, node.args, strict=False),
-                *((k.arg, k.value) for k in node.keywords),
-            ]:
-                if name:
-                    self._hold(name, self.values(value))
-
-    def _set(self, target: Any, value: Any) -> None:
-        if _kind(target) == "Name":
-            if _kind(value) == "Lambda":
-                self.functions[target.id] = value
-            elif _kind(value) in ("Name", "Attribute") and self._module(value):
-                self.modules[target.id] = self._dotted(value)
-            self._hold(target.id, self.values(value))
-        elif _kind(target) == "Attribute":
-            self._hold(target.attr, self.values(value))
-        elif _kind(target) in ("Tuple", "List"):
-            values = value.elts if _kind(value) in ("Tuple", "List") else [value] * len(target.elts)
-            for each, one in zip(target.elts, values, strict=False):
-                self._set(each, one)
-
-    def _hold_items(self, target: Any, source: Any) -> None:
-        if _kind(target) == "Name":
-            self._hold(target.id, self.items(source))
-        elif _kind(target) == "Tuple":
-            first, *others = target.elts
-            self._hold_items(first, source)
-            for each in others:
-                self._hold_items(each, source) if self._last(source) not in ("walk", "enumerate") else None
-            if self._last(source) == "enumerate" and others:
-                self._hold_items(others[0], source)
-
-    def _hold(self, name: str, values: list[str]) -> None:
-        held = self.names.setdefault(name, [])
-        held += [each for each in values if each not in held][: MOST_VALUES - len(held)]
-
-    def _dotted(self, node: Any) -> str:
-        if _kind(node) == "Name":
-            return self.modules.get(node.id, str(node.id))
-        return f"{self._dotted(node.value)}.{node.attr}" if _kind(node) == "Attribute" else ""
-
-    def _module(self, node: Any) -> bool:
-        """Is it something of a module, by its name?"""
-        while _kind(node) == "Attribute":
-            node = node.value
-        return _kind(node) == "Name" and node.id in self.modules
-
-    def _last(self, node: Any) -> str:
-        return self._dotted(node.func).rpartition(".")[2] if _kind(node) == "Call" else ""
-
-    # ---- values ----
-
-    def values(self, node: Any) -> list[str]:
-        """What an expression may be, as text; of a list, its items."""
-        kind = _kind(node)
-        found = [UNKNOWN]
-        if kind == "Constant":
-            value = node.value
-            found = [value.decode("latin-1") if isinstance(value, bytes) else str(value)]
-        elif kind == "UnaryOp":
-            found = ["-" + each for each in self.values(node.operand)]
-        elif kind == "Name":
-            found = self.names.get(node.id) or [UNKNOWN]
-        elif kind in ("JoinedStr", "FormattedValue"):
-            parts = node.values if kind == "JoinedStr" else [node.value]
-            found = self._product(parts, "".join)
-        elif kind == "BinOp":
-            found = self._operation(node)
-        elif kind == "IfExp":
-            found = self.values(node.body) + self.values(node.orelse)
-        elif kind == "BoolOp":
-            found = [each for part in node.values for each in self.values(part)]
-        elif kind in ("List", "Tuple", "Set", "Dict", "ListComp", "GeneratorExp", "SetComp", "Starred"):
-            found = self.items(node)
-        elif kind == "Subscript":
-            found = self._subscript(node)
-        elif kind == "Attribute":
-            found = self._attribute(node)
-        elif kind == "Await":
-            found = self.values(node.value)
-        elif kind == "Call":
-            found = self._call(node)
-        return found[:MOST_VALUES] or [UNKNOWN]
-
-    def _product(self, nodes: list[Any], join: Callable[[list[str]], str]) -> list[str]:
-        """The parts joined, for all that they may be; too much of it is not known."""
-        rows: list[list[str]] = [[]]
-        for node in nodes:
-            rows = [[*row, each] for row in rows for each in self.values(node)][:MOST_VALUES]
-        return [join(row) if sum(map(len, row)) < MOST_TEXT else UNKNOWN for row in rows]
-
-    def _operation(self, node: Any) -> list[str]:
-        kind = _kind(node.op)
-        if kind == "Add":
-            return self._product([node.left, node.right], "".join)
-        if kind == "Div":
-            return self._product([node.left, node.right], lambda row: _joined(*row))
-        if kind == "Mod":
-            given = node.right.elts if _kind(node.right) == "Tuple" else [node.right]
-            return self._product([node.left, *given], lambda row: _filled(r"%[-\d.]*[a-z]", row))
-        return [UNKNOWN]
-
-    def _subscript(self, node: Any) -> list[str]:
-        if self._dotted(node.value).endswith("os.environ"):
-            return self._environment(node.slice)
-        if _kind(node.value) == "Attribute" and node.value.attr == "parents":
-            return [f"{each}/.." for each in self.values(node.value.value)]
-        return self.items(node.value)
-
-    def _environment(self, name: Any) -> list[str]:
-        known = {"HOME": self.home}
-        return [SECRET if is_secret_name(each) else known.get(each, UNKNOWN) for each in self.values(name)]
-
-    def _attribute(self, node: Any) -> list[str]:
-        name = self._dotted(node)
-        if name in _KNOWN:
-            return [_KNOWN[name]]
-        if node.attr == "parent":
-            return [f"{each}/.." for each in self.values(node.value)]
-        if name == "os.environ":
-            return [SECRET]
-        if node.attr in ("text", "content", "stdout", "path"):
-            return self.values(node.value)
-        return self.names.get(node.attr) or [UNKNOWN]
-
-    def _call(self, node: Any) -> list[str]:
-        name = self._dotted(node.func)
-        last = name.rpartition(".")[2] or getattr(node.func, "attr", "")
-        receiver = [] if _kind(node.func) != "Attribute" or self._module(node.func) else [node.func.value]
-        given = [*receiver, *node.args]
-        if last == "home" or (last == "expanduser" and not given):
-            return [self.home]
-        if last in ("getcwd", "cwd"):
-            return ["."]
-        if last == "getppid":
-            return [f"{UNKNOWN}PPID"]
-        if last in ("getenv", "get") and ("environ" in name or last == "getenv"):
-            return self._environment(node.args[0]) if node.args else [UNKNOWN]
-        if last in _TEMPORARY:
-            return [f"/tmp/tmp.{UNKNOWN}"]
-        if last == "gettempdir":
-            return ["/tmp"]
-        if last in ("bytes", "bytearray") and node.args and _kind(node.args[0]) == "List":
-            return [
-                "".join(
-                    chr(int(each)) for each in self.items(node.args[0]) if each.isdigit() and len(each) < 4
-                )
-            ]
-        if last in _FETCHES and self._talks(node, name):
-            return [NET]
-        if last == "join" and receiver:
-            row = self._row(node.args)
-            between = self.values(receiver[0])[0]
-            is_short = sum(map(len, row)) + len(row) * len(between) < MOST_TEXT
-            return [between.join(row) if is_short else UNKNOWN]
-        if last in ("join", "joinpath", "Path", "PurePath", "PosixPath"):
-            return self._product(given, _joined_all) if given else ["."]
-        if last == "dirname":
-            return [f"{each}/.." for part in given[:1] for each in self.values(part)]
-        if last in ("with_name", "with_suffix", "with_stem"):
-            return [f"{each}/../{UNKNOWN}" for each in self.values(given[0])]
-        if last == "format" and receiver:
-            return self._product(given, lambda row: _filled(r"\{[^{}]*\}", row))
-        if last == "replace" and len(given) == 3:
-            return self._product(given, _replaced)
-        if last in _SAME and given:
-            return [
-                each.replace("~", self.home, 1) if last == "expanduser" else each
-                for each in self.values(given[0])
-            ]
-        return self.items(node)
-
-    def _row(self, nodes: list[Any]) -> list[str]:
-        return [each for node in nodes for each in self.items(node)]
-
-    def items(self, node: Any) -> list[str]:
-        """What an expression gives one by one."""
-        kind = _kind(node)
-        if kind in ("List", "Tuple", "Set"):
-            return [each for part in node.elts for each in self.values(part)]
-        if kind == "Dict":
-            return [each for part in node.values for each in self.values(part)]
-        if kind in ("ListComp", "GeneratorExp", "SetComp"):
-            return self.values(node.elt)
-        if kind == "Starred":
-            return self.items(node.value)
-        if kind == "Name":
-            return self.names.get(node.id) or [UNKNOWN]
-        if kind != "Call":
-            return [UNKNOWN]
-        last = self._last(node) or getattr(node.func, "attr", "")
-        is_method = _kind(node.func) == "Attribute" and not self._module(node.func)
-        given = [*([node.func.value] if is_method else []), *node.args]
-        if last in ("iterdir", "scandir", "listdir"):
-            return [f"{each}/{UNKNOWN}" for part in given[:1] for each in self.values(part)] or [UNKNOWN]
-        if last in ("glob", "iglob", "rglob"):
-            return self._product(given, _joined_all)
-        if last == "walk" and given:
-            return [f"{each}{end}" for each in self.values(given[0]) for end in ("", f"/{UNKNOWN}")]
-        if last == "split" and given:
-            return [each for text in self.values(given[0]) for each in text.split()]
-        if last in (
-            "list",
-            "sorted",
-            "set",
-            "tuple",
-            "reversed",
-            "iter",
-            "enumerate",
-            "values",
-            "items",
-            "filter",
-        ):
-            return self._row(given[-1:])
-        return [UNKNOWN]
-
-    def _talks(self, node: Any, name: str) -> bool:
-        """Does it bring text from another machine?"""
-        last = name.rpartition(".")[2] or getattr(node.func, "attr", "")
-        if last in ("get", "post", "request", "makefile") and not name.startswith(_CLIENTS):
-            return False
-        asked = [each for part in node.args for each in self.values(part)]
-        return not any(host in each for each in asked for host in _LOCAL)
-
-    # ---- calls ----
 
     def did(self) -> Iterator[Did]:
         where = ""
         temporary = self._is_temporary_database()
         judged: set[int] = set()
         for node in self.nodes:
-            kind = _kind(node)
+            kind = kind_of(node)
             if kind == "Call":
-                name = self._dotted(node.func)
+                name = self.dotted(node.func)
                 last = name.rpartition(".")[2] or getattr(node.func, "attr", "")
                 if last == "chdir" and node.args:
                     where = self.values(node.args[0])[0]
                 is_mention = last in _MENTIONS and not name.startswith("subprocess.")
-                judged |= {id(each) for part in node.args for each in (_walk(part) if is_mention else [part])}
+                judged |= {id(each) for part in node.args for each in (walk(part) if is_mention else [part])}
                 if not (last in _QUERIES and temporary):
                     yield from (
                         (program, words, place or where)
@@ -398,7 +128,7 @@ class _Program:
         return [
             each
             for part in node.elts
-            for each in (self.items(part) if _kind(part) == "Starred" else self.values(part)[:1])
+            for each in (self.items(part) if kind_of(part) == "Starred" else self.values(part)[:1])
         ]
 
     def _with_rest(self, node: Any) -> Iterator[Did]:
@@ -411,8 +141,8 @@ class _Program:
         self.names[name] = [each for part in node.args for each in self.values(part)[:1]]
         body = function.body if isinstance(function.body, list) else [function.body]
         for part in body:
-            for each in _walk(part):
-                if _kind(each) in ("List", "Tuple") and len(each.elts) > 1:
+            for each in walk(part):
+                if kind_of(each) in ("List", "Tuple") and len(each.elts) > 1:
                     yield _argv(self._words(each), "")
         self.names[name] = before or []
 
@@ -421,7 +151,7 @@ class _Program:
         found = [
             each
             for node in self.nodes
-            if self._last(node) in ("connect", "create_engine", "Connection") and node.args
+            if self.last(node) in ("connect", "create_engine", "Connection") and node.args
             for each in self.values(node.args[0])
         ]
         return bool(found) and all(
@@ -429,9 +159,11 @@ class _Program:
         )
 
     def _does(self, node: Any, name: str, last: str) -> Iterator[Did]:
-        is_method = _kind(node.func) == "Attribute" and not self._module(node.func)
+        is_method = kind_of(node.func) == "Attribute" and not self.is_module(node.func)
         target = [node.func.value] if is_method else node.args[:1]
         named = {each.arg: each.value for each in node.keywords}
+        if not target:
+            target = [named[key] for key in ("path", "src", "name", "file") if key in named][:1]
         place = self.values(named["cwd"])[0] if "cwd" in named else ""
         if last in _DELETES or name == "os.remove":
             yield from self._each("rm", target, "-rf")
@@ -464,7 +196,9 @@ class _Program:
             yield from self._each("tee", paths[1:2])
         elif last in ("chmod", "lchmod", "chown"):
             mode = node.args[0 if is_method else 1 :][:1]
-            bits = [each.value for each in mode if _kind(each) == "Constant" and isinstance(each.value, int)]
+            bits = [
+                each.value for each in mode if kind_of(each) == "Constant" and isinstance(each.value, int)
+            ]
             yield from self._each(
                 "chmod" if last != "chown" else "chown", target, f"{bits[0]:o}" if bits else "x"
             )
@@ -491,8 +225,11 @@ class _Program:
     ) -> Iterator[Did]:
         """What it is given may be a command, or a file to read."""
         given = [*node.args, *(named[key] for key in ("args", "cmd", "command", "input") if key in named)]
-        texts = [each for part in given if _kind(part) not in ("List", "Tuple") for each in self.values(part)]
-        if self.runs:
+        texts = [
+            each for part in given if kind_of(part) not in ("List", "Tuple") for each in self.values(part)
+        ]
+        is_method = kind_of(node.func) == "Attribute" and not self.is_module(node.func)
+        if self.runs and (is_method or name.startswith(_RUNNING) or _SOUNDS_RUNNING.search(last)):
             if name.startswith("sh."):
                 yield last, [Word(each) for each in texts], place
             elif len(texts) > 1:
@@ -503,7 +240,7 @@ class _Program:
                 elif each != UNKNOWN:
                     yield TEXT, [Word(each)], place
             for part in given:
-                if _kind(part) in ("List", "Tuple") and part.elts:
+                if kind_of(part) in ("List", "Tuple") and part.elts:
                     yield _argv(self._words(part), place)
                 elif len(self.values(part)) > 1:
                     yield _argv(self.values(part), place)
@@ -514,21 +251,3 @@ class _Program:
 
 def _argv(words: list[str], place: str) -> Did:
     return words[0] if words else "", [Word(each) for each in words[1:]], place
-
-
-def _joined_all(row: list[str]) -> str:
-    path = row[0]
-    for each in row[1:]:
-        path = _joined(path, each)
-    return path
-
-
-def _filled(pattern: str, row: list[str]) -> str:
-    """A pattern with its values, in their order."""
-    values = iter(row[1:])
-    return re.sub(pattern, lambda found: next(values, UNKNOWN), row[0])
-
-
-def _replaced(row: list[str]) -> str:
-    text, old, new = row
-    return text.replace(old, new) if text.count(old) * len(new) < MOST_TEXT else UNKNOWN
