@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import pty
 import shutil
+import signal
 import subprocess
 import time
 import uuid
@@ -168,3 +170,28 @@ def test_help_does_not_load_it(project: Project) -> None:
         [sys.executable, "-c", code], env=project.env, cwd=project.path, capture_output=True, text=True
     )
     assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_it_ends_with_its_terminal(project: Project) -> None:
+    """Also when no signal tells it that the terminal is gone."""
+    ours, theirs = pty.openpty()
+    environment = project.env | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    dashboard = subprocess.Popen(
+        [RALPH, "tui"],
+        cwd=project.path,
+        env=environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+    while b"Quit" not in shown:
+        shown += os.read(ours, 65536)
+    os.close(ours)
+    try:
+        dashboard.wait(timeout=60)
+    finally:
+        dashboard.kill()
+    assert dashboard.returncode != -signal.SIGKILL

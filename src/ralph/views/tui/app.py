@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
@@ -21,6 +23,8 @@ from ralph.views.tui.home import HomeScreen
 from ralph.views.tui.run import RunScreen
 from ralph.views.tui.task import TaskScreen
 from ralph.views.tui.watch import Watch
+
+TERMINAL = 0
 
 
 class RalphApp(App[None]):
@@ -58,11 +62,20 @@ class RalphApp(App[None]):
         return [NoColor()] if self.no_color else super().get_line_filters()
 
     def on_mount(self) -> None:
+        if os.isatty(TERMINAL):
+            self.set_interval(1.0, self._end_with_terminal)
         self.push_screen(HomeScreen())
         if len(self._first) == 1:
             self.open_run(*self._first)
         elif self._first:
             self.open_task(*self._first)
+
+    def _end_with_terminal(self) -> None:
+        """The signal for it may be ignored, or a pager may have had it; and Textual reads on from what is gone."""
+        terminal = select.poll()
+        terminal.register(TERMINAL, 0)
+        if terminal.poll(0):
+            self.exit()
 
     async def on_event(self, event: events.Event) -> None:
         """A key has done what it does before the next one is looked at: what is typed or pasted at once after the
