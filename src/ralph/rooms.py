@@ -160,9 +160,19 @@ class Rooms:
         for path in self._absent:
             if os.path.lexists(path):
                 self._take_away(path)
-        for kept in self._kept:
-            self._tell_undone(kept.put_back())
+        self._put_back()
         return exit
+
+    def _put_back(self) -> None:
+        """All of it; what cannot be put back ends the run."""
+        problems = []
+        for kept in self._kept:
+            try:
+                self._tell_undone(kept.put_back())
+            except OSError as error:
+                problems.append(error)
+        if problems:
+            raise problems[0]
 
     def check_way(self, path: str) -> None:
         """What is read for an agent must not lead, by a link that an agent can make, to what it may not see."""
@@ -184,8 +194,9 @@ class Rooms:
     def close(self) -> None:
         for name in ("copied", "fresh"):
             shutil.rmtree(self._state / name, ignore_errors=True)
+        with suppress(OSError):  # it was said when the command ended
+            self._put_back()
         for kept in self._kept:
-            kept.put_back()
             kept.forget()
 
     def _tell_undone(self, paths: Sequence[str]) -> None:
