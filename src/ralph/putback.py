@@ -44,8 +44,8 @@ class PutBack:
 
     def put_back(self) -> list[str]:
         """Returns what had been changed; in another directory in the place of ours nothing is touched."""
-        _open_up(self._directory.parent)
-        _open_up(self._directory)
+        open_up(self._directory.parent)
+        open_up(self._directory)
         if self._directory.is_symlink() or not self._directory.is_dir():
             return []
         pairs = {name: (self._directory / name, self._copy / name) for name in self._names}
@@ -88,7 +88,7 @@ class NoLinks:
         left_out = {f"{directory}/{name}" for directory in waiting for name in _NOT_SEARCHED}
         while waiting:
             directory = waiting.pop()
-            _open_up(directory)
+            open_up(directory)
             with suppress(OSError), os.scandir(directory) as entries:
                 for entry in entries:
                     if entry.is_dir(follow_symlinks=False):
@@ -101,12 +101,27 @@ class NoLinks:
 _NOT_SEARCHED = ("objects", "modules", "hooks", "annex", "lfs")
 
 
-def _open_up(directory: Path | str) -> None:
+def open_up(path: Path | str) -> None:
     """Whoever could write to it may have taken the rights away."""
     with suppress(OSError):
-        mode = os.lstat(directory).st_mode
-        if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
-            os.chmod(directory, stat.S_IMODE(mode) | stat.S_IRWXU)
+        mode = os.lstat(path).st_mode
+        needed = stat.S_IRWXU if stat.S_ISDIR(mode) else stat.S_IRUSR if stat.S_ISREG(mode) else 0
+        if mode & needed != needed:
+            os.chmod(path, stat.S_IMODE(mode) | needed)
+
+
+def _open_all(path: Path) -> None:
+    open_up(path)
+    for root, directories, files in os.walk(path):
+        for name in (*directories, *files):
+            open_up(os.path.join(root, name))
+
+
+def take_away(path: Path, target: Path) -> None:
+    """Move what nobody else has made, whatever its rights are now."""
+    open_up(path.parent)
+    _open_all(path)
+    shutil.move(path, target)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -120,10 +135,7 @@ def _copy(source: Path, target: Path) -> None:
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
-        _open_up(path)
-        for root, directories, _ in os.walk(path):
-            for name in directories:
-                _open_up(os.path.join(root, name))
+        _open_all(path)
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

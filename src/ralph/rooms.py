@@ -21,7 +21,7 @@ from ralph.agents.registry import AGENTS
 from ralph.core.model import PROJECT_BUS, AgentSpec, Ended, Exit, Network, Plan, SandboxSpec
 from ralph.errors import RalphError
 from ralph.process.client import Warden, child_environment, output_of
-from ralph.putback import OF_GIT, OF_RALPH, NoLinks, PutBack
+from ralph.putback import OF_GIT, OF_RALPH, NoLinks, PutBack, open_up, take_away
 from ralph.sandbox import programs, variables
 from ralph.sandbox.base import PEOPLES, Output, Room, Root, Run, Rung, Sandbox, Walls, Wrapped
 from ralph.sandbox.docker import AUTH
@@ -157,15 +157,17 @@ class Rooms:
     def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
         """A command has ended: what would start programs outside, in git or in an agent's later sessions, is undone."""
         exit = self.sandbox.after(exit, wrapped)
-        for path in self._absent:
-            if os.path.lexists(path):
-                self._take_away(path)
         self._put_back()
         return exit
 
     def _put_back(self) -> None:
         """All of it; what cannot be put back ends the run."""
         problems = []
+        for path in self._absent:
+            try:
+                self._take_away(path)
+            except OSError as error:
+                problems.append(error)
         for kept in self._kept:
             try:
                 self._tell_undone(kept.put_back())
@@ -184,12 +186,14 @@ class Rooms:
             )
 
     def _take_away(self, path: str) -> None:
+        open_up(os.path.dirname(path))
+        if not os.path.lexists(path):
+            return
         taken = self._state / "taken"
         taken.mkdir(exist_ok=True)
         target = taken / f"{len(os.listdir(taken)):03d}-{os.path.basename(path)}"
-        with suppress(OSError):
-            shutil.move(path, target)
-            self.tell(f"{path} was made inside the sandbox and taken away: it is {target} now.")
+        take_away(Path(path), target)
+        self.tell(f"{path} was made inside the sandbox and taken away: it is {target} now.")
 
     def close(self) -> None:
         for name in ("copied", "fresh"):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.putback import OF_GIT, NoLinks, PutBack
+from ralph.putback import OF_GIT, NoLinks, PutBack, open_up, take_away
 from sandbox_support import NOBODY
 
 
@@ -30,6 +30,17 @@ def place() -> Iterator[Path]:
         if os.getuid() == 0:
             os.seteuid(0)
         shutil.rmtree(found)
+
+
+@pytest.mark.parametrize("closed", [".", "made", "made/deep"])
+def test_what_is_new_is_taken_away(place: Path, closed: str) -> None:
+    """Neither its own rights nor those around it keep it."""
+    (place / "made" / "deep").mkdir(parents=True)
+    (place / "taken").mkdir()
+    (place / closed).chmod(0o500 if closed == "made" else 0)
+    open_up(place)
+    take_away(place / "made", place / "taken" / "1")
+    assert os.listdir(place / "taken" / "1") == ["deep"] and not (place / "made").exists()
 
 
 @pytest.mark.parametrize("closed", ["git", "git/hooks", "git/hooks/deep", "git/config", "git/logs", "."])
