@@ -44,10 +44,12 @@ class PutBack:
 
     def put_back(self) -> list[str]:
         """Returns what had been changed; in another directory in the place of ours nothing is touched."""
+        open_up(self._directory.parent)
+        open_up(self._directory)
         if self._directory.is_symlink() or not self._directory.is_dir():
             return []
         pairs = {name: (self._directory / name, self._copy / name) for name in self._names}
-        changed = [name for name, (now, then) in pairs.items() if not _is_same(now, then)]
+        changed = [name for name, (now, then) in pairs.items() if not _is_readable_and_same(now, then)]
         for name in changed:
             now, then = pairs[name]
             _remove(now)
@@ -76,24 +78,50 @@ class NoLinks:
         known = set(self._copy.read_bytes().split(b"\0"))
         new = [link for link in self._links() if os.fsencode(link) not in known]
         for link in new:
-            os.unlink(link)
+            Path(link).unlink(missing_ok=True)
         return new
 
     def _links(self) -> list[str]:
-        """Links, and pipes, which git would wait for; objects are too many, and have names of their own."""
+        """Links, and pipes, which git would wait for. Of objects there are too many, and git chooses their names."""
         found: list[str] = []
         waiting = [str(directory) for directory in self._directories]
+        left_out = {f"{directory}/{name}" for directory in waiting for name in _NOT_SEARCHED}
         while waiting:
-            with suppress(OSError), os.scandir(waiting.pop()) as entries:
+            directory = waiting.pop()
+            open_up(directory)
+            with suppress(OSError), os.scandir(directory) as entries:
                 for entry in entries:
-                    if entry.is_symlink() or stat.S_ISFIFO(entry.stat(follow_symlinks=False).st_mode):
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting += {entry.path} - left_out
+                    elif not entry.is_file(follow_symlinks=False):
                         found.append(entry.path)
-                    elif entry.is_dir() and entry.name not in _NOT_SEARCHED:
-                        waiting.append(entry.path)
         return found
 
 
 _NOT_SEARCHED = ("objects", "modules", "hooks", "annex", "lfs")
+
+
+def open_up(path: Path | str) -> None:
+    """Whoever could write to it may have taken the rights away."""
+    with suppress(OSError):
+        mode = os.lstat(path).st_mode
+        needed = stat.S_IRWXU if stat.S_ISDIR(mode) else stat.S_IRUSR if stat.S_ISREG(mode) else 0
+        if mode & needed != needed:
+            os.chmod(path, stat.S_IMODE(mode) | needed)
+
+
+def _open_all(path: Path) -> None:
+    open_up(path)
+    for root, directories, files in os.walk(path):
+        for name in (*directories, *files):
+            open_up(os.path.join(root, name))
+
+
+def take_away(path: Path, target: Path) -> None:
+    """Move what nobody else has made, whatever its rights are now."""
+    open_up(path.parent)
+    _open_all(path)
+    shutil.move(path, target)
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -107,9 +135,17 @@ def _copy(source: Path, target: Path) -> None:
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
+        _open_all(path)
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)
+
+
+def _is_readable_and_same(now: Path, then: Path) -> bool:
+    try:
+        return _is_same(now, then)
+    except PermissionError:
+        return False
 
 
 def _is_same(now: Path, then: Path) -> bool:

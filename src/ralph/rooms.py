@@ -7,7 +7,6 @@ it gets the same without login and keys. The harness itself stays outside.
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,12 +15,12 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from ralph.agents.base import Needs
 from ralph.agents.registry import AGENTS
 from ralph.core.model import PROJECT_BUS, AgentSpec, Ended, Exit, Network, Plan, SandboxSpec
 from ralph.errors import RalphError
+from ralph.logins import Logins, is_too_much
 from ralph.process.client import Warden, child_environment, output_of
-from ralph.putback import OF_GIT, OF_RALPH, NoLinks, PutBack
+from ralph.putback import OF_GIT, OF_RALPH, NoLinks, PutBack, open_up, take_away
 from ralph.sandbox import programs, variables
 from ralph.sandbox.base import PEOPLES, Output, Room, Root, Run, Rung, Sandbox, Walls, Wrapped
 from ralph.sandbox.docker import AUTH
@@ -106,8 +105,8 @@ class Rooms:
             self._worktree = _worktree(site, self._home)
             self._git = _git_paths(site.repository, self._worktree)
             self._given = _given(self._spec, plan.directory, self._worktree)
-            self._copied = dict(self._copies())
-            self._absent = tuple(path for path in self._pins() if not os.path.lexists(path))
+            self._logins = Logins(self._specs, self._base, self._home, self._state)
+            self._absent = self._logins.absent()
             self._kept = list(self._remembered())
         self.walls = Walls(
             plan.run,
@@ -131,7 +130,7 @@ class Rooms:
         needs = AGENTS[spec.type].needs
         own = dict(spec.env)
         wanted = {**self._passed(environment, (*needs.variables, *own)), **own}
-        logins, pinned = self._logins(spec)
+        logins, pinned = self._logins.of(spec)
         room = self._room(
             directory,
             more_writable=logins,
@@ -141,7 +140,7 @@ class Rooms:
                 *(word for word in argv if within(word, [str(self._site.streams)])),
                 *_named_files(spec.flags),
             ),
-            copied=(*self._own_copies(needs), *self._fresh(spec, logins), *self._linked_logins(spec)),
+            copied=self._logins.bound(spec),
         )
         return self.sandbox.wrap(argv, wanted, room)
 
@@ -157,12 +156,24 @@ class Rooms:
     def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
         """A command has ended: what would start programs outside, in git or in an agent's later sessions, is undone."""
         exit = self.sandbox.after(exit, wrapped)
-        for path in self._absent:
-            if os.path.lexists(path):
-                self._take_away(path)
-        for kept in self._kept:
-            self._tell_undone(kept.put_back())
+        self._put_back()
         return exit
+
+    def _put_back(self) -> None:
+        """All of it; what cannot be put back ends the run."""
+        problems = []
+        for path in self._absent:
+            try:
+                self._take_away(path)
+            except OSError as error:
+                problems.append(error)
+        for kept in self._kept:
+            try:
+                self._tell_undone(kept.put_back())
+            except OSError as error:
+                problems.append(error)
+        if problems:
+            raise problems[0]
 
     def check_way(self, path: str) -> None:
         """What is read for an agent must not lead, by a link that an agent can make, to what it may not see."""
@@ -174,18 +185,21 @@ class Rooms:
             )
 
     def _take_away(self, path: str) -> None:
+        open_up(os.path.dirname(path))
+        if not os.path.lexists(path):
+            return
         taken = self._state / "taken"
         taken.mkdir(exist_ok=True)
         target = taken / f"{len(os.listdir(taken)):03d}-{os.path.basename(path)}"
-        with suppress(OSError):
-            shutil.move(path, target)
-            self.tell(f"{path} was made inside the sandbox and taken away: it is {target} now.")
+        take_away(Path(path), target)
+        self.tell(f"{path} was made inside the sandbox and taken away: it is {target} now.")
 
     def close(self) -> None:
-        for name in ("copied", "fresh"):
-            shutil.rmtree(self._state / name, ignore_errors=True)
+        if self._spec.is_real:
+            self._logins.forget()
+        with suppress(OSError):  # it was said when the command ended
+            self._put_back()
         for kept in self._kept:
-            kept.put_back()
             kept.forget()
 
     def _tell_undone(self, paths: Sequence[str]) -> None:
@@ -204,7 +218,7 @@ class Rooms:
         """What is to be said at the start."""
         if not self._spec.is_real:
             return
-        logins = [path for spec in self._plan.agents for path in self._logins(spec)[0]]
+        logins = [path for spec in self._plan.agents for path in self._logins.of(spec)[0]]
         also = f" and {', '.join(dict.fromkeys(logins))}" if logins else ""
         yield f"It can write to {', '.join(self.walls.writable)}{also}; homes and credentials are hidden."
         if within(sys.prefix, self.walls.writable):
@@ -241,7 +255,7 @@ class Rooms:
         hidden = (self._home, str(self._site.home), *given_hidden)
         writable = [own] if own else [*self.walls.writable, *self._dot_git(os.path.isdir)]
         every_writable = [*writable, *more_writable]
-        read = [path for path in read if not self._is_too_much(path)]
+        read = [path for path in read if not is_too_much(path, self._home)]
         seen = _seen(read, partial(self._is_absent, (*PEOPLES, *hidden)), every_writable)
         pinned = [*pinned, *given_read, *self._git[1], *self._dot_git(os.path.isfile)]
         pinned = [path for path in pinned if os.path.lexists(path)]
@@ -263,10 +277,6 @@ class Rooms:
         """Would it not be there unless it is named?"""
         return within(path, hidden) if self._root is Root.OURS else not programs.is_of_system(path)
 
-    def _is_too_much(self, path: str) -> bool:
-        """Would it show a whole home? Such a directory may be on PATH, or be named by a variable."""
-        return any(within(each, [path, os.path.realpath(path)]) for each in (self._home, *PEOPLES))
-
     def _writable(self) -> tuple[str, ...]:
         """The worktree, what git writes to elsewhere, the folder of a supervised task, what the settings name."""
         task = self._plan.task
@@ -274,7 +284,7 @@ class Rooms:
         if task and os.path.isfile(bus := os.path.join(os.path.dirname(task.path), PROJECT_BUS)):
             folder.append(bus)
         found = [self._worktree, *self._git[0], *folder, *self._given[0]]
-        if too_much := next((path for path in found if self._is_too_much(path)), None):
+        if too_much := next((path for path in found if is_too_much(path, self._home)), None):
             raise RalphError(
                 f"{too_much} is too much for a sandbox to write to: homes are in it.", "Name less."
             )
@@ -284,44 +294,9 @@ class Rooms:
         """The main repository of a worktree, and what the settings name."""
         return tuple(path for path in (*self._git[1][:1], *self._given[1]) if os.path.lexists(path))
 
-    def _logins(self, spec: AgentSpec) -> tuple[list[str], list[str]]:
-        """Where an agent keeps its login, and what in there must not change."""
-        needs = AGENTS[spec.type].needs
-        environment = self._base | dict(spec.env)
-        home = os.path.realpath(environment.get("HOME") or self._home)
-        moved = [environment[name] for name in needs.moved if environment.get(name)]
-        state = moved[:1] or [os.path.join(home, name) for name in needs.state]
-        found = [os.path.realpath(path) for path in state]
-        pinned = [each for name in needs.pinned for each in _named(found[0], name)] if found else []
-        return [path for path in found if os.path.isdir(path) and not self._is_too_much(path)], pinned
-
-    def _own_copies(self, needs: Needs) -> Iterator[tuple[str, str]]:
-        for name in needs.copied:
-            target = os.path.join(self._home, name)
-            if target in self._copied:
-                yield self._copied[target], target
-
-    def _fresh(self, spec: AgentSpec, logins: Sequence[str]) -> Iterator[tuple[str, str]]:
-        for name in AGENTS[spec.type].needs.fresh if logins else ():
-            empty = self._state / "fresh" / spec.type / name
-            empty.mkdir(parents=True, exist_ok=True)
-            yield str(empty), os.path.join(logins[0], name)
-
-    def _linked_logins(self, spec: AgentSpec) -> Iterator[tuple[str, str]]:
-        """A login that is a link to another place is found under its own name."""
-        for name in AGENTS[spec.type].needs.state:
-            path = os.path.join(self._home, name)
-            if os.path.isdir(path) and os.path.realpath(path) != path:
-                yield os.path.realpath(path), path
-
     @property
     def _specs(self) -> tuple[AgentSpec, ...]:
         return (*self._plan.agents, *([self._plan.judge] if self._plan.judge else []))
-
-    def _pins(self) -> Iterator[str]:
-        for spec in self._specs:
-            logins, pinned = self._logins(spec)
-            yield from pinned if logins else ()
 
     def _remembered(self) -> Iterator[PutBack | NoLinks]:
         """Settings of Ralph, and of git where its whole directory can be written; elsewhere they are read-only."""
@@ -339,20 +314,6 @@ class Rooms:
         for kept in found:
             self._tell_undone(kept.remember())
             yield kept
-
-    def _copies(self) -> Iterator[tuple[str, str]]:
-        """What an agent changes all the time and nobody has to get back: copies, one for the whole run."""
-        shutil.rmtree(self._state / "copied", ignore_errors=True)
-        for spec in self._specs:
-            for name in AGENTS[spec.type].needs.copied:
-                source, copy = os.path.join(self._home, name), self._state / "copied" / name
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                if os.path.isdir(source):
-                    shutil.copytree(source, copy, symlinks=True, dirs_exist_ok=True)
-                elif os.path.isfile(source):
-                    shutil.copyfile(source, copy)
-                if copy.exists():
-                    yield source, str(copy)
 
     def _program(self, program: str, path: str) -> tuple[str, ...]:
         return _of_program(os.path.abspath(os.path.join(self._plan.directory, program)), path)
@@ -374,11 +335,6 @@ class Rooms:
 @cache
 def _of_program(program: str, path: str) -> tuple[str, ...]:
     return tuple(programs.of_program(program, path))
-
-
-def _named(directory: str, name: str) -> list[str]:
-    """What a name with `*` stands for now; another stands for itself, be it there or not."""
-    return list(map(str, Path(directory).glob(name))) if "*" in name else [os.path.join(directory, name)]
 
 
 def _home_in(environment: Mapping[str, str]) -> str:

@@ -21,7 +21,7 @@ from conftest import Project, wait_until
 from faults.fault_support import REPEATED, RUNS
 from podman_support import ENGINE, IMAGE, with_image
 from ralph.core.model import Ended, Network
-from ralph.sandbox import container
+from ralph.sandbox import container, outside
 from ralph.sandbox.base import Room, Walls
 from ralph.sandbox.container import Container
 from real.real_support import REAL
@@ -58,7 +58,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
 def bench(tmp_path: Path, engine: Path | None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     if engine is not None:
         monkeypatch.setenv("CONTAINERS_CONF", str(engine))
-    monkeypatch.setenv("PATH", container.USUAL)
+    monkeypatch.setenv("PATH", outside.USUAL)
     monkeypatch.setattr(container, "ENGINES", (ENGINE,))
     with benched(tmp_path) as bench:
         bench.most = 60.0

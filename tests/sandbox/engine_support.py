@@ -20,7 +20,7 @@ from conftest import wait_until
 from ralph.core.model import Ended, Exit
 from ralph.process.client import Command, Wakeup, Warden, child_environment, output_of
 from ralph.process.step import Watch
-from ralph.sandbox import container, docker
+from ralph.sandbox import container, outside
 from ralph.sandbox.base import Output, Room, Sandbox
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sandbox"
@@ -139,8 +139,7 @@ def faked(path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[
     home.mkdir()
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
-    for module in (container, docker):
-        monkeypatch.setattr(module, "USUAL", str(programs))
+    monkeypatch.setattr(outside, "USUAL", str(programs))
     monkeypatch.setattr(container, "ENGINES", names)
     engine = subprocess.Popen([sys.executable, "-I", "-S", FAKE, "serve", place])
     try:
@@ -176,10 +175,10 @@ DRIVER = """
 import os, sys
 from ralph.core.model import Ended
 from ralph.process.client import Command, Wakeup, Warden, child_environment, output_of
-from ralph.sandbox import container
+from ralph.sandbox import container, outside
 from ralph.sandbox.base import Output, Room, Walls
 state, work, image, engine = sys.argv[1:]
-container.USUAL, container.ENGINES = os.environ["PATH"], (engine,)
+outside.USUAL, container.ENGINES = os.environ["PATH"], (engine,)
 directory = os.open(work, os.O_RDONLY)
 
 class Quiet:

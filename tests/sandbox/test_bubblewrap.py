@@ -256,7 +256,8 @@ def test_git_writes_through_no_link_that_was_planted(repository: Project) -> Non
     identify(repository)
     out = repository.path.parent / "escaped"
     out.touch()
-    body = f"rm .git/logs/HEAD; ln -s {out} .git/logs/HEAD; mkfifo .git/FETCH_HEAD; echo 1 >made; {DONE}"
+    branch = f"git checkout -qb hooks/x; ln -sf {out} .git/logs/refs/heads/hooks/x"
+    body = f"{branch}; ln -sf {out} .git/logs/HEAD; mkfifo .git/FETCH_HEAD; echo 1 >made; {DONE}"
     done = run(repository, body, "--json", scm={"command": "git", "tasks": ["commit"]})
     assert repository.git("status", "--porcelain", "made") == "", done.out
     assert out.read_text() == ""

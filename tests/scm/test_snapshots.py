@@ -13,7 +13,7 @@ import pytest
 
 from conftest import Project
 from ralph.scm.git import Output
-from ralph.scm.history import Change
+from ralph.scm.history import Change, History
 from ralph.scm.repository import Repository, repository_at
 from ralph.scm.rewind import Rewinder
 from ralph.scm.snapshots import Snapshot, Snapshots
@@ -376,6 +376,16 @@ def test_nothing_planted_runs(place: Place, planted: str) -> None:
     (place.path / "README.md").write_text("again\n")
     place.rewind()
     assert (mark.exists(), place.files()) == (False, before)
+
+
+def test_what_has_changed_cannot_be_hidden_by_a_replacement(place: Place) -> None:
+    """Refs can be written in a sandbox too; protected files are looked at by such differences."""
+    first = place.take(1)
+    (place.path / "README.md").write_text("another\n")
+    second = place.take(2)
+    place.git("replace", first.tree, second.tree)
+    found = History(place.repository, place.run, RUN, place.scratch)
+    assert [change.path for change in found.touched(first.tree, second.tree, ["*"], [])] == ["README.md"]
 
 
 def test_a_planted_filter_in_a_nested_repository_does_not_run(place: Place) -> None:

@@ -19,11 +19,9 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
 from pathlib import Path
 
 from ralph.compiled import compiled
@@ -31,10 +29,8 @@ from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
 from ralph.sandbox import inside
 from ralph.sandbox.base import PEOPLES, Room, Root, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.outside import as_it_died, find_program
 from ralph.sandbox.proxy import opened_proxy
-
-_USUAL = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
-"""Looked at before PATH, which may have directories that an agent can write to."""
 
 _TRY_SECONDS = 10.0
 
@@ -67,13 +63,13 @@ class Bubblewrap:
     def problem(self, run: Run) -> str:
         if not sys.platform.startswith("linux"):
             return "it is for Linux only"
-        if not (program := _program()):
+        if not (program := find_program("bwrap")):
             return "bwrap is not installed (Debian, Ubuntu, Fedora: the package bubblewrap)"
         return "" if _users(program, run) is not None else _words(_attempt(program, _USERS[-1], run))
 
     @contextmanager
     def opened(self, walls: Walls, run: Run, tell: Tell) -> Iterator[Sandbox]:
-        program = _program()
+        program = find_program("bwrap")
         users = _users(program, run) if program else None
         if users is None:
             raise RalphError(
@@ -110,10 +106,7 @@ class Bubble:
         return Wrapped(("/bin/sh", "-c", _DEAF, *words), environment)
 
     def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
-        """A death by signal, as bubblewrap tells it, is told as one again."""
-        if exit.code is not None and 128 < exit.code < 128 + 65:
-            return replace(exit, code=None, signal=exit.code - 128)
-        return exit
+        return as_it_died(exit)
 
     def _mounts(self, room: Room) -> Iterator[str]:
         """Outer directories before inner ones, so that each inner one counts."""
@@ -135,10 +128,6 @@ class Bubble:
         yield from ("--ro-bind", self._first, FIRST)
         if self._socket:
             yield from ("--bind", self._socket, SOCKET)
-
-
-def _program() -> str:
-    return shutil.which("bwrap", path=_USUAL) or shutil.which("bwrap") or ""
 
 
 def _users(program: str, run: Run) -> tuple[str, ...] | None:

@@ -24,25 +24,24 @@ Quirks that matter here:
 from __future__ import annotations
 
 import csv
-import fcntl
 import io
 import json
 import os
 import re
-import shutil
 import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
 from ralph.sandbox import inside
-from ralph.sandbox.base import Output, Room, Root, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.base import Room, Root, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.outside import USUAL, as_it_died, complaint, find_program, is_locked, locked
 from ralph.sandbox.proxy import opened_proxy
 from ralph.sandbox.seccomp import without_namespaces
 
@@ -52,9 +51,6 @@ IMAGE = "docker/sandbox-templates:claude-code"
 ENGINES = ("docker", "podman")
 RUN, STATE, OWNER = "ralph.run", "ralph.state", "ralph.owner"
 """Labels: whose run, its state directory, whose machine and account."""
-
-USUAL = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
-"""Looked at before PATH, which may have directories that an agent can write to."""
 
 _SECONDS = 30.0
 _REMOVE_SECONDS = 60.0
@@ -100,7 +96,9 @@ class Container:
         if isinstance(engine, str):
             raise RalphError(f"No container can be used: {engine}.", "See `ralph doctor --sandbox`.")
         with ExitStack() as stack:
-            stack.enter_context(_locked(walls.state))
+            stack.enter_context(
+                locked(Path(walls.state, _LOCK), "Another ralph drives this run in containers.")
+            )
             Path(walls.state, _EMPTY).mkdir(mode=0o555, exist_ok=True)
             Path(walls.state, _CALLS).write_text(engine.calls)
             _remove_stale(engine, walls.state, run)
@@ -119,8 +117,7 @@ class Container:
         """The first engine that works and has the image, else why there is none."""
         problems = []
         for name in ENGINES:
-            program = shutil.which(name, path=USUAL) or shutil.which(name)
-            if program is None:
+            if not (program := find_program(name)):
                 problems.append(f"{name} is not installed")
                 continue
             found = self._tried(program, run)
@@ -132,12 +129,12 @@ class Container:
     def _tried(self, program: str, run: Run) -> Engine | str:
         version = run((program, "--version"), _SECONDS)
         if version.code != 0:
-            return _words(version)
+            return complaint(version)
         is_podman = b"podman" in version.out.lower()
         field = _OF_PODMAN if is_podman else "{{json .SecurityOptions}}"
         info = run((program, "info", "--format", field), _SECONDS)
         if info.code != 0:
-            return _words(info)
+            return complaint(info)
         is_rootless = b"true" in info.out if is_podman else b"rootless" in info.out
         image = run((program, "image", "inspect", "--format", "{{json .Config.Env}}", self.image), _SECONDS)
         if image.code != 0:
@@ -146,7 +143,7 @@ class Container:
         users = _users(is_podman, is_rootless)
         alone = ("run", "--rm", "--pull", "never", "--network", "none", *users, "--entrypoint", "/bin/sh")
         if (tried := run((program, *alone, self.image, "-c", "exit 0"), _SECONDS)).code != 0:
-            return f"no container can be started: {_words(tried)}"
+            return f"no container can be started: {complaint(tried)}"
         return Engine(program, is_podman, users, _path_in(image.out), calls if is_podman else "")
 
     def _check_forwarder(self, engine: Engine, run: Run) -> None:
@@ -198,9 +195,7 @@ class Box:
     def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
         """The client has ended, and nobody knows how: the container goes in any case."""
         self._remove([wrapped.mark])
-        if exit.code is not None and 128 < exit.code < 128 + 65:
-            return replace(exit, code=None, signal=exit.code - 128)
-        return exit
+        return as_it_died(exit)
 
     def remove_all(self) -> None:
         """Whatever is left of the run."""
@@ -323,39 +318,7 @@ def _client_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(_CLIENT)}
 
 
-def _words(done: Output) -> str:
-    if done.code is None:
-        return "it does not answer"
-    lines = done.err.strip().splitlines()
-    errors = [line for line in lines if "level=warning" not in line]
-    return (errors or lines)[0] if lines else f"it fails with exit code {done.code}"
-
-
 # ---- what is left of runs ----
-
-
-@contextmanager
-def _locked(state: str) -> Iterator[None]:
-    """Held as long as the run is driven, and let go of when ralph dies, however it dies."""
-    with open(os.path.join(state, _LOCK), "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RalphError(
-                "Another ralph drives this run in containers.", "Wait for it, or cancel it."
-            ) from None
-        yield
-
-
-def _is_driven(state: str) -> bool:
-    try:
-        with open(os.path.join(state, _LOCK)) as file:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
-    return False
 
 
 def _remove_stale(engine: Engine, state: str, run: Run) -> None:
@@ -366,7 +329,9 @@ def _remove_stale(engine: Engine, state: str, run: Run) -> None:
             "The container engine does not say which containers there are.", "See `ralph doctor --sandbox`."
         )
     stale = [
-        name for name, labels in found if (of := labels.get(STATE)) and (of == state or not _is_driven(of))
+        name
+        for name, labels in found
+        if (of := labels.get(STATE)) and (of == state or not is_locked(Path(of, _LOCK)))
     ]
     if stale and (problem := _removed(engine, stale, run)):
         raise RalphError(
@@ -410,4 +375,4 @@ def _removed(engine: Engine, names: Sequence[str], run: Run) -> str:
         left = run((engine.program, "container", "inspect", "--format", "{{.Id}}", *names), _SECONDS)
         if left.code is not None and not left.out.split():
             return ""
-    return _words(done)
+    return complaint(done)

@@ -25,26 +25,25 @@ Quirks that matter here:
 from __future__ import annotations
 
 import base64
-import fcntl
 import hashlib
 import io
 import json
 import os
 import re
 import shlex
-import shutil
 import tarfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
 from ralph.sandbox.base import Output, Room, Root, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.outside import as_it_died, complaint, find_program, is_locked, locked
 
 SETTLE_SECONDS = 2.5
 """Files that were changed inside need so long to arrive outside."""
@@ -59,9 +58,6 @@ IMAGES = (CLAUDE, "codex", "gemini", "opencode")
 AUTH = ".dclaude_state"
 MARK = "RALPH_COMMAND"
 PREFIX = "ralph-"
-
-USUAL = "/usr/bin:/bin:/usr/local/bin"
-"""Looked at before PATH, which may have directories that an agent can write to."""
 
 _SHORT, _EXEC, _STOP, _START, _CREATE = 30.0, 60.0, 60.0, 120.0, 900.0
 _MOST_WRITTEN = 384 << 10
@@ -162,7 +158,7 @@ class DockerSandbox:
         prepare_login(auth)
         agent = self.agent if self.agent in IMAGES else CLAUDE
         name = sandbox_name(cli, walls, agent)
-        with _locked(auth, name):
+        with locked(_lock(auth, name), f"Another ralph uses the sandbox {name}."):
             machine = Machine(cli, name, walls, auth, self.settle, run, tell)
             machine.open(agent)
             tell(f"The sandbox is {name}; the login inside is kept in {auth}.")
@@ -212,12 +208,15 @@ class Machine:
         with self._lock:
             done = self._run(self._cli("stop", self._name), _STOP)
         if done.code != 0:
-            self._tell(f"The sandbox {self._name} could not be stopped ({_words(done)}): it may still run.")
+            self._tell(
+                f"The sandbox {self._name} could not be stopped ({complaint(done)}): it may still run."
+            )
 
     def _stop_abandoned(self, others: Iterable[Known]) -> None:
         """Sandboxes whose ralph was killed: what runs in them is ended."""
         for each in others:
-            if each.is_running and _is_abandoned(self._auth, each.name):
+            lock = _lock(self._auth, each.name)
+            if each.is_running and lock.exists() and not is_locked(lock):
                 self._run(self._cli("stop", each.name), _STOP)
 
     def _is_fit(self, known: Known) -> bool:
@@ -250,7 +249,7 @@ class Machine:
             return
         if is_there:
             self._run(self._cli("rm", *(("--force",) if self._cli.is_sbx else ()), self._name), _STOP)
-        why = _words(done) if done.code != 0 else "it is not there afterwards"
+        why = complaint(done) if done.code != 0 else "it is not there afterwards"
         raise RalphError(
             f"The sandbox {self._name} cannot be made: {why}.", f"Try `{self._cli.title} create` by hand."
         )
@@ -276,7 +275,7 @@ class Machine:
         done = self._run(self._cli(*words), seconds)
         if done.code != 0:
             raise RalphError(
-                f"`{self._cli.title} {words[0]}` fails for the sandbox {self._name}: {_words(done)}.",
+                f"`{self._cli.title} {words[0]}` fails for the sandbox {self._name}: {complaint(done)}.",
                 "See `ralph doctor --sandbox docker`, or use another sandbox.",
             )
         return done
@@ -310,9 +309,7 @@ class Machine:
             if self._settle:
                 time.sleep(self._settle)
             self._remember()
-        if exit.code is not None and 128 < exit.code < 128 + 65:
-            return replace(exit, code=None, signal=exit.code - 128)
-        return exit
+        return as_it_died(exit)
 
     def _end(self, mark: str) -> None:
         """Whatever a command has left inside; if it cannot be reached, the whole machine stops."""
@@ -322,7 +319,7 @@ class Machine:
         self._is_stopped = True
         if done.code != 0:
             self._tell(
-                f"The sandbox {self._name} does not answer ({_words(done)}): something may still run in it."
+                f"The sandbox {self._name} does not answer ({complaint(done)}): something may still run in it."
             )
 
     def _signalled(self, signal: str, mark: str) -> tuple[str, ...]:
@@ -404,8 +401,7 @@ def _cli(run: Run) -> Cli | str:
     """The CLI that works here, else why there is none."""
     problems = []
     for name, more in (("sbx", ()), ("docker", ("sandbox",))):
-        program = shutil.which(name, path=USUAL) or shutil.which(name)
-        if program is None:
+        if not (program := find_program(name)):
             problems.append(f"{name} is not installed")
             continue
         cli = Cli((program, *more), is_sbx=name == "sbx")
@@ -419,7 +415,7 @@ def _cli(run: Run) -> Cli | str:
 def _tried(cli: Cli, run: Run) -> str:
     version = run(cli("version"), _SHORT)
     if version.code != 0:
-        return _words(version)
+        return complaint(version)
     if b"--env-file" not in run(cli("exec", "--help"), _SHORT).out:
         return _TOO_OLD
     try:
@@ -433,7 +429,9 @@ def _listed(cli: Cli, run: Run) -> list[Known]:
     """The sandboxes that there are."""
     done = run(cli("ls", "--json"), _SHORT)
     if done.code != 0:
-        raise RalphError(f"`{cli.title} ls` fails: {_words(done)}.", "Is it running, and are you signed in?")
+        raise RalphError(
+            f"`{cli.title} ls` fails: {complaint(done)}.", "Is it running, and are you signed in?"
+        )
     try:
         read = json.loads(done.out)
         rows = (
@@ -482,34 +480,8 @@ def prepare_login(auth: str) -> None:
     file.chmod(0o600)
 
 
-def _words(done: Output) -> str:
-    if done.code is None:
-        return "it does not answer"
-    lines = done.err.strip().splitlines() or done.out.decode(errors="replace").strip().splitlines()
-    return lines[0][:200] if lines else f"it fails with exit code {done.code}"
-
-
-@contextmanager
-def _locked(auth: str, name: str) -> Iterator[None]:
-    """Held as long as a run uses the sandbox, and let go of when ralph dies, however it dies."""
-    place = Path(f"{auth}.locks")  # beside it: what is in there can be changed inside
-    place.mkdir(mode=0o700, exist_ok=True)
-    with open(place / name, "w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise RalphError(
-                f"Another ralph uses the sandbox {name}.", "Wait for it, or cancel it."
-            ) from None
-        yield
-
-
-def _is_abandoned(auth: str, name: str) -> bool:
-    """Was it ours, and is nobody there any more?"""
-    with suppress(OSError), open(Path(f"{auth}.locks") / name) as file:
-        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        return True
-    return False
+def _lock(auth: str, name: str) -> Path:
+    return Path(f"{auth}.locks", name)  # beside it: what is in there can be changed inside
 
 
 def _tree(places: Sequence[str]) -> Tree:

@@ -57,6 +57,9 @@ _IDENTITY = {
 MOST_NAMED = 10
 """How many files of git's complaint are told."""
 
+UNREPLACED = {"GIT_NO_REPLACE_OBJECTS": "1"}
+"""A ref of an agent's could put one tree into the place of another, and nothing would have changed."""
+
 _HINTS = (
     ("dubious ownership", "If you trust it: git config --global --add safe.directory {top}"),
     (".lock': File exists", "Another git works there: when it has ended, this can be done again."),
@@ -130,7 +133,7 @@ class Git:
     def variables(self) -> dict[str, str]:
         where = {"GIT_DIR": str(self.repository.git_dir), "GIT_WORK_TREE": str(self.repository.top)}
         quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C"}
-        return where | quiet | _IDENTITY | config_variables(_OFF | self._filters)
+        return where | quiet | UNREPLACED | _IDENTITY | config_variables(_OFF | self._filters)
 
     def nested(self, index: Path | None = None) -> list[str]:
         """Repositories that the index has as such, submodules or not.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ralph.core.text import clean
-from ralph.scm.git import Output, Runner, config_variables, gist, hint_for
+from ralph.scm.git import UNREPLACED, Output, Runner, config_variables, gist, hint_for
 from ralph.scm.repository import Repository
 from ralph.scm.stale import is_freed
 from ralph.scm.start import Recorded, overrides
@@ -32,7 +32,7 @@ class UserGit:
             "GIT_EDITOR": "true",
             "LC_ALL": "C",
         }
-        return self._runner(["git", *words], variables | config_variables(pinned), stdin)
+        return self._runner(["git", *words], variables | UNREPLACED | config_variables(pinned), stdin)
 
     def failure(self, what: str, done: Output) -> str:
         """What went wrong in git's own words, and what to do next."""

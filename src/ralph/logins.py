@@ -1,0 +1,98 @@
+"""Where the agents of a run keep their logins: what of that is theirs in a sandbox, and what must not change."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from ralph.agents.registry import AGENTS
+from ralph.core.model import AgentSpec
+from ralph.sandbox.base import PEOPLES
+from ralph.sandbox.programs import within
+
+Bound = tuple[tuple[str, str], ...]
+"""(file or directory of ours, where it appears)."""
+
+
+def is_too_much(path: str, home: str) -> bool:
+    """Would it show a whole home? Such a directory may be on PATH, or be named by a variable."""
+    return any(within(each, [path, os.path.realpath(path)]) for each in (home, *PEOPLES))
+
+
+class Logins:
+    """Those of some agents; `state`: where copies are kept, out of their reach."""
+
+    def __init__(
+        self, specs: Sequence[AgentSpec], environment: Mapping[str, str], home: str, state: Path
+    ) -> None:
+        self._specs, self._environment, self._home, self._state = specs, environment, home, state
+        shutil.rmtree(state / "copied", ignore_errors=True)
+        self._copied = dict(self._copies())
+
+    def of(self, spec: AgentSpec) -> tuple[list[str], list[str]]:
+        """Where an agent keeps its login, and what in there must not change."""
+        needs = AGENTS[spec.type].needs
+        environment = {**self._environment, **dict(spec.env)}
+        home = os.path.realpath(environment.get("HOME") or self._home)
+        moved = [environment[name] for name in needs.moved if environment.get(name)]
+        state = moved[:1] or [os.path.join(home, name) for name in needs.state]
+        found = [os.path.realpath(path) for path in state]
+        pinned = [each for name in needs.pinned for each in _named(found[0], name)] if found else []
+        return [path for path in found if os.path.isdir(path) and not is_too_much(path, self._home)], pinned
+
+    def absent(self) -> tuple[str, ...]:
+        """What must not change and is not there: whatever is made of it is taken away."""
+        found = [self.of(spec) for spec in self._specs]
+        return tuple(
+            path for places, pinned in found if places for path in pinned if not os.path.lexists(path)
+        )
+
+    def bound(self, spec: AgentSpec) -> Bound:
+        """What is another file or directory inside than outside: copies, empty ones, and what is a link outside."""
+        return (*self._own_copies(spec), *self._fresh(spec), *self._linked(spec))
+
+    def forget(self) -> None:
+        for name in ("copied", "fresh"):
+            shutil.rmtree(self._state / name, ignore_errors=True)
+
+    def _own_copies(self, spec: AgentSpec) -> Iterator[tuple[str, str]]:
+        for name in AGENTS[spec.type].needs.copied:
+            target = os.path.join(self._home, name)
+            if target in self._copied:
+                yield self._copied[target], target
+
+    def _fresh(self, spec: AgentSpec) -> Iterator[tuple[str, str]]:
+        places, _ = self.of(spec)
+        for name in AGENTS[spec.type].needs.fresh if places else ():
+            empty = self._state / "fresh" / spec.type / name
+            empty.mkdir(parents=True, exist_ok=True)
+            yield str(empty), os.path.join(places[0], name)
+
+    def _linked(self, spec: AgentSpec) -> Iterator[tuple[str, str]]:
+        """A login that is a link to another place is found under its own name."""
+        for name in AGENTS[spec.type].needs.state:
+            path = os.path.join(self._home, name)
+            if os.path.isdir(path) and os.path.realpath(path) != path:
+                yield os.path.realpath(path), path
+
+    def _copies(self) -> Iterator[tuple[str, str]]:
+        """What an agent changes all the time and nobody has to get back: copies, one for the whole run."""
+        for spec in self._specs:
+            for name in AGENTS[spec.type].needs.copied:
+                source, copy = os.path.join(self._home, name), self._state / "copied" / name
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                if os.path.isdir(source):
+                    with suppress(shutil.Error):  # what cannot be read is not needed
+                        shutil.copytree(source, copy, symlinks=True, dirs_exist_ok=True)
+                elif os.path.isfile(source):
+                    shutil.copyfile(source, copy)
+                if copy.exists():
+                    yield source, str(copy)
+
+
+def _named(directory: str, name: str) -> list[str]:
+    """What a name with `*` stands for now; another stands for itself, be it there or not."""
+    return list(map(str, Path(directory).glob(name))) if "*" in name else [os.path.join(directory, name)]
