@@ -17,6 +17,8 @@ COMMAND_SECONDS = 0.25
 DISK_SECONDS = 1.0
 """How often a run that waits for space on the disk tries again."""
 
+SHUTTING_DOWN = ("Received signal, shutting down...", "What is in hand may finish; once more ends it now.")
+
 T = TypeVar("T")
 
 
@@ -43,8 +45,8 @@ class Ears:
         count = self._place.wakeup.count
         if count > self._told:
             self._told = count
-            text = "Received signal, shutting down..." if count == 1 else "Ending everything now."
-            self._place.tell(Notice(text))
+            for text in SHUTTING_DOWN if count == 1 else ("Ending everything now.",):
+                self._place.tell(Notice(text))
         return count
 
     def is_interrupted(self) -> bool:
