@@ -104,7 +104,7 @@ def test_a_prd_loop_is_told_with_its_reviews_and_reservations(project: Project) 
     capped_prd(project)
     report = report_json(project)
     one = report["runs"][0]
-    assert report["cause"] == "auto_approved" and report["title"] == "2 of 2 stories"
+    assert report["cause"] == "auto_approved" and report["title"] == "2 of 2 stories done"
     kinds = {each["kind"] for each in one["remarks"]}
     assert {"undone", "auto_approved"} <= kinds
     assert [(s["id"], s["at_cap"], s["reviews"]) for s in one["stories"]] == [

@@ -21,7 +21,8 @@ from ralph.store.database import Busy
 from ralph.store.home import Home, known_home
 from ralph.views.agent import Look
 from ralph.views.status import detail
-from ralph.views.tui.feed import Feed, Overview, tail_of
+from ralph.views.tui.feed import Feed, Overview
+from ralph.views.tui.run import tail_of
 from ralph.views.tui.watch import Watch
 from tui_support import HOSTILE, World
 

@@ -209,7 +209,7 @@ def start(
     """
     from ralph.core.model import Flow
     from ralph.flows import session
-    from ralph.flows.notify import ways_of
+    from ralph.flows.sending import ways_of
 
     home = home or open_home()
     with session.signals() as wakeup:

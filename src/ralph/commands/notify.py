@@ -9,7 +9,7 @@ import click
 from ralph.core.notices import Message, Occasion
 from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows.notify import deliver, ways_of
+from ralph.flows.sending import deliver, ways_of
 from ralph.flows.session import signals
 from ralph.process.client import Warden
 from ralph.settings import load, redacted

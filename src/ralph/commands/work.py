@@ -27,8 +27,9 @@ from ralph.errors import RalphError
 from ralph.flows import session
 from ralph.flows.ground import taken_ground
 from ralph.flows.jobs import Choice, Watch
-from ralph.flows.notify import Sender, WorkNotifier, ways_of
+from ralph.flows.notify import WorkNotifier
 from ralph.flows.sandboxing import Wanted, choose
+from ralph.flows.sending import Sender, ways_of
 from ralph.flows.where import Where, here
 from ralph.flows.work import Work
 from ralph.sandbox.registry import DIRECT

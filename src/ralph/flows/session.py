@@ -22,10 +22,11 @@ from ralph.core.notices import Ways
 from ralph.errors import RalphError
 from ralph.flows import hooks
 from ralph.flows.herald import Herald
-from ralph.flows.notify import RunNotifier, Sender
+from ralph.flows.notify import RunNotifier
 from ralph.flows.recovery import recovered
 from ralph.flows.replay import announced, started
 from ralph.flows.repository import pinned_runner, scm_runner
+from ralph.flows.sending import Sender
 from ralph.flows.where import Where as Where
 from ralph.flows.where import here as here
 from ralph.flows.where import runs_of

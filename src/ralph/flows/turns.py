@@ -18,9 +18,9 @@ from ralph.core.tasks import Progress, Task
 from ralph.errors import RalphError
 from ralph.flows import roles, session
 from ralph.flows.ground import Ground, Yard
-from ralph.flows.notify import ways_of
 from ralph.flows.repository import forget_pin
 from ralph.flows.roles import Assignment, Budget
+from ralph.flows.sending import ways_of
 from ralph.flows.where import Where
 from ralph.paths import real
 from ralph.process.client import Wakeup, Warden, child_environment, output_of

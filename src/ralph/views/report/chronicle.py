@@ -41,9 +41,9 @@ from ralph.views.report.model import (
     RemarkKind,
     Review,
     Segment,
-    Story,
     Used,
 )
+from ralph.views.report.storybook import MOST_FEEDBACK, Storybook
 
 FIRST, LAST = 10, 90
 """So many iterations at the beginning and at the end have their texts."""
@@ -51,7 +51,7 @@ FIRST, LAST = 10, 90
 MOST_LISTED = 1_000
 """Iterations that are listed; those in the middle give way."""
 
-MOST_SAID, MOST_FEEDBACK, MOST_REASON = 4_000, 5_000, 1_000
+MOST_SAID, MOST_REASON = 4_000, 1_000
 MOST_REMARKS = 400
 MOST_PARTS = 30
 AWAY_SECONDS = 2.0
@@ -90,19 +90,24 @@ def short_name(agent: str) -> str:
     return agent.rpartition("/")[2] or agent
 
 
-def command_of(method: str, config: str) -> str:
-    """What a check runs, in one text; empty where nothing is run."""
+def commands_of(check: Check) -> dict[str, str]:
+    """What a check and each of its stages run, by name, in one text; empty where nothing is run."""
+    found = {check.name: ""}
     try:
-        return "\n".join(_commands(method, json.loads(config)))
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return ""
+        config = json.loads(check.config)
+        found[check.name] = "\n".join(_commands(config))
+        for stage in config.get("stages") or ():
+            found.setdefault(stage["name"], "\n".join(_commands(stage.get("config") or {})))
+    except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
+        pass
+    return found
 
 
-def _commands(method: str, config: dict[str, Any]) -> Iterable[str]:
+def _commands(config: dict[str, Any]) -> Iterable[str]:
     if isinstance(config.get("command"), str):
         yield config["command"]
     for stage in config.get("stages") or ():
-        yield from _commands(stage.get("method", ""), stage.get("config") or {})
+        yield from _commands(stage.get("config") or {})
 
 
 @dataclass(slots=True)
@@ -141,9 +146,7 @@ class Chronicle:
         self._draft: _Draft | None = None
         self._done: list[Iteration] = []
         self._end = 0.0
-        self._stories: dict[str, dict[str, Any]] = {}
-        self._at_cap: set[str] = set()
-        self.verify_commands: tuple[str, ...] = ()
+        self.book = Storybook(run)
         self._room = MOST_FEEDBACK
         self.plan: Plan | None = None
         self.left_out = 0
@@ -152,7 +155,7 @@ class Chronicle:
         self.files: int | None = None
         self.tree = ""
         self.commit = ""
-        self.stage_commands: dict[str, str] = {}
+        self._commands: dict[str, str] = {}
         self._hear: dict[str, Callable[[Row], None]] = {
             "plan": self._plan,
             "look": self._look,
@@ -175,19 +178,6 @@ class Chronicle:
         """All that are listed, the one in hand too."""
         drafted = [self._draft.finished()] if self._draft else []
         return (*self._done, *drafted)
-
-    def stories(self) -> tuple[Story, ...]:
-        return tuple(
-            Story(
-                id,
-                str(each.get("title", "")),
-                str(each.get("reviewStatus") or ("passes" if each.get("passes") else "not begun")),
-                each.get("passes") is True,
-                int(each.get("reviewCount") or 0),
-                id in self._at_cap,
-            )
-            for id, each in self._stories.items()
-        )
 
     # ---- iterations ----
 
@@ -247,25 +237,14 @@ class Chronicle:
         plan: Plan = codec.decode("plan", row.body)
         self.plan = plan
         for check in plan.checks:
-            self._stages(check)
-
-    def _stages(self, check: Check) -> None:
-        """What each stage of a check runs, by its name."""
-        self.stage_commands[check.name] = command_of(check.method, check.config)
-        try:
-            stages = json.loads(check.config).get("stages") or ()
-            for stage in stages:
-                commands = "\n".join(_commands(stage["method"], stage.get("config") or {}))
-                self.stage_commands.setdefault(stage["name"], commands)
-        except (ValueError, TypeError, AttributeError, KeyError):
-            pass
+            commands = commands_of(check)
+            self._commands = commands | self._commands | {check.name: commands[check.name]}
 
     def _look(self, row: Row) -> None:
         seen: Seen = codec.decode("seen", row.result or "{}") if row.result else Seen(row.started)
         self.tree = seen.tree or self.tree
         if seen.board is not None:
-            self._stories = _stories(seen.board.legal) or self._stories
-            self.verify_commands = _verify_commands(seen.board.legal)
+            self.book.look(seen.board.legal)
 
     def _agent(self, row: Row) -> None:
         step: RunAgent = codec.decode("run_agent", row.body)
@@ -310,28 +289,14 @@ class Chronicle:
     def _ruled(self, draft: _Draft, board: BoardSeen, at: float) -> None:
         """What the iteration of a PRD loop has made of the stories."""
         self._undone(board.illegal, at)
-        new = _stories(board.legal)
-        for id in new:
-            self._reviewed(id, self._stories.get(id), new[id], draft, at)
-        for id in set(board.at_cap) - self._at_cap:
-            self._at_cap.add(id)
+        by = str(draft.values.get("role") or "")
+        for review in self.book.ruled(board, by, draft.number, at):
+            self.reviews.append(review)
+            draft.values["moved"] = f"{review.subject} {review.what.replace('_', ' ')}"
+        for id in self.book.newly_at_cap(board):
             self._remark(
                 RemarkKind.AUTO_APPROVED, f"{id} was approved only because the review cap was reached", at
             )
-        self._stories = new or self._stories
-        self.verify_commands = _verify_commands(board.legal) or self.verify_commands
-
-    def _reviewed(
-        self, id: str, old: dict[str, Any] | None, new: dict[str, Any], draft: _Draft, at: float
-    ) -> None:
-        before, after = _status(old), _status(new)
-        if before == after:
-            return
-        told = new.get("notes") if after == "needs_review" else new.get("reviewFeedback")
-        by = str(draft.values.get("role") or "")
-        text = str(told or "")[:MOST_FEEDBACK]
-        self.reviews.append(Review(at, id, by, after, text, self._run, draft.number))
-        draft.values["moved"] = f"{id} {after.replace('_', ' ')}"
 
     def _checks(self, row: Row) -> None:
         step: RunChecks = codec.decode("run_checks", row.body)
@@ -366,7 +331,7 @@ class Chronicle:
             verdict.required,
             verdict.degraded,
             verdict.reason[:MOST_REASON],
-            self.stage_commands.get(verdict.check, "")[:MOST_REASON],
+            self._commands.get(verdict.check, "")[:MOST_REASON],
             verdict.log,
             feedback,
             tuple(self._found(replace(part, feedback=None)) for part in verdict.parts[:MOST_PARTS]),
@@ -375,17 +340,8 @@ class Chronicle:
     def _restore(self, row: Row) -> None:
         restore: Restore = codec.decode("restore", row.body)
         self._undone(restore.told, row.started)
-        board = _stories(restore.board)
-        draft = self._draft
-        for id in board if draft else ():
-            assert draft is not None
-            if _status(board[id]) != _status(self._stories.get(id)):
-                text = "; ".join(restore.told)[:MOST_FEEDBACK]
-                review = Review(
-                    row.started, id, "verify commands", "approval taken back", text, self._run, draft.number
-                )
-                self.reviews.append(review)
-        self._stories = board or self._stories
+        told = "; ".join(restore.told)[:MOST_FEEDBACK]
+        self.reviews += self.book.taken_back(restore.board, told, self._number, row.started)
 
     def _commit(self, row: Row) -> None:
         step: Commit = codec.decode("commit", row.body)
@@ -441,25 +397,3 @@ def _shortened(iteration: Iteration) -> Iteration:
     """Its numbers and verdicts without its texts."""
     checks = tuple(replace(found, feedback=Excerpt(), parts=(), command="") for found in iteration.checks)
     return replace(iteration, checks=checks, said=Excerpt(), is_short=True)
-
-
-def _stories(board: str) -> dict[str, dict[str, Any]]:
-    """The stories of a task list, by id; one that cannot be read has none."""
-    try:
-        stories = json.loads(board)["userStories"]
-        return {str(story["id"]): story for story in stories}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return {}
-
-
-def _verify_commands(board: str) -> tuple[str, ...]:
-    try:
-        return tuple(map(str, json.loads(board).get("verifyCommands") or ()))
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return ()
-
-
-def _status(story: dict[str, Any] | None) -> str:
-    if story is None:
-        return ""
-    return str(story.get("reviewStatus") or ("passes" if story.get("passes") else ""))

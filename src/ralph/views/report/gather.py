@@ -18,7 +18,7 @@ from ralph.store.home import Home
 from ralph.store.journal import rows
 from ralph.store.runs import Run, Runs
 from ralph.views.report.changes import changes_of
-from ralph.views.report.chronicle import MOST_FEEDBACK, Chronicle, command_of, used
+from ralph.views.report.chronicle import Chronicle, commands_of, used
 from ralph.views.report.excerpt import beginning, harmless
 from ralph.views.report.model import (
     FORMAT,
@@ -37,6 +37,7 @@ from ralph.views.report.model import (
     RunReport,
     TaskFacts,
 )
+from ralph.views.report.storybook import MOST_FEEDBACK
 from ralph.views.status import Summary, sandbox_in_words, steered, summary
 
 MOST_PROMPT = 4_000
@@ -216,7 +217,7 @@ def _run(sources: Sources, run: Run, notes: list[str]) -> RunReport:
             for each in steered(runs, run.id)[-MOST_GUIDANCE:]
         ),
         reviews=tuple(chronicle.reviews),
-        stories=chronicle.stories(),
+        stories=chronicle.book.stories(),
         said=next((each.said for each in reversed(iterations) if each.said.text), Excerpt()),
     )
 
@@ -231,7 +232,7 @@ def _prompt(plan: Plan) -> Excerpt:
 
 def _planned(plan: Plan, chronicle: Chronicle) -> tuple[PlannedCheck, ...]:
     return tuple(
-        PlannedCheck(check.name, check.method, command_of(check.method, check.config), check.required)
+        PlannedCheck(check.name, check.method, commands_of(check)[check.name], check.required)
         for check in plan.checks
     )
 
@@ -275,7 +276,7 @@ def _proof(
     name, tree = kept
     last = next((each for each in reversed(iterations) if each.checks), None)
     checks = last.checks if last is not None else ()
-    verify = chronicle.verify_commands
+    verify = chronicle.book.verify_commands
     return Proof(
         claim=_claim(plan),
         checks=tuple(_with_commands(found, verify) for found in checks),
@@ -331,6 +332,6 @@ def _title(run: RunReport) -> str:
     """What the run was asked to do, in one line."""
     if run.stories:
         done = sum(story.passes for story in run.stories)
-        return f"{done} of {len(run.stories)} stories"
+        return f"{done} of {len(run.stories)} stories done"
     first = next((line.strip() for line in run.prompt.text.splitlines() if line.strip()), "")
     return first[:120] or f"{run.flow} {run.role}".strip()

@@ -52,9 +52,12 @@ def _task(report: Report) -> Iterator[str]:
     if task is None:
         return
     yield from ("## The task", "")
-    for text in filter(None, (task.wanted, task.description)):
+    wanted = f"Wanted: {task.wanted}" if task.wanted else ""
+    for text in filter(None, (task.description, wanted)):
         yield _quoted(text)
         yield ""
+    if task.criteria:
+        yield from ("Done means:", "")
     yield from (f"- {_text(each)}" for each in task.criteria)
     if task.merged:
         yield from ("", f"Merged into {_code(task.base)} as {_code(task.merged[:12])}.")

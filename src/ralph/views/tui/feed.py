@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,25 +13,20 @@ from typing import Any, Protocol
 from ralph.core.events import Event
 from ralph.core.model import Flow, Plan, RunAgent, Usage
 from ralph.core.tasks import ROLES, Progress, Task, TaskStatus
-from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.store import codec
 from ralph.store.database import Missing
-from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.journal import facts
-from ralph.store.prd_folder import PrdFolder
 from ralph.store.runs import Run, Runs
 from ralph.store.tasks import Tasks
-from ralph.storyfile import MOST_TASKS, TASKS, load, text_of
 from ralph.views import stories
 from ralph.views.status import PAUSED, Summary, as_tree, asked_of, summaries, summary
 from ralph.views.task_status import TaskState, task_state
 from ralph.views.tasks import RoleView
+from ralph.views.tui.storyfile import StoryFile
 
-MOST_LOG = 1 << 18
-"""Bytes of a check's log that are shown, the last ones."""
-
+TASK_LANES = tuple(str(status) for status in TaskStatus)
 ACTIVE = frozenset(defaults.status for defaults in ROLES.values())
 
 
@@ -140,7 +134,7 @@ class Feed:
         self._prds: dict[str, tuple[str, str]] = {}
         self._seen: tuple[Any, ...] = ()
         self._overview = Overview()
-        self._stories: dict[str, _StoryFile] = {}
+        self._stories: dict[str, StoryFile] = {}
         self._cards: dict[str, tuple[Overview | None, tuple[Card, ...]]] = {}
 
     @contextmanager
@@ -245,7 +239,7 @@ class Feed:
                 directory, folder = self._prd_of(runs, project)
         except Missing:
             return Boards()
-        file = self._stories.setdefault(f"{directory}\0{folder}", _StoryFile(directory, folder))
+        file = self._stories.setdefault(f"{directory}\0{folder}", StoryFile(directory, folder))
         return Boards(tasks, tuple(map(_story_card, file.listed())), file.problem)
 
     def _tasks(self, runs: Runs, project: str) -> Iterator[Card]:
@@ -298,62 +292,7 @@ def _prd(plan: Plan | None) -> tuple[str, str] | None:
     return (plan.directory, prd.folder) if plan and prd else None
 
 
-@dataclass(slots=True)
-class _StoryFile:
-    """The task list of a PRD loop, read again when it has changed."""
-
-    directory: str
-    folder: str
-    stories: tuple[Mapping[str, Any], ...] = ()
-    problem: str = ""
-    _stamp: tuple[int, ...] = field(default=())
-
-    def listed(self) -> tuple[Mapping[str, Any], ...]:
-        path = Path(self.directory, self.folder, TASKS)
-        try:
-            status = os.lstat(path)
-        except OSError:
-            self.stories, self.problem, self._stamp = (), "", ()
-            return ()
-        stamp = (status.st_mtime_ns, status.st_size, status.st_ino)
-        if stamp != self._stamp:
-            self._stamp = stamp
-            self._read(path)
-        return self.stories
-
-    def _read(self, path: Path) -> None:
-        try:
-            with opened_directory(self.directory) as project:
-                data = PrdFolder(project, self.folder).read(TASKS, MOST_TASKS)
-            board = load(text_of(data, str(path)), str(path))
-            listed = board.get("userStories") if isinstance(board, dict) else None
-            self.stories = tuple(s for s in listed if isinstance(s, dict)) if isinstance(listed, list) else ()
-            self.problem = ""
-        except (RalphError, OSError) as error:
-            self.stories, self.problem = (), str(error)
-
-
 def _story_card(story: Mapping[str, Any]) -> Card:
     state, reviews = stories.state_of(story), story.get("reviewCount")
     lane = state if state in stories.STATES else stories.TODO
     return Card(str(story.get("id")), str(story.get("title")), lane, f"{reviews} rev" if reviews else "")
-
-
-TASK_LANES = tuple(str(status) for status in TaskStatus)
-
-
-def tail_of(path: Path, most: int = MOST_LOG) -> str:
-    """The end of a text file that anybody may have replaced by anything."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        return f"{path}: {error.strerror}"
-    try:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            return f"{path}: no regular file"
-        skipped = max(0, status.st_size - most)
-        text = os.pread(descriptor, most, skipped).decode(errors="replace")
-    finally:
-        os.close(descriptor)
-    return (f"[... {skipped:,} bytes are not shown ...]\n" if skipped else "") + clean(text)

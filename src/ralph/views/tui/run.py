@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import stat
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,7 +18,6 @@ from ralph.errors import RalphError
 from ralph.views.status import Detail, Summary
 from ralph.views.tui.actions import RunKeys
 from ralph.views.tui.bar import Bar, Tabs
-from ralph.views.tui.feed import tail_of
 from ralph.views.tui.lines import Lines
 from ralph.views.tui.panel import AgentPanel, where_of
 from ralph.views.tui.rows import Column, Row, RowList
@@ -26,6 +27,9 @@ from ralph.views.tui.watch import News, Panel, Watch
 EVENTS, CHECKS, DIFF = range(3)
 TABS = ("Events", "Checks", "Diff")
 VERDICTS = (Column("iter", 4, right=True), Column("", 7), Column("check"), Column("what it found"))
+MOST_LOG = 1 << 18
+"""Bytes of a check's log that are shown, the last ones."""
+
 _COLOURS = {"+": "32", "-": "31", "@": "36", "d": "1"}
 
 
@@ -175,3 +179,20 @@ def _log_path(run: Summary, log: str) -> Path:
 def _coloured(line: str) -> str:
     code, text = _COLOURS.get(line[:1]), clean(line)
     return f"\x1b[{code}m{text}\x1b[0m" if code else text
+
+
+def tail_of(path: Path, most: int = MOST_LOG) -> str:
+    """The end of a text file that anybody may have replaced by anything."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        return f"{path}: {error.strerror}"
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            return f"{path}: no regular file"
+        skipped = max(0, status.st_size - most)
+        text = os.pread(descriptor, most, skipped).decode(errors="replace")
+    finally:
+        os.close(descriptor)
+    return (f"[... {skipped:,} bytes are not shown ...]\n" if skipped else "") + clean(text)
