@@ -183,7 +183,9 @@ def test_two_signals_end_everything_at_once(site: Site) -> None:
         ralph.send_signal(signal.SIGTERM)
         assert finish(ralph, 20).code == 130
     assert left.alive() == []
-    assert site.history("coder") == [], "an iteration that was cut off has promised nothing, and broken nothing"
+    assert site.history("coder") == [], (
+        "an iteration that was cut off has promised nothing, and broken nothing"
+    )
     assert site.work("-j", "3").code == 0
     assert_clean(site)
 
