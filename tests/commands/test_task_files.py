@@ -123,7 +123,9 @@ def test_some_are_exported(here: Here) -> None:
     here.create("B", "--depends-on", "A")
     here.run("create", "C", "other", "T", *DONE)
     one = here.run("export", "b")
-    assert one.out.startswith("- id: B\n") and "- id: A" not in one.out
+    assert one.out.startswith("task:\n  id: B\n") and "id: A" not in one.out
+    (here.path / "one.yaml").write_text(one.out)
+    assert here.run("import", "one.yaml", "--check", "--update").code == 0, "a single task has its own form"
     assert one.err == "ralph: warning: B depends on A, which is not exported.\n"
     assert here.run("export", "--spec", "other").out.count("- id: ") == 1
     assert here.run("export", "B", "A", "B").out.count("- id: ") == 2

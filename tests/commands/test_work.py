@@ -537,6 +537,21 @@ def test_in_a_directory_of_the_repository(site: Site) -> None:
     assert site.is_mended() and [run["role"] for run in site.state()["runs"]] == ["coder", "merge"]
 
 
+def test_caches_of_tools_are_no_work(site: Site) -> None:
+    """They are neither changes, nor shown to a judge, nor merged; what comes with them is."""
+    leaves = "mkdir -p node_modules; echo TODO > node_modules/a.js"
+    coder_only(site, f"{leaves}; [ $RALPH_ITERATION = 1 ] || {MENDS}\npromise CODED")
+    semantic = CompletionCriteria(
+        "CODED", "", "semantic", {"check_for": ["It."], "negative_patterns": ["TODO"]}
+    )
+    site.add(task(coder=semantic))
+    assert site.work().code == 0
+    assert site.history("coder")[0] == (True, False, "changes: nothing was changed")
+    (shown, *_) = [prompt for prompt in site.prompts("judge") if "calc.py" in prompt]
+    assert "node_modules" not in shown
+    assert site.project.git("ls-tree", "-r", "--name-only", "main", "node_modules") == ""
+
+
 def test_a_spec_that_no_task_belongs_to(site: Site) -> None:
     """A slip of the pen is an error, not a night in which nothing is done."""
     site.add(task())

@@ -123,6 +123,14 @@ def test_r1_failures_of_all_kinds_are_a_crash_loop_after_twelve() -> None:
     assert nominal(simulated.delays) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9][: len(simulated.delays)]
 
 
+def test_a_budget_that_is_used_up_is_not_waited_with() -> None:
+    """There is no restart to wait for."""
+    simulated = Simulated(replace(PLAN, limits=Limits(iterations=100, seconds=2.0)))
+    simulated.play(replace(CRASH, ended=Ended.BUDGET, took=2.0))
+    assert simulated.state.stop and simulated.state.stop.cause is Cause.DURATION
+    assert simulated.holds == []
+
+
 def test_r2_a_quick_success_in_between_forgives_nothing() -> None:
     """Good and bad in turn: the exact schedule; twelve failures are twelve failures."""
     simulated = Simulated()

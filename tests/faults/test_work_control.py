@@ -159,6 +159,7 @@ def test_a_paused_task_holds_nobody_else(site: Site) -> None:
         (site.outside / "go").touch()
         (site.outside / "two").touch()
         wait_until(lambda: status(site, "T-2") is TaskStatus.DONE, 30)
+        wait_until(lambda: site.state("T-1")["runs"][0]["state"] == "paused", 30)
         wait_until(lambda: site.project.run("resume", "T-1").code == 0, 30)
         ended = finish(ralph)
     assert ended.code == 0, ended.err
@@ -182,6 +183,9 @@ def test_two_signals_end_everything_at_once(site: Site) -> None:
         ralph.send_signal(signal.SIGTERM)
         assert finish(ralph, 20).code == 130
     assert left.alive() == []
+    assert site.history("coder") == [], (
+        "an iteration that was cut off has promised nothing, and broken nothing"
+    )
     assert site.work("-j", "3").code == 0
     assert_clean(site)
 

@@ -490,6 +490,13 @@ def test_the_next_step_fits_the_cause(cause: Cause, hint: str) -> None:
     assert shown.splitlines()[-1] == f"  {hint}"
 
 
+def test_a_run_of_a_task_goes_on_with_the_task() -> None:
+    """`ralph resume` would refuse it."""
+    ended = RunEnded("id", Stop(Cause.CANCELLED, "why"), 3, Usage(), 1.0)
+    shown = show(RunStarted("id", "work", "/d", "claude", (), 5), ended).out
+    assert shown.splitlines()[-1] == "  Go on with its task: ralph work --task ID"
+
+
 @pytest.mark.parametrize(
     ("files", "commits", "lines"),
     [

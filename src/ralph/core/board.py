@@ -287,9 +287,8 @@ def _starts(board: Board, live: list[Job]) -> Iterable[StartRun]:
     busy = Counter(run.role.agent for job in live for run in job.running)
     begun_first = sorted(live, key=lambda job: (job.state is not JobState.ACTIVE, job.priority))
     for job in begun_first:
-        role = job.roles[job.role] if job.pending else None
+        role = job.roles[job.role]
         for attempt in job.pending:
-            assert role is not None
             if free <= 0:
                 return
             if busy[role.agent] >= limits.get(role.agent, board.slots):

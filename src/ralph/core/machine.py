@@ -487,7 +487,8 @@ def _finish(state: State) -> State:
     restart = state.plan.restart
     if restart and policy.is_crash_loop(restart, state.failures, state.fingerprints):
         return _stop(state, Cause.CRASH_LOOP, f"crash loop: {state.failures} failed attempts in a row")
-    if restart and state.iteration < state.limits.iterations:
+    is_over = state.iteration >= state.limits.iterations
+    if restart and not is_over and not policy.spent(state.limits, state.usage, state.elapsed):
         delay = policy.restart_delay(restart, state.failures, state.plan.run)
         return replace(state, hold=Hold(HoldWhy.RESTART, seconds=delay))
     return state

@@ -129,3 +129,8 @@ def _tasks(document: Document) -> Iterator[tuple[Keys, Any]]:
 def to_text(tasks: Iterable[Task]) -> str:
     """A file that `parse` makes equal tasks of."""
     return yamlfile.dump([written(task) for task in tasks])
+
+
+def one_to_text(task: Task) -> str:
+    """The same for a single task, in its own form."""
+    return yamlfile.dump({"task": written(task)})

@@ -11,6 +11,7 @@ from ralph.errors import RalphError
 from ralph.scm.git import Git, Runner, paths
 from ralph.scm.repository import Repository
 from ralph.scm.snapshots import ref_of
+from ralph.scm.start import all_but
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +111,10 @@ class History:
         self.git.disarm_filters()
         return self._diff(*options, self.commit(old), self.commit(new))
 
-    def difference(self, old: str, new: str, *paths: str) -> str:
+    def difference(self, old: str, new: str, *paths: str, left_out: Sequence[str] = ()) -> str:
         """The difference between two trees, by any names of theirs; `paths`: of these files alone."""
-        return self._diff(old, new, "--", *(f":(top,literal){path}" for path in paths))
+        places = all_but(left_out) if left_out else [f":(top,literal){path}" for path in paths]
+        return self._diff(old, new, "--", *places)
 
     def _diff(self, *arguments: str) -> str:
         """Without colours, and no program of the repository runs for it."""

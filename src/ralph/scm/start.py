@@ -125,7 +125,7 @@ class Recorded:
         unchanged = [name for name, value in prints.items() if value and value == start.untracked[name]]
         markers = [name for name in now if os.path.basename(name) == MARKER]
         nested = [name.rstrip("/") for name in now if name.endswith("/")]
-        return [*unchanged, *markers, *self._caches(now), *nested]
+        return [*unchanged, *markers, *self.caches(now), *nested]
 
     def has_changes(self) -> bool:
         """Is there anything to commit that is not left out?"""
@@ -135,7 +135,7 @@ class Recorded:
         left_out = set(self.left_out()) if changed else set()
         return any(left_out.isdisjoint(accumulate(name.split("/"), "{}/{}".format)) for name in changed)
 
-    def _caches(self, untracked: Iterable[str]) -> list[str]:
+    def caches(self, untracked: Iterable[str]) -> list[str]:
         """Where the files of tools lie; those of which something is in the repository belong there."""
         found = dict.fromkeys(filter(None, map(_cache_of, untracked)))
         if not found:

@@ -101,10 +101,11 @@ class Work:
             yield Path(copy), project
 
     def diff(self, base: str) -> str:
-        """All changes since a commit as text: new files too, ignored ones not."""
-        if self._history is None or not base:
+        """All changes since a commit as text: new files too, ignored ones and caches not."""
+        if self._history is None or self._recorded is None or not base:
             return ""
-        return self._history.difference(base, self.tree())
+        caches = self._recorded.caches(self._recorded.untracked())
+        return self._history.difference(base, self.tree(), left_out=caches)
 
     def touched(self, globs: Sequence[str], since: str, absent: Sequence[str]) -> list[tuple[Change, str]]:
         """Files of a commit that match a glob and are not the same any more, each with its difference.

@@ -48,9 +48,12 @@ _NEXT = {
     Cause.SIGNAL: "Go on with: ralph resume {run}",
     Cause.CANCELLED: "Go on with: ralph resume {run}",
 }
-_NEXT_OF_PRD = {
-    Cause.VERIFICATION: "Mend it, or set a story back to needs_review, then: ralph resume {run}",
-    Cause.AUTO_APPROVED: "Look at the notes of these stories: ralph prd status",
+_NEXT_OF: dict[str, dict[Cause, str]] = {
+    Flow.PRD: {
+        Cause.VERIFICATION: "Mend it, or set a story back to needs_review, then: ralph resume {run}",
+        Cause.AUTO_APPROVED: "Look at the notes of these stories: ralph prd status",
+    },
+    Flow.WORK: dict.fromkeys(_NEXT, "Go on with its task: ralph work --task ID"),
 }
 QUIET_SECONDS = 1.0
 """A run shorter than this needs no status line."""
@@ -97,7 +100,7 @@ class Console:
         self._agent = AgentLines(self._look)
         self._open_line = False
         self._is_work = True
-        self._is_prd = False
+        self._flow = ""
         self._run = self._main_agent = ""
         self._status = _Status(err, self._agent, self._colour)
         if isinstance(self._err, Outlet) and is_able(err):
@@ -162,7 +165,7 @@ class Console:
 
     def _run_started(self, event: RunStarted, at: float) -> None:
         self._run = event.run
-        self._is_prd = event.flow == Flow.PRD
+        self._flow = event.flow
         self._main_agent = event.agent
         self._status.started(event.used, event.elapsed)
         again = "goes on" if event.resumed else "starts"
@@ -246,7 +249,7 @@ class Console:
             lines.append(f"  {count(event.files, 'file')} changed{made}: ralph diff {event.run}")
             lines.append(f"  To undo all of it: ralph rewind {event.run} 1")
         lines += [f"  note: {clean(note)}" for note in stop.notes]
-        if hint := (_NEXT_OF_PRD if self._is_prd else {}).get(stop.cause) or _NEXT.get(stop.cause):
+        if hint := _NEXT_OF.get(self._flow, {}).get(stop.cause) or _NEXT.get(stop.cause):
             lines.append(f"  {hint.format(run=event.run)}")
         self._line("")
         self.flush()

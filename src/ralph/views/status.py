@@ -108,7 +108,7 @@ def summary(runs: Runs, run: Run) -> Summary:
         project=run.project,
         directory=run.directory,
         flow=run.flow,
-        state=_state(brief, live=live),
+        state=state_of(brief, live=live),
         outcome=stop.outcome if stop else None,
         cause=stop.cause if stop else None,
         reason=stop.reason if stop else None,
@@ -128,7 +128,7 @@ def summary(runs: Runs, run: Run) -> Summary:
     )
 
 
-def _state(brief: Brief, *, live: bool) -> str:
+def state_of(brief: Brief, *, live: bool) -> str:
     if brief.stop:
         return ENDED
     if not live:

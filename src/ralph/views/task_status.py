@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ralph.core.model import Checked, Purpose, Ran, RunAgent
+from ralph.core.model import Checked, Ended, Purpose, Ran, RunAgent
 from ralph.core.tasks import Progress, Task
 from ralph.scm.worktrees import branch_of
 from ralph.store import codec
 from ralph.store.home import Home
 from ralph.store.journal import Row, facts
 from ralph.store.runs import Run, Runs
+from ralph.views.status import state_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def task_state(home: Home, runs: Runs, project: str, task: Task, progress: Progr
 def role_run(runs: Runs, run: Run) -> RoleRun:
     brief = runs.brief(run.id)
     stop = brief.stop
-    state = stop.outcome if stop else "running" if run.is_live else "crashed"
+    state = stop.outcome if stop else state_of(brief, live=run.is_live)
     history = _History()
     for row in facts(runs.db, runs.path, run.id):
         history.hear(row)
@@ -116,7 +117,7 @@ class _History:
         if row.kind == "run_agent" and row.result:
             step: RunAgent = codec.decode("run_agent", row.body)
             ran: Ran = codec.decode("ran", row.result)
-            if step.purpose is Purpose.WORK:
+            if step.purpose is Purpose.WORK and ran.ended not in (Ended.INTERRUPTED, Ended.LIMIT):
                 self._now = step.iteration
                 self._iterations[self._now] = {"found": ran.claim, "red": [], "green": [], "at": ran.at}
         elif row.kind == "run_checks" and row.result:

@@ -168,7 +168,7 @@ def _role(role: RoleView, paint: Paint) -> list[str]:
     lines = [
         f"{paint(role.name, _BOLD)}  {paint(f'({role.remark})', _DIM)}",
         f"  promise       <promise>{clean(role.promise)}</promise>",
-        f"  verification  {role.method}, at most {role.max_iterations} iterations",
+        f"  verification  {role.method}, at most {role.max_iterations} iteration{'s' * (role.max_iterations > 1)}",
         *_block(role.description, "  "),
     ]
     return lines + _block(role.config, "    ")

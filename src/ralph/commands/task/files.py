@@ -57,7 +57,8 @@ def _counted(number: int) -> str:
 def export_(ids: tuple[str, ...], spec: str | None, output: str | None) -> int:
     """Write the tasks of this project as YAML that `ralph task import` reads: all, or those with these IDs.
 
-    What work has made of them is left out: iterations, times, and a status of work in progress.
+    It is a list; for one ID, a single `task:`. What work has made of them is left out: iterations, times, and a status
+    of work in progress.
     """
     with open_tasks() as tasks:
         found = [tasks.find(id) for id in dict.fromkeys(ids)] if ids else tasks.all()
@@ -65,7 +66,7 @@ def export_(ids: tuple[str, ...], spec: str | None, output: str | None) -> int:
     if not found:
         raise RalphError("There are no such tasks.", "`ralph task list` lists the tasks.")
     _warn(found)
-    text = task_file.to_text(found)
+    text = task_file.one_to_text(found[0]) if len(set(ids)) == 1 else task_file.to_text(found)
     if output in (None, task_file.STDIN):
         sys.stdout.write(text)
         sys.stdout.flush()
