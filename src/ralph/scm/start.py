@@ -201,12 +201,16 @@ def _from_json(text: str) -> str:
     return os.fsdecode(text.encode("latin-1"))
 
 
+def all_but(left_out: Iterable[str]) -> list[str]:
+    """Pathspecs for the whole repository without some files."""
+    return [":/", *(f":(top,exclude,literal){path}" for path in left_out)]
+
+
 def add_all(call: Callable[..., Output], git: Git, left_out: Iterable[str]) -> Output:
     """Add the whole repository without some files; `call`: the git that does it. Of nested ones only where they stand."""
     links = git.nested()
-    specs = [":/", *(f":(top,exclude,literal){path}" for path in (*left_out, *links))]
     options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
-    added = call("add", *options, stdin=listed(specs))
+    added = call("add", *options, stdin=listed(all_but((*left_out, *links))))
     if links:
         git.attempt("update-index", "--add", "--remove", "-z", "--stdin", stdin=listed(links))
     return added
