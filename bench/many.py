@@ -27,8 +27,8 @@ from ralph.agents.registry import AGENTS
 from ralph.core import policy
 from ralph.core.events import Event, Text, ToolEnd, ToolStart
 from ralph.core.model import Ended, Exit, Left, Meter
+from ralph.loop.readers import Tee
 from ralph.process.client import Command, Wakeup, Warden
-from ralph.readers import Tee
 from ralph.redact import Secrets
 from ralph.store.files import opened_directory
 

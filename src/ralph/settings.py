@@ -16,7 +16,7 @@ from msgspec import Meta
 from ralph.core.model import FailAction, Network, Permissions, PromptVia, RestartKind
 from ralph.core.notices import ALL, Occasion
 from ralph.errors import RalphError
-from ralph.jsonfile import Document, read_object, scalars
+from ralph.files.jsonfile import Document, read_object, scalars
 
 DEFAULT_PATH = Path(".ralph/settings.json")
 MOST_BYTES = 1 << 20

@@ -75,7 +75,7 @@ def test_only_a_message_of_the_attempt_itself_stops_it(task: Task) -> None:
 def test_a_wait_message_outlives_a_killed_ralph(task: Task) -> None:
     """What an attempt said before ralph was killed counts, if the attempt itself is not done again."""
     killer = (
-        "import os; from ralph.supervised import Supervised; look = Supervised.look\n"
+        "import os; from ralph.loop.supervised import Supervised; look = Supervised.look\n"
         "def dies(self, seen, *, after_attempt):\n"
         "    return look(self, seen, after_attempt=None) if after_attempt is None else os.kill(os.getpid(), 9)\n"
         "Supervised.look = dies\n"

@@ -11,7 +11,6 @@ import pytest
 
 from conftest import Project
 from faults.fault_support import DONE, newest, status
-from ralph import ears
 from ralph.core import machine
 from ralph.core.events import AgentEnded, AgentStarted, Event, Holding
 from ralph.core.model import (
@@ -29,10 +28,11 @@ from ralph.core.model import (
     State,
 )
 from ralph.flows import session
-from ralph.loop import Driver
-from ralph.place import Clock, Place
+from ralph.loop import ears
+from ralph.loop.driver import Driver
+from ralph.loop.place import Clock, Place
+from ralph.loop.rooms import Site, opened_rooms
 from ralph.process.client import Wakeup, Warden
-from ralph.rooms import Site, opened_rooms
 from ralph.scm.git import Output
 from ralph.scm.work import Work
 from ralph.store.files import opened_directory

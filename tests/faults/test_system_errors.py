@@ -83,7 +83,7 @@ def test_d8_an_error_at_the_start(project: Project, tmp_path: Path, site: str, n
         "store.runtime.open",
         "process.client.pipe2",
         "process.client.open",
-        "textfile.open",
+        "files.textfile.open",
     ),
 )
 def test_d8_an_error_during_a_run(project: Project, tmp_path: Path, site: str, number: int) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ralph import yamlfile
 from ralph.core.tasks import ROLES
 from ralph.errors import RalphError
+from ralph.files import yamlfile
 from ralph.flows import templates
 from ralph.flows.templates import TEMPLATES
 

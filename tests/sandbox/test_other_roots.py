@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Project
+from loop.test_rooms import Noted
 from ralph.core.model import (
     AgentSpec,
     Flow,
@@ -21,13 +22,12 @@ from ralph.core.model import (
     SandboxSpec,
 )
 from ralph.flows import hooks
-from ralph.rooms import Rooms, Site
+from ralph.loop.rooms import Rooms, Site
 from ralph.sandbox import programs
 from ralph.sandbox.base import Room, Root
 from ralph.sandbox.seccomp import without_namespaces
 from ralph.scm.repository import find_repository
 from sandbox.engine_support import Bench, faked
-from sandbox.test_rooms import Noted
 
 
 def rooms_of(project: Project, root: Root) -> Rooms:

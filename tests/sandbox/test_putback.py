@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ralph.putback import OF_GIT, NoLinks, PutBack, open_up, take_away
+from ralph.loop.putback import OF_GIT, NoLinks, PutBack, open_up, take_away
 from sandbox_support import NOBODY
 
 

@@ -18,7 +18,7 @@ from ralph.core import diff as diffs
 from ralph.core.claims import neutralise
 from ralph.core.prompt import truncate
 from ralph.core.text import clean
-from ralph.jsonfile import parse_strictly
+from ralph.files.jsonfile import parse_strictly
 
 MOST_MESSAGE = 20_000
 MOST_DIFF = 100_000

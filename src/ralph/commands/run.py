@@ -25,12 +25,12 @@ from ralph.commands.common import (
 from ralph.core import prompt as prompts
 from ralph.core.model import Flow, Left, Plan, Purpose, RunAgent
 from ralph.core.text import clean
+from ralph.files.textfile import read_text
 from ralph.flows import run as flow
 from ralph.flows import session
 from ralph.flows.sandboxing import Wanted, choose
 from ralph.sandbox.registry import DIRECT
 from ralph.settings import Loaded, redacted, to_json
-from ralph.textfile import read_text
 
 
 @click.command(

@@ -22,10 +22,10 @@ from typing import Any
 
 from ralph.core.model import AgentSpec, Ended, Flow, Network, Plan, PromptSource, SandboxSpec
 from ralph.errors import RalphError
+from ralph.files.paths import real
 from ralph.flows.sandboxing import MEND
-from ralph.paths import real
+from ralph.loop.rooms import Site, opened_rooms, runner
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
-from ralph.rooms import Site, opened_rooms, runner
 from ralph.sandbox import probing
 from ralph.sandbox.base import Root
 from ralph.sandbox.docker import AUTH

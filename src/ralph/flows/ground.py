@@ -13,9 +13,9 @@ from pathlib import Path
 from ralph.core.board import MergeVerdict
 from ralph.core.tasks import Progress
 from ralph.errors import RalphError
+from ralph.files.paths import real
 from ralph.flows.repository import scm_runner
 from ralph.flows.session import DYING_SECONDS
-from ralph.paths import real
 from ralph.process.client import Wakeup, Warden
 from ralph.scm.git import Git, GitError
 from ralph.scm.repository import Repository, repository_at

@@ -12,7 +12,7 @@ from typing import Any
 
 import ralph
 from ralph.errors import RalphError
-from ralph.paths import real
+from ralph.files.paths import real
 
 MANIFEST = ".claude-plugin/plugin.json"
 

@@ -28,8 +28,10 @@ from ralph.core.model import (
     When,
 )
 from ralph.errors import RalphError
+from ralph.files.storyfile import MOST_TASKS, TASKS, text_of, valid
 from ralph.flows.prd_files import is_template_branch, is_unplanned, require_folder
 from ralph.flows.run import agent_specs, guarding, limits
+from ralph.loop.storyboard import PRD, PROMPT, StoryBoard
 from ralph.scm.repository import branch_of, find_repository
 from ralph.settings import Settings
 from ralph.store.database import Missing
@@ -37,8 +39,6 @@ from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.marker import Marker
 from ralph.store.prd_folder import PrdFolder
-from ralph.storyboard import PRD, PROMPT, StoryBoard
-from ralph.storyfile import MOST_TASKS, TASKS, text_of, valid
 
 PER_STORY = 3
 """How many iterations a story takes, roughly: implement, review, and now and then a fix."""

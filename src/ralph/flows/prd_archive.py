@@ -20,9 +20,11 @@ from typing import Any
 
 from ralph.core import stories
 from ralph.errors import RalphError
+from ralph.files.storyfile import TASKS, load, text_of
 from ralph.flows import prd_files
 from ralph.flows.prd import Inputs
 from ralph.flows.repository import scm_runner
+from ralph.loop.storyboard import PRD, PROGRESS, PROMPT
 from ralph.process.client import Wakeup, Warden
 from ralph.scm.commits import Committer
 from ralph.scm.git import Git
@@ -30,8 +32,6 @@ from ralph.scm.repository import find_repository
 from ralph.scm.start import Recorded
 from ralph.store import files
 from ralph.store.prd_folder import MOST_BYTES, PrdFolder
-from ralph.storyboard import PRD, PROGRESS, PROMPT
-from ralph.storyfile import TASKS, load, text_of
 
 ARCHIVE, SUMMARY = "ralph-archive", "summary.md"
 MOVED = (PRD, TASKS, PROGRESS)

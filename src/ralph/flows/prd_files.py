@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from ralph.errors import RalphError
+from ralph.files.storyfile import MOST_TASKS, TASKS, dumped
+from ralph.loop.storyboard import PRD, PROGRESS, PROMPT
 from ralph.store.files import opened_directory
 from ralph.store.marker import MARKER
 from ralph.store.prd_folder import PrdFolder, put_aside
-from ralph.storyboard import PRD, PROGRESS, PROMPT
-from ralph.storyfile import MOST_TASKS, TASKS, dumped
 
 PLUGIN = Path(__file__).parent.parent / "plugin"
 

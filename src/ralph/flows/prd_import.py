@@ -14,13 +14,13 @@ from typing import Any
 
 from ralph.core import stories
 from ralph.errors import RalphError
+from ralph.files.jsonfile import parse_any
+from ralph.files.paths import real
+from ralph.files.storyfile import MOST_TASKS, TASKS, dumped
+from ralph.files.textfile import read_text
 from ralph.flows import prd_files
 from ralph.flows.prd_checklist import Item, checklist
-from ralph.jsonfile import parse_any
-from ralph.paths import real
-from ralph.storyboard import PRD
-from ralph.storyfile import MOST_TASKS, TASKS, dumped
-from ralph.textfile import read_text
+from ralph.loop.storyboard import PRD
 
 _VERIFY = ("verifyCommands", "verificationCommands")
 _DEPENDS = ("dependsOn", "dependencies")

@@ -10,15 +10,15 @@ from ralph.agents.registry import AGENTS
 from ralph.core import stories
 from ralph.core.model import AgentSpec
 from ralph.errors import RalphError
+from ralph.files.storyfile import MOST_TASKS, TASKS, load, text_of
+from ralph.files.textfile import read_text
 from ralph.flows import prd_files
 from ralph.flows.prd import Inputs
 from ralph.flows.prd_files import PLUGIN
+from ralph.loop.storyboard import PRD
 from ralph.process.client import child_environment, find_program
 from ralph.process.foreground import run_in_terminal
 from ralph.store.files import opened_directory
-from ralph.storyboard import PRD
-from ralph.storyfile import MOST_TASKS, TASKS, load, text_of
-from ralph.textfile import read_text
 
 SKILL = PLUGIN / "skills" / "ralph-plan" / "SKILL.md"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ralph.errors import RalphError
-from ralph.textfile import read_text
+from ralph.files.textfile import read_text
 
 MOST_BYTES = 1 << 20
 

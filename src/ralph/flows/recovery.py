@@ -29,7 +29,7 @@ from ralph.core.model import (
     Usage,
 )
 from ralph.flows.herald import Herald
-from ralph.place import Place
+from ralph.loop.place import Place
 from ralph.store import codec
 from ralph.store.home import Home
 from ralph.store.journal import Journal, Loaded, Row, load

@@ -26,9 +26,9 @@ from ralph.core.model import (
     Scm,
 )
 from ralph.errors import RalphError
-from ralph.loop import MOST_PROMPT_BYTES
+from ralph.files.textfile import read_text
+from ralph.loop.driver import MOST_PROMPT_BYTES
 from ralph.settings import AgentSettings, CommandSettings, GuardrailSettings, Settings
-from ralph.textfile import read_text
 
 
 @dataclass(frozen=True, slots=True)

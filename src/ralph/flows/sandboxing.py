@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ralph.core.model import SandboxSpec
 from ralph.errors import RalphError
+from ralph.loop.rooms import runner
 from ralph.process.client import Wakeup, Warden
-from ralph.rooms import runner
 from ralph.sandbox.base import Run, Rung
 from ralph.sandbox.proxy import Host
 from ralph.sandbox.registry import DIRECT, NAMES, best, find, ladder, none_here

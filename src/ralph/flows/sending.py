@@ -57,7 +57,7 @@ def deliver(ways: Ways, message: Message, warden: Warden, is_interrupted: Callab
     }
     orders: list[tuple[str, list[str], str, dict[str, str]]] = []
     if ways.urls:
-        argv = [sys.executable, "-I", "-m", "ralph.courier"]
+        argv = [sys.executable, "-I", "-m", "ralph.flows.courier"]
         orders.append(("notify.urls", argv, json.dumps(mail), {}))
     if ways.command:
         orders.append(("notify.command", ["sh", "-c", ways.command], data, _variables(message)))

@@ -20,6 +20,7 @@ from ralph.core.model import (
 )
 from ralph.core.notices import Ways
 from ralph.errors import RalphError
+from ralph.files.paths import real
 from ralph.flows import hooks
 from ralph.flows.herald import Herald
 from ralph.flows.notify import RunNotifier
@@ -30,11 +31,12 @@ from ralph.flows.sending import Sender
 from ralph.flows.where import Where as Where
 from ralph.flows.where import here as here
 from ralph.flows.where import runs_of
-from ralph.loop import Driver
-from ralph.paths import real
-from ralph.place import Clock, Place
+from ralph.loop.driver import Driver
+from ralph.loop.place import Clock, Place
+from ralph.loop.rooms import Site, opened_rooms
+from ralph.loop.storyboard import StoryBoard
+from ralph.loop.supervised import Supervised
 from ralph.process.client import Wakeup, Warden
-from ralph.rooms import Site, opened_rooms
 from ralph.scm.repository import find_repository
 from ralph.scm.work import Work
 from ralph.store import locks
@@ -47,8 +49,6 @@ from ralph.store.runs import Run, Runs, parent_run
 from ralph.store.runtime import Runtime
 from ralph.store.task_folder import Folder
 from ralph.store.told import keep_ways, kept_ways, told_of_run
-from ralph.storyboard import StoryBoard
-from ralph.supervised import Supervised
 
 Tell = Callable[[Event], None]
 

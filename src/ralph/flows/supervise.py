@@ -20,9 +20,9 @@ from ralph.core.model import (
     TaskFolder,
 )
 from ralph.errors import RalphError
+from ralph.files.paths import real
 from ralph.flows.run import Inputs, agent_specs, check_inputs, guarding, limits, unasked
 from ralph.flows.session import Where, here
-from ralph.paths import real
 from ralph.settings import Settings
 from ralph.store.bus import task_name
 

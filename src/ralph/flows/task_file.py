@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ralph import yamlfile
 from ralph.core.tasks import Task
 from ralph.core.text import clean
 from ralph.errors import RalphError
+from ralph.files import yamlfile
+from ralph.files.textfile import read_text
+from ralph.files.yamlfile import Document
 from ralph.flows.task_form import Entry, id_problem, read, written
 from ralph.flows.tasks import AT_WORK, EXISTS, Found
 from ralph.flows.verification import Keys
 from ralph.settings import WorkSettings
-from ralph.textfile import read_text
-from ralph.yamlfile import Document
 
 MOST_BYTES = 16 << 20
 MOST_SHOWN = 20

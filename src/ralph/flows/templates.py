@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ralph import yamlfile
 from ralph.core.tasks import ACCEPTANCE, ROLES, VerificationMethod
 from ralph.errors import RalphError
+from ralph.files import yamlfile
 from ralph.flows.verification import did_you_mean
 
 

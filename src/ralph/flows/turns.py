@@ -10,19 +10,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from ralph import rooms
 from ralph.core.board import Action, Fact, Merged, MergeVerdict, RunEnded, RunVerdict, StartRun
 from ralph.core.events import Event, Notice
 from ralph.core.model import Cause, Ended, Flow, Outcome, Plan, PromptSource, Resume, SandboxSpec, State, Stop
 from ralph.core.tasks import Progress, Task
 from ralph.errors import RalphError
+from ralph.files.paths import real
 from ralph.flows import roles, session
 from ralph.flows.ground import Ground, Yard
 from ralph.flows.repository import forget_pin
 from ralph.flows.roles import Assignment, Budget
 from ralph.flows.sending import ways_of
 from ralph.flows.where import Where
-from ralph.paths import real
+from ralph.loop import rooms
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
 from ralph.scm.repository import Repository, repository_at
 from ralph.scm.snapshots import snapshot_name

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ralph.errors import RalphError
-from ralph.paths import real
+from ralph.files.paths import real
 from ralph.scm.repository import find_repository
 
 if TYPE_CHECKING:

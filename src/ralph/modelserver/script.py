@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ralph.errors import RalphError
-from ralph.textfile import read_text
+from ralph.files.textfile import read_text
 
 MOST_BYTES = 16 << 20
 FAULTS = ("status", "usage_limit", "hang", "hang_after", "cut", "malformed", "stream_error", "empty")

@@ -16,8 +16,8 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import IO
 
-from ralph.compiled import compiled
 from ralph.core.model import Ended, Exit
+from ralph.files.compiled import compiled
 from ralph.process import orphans, warden
 from ralph.process.orphans import Orphans
 from ralph.process.step import ANSWER_SECONDS, Reader, Step, Watch

@@ -24,9 +24,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from ralph.compiled import compiled
 from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
+from ralph.files.compiled import compiled
 from ralph.sandbox import inside
 from ralph.sandbox.base import PEOPLES, Room, Root, Run, Sandbox, Tell, Walls, Wrapped
 from ralph.sandbox.outside import as_it_died, find_program

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.paths import real
+from ralph.files.paths import real
 
 
 @dataclass(frozen=True, slots=True)

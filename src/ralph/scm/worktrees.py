@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from pathlib import Path
 
-from ralph.paths import real
+from ralph.files.paths import real
 from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
 from ralph.scm.start import Recorded, add_all

@@ -10,7 +10,7 @@ import click
 
 from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.paths import real
+from ralph.files.paths import real
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -12,11 +12,11 @@ from ralph.commands.common import load_with_agent, open_home
 from ralph.commands.prd.options import default_agent, folder_option, project_option
 from ralph.core.text import clean
 from ralph.errors import RalphError
+from ralph.files.paths import real
 from ralph.flows import prd as flow
 from ralph.flows import prd_files, prd_plan
 from ralph.flows.run import agent_specs
 from ralph.flows.where import here
-from ralph.paths import real
 from ralph.store import locks
 
 

@@ -18,6 +18,7 @@ from ralph.commands.prd.options import folder_option, project_option
 from ralph.core import stories
 from ralph.core.text import clean
 from ralph.errors import RalphError
+from ralph.files.storyfile import MOST_TASKS, TASKS, load, text_of
 from ralph.flows import prd_files
 from ralph.flows.prd import (
     PLAN_IT,
@@ -32,7 +33,6 @@ from ralph.flows.prd import (
     wrong_branch,
 )
 from ralph.store.home import find_home
-from ralph.storyfile import MOST_TASKS, TASKS, load, text_of
 from ralph.views.stories import CAPPED, is_capped, state_of
 from ralph.views.table import print_table
 

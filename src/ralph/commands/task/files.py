@@ -13,9 +13,9 @@ import click
 from ralph.commands.common import complete_task, open_tasks, work_settings
 from ralph.core.tasks import Task
 from ralph.errors import RalphError
+from ralph.files.paths import real
 from ralph.flows import task_file
 from ralph.flows import tasks as flow
-from ralph.paths import real
 from ralph.store import files
 
 

@@ -71,8 +71,8 @@ def show_(id: str, as_json: bool) -> int:
 
 def role_views(task: Task, settings: WorkSettings) -> list[view.RoleView]:
     """What each role has to prove, with nothing left open."""
-    from ralph import yamlfile
     from ralph.core.tasks import ROLES
+    from ralph.files import yamlfile
     from ralph.flows.criteria import in_force
 
     roles = []

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from ralph.errors import RalphError
+from ralph.files.storyfile import MOST_TASKS, TASKS, load, text_of
 from ralph.store.files import opened_directory
 from ralph.store.prd_folder import PrdFolder
-from ralph.storyfile import MOST_TASKS, TASKS, load, text_of
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ from typing import TypeVar
 from ralph.core.events import Notice
 from ralph.core.model import Cancel, Command, Pause, Resume, Steer
 from ralph.errors import RalphError
-from ralph.place import Place
+from ralph.loop.place import Place
 from ralph.store.database import reason_to_wait
 
 COMMAND_SECONDS = 0.25

@@ -1,6 +1,6 @@
 """Sends one notification to addresses that apprise knows: a process of its own, that may hang, fail and be ended.
 
-`python -m ralph.courier` reads {"urls", "title", "body", "type"} from stdin. It prints a line for each address that
+`python -m ralph.flows.courier` reads {"urls", "title", "body", "type"} from stdin. It prints a line for each address that
 could not be reached, by its number and scheme alone: the rest of an address is a secret.
 """
 

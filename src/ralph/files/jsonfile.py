@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ralph.errors import RalphError
-from ralph.textfile import read_text
+from ralph.files.textfile import read_text
 
 
 @dataclass(frozen=True, slots=True)

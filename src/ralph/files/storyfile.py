@@ -8,7 +8,7 @@ from typing import Any
 from ralph.core import stories
 from ralph.core.model import Prd
 from ralph.errors import RalphError
-from ralph.jsonfile import parse_any, parse_strictly
+from ralph.files.jsonfile import parse_any, parse_strictly
 
 TASKS = "tasks.json"
 MOST_TASKS = 4 << 20

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 from ralph.core.events import Event
 from ralph.core.model import Stop
+from ralph.loop.rooms import Rooms
+from ralph.loop.storyboard import StoryBoard
+from ralph.loop.supervised import Supervised
 from ralph.process.client import Wakeup, Warden
-from ralph.rooms import Rooms
 from ralph.scm.work import Work
 from ralph.store.journal import Journal
 from ralph.store.runs import Runs
 from ralph.store.runtime import Runtime
-from ralph.storyboard import StoryBoard
-from ralph.supervised import Supervised
 
 Tell = Callable[[Event], None]
 

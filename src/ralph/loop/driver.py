@@ -13,9 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ralph import ears
 from ralph.agents.base import Prompt
-from ralph.caller import Call, Caller
 from ralph.core import machine, policy
 from ralph.core import prompt as prompts
 from ralph.core.events import (
@@ -57,14 +55,16 @@ from ralph.core.model import (
     Step,
     Stop,
 )
-from ralph.ears import Ears, InterruptedWait
 from ralph.errors import RalphError
-from ralph.place import Place
+from ralph.files.textfile import read_text
+from ralph.loop import ears
+from ralph.loop.caller import Call, Caller
+from ralph.loop.ears import Ears, InterruptedWait
+from ralph.loop.place import Place
+from ralph.loop.workbench import Iteration, Workshop
 from ralph.redact import secret_values, secrets_of
 from ralph.scm.git import GitError
 from ralph.scm.snapshots import snapshot_name
-from ralph.textfile import read_text
-from ralph.workbench import Iteration, Workshop
 
 MOST_PROMPT_BYTES = 256 << 20
 RECHECK_SECONDS = 30.0

@@ -13,15 +13,15 @@ from ralph.agents.registry import AGENTS
 from ralph.core import claims, policy
 from ralph.core.events import AgentEnded, AgentStarted, Notice
 from ralph.core.model import AgentSpec, Ended, Exit, Flow, Meter, Plan, PromptVia, Purpose, Ran, RunAgent
-from ralph.ears import Ears
 from ralph.errors import RalphError
-from ralph.place import Place
+from ralph.loop.ears import Ears
+from ralph.loop.place import Place
+from ralph.loop.readers import Tee
+from ralph.loop.rooms import path_of
+from ralph.loop.supervised import Supervised
 from ralph.process import client
 from ralph.process.step import Watch
-from ralph.readers import Tee
 from ralph.redact import Secrets
-from ralph.rooms import path_of
-from ralph.supervised import Supervised
 
 MOST_ARGUMENT_BYTES = 131_071
 """One argument holds 128 KiB with its terminating NUL."""

@@ -23,10 +23,10 @@ from ralph.core.model import BoardSeen, Prd
 from ralph.core.progress import grown
 from ralph.core.text import clean
 from ralph.errors import RalphError
+from ralph.files.storyfile import MOST_TASKS, TASKS, dumped, parsed, text_of, valid
 from ralph.store import files
 from ralph.store.marker import MARKER, Marker, live_process, this_process
 from ralph.store.prd_folder import PrdFolder
-from ralph.storyfile import MOST_TASKS, TASKS, dumped, parsed, text_of, valid
 
 PRD, PROGRESS, PROMPT = "prd.md", "progress.txt", "prompt.md"
 PEOPLES = (PRD, PROMPT)

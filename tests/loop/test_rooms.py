@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from conftest import Project
 from ralph.core.model import AgentSpec, Exit, Flow, Network, Plan, PromptSource, SandboxSpec, TaskFolder
 from ralph.errors import RalphError
-from ralph.rooms import Rooms, Site
+from ralph.loop.rooms import Rooms, Site
 from ralph.sandbox import programs, variables
 from ralph.sandbox.base import Room, Wrapped
 from ralph.scm.repository import find_repository

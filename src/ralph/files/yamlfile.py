@@ -16,8 +16,8 @@ import yaml
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
-from ralph import jsonfile
 from ralph.errors import RalphError
+from ralph.files import jsonfile
 
 MOST_DEEP = 50
 MOST_UNFOLDED = 1 << 20

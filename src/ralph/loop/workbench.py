@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from ralph.agents.base import Prompt
 from ralph.agents.registry import as_judge
-from ralph.caller import Call, Caller
 from ralph.checks.base import Answer, Changed, Interrupted, Limited, Shell, Workbench
 from ralph.checks.registry import find_method
 from ralph.core.events import Notice
@@ -30,13 +29,14 @@ from ralph.core.model import (
     Verdict,
 )
 from ralph.core.text import clean
-from ralph.ears import Ears
 from ralph.errors import RalphError
-from ralph.place import Place
+from ralph.loop.caller import Call, Caller
+from ralph.loop.ears import Ears
+from ralph.loop.place import Place
+from ralph.loop.readers import Log
+from ralph.loop.rooms import path_of
 from ralph.process import client
-from ralph.readers import Log
 from ralph.redact import Secrets
-from ralph.rooms import path_of
 from ralph.store.files import opened_directory
 from ralph.store.runtime import log_slugs, slug
 

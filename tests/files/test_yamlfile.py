@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ralph import yamlfile
 from ralph.errors import RalphError
+from ralph.files import yamlfile
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 LINES = st.lists(st.sampled_from(["a", " b", "c ", "", "\t", "# d", "- e", "é😀", "{{f}}"]), max_size=6).map(

@@ -18,9 +18,9 @@ from pathlib import Path
 from ralph.agents.registry import AGENTS
 from ralph.core.model import PROJECT_BUS, AgentSpec, Ended, Exit, Network, Plan, SandboxSpec
 from ralph.errors import RalphError
-from ralph.logins import Logins, is_too_much
+from ralph.loop.logins import Logins, is_too_much
+from ralph.loop.putback import OF_GIT, OF_RALPH, NoLinks, PutBack, open_up, take_away
 from ralph.process.client import Warden, child_environment, output_of
-from ralph.putback import OF_GIT, OF_RALPH, NoLinks, PutBack, open_up, take_away
 from ralph.sandbox import programs, variables
 from ralph.sandbox.base import PEOPLES, Output, Room, Root, Run, Rung, Sandbox, Walls, Wrapped
 from ralph.sandbox.docker import AUTH
