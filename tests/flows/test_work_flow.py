@@ -8,11 +8,11 @@ import pytest
 
 from conftest import Project
 from ralph.core.model import Limits, Usage
-from ralph.flows import session
 from ralph.flows.ground import taken_ground
 from ralph.flows.jobs import Choice
 from ralph.flows.where import here
 from ralph.flows.work import Work
+from ralph.process.client import Wakeup
 from ralph.scm.repository import find_repository
 from ralph.settings import load
 from work_support import make_site, task
@@ -28,7 +28,8 @@ def test_what_would_stop_a_work_that_is_done_comes_too_late(
     monkeypatch.chdir(project.path)
     repository, mine = find_repository(project.path), here(project.path).project
     assert repository is not None
-    with session.signals() as wakeup, taken_ground(project.home, repository, mine, wakeup) as ground:
+    wakeup = Wakeup()
+    with taken_ground(project.home, repository, mine, wakeup) as ground:
 
         def look(limits: Limits, usage: Usage, elapsed: float) -> None:
             for thread in threading.enumerate():
