@@ -23,6 +23,7 @@ from core.test_stories import FIELDS, MODES, STATES, any_story, board, near, sto
 from plugin.plugin_support import EVERY_PYTHON, SCRIPTS, Said, hook_inputs, interpreter, loaded, run_hook
 from ralph.core import stories
 from ralph.core.stories import APPROVED, CHANGES_REQUESTED, IMPLEMENT, NEEDS_REVIEW, REVIEW, REVIEW_FIX
+from ralph.scm.start import CACHES
 from ralph.store.runs import process_start
 from ralph.store.runtime import _GITIGNORE
 
@@ -364,6 +365,17 @@ def test_many_changes_are_counted(loop: Looping) -> None:
     for number in range(30):
         (loop.path / "folder" / f"{number:02}").touch()
     assert "folder/09 and 20 more" in loop.stop().reason
+
+
+def test_caches_are_nobodys_to_commit(loop: Looping) -> None:
+    """What tools leave behind, as the harness sees it too; but what the repository has of it is."""
+    assert hook.CACHES == CACHES
+    for name in ("src/__pycache__", "node_modules/left-pad"):
+        (loop.path / name).mkdir(parents=True)
+        (loop.path / name / "file").touch()
+    assert loop.stop().approves
+    loop.git("add", "-f", "node_modules")
+    assert "node_modules/left-pad/file" in loop.stop().reason
 
 
 def test_files_of_ralph_are_nobodys_to_commit(loop: Looping) -> None:

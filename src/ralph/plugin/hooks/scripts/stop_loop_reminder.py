@@ -23,6 +23,22 @@ GIT_SECONDS = 30
 MOST_REASONS = 40
 MOST_BYTES = 64 << 20
 MOST_FILES = 10
+CACHES = frozenset(
+    [
+        "__pycache__",
+        ".pytest_cache",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".hypothesis",
+        ".coverage",
+        ".tox",
+        ".nox",
+        ".venv",
+        "node_modules",
+        ".DS_Store",
+    ]
+)
+"""What tools leave behind: the harness commits none of it, so nobody is asked to."""
 
 UNCOMMITTED = """There are uncommitted changes: {}.
 1. Update {}/progress.txt with what was accomplished and what was learned.
@@ -245,7 +261,8 @@ def uncommitted(loop: Loop) -> str:
 
 def changed_files(directory: str) -> list[str]:
     output = git(directory, "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all")
-    return [os.fsdecode(entry[3:]) for entry in output.split(b"\0") if entry]
+    entries = [(entry[:2], os.fsdecode(entry[3:])) for entry in output.split(b"\0") if entry]
+    return [path for state, path in entries if state != b"??" or CACHES.isdisjoint(path.split("/"))]
 
 
 def is_runtime_file(path: str) -> bool:
