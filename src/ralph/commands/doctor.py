@@ -59,7 +59,7 @@ def command(settings_file: str | None, timeout: int, sandbox: str | None, as_jso
     """Find out whether a run can work here, and what to do if not.
 
     Looks at the configured agent, its fallbacks and the other agents that Ralph knows (version, flags,
-    login), the settings, git, the terminal, the state directory, and what the system offers to end
+    login), the sandbox, the settings, git, the terminal, the state directory, and what the system offers to end
     processes. Agents are asked for nothing but their version and help; nobody is called, no key is read.
 
     Each line is ok, a warning (a run works, but something is missing or may fail), or an error: no

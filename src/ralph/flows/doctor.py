@@ -17,8 +17,11 @@ from ralph.flows.finding import Finding, State
 from ralph.flows.hooks import unguarded
 from ralph.flows.installed import ask, look_up, version_in
 from ralph.flows.run import agent_specs, guarding
+from ralph.flows.sandboxing import MEND
+from ralph.loop.rooms import runner
 from ralph.process import warden
 from ralph.process.client import Wakeup, Warden, child_environment
+from ralph.sandbox.registry import DIRECT, best, ladder
 from ralph.scm.git import hint_for, without_local
 from ralph.scm.repository import find_repository
 from ralph.settings import Loaded, Settings, load
@@ -41,6 +44,7 @@ def examine(settings_file: Path | None, wakeup: Wakeup, seconds: float) -> list[
     findings = [
         *agent_findings(settings, wakeup, seconds, is_known=loaded is not None),
         _guard(settings),
+        _sandbox(settings, wakeup),
         settings_finding,
         _git(settings, wakeup, seconds),
         _state_directory(),
@@ -80,6 +84,20 @@ def _guard(settings: Settings) -> Finding:
         found = f"{', '.join(names)} has no hook for it: whatever it runs is run"
         return Finding("guard", State.WARNING, found, "Let it work where it can do no harm.")
     return Finding("guard", State.OK, "watches the commands of " + ", ".join(spec.name for spec in agents))
+
+
+# ---- the sandbox ----
+
+
+def _sandbox(settings: Settings, wakeup: Wakeup) -> Finding:
+    """What `--sandbox` would use, and `ralph prd run` without being asked."""
+    with opened_directory(".") as directory, Warden(wakeup) as owner:
+        rung, problems = best(ladder(settings.sandbox.image), runner(owner, directory))
+    if rung is not DIRECT:
+        advice = "`ralph doctor --sandbox` proves what it protects."
+        return Finding("sandbox", State.OK, f"{rung.name} can be used", advice)
+    why = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
+    return Finding("sandbox", State.ABSENT, f"none can be used; {why}", MEND)
 
 
 # ---- git ----
