@@ -98,7 +98,7 @@ class HomeScreen(RunKeys):
             self._overview = overview
             self._by_id = {s.id: s for _, s in overview.runs}
             self._show_runs()
-        runs.refresh()  # times go on
+        runs.freshen()  # times go on
         self._boards = boards
         self._show_boards()
 
@@ -238,11 +238,20 @@ def cells(depth: int, s: Summary, now: float, in_hand: float, asked: str) -> Cel
         (duration(s.elapsed + in_hand), "" if is_live else "dim"),
         (f"${s.cost:.2f}" if s.cost else "-", "dim"),
         (f"{s.tokens:,}" if s.tokens else "-", "dim"),
-        (f"{duration(max(0.0, now - s.created))} ago", "dim"),
+        (_ago(now - s.created), "dim"),
         (s.flow, "dim"),
         (where_of(s), "" if is_live else "dim"),
         (asked, "" if is_live else "dim"),
     )
+
+
+def _ago(seconds: float) -> str:
+    """To the minute: a list in which every line ticks cannot be read, and drawing it takes time."""
+    minutes = int(seconds) // 60
+    if minutes < 1:
+        return "just now"
+    hours, days = minutes // 60, minutes // (24 * 60)
+    return f"{days}d ago" if days > 1 else f"{hours}h{minutes % 60}m ago" if hours else f"{minutes}m ago"
 
 
 def _state(s: Summary) -> Piece:

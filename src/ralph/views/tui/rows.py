@@ -80,23 +80,30 @@ class RowList(Scrolled):
         self._rows: Sequence[Row] = ()
         self._cursor = 0
         self._empty = empty
+        self._drawn: dict[int, tuple[Cells, bool] | None] = {}
 
     # ---- what is in it ----
 
     def set_rows(self, rows: Sequence[Row]) -> None:
         """Other rows; the cursor stays with the row of its key."""
-        if list(rows) == list(self._rows):
-            return
         key, was = self.key, self._cursor
+        if not (rows and self._rows):
+            self.refresh()
         self._rows = rows
         known = next((number for number, row in enumerate(rows) if row.key == key), None)
         self._cursor = known if known is not None and key is not None else min(was, max(0, len(rows) - 1))
         self.virtual_size = Size(0, len(rows) + self._head)
         if self._cursor != was:
             self._show_cursor()
-        self.refresh()
+        self.freshen()
         if self.key != key:
             self.post_message(self.Moved(self, self.key))
+
+    def freshen(self) -> None:
+        """Draw those lines again whose words have changed: times go on, and most of them slowly."""
+        for y in range(self._head, self.size.height):
+            if y not in self._drawn or self._line(y) != self._drawn[y]:
+                self.refresh(Region(0, y, self.size.width, 1))
 
     def set_empty(self, text: str) -> None:
         if text != self._empty:
@@ -162,14 +169,21 @@ class RowList(Scrolled):
         if y < self._head:
             titles = [(column.title, "head") for column in self._columns]
             return strip_of(self, self._laid_out(titles, width), width, self.rich_style)
+        line = self._drawn[y] = self._line(y)
+        if line is None:
+            return Strip.blank(width, self.rich_style)
+        (cells, is_cursor), base = line, self.rich_style
+        if is_cursor:
+            base = base + ground(self, "cursor" if self.has_focus else "cursor-idle")
+        return strip_of(self, self._laid_out(cells, width), width, base)
+
+    def _line(self, y: int) -> tuple[Cells, bool] | None:
+        """What stands in a line of the screen, and whether the cursor does."""
         number = y + self.scroll_offset.y - self._head
         if number >= len(self._rows):
-            return Strip.blank(width, self.rich_style)
-        base = self.rich_style
-        if number == self._cursor:
-            base = base + ground(self, "cursor" if self.has_focus else "cursor-idle")
+            return None
         cells = self._rows[number].cells
-        return strip_of(self, self._laid_out(cells() if callable(cells) else cells, width), width, base)
+        return cells() if callable(cells) else cells, number == self._cursor
 
     def _laid_out(self, cells: Sequence[Piece], width: int) -> Iterator[Piece]:
         shown = [

@@ -36,6 +36,7 @@ class Polled(Screen[None]):
         super().__init__()
         self._is_looking = False
         self._is_asked_again = False
+        self._is_in_trouble = False
         self.looks = 0
         """How often it has looked."""
 
@@ -83,7 +84,8 @@ class Polled(Screen[None]):
         except RalphError as error:
             self._tell_trouble(f"{error.message} {error.hint}".strip())
         else:
-            self._tell_trouble("")
+            if self._is_in_trouble:
+                self._tell_trouble("")
             if self.query("#trouble"):
                 self.show(found)
         finally:
@@ -94,6 +96,7 @@ class Polled(Screen[None]):
             self.call_later(self.look)
 
     def _tell_trouble(self, text: str) -> None:
+        self._is_in_trouble = bool(text)
         for lines in self.query("#trouble").results(Lines):  # none, if the screen was left meanwhile
             pieces: list[Piece] = [(one_line(text), "bad")]
             lines.display = bool(text)
