@@ -13,7 +13,7 @@ from typing import Self
 from ralph.core.board import Action, Fact, Merged, MergeVerdict, RunEnded, RunVerdict, StartRun
 from ralph.core.events import Event, Notice
 from ralph.core.model import Cause, Ended, Flow, Outcome, Plan, PromptSource, Resume, SandboxSpec, State, Stop
-from ralph.core.tasks import Progress, Task
+from ralph.core.tasks import Progress, Task, TaskStatus
 from ralph.errors import RalphError
 from ralph.files.paths import real
 from ralph.flows import roles, session
@@ -202,6 +202,8 @@ class RoleTurn(Turn):
         task = self.tasks.find(action.job)
         self.wait_for(self.site.ground.worktree(task.id, action.attempt))
         assignment = self._prepared(task, action)
+        if self.tasks.find(task.id).status is TaskStatus.CANCELLED:  # the board hears of it in a moment
+            return News(RunEnded(task.id, action.attempt, RunVerdict.LOST))
         state = self._played(assignment)
         assert state.stop is not None
         verdict = _VERDICTS.get(state.stop.cause)
