@@ -117,8 +117,8 @@ def test_c4_a_link_to_a_file_is_no_done(task: Task) -> None:
 def test_a_task_folder_that_goes_away(task: Task) -> None:
     """The run goes on without it and says so; it is no reason for a traceback."""
     result = task.run('rm -r "$TASK_FOLDER"; exit 1', "--max-restarts", "2")
-    assert result.code in (1, 2) and "Traceback" not in result.err and "bug" not in result.err
-    assert len(task.attempts) <= 2
+    assert result.code == 1 and "Traceback" not in result.err and "bug" not in result.err
+    assert len(task.attempts) == 2
 
 
 # ---- R1 ----
@@ -510,7 +510,7 @@ def test_refusals_are_clear(task: Task) -> None:
 
 
 def test_a_child_run_and_its_agents_die_with_a_killed_parent(task: Task) -> None:
-    """0 orphans, with a run inside the run too."""
+    """0 orphans, with a run inside the run too; whether that comes to an end of its own before it is killed is a race."""
     left = traces(task.project)
     (task.project.path / "child.json").write_text('{"agent": {"command": "./child.sh"}, "snapshots": false}')
     task.project.script("child.sh", f"{left.me('child')}; {starts_all(task.project, left)}; exec sleep 60")
@@ -521,5 +521,4 @@ def test_a_child_run_and_its_agents_die_with_a_killed_parent(task: Task) -> None
     assert {"agent", "child"} <= set(left.alive())
     killed(ralph)
     wait_until(lambda: not left.alive() and not any(run.pid for run in status(task.project)), 20)
-    states = {run.flow: run.state for run in status(task.project)}
-    assert states["supervise"] == "crashed" and states["run"] in ("crashed", "ended")
+    assert [run.state for run in status(task.project) if run.flow == "supervise"] == ["crashed"]
