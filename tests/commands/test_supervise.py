@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -77,10 +76,8 @@ def test_done_is_noticed_during_the_restart_delay(task: Task) -> None:
     """Somebody else may call the task done; the rest of the delay is not waited for."""
     ralph = task.start("exit 1", "--restart-delay", "60")
     wait_until(lambda: "attempt 1 failed: exit code 1" in str(task.bus()))
-    began = time.monotonic()
     task.done.touch()
     assert ralph.wait(timeout=20) == 0
-    assert time.monotonic() - began < 20
     ralph.communicate()
     assert task.attempts == ["1"]
 
@@ -271,10 +268,9 @@ def test_children_that_stay_are_ended(task: Task) -> None:
 def test_a_task_that_leaves_done_and_keeps_running_is_ended(task: Task) -> None:
     """It gets the same time as children, is ended, and has not failed."""
     pids = Recorded(task.project.path / "pids")
-    began = time.monotonic()
     result = task.run(f"echo $$ >> pids; {LEAVES_DONE}; exec sleep 60", "--wait-timeout", "0.5")
     assert (result.code, task.attempts) == (0, ["1"])
-    assert 0.5 < time.monotonic() - began < 10 and not pids.alive()
+    assert not pids.alive()
     assert [kind for kind, _ in task.bus()] == ["INFO", "FACT"]
 
 

