@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from fork_support import RALPH, start_ralph
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from tui_support import World
 
 __all__ = ["RALPH", "Project", "Recorded", "Result", "wait_until"]
+
+hypothesis.settings.register_profile("plain", max_examples=40, deadline=None)
+hypothesis.settings.register_profile("all", max_examples=300, deadline=None)
+hypothesis.settings.load_profile("plain")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""`ralph supervise`: S3's cases one by one, with real processes."""
+"""`ralph supervise`: when it starts again, waits or stops, case by case, with real processes."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def test_a_command_that_cannot_be_started_is_fatal(task: Task) -> None:
 
 
 def test_a_command_that_may_not_be_executed_is_fatal(task: Task) -> None:
-    """S3: permission denied is no reason to try again."""
+    """Permission denied is no reason to try again."""
     Path(task.script("exit 0")).chmod(0o644)
     result = task.project.run("supervise", "tasks/job", "--", "./task.sh")
     assert (result.code, task.attempts) == (2, [])
@@ -194,7 +194,7 @@ def test_the_restart_delay(task: Task) -> None:
 
 
 def test_fixed_restarts_know_no_crash_loop(task: Task) -> None:
-    """S3's plain behaviour: the same failure for ever, up to the limit."""
+    """Without any other option: the same failure for ever, up to the limit."""
     result = task.run("exit 1", "--restart-policy", "fixed", "--max-restarts", "20")
     assert (result.code, len(task.attempts)) == (1, 20)
 

@@ -1,4 +1,4 @@
-"""Which rung a run gets, and what is said, recorded and shown when it is none (S4)."""
+"""Which rung a run gets, and what is said, recorded and shown when it is none."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def assert_sound(text: str) -> None:
 
 
 def test_s1_every_probe_is_denied_and_the_worktree_is_not(project: Project) -> None:
-    """S1, S2, S6: writes outside, credentials, processes, devices, kernel settings, sockets, network."""
+    """Writes outside, credentials, processes, devices, kernel settings, sockets, network."""
     done = project.run("doctor", "--sandbox", "bubblewrap", "--json")
     assert done.code == 0, done.err
     assert_sound(done.out)

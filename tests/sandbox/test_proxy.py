@@ -1,4 +1,4 @@
-"""The way out of a sandbox with an allow-list: what it lets through, and ten ways around it that fail (S3)."""
+"""The way out of a sandbox with an allow-list: what it lets through, and ten ways around it that fail."""
 
 from __future__ import annotations
 

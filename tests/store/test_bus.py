@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.errors import RalphError
@@ -89,7 +89,6 @@ texts = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\r
 
 
 @given(st.lists(st.tuples(texts, texts, st.floats(0, 4e9)), max_size=5))
-@settings(deadline=None, max_examples=300)
 def test_any_text_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, said: list[tuple[str, str, float]]
 ) -> None:
@@ -105,7 +104,6 @@ def test_any_text_is_read_as_it_was_written(
 
 
 @given(st.binary(max_size=300), st.integers(0, 3))
-@settings(deadline=None, max_examples=300)
 def test_any_bytes_can_be_scanned(
     tmp_path_factory: pytest.TempPathFactory, rubbish: bytes, where: int
 ) -> None:
