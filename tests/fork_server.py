@@ -36,6 +36,9 @@ from typing import Any, NoReturn
 _HEADER = 8
 _MAX_DESCRIPTORS = 4
 _PR_SET_NAME = 15
+_LEAVE_TRACES = {"readline"}
+"""Modules that change the process when they are loaded: here, what a signal does."""
+
 _OUTPUT_LOST = 120
 """The exit code of a Python that could not flush its stdout."""
 
@@ -96,8 +99,9 @@ def _import_all(package: ModuleType) -> None:
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if not found.name.endswith(".__main__"):
             for name in _imported_by(importlib.import_module(found.name)):
-                with suppress(ImportError):
-                    importlib.import_module(name)
+                if name not in _LEAVE_TRACES:
+                    with suppress(ImportError):
+                        importlib.import_module(name)
 
 
 def _imported_by(module: ModuleType) -> Iterator[str]:

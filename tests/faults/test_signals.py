@@ -214,7 +214,7 @@ def test_p9_an_interrupt_during_the_start_is_never_lost(project: Project) -> Non
     assert "Traceback" not in ralph.said
 
 
-CODES = {"interrupted": 130, "limit": 1}
+CODES: dict[str | None, int] = {"interrupted": 130, "limit": 1}
 
 
 @REPEATED
