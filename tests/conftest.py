@@ -7,7 +7,7 @@ import math
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from ralph.store.runs import process_start
 if TYPE_CHECKING:
     from tui_support import World
 
-__all__ = ["RALPH", "Project", "Recorded", "Result", "wait_until"]
+__all__ = ["RALPH", "Project", "Recorded", "Result", "some", "wait_until"]
 
 hypothesis.settings.register_profile("plain", max_examples=40, deadline=None)
 hypothesis.settings.register_profile("all", max_examples=300, deadline=None)
@@ -139,6 +139,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     from tui_support import make_world
 
     return make_world(tmp_path_factory.mktemp("world"))
+
+
+def some(values: Iterable[Any], number: int) -> list[Any]:
+    """Of cases that are much alike the first few run by default, all of them with `make test-all`."""
+    found = list(values)
+    return found[:number] + [pytest.param(value, marks=pytest.mark.slow) for value in found[number:]]
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 20.0, every: float = 0.01) -> Any:

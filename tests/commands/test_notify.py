@@ -369,6 +369,7 @@ def test_what_a_judge_costs_counts_for_the_whole_work(project: Project) -> None:
     assert "$0.85 of $1.00" in budget["text"]
 
 
+@pytest.mark.slow
 def test_a_limit_that_several_tasks_meet_is_told_once(project: Project) -> None:
     """By the first of them, with when it goes on; then each of them is done."""
     meets = """

@@ -214,6 +214,7 @@ def test_an_attempt_that_takes_too_long(task: Task) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_attempt_after_one_that_was_ended_is_left_alone(task: Task) -> None:
     """The patience with an attempt that was ended is over with it: the next may take longer."""
     body = f'[ "$RALPH_ATTEMPT" = 1 ] && exec sleep 60; sleep 6.5; {LEAVES_DONE}'

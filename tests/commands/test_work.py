@@ -144,6 +144,7 @@ def test_a_judge_that_says_no_and_then_yes(site: Site) -> None:
     assert "+    return a + b" in site.prompts("judge")[0], "the judge sees the diff against the base"
 
 
+@pytest.mark.slow
 def test_a_judge_that_meets_a_limit_is_asked_again(site: Site) -> None:
     """A limited judge costs no iteration: the run holds, then that check is made again."""
     limited = "echo 'rate limit exceeded, retry after 1 seconds' >&2; exit 1"

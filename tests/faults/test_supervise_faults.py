@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Project, Result, wait_until
+from conftest import Project, Result, some, wait_until
 from faults.fault_support import (
     REPEATED,
     RUNS,
@@ -181,6 +181,7 @@ def test_p2_a_tree_that_ignores_everything_is_killed_after_its_grace(task: Task)
     assert left.alive() == []
 
 
+@pytest.mark.slow
 @REPEATED
 def test_p4_an_agent_that_kills_its_warden_is_restarted(task: Task) -> None:
     """Its tree is swept, the attempt is `killed`, and leftovers are kept and swept as before."""
@@ -197,6 +198,7 @@ def test_p4_an_agent_that_kills_its_warden_is_restarted(task: Task) -> None:
     assert left.alive() == []
 
 
+@pytest.mark.slow
 @REPEATED
 def test_p5_tight_chains_of_forks_are_swept(task: Task) -> None:
     """They are in no list of processes for long, and are found all the same."""
@@ -249,7 +251,7 @@ PHASES = {
 }
 
 
-@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize("how", some(SIGNALS, 2))
 @pytest.mark.parametrize("phase", PHASES)
 def test_p9_signals_stop_a_supervisor_cleanly(task: Task, phase: str, how: str) -> None:
     """Whatever it does: exit code 130, nobody left, the folder free; and `ralph resume` completes the task."""
@@ -439,6 +441,7 @@ def test_p3_an_end_that_was_told_and_not_journalled_is_told_once(task: Task) -> 
     assert (task.bus().count(COMPLETED), task.project_bus()) == (1, [COMPLETED])
 
 
+@pytest.mark.slow
 def test_p9_an_end_that_could_not_be_journalled_is_interrupted(task: Task) -> None:
     """A signal while the store cannot be written: exit code 130, not complete; resumed it is, and told once."""
     ralph = at_its_end(task, LEAVES_DONE)

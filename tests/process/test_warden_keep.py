@@ -102,6 +102,7 @@ def test_a_command_that_is_ended_takes_all_but_the_spared_with_it(rig: Rig, trap
     assert not rig.survivors() and lives(number(rig, "spared"))
 
 
+@pytest.mark.slow
 def test_a_command_after_one_that_was_ended_has_its_own_time(rig: Rig) -> None:
     """The deadline of the one before does not reach it."""
     rig.warden.keep(lambda: ())
@@ -221,6 +222,7 @@ kill -9 $PPID; sleep 60
 """
 
 
+@pytest.mark.slow
 def test_what_was_spared_ends_when_ralph_is_killed(tmp_path: Path) -> None:
     """The new warden ends it, with the shell that waits for it and what that has started, TERM or not."""
     script = tmp_path / "driver.py"

@@ -50,6 +50,7 @@ def test_a_long_silence_is_no_reason_to_give_up_the_warden(rig: Rig, monkeypatch
     assert rig.exit == Exit(code=0, seconds=rig.exit.seconds)
 
 
+@pytest.mark.slow
 def test_a_slow_reader_is_no_reason_to_give_up_the_warden(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that takes longer than the warden has to answer does not make a healthy warden count as lost."""
     monkeypatch.setattr(step, "ANSWER_SECONDS", 0.3)
