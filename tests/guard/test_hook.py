@@ -14,6 +14,7 @@ import pytest
 import ralph.guard
 from guard.guard_support import GUARD, PLACE, corpus
 from ralph.guard.hook import answer
+from ralph.guard.model import Verdict
 
 SCRIPT = Path(ralph.guard.__file__).with_name("__main__.py")
 RALPH = Path(sys.executable).with_name("ralph")
@@ -214,7 +215,7 @@ def test_nothing_breaks_it() -> None:
             at = source.randint(0, len(text))
             extra = source.choice(noise) if source.random() < 0.8 else source.choice(pieces)
             text = text[:at] + extra + text[at + source.randint(0, 3) :]
-        GUARD.judge(text, PLACE)
+        assert isinstance(GUARD.judge(text, PLACE), Verdict)
 
 
 def test_nothing_breaks_the_process() -> None:

@@ -113,7 +113,9 @@ def test_a_lock_is_waited_for_a_moment(way: str, place: Path, state: Path) -> No
     """Whoever is just about to let go, or only looks, is not taken for a holder."""
     first = locks.acquire(place, state)
     threading.Timer(0.1, os.close, (first,)).start()
-    os.close(locks.acquire(place, state, patience=10))
+    second = locks.acquire(place, state, patience=10)
+    assert holder_of(place, state) is not None
+    os.close(second)
 
 
 def test_a_refused_attempt_leaves_nothing_locked(way: str, place: Path, state: Path) -> None:

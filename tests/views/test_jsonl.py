@@ -211,7 +211,9 @@ def test_a_stream_that_is_closed_stops_nothing() -> None:
     out = io.StringIO()
     tell = JsonLines(Forgiving(out))
     out.close()
-    tell(events.Notice("nobody hears this"))
+    for _ in range(2):
+        tell(events.Notice("nobody hears this"))
+    assert out.closed
 
 
 def test_a_real_run_prints_nothing_else_on_stdout(project: Project) -> None:
