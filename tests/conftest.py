@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RALPH", "Project", "Recorded", "Result", "some", "wait_until"]
 
-sys.dont_write_bytecode = False
-os.environ.pop(
-    "PYTHONDONTWRITEBYTECODE", None
-)  # else each of many interpreters would compile everything anew
+sys.dont_write_bytecode = False  # the next run need not compile the tests anew
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # agents change programs faster than bytecode knows
 
 hypothesis.settings.register_profile("plain", max_examples=40, deadline=None)
 hypothesis.settings.register_profile("all", max_examples=300, deadline=None)
@@ -118,6 +116,11 @@ class Project:
             check=True,
         )
         return done.stdout
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: now and then a test only waits."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.fixture

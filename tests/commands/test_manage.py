@@ -607,6 +607,7 @@ def test_guidance_given_just_before_the_end_of_an_iteration(project: Project) ->
     ]
 
 
+@pytest.mark.slow
 def test_a_pause_just_before_the_end_of_an_iteration(project: Project) -> None:
     """`ralph pause` says that the run holds after the step in hand, and no further agent is started."""
     project.agent(f"echo x >> starts; exec {RALPH} pause $RALPH_RUN_ID")

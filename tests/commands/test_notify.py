@@ -136,6 +136,7 @@ def test_an_end_that_was_told_and_not_journalled_is_not_told_again(project: Proj
     assert len(kept(project)) == 1
 
 
+@pytest.mark.slow
 def test_a_limit_is_told_once_with_its_end(repository: Project) -> None:
     """However often it is tried again in vain; then that it is done."""
     claude_like(
@@ -276,6 +277,7 @@ def test_a_prd_loop_tells_how_it_was_approved(project: Project) -> None:
     assert "auto-approved at the review cap" in told["text"]
 
 
+@pytest.mark.slow
 def test_each_task_tells_when_it_is_done_or_has_failed(project: Project) -> None:
     """Not each of its roles; and a work that has nothing to do tells nothing again."""
     site = make_site(project)

@@ -372,6 +372,7 @@ def test_the_cap_approves_with_a_note(loop: Loop) -> None:
     assert json.loads(loop.project.run("prd", "status", "--json").out)["approvedAtCap"] == ["US-001"]
 
 
+@pytest.mark.slow
 def test_red_verify_commands_prevent_an_approval_at_the_cap_too(loop: Loop) -> None:
     """The iterations are used up by fixes and reviews, and the exit code is 1."""
     loop.write(board(verifyCommands=["false"]))
@@ -692,6 +693,7 @@ def test_a_check_that_kills_the_loop_approves_nothing(project: Project) -> None:
 # ---- empty answers ----
 
 
+@pytest.mark.slow
 def test_empty_answers_are_asked_again_three_times(loop: Loop) -> None:
     """They cost no iteration; the fourth does."""
     agent = loop.outside / "agent"

@@ -107,6 +107,7 @@ def test_a_role_that_never_proves_its_part_fails_the_task(site: Site) -> None:
     assert "its work: branch ralph/T-1" in done.out
 
 
+@pytest.mark.slow
 def test_a_failed_task_is_begun_again_when_it_is_named(site: Site) -> None:
     """`ralph work` leaves failed tasks alone; `--task` tries again, from what is there."""
     coder_only(site, "promise CODED")
@@ -224,6 +225,7 @@ def test_a_review_sends_the_task_back_with_its_reason(site: Site) -> None:
     assert "add a comment" in again and "It has no comment." in again
 
 
+@pytest.mark.slow
 def test_a_task_goes_back_three_times_at_most(site: Site) -> None:
     """The fourth refusal fails the task."""
     with_reviewer(site, "true", HONEST.replace("promise REVIEW_PASSED", "echo '<refuse>never</refuse>'"))
@@ -238,6 +240,7 @@ def test_a_task_goes_back_three_times_at_most(site: Site) -> None:
     assert [run["role"] for run in state["runs"]].count("reviewer") == 4
 
 
+@pytest.mark.slow
 def test_a_role_that_runs_out_of_iterations_sends_the_task_back(site: Site) -> None:
     """A reviewer whose promise is never verified is a refusal too."""
     with_reviewer(site, f"[ $n = 0 ] && echo '{NOT_MET}' || echo '{ALL_MET}'")
@@ -566,6 +569,7 @@ def test_a_task_that_somebody_has_set_to_done(site: Site) -> None:
     assert site.work().out == "done: T-1 Make add add (0 iterations)\n"
 
 
+@pytest.mark.slow
 def test_a_branch_of_the_same_name(site: Site) -> None:
     """What is on it already counts, and that is said."""
     site.project.git("switch", "-q", "-c", "ralph/T-1")

@@ -446,15 +446,20 @@ DETECTION = [
     ("version", "hang", "does not answer"),
     ("version", "crash", "something is wrong"),
     ("version", "silent", "exit code 1"),
-    ("exec --help", "hang", "too old"),
     ("exec --help", "nothing", "too old"),
-    ("exec --help", "garbage", "too old"),
-    ("exec --help", "crash", "too old"),
-    ("ls", "hang", "does not answer"),
-    ("ls", "crash", "something is wrong"),
-    ("ls", "silent", "exit code 1"),
     ("ls", "garbage", "cannot be understood"),
-    ("ls", "nothing", "cannot be understood"),
+    *(
+        pytest.param(at, what, words, marks=pytest.mark.slow)
+        for at, what, words in (
+            ("exec --help", "hang", "too old"),
+            ("exec --help", "garbage", "too old"),
+            ("exec --help", "crash", "too old"),
+            ("ls", "hang", "does not answer"),
+            ("ls", "crash", "something is wrong"),
+            ("ls", "silent", "exit code 1"),
+            ("ls", "nothing", "cannot be understood"),
+        )
+    ),
 ]
 
 
@@ -497,11 +502,11 @@ OPENING = [
     ("create", "crash", "something is wrong", []),
     ("create", "silent", "exit code 1", []),
     ("create", "nothing", "not there afterwards", []),
-    ("create", "garbage", "not there afterwards", []),
+    pytest.param("create", "garbage", "not there afterwards", [], marks=pytest.mark.slow),
     ("create", "half", "cannot be made", ["rm"]),
-    ("exec -u root", "hang", "`exec` fails", ["setup"]),
+    pytest.param("exec -u root", "hang", "`exec` fails", ["setup"], marks=pytest.mark.slow),
     ("exec -u root", "crash", "`exec` fails", ["setup"]),
-    ("exec -u root", "silent", "`exec` fails", ["setup"]),
+    pytest.param("exec -u root", "silent", "`exec` fails", ["setup"], marks=pytest.mark.slow),
 ]
 
 
