@@ -23,7 +23,7 @@ from ralph.store.runs import process_start
 if TYPE_CHECKING:
     from tui_support import World
 
-__all__ = ["RALPH", "Project", "Recorded", "Result", "some", "wait_until"]
+__all__ = ["RALPH", "Project", "Recorded", "Result", "some", "some_rows", "wait_until"]
 
 sys.dont_write_bytecode = False  # the next run need not compile the tests anew
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # agents change programs faster than bytecode knows
@@ -154,6 +154,12 @@ def some(values: Iterable[Any], number: int) -> list[Any]:
     """Of cases that are much alike the first few run by default, all of them with `make test-all`."""
     found = list(values)
     return found[:number] + [pytest.param(value, marks=pytest.mark.slow) for value in found[number:]]
+
+
+def some_rows(values: Iterable[tuple[Any, ...]], number: int) -> list[Any]:
+    """The same where a case has several values."""
+    found = list(values)
+    return found[:number] + [pytest.param(*value, marks=pytest.mark.slow) for value in found[number:]]
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 20.0, every: float = 0.01) -> Any:
