@@ -22,7 +22,7 @@ from bench.agents.model import Agent, Shape
 from bench.harness import keeper
 from bench.harness.base import Finished, Harness, Job, Launch, environment
 from ralph.core.model import Ended
-from ralph.process.client import Command, Warden
+from ralph.process.client import ProcessCommand, Warden
 from ralph.store.runs import process_start
 
 LIMIT = 5
@@ -32,7 +32,7 @@ PATIENCE = 120.0
 """Seconds after which a run is a hang. Ten times what the longest takes, so that a busy machine is none."""
 
 PROGRAMS = {Shape.CLAUDE: ("claude",), Shape.CODEX: ("codex",), Shape.PLAIN: ("agent", "copilot")}
-_MOST_OUTPUT = 4 << 20
+_MAX_OUTPUT = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ def attend(warden: Warden, where: Place, launch: Launch, patience: float, settli
     directory = os.open(where.project, os.O_RDONLY)
     try:
         env = environment(where.home, where.programs, launch)
-        command = Command([*keep, *launch.argv], env, directory)
+        command = ProcessCommand([*keep, *launch.argv], env, directory)
         exit = warden.run(
             command, output, lambda seconds, idle: Ended.TIMEOUT if seconds > patience else None
         )
@@ -195,10 +195,10 @@ class _Output:
         self.err = b""
 
     def stdout(self, data: bytes) -> None:
-        self.out = (self.out + data)[-_MOST_OUTPUT:]
+        self.out = (self.out + data)[-_MAX_OUTPUT:]
 
     def stderr(self, data: bytes) -> None:
-        self.err = (self.err + data)[-_MOST_OUTPUT:]
+        self.err = (self.err + data)[-_MAX_OUTPUT:]
 
     @staticmethod
     def text(data: bytes) -> str:

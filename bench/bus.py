@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bench.measure import Measurement, Scratch, alternate, scratch
 from ralph.store.bus import Bus, read, task_bus
-from ralph.store.messages import Damage, Message, encode
+from ralph.store.messages import BusMessage, Damage, encode
 
 WRITERS, EACH, MANY = 8, 250, 100_000
 BODY = "All 214 tests pass; the schema of the store is frozen at version 3.\n" * 3
@@ -47,7 +47,7 @@ def suite() -> Iterator[Measurement]:
 def writers(place: Scratch) -> Measurement:
     """Eight processes post at once, each message durable before the next, against a bare append and fsync."""
     path = task_bus(place.path)
-    size = len(encode(Message("20260102-030405-abcd.100", time.time(), "INFO", "", "20260102", BODY)))
+    size = len(encode(BusMessage("20260102-030405-abcd.100", time.time(), "INFO", "", "20260102", BODY)))
 
     def ours() -> float:
         path.unlink(missing_ok=True)
@@ -55,7 +55,7 @@ def writers(place: Scratch) -> Measurement:
 
     mine, bare = alternate(ours, lambda: _together("bare", place.path / "bare", size), 3)
     items = list(read(path))
-    whole = len({item.id for item in items if isinstance(item, Message)})
+    whole = len({item.id for item in items if isinstance(item, BusMessage)})
     total = WRITERS * EACH
     detail = (
         f"{total / mine:,.0f} messages/s against {total / bare:,.0f}; {whole:,} of {total:,} whole and once"
@@ -81,7 +81,7 @@ def _filled(place: Scratch) -> Path:
     path = task_bus(place.path)
     with path.open("wb") as file:
         for number in range(MANY):
-            file.write(encode(Message(f"run.{number}", time.time(), "INFO", "build", "run", BODY)))
+            file.write(encode(BusMessage(f"run.{number}", time.time(), "INFO", "build", "run", BODY)))
     return path
 
 

@@ -26,9 +26,9 @@ from bench.agents.cheats import CHEATS, Cheat
 from bench.arena import Place
 from bench.harness.base import Launch, environment
 from bench.truth import table
-from ralph.core import stories
 from ralph.core.model import Ended, Exit
-from ralph.process.client import Command, Wakeup, Warden
+from ralph.process.client import ProcessCommand, Wakeup, Warden
+from ralph.stories import rules
 
 WORKERS = 2
 ITERATIONS = 2
@@ -38,7 +38,7 @@ TOLD = "The harness about the iteration before this one"
 
 _FLOOR = """
 import json, subprocess, sys
-from ralph.core import stories
+from ralph.stories import rules
 agent, tasks = sys.argv[1:]
 for number in (1, 2):
     try:
@@ -105,7 +105,7 @@ def _run(where: Place, launch: Launch) -> tuple[Exit, int | None]:
     try:
         env = environment(where.home, where.programs, launch)
         with Warden(Wakeup()) as warden:
-            exit = warden.run(Command(launch.argv, env, directory), _Silent(), _bounded)
+            exit = warden.run(ProcessCommand(launch.argv, env, directory), _Silent(), _bounded)
     finally:
         os.close(directory)
     return exit, exit.code
@@ -155,7 +155,7 @@ def _list_faults(path: Path, cheat: Cheat) -> Iterator[str]:
     if after is None:
         yield "tasks.json is no list"
         return
-    if problems := stories.schema_problems(after):
+    if problems := rules.schema_problems(after):
         yield problems[0]
         return
     before = cheat.board
@@ -164,7 +164,7 @@ def _list_faults(path: Path, cheat: Cheat) -> Iterator[str]:
     ):
         yield "the list's own fields have changed"
     found = {story["id"]: story for story in after["userStories"]}
-    if not cheat.options and (problems := stories.invariant_problems(after)):
+    if not cheat.options and (problems := rules.invariant_problems(after)):
         yield problems[0]
     yield from _story_faults(before["userStories"], found, cheat)
 
@@ -191,7 +191,7 @@ def _story_faults(
     if len(decided) > 1:
         yield f"decided about {decided}"
     for id, new in found.items():
-        if any(new[field] != value for field, value in stories.NEW.items()):
+        if any(new[field] != value for field, value in rules.NEW.items()):
             yield f"{id} is new and does not begin at the beginning"
         if id.casefold() in {old["id"].casefold() for old in before}:
             yield f"{id} could be mistaken for another"

@@ -20,8 +20,8 @@ from typing import TypeVar
 
 from bench.agents.project import git
 from bench.measure import RALPH, Measurement, Scratch, scratch
-from ralph.core.tasks import CompletionCriteria, Task, TaskCompletionSpec
-from ralph.flows.where import here
+from ralph.core.task_model import CompletionCriteria, Task, TaskCompletionSpec
+from ralph.runs.location import here
 from ralph.store.home import Home
 
 T = TypeVar("T")

@@ -25,7 +25,7 @@ from bench.arena import Place
 from bench.harness import keeper
 from bench.harness.base import Finished, Harness, Job, Launch, environment
 from ralph.core.model import Ended
-from ralph.process.client import Command, Wakeup, Warden
+from ralph.process.client import ProcessCommand, Wakeup, Warden
 from ralph.process.warden import children_by_parent
 from ralph.store.runs import process_start
 
@@ -146,7 +146,7 @@ def run(place: Site, launch: Launch, number: int = 1, wrapped: tuple[str, ...] =
     began = time.monotonic()
     try:
         env = environment(place.where.home, place.where.programs, launch)
-        command = Command([*keep, *wrapped, *launch.argv], env, directory)
+        command = ProcessCommand([*keep, *wrapped, *launch.argv], env, directory)
         with Warden(Wakeup()) as warden:
             exit = warden.run(command, output, _patience(place))
     finally:

@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from bench.measure import Measurement, scratch
-from ralph.flows.repository import scm_runner
 from ralph.process.client import Wakeup, Warden
+from ralph.runs.repository import scm_runner
 from ralph.scm.repository import repository_at
 from ralph.scm.snapshots import Snapshots
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.measure import RALPH, Measurement, Scratch, alternate, scratch, seconds
 from ralph.core.model import Ended
-from ralph.process.client import Command, Wakeup, Warden
+from ralph.process.client import ProcessCommand, Wakeup, Warden
 
 FEW, MANY = 100, 500
 MB = 1 << 20
@@ -120,7 +120,9 @@ def kill_tree(place: Scratch) -> Measurement:
                     warden.end(0)
                 return None
 
-            warden.run(Command(["/bin/sh", "-c", script], dict(os.environ), directory), _Nothing(), watch)
+            warden.run(
+                ProcessCommand(["/bin/sh", "-c", script], dict(os.environ), directory), _Nothing(), watch
+            )
             times.append(time.perf_counter() - sent[0])
         os.close(directory)
     value = statistics.median(times) * 1e3

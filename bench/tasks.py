@@ -17,11 +17,11 @@ from pathlib import Path
 
 from bench.measure import RALPH, Measurement, Scratch, alternate, scratch
 from ralph.core import board
-from ralph.core.board import RunEnded, RunVerdict
-from ralph.core.tasks import ACCEPTANCE, CompletionCriteria, Task, TaskCompletionSpec
-from ralph.flows.jobs import Choice, Jobs
+from ralph.core.board import RoleRunEnded, RunVerdict
+from ralph.core.task_model import ACCEPTANCE, CompletionCriteria, Task, TaskCompletionSpec
 from ralph.settings import AgentSettings, Settings
 from ralph.store.home import Home
+from ralph.work.jobs import Choice, Jobs
 
 MANY = 10_000
 CHAIN = 10
@@ -144,7 +144,7 @@ def decide(state: str, project: str) -> None:
     first = board.ready(here)[0]
     here = board.begin(here, first)
     started = time.process_time()
-    here = board.apply(here, RunEnded(first.job, 1, RunVerdict.PROVED))
+    here = board.apply(here, RoleRunEnded(first.job, 1, RunVerdict.PROVED))
     board.begin(here, board.ready(here)[0])
     print(time.process_time() - started)
 
@@ -154,7 +154,7 @@ def block(state: str, project: str) -> None:
     first = board.ready(here)[0]
     here = board.begin(here, first)
     started = time.process_time()
-    here = board.apply(here, RunEnded(first.job, 1, RunVerdict.FAILED))
+    here = board.apply(here, RoleRunEnded(first.job, 1, RunVerdict.FAILED))
     print(time.process_time() - started)
     assert board.is_over(here)
 

@@ -30,9 +30,9 @@ from bench.harness import keeper
 from bench.harness.base import Launch
 from bench.harness.ralph import COMMANDS, OURS
 from bench.truth import WORKERS, Wardens, table
-from ralph.core.tasks import ROLES, CompletionCriteria, Task, TaskCompletionSpec, TaskStatus
-from ralph.flows.where import here
+from ralph.core.task_model import ROLES, CompletionCriteria, Task, TaskCompletionSpec, TaskStatus
 from ralph.process.client import Warden
+from ralph.runs.location import here
 from ralph.store.home import Home
 
 TASK = "T-1"

@@ -21,11 +21,11 @@ from conftest import Project
 from ralph import settings
 from ralph.core import events, machine, model
 from ralph.core.model import Cause, Outcome
-from ralph.core.tasks import ACCEPTANCE, CompletionCriteria, Task, TaskCompletionSpec, TaskStatus
-from ralph.flows import task_file
+from ralph.core.task_model import ACCEPTANCE, CompletionCriteria, Task, TaskCompletionSpec, TaskStatus
 from ralph.store import codec
 from ralph.store.database import VERSION
 from ralph.store.runs import new_id
+from ralph.tasks import task_file
 from ralph.views import tasks as task_view
 from ralph.views.jsonl import KINDS as EVENT_KINDS
 from ralph.views.report.model import Report

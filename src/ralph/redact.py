@@ -66,7 +66,7 @@ _SECRET_NAME = re.compile(
 _NO_SECRET_NAME = re.compile(r"(_SOCK|_FILE|_PATH|_DIR|_URL|_ID|_NAME|_COUNT|TOKENS)$", re.IGNORECASE)
 _SHORTEST = 8
 _BASE64_RUN = re.compile(rb"[A-Za-z0-9+/_-]{16,}={0,2}")
-_MOST_LINE = 64 << 10
+_MAX_LINE = 64 << 10
 _TAIL = 8 << 10
 _KEY_BEGINS = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEY_ENDS = re.compile(rb"-----END [A-Z ]*PRIVATE KEY-----")
@@ -133,7 +133,7 @@ class Redactor:
         if newline:
             self._waiting = rest
             return self._lines(whole + newline)
-        if len(self._waiting) <= _MOST_LINE:
+        if len(self._waiting) <= _MAX_LINE:
             return b""
         whole, self._waiting = self._waiting[:-_TAIL], self._waiting[-_TAIL:]
         return self._secrets.redact(whole)

@@ -13,13 +13,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from ralph.core.model import FailAction, Network, Permissions, PromptVia, RestartKind
-from ralph.core.notices import ALL, Occasion
+from ralph.core.model import FailAction, Network, Occasion, Permissions, PromptVia, RestartKind
 from ralph.errors import RalphError
-from ralph.files.jsonfile import Document, read_object, scalars
+from ralph.files.jsonfile import JsonDocument, read_object, scalars
 
 DEFAULT_PATH = Path(".ralph/settings.json")
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 DEFAULT = "default"
 SECRET = "(redacted)"
 
@@ -178,7 +177,7 @@ class NotifySettings(_Base, frozen=True):
     ] = ""
     on: Annotated[
         tuple[Occasion, ...], Meta(description="When: finished, failed, waiting, limit, budget (at 80 %).")
-    ] = ALL
+    ] = tuple(Occasion)
 
 
 class GuardRuleSettings(_Base, frozen=True):
@@ -304,7 +303,7 @@ class Settings(_Base, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedSettings:
     """The merged settings, which files they came from, and the source of each value by its path."""
 
     settings: Settings
@@ -312,7 +311,7 @@ class Loaded:
     sources: Mapping[str, str]
 
 
-def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Loaded:
+def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> LoadedSettings:
     """Settings file, deep-merged with the local file beside it, then flags by their dotted key."""
     chosen = path or DEFAULT_PATH
     if not chosen.name:
@@ -343,7 +342,9 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Lo
         names = ", ".join(str(document.path) for document in documents)
         source = "the command line" if where in (flags or {}) else names or "the command line"
         raise RalphError(f"{where}, from {source}: {message[0].lower()}{message[1:]}.") from None
-    return Loaded(settings, tuple(document.path for document in documents), _all_sources(settings, sources))
+    return LoadedSettings(
+        settings, tuple(document.path for document in documents), _all_sources(settings, sources)
+    )
 
 
 def deep_merge(base: dict[str, Any], local: dict[str, Any]) -> dict[str, Any]:
@@ -392,13 +393,13 @@ def schema() -> dict[str, Any]:
 # ---- one file ----
 
 
-def _read(path: Path) -> Document:
-    document = read_object(path, MOST_BYTES, "settings file")
+def _read(path: Path) -> JsonDocument:
+    document = read_object(path, MAX_BYTES, "settings file")
     document.values.pop("$schema", None)
     return document
 
 
-def _check(document: Document) -> None:
+def _check(document: JsonDocument) -> None:
     """Each file is valid by itself; an error names the file, the line and the key."""
     for keys, value in scalars(document.values):
         if problem := _problem(keys, value):
@@ -441,7 +442,7 @@ def _tolerant(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
 
-def _explain(document: Document, message: str, keys: list[str]) -> tuple[str, str]:
+def _explain(document: JsonDocument, message: str, keys: list[str]) -> tuple[str, str]:
     unknown = re.match(r"Object contains unknown field `(.*)`", message)
     if unknown:
         key = unknown[1]
@@ -507,7 +508,7 @@ def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
             yield f"{prefix}{key}", value
 
 
-def leaves(loaded: Loaded) -> Iterator[tuple[str, Any, str]]:
+def leaves(loaded: LoadedSettings) -> Iterator[tuple[str, Any, str]]:
     """Every key with its value, redacted, and its source, in the order of the settings."""
     for path, value in _leaves(to_json(redacted(loaded.settings))):
         yield path, value, loaded.sources[path]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from conftest import Project, wait_until
-from ralph.core.tasks import CompletionCriteria, Task, TaskStatus
+from ralph.core.task_model import CompletionCriteria, Task, TaskStatus
 from terminal_support import terminal
 from work_support import ALL_MET, BREAKS, CHECK, HONEST, MENDS, NOT_MET, Site, external, make_site, task
 

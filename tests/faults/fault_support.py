@@ -24,8 +24,8 @@ from ralph.core import machine
 from ralph.core.model import Plan, State
 from ralph.store import codec, locks
 from ralph.store.home import Home
-from ralph.store.journal import Row, rows
-from ralph.views.status import Iteration, Summary, detail, summaries
+from ralph.store.journal import JournalRow, rows
+from ralph.views.status import IterationSummary, Summary, detail, summaries
 
 RUNS = int(os.environ.get("RALPH_FAULT_RUNS", "3"))
 """How often a fault is repeated where its number matters."""
@@ -234,7 +234,7 @@ def newest(project: Project) -> Summary:
     return status(project)[0]
 
 
-def iterations(project: Project) -> tuple[Iteration, ...]:
+def iterations(project: Project) -> tuple[IterationSummary, ...]:
     """What the iterations of the newest run came to."""
     runs = project.home.runs()
     with closing(runs.db):
@@ -254,7 +254,7 @@ def is_free(project: Project) -> bool:
     return True
 
 
-def journal_of(home: Home, run: str) -> list[Row]:
+def journal_of(home: Home, run: str) -> list[JournalRow]:
     with closing(home.runs().db) as db:
         return list(rows(db, home.database, run))
 

@@ -14,7 +14,7 @@ from ralph.core.model import Ran
 
 BACKWARDS = """
 import itertools, sys
-from ralph.loop import place
+from ralph.loop import run_context
 ticks = itertools.count()
 place.Clock.wall = lambda clock: 2_000_000_000.0 - 1000 * next(ticks)
 from ralph.cli import main

@@ -27,14 +27,14 @@ from ralph.core.model import (
     PromptVia,
     State,
 )
-from ralph.flows import session
-from ralph.loop import ears
+from ralph.loop import inbox
+from ralph.loop.confinement import ConfinedRun, opened_confinement
 from ralph.loop.driver import Driver
-from ralph.loop.place import Clock, Place
-from ralph.loop.rooms import Site, opened_rooms
+from ralph.loop.run_context import Clock, RunContext
 from ralph.process.client import Wakeup, Warden
-from ralph.scm.git import Output
-from ralph.scm.work import Work
+from ralph.runs import session
+from ralph.scm.git import GitOutput
+from ralph.scm.version_control import VersionControl
 from ralph.store.files import opened_directory
 from ralph.store.journal import Journal, rows
 from ralph.store.runtime import Runtime
@@ -104,7 +104,7 @@ def driven(
             started.append(clock.passed)
         heard(event, run.id, wakeup)
 
-    def no_scm(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> Output:
+    def no_scm(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> GitOutput:
         raise AssertionError(f"there is no repository: {argv}")
 
     def make_plan(id: str) -> Plan:
@@ -119,11 +119,13 @@ def driven(
         Runtime(project.path) as runtime,
         opened_directory(str(streams)) as directory,
         Warden(Wakeup()) as warden,
-        opened_rooms(Site(plan, None, project.home.path, streams), warden, runtime.project) as rooms,
+        opened_confinement(
+            ConfinedRun(plan, None, project.home.path, streams), warden, runtime.project
+        ) as confinement,
     ):
         runtime.prepare(run.id)
-        journal, work = Journal(runs.db, runs.path, run.id), Work(plan, None, no_scm, streams)
-        place = Place(runs, journal, runtime, directory, work, warden, wakeup, tell, clock, rooms)
+        journal, work = Journal(runs.db, runs.path, run.id), VersionControl(plan, None, no_scm, streams)
+        place = RunContext(runs, journal, runtime, directory, work, warden, wakeup, tell, clock, confinement)
         state = Driver(place, prepare(machine.start(plan, clock.wall()))).drive()
         kinds = [row.kind for row in rows(runs.db, runs.path, run.id)]
     return Driven(state, started, clock.passed, kinds)
@@ -132,7 +134,7 @@ def driven(
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Holds look at the clock every few seconds, so that a day of them is short."""
-    monkeypatch.setattr(ears, "COMMAND_SECONDS", 7.0)
+    monkeypatch.setattr(inbox, "COMMAND_SECONDS", 7.0)
 
 
 ONE_HELD_ITERATION = ["plan", "hold", "look", "run_agent", "look", "stop"]
@@ -159,7 +161,7 @@ def test_r4_the_wait_for_a_limit_follows_the_wall_clock(project: Project, jump: 
     hold = Hold(HoldWhy.LIMIT, until=clock.wall() + 100.0)
     did = driven(project, clock, lambda state: replace(state, hold=hold))
     assert len(did.started) == 1
-    late = ears.COMMAND_SECONDS if jump == DAY else 0.01
+    late = inbox.COMMAND_SECONDS if jump == DAY else 0.01
     assert starts - 0.01 <= did.started[0] <= starts + late
     assert (did.end, did.kinds) == (PROVED, ONE_HELD_ITERATION)
 

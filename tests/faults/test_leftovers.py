@@ -27,7 +27,7 @@ from faults.fault_support import (
     starts_all,
     traces,
 )
-from ralph.process.client import Command, Wakeup, Warden
+from ralph.process.client import ProcessCommand, Wakeup, Warden
 
 
 @REPEATED
@@ -164,7 +164,9 @@ def test_p5_fifty_passes_are_enough(tmp_path: Path) -> None:
     passes = []
     with Warden(Wakeup()) as warden:
         for _ in range(RUNS):
-            command = Command([sys.executable, "-S", "-c", CHAINS], {"PATH": os.environ["PATH"]}, directory)
+            command = ProcessCommand(
+                [sys.executable, "-S", "-c", CHAINS], {"PATH": os.environ["PATH"]}, directory
+            )
             passes.append(warden.run(command, Ignored(), lambda seconds, idle: None).passes)
     os.close(directory)
     assert max(passes) <= 50, passes

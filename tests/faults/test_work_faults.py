@@ -26,7 +26,7 @@ from faults.work_fault_support import (
     trap,
     worktrees,
 )
-from ralph.core.tasks import CompletionCriteria, Task
+from ralph.core.task_model import CompletionCriteria, Task
 from ralph.store.home import Home
 from work_support import CHECK, MENDS, Site, external, make_site, task
 

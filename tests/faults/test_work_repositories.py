@@ -26,7 +26,7 @@ from faults.work_fault_support import (
     trap,
     worktrees,
 )
-from ralph.core.tasks import TaskCompletionSpec
+from ralph.core.task_model import TaskCompletionSpec
 from ralph.core.text import clean
 from work_support import CHECK, HONEST, MENDS, Site, external, make_site, task
 

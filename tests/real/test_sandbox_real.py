@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from conftest import Project, Result
-from core.test_stories import board, story
-from ralph.core.stories import NEEDS_REVIEW
+from ralph.stories.rules import NEEDS_REVIEW
 from real.real_support import DONE, NAMES, REAL, Lonely, driven, ends, turns
+from stories.test_rules import board, story
 
 pytestmark = [*REAL, pytest.mark.usefixtures("bubblewrap")]
 

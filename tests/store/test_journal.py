@@ -39,7 +39,7 @@ from ralph.errors import RalphError
 from ralph.store import codec
 from ralph.store.database import Busy, DiskFull
 from ralph.store.home import Home
-from ralph.store.journal import Journal, Loaded, Row, load, rows
+from ralph.store.journal import Journal, JournalRow, LoadedRun, load, rows
 from ralph.store.runs import Runs
 from ralph.views.status import Summary, summaries
 
@@ -106,18 +106,18 @@ def play(journal: Journal, state: State, facts: tuple[Any, ...]) -> State:
     return state
 
 
-def on_disk(home: Home, run: str) -> list[Row]:
+def on_disk(home: Home, run: str) -> list[JournalRow]:
     """The rows as another process sees them."""
     with closing(home.runs().db) as db:
         return list(rows(db, home.database, run))
 
 
-def loaded(home: Home, run: str) -> Loaded:
+def loaded(home: Home, run: str) -> LoadedRun:
     with closing(home.runs().db) as db:
         return load(db, home.database, run)
 
 
-def replayed(found: list[Row]) -> State:
+def replayed(found: list[JournalRow]) -> State:
     """The state after every fact of a journal, from its plan on; each stored state is checked on the way."""
     plan: Plan = codec.decode("plan", found[0].body)
     state = machine.start(plan, found[0].started)
@@ -140,7 +140,7 @@ def test_a_run_begins_with_its_plan(db: sqlite3.Connection, home: Home) -> None:
     (row,) = on_disk(home, begun.run)
     assert (row.seq, row.kind, row.started, row.result) == (0, "plan", begun.state.now, None)
     assert codec.decode("plan", row.body) == begun.state.plan
-    assert loaded(home, begun.run) == Loaded(begun.state, None)
+    assert loaded(home, begun.run) == LoadedRun(begun.state, None)
 
 
 def test_a_step_is_on_disk_before_it_is_done(db: sqlite3.Connection, home: Home) -> None:
@@ -154,7 +154,7 @@ def test_a_step_is_on_disk_before_it_is_done(db: sqlite3.Connection, home: Home)
     *_, look, agent = on_disk(home, begun.run)
     assert (look.kind, look.result_kind, look.seq) == ("look", "seen", 1)
     assert (agent.kind, agent.seq, number, agent.result, agent.state) == ("run_agent", 2, 2, None, None)
-    assert loaded(home, begun.run) == Loaded(state, agent)
+    assert loaded(home, begun.run) == LoadedRun(state, agent)
 
 
 def test_a_look_rides_along(db: sqlite3.Connection, home: Home) -> None:
@@ -187,7 +187,7 @@ def test_a_whole_run(db: sqlite3.Connection, home: Home) -> None:
     ]
     assert state.stop == Stop(Cause.PROVED, "claimed, and every required check green")
     assert replayed(found) == state
-    assert loaded(home, begun.run) == Loaded(state, None, is_over=True)
+    assert loaded(home, begun.run) == LoadedRun(state, None, is_over=True)
 
 
 @pytest.mark.parametrize("cut", range(len(SCRIPT) + 1))
@@ -213,7 +213,7 @@ def test_a_run_that_has_only_decided_to_stop_is_not_over(db: sqlite3.Connection,
     step = machine.next_step(state)
     begun.journal.begin(step, 105.0)
     begun.journal.flush()
-    assert loaded(home, begun.run) == Loaded(state, on_disk(home, begun.run)[-1])
+    assert loaded(home, begun.run) == LoadedRun(state, on_disk(home, begun.run)[-1])
     assert state.stop is not None and runs.brief(begun.run).stop is None
     begun.journal.complete(step, SCRIPT[-1], machine.apply(state, SCRIPT[-1]))
     begun.journal.flush()
@@ -235,7 +235,7 @@ def test_runs_do_not_mix(db: sqlite3.Connection, home: Home) -> None:
     play(one.journal, one.state, SCRIPT[:3])
     assert [row.seq for row in on_disk(home, one.run)] == [0, 1, 2, 3]
     assert [row.seq for row in on_disk(home, other.run)] == [0]
-    assert loaded(home, other.run) == Loaded(other.state, None)
+    assert loaded(home, other.run) == LoadedRun(other.state, None)
 
 
 def test_time_may_go_backwards(db: sqlite3.Connection, home: Home) -> None:
@@ -246,7 +246,7 @@ def test_time_may_go_backwards(db: sqlite3.Connection, home: Home) -> None:
     found = on_disk(home, begun.run)
     assert [row.ended for row in found[1:]] == [899.0, 898.5, 898.0, 897.0, 896.0, 895.0]
     assert replayed(found) == state
-    assert loaded(home, begun.run) == Loaded(state, None, is_over=True)
+    assert loaded(home, begun.run) == LoadedRun(state, None, is_over=True)
 
 
 # ---- when the disk is full ----

@@ -339,7 +339,7 @@ def test_a_stream_is_not_written_through_a_link(tmp_path: Path, directory: int) 
 
 def test_a_stream_has_a_cap(tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """An agent that prints without end does not fill the disk."""
-    monkeypatch.setattr(module, "MOST_STREAM_BYTES", 1000)
+    monkeypatch.setattr(module, "MAX_STREAM_BYTES", 1000)
     stream = Stream(directory, "x")
     for _ in range(50):
         stream.write(b"y" * 100)

@@ -11,7 +11,7 @@ from typing import Protocol
 from ralph.core.events import AgentEvent
 from ralph.core.model import AgentSpec, ClaimRule, Ended, Exit, Permissions, PromptVia, Purpose, Usage
 
-MOST_TEXT = 128_000
+MAX_TEXT = 128_000
 """How many characters of an answer's beginning, and of its end, are kept."""
 
 
@@ -35,7 +35,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AgentReport:
     """What an agent process amounts to, read from what it printed and how it ended."""
 
     ended: Ended
@@ -104,7 +104,7 @@ class Parser(Protocol):
 
     def stderr(self, data: bytes) -> Sequence[AgentEvent]: ...
 
-    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], Report]: ...
+    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], AgentReport]: ...
 
 
 class Agent(Protocol):
@@ -191,7 +191,7 @@ def no_hooks(spec: AgentSpec, path: str) -> AgentSpec | None:
     return None
 
 
-MOST_LINE = 16_000
+MAX_LINE = 16_000
 
 
 class LineText:
@@ -206,7 +206,7 @@ class LineText:
         whole, newline, rest = text.rpartition("\n")
         if not newline:
             self._rest += rest
-            if len(self._rest) < MOST_LINE:
+            if len(self._rest) < MAX_LINE:
                 return ""
             text, self._rest = self._rest, ""
             return text
@@ -225,14 +225,14 @@ class Ends:
         self._tail = ""
 
     def add(self, text: str) -> None:
-        if len(self._head) < MOST_TEXT:
-            room = MOST_TEXT - len(self._head)
+        if len(self._head) < MAX_TEXT:
+            room = MAX_TEXT - len(self._head)
             self._head += text[:room]
             text = text[room:]
         if text:
-            self._tail = (self._tail + text[-MOST_TEXT:])[-MOST_TEXT:]
+            self._tail = (self._tail + text[-MAX_TEXT:])[-MAX_TEXT:]
 
     @property
     def text(self) -> str:
-        gap = "\n[...]\n" if len(self._tail) == MOST_TEXT else ""
+        gap = "\n[...]\n" if len(self._tail) == MAX_TEXT else ""
         return self._head + gap + self._tail

@@ -41,11 +41,11 @@ from ralph.agents.base import (
 )
 from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, seconds_of, whole
 from ralph.core.events import (
+    AgentError,
     AgentEvent,
+    AgentProgress,
     Body,
     Limited,
-    Problem,
-    Progress,
     Result,
     Retry,
     Todo,
@@ -271,7 +271,7 @@ class ClaudeParser(StreamParser):
 
     def _system(self, line: _Line) -> Iterator[AgentEvent]:
         if line.subtype == "init":
-            yield Progress(", ".join(filter(None, (f"session {line.session_id}", line.model))))
+            yield AgentProgress(", ".join(filter(None, (f"session {line.session_id}", line.model))))
         elif line.subtype == "api_retry":
             yield self._retry(line)
 
@@ -332,7 +332,7 @@ class ClaudeParser(StreamParser):
                 if todo := self._tasks.answered(block.tool_use_id, output, is_error):
                     yield todo
             elif block.type == "text" and block.text.startswith(_STOP_HOOK):
-                yield Progress(block.text)
+                yield AgentProgress(block.text)
 
     # ---- refusals ----
 
@@ -348,7 +348,7 @@ class ClaudeParser(StreamParser):
         return iter(())
 
     def _api_error(self, line: _Line, text: str) -> Iterator[AgentEvent]:
-        yield self._refusal(line, text) or Problem(text)
+        yield self._refusal(line, text) or AgentError(text)
 
     def _refusal(self, line: _Line, text: str) -> Limited | None:
         details = line.api_error_params.rate_limit_info if line.api_error_params else None

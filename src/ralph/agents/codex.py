@@ -43,11 +43,11 @@ from ralph.agents.base import (
 )
 from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, whole
 from ralph.core.events import (
+    AgentError,
     AgentEvent,
+    AgentProgress,
     Body,
     Limited,
-    Problem,
-    Progress,
     Result,
     Retry,
     Todo,
@@ -251,7 +251,7 @@ class CodexParser(StreamParser):
     # ---- threads and turns ----
 
     def _thread(self, line: _Line) -> Iterator[AgentEvent]:
-        yield Progress(f"session {line.thread_id}")
+        yield AgentProgress(f"session {line.thread_id}")
 
     def _turn_started(self, line: _Line) -> Iterator[AgentEvent]:
         self.is_over = self._has_succeeded = False
@@ -266,7 +266,7 @@ class CodexParser(StreamParser):
     def _turn_failed(self, line: _Line) -> Iterator[AgentEvent]:
         text = line.error.message if line.error else ""
         if text and text != self._failure:
-            yield self._refusal(text) or Problem(text)
+            yield self._refusal(text) or AgentError(text)
         self._fail(text or self._failure or "the turn failed")
         yield Result(self.usage, is_error=True)
 
@@ -278,7 +278,7 @@ class CodexParser(StreamParser):
             yield Retry(why, int(found[1] or 0), int(found[2] or 0))
         elif line.message:
             self._failure = line.message
-            yield self._refusal(line.message) or Problem(line.message)
+            yield self._refusal(line.message) or AgentError(line.message)
 
     def _refusal(self, text: str) -> Limited | None:
         status = _STATUS.match(text)
@@ -315,7 +315,7 @@ class CodexParser(StreamParser):
             yield todo
 
     def _warning(self, item: _Item, state: str) -> Iterator[AgentEvent]:
-        yield Problem(item.message)
+        yield AgentError(item.message)
 
     def _command(self, item: _Item, state: str) -> Iterator[AgentEvent]:
         if state == "completed":

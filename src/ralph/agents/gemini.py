@@ -33,13 +33,13 @@ from msgspec import Raw, Struct, field
 
 from ralph.agents import limits
 from ralph.agents.base import (
-    MOST_LINE,
+    MAX_LINE,
     About,
+    AgentReport,
     Needs,
     Parser,
     Prompt,
     Reading,
-    Report,
     model_option,
     no_hooks,
     permissions,
@@ -47,11 +47,11 @@ from ralph.agents.base import (
 )
 from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, seconds_of, whole
 from ralph.core.events import (
+    AgentError,
     AgentEvent,
+    AgentProgress,
     Body,
     Limited,
-    Problem,
-    Progress,
     Result,
     Retry,
     Text,
@@ -221,12 +221,12 @@ class GeminiParser(StreamParser):
         noise = super().stderr(data)
         return [*noise, *(retry for event in noise for retry in _retries(getattr(event, "text", "")))]
 
-    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], Report]:
+    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], AgentReport]:
         events, report = super().finish(exit)
         return [*self._close(), *events], report
 
     def _init(self, line: _Line) -> Iterator[AgentEvent]:
-        yield Progress(f"session {line.session_id}, {line.model}")
+        yield AgentProgress(f"session {line.session_id}, {line.model}")
 
     # ---- text ----
 
@@ -238,7 +238,7 @@ class GeminiParser(StreamParser):
         lines, newline, self._open = (self._open + line.content).rpartition("\n")
         if newline:
             yield Text(lines + newline, at=line.at)
-        if len(self._open) > MOST_LINE:
+        if len(self._open) > MAX_LINE:
             yield from self._close(line.at)
 
     def _close(self, at: float | None = None) -> Iterator[AgentEvent]:
@@ -279,7 +279,7 @@ class GeminiParser(StreamParser):
         """A warning, or what is wrong with the answer; the result follows."""
         yield from self._close(line.at)
         self._problem = line.message
-        yield Problem(line.message)
+        yield AgentError(line.message)
 
     def _result(self, line: _Line) -> Iterator[AgentEvent]:
         yield from self._close(line.at)
@@ -291,7 +291,7 @@ class GeminiParser(StreamParser):
         else:
             self._fail(text or self._problem or "it reports an error without a word")
             if text:
-                yield self._refusal(text, _status(text)) or Problem(text)
+                yield self._refusal(text, _status(text)) or AgentError(text)
         yield Result(self.usage, line.status != "success", line.at)
 
     @property

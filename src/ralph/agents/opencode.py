@@ -44,11 +44,11 @@ from ralph.agents.claude import todo_status
 from ralph.agents.custom import argument
 from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, whole
 from ralph.core.events import (
+    AgentError,
     AgentEvent,
+    AgentProgress,
     Body,
     Noise,
-    Problem,
-    Progress,
     Result,
     Retry,
     Todo,
@@ -72,7 +72,7 @@ _REJECTED = b'"The user rejected permission to use this specific tool call'
 _FORBIDDEN = b'"The user has specified a rule which prevents you from using this specific tool call'
 
 _GOES_ON = ("tool-calls", "unknown")
-_MOST_RETRIES = 5
+_MAX_RETRIES = 5
 _PATIENCE = 90.0
 """No pause of its own between two tries is longer: then it waits for a `retry-after`."""
 
@@ -257,7 +257,7 @@ class OpenCodeParser(StreamParser):
         self._has_called = self._is_rejected = self._has_succeeded = self.is_over = False
         if line.session != self._session:
             self._session = line.session
-            yield Progress(f"session {line.session}")
+            yield AgentProgress(f"session {line.session}")
 
     def _text(self, line: _Line) -> Iterator[AgentEvent]:
         text = whole(line.part.text, at=_seconds(line.timestamp))
@@ -314,7 +314,7 @@ class OpenCodeParser(StreamParser):
                 yield limited
         else:
             self._limit = None
-            yield Problem(text)
+            yield AgentError(text)
         self._fail(text)
         yield Result(self.usage, is_error=True, at=_seconds(line.timestamp))
 
@@ -341,7 +341,7 @@ class OpenCodeParser(StreamParser):
             self._refuse(kind, text)
             self._refused_at = self._reading.now()
         self._refusals += 1
-        return Retry(text, self._refusals, _MOST_RETRIES)
+        return Retry(text, self._refusals, _MAX_RETRIES)
 
     def _detail(self, ended: Ended, exit: Exit) -> str:
         """Where --auto was given, only a rule of the user's own denies."""

@@ -60,7 +60,7 @@ class Scripted:
         return PlainParser(reading)
 
 
-class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ScriptedTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one iteration does, in the order of the fields."""
 
     delay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
@@ -73,21 +73,21 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exit: int = 0
 
 
-class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    turns: Annotated[list[Turn], msgspec.Meta(min_length=1)]
+class AgentScript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    turns: Annotated[list[ScriptedTurn], msgspec.Meta(min_length=1)]
 
 
-def load(path: str) -> Script:
+def load(path: str) -> AgentScript:
     """A script; what is wrong with it is said in one line."""
     import yaml
 
     try:
-        return msgspec.convert(yaml.safe_load(Path(path).read_text()), Script)
+        return msgspec.convert(yaml.safe_load(Path(path).read_text()), AgentScript)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
         raise SystemExit(f"scripted agent: {path}: {error}") from None
 
 
-def play(turn: Turn, prompt: str) -> int:
+def play(turn: ScriptedTurn, prompt: str) -> int:
     """Do what one turn says; returns the exit code."""
     time.sleep(turn.delay)
     if turn.text:

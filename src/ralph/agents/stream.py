@@ -19,14 +19,14 @@ from typing import Annotated, Any
 import msgspec
 
 from ralph.agents import limits
-from ralph.agents.base import Ends, LineText, Reading, Report
+from ralph.agents.base import AgentReport, Ends, LineText, Reading
 from ralph.agents.plain import signal_name
 from ralph.core import claims
 from ralph.core.events import AgentEvent, Limited, Noise, Text, Unread
 from ralph.core.model import Ended, Exit, LimitKind, Permissions, Purpose, Usage
 from ralph.core.text import clean
 
-MOST_LINE_BYTES = 8 << 20
+MAX_LINE_BYTES = 8 << 20
 """A longer line is dropped with a note."""
 
 IDLE_SECONDS = 900.0
@@ -45,7 +45,7 @@ Line = bytes | memoryview
 """A whole line, mostly a part of what was read: lines may be long, and copies of them cost more than reading."""
 
 
-class Lines:
+class LineSplitter:
     """Bytes that arrive in pieces, as whole lines; None stands for one that was too long."""
 
     def __init__(self) -> None:
@@ -66,14 +66,14 @@ class Lines:
 
     def _keep(self, data: bytes) -> None:
         self._size += len(data)
-        if self._size > MOST_LINE_BYTES:
+        if self._size > MAX_LINE_BYTES:
             self._parts = []
         elif data:
             self._parts.append(data)
 
     def _take(self, data: bytes) -> bytes | None:
         self._keep(data)
-        line = b"".join(self._parts) if self._size <= MOST_LINE_BYTES else None
+        line = b"".join(self._parts) if self._size <= MAX_LINE_BYTES else None
         self._parts, self._size = [], 0
         return line
 
@@ -88,7 +88,7 @@ class StreamParser:
         self._reading = reading
         self._decode = decode
         self._handlers: Mapping[str, Handler] = {}
-        self._lines, self._err = Lines(), LineText()
+        self._lines, self._err = LineSplitter(), LineText()
         self._complaint = Ends()
         self._unread = 0
         self._final = Ends()
@@ -108,7 +108,7 @@ class StreamParser:
         self._complaint.add(text)
         return (Noise(text),) if text else ()
 
-    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], Report]:
+    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], AgentReport]:
         last = self._read(self._lines.finish())
         if rest := self._err.finish():
             self._complaint.add(rest)
@@ -119,7 +119,9 @@ class StreamParser:
         claim = claims.claimed(text, self._reading.claim, self._reading.prompt)
         ended = self._ended(exit, claim)
         retry_at = self._limit.retry_at if self._limit and ended is Ended.LIMIT else None
-        return last, Report(ended, claim, text, self.usage, retry_at, self._detail(ended, exit), self._unread)
+        return last, AgentReport(
+            ended, claim, text, self.usage, retry_at, self._detail(ended, exit), self._unread
+        )
 
     # ---- what one agent's file says ----
 
@@ -155,7 +157,7 @@ class StreamParser:
         events: list[AgentEvent] = []
         for line in lines:
             if line is None:
-                events.append(self._unreadable(b"", f"a line of more than {MOST_LINE_BYTES >> 20} MB"))
+                events.append(self._unreadable(b"", f"a line of more than {MAX_LINE_BYTES >> 20} MB"))
             elif line:
                 try:
                     events += self._events(line)

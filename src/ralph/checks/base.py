@@ -22,7 +22,7 @@ class Shell:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class JudgeAnswer:
     """What a judge said. `problem`: why there is no answer; `is_final`: asking again would not help."""
 
     text: str
@@ -39,7 +39,7 @@ class Changed:
     is_new: bool = False
 
 
-class Workbench(Protocol):
+class CheckContext(Protocol):
     """The means of a check: the loop hands them in, so that checks start no process themselves."""
 
     @property
@@ -77,21 +77,21 @@ class Workbench(Protocol):
         And files that are not in it, if a part of their path has a name that is to be `absent`.
         """
 
-    def ask(self, prompt: str, model: str) -> Answer:
+    def ask(self, prompt: str, model: str) -> JudgeAnswer:
         """Ask the judge, in a fresh process and an empty directory; `model` "": a small one.
 
         Raises `Limited` when it meets a limit and `Interrupted` when the run is ended.
         """
 
-    def inside(self, name: str) -> Workbench:
+    def inside(self, name: str) -> CheckContext:
         """The same for a stage of this check: its log has a name of its own."""
 
-    def together(self, stages: Sequence[tuple[str, Callable[[Workbench], Verdict]]]) -> list[Verdict]:
+    def together(self, stages: Sequence[tuple[str, Callable[[CheckContext], Verdict]]]) -> list[Verdict]:
         """Run stages at once, each by its name and with a workbench of its own."""
 
 
-class Run(Protocol):
-    def __call__(self, check: Check, bench: Workbench) -> Verdict: ...
+class RunCheck(Protocol):
+    def __call__(self, check: Check, context: CheckContext) -> Verdict: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +102,11 @@ class Method:
     """
 
     config: type[msgspec.Struct]
-    run: Run
-    problem: Problem | None = None
+    run: RunCheck
+    problem: FindProblem | None = None
 
 
-class Problem(Protocol):
+class FindProblem(Protocol):
     def __call__(self, config: Any) -> str: ...
 
 
@@ -114,7 +114,7 @@ class Interrupted(Exception):
     """The check was ended before it could find out anything: no verdict."""
 
 
-class Limited(Exception):
+class JudgeLimited(Exception):
     """The judge is limited: no verdict now, the check is due again at `retry_at`, if that is known."""
 
     def __init__(self, retry_at: float | None) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from ralph.checks.base import Interrupted, Method, Shell, Workbench
+from ralph.checks.base import CheckContext, Interrupted, Method, Shell
 from ralph.core import prompt
 from ralph.core.model import Check, Ended, Feedback, Verdict
 from ralph.errors import RalphError
@@ -27,16 +27,16 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     working_dir: str = "."
 
 
-def run(check: Check, bench: Workbench) -> Verdict:
+def run(check: Check, context: CheckContext) -> Verdict:
     config = msgspec.json.decode(check.config, type=Config)
     directory = posixpath.normpath(config.working_dir)
     try:
-        done = bench.shell(config.command, config.timeout, directory=directory)
-        reason = _fault(config, done, bench)
+        done = context.shell(config.command, config.timeout, directory=directory)
+        reason = _fault(config, done, context)
     except (OSError, RalphError) as error:  # a red verdict: the loop goes on
         return _red(check, config, f"Command failed: {error}", "", "")
     if reason:
-        output = prompt.truncate(done.output, bench.truncate, is_cut=done.is_cut)
+        output = prompt.truncate(done.output, context.truncate, is_cut=done.is_cut)
         return _red(check, config, reason, done.log, output)
     return Verdict(
         check.name, green=True, required=check.required, reason="External verification passed", log=done.log
@@ -51,7 +51,7 @@ def _red(check: Check, config: Config, reason: str, log: str, output: str) -> Ve
     )
 
 
-def _fault(config: Config, done: Shell, bench: Workbench) -> str:
+def _fault(config: Config, done: Shell, context: CheckContext) -> str:
     """Why the command does not prove anything, "" if it does."""
     exit = done.exit
     if exit.ended is Ended.INTERRUPTED:
@@ -66,9 +66,9 @@ def _fault(config: Config, done: Shell, bench: Workbench) -> str:
     if code != config.success_exit_code:
         return f"Command exited with {code}, expected {config.success_exit_code}"
     wanted, forbidden = config.output_contains, config.output_not_contains
-    if wanted and not bench.has_printed(done, wanted):
+    if wanted and not context.has_printed(done, wanted):
         return f"Output doesn't contain: {wanted}"
-    if forbidden and bench.has_printed(done, forbidden):
+    if forbidden and context.has_printed(done, forbidden):
         return f"Output contains forbidden: {forbidden}"
     return ""
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from ralph.checks.base import Method, Workbench
+from ralph.checks.base import CheckContext, Method
 from ralph.core.claims import neutralise
 from ralph.core.model import Check, Feedback, Verdict
 from ralph.errors import RalphError
 
-MOST_DEPTH = 5
+MAX_DEPTH = 5
 """How deep stages may have stages of their own."""
 
 
@@ -35,13 +35,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parallel: bool = False
 
 
-def run(check: Check, bench: Workbench) -> Verdict:
+def run(check: Check, context: CheckContext) -> Verdict:
     config = msgspec.json.decode(check.config, type=Config)
     if config.parallel:
         stages = [(stage.name, partial(_run_stage, check, stage)) for stage in config.stages]
-        parts = tuple(bench.together(stages))
+        parts = tuple(context.together(stages))
     else:
-        parts = tuple(_in_sequence(check, config, bench))
+        parts = tuple(_in_sequence(check, config, context))
     failed = [part for part in parts if part.required and not part.green]
     weak = [part for part in parts if part.required and part.green and part.degraded]
     return Verdict(
@@ -56,20 +56,20 @@ def run(check: Check, bench: Workbench) -> Verdict:
     )
 
 
-def _in_sequence(check: Check, config: Config, bench: Workbench) -> Iterator[Verdict]:
+def _in_sequence(check: Check, config: Config, context: CheckContext) -> Iterator[Verdict]:
     for stage in config.stages:
-        verdict = _run_stage(check, stage, bench.inside(stage.name))
+        verdict = _run_stage(check, stage, context.inside(stage.name))
         yield verdict
         if config.require_all and verdict.required and not verdict.green:
             return
 
 
-def _run_stage(check: Check, stage: Stage, bench: Workbench) -> Verdict:
+def _run_stage(check: Check, stage: Stage, context: CheckContext) -> Verdict:
     from ralph.checks.registry import find_method  # it lists this module
 
     config = msgspec.json.encode(stage.config).decode()
     inner = Check(stage.name, stage.method, config, stage.required, check.when, check.fail_action)
-    verdict = find_method(stage.method).run(inner, bench)
+    verdict = find_method(stage.method).run(inner, context)
     return replace(verdict, check=stage.name, required=stage.required)
 
 
@@ -111,8 +111,8 @@ def _feedback(check: Check, parts: Sequence[Verdict]) -> Feedback | None:
 def problem(config: Config) -> str:
     if not config.stages:
         return "stages: there is none"
-    if any(_depth(stage.method, stage.config, MOST_DEPTH) == MOST_DEPTH for stage in config.stages):
-        return f"stages: they are nested more than {MOST_DEPTH} deep"
+    if any(_depth(stage.method, stage.config, MAX_DEPTH) == MAX_DEPTH for stage in config.stages):
+        return f"stages: they are nested more than {MAX_DEPTH} deep"
     names = [stage.name for stage in config.stages]
     if "" in map(str.strip, names):
         return f"stages: number {[name.strip() for name in names].index('') + 1} has no name"

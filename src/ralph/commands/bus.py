@@ -17,7 +17,7 @@ import msgspec
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.store import bus
-from ralph.store.messages import MOST_BYTES, Damage, Message
+from ralph.store.messages import MAX_BYTES, BusMessage, Damage
 
 POLL_SECONDS = 0.1
 
@@ -105,7 +105,7 @@ def tail(folder: str, project: bool, types: tuple[str, ...], last: int, as_json:
     """Show the last messages of the task in DIR, and go on with new ones until Ctrl-C."""
     path = _path(folder, project)
     wanted = _wanted(types)
-    reader = bus.Reader(path)
+    reader = bus.BusReader(path)
     try:
         _show(path, deque((item for item in reader.news() if wanted(item)), last), as_json=as_json)
         while _is_read(POLL_SECONDS):
@@ -125,21 +125,21 @@ def _path(folder: str, project: bool) -> Path:
 def _stdin() -> str:
     if sys.stdin.isatty():
         raise RalphError("There is no message.", 'ralph bus post DIR "what to say", or a pipe into it.')
-    data = sys.stdin.buffer.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise RalphError(f"The message is too long: at most {MOST_BYTES:,} bytes.")
+    data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise RalphError(f"The message is too long: at most {MAX_BYTES:,} bytes.")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         raise RalphError(f"The message is not UTF-8 text (byte {error.start:,} of stdin).") from None
 
 
-def _wanted(types: tuple[str, ...]) -> Callable[[Message | Damage], bool]:
+def _wanted(types: tuple[str, ...]) -> Callable[[BusMessage | Damage], bool]:
     chosen = {bus.as_type(word) for word in types}
     return lambda item: not chosen or isinstance(item, Damage) or item.type in chosen
 
 
-def _show(path: Path, items: Iterable[Message | Damage], *, as_json: bool) -> None:
+def _show(path: Path, items: Iterable[BusMessage | Damage], *, as_json: bool) -> None:
     for item in items:
         if isinstance(item, Damage):
             _warn(path, item)
@@ -150,7 +150,7 @@ def _show(path: Path, items: Iterable[Message | Damage], *, as_json: bool) -> No
     sys.stdout.flush()
 
 
-def _for_people(message: Message) -> str:
+def _for_people(message: BusMessage) -> str:
     head = "  ".join(filter(None, (message.type, _local(message.time), message.task, message.id)))
     lines = clean(message.body.removesuffix("\n")).split("\n")
     return "\n".join([clean(head).replace("\n", " "), *(f"  {line}".rstrip() for line in lines), "", ""])

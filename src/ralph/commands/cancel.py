@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from ralph.commands.common import open_home, run_argument
-from ralph.core.tasks import Task, TaskStatus
+from ralph.core.task_model import Task, TaskStatus
 from ralph.errors import RalphError
-from ralph.flows import control
-from ralph.flows.where import here
+from ralph.runs import control
+from ralph.runs.location import here
 from ralph.store.home import Home
 from ralph.store.runs import Run, Runs
 from ralph.store.tasks import Tasks

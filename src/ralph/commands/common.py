@@ -18,17 +18,17 @@ from click.shell_completion import CompletionItem
 
 from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows.where import here, runs_of
+from ralph.runs.location import here, runs_of
 from ralph.store.home import Home, find_home
 from ralph.store.tasks import Tasks
 
 if TYPE_CHECKING:
     from ralph.core.model import Flow, Plan, Resume
-    from ralph.flows.where import Where
     from ralph.process.client import Wakeup
-    from ralph.settings import Loaded, NotifySettings, Settings, WorkSettings
+    from ralph.runs.location import Location
+    from ralph.settings import LoadedSettings, NotifySettings, Settings, WorkSettings
     from ralph.store.runs import Run, Runs
-    from ralph.views.agent import Look
+    from ralph.views.agent import ViewOptions
     from ralph.views.console import Console
     from ralph.views.jsonl import JsonLines
 
@@ -193,7 +193,7 @@ def sandbox_options(function: F) -> F:
 
 def start(
     flow: Flow,
-    where: Where,
+    where: Location,
     make_plan: Callable[[str], Plan],
     view: Callable[[], View],
     home: Home | None = None,
@@ -208,15 +208,15 @@ def start(
     `notify`: who is told of its end, and how.
     """
     from ralph.core.model import Flow
-    from ralph.flows import session
-    from ralph.flows.sending import ways_of
+    from ralph.notify.sender import targets_of
+    from ralph.runs import session
 
     home = home or open_home()
     with session.signals() as wakeup:
         lock = session.lock(home, where, wakeup, view(), alone=flow is Flow.SUPERVISE)
         if locked is not None:
             locked()
-        run = session.begin(home, flow, where, make_plan, ways_of(notify))
+        run = session.begin(home, flow, where, make_plan, targets_of(notify))
         return finish(home, run, lock, wakeup, view, detach=detach)
 
 
@@ -231,7 +231,7 @@ def finish(
     detach: bool,
 ) -> int:
     """Drive a run to its end, here or in the background; returns the exit code."""
-    from ralph.flows import session
+    from ralph.runs import session
 
     taken_over = None
     if detach:
@@ -257,32 +257,32 @@ def view_options(function: F) -> F:
     return function
 
 
-def make_view(look: Look, *, as_json: bool) -> View:
+def make_view(look: ViewOptions, *, as_json: bool) -> View:
     """A live run on stdout and stderr; no reader, slow or gone, holds it up."""
     from ralph.views.console import Console
     from ralph.views.jsonl import JsonLines
-    from ralph.views.outlet import Forgiving
+    from ralph.views.writer import ForgivingWriter
 
     if as_json:
-        return JsonLines(Forgiving(sys.stdout))
+        return JsonLines(ForgivingWriter(sys.stdout))
     return Console(sys.stdout, sys.stderr, look)
 
 
-def make_log_view(look: Look, *, as_json: bool) -> View:
+def make_log_view(look: ViewOptions, *, as_json: bool) -> View:
     """The past, all of it on stdout; a reader gets everything, however slow."""
     from ralph.views.console import Console
     from ralph.views.jsonl import JsonLines
-    from ralph.views.outlet import Direct
+    from ralph.views.writer import DirectWriter
 
     if as_json:
-        return JsonLines(Direct(sys.stdout))
-    return Console(sys.stdout, sys.stdout, look, Direct)
+        return JsonLines(DirectWriter(sys.stdout))
+    return Console(sys.stdout, sys.stdout, look, DirectWriter)
 
 
-def make_look(settings: Settings, *, verbose: bool = False, stream: bool = True) -> Look:
-    from ralph.views.agent import Look
+def make_look(settings: Settings, *, verbose: bool = False, stream: bool = True) -> ViewOptions:
+    from ralph.views.agent import ViewOptions
 
-    return Look(
+    return ViewOptions(
         stream=stream,
         verbose=verbose,
         emoji=settings.use_emoji,
@@ -320,7 +320,7 @@ def work_settings() -> WorkSettings:
     return load_with_agent(project_settings(), {}, None).settings.ralph
 
 
-def load_with_agent(settings_file: str | None, flags: dict[str, Any], agent: str | None) -> Loaded:
+def load_with_agent(settings_file: str | None, flags: dict[str, Any], agent: str | None) -> LoadedSettings:
     """With another agent than the configured one, nothing of the configured one is kept."""
     from ralph.settings import load
 

@@ -9,7 +9,7 @@ import click
 from ralph.commands.common import COUNT, find_run, newest_run, open_home, optional_run_argument
 from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows.repository import opened_repository
+from ralph.runs.repository import opened_repository
 from ralph.scm.history import History
 from ralph.views.console import wants_colour
 

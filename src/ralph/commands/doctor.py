@@ -15,17 +15,32 @@ import click
 
 from ralph.commands.common import COUNT, settings_here
 from ralph.core.text import clean
-from ralph.flows import session
-from ralph.flows.doctor import examine
-from ralph.flows.doctor_sandbox import ALLOWED, DENIED, Proof, prove
-from ralph.flows.finding import Finding, State
+from ralph.doctor.checkup import examine
+from ralph.doctor.finding import Finding, FindingState
+from ralph.doctor.sandbox import ALLOWED, DENIED, ProbeResult, prove
+from ralph.runs import session
 from ralph.settings import load
 from ralph.views.agent import paint
 from ralph.views.console import shows_emoji, wants_colour
 
-_EMOJI = {State.OK: "✅", State.WARNING: "⚠️", State.ERROR: "❌", State.ABSENT: "➖"}
-_TEXT = {State.OK: "[OK]", State.WARNING: "[WARN]", State.ERROR: "[ERR]", State.ABSENT: "[--]"}
-_COLOURS = {State.OK: "green", State.WARNING: "yellow", State.ERROR: "red", State.ABSENT: "dim"}
+_EMOJI = {
+    FindingState.OK: "✅",
+    FindingState.WARNING: "⚠️",
+    FindingState.ERROR: "❌",
+    FindingState.ABSENT: "➖",
+}
+_TEXT = {
+    FindingState.OK: "[OK]",
+    FindingState.WARNING: "[WARN]",
+    FindingState.ERROR: "[ERR]",
+    FindingState.ABSENT: "[--]",
+}
+_COLOURS = {
+    FindingState.OK: "green",
+    FindingState.WARNING: "yellow",
+    FindingState.ERROR: "red",
+    FindingState.ABSENT: "dim",
+}
 _LONGEST_NAME = 24
 _BEST = "?"
 _NARROW = 60
@@ -89,7 +104,7 @@ def command(settings_file: str | None, timeout: int, sandbox: str | None, as_jso
         click.echo(json.dumps([asdict(finding) for finding in findings], indent=2, ensure_ascii=False))
     else:
         _print(findings)
-    return 2 if any(finding.state is State.ERROR for finding in findings) else 0
+    return 2 if any(finding.state is FindingState.ERROR for finding in findings) else 0
 
 
 def _prove(name: str | None, image: str, *, as_json: bool) -> int:
@@ -106,7 +121,7 @@ def _prove(name: str | None, image: str, *, as_json: bool) -> int:
     return 0 if proof.is_sound else 1
 
 
-def _print_proof(proof: Proof) -> None:
+def _print_proof(proof: ProbeResult) -> None:
     width = max(len(probe.tried) for probe in proof.probes)
     for expected, title in ((ALLOWED, "What an agent must be able to do:"), (DENIED, "What must be denied:")):
         click.echo(title)
@@ -123,7 +138,7 @@ def _terminal() -> Finding:
     stream = sys.stdout if sys.stdout.isatty() else sys.stderr
     encoding = stream.encoding.lower().replace("_", "-")
     if not stream.isatty():
-        return Finding("terminal", State.OK, f"none here: Ralph prints plain lines in {encoding}")
+        return Finding("terminal", FindingState.OK, f"none here: Ralph prints plain lines in {encoding}")
     columns, lines = os.get_terminal_size(stream.fileno())
     able = [
         *(["colours"] if wants_colour(stream) else ["no colours"]),
@@ -132,10 +147,10 @@ def _terminal() -> Finding:
     found = f"{columns} x {lines}, {encoding}, {', '.join(able)}"
     if encoding != "utf-8":
         advice = "Set LANG=C.UTF-8: what an agent says may come out garbled."
-        return Finding("terminal", State.WARNING, found, advice)
+        return Finding("terminal", FindingState.WARNING, found, advice)
     if 0 < columns < _NARROW:
-        return Finding("terminal", State.WARNING, found, f"Make it at least {_NARROW} columns wide.")
-    return Finding("terminal", State.OK, found)
+        return Finding("terminal", FindingState.WARNING, found, f"Make it at least {_NARROW} columns wide.")
+    return Finding("terminal", FindingState.OK, found)
 
 
 def _print(findings: list[Finding]) -> None:
@@ -153,7 +168,7 @@ def _print(findings: list[Finding]) -> None:
         click.echo(f"{shown}{lines[0]}", color=True)
         for line in lines[1:]:
             click.echo(f"{' ' * indent}{line}")
-    errors = sum(finding.state is State.ERROR for finding in findings)
+    errors = sum(finding.state is FindingState.ERROR for finding in findings)
     what = "1 thing" if errors == 1 else f"{errors} things"
     verdict = f"A run cannot work here: {what} must be mended first." if errors else "A run can work here."
     click.echo(verdict, err=True)

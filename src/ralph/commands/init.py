@@ -17,9 +17,9 @@ from ralph.commands.common import COUNT
 from ralph.core.model import FailAction, Permissions
 from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows import init as flow
-from ralph.flows.init import Answers, Found
 from ralph.settings import AgentSettings, GuardrailSettings, ScmSettings, Settings, load
+from ralph.setup import init
+from ralph.setup.init import Answers, ProjectFacts
 from ralph.store import settings_file
 
 PATH = settings_file.PATH
@@ -105,8 +105,8 @@ def command(
         raise RalphError("--guardrail and --no-guardrails contradict each other.", "Leave one of them out.")
     directory = Path.cwd()
     settings_file.check_writable(directory)
-    found = flow.look_around(directory)
-    name, words = flow.split_agent(agent, directory) if agent else (None, ())
+    found = init.look_around(directory)
+    name, words = init.split_agent(agent, directory) if agent else (None, ())
     said = Answers(
         command=name,
         flags=(*words, *flags) or None,
@@ -114,7 +114,7 @@ def command(
         iterations=maximum_iterations,
         response=completion_response.strip() if completion_response else None,
         guardrails=tuple(map(GuardrailSettings, guardrails)) if guardrails or no_guardrails else None,
-        scm=flow.scm_of(scm, tasks, found),
+        scm=init.scm_of(scm, tasks, found),
     )
     is_in_the_way = settings_file.exists(directory) and not force
     if yes:
@@ -129,31 +129,31 @@ def command(
     return 0
 
 
-def _write_unasked(directory: Path, said: Answers, found: Found, *, is_in_the_way: bool) -> int:
+def _write_unasked(directory: Path, said: Answers, found: ProjectFacts, *, is_in_the_way: bool) -> int:
     """What the options say, and defaults; since nobody has seen them, they are shown."""
     if is_in_the_way:
         raise RalphError(f"{PATH} exists already.", "--force overwrites it, and keeps it under another name.")
-    settings = flow.to_settings(flow.with_defaults(said, found))
+    settings = init.to_settings(init.with_defaults(said, found))
     written = _write(directory, settings)
     _show(settings)
-    if problem := flow.problem_of_agent(settings.agent, directory):
+    if problem := init.problem_of_agent(settings.agent, directory):
         click.echo(f"ralph: warning: {settings.agent.command}: {problem}.", err=True)
     click.echo(written)
     return 0
 
 
-def _asked(directory: Path, said: Answers, found: Found, *, is_in_the_way: bool) -> Settings | None:
+def _asked(directory: Path, said: Answers, found: ProjectFacts, *, is_in_the_way: bool) -> Settings | None:
     """What the user says; None: what is there is not to be overwritten."""
     with _on_signals(signal.default_int_handler):
         if is_in_the_way and not _may_overwrite():
             return None
-        return flow.to_settings(_Questions(found, directory).asked(said))
+        return init.to_settings(_Questions(found, directory).asked(said))
 
 
 def _write(directory: Path, settings: Settings) -> str:
     """Write the file; returns what there is to say about it."""
     with _on_signals(signal.SIG_IGN):
-        kept = flow.write(directory, settings)
+        kept = init.write(directory, settings)
     note = f"The earlier settings are kept in {kept}\n" if kept else ""
     return f"Settings written to {PATH}\n{note}{NEXT}"
 
@@ -169,7 +169,7 @@ def _on_signals(handler: signal.Handlers | Callable[[int, FrameType | None], obj
 
 
 def _show(settings: Settings) -> None:
-    click.echo(clean(flow.to_text(flow.without_secrets(flow.readable(settings)))))
+    click.echo(clean(init.to_text(init.without_secrets(init.readable(settings)))))
 
 
 def _may_overwrite() -> bool:
@@ -187,7 +187,7 @@ def _may_overwrite() -> bool:
 class _Questions:
     """The dialogue; what was said on the command line is not asked."""
 
-    def __init__(self, found: Found, directory: Path) -> None:
+    def __init__(self, found: ProjectFacts, directory: Path) -> None:
         self._found = found
         self._directory = directory
 
@@ -197,7 +197,7 @@ class _Questions:
             said = replace(said, command=command, flags=(*words, *(said.flags or ())) or None)
         if said.flags is None:
             said = replace(said, flags=ask("Agent flags (comma-separated, optional)", self._flags))
-        agent = flow.agent_of(said)
+        agent = init.agent_of(said)
         if said.permissions is None:
             said = replace(said, permissions=self._permissions(agent))
         if said.iterations is None:
@@ -214,29 +214,29 @@ class _Questions:
             say(f"Installed here: {listed}")
         text = "Agent command (e.g., claude, codex, amp, or other LLM CLI)"
         command, words = ask(text, self._split, self._found.agent)
-        if problem := flow.problem_of_agent(AgentSettings(command=command), self._directory):
+        if problem := init.problem_of_agent(AgentSettings(command=command), self._directory):
             say(f"  {command}: {problem}. It must be there when you start `ralph run`.")
         return command, words
 
     def _split(self, answer: str) -> tuple[str, tuple[str, ...]]:
         try:
-            return flow.split_agent(required("the agent's command")(answer), self._directory)
+            return init.split_agent(required("the agent's command")(answer), self._directory)
         except RalphError as error:
             raise click.UsageError(error.message) from None
 
     def _flags(self, answer: str) -> tuple[str, ...]:
         flags = listed(answer)
         try:
-            flow.agent_of(Answers("agent", flags))
+            init.agent_of(Answers("agent", flags))
         except RalphError as error:
             raise click.UsageError(error.message) from None
         return flags
 
     def _permissions(self, agent: AgentSettings) -> Permissions | None:
-        if not flow.has_permissions(agent):
+        if not init.has_permissions(agent):
             return None
-        say(f"What may {flow.title_of(agent)} do without asking?")
-        for each, meaning in flow.explained_permissions(agent).items():
+        say(f"What may {init.title_of(agent)} do without asking?")
+        for each, meaning in init.explained_permissions(agent).items():
             say(f"  {each.value:<7} {meaning}")
         chosen = ask("Permissions (edit|bypass|none)", one_of(Permissions), Permissions.EDIT.value)
         return None if chosen is Permissions.EDIT else chosen  # the default, which knows of sandboxes

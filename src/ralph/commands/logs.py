@@ -22,7 +22,7 @@ from ralph.core.events import AgentEvent, IterationStarted
 from ralph.core.model import Purpose, RunAgent
 from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows.replay import Replay
+from ralph.runs.replay import Replay
 from ralph.store import codec
 from ralph.store.home import Home
 from ralph.store.journal import rows

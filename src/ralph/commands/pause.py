@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from ralph.commands.common import find_run, open_home, run_argument
-from ralph.flows import control
+from ralph.runs import control
 
 
 @click.command()

@@ -12,14 +12,14 @@ import click
 
 from ralph.commands.common import open_home
 from ralph.errors import RalphError
-from ralph.flows.leftovers import Leftover, leftovers, remove
-from ralph.flows.repository import opened_repository
+from ralph.runs.repository import opened_repository
 from ralph.scm.history import History
 from ralph.store.home import Home
 from ralph.store.prune import Candidate, candidates
 from ralph.views.agent import duration
 from ralph.views.console import count
 from ralph.views.table import print_table, size
+from ralph.work.leftovers import Leftover, leftovers, remove
 
 _UNITS = {"h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SIZES = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}

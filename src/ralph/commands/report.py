@@ -13,16 +13,16 @@ import msgspec
 
 from ralph.commands.common import complete_run, newest_run, open_home
 from ralph.errors import RalphError
-from ralph.flows.repository import opened_repository
-from ralph.flows.where import here
+from ralph.runs.location import here
+from ralph.runs.repository import opened_repository
 from ralph.scm.history import History
 from ralph.store.home import Home
 from ralph.store.runs import Run
-from ralph.views.report.gather import OpenHistory, Sources, report_of_run, report_of_task
+from ralph.views.report.gather import OpenHistory, ReportSources, report_of_run, report_of_task
 from ralph.views.report.markdown import markdown
 from ralph.views.report.model import Report
 
-MOST_GIT_BYTES = 8 << 20
+MAX_GIT_BYTES = 8 << 20
 """So much is read of what git says; a report shows less."""
 
 
@@ -60,7 +60,7 @@ def command(name: str | None, html: str | None, md: str | None, as_json: bool) -
 
 def _gather(home: Home, name: str | None) -> Report:
     runs = home.runs()
-    sources = Sources(home, runs, _histories(home))
+    sources = ReportSources(home, runs, _histories(home))
     if name is None:
         return report_of_run(sources, newest_run(runs))
     tasks = home.tasks(here(Path.cwd()).project)
@@ -74,7 +74,7 @@ def _histories(home: Home) -> OpenHistory:
 
     @contextmanager
     def history(run: Run) -> Iterator[History]:
-        with opened_repository(home, run, MOST_GIT_BYTES) as opened:
+        with opened_repository(home, run, MAX_GIT_BYTES) as opened:
             yield History(opened.repository, opened.run, run.id, opened.scratch)
 
     return history

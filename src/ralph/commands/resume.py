@@ -24,8 +24,8 @@ from ralph.commands.common import (
 from ralph.core import policy
 from ralph.core.model import Cause, Flow, Outcome, Resume
 from ralph.errors import RalphError
-from ralph.flows import control, session
-from ralph.store.codec import Brief
+from ralph.runs import control, session
+from ralph.store.codec import RunBrief
 from ralph.store.runs import Run
 
 
@@ -79,11 +79,11 @@ def command(
     view = partial(make_view, look, as_json=as_json)
     with session.signals() as wakeup:
         alone = chosen.flow is Flow.SUPERVISE
-        lock = session.lock(home, session.place_of(chosen), wakeup, view(), alone=alone)
+        lock = session.lock(home, session.location_of(chosen), wakeup, view(), alone=alone)
         return finish(home, chosen, lock, wakeup, view, go_on, detach=detach)
 
 
-def _check(run: Run, brief: Brief, go_on: Resume) -> None:
+def _check(run: Run, brief: RunBrief, go_on: Resume) -> None:
     """Refuse what could only stop again at once."""
     stop = brief.stop
     if stop is None:

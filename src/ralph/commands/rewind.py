@@ -9,14 +9,14 @@ import click
 from ralph.commands.common import make_view, open_home, run_argument
 from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows import session
-from ralph.flows.repository import opened_repository
 from ralph.process.client import Wakeup
+from ralph.runs import session
+from ralph.runs.repository import opened_repository
 from ralph.scm.rewind import Rewind, Rewinder
-from ralph.views.agent import Look
+from ralph.views.agent import ViewOptions
 
 WORDS = {"A": "comes back", "M": "is changed", "D": "is removed", "T": "is changed"}
-MOST_SHOWN = 40
+MAX_SHOWN = 40
 
 
 @click.command()
@@ -37,8 +37,8 @@ def command(run: str, iteration: str, yes: bool) -> int:
     chosen = runs.find(run)
     if chosen.is_live:
         raise RalphError(f"Run {chosen.id} is running.", f"Stop it first: ralph cancel {chosen.id}")
-    view = make_view(Look(), as_json=False)
-    lock = session.lock(home, session.place_of(chosen), Wakeup(), view)
+    view = make_view(ViewOptions(), as_json=False)
+    lock = session.lock(home, session.location_of(chosen), Wakeup(), view)
     assert lock >= 0
     with opened_repository(home, chosen) as opened:
         rewinder = Rewinder(opened.repository, opened.run, chosen.id, opened.scratch)
@@ -63,10 +63,10 @@ def command(run: str, iteration: str, yes: bool) -> int:
 
 
 def _show(plan: Rewind) -> None:
-    for change in plan.changes[:MOST_SHOWN]:
+    for change in plan.changes[:MAX_SHOWN]:
         click.echo(f"  {WORDS[change.kind]:<11} {clean(change.path)}")
-    if len(plan.changes) > MOST_SHOWN:
-        click.echo(f"  … and {len(plan.changes) - MOST_SHOWN} more")
+    if len(plan.changes) > MAX_SHOWN:
+        click.echo(f"  … and {len(plan.changes) - MAX_SHOWN} more")
 
 
 def _agreed() -> bool:

@@ -26,11 +26,10 @@ from ralph.core import prompt as prompts
 from ralph.core.model import Flow, Left, Plan, Purpose, RunAgent
 from ralph.core.text import clean
 from ralph.files.textfile import read_text
-from ralph.flows import run as flow
-from ralph.flows import session
-from ralph.flows.sandboxing import Wanted, choose
+from ralph.runs import run_plan, session
+from ralph.runs.sandbox_choice import Wanted, choose
 from ralph.sandbox.registry import DIRECT
-from ralph.settings import Loaded, redacted, to_json
+from ralph.settings import LoadedSettings, redacted, to_json
 
 
 @click.command(
@@ -76,23 +75,23 @@ def command(
     ralph run -f PROMPT.md --agent ./my-agent.sh
     """
     directory = Path.cwd()
-    inputs = flow.Inputs(prompt, prompt_file)
-    flow.check_inputs(inputs, directory)
+    inputs = run_plan.RunInputs(prompt, prompt_file)
+    run_plan.check_inputs(inputs, directory)
     flags = {_KEYS[name]: value for name, value in options.items() if value is not None}
     loaded = load_with_agent(settings_file, flags, agent)
     settings = loaded.settings
     if dry_run:
-        return _show(flow.plan("dry-run", settings, inputs, directory), inputs, as_json=as_json)
+        return _show(run_plan.plan("dry-run", settings, inputs, directory), inputs, as_json=as_json)
     if verbose:
         _explain(loaded)
-    flow.plan("check", settings, inputs, directory)
+    run_plan.plan("check", settings, inputs, directory)
     chosen = choose(loaded, Wanted(sandbox, sandbox_rung), DIRECT.name)
     look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
     where = session.here(directory)
     return start(
         Flow.RUN,
         where,
-        lambda id: flow.plan(id, settings, inputs, where.directory, chosen),
+        lambda id: run_plan.plan(id, settings, inputs, where.directory, chosen),
         partial(make_view, look, as_json=as_json),
         detach=detach,
         notify=settings.notify,
@@ -109,14 +108,14 @@ _KEYS = {
 }
 
 
-def _explain(loaded: Loaded) -> None:
+def _explain(loaded: LoadedSettings) -> None:
     for path in loaded.files:
         click.echo(f"[ralph] Loading settings from {path}", err=True)
     values = to_json(redacted(loaded.settings))
     click.echo(f"[ralph] Settings: {json.dumps(values, ensure_ascii=False)}", err=True)
 
 
-def _show(plan: Plan, inputs: flow.Inputs, *, as_json: bool) -> int:
+def _show(plan: Plan, inputs: run_plan.RunInputs, *, as_json: bool) -> int:
     """What the first iteration would do."""
     spec = plan.agents[0]
     base = (

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 
 from ralph.commands.common import open_home, optional_run_argument
-from ralph.core.board import MOST_SENT_BACK
+from ralph.core.board import MAX_SENT_BACK
 from ralph.core.text import clean
-from ralph.flows.where import here
+from ralph.runs.location import here
 from ralph.store.tasks import Tasks
 from ralph.views.agent import duration
 from ralph.views.console import count
@@ -82,7 +82,7 @@ def _task(state: TaskState) -> str:
     used = count(state.iterations, "iteration") + (f", ${state.cost:.2f}" if state.cost else "")
     lines = [
         f"task       {state.id}: {state.title}",
-        f"state      {state.status}{role}, {used}, sent back {state.sent_back} of {MOST_SENT_BACK} times",
+        f"state      {state.status}{role}, {used}, sent back {state.sent_back} of {MAX_SENT_BACK} times",
     ]
     if state.reason:
         lines.append("why        " + state.reason.replace("\n", "\n           "))

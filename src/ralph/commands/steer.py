@@ -8,7 +8,7 @@ import click
 
 from ralph.commands.common import find_run, open_home, run_argument
 from ralph.errors import RalphError
-from ralph.flows import control
+from ralph.runs import control
 from ralph.store.bus import task_bus
 from ralph.store.runs import Runs
 from ralph.store.task_folder import Folder

@@ -19,11 +19,11 @@ from ralph.commands.common import (
     view_options,
 )
 from ralph.core.model import Flow, RestartKind
-from ralph.flows import supervise as flow
-from ralph.flows.run import Inputs
-from ralph.flows.sandboxing import Wanted, choose
+from ralph.runs.run_plan import RunInputs
+from ralph.runs.sandbox_choice import Wanted, choose
 from ralph.sandbox.registry import DIRECT
 from ralph.settings import load
+from ralph.supervise import plan
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -79,18 +79,18 @@ def command(
     ralph supervise tasks/build -f PROMPT.md --max-restarts 20
     """
     directory = Path.cwd()
-    task = flow.make_task(task_dir, project, name, words, Inputs(prompt, prompt_file))
+    task = plan.make_task(task_dir, project, name, words, RunInputs(prompt, prompt_file))
     flags = {_KEYS[key]: value for key, value in options.items() if value is not None}
     loaded = load(Path(settings_file) if settings_file else None, flags)
     settings = loaded.settings
-    flow.plan("check", settings, task, directory)
+    plan.plan("check", settings, task, directory)
     chosen = choose(loaded, Wanted(sandbox, sandbox_rung), DIRECT.name)
     look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
-    where = flow.where(task, directory)
+    where = plan.where(task, directory)
     return start(
         Flow.SUPERVISE,
         where,
-        lambda id: flow.plan(id, settings, task, where.directory, chosen),
+        lambda id: plan.plan(id, settings, task, where.directory, chosen),
         partial(make_view, look, as_json=as_json),
         detach=detach,
         notify=settings.notify,

@@ -17,21 +17,21 @@ import click
 
 from ralph.commands.common import make_look, optional_run_argument, settings_here
 from ralph.core.model import Resume
-from ralph.core.tasks import Task
+from ralph.core.task_model import Task
 from ralph.errors import RalphError
-from ralph.flows.where import here
+from ralph.runs.location import here
 from ralph.store.database import Missing
 from ralph.store.home import Home, known_home
 from ralph.store.runs import Run, Runs
 from ralph.store.tasks import Tasks
-from ralph.views.agent import Look
+from ralph.views.agent import ViewOptions
 from ralph.views.console import is_able, shows_emoji
 from ralph.views.tasks import RoleView
 from ralph.views.tui.app import RalphApp
 from ralph.views.tui.colours import terminal_theme
-from ralph.views.tui.feed import Feed, Past, Sources
+from ralph.views.tui.feed import Feed, FeedSources, Past
 
-MOST_BYTES = 1 << 19
+MAX_BYTES = 1 << 19
 """Of what an agent has printed, the dashboard shows about so much, the end of it."""
 
 
@@ -56,7 +56,7 @@ def command(run: str | None, theme: str | None) -> int:
 
 def make_app(
     home: Home,
-    look: Look,
+    look: ViewOptions,
     now: Callable[[], float] = time.time,
     *,
     emoji: bool = False,
@@ -67,11 +67,11 @@ def make_app(
     """The dashboard over a store. Its lines are always coloured here: the app takes away what is not wanted."""
 
     def past(runs: Runs, run: str) -> Past:
-        from ralph.flows.replay import Replay
+        from ralph.runs.replay import Replay
 
-        return Replay(runs, run, home.streams(run), most=MOST_BYTES)
+        return Replay(runs, run, home.streams(run), most=MAX_BYTES)
 
-    shown = Look(
+    shown = ViewOptions(
         emoji=emoji,
         colour=True,
         timestamp=look.timestamp,
@@ -79,7 +79,7 @@ def make_app(
         most_chars=look.most_chars,
     )
     return RalphApp(
-        Feed(home, Sources(past, _roles)),
+        Feed(home, FeedSources(past, _roles)),
         StoreActions(home),
         shown,
         now,
@@ -119,22 +119,22 @@ class StoreActions:
         self._home = home
 
     def pause(self, run: str) -> str:
-        from ralph.flows import control
+        from ralph.runs import control
 
         return self._told(run, lambda runs, chosen: control.pause(runs, chosen))
 
     def steer(self, run: str, text: str) -> str:
-        from ralph.flows import control
+        from ralph.runs import control
 
         return self._told(run, lambda runs, chosen: control.steer(runs, chosen, text)[1])
 
     def cancel(self, run: str) -> str:
-        from ralph.flows import control
+        from ralph.runs import control
 
         return self._told(run, lambda runs, chosen: control.cancel(self._home, runs, chosen))
 
     def resume(self, run: str, iterations: int | None) -> str:
-        from ralph.flows import control
+        from ralph.runs import control
 
         with closing((runs := self._home.runs()).db):
             chosen = runs.find(run)

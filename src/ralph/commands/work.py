@@ -24,14 +24,11 @@ from ralph.commands.common import (
 )
 from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows import session
-from ralph.flows.ground import taken_ground
-from ralph.flows.jobs import Choice, Watch
-from ralph.flows.notify import WorkNotifier
-from ralph.flows.sandboxing import Wanted, choose
-from ralph.flows.sending import Sender, ways_of
-from ralph.flows.where import Where, here
-from ralph.flows.work import Work
+from ralph.notify.notifier import WorkNotifier
+from ralph.notify.sender import Sender, targets_of
+from ralph.runs import session
+from ralph.runs.location import Location, here
+from ralph.runs.sandbox_choice import Wanted, choose
 from ralph.sandbox.registry import DIRECT
 from ralph.scm.repository import find_repository
 from ralph.settings import Settings
@@ -40,9 +37,12 @@ from ralph.store.told import told_of_project
 from ralph.views.agent import paint
 from ralph.views.console import count, wants_colour
 from ralph.views.jsonl import JsonLines
-from ralph.views.outlet import Forgiving
 from ralph.views.task_status import TaskState, task_state
-from ralph.views.work import ManyTasks, OneTask, TaskJson
+from ralph.views.work import ManyTasks, OneTask, WorkTaskJson
+from ralph.views.writer import ForgivingWriter
+from ralph.work.jobs import Choice, Watch
+from ralph.work.project_repo import locked_project_repo
+from ralph.work.scheduler import Work
 
 
 @click.command(
@@ -107,10 +107,10 @@ def command(
     view = _view(settings, jobs, verbose=verbose, as_json=as_json)
     with (
         session.signals() as wakeup,
-        taken_ground(home, repository, where.project, wakeup, runs_hooks=not chosen.is_real) as ground,
+        locked_project_repo(home, repository, where.project, wakeup, runs_hooks=not chosen.is_real) as repo,
     ):
         notifier = _notifier(home, where, settings, view.hear)
-        work = Work(home, ground, settings, wakeup, notifier.hear, notifier.spent, chosen)
+        work = Work(home, repo, settings, wakeup, notifier.hear, notifier.spent, chosen)
         code = work.work(Choice(spec, tasks, jobs))
         if work.halt is not None:
             notifier.halted(work.halt.exit_code, work.halt.reason)
@@ -120,8 +120,8 @@ def command(
     return code
 
 
-def _notifier(home: Home, where: Where, settings: Settings, watch: Watch) -> WorkNotifier:
-    sender = Sender(ways_of(settings.notify), told_of_project(home.path, where.project))
+def _notifier(home: Home, where: Location, settings: Settings, watch: Watch) -> WorkNotifier:
+    sender = Sender(targets_of(settings.notify), told_of_project(home.path, where.project))
     return WorkNotifier(watch, sender, home.runs(), where.project, str(where.directory))
 
 
@@ -140,9 +140,11 @@ def _in_background(home: Home) -> bool:
     return True
 
 
-def _view(settings: Settings, jobs: int, *, verbose: bool, as_json: bool) -> OneTask | ManyTasks | TaskJson:
+def _view(
+    settings: Settings, jobs: int, *, verbose: bool, as_json: bool
+) -> OneTask | ManyTasks | WorkTaskJson:
     if as_json:
-        return TaskJson(JsonLines(Forgiving(sys.stdout)))
+        return WorkTaskJson(JsonLines(ForgivingWriter(sys.stdout)))
     if jobs == 1:
         look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
         return OneTask(sys.stdout, sys.stderr, look)

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-MOST_SENT_BACK = 3
+MAX_SENT_BACK = 3
 """How often a role may send a task back to the first one."""
 
-MOST_MERGE_RETRIES = 1
+MAX_MERGE_RETRIES = 1
 """How often a conflict or a red merge goes back to the first role before the job is blocked."""
 
 
@@ -143,7 +143,7 @@ Action = StartRun | StopRun | Merge
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnded:
+class RoleRunEnded:
     job: str
     attempt: int
     verdict: RunVerdict
@@ -158,16 +158,16 @@ class Merged:
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class JobAdded:
     job: Job
 
 
 @dataclass(frozen=True, slots=True)
-class Cancelled:
+class JobCancelled:
     job: str
 
 
-Fact = RunEnded | Merged | Added | Cancelled
+Fact = RoleRunEnded | Merged | JobAdded | JobCancelled
 
 
 class Cycle(ValueError):
@@ -204,7 +204,7 @@ def begin(board: Board, action: Action) -> Board:
 
 def apply(board: Board, fact: Fact) -> Board:
     board = _FACTS[type(fact)](board, fact)
-    id = fact.job.id if isinstance(fact, Added) else fact.job
+    id = fact.job.id if isinstance(fact, JobAdded) else fact.job
     return _followed(board, [id, *board.links.dependents[id]])
 
 
@@ -301,7 +301,7 @@ def _starts(board: Board, live: list[Job]) -> Iterable[StartRun]:
 # ---- what follows ----
 
 
-def _run_ended(board: Board, fact: RunEnded) -> Board:
+def _run_ended(board: Board, fact: RoleRunEnded) -> Board:
     job = board.job(fact.job)
     run = next((run for run in job.running if run.attempt == fact.attempt), None)
     if run is None:
@@ -310,7 +310,7 @@ def _run_ended(board: Board, fact: RunEnded) -> Board:
     return _put(board, job if run.unwanted else _RUN_VERDICTS[fact.verdict](job, fact))
 
 
-def _proved(job: Job, fact: RunEnded) -> Job:
+def _proved(job: Job, fact: RoleRunEnded) -> Job:
     job = _unwanted(replace(job, winner=fact.attempt, pending=(), reason=""))
     if job.role + 1 < len(job.roles):
         return replace(job, role=job.role + 1, pending=(job.winner,))
@@ -322,30 +322,30 @@ def _unwanted(job: Job) -> Job:
     return replace(job, running=tuple(replace(run, unwanted=True) for run in job.running))
 
 
-def _refused(job: Job, fact: RunEnded) -> Job:
-    if job.role == 0 or job.sent_back >= MOST_SENT_BACK:
+def _refused(job: Job, fact: RoleRunEnded) -> Job:
+    if job.role == 0 or job.sent_back >= MAX_SENT_BACK:
         return _failed(job, fact)
     return replace(job, role=0, pending=(job.winner,), sent_back=job.sent_back + 1, reason=fact.reason)
 
 
-def _failed(job: Job, fact: RunEnded) -> Job:
+def _failed(job: Job, fact: RoleRunEnded) -> Job:
     if job.pending or any(not run.unwanted for run in job.running):
         return job
     return replace(job, state=JobState.FAILED, reason=fact.reason)
 
 
-def _stopped(job: Job, fact: RunEnded) -> Job:
+def _stopped(job: Job, fact: RoleRunEnded) -> Job:
     """Somebody has stopped it: other attempts go on, and without any the job is cancelled."""
     job = _failed(job, replace(fact, reason="cancelled"))
     return replace(job, state=JobState.CANCELLED) if job.state is JobState.FAILED else job
 
 
-def _lost(job: Job, fact: RunEnded) -> Job:
+def _lost(job: Job, fact: RoleRunEnded) -> Job:
     """The process that drove it is gone: it is started again."""
     return replace(job, pending=(*job.pending, fact.attempt))
 
 
-_RUN_VERDICTS: dict[RunVerdict, Callable[[Job, RunEnded], Job]] = {
+_RUN_VERDICTS: dict[RunVerdict, Callable[[Job, RoleRunEnded], Job]] = {
     RunVerdict.PROVED: _proved,
     RunVerdict.REFUSED: _refused,
     RunVerdict.FAILED: _failed,
@@ -364,7 +364,7 @@ def _merged(board: Board, fact: Merged) -> Board:
         job = replace(job, state=JobState.CANCELLED, reason="cancelled")
     elif fact.verdict is MergeVerdict.LOST:
         job = replace(job, state=JobState.PROVED)
-    elif fact.verdict is MergeVerdict.HELD or job.merge_retries >= MOST_MERGE_RETRIES:
+    elif fact.verdict is MergeVerdict.HELD or job.merge_retries >= MAX_MERGE_RETRIES:
         job = replace(job, state=JobState.BLOCKED)
     else:
         retries = job.merge_retries + 1
@@ -372,13 +372,13 @@ def _merged(board: Board, fact: Merged) -> Board:
     return _put(board, job)
 
 
-def _added(board: Board, fact: Added) -> Board:
+def _added(board: Board, fact: JobAdded) -> Board:
     board = replace(board, jobs=(*board.jobs, fact.job))
     _check(board)
     return _linked(board)
 
 
-def _cancelled(board: Board, fact: Cancelled) -> Board:
+def _cancelled(board: Board, fact: JobCancelled) -> Board:
     job = board.job(fact.job)
     if job.state in ENDED:
         return board
@@ -388,10 +388,10 @@ def _cancelled(board: Board, fact: Cancelled) -> Board:
 
 
 _FACTS: dict[type[Fact], Callable[[Board, Any], Board]] = {
-    RunEnded: _run_ended,
+    RoleRunEnded: _run_ended,
     Merged: _merged,
-    Added: _added,
-    Cancelled: _cancelled,
+    JobAdded: _added,
+    JobCancelled: _cancelled,
 }
 
 

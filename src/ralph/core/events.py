@@ -27,7 +27,7 @@ from ralph.core.model import (
 # ---- what the agent did ----
 
 
-MOST_DEPTH = 50
+MAX_DEPTH = 50
 """A value that is nested deeper is shown as the text that it is."""
 
 
@@ -67,7 +67,7 @@ class Body:
 def _is_deep(value: Any) -> bool:
     """Is it nested deeper than anything that people read, and than a view can walk?"""
     level = [value]
-    for _ in range(MOST_DEPTH):
+    for _ in range(MAX_DEPTH):
         dicts = [inner for each in level if isinstance(each, dict) for inner in each.values()]
         level = dicts + [inner for each in level if isinstance(each, list) for inner in each]
         if not level:
@@ -134,7 +134,7 @@ class Todo:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class AgentProgress:
     """Where the agent stands: its session, its model, what keeps it from ending."""
 
     text: str
@@ -169,7 +169,7 @@ class Retry:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AgentError:
     """An error that the agent reports of itself."""
 
     text: str
@@ -228,7 +228,7 @@ class AgentStarted:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
+class UsageReported:
     """What the agent process in hand has used so far."""
 
     usage: Usage
@@ -310,14 +310,14 @@ class TaskMoved:
 
 
 AgentEvent = (
-    Text | Noise | ToolStart | ToolEnd | Todo | Progress | Result | Limited | Retry | Problem | Unread
+    Text | Noise | ToolStart | ToolEnd | Todo | AgentProgress | Result | Limited | Retry | AgentError | Unread
 )
 Event = (
     AgentEvent
     | RunStarted
     | IterationStarted
     | AgentStarted
-    | Used
+    | UsageReported
     | AgentEnded
     | CheckStarted
     | CheckEnded

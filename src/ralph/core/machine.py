@@ -57,7 +57,7 @@ from ralph.core.model import (
 WAIT_EXIT = 42
 """The exit code by which a supervised agent says that it waits for something outside."""
 
-MOST_EMPTIES = 3
+MAX_EMPTIES = 3
 
 ARROWS: tuple[tuple[Phase, str, Phase], ...] = (
     (Phase.BEFORE, "may start", Phase.WORK),
@@ -566,7 +566,7 @@ def _is_retried_empty(state: State, seen: Seen) -> bool:
     """An empty answer of a PRD loop that changed nothing is asked again and costs no iteration."""
     return (
         _may_be_asked_again(state)
-        and state.empties < MOST_EMPTIES
+        and state.empties < MAX_EMPTIES
         and state.before is not None
         and state.before.tree == seen.tree
         and _legal(state.before) == _legal(seen)

@@ -418,6 +418,39 @@ class Plan:
     sandbox: SandboxSpec = NO_SANDBOX
 
 
+# ---- who is notified ----
+
+
+class Occasion(StrEnum):
+    """`waiting`: it needs somebody. `limit`: a provider serves it no more for now. `budget`: 80 % of one are used."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    WAITING = "waiting"
+    LIMIT = "limit"
+    BUDGET = "budget"
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyTargets:
+    """How people are reached: addresses as apprise knows them, a shell command, and on which occasions."""
+
+    urls: tuple[str, ...] = ()
+    command: str = ""
+    on: tuple[Occasion, ...] = tuple(Occasion)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.urls or self.command) or not self.on
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The addresses are secrets: they hold tokens."""
+        return frozenset(
+            part for url in self.urls for part in (url, url.partition("://")[2]) if len(part) >= 8
+        )
+
+
 # ---- what is measured ----
 
 

@@ -26,7 +26,7 @@ from ralph.core.programs import (
 )
 from ralph.core.shell import joined, simple_commands
 
-MOST_DEPTH = 5
+MAX_DEPTH = 5
 """How often a command may hand another one to a shell: `sh -c "…"`."""
 
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
@@ -60,7 +60,7 @@ def protection(commands: Iterable[tuple[str, str]], tracked: Collection[str]) ->
     files = _Files(tracked)
     executed: set[str] = set()
     for command, working_dir in commands:
-        executed.update(_of_shell(command, joined(".", working_dir), files, MOST_DEPTH))
+        executed.update(_of_shell(command, joined(".", working_dir), files, MAX_DEPTH))
         files.newcomers.update(CUSTOMIZE)
     by_custom = files.called(TESTS_BY_CUSTOM, ".") if files.is_indirect else []
     if files.is_indirect:

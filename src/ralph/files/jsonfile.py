@@ -14,7 +14,7 @@ from ralph.files.textfile import read_text
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class JsonDocument:
     """A JSON object, and the text it was read from."""
 
     path: Path
@@ -26,7 +26,7 @@ class Document:
         return line_of(self.text, keys)
 
 
-def read_object(path: Path, most: int, what: str) -> Document:
+def read_object(path: Path, most: int, what: str) -> JsonDocument:
     text = read_text(str(path), most=most, what=what, follow=False)
     if text.startswith("\ufeff"):
         raise RalphError(f"{path}:1: begins with a byte order mark.", "Save it as UTF-8 without one.")
@@ -38,7 +38,7 @@ def read_object(path: Path, most: int, what: str) -> Document:
         raise RalphError(_unusable(path, text, error)) from None
     if not isinstance(values, dict):
         raise RalphError(f"{path}:1: a {what} must be a JSON object, not {_json_type(values)}.")
-    return Document(path, text, values)
+    return JsonDocument(path, text, values)
 
 
 def parse_strictly(text: str) -> Any:

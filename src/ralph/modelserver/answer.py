@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ralph.modelserver.script import Usage
+from ralph.modelserver.script import TokenCounts
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall:
     """A tool call as the CLI that asked understands it; a text as input is for tools that take free text."""
 
     id: str
@@ -26,15 +26,15 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ModelAnswer:
     """What the model says in one turn. `id` is unique in the life of a server."""
 
     id: str
     model: str
-    usage: Usage
+    usage: TokenCounts
     thinking: str = ""
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +72,13 @@ class Wire(Protocol):
     def schema(self, body: Json) -> Json | None:
         """The JSON Schema that the answer's text must have."""
 
-    def whole(self, answer: Answer) -> Json:
+    def whole(self, answer: ModelAnswer) -> Json:
         """The answer in one piece."""
 
-    def events(self, answer: Answer, body: Json) -> list[bytes]:
+    def events(self, answer: ModelAnswer, body: Json) -> list[bytes]:
         """The answer as a stream."""
 
-    def malformed(self, answer: Answer) -> list[bytes]:
+    def malformed(self, answer: ModelAnswer) -> list[bytes]:
         """The beginning of a stream, and then what no client can read."""
 
     def error_event(self, kind: str, message: str) -> bytes:

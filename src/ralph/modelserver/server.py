@@ -16,16 +16,16 @@ from urllib.parse import urlsplit
 
 from ralph.errors import RalphError
 from ralph.modelserver.answer import Json, Wire, conversation
-from ralph.modelserver.anthropic import Anthropic
-from ralph.modelserver.chat import Chat
-from ralph.modelserver.gemini import Gemini
+from ralph.modelserver.anthropic import AnthropicWire
+from ralph.modelserver.chat import ChatWire
+from ralph.modelserver.gemini import GeminiWire
 from ralph.modelserver.player import Ending, Played, Player, Reply, refused
-from ralph.modelserver.responses import Responses
-from ralph.modelserver.script import Script
+from ralph.modelserver.responses import ResponsesWire
+from ralph.modelserver.script import ModelScript
 
-WIRES: tuple[Wire, ...] = (Anthropic(), Responses(), Chat(), Gemini())
-MOST_BYTES = 64 << 20
-MOST_REQUESTS = 10_000
+WIRES: tuple[Wire, ...] = (AnthropicWire(), ResponsesWire(), ChatWire(), GeminiWire())
+MAX_BYTES = 64 << 20
+MAX_REQUESTS = 10_000
 MODELS = {"object": "list", "data": [{"id": "scripted", "object": "model", "type": "model"}]}
 
 
@@ -52,8 +52,8 @@ class ModelServer:
     ...     assert "hello" in server.requests[-1].said()
     """
 
-    def __init__(self, script: Script, port: int = 0, log: str | None = None) -> None:
-        self._requests: deque[Request] = deque(maxlen=MOST_REQUESTS)
+    def __init__(self, script: ModelScript, port: int = 0, log: str | None = None) -> None:
+        self._requests: deque[Request] = deque(maxlen=MAX_REQUESTS)
         self._lock = threading.Lock()
         self._log: IO[str] | None = None
         try:
@@ -183,9 +183,7 @@ class _Handler(BaseHTTPRequestHandler):
         data = self._read()
         if data is None:
             self.close_connection = True
-            reply = refused(
-                wire, 413, f"The body must have a Content-Length of at most {MOST_BYTES:,} bytes."
-            )
+            reply = refused(wire, 413, f"The body must have a Content-Length of at most {MAX_BYTES:,} bytes.")
             self._note(wire.name, {}, played)
             return self._send(reply)
         try:
@@ -209,7 +207,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _read(self) -> bytes | None:
         """The body; None when it has no sane length."""
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
+        if not length.isdecimal() or int(length) > MAX_BYTES:
             return None
         return self.rfile.read(int(length))
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from ralph.process import orphans, warden
 
-MOST_BYTES = 4 << 20
+MAX_BYTES = 4 << 20
 """More of what it prints is not read."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RalphOutput:
     code: int
     out: str
     err: str
@@ -29,11 +29,11 @@ def ralph_command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "ralph", *arguments]
 
 
-def ask_ralph(*arguments: str) -> Answer:
+def ask_ralph(*arguments: str) -> RalphOutput:
     """Run ralph with these arguments to its end, without a terminal."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         code = _run(ralph_command(*arguments), out.fileno(), err.fileno())
-        return Answer(code, _text(out.fileno()), _text(err.fileno()))
+        return RalphOutput(code, _text(out.fileno()), _text(err.fileno()))
 
 
 def _run(argv: Sequence[str], out: int, err: int) -> int:
@@ -57,4 +57,4 @@ def _run(argv: Sequence[str], out: int, err: int) -> int:
 
 
 def _text(file: int) -> str:
-    return os.pread(file, MOST_BYTES, 0).decode(errors="replace")
+    return os.pread(file, MAX_BYTES, 0).decode(errors="replace")

@@ -20,7 +20,7 @@ from ralph.core.model import Ended, Exit
 from ralph.files.compiled import compiled
 from ralph.process import orphans, warden
 from ralph.process.orphans import Orphans
-from ralph.process.step import ANSWER_SECONDS, Reader, Step, Watch
+from ralph.process.step import ANSWER_SECONDS, OutputReader, Step, Watch
 
 _PIPE_BYTES = 1 << 18
 _NULL_DEVICE = "/dev/null"
@@ -31,7 +31,7 @@ the directory that Ralph was called from."""
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ProcessCommand:
     """What to start. `directory` and `stdin` are open descriptors; without stdin it reads nothing.
 
     `merged`: stdout and stderr are one stream, read as stdout.
@@ -172,7 +172,7 @@ class Warden:
 
     # ---- one command ----
 
-    def run(self, command: Command, reader: Reader, watch: Watch) -> Exit:
+    def run(self, command: ProcessCommand, reader: OutputReader, watch: Watch) -> Exit:
         """Start the command and stay with it until it and everything it started is gone."""
         if any("\0" in word for word in command.argv) or any(
             not name or "\0" in name or "=" in name for name in command.environment
@@ -194,7 +194,7 @@ class Warden:
             for descriptor in readers:
                 os.close(descriptor)
 
-    def _send_command(self, command: Command, descriptors: list[int]) -> bool:
+    def _send_command(self, command: ProcessCommand, descriptors: list[int]) -> bool:
         argv = [os.fsencode(argument) for argument in command.argv]
         environment = [
             os.fsencode(f"{name}={value}") for name, value in command.environment.items() if "\0" not in value
@@ -325,7 +325,7 @@ class _Collected:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class ProcessOutput:
     """What a short command did. `problem`: it could not be started. `is_cut`: it had more to say than was wanted."""
 
     exit: Exit
@@ -352,11 +352,11 @@ def output_of(
     stdin: bytes = b"",
     watch: Watch = lambda seconds, idle: None,
     most: int | None = None,
-) -> Output:
+) -> ProcessOutput:
     """Run a short command of the harness itself, and collect what it prints; after `most` bytes it is ended."""
     program, problem = find_program(argv[0], environment.get("PATH", os.defpath), directory)
     if problem:
-        return Output(Exit(error=errno.ENOENT), b"", b"", f"{argv[0]}: {problem}")
+        return ProcessOutput(Exit(error=errno.ENOENT), b"", b"", f"{argv[0]}: {problem}")
     collected = _Collected(most)
 
     def watched(seconds: float, idle: float) -> Ended | None:
@@ -364,8 +364,10 @@ def output_of(
 
     with _file_with(stdin) if stdin else nullcontext() as file:
         given = file.fileno() if file is not None else None
-        exit = owner.run(Command([program, *argv[1:]], environment, directory, given), collected, watched)
-    return Output(exit, collected.out, collected.err, is_cut=collected.is_full)
+        exit = owner.run(
+            ProcessCommand([program, *argv[1:]], environment, directory, given), collected, watched
+        )
+    return ProcessOutput(exit, collected.out, collected.err, is_cut=collected.is_full)
 
 
 @contextmanager

@@ -257,7 +257,7 @@ class Wards:
         return bool(self._pins)
 
 
-class Warden:
+class WardenProcess:
     """One command at a time: started, watched, ended, and its leftovers swept."""
 
     def __init__(self, control: socket.socket) -> None:
@@ -464,7 +464,7 @@ def main() -> None:
     if len(sys.argv) > 1:
         os.set_inheritable(LOCK_FD, False)
     os.closerange(LOCK_FD + 1 if len(sys.argv) > 1 else LOCK_FD, os.sysconf("SC_OPEN_MAX"))
-    Warden(socket.socket(fileno=CONTROL_FD)).serve()
+    WardenProcess(socket.socket(fileno=CONTROL_FD)).serve()
 
 
 if __name__ == "__main__":

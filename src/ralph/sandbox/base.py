@@ -41,7 +41,7 @@ class Root(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class SandboxOutput:
     """What a short command of the rung itself did. `code` is None if it could not be started or was ended."""
 
     code: int | None
@@ -49,7 +49,7 @@ class Output:
     err: str
 
 
-Run = Callable[[Sequence[str], float], Output]
+RunCommand = Callable[[Sequence[str], float], SandboxOutput]
 """(command line, seconds) -> what it did. It runs outside, under the warden."""
 
 Tell = Callable[[str], None]
@@ -57,7 +57,7 @@ Tell = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Walls:
+class Boundary:
     """What is the same for every command of a run.
 
     `state`: a directory for the rung's own files, out of reach for what runs inside. `writable`: the trees that some
@@ -77,7 +77,7 @@ class Walls:
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class Mounts:
     """What one command finds. Every path is absolute and resolved, and is the same inside as outside.
 
     `directory`: where it starts. What is in none of the lists is hidden if it belongs to people (homes, runtime and
@@ -94,7 +94,7 @@ class Room:
 
 
 @dataclass(frozen=True, slots=True)
-class Wrapped:
+class WrappedCommand:
     """What the warden is to start instead; `mark`: what the rung knows it by."""
 
     argv: Sequence[str]
@@ -105,12 +105,12 @@ class Wrapped:
 class Sandbox(Protocol):
     """An opened rung: wraps the commands of one run."""
 
-    def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped: ...
+    def wrap(self, argv: Sequence[str], environment: Mapping[str, str], mounts: Mounts) -> WrappedCommand: ...
 
-    def after(self, exit: Exit, wrapped: Wrapped) -> Exit: ...
+    def after(self, exit: Exit, wrapped: WrappedCommand) -> Exit: ...
 
 
-class Rung(Protocol):
+class Backend(Protocol):
     """One way to run a command so that it can do no harm. `name` is what the user says."""
 
     @property
@@ -119,7 +119,7 @@ class Rung(Protocol):
     @property
     def root(self) -> Root: ...
 
-    def problem(self, run: Run) -> str:
+    def problem(self, run: RunCommand) -> str:
         """Why it cannot be used here, in words; "" if it can."""
 
-    def opened(self, walls: Walls, run: Run, tell: Tell) -> AbstractContextManager[Sandbox]: ...
+    def opened(self, boundary: Boundary, run: RunCommand, tell: Tell) -> AbstractContextManager[Sandbox]: ...

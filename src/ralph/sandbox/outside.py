@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ralph.core.model import Exit
 from ralph.errors import RalphError
-from ralph.sandbox.base import Output
+from ralph.sandbox.base import SandboxOutput
 
 USUAL = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
 """Looked at before PATH, which may have directories that an agent can write to."""
@@ -22,7 +22,7 @@ def find_program(name: str) -> str:
     return shutil.which(name, path=USUAL) or shutil.which(name) or ""
 
 
-def complaint(done: Output) -> str:
+def complaint(done: SandboxOutput) -> str:
     """What a command that failed said first, but for warnings."""
     if done.code is None:
         return "it does not answer"

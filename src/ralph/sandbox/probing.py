@@ -183,7 +183,7 @@ def _mount(directory: str) -> Seen:
 
 
 def probes(at: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Seen]]]:
-    """Every probe by its name, as `flows/doctor_sandbox.py` has them."""
+    """Every probe by its name, as `doctor/sandbox.py` has them."""
     yield "worktree", lambda: _write(f"{at['worktree']}/written")
     yield "commit", lambda: _run("git", "-C", at["worktree"], "commit", "-q", "--allow-empty", "-m", "inside")
     yield "login", lambda: _read(at["login"])

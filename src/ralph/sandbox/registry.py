@@ -5,31 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ralph.errors import RalphError
-from ralph.sandbox.base import Run, Rung
+from ralph.sandbox.base import Backend, RunCommand
 from ralph.sandbox.bubblewrap import Bubblewrap
 from ralph.sandbox.container import IMAGE, Container
-from ralph.sandbox.direct import Direct
-from ralph.sandbox.docker import DockerSandbox
+from ralph.sandbox.direct import NoSandbox
+from ralph.sandbox.docker_sandbox import DockerSandbox
 
-DIRECT = Direct()
+DIRECT = NoSandbox()
 
 
-def ladder(image: str = "", agent: str = "", auth: str = "") -> dict[str, Rung]:
+def backends(image: str = "", agent: str = "", auth: str = "") -> dict[str, Backend]:
     """`image`: of containers. `agent`: whose machine it is, and `auth`, where its login is kept, for Docker Sandbox."""
     rungs = (DockerSandbox(agent, auth), Bubblewrap(), Container(image or IMAGE), DIRECT)
     return {rung.name: rung for rung in rungs}
 
 
-NAMES = tuple(ladder())
+NAMES = tuple(backends())
 
 
-def find(name: str, rungs: dict[str, Rung]) -> Rung:
+def find(name: str, rungs: dict[str, Backend]) -> Backend:
     if name not in rungs:
         raise RalphError(f"There is no sandbox {name!r}.", f"Known: {', '.join(rungs)}.")
     return rungs[name]
 
 
-def best(rungs: dict[str, Rung], run: Run) -> tuple[Rung, dict[str, str]]:
+def best(rungs: dict[str, Backend], run: RunCommand) -> tuple[Backend, dict[str, str]]:
     """The best rung that can be used here, be it `direct`, and what is wrong with those that are better."""
     problems: dict[str, str] = {}
     for rung in rungs.values():

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from ralph.core.model import Scm
 from ralph.core.text import clean
+from ralph.scm.baseline import Baseline, BaselineRecord, add_all, led_elsewhere
 from ralph.scm.git import Git, GitError, Runner, paths
 from ralph.scm.repository import Repository
-from ralph.scm.start import Recorded, Start, add_all, led_elsewhere
 from ralph.scm.user_git import UserGit
 
 _MARK = re.compile(rb"^<{7} ", re.MULTILINE)
@@ -33,19 +33,19 @@ class GitTasks:
     """`scm.tasks` with git."""
 
     def __init__(
-        self, repository: Repository, run: Runner, scm: Scm, run_id: str, recorded: Recorded
+        self, repository: Repository, run: Runner, scm: Scm, run_id: str, baseline: Baseline
     ) -> None:
         self._git = Git(repository, run)
-        self._user_git = UserGit(repository, run, recorded)
+        self._user_git = UserGit(repository, run, baseline)
         self._scm = scm
         self._run = run_id
-        self._recorded = recorded
+        self._baseline = baseline
 
     def has_changes(self) -> bool:
-        return self._recorded.has_changes()
+        return self._baseline.has_changes()
 
     def do(self, iteration: int, message: str) -> Done:
-        start = self._recorded.load()
+        start = self._baseline.load()
         commit, problems = "", []
         for task in self._scm.tasks:
             words, problem = shlex.split(task), ""
@@ -68,7 +68,7 @@ class GitTasks:
             return already, ""
         if path := self._conflict():
             return "", f"Not committed: {path} has a conflict of a merge. Next: resolve it, then: git commit"
-        added = add_all(self._user_git, self._git, self._recorded.left_out())
+        added = add_all(self._user_git, self._git, self._baseline.left_out())
         if added.code:
             return "", self._user_git.failure("add", added)
         if self._git.attempt("diff", "--cached", "--quiet", "--ignore-submodules=dirty").code == 0:
@@ -101,8 +101,8 @@ class GitTasks:
 
     # ---- the other tasks ----
 
-    def _other(self, start: Start, words: list[str]) -> str:
-        if changed := led_elsewhere(start, self._recorded.config()):
+    def _other(self, start: BaselineRecord, words: list[str]) -> str:
+        if changed := led_elsewhere(start, self._baseline.config()):
             return (
                 f"git {words[0]} was not run: {changed[0]} has changed since the run began."
                 f" If that is right, run it yourself: git {shlex.join(words)}"
@@ -114,8 +114,8 @@ class GitTasks:
 class Committer:
     """Commits files that the harness itself has written."""
 
-    def __init__(self, repository: Repository, run: Runner, recorded: Recorded, project: Path) -> None:
-        self._user_git = UserGit(repository, run, recorded)
+    def __init__(self, repository: Repository, run: Runner, baseline: Baseline, project: Path) -> None:
+        self._user_git = UserGit(repository, run, baseline)
         self._prefix = os.path.relpath(project, repository.top)
 
     def commit_files(self, names: Iterable[str], message: str) -> str:

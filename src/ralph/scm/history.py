@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.errors import RalphError
+from ralph.scm.baseline import all_but
 from ralph.scm.git import Git, Runner, paths
 from ralph.scm.repository import Repository
 from ralph.scm.snapshots import ref_of
-from ralph.scm.start import all_but
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ HUGE_FILE = 50 << 20
 HUGE_NESTED = 200 << 20
 """A nested repository with more packed objects than this is left out, and named."""
 
-_MOST_UNREADABLE = 20
+_MAX_UNREADABLE = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class Snapshots:
 
     def _add(self, copy: _Copy, changed: list[str]) -> None:
         """Put files into the copy; one that cannot be read is left out, and named."""
-        for _ in range(_MOST_UNREADABLE):
+        for _ in range(_MAX_UNREADABLE):
             if not changed:
                 return
             done = self._git.attempt(
@@ -170,7 +170,7 @@ class Snapshots:
                 raise GitError.of("update-index", done.err, self._git.repository)
             copy.left_out.append(f"{bad} cannot be read and is not kept")
             changed = [path for path in changed if path != bad]
-        raise GitError(f"More than {_MOST_UNREADABLE} files cannot be read.")
+        raise GitError(f"More than {_MAX_UNREADABLE} files cannot be read.")
 
     def _embed(self, copy: _Copy, path: str, name: str) -> None:
         """Put the files of a nested repository into the tree, as if they were plain files of ours."""

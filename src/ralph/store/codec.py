@@ -80,7 +80,7 @@ def decoded(decoder: msgspec.json.Decoder[T], text: str, what: str) -> T:
 
 
 @dataclass(frozen=True, slots=True)
-class Brief:
+class RunBrief:
     """The part of a state that a list of runs needs. `stop`: how the run has ended; None until it is over."""
 
     phase: Phase
@@ -95,10 +95,10 @@ class Brief:
     stop: Stop | None
 
 
-_brief = msgspec.json.Decoder(Brief)
+_brief = msgspec.json.Decoder(RunBrief)
 
 
-def decode_brief(kind: str, text: str, run: str) -> Brief:
+def decode_brief(kind: str, text: str, run: str) -> RunBrief:
     """Of the state after a row of this kind."""
     brief = decoded(_brief, text, f"the state of run {run}")
     return brief if kind in ENDS else replace(brief, stop=None)

@@ -28,7 +28,7 @@ _DELIVERED = "UPDATE commands SET delivered = ? WHERE id = ?"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class JournalRow:
     """One journalled step, command or plan."""
 
     seq: int
@@ -76,7 +76,7 @@ class Journal:
             self._unwritten.append((_COMPLETE, (kind, body, after, result.at, self._run, self._seq)))
             self._urgent = True
 
-    def complete_cut_off(self, row: Row, result: Result, state: State) -> None:
+    def complete_cut_off(self, row: JournalRow, result: Result, state: State) -> None:
         """A step that was in hand when ralph died gets its result afterwards."""
         kind, body, after = codec.kind_of(result), codec.encode(result), codec.encode_state(state)
         self._unwritten.append((_COMPLETE, (kind, body, after, result.at, self._run, row.seq)))
@@ -126,7 +126,7 @@ class Journal:
             )
 
 
-def rows(db: sqlite3.Connection, path: Path, run: str, after: int = -1) -> Iterator[Row]:
+def rows(db: sqlite3.Connection, path: Path, run: str, after: int = -1) -> Iterator[JournalRow]:
     """The rows of a run in the order in which they were applied."""
     query = (
         "SELECT seq, kind, body, started, result_kind, result, state, ended FROM journal"
@@ -134,10 +134,10 @@ def rows(db: sqlite3.Connection, path: Path, run: str, after: int = -1) -> Itera
     )
     with clear_errors(path):
         for values in db.execute(query, (run, after)):
-            yield Row(*values)
+            yield JournalRow(*values)
 
 
-def facts(db: sqlite3.Connection, path: Path, run: str, after: int = -1) -> list[Row]:
+def facts(db: sqlite3.Connection, path: Path, run: str, after: int = -1) -> list[JournalRow]:
     """The same rows without most of their bytes: a state is there only where a run has ended, else it is ""."""
     query = (
         "SELECT seq, kind, body, started, result_kind, result,"
@@ -145,7 +145,7 @@ def facts(db: sqlite3.Connection, path: Path, run: str, after: int = -1) -> list
         " WHERE run = ? AND seq > ? ORDER BY seq"
     )
     with clear_errors(path):
-        return [Row(*values) for values in db.execute(query, (run, after)).fetchall()]
+        return [JournalRow(*values) for values in db.execute(query, (run, after)).fetchall()]
 
 
 def commits(db: sqlite3.Connection, path: Path, run: str) -> tuple[str, ...]:
@@ -156,14 +156,14 @@ def commits(db: sqlite3.Connection, path: Path, run: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedRun:
     """What resume starts from: the last state, and the step that was in hand when ralph died.
 
     `is_over`: it has stopped, and all that its end has to do was done.
     """
 
     state: State
-    half_done: Row | None
+    half_done: JournalRow | None
     is_over: bool = False
 
 
@@ -171,7 +171,7 @@ LAST_STATE = "SELECT kind, state FROM journal WHERE run = ? AND state IS NOT NUL
 _NEWEST = "SELECT max(seq) FROM journal WHERE run = ?"
 
 
-def load(db: sqlite3.Connection, path: Path, run: str) -> Loaded:
+def load(db: sqlite3.Connection, path: Path, run: str) -> LoadedRun:
     with clear_errors(path):
         first = next(rows(db, path, run), None)
         if first is None:
@@ -180,4 +180,4 @@ def load(db: sqlite3.Connection, path: Path, run: str) -> Loaded:
         kind, state = db.execute(LAST_STATE, (run,)).fetchone()
         newest = next(rows(db, path, run, after=db.execute(_NEWEST, (run,)).fetchone()[0] - 1))
     half_done = newest if newest.state is None else None
-    return Loaded(codec.decode_state(state, plan), half_done, is_over=kind in codec.ENDS)
+    return LoadedRun(codec.decode_state(state, plan), half_done, is_over=kind in codec.ENDS)

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from ralph.errors import RalphError
 from ralph.store import files
 
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 ASIDE = ".undone"
 
 
@@ -25,7 +25,7 @@ class PrdFolder:
         self._project = project
         self._parts = [part for part in path.split("/") if part not in ("", ".")]
 
-    def read(self, name: str, most: int = MOST_BYTES) -> bytes | None:
+    def read(self, name: str, most: int = MAX_BYTES) -> bytes | None:
         """What is in a file; None: there is no such file, or something else, or too much."""
         try:
             with self._opened() as folder:
@@ -66,7 +66,7 @@ class PrdFolder:
             yield folder
 
 
-def read(directory: int, name: str, most: int = MOST_BYTES) -> bytes | None:
+def read(directory: int, name: str, most: int = MAX_BYTES) -> bytes | None:
     """A regular file, never through a link."""
     flags = files.OLD_FILE | os.O_NONBLOCK
     try:

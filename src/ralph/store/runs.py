@@ -14,7 +14,7 @@ from ralph.core import machine
 from ralph.core.model import Command, Flow, Plan, Steer
 from ralph.errors import RalphError
 from ralph.store import codec
-from ralph.store.codec import Brief
+from ralph.store.codec import RunBrief
 from ralph.store.database import Taken, clear_errors, transaction
 from ralph.store.journal import LAST_STATE
 
@@ -159,7 +159,7 @@ class Runs:
         ids = ", ".join(run.id for run in runs[:5])
         raise RalphError(f"{name!r} could be several runs: {ids}.", "Give more of the id.")
 
-    def brief(self, id: str) -> Brief:
+    def brief(self, id: str) -> RunBrief:
         with clear_errors(self.path):
             kind, state = self.db.execute(LAST_STATE, (id,)).fetchone() or ("", "")
         return codec.decode_brief(kind, state, id)

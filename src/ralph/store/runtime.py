@@ -15,8 +15,8 @@ from ralph.errors import RalphError
 from ralph.store import files
 
 DIRECTORY = ".ralph"
-MOST_LOG_BYTES = 256 << 20
-MOST_STREAM_BYTES = 64 << 20
+MAX_LOG_BYTES = 256 << 20
+MAX_STREAM_BYTES = 64 << 20
 
 _PIECE = 1 << 20
 _LONGEST_ESCAPE = 1000
@@ -70,7 +70,7 @@ class Runtime:
 
     def open_log(self, name: str) -> Capped:
         with self._opened() as directory:
-            return Capped(files.create(directory, name, 0o644), MOST_LOG_BYTES)
+            return Capped(files.create(directory, name, 0o644), MAX_LOG_BYTES)
 
     def has_logged(self, path: str, text: str) -> bool:
         """Is this text anywhere in a log? It is looked at piece by piece, as people would see it."""
@@ -137,7 +137,7 @@ class Stream:
             except OSError as error:
                 self._problem = error.strerror or str(error)
                 return
-            self._file = Capped(descriptor, MOST_STREAM_BYTES)
+            self._file = Capped(descriptor, MAX_STREAM_BYTES)
         self._file.write(data)
 
     def close(self) -> str:

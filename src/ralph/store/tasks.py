@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from ralph.core.tasks import Progress, Task, TaskCompletionSpec, TaskStatus
+from ralph.core.task_model import Task, TaskCompletionSpec, TaskProgress, TaskStatus
 from ralph.errors import RalphError
 from ralph.store.database import Taken, clear_errors, transaction
 
@@ -20,7 +20,7 @@ _encode = msgspec.json.encode
 _TEXTS = msgspec.json.Decoder(tuple[str, ...])
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 _SPEC = msgspec.json.Decoder(TaskCompletionSpec)
-_PROGRESS = msgspec.json.Decoder(Progress)
+_PROGRESS = msgspec.json.Decoder(TaskProgress)
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Stored(NamedTuple):
     attempts: int
 
 
-class Brief(NamedTuple):
+class TaskBriefRow(NamedTuple):
     """What a list shows of a task."""
 
     project: str
@@ -81,10 +81,10 @@ class Tasks:
 
     def briefs(
         self, spec: str | None = None, status: TaskStatus | None = None, *, everywhere: bool = False
-    ) -> list[Brief]:
+    ) -> list[TaskBriefRow]:
         """The same, but only what a list shows: thousands take no time."""
-        rows = self._select(Brief._fields, spec, status, everywhere=everywhere)
-        return [Brief._make((*row[:-1], self._texts(row[-1], row[1]))) for row in rows]
+        rows = self._select(TaskBriefRow._fields, spec, status, everywhere=everywhere)
+        return [TaskBriefRow._make((*row[:-1], self._texts(row[-1], row[1]))) for row in rows]
 
     def get(self, id: str) -> Task | None:
         query = f"SELECT {', '.join(Stored._fields)} FROM tasks WHERE project = ? AND id = ?"
@@ -142,14 +142,14 @@ class Tasks:
         with clear_errors(self.path):
             return dict(self.db.execute("SELECT project, count(*) FROM tasks GROUP BY project").fetchall())
 
-    def progress(self, id: str) -> Progress:
+    def progress(self, id: str) -> TaskProgress:
         with clear_errors(self.path):
             row = self.db.execute(
                 "SELECT progress FROM tasks WHERE project = ? AND id = ?", (self.project, id)
             ).fetchone()
-        return self._decode(row[0], _PROGRESS, id) if row and row[0] else Progress()
+        return self._decode(row[0], _PROGRESS, id) if row and row[0] else TaskProgress()
 
-    def progresses(self) -> dict[str, Progress]:
+    def progresses(self) -> dict[str, TaskProgress]:
         """How far the work has come with each task that it was begun with."""
         query = "SELECT id, progress FROM tasks WHERE project = ? AND progress IS NOT NULL"
         with clear_errors(self.path):
@@ -252,7 +252,7 @@ class Tasks:
                 (*values, self.project, task.id),
             )
 
-    def keep_progress(self, id: str, **changes: Any) -> Progress:
+    def keep_progress(self, id: str, **changes: Any) -> TaskProgress:
         """Change some of what is known of the way of a task; the rest stays as others have left it."""
         with self.writing():
             progress = replace(self.progress(id), **changes)
@@ -262,7 +262,7 @@ class Tasks:
             )
         return progress
 
-    def move(self, id: str, status: TaskStatus, progress: Progress, iteration: int | None = None) -> None:
+    def move(self, id: str, status: TaskStatus, progress: TaskProgress, iteration: int | None = None) -> None:
         """The work on a task has come so far."""
         with self.writing():
             self.db.execute(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from ralph.core.notices import Ways
+from ralph.core.model import NotifyTargets
 from ralph.errors import RalphError
 from ralph.store.files import opened_directory, write
 
@@ -48,16 +48,16 @@ def told_of_project(home: Path, project: str) -> Told:
     return Told(home / "work" / "told" / place)
 
 
-def keep_ways(streams: Path, ways: Ways) -> None:
+def keep_targets(streams: Path, targets: NotifyTargets) -> None:
     """Beside the streams, for their owner alone: the journal holds no secrets, and the project can be changed."""
     with opened_directory(str(streams)) as directory:
-        write(directory, WAYS, msgspec.json.encode(ways), mode=0o600)
+        write(directory, WAYS, msgspec.json.encode(targets), mode=0o600)
 
 
-def kept_ways(streams: Path) -> Ways:
+def kept_targets(streams: Path) -> NotifyTargets:
     try:
-        return msgspec.json.decode((streams / WAYS).read_bytes(), type=Ways)
+        return msgspec.json.decode((streams / WAYS).read_bytes(), type=NotifyTargets)
     except FileNotFoundError:
-        return Ways()
+        return NotifyTargets()
     except (OSError, msgspec.DecodeError):
         raise RalphError(f"{streams / WAYS} cannot be read.") from None

@@ -23,12 +23,12 @@ from ralph.core.events import (
     Notice,
     RunEnded,
     RunStarted,
-    Used,
+    UsageReported,
 )
 from ralph.core.model import Cause, Ended, Flow, HoldWhy, Network, Outcome, Permissions, Purpose, Usage
 from ralph.core.text import clean
-from ralph.views.agent import AgentLines, Look, duration, paint
-from ralph.views.outlet import Outlet, Sink
+from ralph.views.agent import AgentLines, ViewOptions, duration, paint
+from ralph.views.writer import Sink, ThreadedWriter
 
 _NEXT = {
     Cause.ITERATIONS: "Go on with more: ralph resume {run} -m N",
@@ -91,7 +91,9 @@ class Console:
 
     check_word = "Guardrail"
 
-    def __init__(self, out: TextIO, err: TextIO, look: Look, sink: Callable[[TextIO], Sink] = Outlet) -> None:
+    def __init__(
+        self, out: TextIO, err: TextIO, look: ViewOptions, sink: Callable[[TextIO], Sink] = ThreadedWriter
+    ) -> None:
         self._out, self._err = sink(out), sink(err)
         self._colour = wants_colour(err) if look.colour is None else look.colour
         self._colour_result = wants_colour(out) if look.colour is None else look.colour
@@ -103,7 +105,7 @@ class Console:
         self._flow = ""
         self._run = self._main_agent = ""
         self._status = _Status(err, self._agent, self._colour)
-        if isinstance(self._err, Outlet) and is_able(err):
+        if isinstance(self._err, ThreadedWriter) and is_able(err):
             self._err.status = self._status
         self._handlers: dict[type[Any], Callable[[Any, float], None]] = {
             **dict.fromkeys(get_args(AgentEvent), self._agent_did),
@@ -111,7 +113,7 @@ class Console:
             IterationStarted: self._iteration_started,
             AgentStarted: self._agent_started,
             AgentEnded: self._agent_ended,
-            Used: self._used,
+            UsageReported: self._used,
             CheckStarted: self._check_started,
             CheckEnded: self._check_ended,
             ClaimLooked: self._claim_looked,
@@ -139,7 +141,7 @@ class Console:
         if self._look.stream and (self._is_work or self._look.verbose):
             self._write(self._agent(event, at))
 
-    def _used(self, event: Used, at: float) -> None:
+    def _used(self, event: UsageReported, at: float) -> None:
         self._status.in_hand = event.usage
 
     def _agent_started(self, event: AgentStarted, at: float) -> None:

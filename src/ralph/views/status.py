@@ -9,9 +9,9 @@ from typing import Any
 
 from ralph.core.model import Checked, Ended, HoldWhy, Plan, Purpose, Ran, RunAgent, SandboxSpec, Steer
 from ralph.store import codec
-from ralph.store.codec import Brief
+from ralph.store.codec import RunBrief
 from ralph.store.database import clear_errors
-from ralph.store.journal import Row, facts
+from ralph.store.journal import JournalRow, facts
 from ralph.store.runs import Run, Runs
 
 RUNNING, PAUSED, WAITING, CRASHED, ENDED = "running", "paused", "waiting", "crashed", "ended"
@@ -45,7 +45,7 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True)
-class Iteration:
+class IterationSummary:
     """What one iteration came to."""
 
     iteration: int
@@ -67,7 +67,7 @@ class Detail:
     checks: tuple[str, ...]
     prompt: str
     doing: str
-    iterations: tuple[Iteration, ...]
+    iterations: tuple[IterationSummary, ...]
     steered: tuple[dict[str, Any], ...]
 
     def to_json(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def summary(runs: Runs, run: Run) -> Summary:
     )
 
 
-def state_of(brief: Brief, *, live: bool) -> str:
+def state_of(brief: RunBrief, *, live: bool) -> str:
     if brief.stop:
         return ENDED
     if not live:
@@ -140,7 +140,7 @@ def state_of(brief: Brief, *, live: bool) -> str:
     return RUNNING
 
 
-def detail(runs: Runs, run: Run, journal: Sequence[Row] | None = None) -> Detail:
+def detail(runs: Runs, run: Run, journal: Sequence[JournalRow] | None = None) -> Detail:
     """`journal`: its rows, if the caller has them."""
     journal = facts(runs.db, runs.path, run.id) if journal is None else journal
     plan: Plan | None = codec.decode("plan", journal[0].body) if journal else None
@@ -168,7 +168,7 @@ def sandbox_in_words(spec: SandboxSpec) -> str:
     return f"none ({spec.downgraded})" if spec.downgraded else "none"
 
 
-def _doing(journal: Sequence[Row]) -> str:
+def _doing(journal: Sequence[JournalRow]) -> str:
     """The step in hand, in words."""
     last = journal[-1] if journal else None
     if last is None or last.state is not None:
@@ -178,8 +178,8 @@ def _doing(journal: Sequence[Row]) -> str:
     return f"{words.get(last.kind, last.kind)} since {since}"
 
 
-def _iterations(journal: Sequence[Row]) -> list[Iteration]:
-    found: list[Iteration] = []
+def _iterations(journal: Sequence[JournalRow]) -> list[IterationSummary]:
+    found: list[IterationSummary] = []
     for row in journal:
         if row.result is None or row.result_kind is None:
             continue
@@ -188,7 +188,7 @@ def _iterations(journal: Sequence[Row]) -> list[Iteration]:
             ran: Ran = codec.decode("ran", row.result)
             if step.purpose is Purpose.WORK:
                 found.append(
-                    Iteration(
+                    IterationSummary(
                         step.iteration,
                         ran.agent,
                         ran.ended,
@@ -201,7 +201,7 @@ def _iterations(journal: Sequence[Row]) -> list[Iteration]:
                 )
         elif row.kind == "run_checks":
             if not found:  # a merge: no agent works, there are only checks
-                found.append(Iteration(0, "", Ended.OK, None, True, 0.0, 0.0, 0))
+                found.append(IterationSummary(0, "", Ended.OK, None, True, 0.0, 0.0, 0))
             checked: Checked = codec.decode("checked", row.result)
             verdicts = tuple(
                 {"check": v.check, "green": v.green, "required": v.required, "reason": v.reason, "log": v.log}

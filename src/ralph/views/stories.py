@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ralph.core import stories
+from ralph.stories import rules
 
 TODO, PASSES, CAPPED = "todo", "passes", "auto-approved"
-STATES = (TODO, stories.NEEDS_REVIEW, stories.CHANGES_REQUESTED, PASSES, CAPPED, stories.APPROVED)
+STATES = (TODO, rules.NEEDS_REVIEW, rules.CHANGES_REQUESTED, PASSES, CAPPED, rules.APPROVED)
 """In the order in which a story goes through them."""
 
 
@@ -22,4 +22,4 @@ def state_of(story: Mapping[str, Any]) -> str:
 
 def is_capped(story: Mapping[str, Any]) -> bool:
     """Is it approved only because there were enough reviews?"""
-    return story.get("passes") is True and str(story.get("reviewFeedback")).startswith(stories.AT_CAP)
+    return story.get("passes") is True and str(story.get("reviewFeedback")).startswith(rules.AT_CAP)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ralph.core.model import Checked, Ended, Purpose, Ran, RunAgent
-from ralph.core.tasks import Progress, Task
+from ralph.core.task_model import Task, TaskProgress
 from ralph.scm.worktrees import branch_of
 from ralph.store import codec
 from ralph.store.home import Home
-from ralph.store.journal import Row, facts
+from ralph.store.journal import JournalRow, facts
 from ralph.store.runs import Run, Runs
 from ralph.views.status import state_of
 
@@ -63,7 +63,7 @@ class TaskState:
     runs: tuple[RoleRun, ...]
 
 
-def task_state(home: Home, runs: Runs, project: str, task: Task, progress: Progress) -> TaskState:
+def task_state(home: Home, runs: Runs, project: str, task: Task, progress: TaskProgress) -> TaskState:
     found = tuple(role_run(runs, run) for run in reversed(runs.of_task(project, task.id)))
     path = home.worktree(project, task.id, progress.attempt)
     return TaskState(
@@ -113,7 +113,7 @@ class _History:
         self._iterations: dict[int, dict[str, Any]] = {}
         self._now = 0
 
-    def hear(self, row: Row) -> None:
+    def hear(self, row: JournalRow) -> None:
         if row.kind == "run_agent" and row.result:
             step: RunAgent = codec.decode("run_agent", row.body)
             ran: Ran = codec.decode("ran", row.result)

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 from msgspec import Raw
 
-from ralph.core.tasks import ROLES, Progress, Task, TaskStatus
+from ralph.core.task_model import ROLES, Task, TaskProgress, TaskStatus
 from ralph.core.text import clean
-from ralph.store.tasks import Brief, Stored
+from ralph.store.tasks import Stored, TaskBriefRow
 from ralph.views.lines import print_lines, styled
 
 STYLES: dict[str, str] = {
@@ -84,7 +84,7 @@ def _iso(at: float) -> str:
 # ---- for people ----
 
 
-def print_list(found: Sequence[Brief], *, with_project: bool) -> None:
+def print_list(found: Sequence[TaskBriefRow], *, with_project: bool) -> None:
     titles: tuple[str, ...] = ("task", "status", "priority", "spec", "title", "depends on")
     rows: list[tuple[str, ...]] = [
         (task.id, task.status, str(task.priority), task.spec_id, task.title, ", ".join(task.dependencies))
@@ -114,7 +114,7 @@ Paint = Callable[[str, str], str]
 
 
 def detail(
-    task: Task, project: str, progress: Progress, roles: Iterable[RoleView], paint: Paint = styled
+    task: Task, project: str, progress: TaskProgress, roles: Iterable[RoleView], paint: Paint = styled
 ) -> str:
     title = paint(clean(f"{task.id}  {task.title}"), _BOLD)
     return "\n".join([title, *facts(task, project, progress, paint), *criteria(task, roles, paint)])
@@ -136,7 +136,7 @@ def criteria(task: Task, roles: Iterable[RoleView], paint: Paint) -> list[str]:
     return lines
 
 
-def facts(task: Task, project: str, progress: Progress, paint: Paint) -> Iterator[str]:
+def facts(task: Task, project: str, progress: TaskProgress, paint: Paint) -> Iterator[str]:
     """First how it stands, and why."""
     word = paint(task.status, STYLES.get(task.status, ""))
     why = f": {progress.reason}" if progress.reason else ""

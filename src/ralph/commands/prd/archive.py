@@ -10,9 +10,9 @@ import click
 from ralph.commands.common import open_home
 from ralph.commands.prd.options import folder_option, project_option, say_undone
 from ralph.core.text import clean
-from ralph.flows import prd as flow
-from ralph.flows import prd_archive, session
-from ralph.flows.where import here
+from ralph.prd import archive, plan
+from ralph.runs import session
+from ralph.runs.location import here
 
 
 @click.command("archive")
@@ -28,16 +28,16 @@ def archive_(project_dir: Path, ralph_dir: str, label: str, as_json: bool) -> in
     called again.
     """
     home = open_home()
-    inputs = flow.Inputs(project_dir, flow.inside(project_dir, ralph_dir))
+    inputs = plan.PrdInputs(project_dir, plan.inside(project_dir, ralph_dir))
     with session.signals() as wakeup:
         lock = session.lock(home, here(project_dir), wakeup, lambda event: None)
         try:
-            say_undone(flow.take_over(home, inputs))
-            done = prd_archive.archive(inputs, label)
+            say_undone(plan.take_over(home, inputs))
+            done = archive.archive(inputs, label)
         finally:
             os.close(lock)
     if as_json:
-        click.echo(prd_archive.as_json(done))
+        click.echo(archive.as_json(done))
         return 0
     counts = done.counts
     reviews = f"{counts.reviews} review{'s' * (counts.reviews != 1)}"

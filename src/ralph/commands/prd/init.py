@@ -8,8 +8,8 @@ import click
 
 from ralph.commands.prd.options import folder_option, project_option
 from ralph.core.text import clean
-from ralph.flows import prd_files
-from ralph.flows.prd import inside
+from ralph.prd import files
+from ralph.prd.plan import inside
 
 
 @click.command("init")
@@ -28,7 +28,7 @@ def init_(project_dir: Path, name: str, ralph_dir: str, force: bool) -> int:
     ralph prd init --name login
     """
     folder = inside(project_dir, ralph_dir)
-    made = prd_files.make(project_dir, folder, name, force=force)
+    made = files.make(project_dir, folder, name, force=force)
     for each in made.new:
         click.echo(f"made   {each if each == '.gitignore' else f'{folder}/{each}'}")
     for each in made.old:

@@ -10,12 +10,12 @@ import click
 from ralph.commands.ask import ask, is_yes
 from ralph.commands.common import complete_task, open_tasks, task_argument, work_settings
 from ralph.commands.task.options import EDITED, TaskCommand, changed, explained, is_given, task_options
-from ralph.core.tasks import TaskStatus
+from ralph.core.task_model import TaskStatus
 from ralph.errors import RalphError
-from ralph.flows import tasks as flow
-from ralph.flows.task_form import BY_WORK, read
-from ralph.flows.tasks import FOLLOWUP_OF
 from ralph.store.tasks import Tasks
+from ralph.tasks import edit
+from ralph.tasks.edit import FOLLOWUP_OF
+from ralph.tasks.form import BY_WORK, read
 
 
 @click.command("create", cls=TaskCommand)
@@ -66,7 +66,7 @@ def followup_(id: str, new_id: str, title: str, **options: Any) -> int:
 
 def _create(tasks: Tasks, values: dict[str, Any], options: dict[str, Any]) -> None:
     entry = read(changed(values, options), work_settings())
-    added = flow.add(tasks, [entry])
+    added = edit.add(tasks, [entry])
     if added.problems:
         raise explained(f"{entry.id} was not created", [found.problem for found in added.problems])
     click.echo(f"Created {entry.id}.")
@@ -114,7 +114,7 @@ def edit_(
         return changed(values | ({"title": title} if title is not None else {}), options)
 
     with open_tasks() as tasks:
-        task, problems = flow.edit(tasks, id, change, work_settings(), TaskStatus(status) if status else None)
+        task, problems = edit.edit(tasks, id, change, work_settings(), TaskStatus(status) if status else None)
     if problems:
         raise explained(f"{task.id} was not changed", problems, EDITED)
     click.echo(f"Changed {task.id}.")
@@ -135,10 +135,10 @@ def delete_(id: str, force: bool, yes: bool) -> int:
         if not yes and sys.stdin.isatty() and not ask(f"Delete {id}? (y/N)", is_yes):
             click.echo("Nothing was deleted.", err=True)
             return 0
-        deleted = flow.delete(tasks, id, force=force)
+        deleted = edit.delete(tasks, id, force=force)
     freed = deleted.dependents
     note = (
-        f" {flow.listed(freed)} {'does' if len(freed) == 1 else 'do'} not depend on it any more."
+        f" {edit.listed(freed)} {'does' if len(freed) == 1 else 'do'} not depend on it any more."
         if freed
         else ""
     )

@@ -11,12 +11,11 @@ from pathlib import Path
 import click
 
 from ralph.commands.common import complete_task, open_tasks, work_settings
-from ralph.core.tasks import Task
+from ralph.core.task_model import Task
 from ralph.errors import RalphError
 from ralph.files.paths import real
-from ralph.flows import task_file
-from ralph.flows import tasks as flow
 from ralph.store import files
+from ralph.tasks import edit, task_file
 
 
 @click.command("import")
@@ -36,7 +35,7 @@ def import_(file: str, check: bool, update: bool, spec: str | None) -> int:
     """
     read = task_file.load(file, work_settings(), spec or "")
     with open_tasks() as tasks:
-        added = flow.add(tasks, read.entries, update=update, check=check or bool(read.problems))
+        added = edit.add(tasks, read.entries, update=update, check=check or bool(read.problems))
     if read.problems or added.problems:
         raise read.explained(added.problems)
     words = _counted(len(read.entries))
@@ -82,7 +81,7 @@ def _warn(found: Sequence[Task]) -> None:
     ids = {task.id for task in found}
     for task in found:
         if missing := [id for id in task.dependencies if id not in ids]:
-            _say(f"{task.id} depends on {flow.listed(missing)}, which is not exported.")
+            _say(f"{task.id} depends on {edit.listed(missing)}, which is not exported.")
         if task.completion_spec is None:
             _say(f"{task.id} has no completion spec; it cannot be imported like this.")
 

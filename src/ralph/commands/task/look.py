@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from ralph.commands.common import open_tasks, task_argument, work_settings
-from ralph.core.tasks import Task, TaskStatus
+from ralph.core.task_model import Task, TaskStatus
 from ralph.store.tasks import Stored, Tasks
 from ralph.views import tasks as view
 
@@ -71,9 +71,9 @@ def show_(id: str, as_json: bool) -> int:
 
 def role_views(task: Task, settings: WorkSettings) -> list[view.RoleView]:
     """What each role has to prove, with nothing left open."""
-    from ralph.core.tasks import ROLES
+    from ralph.core.task_model import ROLES
     from ralph.files import yamlfile
-    from ralph.flows.criteria import in_force
+    from ralph.tasks.criteria import in_force
 
     roles = []
     for role in ROLES:

@@ -10,12 +10,12 @@ from click.shell_completion import CompletionItem
 
 from ralph.checks.registry import verification_methods
 from ralph.commands.common import COUNT, complete_task
-from ralph.core.tasks import ROLES, VerificationMethod
+from ralph.core.task_model import ROLES, VerificationMethod
 from ralph.errors import RalphError
-from ralph.flows import templates
-from ralph.flows.task_file import dotted, explain, said
-from ralph.flows.tasks import EXISTS
-from ralph.flows.verification import Keys, Problem
+from ralph.tasks import templates
+from ralph.tasks.edit import EXISTS
+from ralph.tasks.task_file import dotted, explain, said
+from ralph.tasks.verification import Keys, TaskProblem
 
 F = TypeVar("F", bound=Callable[..., Any])
 Values = dict[str, Any]
@@ -210,7 +210,7 @@ _HINTS = {
 }
 
 
-def explained(what: str, problems: Sequence[Problem], names: Mapping[str, str] = _NAMES) -> RalphError:
+def explained(what: str, problems: Sequence[TaskProblem], names: Mapping[str, str] = _NAMES) -> RalphError:
     """All problems at once, by the arguments and options that they are about."""
     lines = [said(_option(problem.keys, names), problem.text) for problem in problems]
     about = {key for problem in problems for key in problem.keys}

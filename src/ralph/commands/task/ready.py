@@ -8,8 +8,8 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from ralph.flows import templates
-from ralph.flows.templates import TEMPLATES, Template
+from ralph.tasks import templates
+from ralph.tasks.templates import TEMPLATES, Template
 from ralph.views.lines import print_lines
 from ralph.views.tasks import encoded
 

@@ -9,10 +9,10 @@ from ralph.views.agent import duration
 from ralph.views.report.model import Doing, Iteration, Report, Segment
 from ralph.views.report.words import DOING, money, short_number
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 """Rows of a timeline; more iterations share one."""
 
-MOST_COLUMNS = 60
+MAX_COLUMNS = 60
 
 LONGEST_WAIT = 0.35
 """A wait is drawn no longer than this part of the longest work in a row: else a night of waiting hides the work."""
@@ -24,7 +24,7 @@ WIDEST = 9.0
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
+class ChartBar:
     """A piece of a row. `is_cut`: it is longer than it is drawn."""
 
     kind: str
@@ -39,7 +39,7 @@ class TimeRow:
     label: str
     link: str
     note: str
-    bars: tuple[Bar, ...]
+    bars: tuple[ChartBar, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ChartColumn:
     title: str
     x: float
     width: float
@@ -71,7 +71,7 @@ class Columns:
     """What each iteration used, and the line of the sum; `most` and `total` are the tops of the two scales."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[ChartColumn, ...]
     lines: tuple[Line, ...]
     most: str
     total: str
@@ -94,7 +94,7 @@ class _Group:
 
 def timeline(report: Report) -> Timeline | None:
     """One row for each iteration, or for several that follow each other, all on one scale; of a task one for each run."""
-    groups = _groups(report, MOST_ROWS)
+    groups = _groups(report, MAX_ROWS)
     if not groups:
         return None
     drawn = [group.segments for group in groups]
@@ -109,7 +109,7 @@ def timeline(report: Report) -> Timeline | None:
             kind = "red" if segment.is_red else str(segment.doing)
             kinds[kind] = "red check" if segment.is_red else DOING[segment.doing]
             title = f"{segment.label}: {duration(segment.seconds)}"
-            bars.append(Bar(kind, title, 100 * x / whole, 100 * size / whole, size < segment.seconds))
+            bars.append(ChartBar(kind, title, 100 * x / whole, 100 * size / whole, size < segment.seconds))
             x += size
         note = duration(sum(each.seconds for each in group.iterations))
         rows.append(TimeRow(group.label, group.link, note, tuple(bars)))
@@ -148,17 +148,17 @@ def columns(report: Report) -> list[Columns]:
 def _columns(
     name: str, report: Report, value: Callable[[Iteration], float], shown: Callable[[float], str]
 ) -> Columns:
-    groups = _groups(report, MOST_COLUMNS)
+    groups = _groups(report, MAX_COLUMNS)
     amounts = [sum(map(value, group.iterations)) for group in groups]
     most, total, step = max(amounts) or 1.0, sum(amounts) or 1.0, 100 / len(groups)
-    found: list[Column] = []
+    found: list[ChartColumn] = []
     lines: list[Line] = []
     before = 0.0
     width = min(step * 0.64, WIDEST)
     for at, (group, amount) in enumerate(zip(groups, amounts, strict=True)):
         height, now = HEIGHT * amount / most, before + amount
         title = f"{group.label}: {shown(amount)}, {shown(now)} in all"
-        found.append(Column(title, (at + 0.5) * step - width / 2, width, HEIGHT - height, height))
+        found.append(ChartColumn(title, (at + 0.5) * step - width / 2, width, HEIGHT - height, height))
         y1, y2 = (HEIGHT * (1 - sum_ / total) for sum_ in (before, now))
         lines.append(Line(max(0.0, (at - 0.5) * step), y1, (at + 0.5) * step, y2))
         before = now

@@ -11,10 +11,10 @@ from ralph.core.text import clean
 from ralph.redact import Secrets, secret_values, secrets_of
 from ralph.views.report.model import Excerpt
 
-MOST_LINE = 1_000
+MAX_LINE = 1_000
 """Characters of one line that are shown."""
 
-_MOST_PLAIN = 20_000
+_MAX_PLAIN = 20_000
 """Characters of any text that is not an excerpt already."""
 
 T = TypeVar("T")
@@ -44,7 +44,7 @@ def _harmless(value: Any, secrets: Secrets) -> Any:
     if isinstance(value, Enum):
         return value
     if isinstance(value, str):
-        return _short_lines(clean(secrets.text(value[: 4 * _MOST_PLAIN])))
+        return _short_lines(clean(secrets.text(value[: 4 * _MAX_PLAIN])))
     if isinstance(value, tuple):
         return tuple(_harmless(each, secrets) for each in value)
     if is_dataclass(value) and not isinstance(value, type):
@@ -54,12 +54,12 @@ def _harmless(value: Any, secrets: Secrets) -> Any:
 
 
 def _short_lines(text: str) -> str:
-    if len(text) <= MOST_LINE:
+    if len(text) <= MAX_LINE:
         return text
     return "\n".join(map(_short_line, text.split("\n")))
 
 
 def _short_line(line: str) -> str:
-    if len(line) <= MOST_LINE:
+    if len(line) <= MAX_LINE:
         return line
-    return f"{line[:MOST_LINE]} [... {len(line) - MOST_LINE:,} more characters in this line]"
+    return f"{line[:MAX_LINE]} [... {len(line) - MAX_LINE:,} more characters in this line]"

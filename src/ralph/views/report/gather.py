@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from ralph import __version__
 from ralph.core.model import ClaimKind, Outcome, Plan, Usage
-from ralph.core.tasks import Progress, Task
+from ralph.core.task_model import Task, TaskProgress
 from ralph.errors import RalphError
 from ralph.scm.history import History
 from ralph.scm.snapshots import ref_of
@@ -18,7 +18,6 @@ from ralph.store.home import Home
 from ralph.store.journal import rows
 from ralph.store.runs import Run, Runs
 from ralph.views.report.changes import changes_of
-from ralph.views.report.chronicle import Chronicle, commands_of, used
 from ralph.views.report.excerpt import beginning, harmless
 from ralph.views.report.model import (
     FORMAT,
@@ -37,18 +36,19 @@ from ralph.views.report.model import (
     RunReport,
     TaskFacts,
 )
-from ralph.views.report.storybook import MOST_FEEDBACK
+from ralph.views.report.story_history import MAX_FEEDBACK
+from ralph.views.report.timeline import Chronicle, commands_of, used
 from ralph.views.status import Summary, sandbox_in_words, steered, summary
 
-MOST_PROMPT = 4_000
-MOST_GUIDANCE = 200
+MAX_PROMPT = 4_000
+MAX_GUIDANCE = 200
 
 OpenHistory = Callable[[Run], AbstractContextManager[History]]
 """The snapshots of a run; an error where there are none. Views start no processes, so it is handed in."""
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class ReportSources:
     """What a report is gathered from."""
 
     home: Home
@@ -56,7 +56,7 @@ class Sources:
     history: OpenHistory
 
 
-def report_of_run(sources: Sources, run: Run) -> Report:
+def report_of_run(sources: ReportSources, run: Run) -> Report:
     notes: list[str] = []
     one = _run(sources, run, notes)
     return harmless(
@@ -84,7 +84,7 @@ def report_of_run(sources: Sources, run: Run) -> Report:
     )
 
 
-def report_of_task(sources: Sources, project: str, task: Task, progress: Progress) -> Report:
+def report_of_task(sources: ReportSources, project: str, task: Task, progress: TaskProgress) -> Report:
     notes: list[str] = []
     runs = tuple(_run(sources, run, notes) for run in reversed(sources.runs.of_task(project, task.id)))
     usage = Usage()
@@ -128,7 +128,7 @@ def _state_of_task(task: Task, runs: tuple[RunReport, ...]) -> str:
     return f"{task.status}, {last}" if last not in ("", "ended") else str(task.status)
 
 
-def _facts(home: Home, project: str, task: Task, progress: Progress) -> TaskFacts:
+def _facts(home: Home, project: str, task: Task, progress: TaskProgress) -> TaskFacts:
     spec = task.completion_spec
     is_there = home.worktree(project, task.id, progress.attempt).exists()
     return TaskFacts(
@@ -164,7 +164,7 @@ def _turns(runs: tuple[RunReport, ...]) -> tuple[Review, ...]:
 # ---- one run ----
 
 
-def _run(sources: Sources, run: Run, notes: list[str]) -> RunReport:
+def _run(sources: ReportSources, run: Run, notes: list[str]) -> RunReport:
     runs, home = sources.runs, sources.home
     about = summary(runs, run)
     brief = runs.brief(run.id)
@@ -213,8 +213,8 @@ def _run(sources: Sources, run: Run, notes: list[str]) -> RunReport:
         proof=_proof(about, plan, chronicle, iterations, kept),
         remarks=(*_downgraded(plan, run), *_remarks(about, chronicle)),
         guidance=tuple(
-            Guidance(each["at"], each["text"][:MOST_FEEDBACK], each["iteration"])
-            for each in steered(runs, run.id)[-MOST_GUIDANCE:]
+            Guidance(each["at"], each["text"][:MAX_FEEDBACK], each["iteration"])
+            for each in steered(runs, run.id)[-MAX_GUIDANCE:]
         ),
         reviews=tuple(chronicle.reviews),
         stories=chronicle.book.stories(),
@@ -227,7 +227,7 @@ def _prompt(plan: Plan) -> Excerpt:
         return Excerpt()
     if plan.prompt.file:
         return Excerpt(f"the file {plan.prompt.file}")
-    return beginning(plan.prompt.text, MOST_PROMPT, f"ralph status {plan.run} --json")
+    return beginning(plan.prompt.text, MAX_PROMPT, f"ralph status {plan.run} --json")
 
 
 def _planned(plan: Plan, chronicle: Chronicle) -> tuple[PlannedCheck, ...]:
@@ -238,7 +238,7 @@ def _planned(plan: Plan, chronicle: Chronicle) -> tuple[PlannedCheck, ...]:
 
 
 def _with_changes(
-    sources: Sources, run: Run, plan: Plan, iterations: tuple[Iteration, ...], notes: list[str]
+    sources: ReportSources, run: Run, plan: Plan, iterations: tuple[Iteration, ...], notes: list[str]
 ) -> tuple[tuple[Iteration, ...], tuple[str, str]]:
     """The iterations with what each has changed, and the last snapshot: its name and its tree."""
     if not plan.snapshots or plan.claim.kind is ClaimKind.GIVEN:

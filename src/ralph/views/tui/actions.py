@@ -14,7 +14,7 @@ from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.views.status import CRASHED, Summary
 from ralph.views.tui.dialogs import Ask, Confirm, Pick, Read
-from ralph.views.tui.rows import Column, Row
+from ralph.views.tui.rows import Column, TableRow
 from ralph.views.tui.screen import Polled
 
 
@@ -110,7 +110,7 @@ class RunKeys(Polled):
             self.tell_error("It has no iteration yet that could be undone.")
             return
         rows = [
-            Row(number, ((f"as it was before iteration {number}", ""),))
+            TableRow(number, ((f"as it was before iteration {number}", ""),))
             for number in range(run.iteration, 0, -1)
         ]
         pick = Pick(f"Put the files of run {run.id} back", [Column("")], rows)

@@ -23,7 +23,7 @@ _ROOMY = 36
 """On a screen with so many lines a card has two of them and an empty one, else one."""
 
 
-class Board(Widget, can_focus=True):
+class BoardView(Widget, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "lane(-1)", "Lane left", show=False),
         Binding("right,l", "lane(1)", "Lane right", show=False),
@@ -36,11 +36,11 @@ class Board(Widget, can_focus=True):
     class Chosen(Message):
         """A card was opened."""
 
-        board: Board
+        board: BoardView
         id: str
 
         @property
-        def control(self) -> Board:
+        def control(self) -> BoardView:
             return self.board
 
     def __init__(self, lanes: Sequence[str], *, id: str | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from ralph.core.events import Event
 from ralph.core.model import Flow, Plan, RunAgent, Usage
-from ralph.core.tasks import ROLES, Progress, Task, TaskStatus
+from ralph.core.task_model import ROLES, Task, TaskProgress, TaskStatus
 from ralph.errors import RalphError
 from ralph.store import codec
 from ralph.store.database import Missing
@@ -85,7 +85,7 @@ class TaskSeen:
     """A task with the criteria of its roles, and what its verifications found."""
 
     task: Task
-    progress: Progress
+    progress: TaskProgress
     roles: tuple[RoleView, ...]
     state: TaskState
 
@@ -100,7 +100,7 @@ class Past(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sources:
+class FeedSources:
     """What only others know: how a run is told again, and which criteria are in force for the roles of a
     task in a directory."""
 
@@ -120,7 +120,7 @@ class _Remembered:
 class Feed:
     """Reads the store on one connection, for one caller at a time; raises `RalphError` where it cannot be read."""
 
-    def __init__(self, home: Home, sources: Sources) -> None:
+    def __init__(self, home: Home, sources: FeedSources) -> None:
         self.home = home
         self.sources = sources
         self._lock = threading.Lock()

@@ -15,16 +15,16 @@ from ralph.core.text import clean
 from ralph.views.agent import duration, short
 from ralph.views.status import CRASHED, Summary
 from ralph.views.tui.colours import MARKS, STATES
-from ralph.views.tui.lines import Lines
+from ralph.views.tui.lines import LinesView
 from ralph.views.tui.strips import Piece, fitted, one_line, wrapped
 from ralph.views.tui.watch import Panel
 
 _TODO = {TodoStatus.DONE: ("✓", "done"), TodoStatus.ACTIVE: ("▸", "busy"), TodoStatus.PENDING: ("·", "dim")}
-_MOST_TODO = 12
+_MAX_TODO = 12
 _NAMES = 10
 """Columns of the names at the left."""
 
-_MOST_LINES = 7
+_MAX_LINES = 7
 
 
 def short_path(path: str) -> str:
@@ -53,7 +53,7 @@ def state_words(s: Summary) -> Piece:
     return f"{MARKS.get(word, ' ')} {word}{cause}", STATES.get(word, "")
 
 
-class AgentPanel(Lines):
+class AgentPanel(LinesView):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._panel: Panel | None = None
@@ -73,7 +73,7 @@ class AgentPanel(Lines):
         is_column = not self.screen.has_class("-narrow")
         lines = list(_column(self._panel, self._now, self.size.width - 2)) if is_column else []
         if not is_column:
-            lines = list(_rows(self._panel, self._now, self.size.width - 2))[:_MOST_LINES]
+            lines = list(_rows(self._panel, self._now, self.size.width - 2))[:_MAX_LINES]
         self.styles.height = "1fr" if is_column else len(lines)
         self.set_pieces(lines)
 
@@ -159,11 +159,11 @@ def _todo_words(panel: Panel) -> tuple[str, str]:
 
 
 def _todo(panel: Panel) -> Iterator[list[Piece]]:
-    for item in panel.todo[:_MOST_TODO]:
+    for item in panel.todo[:_MAX_TODO]:
         mark, name = _TODO[item.status]
         yield [(f" {mark} ", name), (one_line(item.text[:500]), "bold" if name == "busy" else "")]
-    if len(panel.todo) > _MOST_TODO:
-        yield [(f"   … {len(panel.todo) - _MOST_TODO} more", "dim")]
+    if len(panel.todo) > _MAX_TODO:
+        yield [(f"   … {len(panel.todo) - _MAX_TODO} more", "dim")]
 
 
 def _came_to(panel: Panel) -> Iterator[list[Piece]]:

@@ -31,7 +31,7 @@ Cells = tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """`key`: whose row it is; a cell is a text and its tone. `cells` may be made when the row is drawn."""
 
     key: Any
@@ -77,14 +77,14 @@ class RowList(Scrolled):
         super().__init__(id=id)
         self._columns = columns
         self._head = int(any(column.title for column in columns))
-        self._rows: Sequence[Row] = ()
+        self._rows: Sequence[TableRow] = ()
         self._cursor = 0
         self._empty = empty
         self._drawn: dict[int, tuple[Cells, bool] | None] = {}
 
     # ---- what is in it ----
 
-    def set_rows(self, rows: Sequence[Row]) -> None:
+    def set_rows(self, rows: Sequence[TableRow]) -> None:
         """Other rows; the cursor stays with the row of its key."""
         key, was = self.key, self._cursor
         if not (rows and self._rows):

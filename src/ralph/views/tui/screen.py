@@ -11,8 +11,8 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from ralph.errors import RalphError
-from ralph.views.tui.bar import Bar
-from ralph.views.tui.lines import Lines
+from ralph.views.tui.bar import StatusBar
+from ralph.views.tui.lines import LinesView
 from ralph.views.tui.strips import Piece, one_line, wrapped
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ class Polled(Screen[None]):
         """How often it has looked."""
 
     def compose(self) -> ComposeResult:
-        yield Bar(id="title")
-        yield Lines(id="trouble")
+        yield StatusBar(id="title")
+        yield LinesView(id="trouble")
         yield from self.body()
         yield Footer(compact=True, show_command_palette=False)
 
@@ -97,7 +97,7 @@ class Polled(Screen[None]):
 
     def _tell_trouble(self, text: str) -> None:
         self._is_in_trouble = bool(text)
-        for lines in self.query("#trouble").results(Lines):  # none, if the screen was left meanwhile
+        for lines in self.query("#trouble").results(LinesView):  # none, if the screen was left meanwhile
             pieces: list[Piece] = [(one_line(text), "bad")]
             lines.display = bool(text)
             lines.styles.height = min(4, len(wrapped(pieces, max(20, self.size.width - 2))))

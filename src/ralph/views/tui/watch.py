@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from ralph.core.events import IterationStarted, Todo, TodoItem
 from ralph.core.model import ClaimKind, Plan, RunAgent, Usage
 from ralph.store import codec
-from ralph.store.journal import Row, facts
+from ralph.store.journal import JournalRow, facts
 from ralph.store.runs import Run, Runs
-from ralph.views.agent import Look
+from ralph.views.agent import ViewOptions
 from ralph.views.console import Console
 from ralph.views.status import Detail, detail
 from ralph.views.tui.feed import Feed, Past
@@ -35,7 +35,7 @@ class Panel:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class RunNews:
     """The panel as it is now, and the text that has come."""
 
     panel: Panel
@@ -58,19 +58,19 @@ class _Kept:
 class Watch:
     """Follows one run; each call of `news` tells what has come since the last one."""
 
-    def __init__(self, feed: Feed, run: str, look: Look, now: Callable[[], float]) -> None:
+    def __init__(self, feed: Feed, run: str, look: ViewOptions, now: Callable[[], float]) -> None:
         self.run = run
         self._feed = feed
         self._now = now
         self._look = look
         self._past: Past | None = None
         self._of: Runs | None = None
-        self._journal: list[Row] = []
+        self._journal: list[JournalRow] = []
         self._kept = _Kept()
         self._console = self._make_console(is_task=False)
         self._todo: tuple[TodoItem, ...] = ()
 
-    def news(self) -> News:
+    def news(self) -> RunNews:
         with self._feed.reading() as runs:
             run = runs.find(self.run)
             self._follow(runs, run)
@@ -80,7 +80,7 @@ class Watch:
             usage = runs.brief(run.id).usage + in_hand
         text = "".join(self._kept.pieces)
         self._kept.pieces.clear()
-        return News(self._panel(found, usage), text)
+        return RunNews(self._panel(found, usage), text)
 
     def _follow(self, runs: Runs, run: Run) -> None:
         if self._past is None or self._of is not runs:
@@ -117,13 +117,13 @@ class Watch:
         )
 
 
-def _claim(journal: Sequence[Row]) -> str:
+def _claim(journal: Sequence[JournalRow]) -> str:
     plan: Plan | None = codec.decode("plan", journal[0].body) if journal else None
     rule = plan.claim if plan else None
     return f"<{rule.tag}>{rule.text}</{rule.tag}>" if rule and rule.kind is ClaimKind.TAG else ""
 
 
-def _about(journal: Sequence[Row]) -> tuple[int, str, str]:
+def _about(journal: Sequence[JournalRow]) -> tuple[int, str, str]:
     """The last iteration that was begun, its role and its story."""
     for row in reversed(journal):
         if row.kind == "run_agent":
@@ -132,7 +132,7 @@ def _about(journal: Sequence[Row]) -> tuple[int, str, str]:
     return 0, "", ""
 
 
-def _grown(runs: Runs, journal: list[Row], run: str) -> list[Row]:
+def _grown(runs: Runs, journal: list[JournalRow], run: str) -> list[JournalRow]:
     """The journal with what has come; a step that was in hand is read again."""
     whole = [row for row in journal if row.state is not None]
     after = whole[-1].seq if whole else -1
