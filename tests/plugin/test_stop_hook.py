@@ -29,7 +29,7 @@ from stories.test_rules import FIELDS, MODES, STATES, any_story, board, near, st
 
 HOOK = SCRIPTS / "stop_loop_reminder.py"
 hook = loaded("stop_loop_reminder")
-copied_rules = loaded("stories")
+copied_rules = loaded("story_rules")
 
 REVIEWED: dict[str, Any] = {"passes": True, "reviewStatus": APPROVED, "reviewCount": 1}
 WAITING: dict[str, Any] = {"reviewStatus": NEEDS_REVIEW}
