@@ -10,12 +10,12 @@ import os
 import re
 import sqlite3
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 import pytest
+from msgspec.structs import fields
 
 from conftest import Project
 from ralph import settings

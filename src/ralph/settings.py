@@ -6,12 +6,11 @@ import difflib
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from ralph.core.model import FailAction, Network, Occasion, Permissions, PromptVia, RestartKind
 from ralph.errors import RalphError
@@ -302,8 +301,7 @@ class Settings(_Base, frozen=True):
     ] = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedSettings:
+class LoadedSettings(Struct, frozen=True):
     """The merged settings, which files they came from, and the source of each value by its path."""
 
     settings: Settings

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from click.shell_completion import ShellComplete
+from msgspec.structs import asdict
 
 from commands.task_support import DONE, Here, begin_work, in_the_project  # noqa: F401
 from conftest import Project

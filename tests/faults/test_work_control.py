@@ -7,10 +7,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from commands.test_agent_streams import echo, result, said
 from conftest import Project, Result, wait_until

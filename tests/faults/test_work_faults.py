@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import subprocess
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from conftest import Project, wait_until
 from faults.fault_support import REPEATED, RUNS, assert_sound, finish, killed, seeded, traces

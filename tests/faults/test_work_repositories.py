@@ -7,10 +7,10 @@ import shlex
 import shutil
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from conftest import RALPH, Project, wait_until
 from faults.fault_support import Watched, finish

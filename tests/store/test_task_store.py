@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from conftest import Project
 from ralph.core.task_model import CompletionCriteria, Task, TaskCompletionSpec, TaskProgress, TaskStatus

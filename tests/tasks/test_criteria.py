@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from ralph.core.task_model import ROLES, CompletionCriteria, Task, TaskCompletionSpec
 from ralph.settings import RoleSettings, RolesSettings, WorkSettings

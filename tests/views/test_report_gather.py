@@ -8,12 +8,12 @@ import signal
 import sqlite3
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from msgspec.structs import replace
 
 from conftest import Project, wait_until
 from ralph.core import machine

@@ -6,7 +6,7 @@ reported. The prompt follows -x, so it is an argument of at most 128 KiB, at the
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from ralph.agents.base import (
     About,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import codecs
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
 
 from ralph.core.events import AgentEvent
 from ralph.core.model import AgentSpec, ClaimRule, Ended, Exit, Permissions, PromptVia, Purpose, Usage
@@ -15,16 +16,14 @@ MAX_TEXT = 128_000
 """How many characters of an answer's beginning, and of its end, are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(Struct, frozen=True):
     """The prompt of one iteration: its text, and the file it was written to."""
 
     text: str
     file: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """What a parser has to know: how a claim looks, what the agent was told, whose output it reads."""
 
     claim: ClaimRule = ClaimRule()
@@ -34,8 +33,7 @@ class Reading:
     now: Callable[[], float] = time.time
 
 
-@dataclass(frozen=True, slots=True)
-class AgentReport:
+class AgentReport(Struct, frozen=True):
     """What an agent process amounts to, read from what it printed and how it ended."""
 
     ended: Ended
@@ -47,8 +45,7 @@ class AgentReport:
     unread: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class About:
+class About(Struct, frozen=True):
     """An agent as a program: all of it can be found out without a call to its provider.
 
     `seen` is the version that Ralph was tried with, "" if none. `help` are the arguments that print the
@@ -65,8 +62,7 @@ class About:
     login: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """What an agent has to be let have in a sandbox. Paths are seen from the home directory.
 
     `state`: where its login and its sessions are, which it writes to; `moved`: variables that name another place for

@@ -21,11 +21,11 @@ Quirks that matter here:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct, field
+from msgspec.structs import replace
 
 from ralph.agents import limits
 from ralph.agents.base import (

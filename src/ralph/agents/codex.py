@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from ralph.agents import limits
 from ralph.agents.base import (

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ralph.agents.amp import Amp
 from ralph.agents.base import Agent, has_own_permissions, without

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import Struct
 
 from ralph.core.model import Check, Exit, Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Shell:
+class Shell(Struct, frozen=True):
     """What a shell command did: how it ended, the beginning of its output, and where all of it is."""
 
     exit: Exit
@@ -21,8 +20,7 @@ class Shell:
     log: str
 
 
-@dataclass(frozen=True, slots=True)
-class JudgeAnswer:
+class JudgeAnswer(Struct, frozen=True):
     """What a judge said. `problem`: why there is no answer; `is_final`: asking again would not help."""
 
     text: str
@@ -30,8 +28,7 @@ class JudgeAnswer:
     is_final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """A file that differs from the trusted one, and how; or one that should not be there."""
 
     path: str
@@ -94,8 +91,7 @@ class RunCheck(Protocol):
     def __call__(self, check: Check, context: CheckContext) -> Verdict: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
+class Method(Struct, frozen=True):
     """One way of checking. `config` is the Struct that its config is read into: unknown keys are refused.
 
     `problem` says what is wrong with a config whose keys and types are right, "" if nothing is.

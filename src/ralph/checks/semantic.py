@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import msgspec
+from msgspec import Struct
 
 from ralph.checks import judge
 from ralph.checks.base import CheckContext, Method
@@ -46,8 +46,7 @@ def run(check: Check, context: CheckContext) -> Verdict:
 # ---- patterns ----
 
 
-@dataclass(frozen=True, slots=True)
-class _Hit:
+class _Hit(Struct, frozen=True):
     pattern: str
     where: str
     line: str

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import threading
-from dataclasses import asdict
 from posixpath import dirname
 
 import click
+from msgspec import to_builtins
 
 from ralph.modelserver.clients import Client, clients
 from ralph.modelserver.script import load
@@ -36,7 +36,7 @@ def model_server(script: str, port: int, log: str | None, as_json: bool) -> int:
     with ModelServer(load(script), port, log) as server:
         agents = clients(server.url)
         if as_json:
-            found = {name: asdict(client) for name, client in agents.items()}
+            found = {name: to_builtins(client) for name, client in agents.items()}
             click.echo(json.dumps({"url": server.url, "port": server.port, "agents": found}))
         else:
             click.echo('\nexport HOME="$(mktemp -d)"  # your own settings stay untouched', err=True)

@@ -8,10 +8,10 @@ import os
 import shutil
 import sys
 import textwrap
-from dataclasses import asdict
 from pathlib import Path
 
 import click
+from msgspec import to_builtins
 
 from ralph.commands.common import COUNT, settings_here
 from ralph.core.text import clean
@@ -101,7 +101,7 @@ def command(settings_file: str | None, timeout: int, sandbox: str | None, as_jso
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     if as_json:
-        click.echo(json.dumps([asdict(finding) for finding in findings], indent=2, ensure_ascii=False))
+        click.echo(json.dumps([to_builtins(finding) for finding in findings], indent=2, ensure_ascii=False))
     else:
         _print(findings)
     return 2 if any(finding.state is FindingState.ERROR for finding in findings) else 0
@@ -114,7 +114,7 @@ def _prove(name: str | None, image: str, *, as_json: bool) -> int:
         if wakeup.count:
             return 130
     if as_json:
-        values = asdict(proof) | {"sound": proof.is_sound}
+        values = to_builtins(proof) | {"sound": proof.is_sound}
         click.echo(json.dumps(values, indent=2, ensure_ascii=False))
         return 0 if proof.is_sound else 1
     _print_proof(proof)

@@ -6,11 +6,11 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 import click
+from msgspec.structs import replace
 
 from ralph.commands.ask import ask, count, is_yes, listed, one_of, required, say
 from ralph.commands.common import COUNT

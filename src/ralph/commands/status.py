@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 
 import click
+from msgspec import to_builtins
 
 from ralph.commands.common import open_home, optional_run_argument
 from ralph.core.board import MAX_SENT_BACK
@@ -48,7 +48,7 @@ def command(run: str | None, as_json: bool) -> int:
     if run is None:
         found = summaries(runs)
         if as_json:
-            click.echo(json.dumps([asdict(s) for s in found], indent=2, ensure_ascii=False))
+            click.echo(json.dumps([to_builtins(s) for s in found], indent=2, ensure_ascii=False))
         else:
             has_tasks = _count_tasks(tasks)
             if found or not has_tasks:
@@ -57,7 +57,7 @@ def command(run: str | None, as_json: bool) -> int:
     if task := tasks.get(run):
         state = task_state(home, runs, tasks.project, task, tasks.progress(task.id))
         click.echo(
-            json.dumps(asdict(state), indent=2, ensure_ascii=False) if as_json else clean(_task(state))
+            json.dumps(to_builtins(state), indent=2, ensure_ascii=False) if as_json else clean(_task(state))
         )
         return 0
     one = detail(runs, runs.find(run))

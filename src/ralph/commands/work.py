@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import to_builtins
 
 from ralph.commands.common import (
     COUNT,
@@ -159,7 +159,7 @@ def _summary(home: Home, project: str, work: Work, *, as_json: bool) -> None:
     found = [task_state(home, runs, project, task, progress) for task, progress in known]
     reason = work.halt.reason if work.halt else ""
     if as_json:
-        values = {"event": "work_ended", "tasks": [asdict(state) for state in found], "reason": reason}
+        values = {"event": "work_ended", "tasks": [to_builtins(state) for state in found], "reason": reason}
         click.echo(json.dumps(values, ensure_ascii=False))
         return
     click.echo("", err=True)

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 MAX_SENT_BACK = 3
 """How often a role may send a task back to the first one."""
@@ -55,14 +57,12 @@ class MergeVerdict(StrEnum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(Struct, frozen=True):
     name: str
     agent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(Struct, frozen=True):
     """One child run. `unwanted`: another attempt has won, or the job is over; `stopping`: it was told."""
 
     attempt: int
@@ -71,8 +71,7 @@ class Running:
     stopping: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One task on its way. `attempts` run the first role side by side; the first proved one wins."""
 
     id: str
@@ -91,22 +90,20 @@ class Job:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
+class Links(Struct, frozen=True):
     """Where each job stands in the list, and who waits for it: all boards with the same jobs share them."""
 
     places: Mapping[str, int]
     dependents: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
+class Board(Struct, frozen=True):
     """`jobs` keeps the order in which they were added."""
 
     jobs: tuple[Job, ...]
     slots: int = 1
     per_agent: tuple[tuple[str, int], ...] = ()
-    links: Links = field(default=Links({}, {}), compare=False, repr=False)
+    links: Links = Links({}, {})
 
     def job(self, id: str) -> Job:
         return self.jobs[self.links.places[id]]
@@ -115,8 +112,7 @@ class Board:
 # ---- actions ----
 
 
-@dataclass(frozen=True, slots=True)
-class StartRun:
+class StartRun(Struct, frozen=True):
     job: str
     role: str
     attempt: int
@@ -124,14 +120,12 @@ class StartRun:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StopRun:
+class StopRun(Struct, frozen=True):
     job: str
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Struct, frozen=True):
     job: str
     attempt: int
 
@@ -142,28 +136,24 @@ Action = StartRun | StopRun | Merge
 # ---- facts ----
 
 
-@dataclass(frozen=True, slots=True)
-class RoleRunEnded:
+class RoleRunEnded(Struct, frozen=True):
     job: str
     attempt: int
     verdict: RunVerdict
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Struct, frozen=True):
     job: str
     verdict: MergeVerdict
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class JobAdded:
+class JobAdded(Struct, frozen=True):
     job: Job
 
 
-@dataclass(frozen=True, slots=True)
-class JobCancelled:
+class JobCancelled(Struct, frozen=True):
     job: str
 
 

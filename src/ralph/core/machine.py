@@ -12,8 +12,9 @@ every required check is green, and nothing but `judged` leads to a complete outc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from ralph.core import claims, policy
 from ralph.core.model import (

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 
 class Flow(StrEnum):
@@ -204,8 +205,7 @@ class Network(StrEnum):
 # ---- the plan ----
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRule:
+class ClaimRule(Struct, frozen=True):
     """How the agent says that it is done. `strict`: the tag alone on the last non-empty line."""
 
     kind: ClaimKind = ClaimKind.TAG
@@ -214,8 +214,7 @@ class ClaimRule:
     strict: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSpec:
+class AgentSpec(Struct, frozen=True):
     """One agent command line. `type` names the adapter; `idle_seconds`: such a silence is a hang, 0: never."""
 
     name: str
@@ -228,8 +227,7 @@ class AgentSpec:
     idle_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One way to find out whether a claim is true. `config` is the method's own JSON."""
 
     name: str
@@ -241,8 +239,7 @@ class Check:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What a run may use. 0 is no limit, except for `iterations`."""
 
     iterations: int = 10
@@ -256,8 +253,7 @@ class Limits:
     children_seconds: float = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(Struct, frozen=True):
     """How long to wait between attempts, and when failing again and again is a crash loop."""
 
     kind: RestartKind = RestartKind.BACKOFF
@@ -268,8 +264,7 @@ class Restart:
     most_same: int = 5
 
 
-@dataclass(frozen=True, slots=True)
-class TaskBrief:
+class TaskBrief(Struct, frozen=True):
     """What the prompt of a task's role is made from. `told`: why the task came back to this role."""
 
     id: str
@@ -285,8 +280,7 @@ class TaskBrief:
     told: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Prd:
+class Prd(Struct, frozen=True):
     """A PRD loop: the folder with its task list, from the project, and how strict its reviews are."""
 
     folder: str = "ralph"
@@ -294,8 +288,7 @@ class Prd:
     review_cap: int = 5
 
 
-@dataclass(frozen=True, slots=True)
-class PromptSource:
+class PromptSource(Struct, frozen=True):
     """Where the base prompt comes from (`text`, `file` or `task`) and what is added to it.
 
     `prd`: what the variables in it stand for.
@@ -310,8 +303,7 @@ class PromptSource:
     prd: Prd | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Scm:
+class Scm(Struct, frozen=True):
     """The version control command and its tasks, run after an iteration with green checks.
 
     `message`: of every commit; without one the agent is asked for it.
@@ -331,8 +323,7 @@ MARKER = ".ralph-active"
 OURS = frozenset({TASK_BUS, PROJECT_BUS, MARKER})
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFolder:
+class TaskFolder(Struct, frozen=True):
     """Where a supervised agent leaves DONE, markers and messages, and by which names it goes."""
 
     path: str
@@ -341,16 +332,14 @@ class TaskFolder:
     poll_seconds: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class GuardRule:
+class GuardRule(Struct, frozen=True):
     """A glob on a simple command, and why it is allowed or denied."""
 
     pattern: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Guarding:
+class Guarding(Struct, frozen=True):
     """The rules of the command guard that the user has added; `enabled`: does it watch at all?"""
 
     enabled: bool = True
@@ -358,8 +347,7 @@ class Guarding:
     deny: tuple[GuardRule, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxSpec:
+class SandboxSpec(Struct, frozen=True):
     """Which rung of the ladder agents and checks run on, and what is different from its defaults there.
 
     `hosts`: allowed beside those of the agent. `variables`: passed beside those that every command gets.
@@ -387,8 +375,7 @@ class SandboxSpec:
 NO_SANDBOX = SandboxSpec()
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Everything a run needs to know. Journalled as row 0: resume does not read settings again.
 
     `task_id`: the task whose role this is. `base`: the commit that its changes are counted from. `judge`: who is
@@ -431,8 +418,7 @@ class Occasion(StrEnum):
     BUDGET = "budget"
 
 
-@dataclass(frozen=True, slots=True)
-class NotifyTargets:
+class NotifyTargets(Struct, frozen=True):
     """How people are reached: addresses as apprise knows them, a shell command, and on which occasions."""
 
     urls: tuple[str, ...] = ()
@@ -454,8 +440,7 @@ class NotifyTargets:
 # ---- what is measured ----
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What the agents reported to have used."""
 
     cost_usd: float = 0.0
@@ -478,8 +463,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """What one agent process may still use. None is no limit."""
 
     cost_usd: float | None = None
@@ -491,8 +475,7 @@ class Left:
     done_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Meter:
+class Meter(Struct, frozen=True):
     """What the agent process in hand has used so far; times are monotonic.
 
     `is_over`: it gave its result. `is_refused`: its provider will not serve it, however often it asks.
@@ -508,8 +491,7 @@ class Meter:
     done: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(Struct, frozen=True):
     """How a command ended.
 
     `ended` is set when ralph ended it, `error` when it could not be started, `lost` when its warden was
@@ -526,16 +508,14 @@ class Exit:
     left: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Feedback:
+class Feedback(Struct, frozen=True):
     """What a failed check tells the next iteration."""
 
     action: FailAction
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What a check found out. `degraded`: it could not be checked as it should have been.
 
     `parts`: the verdicts of its stages, or of each criterion.
@@ -551,8 +531,7 @@ class Verdict:
     parts: tuple[Verdict, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BoardSeen:
+class BoardSeen(Struct, frozen=True):
     """What the story board says, and what the iteration did to it that it may not, which was undone.
 
     `legal`: the board as it may be, and is; `unapproved`: the same without what was approved in this iteration.
@@ -574,13 +553,11 @@ class BoardSeen:
 # ---- steps: what the machine asks for ----
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class RunAgent:
+class RunAgent(Struct, frozen=True):
     purpose: Purpose
     iteration: int
     agent: str
@@ -592,28 +569,24 @@ class RunAgent:
     story: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Restore:
+class Restore(Struct, frozen=True):
     """Take an approval back that the checks have refuted."""
 
     board: str
     told: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RunChecks:
+class RunChecks(Struct, frozen=True):
     iteration: int
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     iteration: int
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """Wait: `until` is wall-clock time (a limit's reset), `seconds` a monotonic duration."""
 
     why: HoldWhy
@@ -621,8 +594,7 @@ class Hold:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     cause: Cause
     reason: str
     notes: tuple[str, ...] = ()
@@ -638,8 +610,7 @@ Step = Look | RunAgent | Restore | RunChecks | Commit | Hold | Stop
 # ---- results: what happened. `at` is wall-clock time, `took` monotonic seconds ----
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """`waited`: for how many seconds DONE was there already."""
 
     at: float
@@ -655,8 +626,7 @@ class Seen:
     waited: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """`board`: what the agent has made of the story board; what it may not do to it was undone at once."""
 
     at: float
@@ -675,8 +645,7 @@ class Ran:
     board: BoardSeen | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """`undone`: what a check did to the files of a PRD loop."""
 
     at: float
@@ -687,8 +656,7 @@ class Checked:
     undone: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Did:
+class Did(Struct, frozen=True):
     """The result of Restore, Commit, Hold and Stop.
 
     `over`: a hold's time has passed, a commit was not cut off. `detail`: what did not go well. `made`: the commit that was made.
@@ -711,13 +679,11 @@ Result = Seen | Ran | Checked | Did
 # ---- commands: legal in every phase ----
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Struct, frozen=True):
     """`cause` says who asked. `now`: the agent in hand is ended, else it may finish its operation."""
 
     at: float
@@ -725,15 +691,13 @@ class Cancel:
     now: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Steer:
+class Steer(Struct, frozen=True):
     at: float
     id: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Struct, frozen=True):
     """Go on. The limits replace those of the run where they are given."""
 
     at: float
@@ -743,8 +707,7 @@ class Resume:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """The driver cannot go on (a disk error, a swapped directory): stop as fatal."""
 
     at: float
@@ -768,8 +731,7 @@ class Phase(StrEnum):
     CHILDREN = "children"
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """All that is known of one run.
 
     `now` is the time of the last fact; `again`, how often this iteration was started without counting;

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 
 class TaskStatus(StrEnum):
@@ -29,8 +31,7 @@ class VerificationMethod(StrEnum):
     MULTI_STAGE = "multi_stage"
 
 
-@dataclass(frozen=True, slots=True)
-class RoleDefaults:
+class RoleDefaults(Struct, frozen=True):
     """What a role is when neither the task nor the settings say otherwise."""
 
     status: TaskStatus
@@ -92,8 +93,7 @@ def _injected(value: Any, criteria: Sequence[str]) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True)
-class CompletionCriteria:
+class CompletionCriteria(Struct, frozen=True):
     """What one role promises, and how the promise is verified."""
 
     promise: str
@@ -103,8 +103,7 @@ class CompletionCriteria:
     max_iterations: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TaskCompletionSpec:
+class TaskCompletionSpec(Struct, frozen=True):
     """What "done" means for a task."""
 
     outcome: str
@@ -126,8 +125,7 @@ class TaskCompletionSpec:
                 yield role, criteria
 
 
-@dataclass(frozen=True, slots=True)
-class Task:
+class Task(Struct, frozen=True):
     """A task of a project.
 
     `protect`: globs of files that no role but the tester may change; None: found out. `attempts`: so many coders
@@ -151,8 +149,7 @@ class Task:
     attempts: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class TaskProgress:
+class TaskProgress(Struct, frozen=True):
     """How far `ralph work` has come with a task; a restart goes on from here.
 
     `base`: the branch it goes into. `began`: the commit of it that the work began from. `trusted`: the commit

@@ -7,8 +7,9 @@ import platform
 import shutil
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ralph.core.text import clean
 from ralph.doctor.agents import agent_findings

@@ -10,8 +10,10 @@ import os
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.agents.base import About, Agent, Prompt
 from ralph.agents.registry import AGENTS
@@ -30,8 +32,7 @@ _VERSION = re.compile(r"(?<![\w.])v?(\d{1,9}(?:\.\d{1,9}){1,3}(?:[-+][\w.+-]{1,4
 _NODE_SCRIPT = re.compile(rb"#![^\n]*\bnode\b")
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
+class Installed(Struct, frozen=True):
     """What was found of an agent. `program` is "" if it is nowhere; `problem`: it cannot be started.
 
     `unknown` are flags that Ralph uses and its help does not name; `unread`: why its help says nothing.
@@ -144,8 +145,7 @@ def version_in(text: str) -> str:
     return match[1] if match else ""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentAnswer:
+class AgentAnswer(Struct, frozen=True):
     """What a program printed. `problem`: why that is no answer. `failed`: it ran and said that it failed."""
 
     out: str

@@ -16,9 +16,11 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.core.model import AgentSpec, Ended, Flow, Network, Plan, PromptSource, SandboxSpec
 from ralph.errors import RalphError
@@ -42,8 +44,7 @@ Seen = dict[str, tuple[bool | None, str]]
 """By the name of each probe: whether it came to pass, None if it could not be tried; and what was seen."""
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(Struct, frozen=True):
     """What was tried, what should have come of it, what did."""
 
     name: str
@@ -53,8 +54,7 @@ class Probe:
     ok: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeResult:
+class ProbeResult(Struct, frozen=True):
     """What a rung protects on this machine; `others`: why better or other rungs cannot be used."""
 
     rung: str
@@ -154,8 +154,7 @@ def _probe(name: str, seen: tuple[bool | None, str] | None) -> Probe:
     return Probe(name, _TRIED[name], expected, f"{word}: {text}" if text else word, word == expected)
 
 
-@dataclass(frozen=True, slots=True)
-class Scene:
+class Scene(Struct, frozen=True):
     """All that the attempts are about."""
 
     place: Path

@@ -8,11 +8,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
@@ -28,8 +28,7 @@ _TAG = "tag:yaml.org,2002:"
 _QUOTES = "A text with `: `, ` #` or a special character at its beginning needs quotes; indent with spaces."
 
 
-@dataclass(frozen=True, slots=True)
-class YamlDocument:
+class YamlDocument(Struct, frozen=True):
     """One document of a file. `problems`: by line, what YAML allows and we do not.
 
     `line_of`: the line of the key that a path leads to; of the last one on the way that is there.
@@ -106,8 +105,7 @@ def _line_in(node: yaml.Node, keys: Sequence[str]) -> int:
     return line
 
 
-@dataclass
-class _Reader:
+class _Reader(Struct):
     """Events become values; `left`: how many characters may still come out of them.
 
     `anchors`: each with its value and how many characters that is; None while it is being read.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
+
+from msgspec import Struct
 
 from ralph.agents.base import Parser, Prompt, Reading
 from ralph.agents.registry import AGENTS
@@ -36,8 +37,7 @@ GUARDED = "RALPH_GUARDED"
 """Tells the plugin's hooks that the harness sees to it: it has passed the guard, or there is a sandbox."""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentCall:
+class AgentCall(Struct, frozen=True):
     """What to start: the step, who does it, with which prompt, and the name of its raw stream."""
 
     step: RunAgent

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from ralph.core.events import AgentEnded, Event, Holding, IterationStarted, Notice, RunEnded
 from ralph.core.machine import WAIT_EXIT
@@ -19,8 +20,7 @@ _BY_US = {Ended.TIMEOUT, Ended.IDLE, Ended.BUDGET}
 COMPLETED = "task completed (DONE marker present, no active children)"
 
 
-@dataclass(slots=True)
-class BusReporter:
+class BusReporter(Struct):
     """Passes events on, and tells of attempts, failures and the end as the bus and the log want it."""
 
     tell: Callable[[Event], None]

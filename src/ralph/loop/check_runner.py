@@ -9,7 +9,9 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ralph.agents.base import Prompt
 from ralph.agents.registry import as_judge
@@ -46,8 +48,7 @@ _NO_ANSWER = {Ended.AUTH, Ended.DENIED, Ended.UNSTARTABLE, Ended.BUDGET}
 POLL_SECONDS = 0.1
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedIteration:
+class CheckedIteration(Struct, frozen=True):
     """What a check is about: which iteration of how many, what the agent said, what is left to be used."""
 
     number: int
@@ -59,8 +60,7 @@ class CheckedIteration:
     board: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckOutcome:
+class CheckOutcome(Struct, frozen=True):
     """What came of a check. Without a verdict it is due again, at `retry_at` if it met a limit."""
 
     verdict: Verdict | None
@@ -115,8 +115,7 @@ class CheckRunner:
         return self.inbox.is_interrupted()
 
 
-@dataclass(slots=True)
-class _Used:
+class _Used(Struct):
     """What the judge has cost in one check, and how often it was asked."""
 
     usage: Usage = Usage()
@@ -125,8 +124,7 @@ class _Used:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
-@dataclass(frozen=True, slots=True)
-class RunCheckContext:
+class RunCheckContext(Struct, frozen=True):
     """The means of one check, or of one stage of it."""
 
     runner: CheckRunner

@@ -11,9 +11,10 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.agents.registry import AGENTS
 from ralph.core.model import PROJECT_BUS, AgentSpec, Ended, Exit, Network, Plan, SandboxSpec
@@ -60,8 +61,7 @@ def runner(warden: Warden, directory: int) -> RunCommand:
     return run
 
 
-@dataclass(frozen=True, slots=True)
-class ConfinedRun:
+class ConfinedRun(Struct, frozen=True):
     """Where a run works, and where it keeps what nothing inside may reach; `environment`: of another than this user."""
 
     plan: Plan

@@ -11,7 +11,8 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ralph.agents.base import Prompt
 from ralph.core import machine, policy

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ralph.core.events import Event
 from ralph.core.model import Stop
@@ -34,8 +35,7 @@ def _nobody(stop: Stop) -> None:
     """Nobody is told of the end."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunContext:
+class RunContext(Struct, frozen=True):
     """Where a run happens and is recorded: its journal, its files, its processes, its listeners.
 
     `ended` hears how the run is about to end, perhaps more than once. `secrets`: what has to be redacted besides what

@@ -13,9 +13,11 @@ import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.core.model import BoardSeen, Prd
 from ralph.core.text import clean
@@ -37,8 +39,7 @@ NOTE = "in_hand.json"
 BEFORE, HELD, UNDONE = "before", "held", "undone"
 
 
-@dataclass(frozen=True, slots=True)
-class StoryBoard:
+class StoryBoard(Struct, frozen=True):
     """`project`: an open directory. `kept`: where copies are kept. `commit`: commits files. `branch`: the one in use.
     `lost_tests`: those of a tree that are gone, and those that have lost lines.
     `mode`: whether the loop runs in a sandbox, for those who read the marker.

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from ralph.modelserver.script import TokenCounts
 
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class ToolCall:
+class ToolCall(Struct, frozen=True):
     """A tool call as the CLI that asked understands it; a text as input is for tools that take free text."""
 
     id: str
@@ -25,8 +25,7 @@ class ToolCall:
         return self.input if isinstance(self.input, str) else json.dumps(self.input)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelAnswer:
+class ModelAnswer(Struct, frozen=True):
     """What the model says in one turn. `id` is unique in the life of a server."""
 
     id: str
@@ -37,8 +36,7 @@ class ModelAnswer:
     calls: tuple[ToolCall, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """An answer that is no success."""
 
     status: int

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.errors import RalphError
 from ralph.modelserver import tools
@@ -25,8 +27,7 @@ class Ending(Enum):
     """A hang before the first byte."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """What goes over the connection. Of a reply that ends early the first `sent` pieces do."""
 
     pieces: tuple[bytes, ...]

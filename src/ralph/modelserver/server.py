@@ -8,11 +8,12 @@ import socket
 import threading
 import time
 from collections import deque
-from dataclasses import asdict, dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import IO, Any, Self
 from urllib.parse import urlsplit
+
+from msgspec import Struct, to_builtins
 
 from ralph.errors import RalphError
 from ralph.modelserver.answer import Json, Wire, conversation
@@ -29,8 +30,7 @@ MAX_REQUESTS = 10_000
 MODELS = {"object": "list", "data": [{"id": "scripted", "object": "model", "type": "model"}]}
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One request that came in, and what was played for it."""
 
     time: float
@@ -115,7 +115,7 @@ class ModelServer:
         with self._lock:
             self._requests.append(request)
             if self._log:
-                self._log.write(json.dumps(asdict(request)) + "\n")
+                self._log.write(json.dumps(to_builtins(request)) + "\n")
                 self._log.flush()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ralph.core.model import Cause, Limits, Occasion, Outcome, Stop, Usage
 
@@ -20,8 +21,7 @@ _ENDS = {
 """An interrupt is none: who interrupts knows of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(Struct, frozen=True):
     """One notification. `key`: what it is about; nobody is told of one thing twice. `until`: when it goes on by itself."""
 
     key: str
@@ -52,8 +52,7 @@ def key_of_end(stop: Stop, last_agent: int) -> str:
     return f"end-{stop.cause}-{last_agent}"
 
 
-@dataclass(frozen=True, slots=True)
-class NearlySpent:
+class NearlySpent(Struct, frozen=True):
     """A budget of which 80 % are used."""
 
     cause: Cause

@@ -6,8 +6,9 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from ralph.core.events import CheckStarted, Event, Holding, IterationStarted, TaskMoved, UsageReported
 from ralph.core.model import Hold, HoldWhy, Limits, Occasion, Outcome, Plan, Stop, Usage
@@ -40,8 +41,7 @@ Tell = Callable[[Event], None]
 # ---- one run ----
 
 
-@dataclass(slots=True)
-class RunNotifier:
+class RunNotifier(Struct):
     """Hears what a run tells, passes it on, and notifies."""
 
     tell: Tell

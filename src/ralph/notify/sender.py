@@ -13,7 +13,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+
+from msgspec import to_builtins
 
 from ralph.core.events import Notice
 from ralph.core.model import Ended, NotifyTargets, Occasion
@@ -50,7 +51,7 @@ def deliver(
     targets: NotifyTargets, message: Notification, warden: Warden, is_interrupted: Callable[[], bool]
 ) -> list[str]:
     """Send a message in every way there is, in the time there is; returns what went wrong."""
-    data = json.dumps(asdict(message) | {"event": message.occasion}, ensure_ascii=False)
+    data = json.dumps(to_builtins(message) | {"event": message.occasion}, ensure_ascii=False)
     mail = {
         "urls": targets.urls,
         "title": message.title,

@@ -14,9 +14,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from ralph.errors import RalphError
 from ralph.files.storyfile import TASKS, load, text_of
@@ -38,8 +39,7 @@ MOVED = (PRD, TASKS, PROGRESS)
 _PARTIAL = ".partial"
 
 
-@dataclass(frozen=True, slots=True)
-class Archived:
+class Archived(Struct, frozen=True):
     """Where it is, from the project, and what became of it. `problem`: why it is not committed."""
 
     path: str
@@ -49,8 +49,7 @@ class Archived:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(Struct, frozen=True):
     done: int
     all: int
     reviews: int
@@ -161,8 +160,7 @@ def _reset(directory: Path, folder: PrdFolder) -> None:
         folder.write(PROMPT, prd_files.fresh(PROMPT, directory.name).encode())
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
+class _Found(Struct, frozen=True):
     top: Path
     git: Git
     committer: Committer

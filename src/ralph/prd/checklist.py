@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 _ITEM = re.compile(r"^(?P<indent>\s*)(?:[-*+]|\d+[.)])\s+(?:\[(?P<box>[ xX])\]\s+)?(?P<text>.*\S)\s*$")
 _HEADING = re.compile(r"^ {0,3}(?P<level>#{1,6})\s+(?P<text>.*?)\s*#*\s*$")
 _FENCE = re.compile(r"^\s*(?P<fence>`{3,}|~{3,})")
 
 
-@dataclass(slots=True)
-class Item:
+class Item(Struct):
     """`groups`: the headings that it is below, and the plain items. `criteria`: each with whether it is ticked off."""
 
     title: str

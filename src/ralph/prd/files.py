@@ -8,9 +8,10 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from ralph.errors import RalphError
 from ralph.files.paths import PLUGIN
@@ -39,8 +40,7 @@ def template(name: str) -> str:
 # ---- making them ----
 
 
-@dataclass(frozen=True, slots=True)
-class Made:
+class Made(Struct, frozen=True):
     """What was made, and what was there already."""
 
     new: tuple[str, ...]

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from ralph.errors import RalphError
 from ralph.files.jsonfile import parse_any
@@ -40,8 +41,7 @@ _STORY_FIELDS = {
 }
 
 
-@dataclass(slots=True)
-class Imported:
+class Imported(Struct):
     """The list and the PRD that a file becomes, and what people should know about it."""
 
     board: dict[str, Any]

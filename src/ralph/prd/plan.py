@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from ralph.agents.registry import with_model
 from ralph.checks.stories import configure
@@ -49,8 +50,7 @@ VERIFY_SECONDS = 3600.0
 PLAN_IT = "Plan it: ralph prd plan; or take a list that you have: ralph prd import FILE"
 
 
-@dataclass(frozen=True, slots=True)
-class PrdInputs:
+class PrdInputs(Struct, frozen=True):
     """What was given on the command line."""
 
     directory: Path

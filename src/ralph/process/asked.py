@@ -9,7 +9,8 @@ import os
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ralph.process import orphans, warden
 
@@ -17,8 +18,7 @@ MAX_BYTES = 4 << 20
 """More of what it prints is not read."""
 
 
-@dataclass(frozen=True, slots=True)
-class RalphOutput:
+class RalphOutput(Struct, frozen=True):
     code: int
     out: str
     err: str

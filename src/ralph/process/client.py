@@ -13,8 +13,9 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from typing import IO
+
+from msgspec import Struct
 
 from ralph.core.model import Ended, Exit
 from ralph.files.compiled import compiled
@@ -30,8 +31,7 @@ _DROPPED = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "PWD
 the directory that Ralph was called from."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessCommand:
+class ProcessCommand(Struct, frozen=True):
     """What to start. `directory` and `stdin` are open descriptors; without stdin it reads nothing.
 
     `merged`: stdout and stderr are one stream, read as stdout.
@@ -324,8 +324,7 @@ class _Collected:
         self.err += data
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessOutput:
+class ProcessOutput(Struct, frozen=True):
     """What a short command did. `problem`: it could not be started. `is_cut`: it had more to say than was wanted."""
 
     exit: Exit

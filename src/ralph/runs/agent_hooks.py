@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import shlex
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import to_builtins
 
 import ralph
 from ralph.agents.registry import AGENTS
@@ -33,7 +34,7 @@ def prepare(plan: Plan, streams: Path) -> str:
     files: dict[str, object] = {}
     if plan.guard is not None and plan.guard.enabled and not plan.sandbox.is_real:
         hooks["PreToolUse"] = _hook(guard_command(streams / GUARD), GUARDED_TOOLS)
-        files[GUARD] = asdict(plan.guard)
+        files[GUARD] = to_builtins(plan.guard)
     if not hooks:
         return ""
     files[HOOKS] = {

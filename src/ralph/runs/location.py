@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ralph.errors import RalphError
 from ralph.files.paths import real
@@ -16,8 +17,7 @@ if TYPE_CHECKING:
     from ralph.store.runs import Run, Runs
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(Struct, frozen=True):
     """A working directory, the directory whose lock it needs, and the project it belongs to."""
 
     directory: Path

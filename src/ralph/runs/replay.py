@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ralph.agents.base import Parser, Reading
 from ralph.agents.registry import AGENTS, announced_permissions
@@ -45,8 +47,7 @@ Told = tuple[Event, float]
 """An event, and when it happened."""
 
 
-@dataclass(slots=True)
-class _InHand:
+class _InHand(Struct):
     """A step that has begun and may not be over: what of it was told already."""
 
     seq: int

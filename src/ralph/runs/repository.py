@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.core.model import Ended
 from ralph.errors import RalphError
@@ -23,8 +24,7 @@ SCM_SECONDS = 600.0
 """A version control command that hangs (a push that waits for a password) is ended after so long."""
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(Struct, frozen=True):
     repository: Repository
     run: Runner
     scratch: Path

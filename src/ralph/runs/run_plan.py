@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import shlex
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.agents.registry import AGENTS, type_of
 from ralph.checks import command as command_check
@@ -31,8 +33,7 @@ from ralph.loop.driver import MAX_PROMPT_BYTES
 from ralph.settings import AgentSettings, CommandSettings, GuardrailSettings, Settings
 
 
-@dataclass(frozen=True, slots=True)
-class RunInputs:
+class RunInputs(Struct, frozen=True):
     """What was given on the command line: exactly one of `prompt` and `prompt_file`."""
 
     prompt: str | None

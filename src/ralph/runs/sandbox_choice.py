@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.core.model import SandboxSpec
 from ralph.errors import RalphError
@@ -19,8 +20,7 @@ AUTO = "auto"
 MEND = "One of them has to work: on Linux, bubblewrap is the simplest."
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(Struct, frozen=True):
     """What was said on the command line: a sandbox or none (None: nothing was said), or a certain rung."""
 
     sandbox: bool | None = None

@@ -7,8 +7,9 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ralph.core.events import Event, Notice, RunEnded
 from ralph.core.model import (

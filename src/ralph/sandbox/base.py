@@ -21,9 +21,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
+
+from msgspec import Struct
 
 from ralph.core.model import Exit, Network
 
@@ -40,8 +41,7 @@ class Root(Enum):
     MACHINE = "that of a machine of its own"
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxOutput:
+class SandboxOutput(Struct, frozen=True):
     """What a short command of the rung itself did. `code` is None if it could not be started or was ended."""
 
     code: int | None
@@ -56,8 +56,7 @@ Tell = Callable[[str], None]
 """Say something to those who watch the run; may be called from any thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Boundary:
+class Boundary(Struct, frozen=True):
     """What is the same for every command of a run.
 
     `state`: a directory for the rung's own files, out of reach for what runs inside. `writable`: the trees that some
@@ -76,8 +75,7 @@ class Boundary:
     read_only: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Mounts:
+class Mounts(Struct, frozen=True):
     """What one command finds. Every path is absolute and resolved, and is the same inside as outside.
 
     `directory`: where it starts. What is in none of the lists is hidden if it belongs to people (homes, runtime and
@@ -93,8 +91,7 @@ class Mounts:
     copied: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WrappedCommand:
+class WrappedCommand(Struct, frozen=True):
     """What the warden is to start instead; `mark`: what the rung knows it by."""
 
     argv: Sequence[str]

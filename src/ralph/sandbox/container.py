@@ -33,9 +33,10 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
@@ -69,8 +70,7 @@ _CLIENT = ("DOCKER_", "CONTAINER", "XDG_", "DBUS_SESSION_BUS_ADDRESS", "HOME", "
 """Variables that the client itself needs; they do not go inside unless the command has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """An engine that works here. `users`: the options by which files belong to the user; `calls`: a profile, "" for its own."""
 
     program: str
@@ -80,8 +80,7 @@ class Engine:
     calls: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(Struct, frozen=True):
     image: str = IMAGE
     name: str = "container"
     root: Root = Root.IMAGE

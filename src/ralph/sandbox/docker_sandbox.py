@@ -36,9 +36,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
@@ -115,8 +116,7 @@ while [ "$count" -gt 0 ]; do rm -f -- "$1"; shift; count=$((count - 1)); done
 Tree = dict[str, tuple[int, int]]
 
 
-@dataclass(frozen=True, slots=True)
-class Cli:
+class Cli(Struct, frozen=True):
     """The command line by which sandboxes are had here."""
 
     words: tuple[str, ...]
@@ -130,8 +130,7 @@ class Cli:
         return (*self.words, *words)
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """A sandbox that the CLI lists."""
 
     name: str
@@ -139,8 +138,7 @@ class Known:
     workspaces: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class DockerSandbox:
+class DockerSandbox(Struct, frozen=True):
     """`agent`: whose image it is, if Docker has one; `auth`: where its login is kept outside, `~/.dclaude_state` unless told."""
 
     agent: str = ""

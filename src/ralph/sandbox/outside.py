@@ -6,8 +6,9 @@ import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ralph.core.model import Exit
 from ralph.errors import RalphError

@@ -16,8 +16,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from ralph.sandbox import hello
 from ralph.sandbox.base import Tell
@@ -40,8 +41,7 @@ class Refused(Exception):
     """Why a connection is not made, in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """One entry of the list: a name, or `*.` and the end of one; with a port, that one alone."""
 
     name: str

@@ -7,8 +7,9 @@ import re
 import shlex
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.core.model import Scm
 from ralph.core.text import clean
@@ -21,8 +22,7 @@ _MARK = re.compile(rb"^<{7} ", re.MULTILINE)
 TRAILER = "Ralph-Run"
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """What the tasks came to. `commit` is the new commit; `problems` are shown, and the loop goes on."""
 
     commit: str = ""

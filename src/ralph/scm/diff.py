@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 _HUNK = re.compile(r"@@ -\d{1,12}(?:,(\d{1,12}))? \+(\d{1,12})(?:,(\d{1,12}))? @@")
 _ESCAPE = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
@@ -12,8 +13,7 @@ _ESCAPED = dict(zip(b"abtnvfr", b"\a\b\t\n\v\f\r", strict=True))
 _NOTHING = "/dev/null"
 
 
-@dataclass(frozen=True, slots=True)
-class AddedLines:
+class AddedLines(Struct, frozen=True):
     """Lines that follow each other and were added to a file; `line` is the number of the first."""
 
     path: str
@@ -21,8 +21,7 @@ class AddedLines:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileDiff:
+class FileDiff(Struct, frozen=True):
     """What a diff says of one file, and its text."""
 
     path: str

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.errors import RalphError
 from ralph.scm.repository import Repository
 from ralph.scm.stale import is_freed
 
 
-@dataclass(frozen=True, slots=True)
-class GitOutput:
+class GitOutput(Struct, frozen=True):
     code: int
     out: bytes
     err: str

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.errors import RalphError
 from ralph.scm.baseline import all_but
@@ -14,24 +15,21 @@ from ralph.scm.repository import Repository
 from ralph.scm.snapshots import ref_of
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What happened to one file: `A` added, `M` changed, `D` removed, `T` of another type."""
 
     kind: str
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A snapshot: its commit and its tree."""
 
     commit: str
     tree: str
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """How many lines of a file were added and removed; None: it is no text."""
 
     path: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from ralph.core.model import OURS
 from ralph.errors import RalphError
@@ -25,16 +26,14 @@ HUGE_NESTED = 200 << 20
 _MAX_UNREADABLE = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     ref: str
     commit: str
     tree: str
     notes: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Copy:
+class _Copy(Struct):
     """A copy of the index, brought up to what is in the working tree. `staged`: the index as it was."""
 
     index: Path
@@ -42,8 +41,7 @@ class _Copy:
     left_out: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(Struct, frozen=True):
     """One entry of `git status`: what differs between HEAD and the index, and the index and the tree."""
 
     in_index: str

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 import shlex
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.agents.base import Prompt
 from ralph.agents.registry import AGENTS, announced_permissions
@@ -33,8 +34,7 @@ from ralph.store.files import opened_directory
 SECRET = "(redacted)"
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectFacts:
+class ProjectFacts(Struct, frozen=True):
     """What is there already: agents by their command and title, guardrails, version control."""
 
     agents: dict[str, str]
@@ -122,8 +122,7 @@ def title_of(agent: CommandSettings) -> str:
 # ---- answers ----
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Struct, frozen=True):
     """What the user has said; None where nothing was said."""
 
     command: str | None = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from ralph.core import model
 from ralph.core.model import Hold, Limits, Phase, Plan, State, Stop, Usage
@@ -79,8 +80,7 @@ def decoded(decoder: msgspec.json.Decoder[T], text: str, what: str) -> T:
         raise RalphError(f"The journal is damaged: {what} cannot be read ({error}).", _DAMAGED) from None
 
 
-@dataclass(frozen=True, slots=True)
-class RunBrief:
+class RunBrief(Struct, frozen=True):
     """The part of a state that a list of runs needs. `stop`: how the run has ended; None until it is over."""
 
     phase: Phase

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ralph.errors import RalphError
 from ralph.store.database import open_database, open_to_read
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
     from ralph.store.runs import Runs
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(Struct, frozen=True):
     """The state directory. `warning` says why it is not where it usually is."""
 
     path: Path

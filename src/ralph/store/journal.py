@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.core.model import Command, Look, Plan, Result, State, Step
 from ralph.errors import RalphError
@@ -27,8 +28,7 @@ _APPLIED = "UPDATE commands SET applied = ? WHERE id = ?"
 _DELIVERED = "UPDATE commands SET delivered = ? WHERE id = ?"
 
 
-@dataclass(frozen=True, slots=True)
-class JournalRow:
+class JournalRow(Struct, frozen=True):
     """One journalled step, command or plan."""
 
     seq: int
@@ -155,8 +155,7 @@ def commits(db: sqlite3.Connection, path: Path, run: str) -> tuple[str, ...]:
     return tuple(did.made for did in done if did.made)
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedRun:
+class LoadedRun(Struct, frozen=True):
     """What resume starts from: the last state, and the step that was in hand when ralph died.
 
     `is_over`: it has stopped, and all that its end has to do was done.

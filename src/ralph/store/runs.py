@@ -7,8 +7,9 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.core import machine
 from ralph.core.model import Command, Flow, Plan, Steer
@@ -21,8 +22,7 @@ from ralph.store.journal import LAST_STATE
 _COLUMNS = "id, project, directory, flow, parent, created, pid, pid_start, task, role"
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One row of the list of runs."""
 
     id: str

@@ -6,8 +6,9 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.core.model import Steer, TaskFolder
 from ralph.errors import RalphError
@@ -23,8 +24,7 @@ STARTED = 1
 """The kind of message that says that an attempt has begun."""
 
 
-@dataclass(frozen=True, slots=True)
-class Markers:
+class Markers(Struct, frozen=True):
     """What lies in the folder. `problem`: something is in the place of DONE that is none."""
 
     done: bool = False

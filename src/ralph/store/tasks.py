@@ -6,11 +6,11 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ralph.core.task_model import Task, TaskCompletionSpec, TaskProgress, TaskStatus
 from ralph.errors import RalphError

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.core.model import (
     NO_SANDBOX,
@@ -27,8 +29,7 @@ from ralph.settings import Settings
 from ralph.store.bus import task_name
 
 
-@dataclass(frozen=True, slots=True)
-class SupervisedTask:
+class SupervisedTask(Struct, frozen=True):
     """What was given on the command line: the folder, its names, and either a command or a prompt."""
 
     folder: Path

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ralph.core.task_model import ACCEPTANCE, ROLES, CompletionCriteria, Task, VerificationMethod, injected
 from ralph.settings import RoleSettings, WorkSettings
@@ -11,8 +12,7 @@ from ralph.settings import RoleSettings, WorkSettings
 _NEEDS_CONFIG = (VerificationMethod.EXTERNAL, VerificationMethod.MULTI_STAGE)
 
 
-@dataclass(frozen=True, slots=True)
-class InForce:
+class InForce(Struct, frozen=True):
     """The criteria of a role of a task with nothing left open. `is_own`: the task itself has them.
 
     Where the loop is switched off, every role has one verified pass.

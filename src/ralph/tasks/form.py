@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, Struct, field
 
 from ralph.checks.registry import verification_methods
 from ralph.core.task_model import (
@@ -78,8 +77,7 @@ _GIVEN = ("description", "priority", "assignee", "metadata", "attempts")
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """A task as it was read. Without problems there is a task; id and dependencies are there anyway."""
 
     id: str
@@ -137,8 +135,7 @@ def id_problem(id: str) -> str:
     return ""
 
 
-@dataclass
-class _Form:
+class _Form(Struct):
     """Reads one task and collects what is wrong with it."""
 
     settings: WorkSettings

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
 
 from ralph.core.task_model import Task
 from ralph.core.text import clean
@@ -30,8 +31,7 @@ _HINTS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFile:
+class TaskFile(Struct, frozen=True):
     """The entries of a file, each with where it stands, and what is wrong with the file itself."""
 
     name: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ralph.core.task_model import ACCEPTANCE, ROLES, VerificationMethod
 from ralph.errors import RalphError
@@ -11,8 +12,7 @@ from ralph.files import yamlfile
 from ralph.tasks.verification import did_you_mean
 
 
-@dataclass(frozen=True, slots=True)
-class Template:
+class Template(Struct, frozen=True):
     """`role`: the one that it suits best."""
 
     summary: str

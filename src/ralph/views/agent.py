@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ralph.core.events import (
     AgentError,
@@ -26,8 +27,7 @@ from ralph.core.text import clean
 COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
-@dataclass(frozen=True, slots=True)
-class ViewOptions:
+class ViewOptions(Struct, frozen=True):
     """What the user wants to see, and how. `stream`: the agent's work. `verbose`: everything else too.
 
     Emoji and colour are None where the terminal decides.
@@ -42,8 +42,7 @@ class ViewOptions:
     most_chars: int = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class _Marks:
+class _Marks(Struct, frozen=True):
     tool: str
     ok: str
     error: str

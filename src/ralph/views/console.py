@@ -6,8 +6,9 @@ import os
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TextIO, get_args
+
+from msgspec.structs import replace
 
 from ralph.core.events import (
     AgentEnded,

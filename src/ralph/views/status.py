@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
+
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from ralph.core.model import Checked, Ended, HoldWhy, Plan, Purpose, Ran, RunAgent, SandboxSpec, Steer
 from ralph.store import codec
@@ -17,8 +19,7 @@ from ralph.store.runs import Run, Runs
 RUNNING, PAUSED, WAITING, CRASHED, ENDED = "running", "paused", "waiting", "crashed", "ended"
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """One run as `ralph status --json` shows it."""
 
     id: str
@@ -44,8 +45,7 @@ class Summary:
     role: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class IterationSummary:
+class IterationSummary(Struct, frozen=True):
     """What one iteration came to."""
 
     iteration: int
@@ -59,8 +59,7 @@ class IterationSummary:
     verdicts: tuple[dict[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Detail:
+class Detail(Struct, frozen=True):
     summary: Summary
     agent: str
     sandbox: str
@@ -71,7 +70,9 @@ class Detail:
     steered: tuple[dict[str, Any], ...]
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self.summary) | {k: v for k, v in asdict(self).items() if k != "summary"}
+        values: dict[str, Any] = to_builtins(self)
+        summary: dict[str, Any] = values.pop("summary")
+        return summary | values
 
 
 def summaries(runs: Runs, sum_up: Callable[[Runs, Run], Summary] | None = None) -> list[Summary]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ralph.core.model import Checked, Ended, Purpose, Ran, RunAgent
 from ralph.core.task_model import Task, TaskProgress
@@ -15,8 +16,7 @@ from ralph.store.runs import Run, Runs
 from ralph.views.status import state_of
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
+class Verification(Struct, frozen=True):
     """One attempt to prove a promise, as S2's history has it."""
 
     iteration: int
@@ -26,8 +26,7 @@ class Verification:
     timestamp: float
 
 
-@dataclass(frozen=True, slots=True)
-class RoleRun:
+class RoleRun(Struct, frozen=True):
     """One role's run at a task."""
 
     run: str
@@ -42,8 +41,7 @@ class RoleRun:
     verification_results: tuple[Verification, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TaskState:
+class TaskState(Struct, frozen=True):
     """A task on its way, as `ralph status TASK --json` shows it."""
 
     id: str

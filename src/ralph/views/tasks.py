@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
 from ralph.core.task_model import ROLES, Task, TaskProgress, TaskStatus
 from ralph.core.text import clean
@@ -96,8 +95,7 @@ def print_list(found: Sequence[TaskBriefRow], *, with_project: bool) -> None:
     print_lines(titles, rows, wide=titles.index("title"), accent=titles.index("status"), styles=STYLES)
 
 
-@dataclass(frozen=True, slots=True)
-class RoleView:
+class RoleView(Struct, frozen=True):
     """What a role of a task has to prove. `remark`: where that comes from, or that the role is skipped."""
 
     name: str

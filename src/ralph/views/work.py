@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TextIO
+
+from msgspec import Struct
 
 from ralph.core.events import (
     CheckEnded,
@@ -65,8 +66,7 @@ class OneTask(Console):
             self._line(f"  note: {clean(note)}")
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     """What is known of one task."""
 
     status: str = "todo"

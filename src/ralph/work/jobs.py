@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.core import board
 from ralph.core.board import Job, JobState
@@ -31,8 +33,7 @@ _STATUS = {
 _ENDED = (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.CANCELLED)
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """Which tasks: those named, else those of a spec, else all of the project. `slots`: how many at once."""
 
     spec: str | None = None

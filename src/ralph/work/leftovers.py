@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.core.task_model import Task, TaskStatus
 from ralph.process.client import Wakeup, Warden
@@ -22,8 +23,7 @@ from ralph.store.prune import tree_size
 _OVER = (TaskStatus.DONE, TaskStatus.CANCELLED)
 
 
-@dataclass(frozen=True, slots=True)
-class Leftover:
+class Leftover(Struct, frozen=True):
     """A worktree, and why it is not needed any more."""
 
     path: Path

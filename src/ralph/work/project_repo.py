@@ -7,8 +7,10 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.core.board import MergeVerdict
 from ralph.core.task_model import TaskProgress
@@ -70,8 +72,7 @@ class Wardens:
             self._idle.pop().close()
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectRepo:
+class ProjectRepo(Struct, frozen=True):
     """A project that one `ralph work` alone works on. `record`: how the user's git was configured at its beginning.
 
     `runs_hooks`: whether the user's git hooks are run.
@@ -148,8 +149,7 @@ def _is_alive(owner: Path) -> bool:
     return pid.isdigit() and process_start(int(pid)) == start
 
 
-@dataclass(frozen=True, slots=True)
-class MergeAttempt:
+class MergeAttempt(Struct, frozen=True):
     """What came of merging: the commit to prove, or why there is none. `old`: where the base was."""
 
     commit: str = ""
@@ -158,8 +158,7 @@ class MergeAttempt:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenProjectRepo:
+class OpenProjectRepo(Struct, frozen=True):
     """An open ground."""
 
     repo: ProjectRepo

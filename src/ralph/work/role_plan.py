@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.agents.registry import with_model
 from ralph.checks.registry import config_problem
@@ -46,8 +47,7 @@ MERGE = "merge"
 """The run that proves a merged tree; no agent works in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class BudgetLeft:
+class BudgetLeft(Struct, frozen=True):
     """What may still be used. 0 is no limit."""
 
     cost_usd: float = 0.0
@@ -55,8 +55,7 @@ class BudgetLeft:
     seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(Struct, frozen=True):
     """One role's turn at a task. `told`: why the task came back. `tracked`: the files of the trusted commit."""
 
     task: Task

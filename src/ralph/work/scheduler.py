@@ -10,9 +10,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.core import board, policy
 from ralph.core.board import (
@@ -49,8 +51,7 @@ Spending = Callable[[Limits, Usage, float], None]
 """Hears from time to time what the whole work may use, and has used: money and tokens, and seconds."""
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(Struct):
     """One turn in its thread: how it is interrupted, its run once there is one, what it has used."""
 
     action: Action

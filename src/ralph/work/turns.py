@@ -6,9 +6,11 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.core.board import Action, Fact, Merged, MergeVerdict, RoleRunEnded, RunVerdict, StartRun
 from ralph.core.events import Event, Notice
@@ -55,24 +57,21 @@ _VERDICTS = _DECIDED | _USED_UP | {Cause.CANCELLED: RunVerdict.STOPPED}
 """What the end of a run means for its task; any other end stops the whole work, and the task stays where it is."""
 
 
-@dataclass(frozen=True, slots=True)
-class Halt:
+class Halt(Struct, frozen=True):
     """Why the whole work stops."""
 
     exit_code: int
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult:
+class TurnResult(Struct, frozen=True):
     """What a turn has come to: a fact for the board, and whether all has to stop."""
 
     fact: Fact
     halt: Halt | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class WorkContext:
+class WorkContext(Struct, frozen=True):
     """What all turns share. `base`: the branch that tasks go into. `left`: what the whole work may still use."""
 
     home: Home

@@ -7,11 +7,11 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
+from msgspec.structs import replace
 
 from ralph.commands.common import COUNT
 from ralph.commands.prd.options import folder_option, project_option

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from ralph.views.agent import duration
 from ralph.views.report.model import Doing, Iteration, Report, Segment
@@ -23,8 +24,7 @@ WIDEST = 9.0
 """Percent of the room that one column takes at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class ChartBar:
+class ChartBar(Struct, frozen=True):
     """A piece of a row. `is_cut`: it is longer than it is drawn."""
 
     kind: str
@@ -34,23 +34,20 @@ class ChartBar:
     is_cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRow:
+class TimeRow(Struct, frozen=True):
     label: str
     link: str
     note: str
     bars: tuple[ChartBar, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     rows: tuple[TimeRow, ...]
     kinds: tuple[tuple[str, str], ...]
     has_cut: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ChartColumn:
+class ChartColumn(Struct, frozen=True):
     title: str
     x: float
     width: float
@@ -58,16 +55,14 @@ class ChartColumn:
     height: float
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     x1: float
     y1: float
     x2: float
     y2: float
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(Struct, frozen=True):
     """What each iteration used, and the line of the sum; `most` and `total` are the tops of the two scales."""
 
     name: str
@@ -79,8 +74,7 @@ class Columns:
     last: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(Struct, frozen=True):
     """Iterations that share a row or a column."""
 
     label: str

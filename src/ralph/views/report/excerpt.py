@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 from ralph.core.text import clean
 from ralph.redact import Secrets, secret_values, secrets_of
@@ -47,7 +49,7 @@ def _harmless(value: Any, secrets: Secrets) -> Any:
         return _short_lines(clean(secrets.text(value[: 4 * _MAX_PLAIN])))
     if isinstance(value, tuple):
         return tuple(_harmless(each, secrets) for each in value)
-    if is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, Struct):
         made = {field.name: _harmless(getattr(value, field.name), secrets) for field in fields(value)}
         return type(value)(**made)
     return value

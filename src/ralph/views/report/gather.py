@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph import __version__
 from ralph.core.model import ClaimKind, Outcome, Plan, Usage
@@ -47,8 +49,7 @@ OpenHistory = Callable[[Run], AbstractContextManager[History]]
 """The snapshots of a run; an error where there are none. Views start no processes, so it is handed in."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReportSources:
+class ReportSources(Struct, frozen=True):
     """What a report is gathered from."""
 
     home: Home

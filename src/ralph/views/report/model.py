@@ -5,8 +5,9 @@ Times are seconds since 1970, durations seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 FORMAT = 1
 """Of `ralph report --json`; fields are only ever added."""
@@ -37,8 +38,7 @@ class RemarkKind(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     """A text, perhaps not all of it: `left_out` is how much is missing (characters; of a diff also lines of files that
     are left out), and `see` the command that shows it.
     """
@@ -48,8 +48,7 @@ class Excerpt:
     see: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """`is_open`: it goes on."""
 
     doing: Doing
@@ -60,8 +59,7 @@ class Segment:
     is_red: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(Struct, frozen=True):
     cost_usd: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -73,8 +71,7 @@ class Used:
         return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What one check found. `parts`: its stages, or the criteria it looked at."""
 
     check: str
@@ -88,8 +85,7 @@ class Found:
     parts: tuple[Found, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
+class FileChange(Struct, frozen=True):
     """Lines added and removed; None for a binary file."""
 
     path: str
@@ -97,8 +93,7 @@ class FileChange:
     removed: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """What an iteration did to the files. `count`: how many files, of which `files` are the first."""
 
     count: int
@@ -108,14 +103,12 @@ class Changes:
     diff: Excerpt = Excerpt()
 
 
-@dataclass(frozen=True, slots=True)
-class MadeCommit:
+class MadeCommit(Struct, frozen=True):
     id: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Iteration:
+class Iteration(Struct, frozen=True):
     """One iteration. `ended`: how its agent ended, empty while it works. `moved`: what it did to a story, or that it
     refused. `is_short`: its texts are left out.
     """
@@ -145,16 +138,14 @@ class Iteration:
         return tuple(found for found in self.checks if not found.green)
 
 
-@dataclass(frozen=True, slots=True)
-class Remark:
+class Remark(Struct, frozen=True):
     kind: RemarkKind
     text: str
     iteration: int = 0
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Guidance:
+class Guidance(Struct, frozen=True):
     """What a person told the run; `iteration`: whose prompt had it, None if none yet."""
 
     at: float
@@ -162,8 +153,7 @@ class Guidance:
     iteration: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(Struct, frozen=True):
     """One step in the life of a story or a task: who did what to it, and why."""
 
     at: float
@@ -175,8 +165,7 @@ class Review:
     iteration: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(Struct, frozen=True):
     id: str
     title: str
     status: str
@@ -185,8 +174,7 @@ class Story:
     at_cap: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """Why the outcome can be believed: what was claimed, what was checked, and on which tree.
 
     `snapshot` is the ref that keeps the tree; `commit` the last one that the harness made.
@@ -199,16 +187,14 @@ class Proof:
     commit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedCheck:
+class PlannedCheck(Struct, frozen=True):
     name: str
     method: str
     command: str
     required: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """What the run may use; 0 is no limit."""
 
     iterations: int
@@ -217,8 +203,7 @@ class Budget:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class RunReport:
+class RunReport(Struct, frozen=True):
     """One run. `left_out`: so many iterations in the middle are not listed."""
 
     id: str
@@ -250,8 +235,7 @@ class RunReport:
     sandbox: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
+class TaskFacts(Struct, frozen=True):
     """A task as it was asked for, and how far it has come."""
 
     id: str
@@ -268,8 +252,7 @@ class TaskFacts:
     sent_back: int
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """`subject`: a run or a task. `notes`: what this report does not show, and how to see it."""
 
     format: int

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ralph.core.model import (
     BoardSeen,
@@ -110,8 +112,7 @@ def _commands(config: dict[str, Any]) -> Iterable[str]:
         yield from _commands(stage.get("config") or {})
 
 
-@dataclass(slots=True)
-class _Draft:
+class _Draft(Struct):
     """An iteration that is still being told."""
 
     number: int

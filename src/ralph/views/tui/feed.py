@@ -6,9 +6,11 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from ralph.core.events import Event
 from ralph.core.model import Flow, Plan, RunAgent, Usage
@@ -30,8 +32,7 @@ TASK_LANES = tuple(str(status) for status in TaskStatus)
 ACTIVE = frozenset(defaults.status for defaults in ROLES.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(Struct, frozen=True):
     """A project of the store: `id` as the store has it, the directory that people know, and how much there is of it."""
 
     id: str
@@ -44,8 +45,7 @@ class Project:
         return Path(self.directory).name or self.directory
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """Every run with its depth, live ones first, and every project."""
 
     runs: tuple[tuple[int, Summary], ...] = ()
@@ -60,8 +60,7 @@ class Overview:
         return next((project for project in self.projects if project.id == id), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(Struct, frozen=True):
     """A task or a story in its lane. `count`: its iterations, or how often it was reviewed."""
 
     id: str
@@ -71,8 +70,7 @@ class Card:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Boards:
+class Boards(Struct, frozen=True):
     """The tasks of a project by status, its stories by state; `problem`: why there are no stories to see."""
 
     tasks: tuple[Card, ...] = ()
@@ -80,8 +78,7 @@ class Boards:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSeen:
+class TaskSeen(Struct, frozen=True):
     """A task with the criteria of its roles, and what its verifications found."""
 
     task: Task
@@ -99,8 +96,7 @@ class Past(Protocol):
     def in_hand(self) -> Usage: ...
 
 
-@dataclass(frozen=True, slots=True)
-class FeedSources:
+class FeedSources(Struct, frozen=True):
     """What only others know: how a run is told again, and which criteria are in force for the roles of a
     task in a directory."""
 
@@ -108,8 +104,7 @@ class FeedSources:
     roles: Callable[[str, Task], Sequence[RoleView]]
 
 
-@dataclass(slots=True)
-class _Remembered:
+class _Remembered(Struct):
     """What does not change any more of a run that has ended."""
 
     run: Run

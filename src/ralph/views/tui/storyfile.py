@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct, field
 
 from ralph.errors import RalphError
 from ralph.files.storyfile import MAX_TASKS, TASKS, load, text_of
@@ -14,8 +15,7 @@ from ralph.store.files import opened_directory
 from ralph.store.prd_folder import PrdFolder
 
 
-@dataclass(slots=True)
-class StoryFile:
+class StoryFile(Struct):
     """The task list of a PRD loop, read again when it has changed."""
 
     directory: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.core.events import IterationStarted, Todo, TodoItem
 from ralph.core.model import ClaimKind, Plan, RunAgent, Usage
@@ -18,8 +20,7 @@ from ralph.views.tui.feed import Feed, Past
 from ralph.views.work import OneTask
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
+class Panel(Struct, frozen=True):
     """What is known of a run at this moment. `usage` and `elapsed` are those of the step in hand too."""
 
     detail: Detail
@@ -34,8 +35,7 @@ class Panel:
     elapsed: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class RunNews:
+class RunNews(Struct, frozen=True):
     """The panel as it is now, and the text that has come."""
 
     panel: Panel
