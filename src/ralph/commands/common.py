@@ -207,13 +207,13 @@ def start(
     `locked` is called when nobody else works there, before there is a run.
     `notify`: who is told of its end, and how.
     """
-    from ralph.core.model import Flow
+    from ralph.core.model import FLOW_RULES
     from ralph.notify.sender import targets_of
     from ralph.runs import session
 
     home = home or open_home()
     with session.signals() as wakeup:
-        lock = session.lock(home, where, wakeup, view(), alone=flow is Flow.SUPERVISE)
+        lock = session.lock(home, where, wakeup, view(), alone=FLOW_RULES[flow].locks_folder_only)
         if locked is not None:
             locked()
         run = session.begin(home, flow, where, make_plan, targets_of(notify))

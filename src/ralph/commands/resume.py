@@ -22,7 +22,7 @@ from ralph.commands.common import (
     view_options,
 )
 from ralph.core import policy
-from ralph.core.model import Cause, Flow, Outcome, Resume
+from ralph.core.model import FLOW_RULES, Cause, Outcome, Resume
 from ralph.errors import RalphError
 from ralph.runs import control, session
 from ralph.store.codec import RunBrief
@@ -78,7 +78,7 @@ def command(
     look = make_look(settings_here(), verbose=verbose, stream=stream)
     view = partial(make_view, look, as_json=as_json)
     with session.signals() as wakeup:
-        alone = chosen.flow is Flow.SUPERVISE
+        alone = FLOW_RULES[chosen.flow].locks_folder_only
         lock = session.lock(home, session.location_of(chosen), wakeup, view(), alone=alone)
         return finish(home, chosen, lock, wakeup, view, go_on, detach=detach)
 

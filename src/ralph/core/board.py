@@ -18,6 +18,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from ralph.core.model import Cause, complete
+
 MAX_SENT_BACK = 3
 """How often a role may send a task back to the first one."""
 
@@ -47,6 +49,32 @@ class RunVerdict(StrEnum):
     FAILED = "failed"
     STOPPED = "stopped"
     LOST = "lost"
+
+
+VERDICT_OF: dict[Cause, RunVerdict | None] = complete(
+    Cause,
+    {
+        Cause.PROVED: RunVerdict.PROVED,
+        Cause.AUTO_APPROVED: RunVerdict.PROVED,
+        Cause.ITERATIONS: RunVerdict.REFUSED,
+        Cause.STAGNATION: RunVerdict.REFUSED,
+        Cause.CRASH_LOOP: RunVerdict.REFUSED,
+        Cause.VERIFICATION: RunVerdict.REFUSED,
+        Cause.REFUSED: RunVerdict.REFUSED,
+        Cause.COST: RunVerdict.FAILED,
+        Cause.TOKENS: RunVerdict.FAILED,
+        Cause.DURATION: RunVerdict.FAILED,
+        Cause.CANCELLED: RunVerdict.STOPPED,
+        Cause.CONFIG: None,
+        Cause.UNSTARTABLE: None,
+        Cause.AUTH: None,
+        Cause.DENIED: None,
+        Cause.WAIT_MARKER: None,
+        Cause.LIMIT_WAIT: None,
+        Cause.SIGNAL: None,
+    },
+)
+"""What the end of a role's run means for its job. None: all work stops, and the job stays where it is."""
 
 
 class MergeVerdict(StrEnum):
@@ -335,13 +363,16 @@ def _lost(job: Job, fact: RoleRunEnded) -> Job:
     return replace(job, pending=(*job.pending, fact.attempt))
 
 
-_RUN_VERDICTS: dict[RunVerdict, Callable[[Job, RoleRunEnded], Job]] = {
-    RunVerdict.PROVED: _proved,
-    RunVerdict.REFUSED: _refused,
-    RunVerdict.FAILED: _failed,
-    RunVerdict.STOPPED: _stopped,
-    RunVerdict.LOST: _lost,
-}
+_RUN_VERDICTS: dict[RunVerdict, Callable[[Job, RoleRunEnded], Job]] = complete(
+    RunVerdict,
+    {
+        RunVerdict.PROVED: _proved,
+        RunVerdict.REFUSED: _refused,
+        RunVerdict.FAILED: _failed,
+        RunVerdict.STOPPED: _stopped,
+        RunVerdict.LOST: _lost,
+    },
+)
 
 
 def _merged(board: Board, fact: Merged) -> Board:

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Iterable, Mapping
+from enum import Enum, StrEnum
+from typing import TypeVar
 
 from msgspec import Struct
+
+K = TypeVar("K", bound=Enum)
+V = TypeVar("V")
+
+
+def complete(keys: Iterable[K], table: Mapping[K, V]) -> dict[K, V]:
+    """The table, which must have an entry for each key: one that was forgotten is an error at import."""
+    if missing := [str(key) for key in keys if key not in table]:
+        raise TypeError(f"A table has no entry for: {', '.join(missing)}")
+    return dict(table)
 
 
 class Flow(StrEnum):
@@ -45,13 +57,16 @@ class Outcome(StrEnum):
         return _EXIT_CODES[self]
 
 
-_EXIT_CODES = {
-    Outcome.COMPLETE: 0,
-    Outcome.LIMIT: 1,
-    Outcome.FATAL: 2,
-    Outcome.WAITING: 3,
-    Outcome.INTERRUPTED: 130,
-}
+_EXIT_CODES = complete(
+    Outcome,
+    {
+        Outcome.COMPLETE: 0,
+        Outcome.LIMIT: 1,
+        Outcome.FATAL: 2,
+        Outcome.WAITING: 3,
+        Outcome.INTERRUPTED: 130,
+    },
+)
 
 
 class Cause(StrEnum):
@@ -81,26 +96,29 @@ class Cause(StrEnum):
         return _OUTCOMES[self]
 
 
-_OUTCOMES = {
-    Cause.PROVED: Outcome.COMPLETE,
-    Cause.AUTO_APPROVED: Outcome.COMPLETE,
-    Cause.ITERATIONS: Outcome.LIMIT,
-    Cause.COST: Outcome.LIMIT,
-    Cause.TOKENS: Outcome.LIMIT,
-    Cause.DURATION: Outcome.LIMIT,
-    Cause.STAGNATION: Outcome.LIMIT,
-    Cause.CRASH_LOOP: Outcome.LIMIT,
-    Cause.VERIFICATION: Outcome.LIMIT,
-    Cause.REFUSED: Outcome.LIMIT,
-    Cause.CONFIG: Outcome.FATAL,
-    Cause.UNSTARTABLE: Outcome.FATAL,
-    Cause.AUTH: Outcome.FATAL,
-    Cause.DENIED: Outcome.FATAL,
-    Cause.WAIT_MARKER: Outcome.WAITING,
-    Cause.LIMIT_WAIT: Outcome.WAITING,
-    Cause.SIGNAL: Outcome.INTERRUPTED,
-    Cause.CANCELLED: Outcome.INTERRUPTED,
-}
+_OUTCOMES = complete(
+    Cause,
+    {
+        Cause.PROVED: Outcome.COMPLETE,
+        Cause.AUTO_APPROVED: Outcome.COMPLETE,
+        Cause.ITERATIONS: Outcome.LIMIT,
+        Cause.COST: Outcome.LIMIT,
+        Cause.TOKENS: Outcome.LIMIT,
+        Cause.DURATION: Outcome.LIMIT,
+        Cause.STAGNATION: Outcome.LIMIT,
+        Cause.CRASH_LOOP: Outcome.LIMIT,
+        Cause.VERIFICATION: Outcome.LIMIT,
+        Cause.REFUSED: Outcome.LIMIT,
+        Cause.CONFIG: Outcome.FATAL,
+        Cause.UNSTARTABLE: Outcome.FATAL,
+        Cause.AUTH: Outcome.FATAL,
+        Cause.DENIED: Outcome.FATAL,
+        Cause.WAIT_MARKER: Outcome.WAITING,
+        Cause.LIMIT_WAIT: Outcome.WAITING,
+        Cause.SIGNAL: Outcome.INTERRUPTED,
+        Cause.CANCELLED: Outcome.INTERRUPTED,
+    },
+)
 
 
 class ClaimKind(StrEnum):
@@ -200,6 +218,58 @@ class Network(StrEnum):
     OPEN = "open"
     OFF = "off"
     ALLOW_LIST = "allow-list"
+
+
+# ---- what differs between the flows ----
+
+
+class TreeWatch(StrEnum):
+    """When a run finds out whether its tree has changed, which costs time: never, after failures, always."""
+
+    NEVER = "never"
+    FAILURES = "failures"
+    ALWAYS = "always"
+
+
+class FlowRules(Struct, frozen=True):
+    """What differs from flow to flow; all else is in the plan of a run.
+
+    `counted`: what the limit of iterations is called in the outcome. `must_commit`: work that cannot be committed is
+    not done. `explains_limit`: the outcome at that limit says what was red last. `asks_again`: an empty answer that
+    changed nothing costs no iteration. `waits_on_exit_code`: exit code 42 means waiting. `judges_answers`: checks read
+    the agent's answer, so more of it is kept. `reuses_results`: a command that several checks run is run once per
+    iteration. `locks_folder_only`: others may run in the directories above. `is_part`: of a larger work, which tells
+    the user what concerns all of it.
+    """
+
+    counted: str = "iterations"
+    tree: TreeWatch = TreeWatch.ALWAYS
+    must_commit: bool = False
+    explains_limit: bool = False
+    asks_again: bool = False
+    waits_on_exit_code: bool = False
+    judges_answers: bool = False
+    reuses_results: bool = False
+    locks_folder_only: bool = False
+    is_part: bool = False
+
+
+FLOW_RULES = complete(
+    Flow,
+    {
+        Flow.RUN: FlowRules(tree=TreeWatch.NEVER),
+        Flow.SUPERVISE: FlowRules(counted="restarts", waits_on_exit_code=True, locks_folder_only=True),
+        Flow.PRD: FlowRules(asks_again=True),
+        Flow.WORK: FlowRules(
+            tree=TreeWatch.FAILURES,
+            must_commit=True,
+            explains_limit=True,
+            judges_answers=True,
+            reuses_results=True,
+            is_part=True,
+        ),
+    },
+)
 
 
 # ---- the plan ----
@@ -403,6 +473,10 @@ class Plan(Struct, frozen=True):
     judge: AgentSpec | None = None
     guard: Guarding | None = None
     sandbox: SandboxSpec = NO_SANDBOX
+
+    @property
+    def rules(self) -> FlowRules:
+        return FLOW_RULES[self.flow]
 
 
 # ---- who is notified ----

@@ -13,7 +13,7 @@ from ralph.agents.base import Parser, Prompt, Reading
 from ralph.agents.registry import AGENTS
 from ralph.core import claims, policy
 from ralph.core.events import AgentEnded, AgentStarted, Notice
-from ralph.core.model import AgentSpec, Ended, Exit, Flow, Meter, Plan, PromptVia, Purpose, Ran, RunAgent
+from ralph.core.model import AgentSpec, Ended, Exit, Meter, Plan, PromptVia, Purpose, Ran, RunAgent
 from ralph.errors import RalphError
 from ralph.loop.confinement import path_of
 from ralph.loop.inbox import Inbox
@@ -185,7 +185,7 @@ class AgentRunner:
 
     def _kept(self, text: str) -> str:
         """The beginning and the end of an answer: all that the journal keeps of it."""
-        most = MAX_JUDGED_ANSWER if self._plan.flow is Flow.WORK else MAX_ANSWER
+        most = MAX_JUDGED_ANSWER if self._plan.rules.judges_answers else MAX_ANSWER
         return text if len(text) <= 2 * most else f"{text[:most]}\n[...]\n{text[-most:]}"
 
 

@@ -22,7 +22,6 @@ from ralph.core.model import (
     Check,
     Ended,
     Exit,
-    Flow,
     Left,
     Plan,
     Purpose,
@@ -109,7 +108,7 @@ class CheckRunner:
     def repeats(self, command: str) -> bool:
         """Does more than one check of a task, or a stage of one, run this command?"""
         written = json.dumps(command, ensure_ascii=False)
-        return self.plan.flow is Flow.WORK and sum(c.config.count(written) for c in self.plan.checks) != 1
+        return self.plan.rules.reuses_results and sum(c.config.count(written) for c in self.plan.checks) != 1
 
     def _is_ended(self) -> bool:
         return self.inbox.is_interrupted()

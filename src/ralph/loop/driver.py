@@ -38,7 +38,6 @@ from ralph.core.model import (
     Did,
     Ended,
     Fail,
-    Flow,
     Hold,
     HoldWhy,
     Look,
@@ -55,6 +54,7 @@ from ralph.core.model import (
     Steer,
     Step,
     Stop,
+    TreeWatch,
 )
 from ralph.errors import RalphError
 from ralph.files.textfile import read_text
@@ -184,11 +184,12 @@ class Driver:
         """Whether nothing has changed matters only to some runs, and finding out costs time."""
         if self.plan.claim.kind is ClaimKind.GIVEN:
             return False
-        if self._state.limits.stagnation > 0 or self.plan.flow not in (Flow.RUN, Flow.WORK):
+        watch = self.plan.rules.tree
+        if self._state.limits.stagnation > 0 or watch is TreeWatch.ALWAYS:
             return True
         ran = self._state.ran
         has_failed = ran is not None and ran.ended is not Ended.OK
-        return self.plan.flow is Flow.WORK and (self._state.phase is Phase.BEFORE or has_failed)
+        return watch is TreeWatch.FAILURES and (self._state.phase is Phase.BEFORE or has_failed)
 
     def _snapshot(self) -> str:
         """Keep the tree before the iteration that comes next. One that fails is a loud note, not a stop."""

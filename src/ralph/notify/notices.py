@@ -6,19 +6,40 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from ralph.core.model import Cause, Limits, Occasion, Outcome, Stop, Usage
+from ralph.core.model import Cause, Limits, Occasion, Outcome, Stop, Usage, complete
 
 BUDGET_SHARE = 0.8
 """From such a part of a budget on its owner is told, once."""
 
+_ENDS = complete(
+    Outcome,
+    {
+        Outcome.COMPLETE: Occasion.FINISHED,
+        Outcome.LIMIT: Occasion.FAILED,
+        Outcome.FATAL: Occasion.FAILED,
+        Outcome.WAITING: Occasion.WAITING,
+        Outcome.INTERRUPTED: None,  # who interrupts knows of it
+    },
+)
 
-_ENDS = {
-    Outcome.COMPLETE: Occasion.FINISHED,
-    Outcome.LIMIT: Occasion.FAILED,
-    Outcome.FATAL: Occasion.FAILED,
-    Outcome.WAITING: Occasion.WAITING,
-}
-"""An interrupt is none: who interrupts knows of it."""
+
+class Wording(Struct, frozen=True):
+    """How an occasion is put in a title, and the type that apprise knows it by."""
+
+    words: str
+    type: str
+
+
+WORDING = complete(
+    Occasion,
+    {
+        Occasion.FINISHED: Wording("finished", "success"),
+        Occasion.FAILED: Wording("is not done", "failure"),
+        Occasion.WAITING: Wording("waits for you", "warning"),
+        Occasion.LIMIT: Wording("waits for a limit", "warning"),
+        Occasion.BUDGET: Wording("has used 80 % of a budget", "warning"),
+    },
+)
 
 
 class Notification(Struct, frozen=True):
@@ -44,7 +65,7 @@ class Notification(Struct, frozen=True):
 
 def occasion_of(outcome: Outcome) -> Occasion | None:
     """How the end of a run is told; None: not at all."""
-    return _ENDS.get(outcome)
+    return _ENDS[outcome]
 
 
 def key_of_end(stop: Stop, last_agent: int) -> str:

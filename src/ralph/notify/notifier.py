@@ -16,7 +16,7 @@ from ralph.core.task_model import TaskStatus
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.notify import notices
-from ralph.notify.notices import Notification
+from ralph.notify.notices import WORDING, Notification
 from ralph.notify.sender import Sender
 from ralph.store.codec import RunBrief
 from ralph.store.runs import Runs
@@ -26,14 +26,6 @@ QUIET_SECONDS = 1800.0
 """Tasks that meet the same limit at about the same time tell of it once."""
 
 MAX_TEXT = 2000
-
-_WORDS = {
-    Occasion.FINISHED: "finished",
-    Occasion.FAILED: "is not done",
-    Occasion.WAITING: "waits for you",
-    Occasion.LIMIT: "waits for a limit",
-    Occasion.BUDGET: "has used 80 % of a budget",
-}
 
 Tell = Callable[[Event], None]
 
@@ -118,7 +110,7 @@ class RunNotifier(Struct):
             Notification(
                 key=key,
                 occasion=occasion,
-                title=clean(f"Ralph: {name} {_WORDS[occasion]}"),
+                title=clean(f"Ralph: {name} {WORDING[occasion].words}"),
                 text=clean(f"{text[:MAX_TEXT]}\n{used}\n{plan.directory}\n{hint}"),
                 directory=plan.directory,
                 run=plan.run,
@@ -235,7 +227,7 @@ class WorkNotifier:
             Notification(
                 key=key,
                 occasion=occasion,
-                title=clean(f"Ralph: {name}, {what} {_WORDS[occasion]}"),
+                title=clean(f"Ralph: {name}, {what} {WORDING[occasion].words}"),
                 text=clean(f"{text[:MAX_TEXT]}\n{self._directory}{hint}"),
                 directory=self._directory,
                 run=run,

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator
 from msgspec import to_builtins
 
 from ralph.core.events import Notice
-from ralph.core.model import Ended, NotifyTargets, Occasion
+from ralph.core.model import Ended, NotifyTargets
 from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.notify.notices import Notification
+from ralph.notify.notices import WORDING, Notification
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
 from ralph.process.warden import LIVE_GRACE
 from ralph.redact import secrets_of
@@ -33,14 +33,6 @@ MAX_SECONDS = 10.0
 
 LAST_SECONDS = 15.0
 """So long a run that is over waits for its last messages."""
-
-_TYPES = {
-    Occasion.FINISHED: "success",
-    Occasion.FAILED: "failure",
-    Occasion.WAITING: "warning",
-    Occasion.LIMIT: "warning",
-    Occasion.BUDGET: "warning",
-}
 
 
 def targets_of(settings: NotifySettings) -> NotifyTargets:
@@ -56,7 +48,7 @@ def deliver(
         "urls": targets.urls,
         "title": message.title,
         "body": message.text,
-        "type": _TYPES[message.occasion],
+        "type": WORDING[message.occasion].type,
     }
     orders: list[tuple[str, list[str], str, dict[str, str]]] = []
     if targets.urls:

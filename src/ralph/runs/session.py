@@ -118,7 +118,7 @@ def drive(
             state = driver.drive()
             if notifier is not None:
                 notifier.finish(lambda: wakeup.count > 1)
-            if plan.flow is not Flow.WORK:
+            if not plan.rules.is_part:
                 _tell_size(home, tell)
             _tell_end(context, state, driver.files_changed)
             return state

@@ -12,7 +12,16 @@ from typing import Self
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ralph.core.board import Action, Fact, Merged, MergeVerdict, RoleRunEnded, RunVerdict, StartRun
+from ralph.core.board import (
+    VERDICT_OF,
+    Action,
+    Fact,
+    Merged,
+    MergeVerdict,
+    RoleRunEnded,
+    RunVerdict,
+    StartRun,
+)
 from ralph.core.events import Event, Notice
 from ralph.core.model import Cause, Ended, Flow, Outcome, Plan, PromptSource, Resume, SandboxSpec, State, Stop
 from ralph.core.task_model import Task, TaskProgress, TaskStatus
@@ -38,23 +47,6 @@ from ralph.work.role_plan import Assignment, BudgetLeft
 
 LEAST = 0.000001
 """What is left of a budget that is used up: 0 would be no limit."""
-
-_DECIDED = {
-    Cause.PROVED: RunVerdict.PROVED,
-    Cause.AUTO_APPROVED: RunVerdict.PROVED,
-    Cause.ITERATIONS: RunVerdict.REFUSED,
-    Cause.STAGNATION: RunVerdict.REFUSED,
-    Cause.CRASH_LOOP: RunVerdict.REFUSED,
-    Cause.VERIFICATION: RunVerdict.REFUSED,
-    Cause.REFUSED: RunVerdict.REFUSED,
-}
-_USED_UP = {
-    Cause.COST: RunVerdict.FAILED,
-    Cause.TOKENS: RunVerdict.FAILED,
-    Cause.DURATION: RunVerdict.FAILED,
-}
-_VERDICTS = _DECIDED | _USED_UP | {Cause.CANCELLED: RunVerdict.STOPPED}
-"""What the end of a run means for its task; any other end stops the whole work, and the task stays where it is."""
 
 
 class Halt(Struct, frozen=True):
@@ -216,7 +208,7 @@ class RoleTurn(TaskTurn):
             return TurnResult(RoleRunEnded(task.id, action.attempt, RunVerdict.LOST))
         state = self._played(assignment)
         assert state.stop is not None
-        verdict = _VERDICTS.get(state.stop.cause)
+        verdict = VERDICT_OF[state.stop.cause]
         if verdict is None and not assignment.worktree.is_dir():
             gone = f"{assignment.worktree} was removed while task {task.id} was worked on there"
             return lost(action, Halt(Outcome.FATAL.exit_code, gone))
@@ -310,7 +302,7 @@ class RoleTurn(TaskTurn):
             return self.drive(
                 path, lambda run: role_plan.plan(run, context.settings, assignment, context.sandbox)
             )
-        if stop is None or stop.cause not in _DECIDED:
+        if stop is None or VERDICT_OF[stop.cause] not in (RunVerdict.PROVED, RunVerdict.REFUSED):
             return self.drive(path, run, _resume(loaded.state, assignment.budget))
         return loaded.state if loaded.is_over else self.drive(path, run)
 
@@ -338,7 +330,8 @@ def _goes_on(stop: Stop) -> bool:
     """Is this an end that need not be one, or one that only has to be told?"""
     if stop.cause is Cause.CANCELLED:
         return False
-    return stop.outcome in (Outcome.INTERRUPTED, Outcome.WAITING) or stop.cause in _DECIDED | _USED_UP
+    is_told = VERDICT_OF[stop.cause] is not None
+    return is_told or stop.outcome in (Outcome.INTERRUPTED, Outcome.WAITING)
 
 
 def _resume(state: State, left: BudgetLeft) -> Resume:
