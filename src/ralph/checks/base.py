@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -91,15 +91,33 @@ class RunCheck(Protocol):
     def __call__(self, check: Check, context: CheckContext) -> Verdict: ...
 
 
-class Method(Struct, frozen=True):
-    """One way of checking. `config` is the Struct that its config is read into: unknown keys are refused.
+Config = Mapping[str, Any]
+"""The config of a method as people write it."""
 
-    `problem` says what is wrong with a config whose keys and types are right, "" if nothing is.
+
+def _nothing(config: Config) -> Iterator[tuple[str, Any]]:
+    return iter(())
+
+
+class Method(Struct, frozen=True):
+    """One way of checking, and all that others have to know of it.
+
+    `config` is the Struct that its config is read into: unknown keys are refused. `problem` says what is wrong with a
+    config whose keys and types are right, "" if nothing is. `summary`: what it proves, in one line. `default`: the
+    config for a role of which only the acceptance criteria are known; None: people have to write one. `missing`: keys
+    without which it would prove nothing, and what to write there. `commands`: what it runs, each with its directory.
+    `stages`: the methods inside of it, each with its config. `reads_tree`: False if it only hears what the agent says.
     """
 
     config: type[msgspec.Struct]
     run: RunCheck
     problem: FindProblem | None = None
+    summary: str = ""
+    default: dict[str, Any] | None = {}
+    missing: Callable[[Config], Iterator[tuple[str, str]]] = _nothing
+    commands: Callable[[Config], Iterator[tuple[str, str]]] = _nothing
+    stages: Callable[[Config], Iterator[tuple[str, dict[str, Any]]]] = _nothing
+    reads_tree: bool = True
 
 
 class FindProblem(Protocol):

@@ -53,4 +53,4 @@ def exit_text(exit: Exit, timeout: float) -> str:
     return f"exit code {exit.code}"
 
 
-METHOD = Method(Config, run)
+METHOD = Method(Config, run, summary="a command of the project must succeed")

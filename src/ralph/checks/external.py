@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import os
 import posixpath
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -86,4 +87,21 @@ def problem(config: Config) -> str:
     return ""
 
 
-METHOD = Method(Config, run, problem)
+def missing(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if config.get("command") in (None, ""):
+        yield "command", "is missing: external verification is a command that must succeed"
+
+
+def commands(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield config.get("command", ""), config.get("working_dir", ".")
+
+
+METHOD = Method(
+    Config,
+    run,
+    problem,
+    summary="a command must succeed",
+    default=None,
+    missing=missing,
+    commands=commands,
+)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -143,4 +143,29 @@ def _depth(method: Any, config: Any, most: int) -> int:
     return 1 + max(depths, default=0)
 
 
-METHOD = Method(Config, run, problem)
+def missing(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if not config.get("stages"):
+        yield "stages", "is missing: each stage has a name, a method and a config"
+
+
+def stages(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Those that look like one; what is wrong with the others is said elsewhere."""
+    found = config.get("stages")
+    for stage in found if isinstance(found, list) else ():
+        method = stage.get("method") if isinstance(stage, dict) else None
+        inner = stage.get("config", {}) if isinstance(stage, dict) else None
+        if isinstance(method, str) and isinstance(inner, dict):
+            yield method, inner
+        else:
+            yield "", {}
+
+
+METHOD = Method(
+    Config,
+    run,
+    problem,
+    summary="several methods, of which every required one must be green",
+    default=None,
+    missing=missing,
+    stages=stages,
+)

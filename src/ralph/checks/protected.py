@@ -77,4 +77,4 @@ def problem(config: Config) -> str:
     return "" if config.trusted.strip() else "trusted: it is empty; give a commit"
 
 
-METHOD = Method(Config, run, problem)
+METHOD = Method(Config, run, problem, summary="the files that verification is made of are as they were")

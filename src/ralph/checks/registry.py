@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
@@ -58,6 +59,16 @@ def find_method(name: str) -> Method:
     if not isinstance(method, Method):
         raise RalphError(f"{what} is no ralph.checks.base.Method, but a {type(method).__name__}.", hint)
     return method
+
+
+def commands_of(name: str, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every command that a verification runs, with the directory it runs in."""
+    if not name:
+        return
+    method = find_method(name)
+    yield from method.commands(config)
+    for inner, its_config in method.stages(config):
+        yield from commands_of(inner, its_config)
 
 
 def config_problem(name: str, config: dict[str, Any]) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -12,6 +13,7 @@ from ralph.checks.base import CheckContext, Method
 from ralph.core import prompt
 from ralph.core.claims import neutralise
 from ralph.core.model import Check, Feedback, Verdict
+from ralph.core.task_model import ACCEPTANCE
 from ralph.core.text import clean
 from ralph.scm import diff as diffs
 
@@ -163,4 +165,16 @@ def problem(config: Config) -> str:
     return ""
 
 
-METHOD = Method(Config, run, problem)
+def missing(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if "check_for" in config and not config["check_for"]:
+        yield "check_for", f"is empty: leave it out, or write {ACCEPTANCE}"
+
+
+METHOD = Method(
+    Config,
+    run,
+    problem,
+    summary="a judge finds every criterion met in the changes",
+    default={"check_for": ACCEPTANCE},
+    missing=missing,
+)

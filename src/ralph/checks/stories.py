@@ -44,4 +44,4 @@ def run(check: Check, context: CheckContext) -> Verdict:
     return Verdict(check.name, green=True, required=check.required, reason=said)
 
 
-METHOD = Method(Config, run)
+METHOD = Method(Config, run, summary="every verify command of the task list must succeed")

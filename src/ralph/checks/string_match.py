@@ -44,4 +44,4 @@ def problem(config: Config) -> str:
     return "promise: it must be one line" if "\n" in config.promise.strip() else ""
 
 
-METHOD = Method(Config, run, problem)
+METHOD = Method(Config, run, problem, summary="the agent promises it, and is believed", reads_tree=False)

@@ -6,10 +6,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from ralph.core.task_model import ACCEPTANCE, ROLES, CompletionCriteria, Task, VerificationMethod, injected
+from ralph.checks.registry import METHODS
+from ralph.core.task_model import ROLES, CompletionCriteria, Task, VerificationMethod, injected
 from ralph.settings import RoleSettings, WorkSettings
-
-_NEEDS_CONFIG = (VerificationMethod.EXTERNAL, VerificationMethod.MULTI_STAGE)
 
 
 class InForce(Struct, frozen=True):
@@ -65,9 +64,10 @@ def default_verification(role: str, settings: WorkSettings) -> tuple[str, dict[s
     """A method and its config for a role of which no more is known than the acceptance criteria."""
     chosen = role_settings(role, settings).verification or settings.default_verification
     method = chosen or ROLES[role].verification
-    if method in _NEEDS_CONFIG:
-        method = VerificationMethod.SEMANTIC
-    return str(method), {"check_for": ACCEPTANCE} if method == VerificationMethod.SEMANTIC else {}
+    config = METHODS[method].default if method in METHODS else {}
+    if config is None:
+        method, config = VerificationMethod.SEMANTIC, METHODS[VerificationMethod.SEMANTIC].default or {}
+    return str(method), dict(config)
 
 
 def role_settings(role: str, settings: WorkSettings) -> RoleSettings:

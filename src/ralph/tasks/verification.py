@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from ralph.checks.registry import METHODS, config_problem, find_method, verification_methods
-from ralph.core.task_model import ACCEPTANCE, VerificationMethod, injected
+from ralph.core.task_model import ACCEPTANCE, injected
 from ralph.errors import RalphError
 
 Keys = tuple[str, ...]
@@ -53,20 +53,22 @@ def _problems(
         hint = did_you_mean(method, known) or f"; one of {', '.join(known)}"
         yield TaskProblem(named, f"names no method: {method!r}{hint}")
         return
-    found = [*_empty(method, config, keys)]
-    if method == VerificationMethod.MULTI_STAGE:
-        found += _stages(config, keys)
+    found = [*_inside(method, config, keys)]
     yield from found or _refused(method, config, keys)
 
 
-def _stages(config: Mapping[str, Any], keys: Keys) -> Iterator[TaskProblem]:
-    stages = config.get("stages")
-    for number, stage in enumerate(stages if isinstance(stages, list) else ()):
-        method = stage.get("method") if isinstance(stage, dict) else None
-        inner = stage.get("config", {}) if isinstance(stage, dict) else None
-        if isinstance(method, str) and isinstance(inner, dict):
+def _inside(method: str, config: Mapping[str, Any], keys: Keys) -> Iterator[TaskProblem]:
+    """A check that has nothing to check proves nothing; nor does one with such a stage."""
+    try:
+        found = find_method(method)
+    except RalphError:
+        return  # `_refused` says why
+    for key, text in found.missing(config):
+        yield TaskProblem((*keys, key), text)
+    for number, (inner, its_config) in enumerate(found.stages(config)):
+        if inner:
             here = (*keys, "stages", str(number))
-            yield from _problems(method, inner, (*here, "method"), (*here, "config"), METHODS)
+            yield from _problems(inner, its_config, (*here, "method"), (*here, "config"), METHODS)
 
 
 def _misplaced(value: Any, keys: Keys) -> Iterator[TaskProblem]:
@@ -79,18 +81,6 @@ def _misplaced(value: Any, keys: Keys) -> Iterator[TaskProblem]:
             yield from _misplaced(inner, (*keys, str(number)))
     elif isinstance(value, str) and value != ACCEPTANCE and _PLACEHOLDER.search(value):
         yield TaskProblem(keys, f"must be {ACCEPTANCE} alone, with nothing before, in or after it")
-
-
-def _empty(method: str, config: Mapping[str, Any], keys: Keys) -> Iterator[TaskProblem]:
-    """A check that has nothing to check proves nothing."""
-    if method == VerificationMethod.EXTERNAL and config.get("command") in (None, ""):
-        yield TaskProblem(
-            (*keys, "command"), "is missing: external verification is a command that must succeed"
-        )
-    elif method == VerificationMethod.SEMANTIC and "check_for" in config and not config["check_for"]:
-        yield TaskProblem((*keys, "check_for"), f"is empty: leave it out, or write {ACCEPTANCE}")
-    elif method == VerificationMethod.MULTI_STAGE and not config.get("stages"):
-        yield TaskProblem((*keys, "stages"), "is missing: each stage has a name, a method and a config")
 
 
 def _refused(method: str, config: dict[str, Any], keys: Keys) -> Iterator[TaskProblem]:

@@ -6,14 +6,13 @@ import json
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from ralph.agents.registry import with_model
-from ralph.checks.registry import config_problem
+from ralph.checks.registry import commands_of, config_problem, find_method
 from ralph.core.model import (
     NO_SANDBOX,
     AgentSpec,
@@ -35,7 +34,6 @@ from ralph.core.task_model import (
     ROLES,
     Task,
     TaskProgress,
-    VerificationMethod,
     injected,
 )
 from ralph.errors import RalphError
@@ -153,7 +151,7 @@ def merge_plan(
     for role in roles_of(settings):
         for check in _verification(role, in_force(task, role, settings.ralph), When.ALWAYS):
             known = {(each.method, each.config) for each in checks.values()}
-            if check.method != VerificationMethod.STRING_MATCH and (check.method, check.config) not in known:
+            if find_method(check.method).reads_tree and (check.method, check.config) not in known:
                 checks[check.name] = check
     agents = agents_of(settings, roles_of(settings)[0])
     return Plan(
@@ -218,15 +216,6 @@ def protected(settings: Settings, assignment: Assignment) -> Protection:
         criteria = in_force(assignment.task, role, settings.ralph)
         commands += commands_of(criteria.method, criteria.config)
     return protection(commands, assignment.tracked)
-
-
-def commands_of(method: str, config: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Every command that a verification runs, with the directory it runs in."""
-    if method == VerificationMethod.EXTERNAL:
-        yield config.get("command", ""), config.get("working_dir", ".")
-    elif method == VerificationMethod.MULTI_STAGE:
-        for stage in config.get("stages", ()):
-            yield from commands_of(stage.get("method", ""), stage.get("config", {}))
 
 
 # ---- who does it ----
