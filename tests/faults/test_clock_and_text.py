@@ -14,9 +14,9 @@ from ralph.core.model import Ran
 
 BACKWARDS = """
 import itertools, sys
-from ralph.loop import run_context
+from ralph.loop import clock
 ticks = itertools.count()
-place.Clock.wall = lambda clock: 2_000_000_000.0 - 1000 * next(ticks)
+clock.Clock.wall = lambda clock: 2_000_000_000.0 - 1000 * next(ticks)
 from ralph.cli import main
 sys.exit(main(sys.argv[1:]))
 """

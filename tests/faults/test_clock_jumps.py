@@ -29,10 +29,13 @@ from ralph.core.model import (
     State,
 )
 from ralph.loop import inbox
+from ralph.loop.clock import Clock
 from ralph.loop.confinement import ConfinedRun, opened_confinement
 from ralph.loop.driver import Driver
-from ralph.loop.run_context import Clock, RunContext
+from ralph.loop.inbox import Inbox
+from ralph.loop.run_context import RunContext
 from ralph.process.client import Wakeup, Warden
+from ralph.redact import secrets_of
 from ralph.runs import session
 from ralph.scm.git import GitOutput
 from ralph.scm.version_control import VersionControl
@@ -125,9 +128,23 @@ def driven(
         ) as confinement,
     ):
         runtime.prepare(run.id)
-        journal, work = Journal(runs.db, runs.path, run.id), VersionControl(plan, None, no_scm, streams)
-        place = RunContext(runs, journal, runtime, directory, work, warden, wakeup, tell, clock, confinement)
-        state = Driver(place, prepare(machine.start(plan, clock.wall()))).drive()
+        journal, vcs = Journal(runs.db, runs.path, run.id), VersionControl(plan, None, no_scm, streams)
+        context = RunContext(
+            plan=plan,
+            runs=runs,
+            journal=journal,
+            runtime=runtime,
+            streams=directory,
+            vcs=vcs,
+            warden=warden,
+            wakeup=wakeup,
+            tell=tell,
+            clock=clock,
+            inbox=Inbox(runs, run.id, wakeup, clock, tell),
+            confinement=confinement,
+            secrets=secrets_of(frozenset()),
+        )
+        state = Driver(context, prepare(machine.start(plan, clock.wall()))).drive()
         kinds = [row.kind for row in rows(runs.db, runs.path, run.id)]
     return Driven(state, started, clock.passed, kinds)
 

@@ -13,16 +13,14 @@ from ralph.agents.base import Parser, Prompt, Reading
 from ralph.agents.registry import AGENTS
 from ralph.core import claims, policy
 from ralph.core.events import AgentEnded, AgentStarted, Notice
-from ralph.core.model import AgentSpec, Ended, Exit, Meter, Plan, PromptVia, Purpose, Ran, RunAgent
+from ralph.core.model import AgentSpec, Ended, Exit, Meter, PromptVia, Purpose, Ran, RunAgent
 from ralph.errors import RalphError
 from ralph.loop.confinement import path_of
-from ralph.loop.inbox import Inbox
 from ralph.loop.output import Tee
 from ralph.loop.run_context import RunContext
 from ralph.loop.supervised import Supervised
 from ralph.process import client
 from ralph.process.step import Watch
-from ralph.redact import Secrets
 
 MAX_ARGUMENT_BYTES = 131_071
 """One argument holds 128 KiB with its terminating NUL."""
@@ -49,11 +47,9 @@ class AgentCall(Struct, frozen=True):
 class AgentRunner:
     """Starts the agents of one run."""
 
-    def __init__(self, context: RunContext, plan: Plan, inbox: Inbox, secrets: Secrets) -> None:
+    def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._plan = plan
-        self._inbox = inbox
-        self._secrets = secrets
+        self._plan = context.plan
         self.environment = client.child_environment({})
 
     def call(
@@ -112,7 +108,7 @@ class AgentRunner:
         if problem:
             return Exit(error=0), f"{argv[0]}: {problem}"
         stdin = context.runtime.open_prompt(call.prompt.file) if spec.prompt_via is PromptVia.STDIN else None
-        tee = Tee(parser, context.tell, context.streams, call.stream, self._secrets)
+        tee = Tee(parser, context.tell, context.streams, call.stream, self._context.secrets)
         supervised = context.supervised if call.step.purpose is Purpose.WORK else None
         if supervised is not None:
             supervised.folder.begin_attempt()
@@ -136,7 +132,7 @@ class AgentRunner:
     def _watch(self, step: RunAgent, parser: Parser, supervised: Supervised | None) -> Watch:
         def watch(seconds: float, idle: float) -> Ended | None:
             self._tell_news()
-            ends = self._inbox.is_interrupted(), parser.is_over, parser.is_refused
+            ends = self._context.inbox.is_interrupted(), parser.is_over, parser.is_refused
             done = supervised.done_for() if supervised is not None else 0.0
             return policy.watch(step.limits, Meter(seconds, idle, parser.usage, *ends, done))
 

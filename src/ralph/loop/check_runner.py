@@ -23,7 +23,6 @@ from ralph.core.model import (
     Ended,
     Exit,
     Left,
-    Plan,
     Purpose,
     RunAgent,
     Usage,
@@ -33,11 +32,9 @@ from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.loop.agent_runner import AgentCall, AgentRunner
 from ralph.loop.confinement import path_of
-from ralph.loop.inbox import Inbox
 from ralph.loop.output import CheckLog
 from ralph.loop.run_context import RunContext
 from ralph.process import client
-from ralph.redact import Secrets
 from ralph.store.files import opened_directory
 from ralph.store.runtime import log_slugs, slug
 
@@ -71,17 +68,9 @@ class CheckOutcome(Struct, frozen=True):
 class CheckRunner:
     """Runs the checks of one run."""
 
-    def __init__(
-        self, context: RunContext, plan: Plan, inbox: Inbox, agent_runner: AgentRunner, secrets: Secrets
-    ) -> None:
-        self.context, self.plan, self.inbox, self.agent_runner, self.secrets = (
-            context,
-            plan,
-            inbox,
-            agent_runner,
-            secrets,
-        )
-        self.slugs = log_slugs([check.name for check in plan.checks])
+    def __init__(self, context: RunContext, agents: AgentRunner) -> None:
+        self.context, self.plan, self.agents = context, context.plan, agents
+        self.slugs = log_slugs([check.name for check in self.plan.checks])
         self.known: dict[tuple[object, ...], Shell] = {}
         self._iteration = 0
 
@@ -111,7 +100,7 @@ class CheckRunner:
         return self.plan.rules.reuses_results and sum(c.config.count(written) for c in self.plan.checks) != 1
 
     def _is_ended(self) -> bool:
-        return self.inbox.is_interrupted()
+        return self.context.inbox.is_interrupted()
 
 
 class _Used(Struct):
@@ -157,7 +146,7 @@ class RunCheckContext(Struct, frozen=True):
             return self.runner.known[key]
         with ExitStack() as stack:
             try:
-                where, copy = stack.enter_context(self._context(directory, is_clean=is_clean))
+                where, copy = stack.enter_context(self._opened(directory, is_clean=is_clean))
             except RalphError as error:
                 return Shell(Exit(error=errno.EIO), error.message, is_cut=False, log="")
             except OSError as error:
@@ -181,7 +170,7 @@ class RunCheckContext(Struct, frozen=True):
         return ""
 
     @contextmanager
-    def _context(self, directory: str, *, is_clean: bool) -> Iterator[tuple[int, str]]:
+    def _opened(self, directory: str, *, is_clean: bool) -> Iterator[tuple[int, str]]:
         """An open directory to run a command in, and the copy that it is in, if it is in one.
 
         A copy that cannot be made is a red check, not a stop.
@@ -201,17 +190,15 @@ class RunCheckContext(Struct, frozen=True):
     def _run(self, command: str, timeout: float, where: int, copy: str) -> Shell:
         runner, number, confinement = self.runner, self.iteration.number, self.runner.context.confinement
         name = f"guardrail_{number:03d}_{self._log_name()}.log"
-        log = runner.inbox.retry_when_full(lambda: runner.context.runtime.open_log(name))
-        reader = CheckLog(log, self.truncate, runner.secrets)
+        log = runner.context.inbox.retry_when_full(lambda: runner.context.runtime.open_log(name))
+        reader = CheckLog(log, self.truncate, runner.context.secrets)
 
         def watch(seconds: float, idle: float) -> Ended | None:
             if self.is_ended():
                 return Ended.INTERRUPTED
             return Ended.TIMEOUT if timeout and seconds >= timeout else None
 
-        environment = runner.agent_runner.environment | runner.agent_runner.variables(
-            number, self.iteration.of
-        )
+        environment = runner.agents.environment | runner.agents.variables(number, self.iteration.of)
         inside = confinement.check(["/bin/sh", "-c", command], environment, path_of(where), copy)
         started = client.ProcessCommand(inside.argv, inside.environment, where, merged=True)
         try:
@@ -254,7 +241,7 @@ class RunCheckContext(Struct, frozen=True):
             self.used.asked += 1
             stream = f"{number:03d}-{self.iteration.seq}.{Purpose.JUDGE}.{self.used.asked}"
             kept = f"{number:03d}_judge_{self.used.asked}"
-        file = runner.inbox.retry_when_full(lambda: runner.context.runtime.write_prompt(kept, prompt))
+        file = runner.context.inbox.retry_when_full(lambda: runner.context.runtime.write_prompt(kept, prompt))
         step = RunAgent(Purpose.JUDGE, number, spec.name, plan.role, self.iteration.left)
         call = AgentCall(step, spec, Prompt(prompt, file), stream)
         with (
@@ -262,7 +249,7 @@ class RunCheckContext(Struct, frozen=True):
             opened_directory(empty) as directory,
         ):
             try:
-                ran = runner.agent_runner.call(call, self.iteration.of, directory, self.warden)
+                ran = runner.agents.call(call, self.iteration.of, directory, self.warden)
             except RalphError as error:
                 return JudgeAnswer("", f"{error.message} {error.hint}".strip(), is_final=True)
         with self.used.lock:

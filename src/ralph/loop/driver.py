@@ -61,9 +61,8 @@ from ralph.files.textfile import read_text
 from ralph.loop import inbox
 from ralph.loop.agent_runner import AgentCall, AgentRunner
 from ralph.loop.check_runner import CheckedIteration, CheckRunner
-from ralph.loop.inbox import Inbox, InterruptedWait
+from ralph.loop.inbox import InterruptedWait
 from ralph.loop.run_context import RunContext
-from ralph.redact import secret_values, secrets_of
 from ralph.scm.git import GitError
 from ralph.scm.snapshots import snapshot_name
 
@@ -82,16 +81,14 @@ class Driver:
         self._tell = context.tell
         self._journal = context.journal
         self._base_prompt: str | None = None
-        self._inbox = Inbox(context, state.plan.run, self._deliver)
+        self._inbox = context.inbox
+        self._inbox.on_guidance = self._deliver
         self._signals = 0
         self._noticed: set[str] = set()
         self._guided: set[int] = set()
         self.files_changed: int | None = None
-        variables = [os.environ, *(dict(agent.env) for agent in state.plan.agents)]
-        known = frozenset(value for each in variables for value in secret_values(each))
-        self._secrets = secrets_of(known | context.secrets)
-        self._agents = AgentRunner(context, state.plan, self._inbox, self._secrets)
-        self._checks = CheckRunner(context, state.plan, self._inbox, self._agents, self._secrets)
+        self._agents = AgentRunner(context)
+        self._checks = CheckRunner(context, self._agents)
 
     def drive(self) -> State:
         """Step by step until the machine says stop."""
@@ -350,7 +347,7 @@ class Driver:
             if self._inbox.is_interrupted():
                 return Did(self._now(), self._since(started), over=False)
             return Did(self._now(), self._since(started), detail=f"{error.message} {error.hint}".strip())
-        problems = tuple(self._secrets.text(problem) for problem in done.problems)
+        problems = tuple(self._context.secrets.text(problem) for problem in done.problems)
         is_cut_off = self._inbox.is_interrupted() and bool(problems)
         for problem in () if is_cut_off else problems:
             self._tell(Notice(problem))
@@ -426,10 +423,6 @@ class Driver:
         """
         state = machine.apply(replace(self._state, stop=None), Cancel(self._now(), Cause.SIGNAL))
         return machine.apply(state, Did(self._now()))
-
-    def is_interrupted(self) -> bool:
-        """Must the process in hand be ended?"""
-        return self._inbox.is_interrupted()
 
     def _give_up(self, error: RalphError | OSError) -> State:
         """The driver cannot go on: the run stops as fatal, in the journal too if that can be written."""

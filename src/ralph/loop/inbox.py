@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ralph.core.events import Notice
+from ralph.core.events import Event, Notice
 from ralph.core.model import Cancel, Command, Pause, Resume, Steer
 from ralph.errors import RalphError
-from ralph.loop.run_context import RunContext
+from ralph.loop.clock import Clock
+from ralph.process.client import Wakeup
 from ralph.store.database import reason_to_wait
+from ralph.store.runs import Runs
 
 COMMAND_SECONDS = 0.25
 """How often the store is asked for commands while a step is in hand."""
@@ -23,30 +25,35 @@ T = TypeVar("T")
 
 
 class Inbox:
-    """Listens for one run. `guide` gets guidance as soon as it is heard."""
+    """Listens for one run. `on_guidance` hears guidance as soon as it is there, each time that it is asked for."""
 
-    def __init__(self, context: RunContext, run: str, guide: Callable[[tuple[Steer, ...]], None]) -> None:
-        self._context = context
+    def __init__(
+        self, runs: Runs, run: str, wakeup: Wakeup, clock: Clock, tell: Callable[[Event], None]
+    ) -> None:
+        self._runs = runs
         self._run = run
-        self._guide = guide
+        self._wakeup = wakeup
+        self._clock = clock
+        self._tell = tell
+        self.on_guidance: Callable[[tuple[Steer, ...]], None] = lambda guidance: None
         self._waiting: list[tuple[int, Command]] = []
         self._asked_at = 0.0
         self._told = 0
 
     def new_commands(self) -> list[tuple[int, Command]]:
         """The commands since the last time, each with its number; they count as heard."""
-        if self._waiting or self._context.runs.has_news():
+        if self._waiting or self._runs.has_news():
             self._ask()
         heard, self._waiting = self._waiting, []
         return heard
 
     def signals(self) -> int:
         """How many signals have come; the first two are answered."""
-        count = self._context.wakeup.count
+        count = self._wakeup.count
         if count > self._told:
             self._told = count
             for text in SHUTTING_DOWN if count == 1 else ("Ending everything now.",):
-                self._context.tell(Notice(text))
+                self._tell(Notice(text))
         return count
 
     def is_interrupted(self) -> bool:
@@ -62,16 +69,16 @@ class Inbox:
         return any(isinstance(c, Cancel | Pause | Resume) for _, c in self._look())
 
     def _look(self) -> list[tuple[int, Command]]:
-        now = self._context.clock.monotonic()
+        now = self._clock.monotonic()
         if now - self._asked_at >= COMMAND_SECONDS:
             self._asked_at = now
-            if self._context.runs.has_news():
+            if self._runs.has_news():
                 self._ask()
         return self._waiting
 
     def _ask(self) -> None:
-        self._waiting = self._context.runs.waiting(self._run)
-        self._guide(tuple(command for _, command in self._waiting if isinstance(command, Steer)))
+        self._waiting = self._runs.waiting(self._run)
+        self.on_guidance(tuple(command for _, command in self._waiting if isinstance(command, Steer)))
 
     def retry_when_full(self, write: Callable[[], T]) -> T:
         """Write something; with a full disk, wait for room instead of losing anything."""
@@ -83,12 +90,12 @@ class Inbox:
                 why = reason_to_wait(error)
                 if not why:
                     raise
-                if self._context.wakeup.count:
+                if self._wakeup.count:
                     raise InterruptedWait from None
                 if not told:
-                    self._context.tell(Notice(why))
+                    self._tell(Notice(why))
                 told = True
-                self._context.wakeup.wait(DISK_SECONDS)
+                self._wakeup.wait(DISK_SECONDS)
 
 
 class InterruptedWait(Exception):

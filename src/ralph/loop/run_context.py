@@ -1,18 +1,20 @@
-"""Where a run happens and is recorded, and the one place that reads the clock."""
+"""All that a run has while it is driven; `runs/context.py` makes it, in one pass."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from msgspec import Struct
 
 from ralph.core.events import Event
-from ralph.core.model import Stop
+from ralph.core.model import Plan, Stop
+from ralph.loop.clock import Clock
 from ralph.loop.confinement import Confinement
+from ralph.loop.inbox import Inbox
 from ralph.loop.story_board import StoryBoard
 from ralph.loop.supervised import Supervised
 from ralph.process.client import Wakeup, Warden
+from ralph.redact import Secrets
 from ralph.scm.version_control import VersionControl
 from ralph.store.journal import Journal
 from ralph.store.runs import Runs
@@ -21,27 +23,18 @@ from ralph.store.runtime import Runtime
 Tell = Callable[[Event], None]
 
 
-class Clock:
-    """The one place that reads the clock."""
-
-    def wall(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
-
-
-def _nobody(stop: Stop) -> None:
+def nobody(stop: Stop) -> None:
     """Nobody is told of the end."""
 
 
 class RunContext(Struct, frozen=True):
     """Where a run happens and is recorded: its journal, its files, its processes, its listeners.
 
-    `ended` hears how the run is about to end, perhaps more than once. `secrets`: what has to be redacted besides what
-    looks like a secret.
+    `streams`: the open directory of its raw streams. `hooks`: the file with the hooks for agents that take some.
+    `ended` hears how the run is about to end, perhaps more than once.
     """
 
+    plan: Plan
     runs: Runs
     journal: Journal
     runtime: Runtime
@@ -51,10 +44,10 @@ class RunContext(Struct, frozen=True):
     wakeup: Wakeup
     tell: Tell
     clock: Clock
+    inbox: Inbox
     confinement: Confinement
+    secrets: Secrets
     supervised: Supervised | None = None
     stories: StoryBoard | None = None
     hooks: str = ""
-    """The file with the hooks for agents that take some."""
-    ended: Callable[[Stop], None] = _nobody
-    secrets: frozenset[str] = frozenset()
+    ended: Callable[[Stop], None] = nobody

@@ -49,3 +49,8 @@ def runs_of(runs: Runs, where: Location) -> Iterator[Run]:
 def _is_supervised_from(runs: Runs, run: Run, lock: Path) -> bool:
     plan = runs.plan(run.id)
     return plan is not None and here(Path(plan.directory)).lock == lock
+
+
+def location_of(run: Run) -> Location:
+    """Where a run of the store works."""
+    return Location(Path(run.directory), Path(run.directory), run.project)

@@ -23,8 +23,8 @@ from ralph.core.model import (
 )
 from ralph.errors import RalphError
 from ralph.files.paths import real
+from ralph.runs.location import Location, here
 from ralph.runs.run_plan import RunInputs, agent_specs, check_inputs, guarding, limits, unasked
-from ralph.runs.session import Location, here
 from ralph.settings import Settings
 from ralph.store.bus import task_name
 

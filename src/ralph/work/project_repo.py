@@ -17,8 +17,8 @@ from ralph.core.task_model import TaskProgress
 from ralph.errors import RalphError
 from ralph.files.paths import real
 from ralph.process.client import Wakeup, Warden
+from ralph.runs.locking import DYING_SECONDS
 from ralph.runs.repository import scm_runner
-from ralph.runs.session import DYING_SECONDS
 from ralph.scm.baseline import Baseline
 from ralph.scm.git import Git, GitError
 from ralph.scm.repository import Repository, repository_at
