@@ -47,7 +47,7 @@ def start_of_a_command(place: Scratch) -> Measurement:
 
 
 def start_of_a_run(place: Scratch) -> Measurement:
-    """A run of one iteration: the rung is looked for, tried, and its walls are tried once."""
+    """A run of one iteration: the backend is looked for, tried, and its walls are tried once."""
     place.agent("echo hello", streamAgentOutput=False)
     inside, outside = alternate(_seconds(place, 1, "--sandbox-rung", RUNG), _seconds(place, 1), 9)
     added = (inside - outside) * 1e3

@@ -152,6 +152,10 @@ def with_default_command(argv: list[str]) -> list[str]:
     return argv
 
 
+OLD_OPTIONS = {"sandbox-rung": "sandbox-backend"}
+"""Names that options had in earlier versions, which still work."""
+
+
 def make_group() -> click.Group:
     import click
 
@@ -164,7 +168,11 @@ def make_group() -> click.Group:
         help="Runs a coding agent again and again, each time with a fresh context, until the work is proved"
         f" done.\n\n\b\n{EXAMPLE}",
         epilog="`ralph COMMAND --help` explains a command. `ralph -p …` is short for `ralph run -p …`.",
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "max_content_width": 100,
+            "token_normalize_func": lambda name: OLD_OPTIONS.get(name, name),
+        },
         params=[
             click.Option(["-v", "--version"], is_flag=True, expose_value=False, help="Print the version.")
         ],

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, field
 
 from ralph.core.model import FailAction, Network, Occasion, Permissions, PromptVia, RestartKind
 from ralph.errors import RalphError
@@ -201,13 +201,13 @@ class GuardSettings(_Base, frozen=True):
 class SandboxSettings(_Base, frozen=True):
     """Where agents and checks run. Paths may begin with `~`; others are seen from the project."""
 
-    rung: Annotated[
+    backend: Annotated[
         str | None,
         Meta(
-            description="docker, bubblewrap, container or direct, or auto: the best that works here;"
+            description="docker-sandbox, bubblewrap, container or direct, or auto: the best that works here;"
             " null: auto for `ralph prd run`, else direct."
         ),
-    ] = None
+    ] = field(default=None, name="rung")
     image: Annotated[
         str,
         Meta(

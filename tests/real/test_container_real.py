@@ -1,4 +1,4 @@
-"""The container rung against a real engine: podman from the system's packages, and an image made from a few programs.
+"""The container backend against a real engine: podman from the system's packages, and an image made from a few programs.
 
 `RALPH_TEST_ENGINE=docker` takes the docker that DOCKER_HOST names instead.
 """

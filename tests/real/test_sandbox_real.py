@@ -113,7 +113,7 @@ def test_claude_finds_its_state_and_leaves_it(repository: Project) -> None:
 
 
 def test_a_prd_loop_inside_with_hooks(repository: Project) -> None:
-    """The best rung by default; the plugin's Stop hook fires inside and its words reach the model."""
+    """The best backend by default; the plugin's Stop hook fires inside and its words reach the model."""
     (repository.path / "ralph").mkdir()
     first = board(story())
     (repository.path / "ralph" / "tasks.json").write_text(json.dumps(first))

@@ -1,4 +1,4 @@
-"""A fake container engine on PATH, and a rung to drive it with."""
+"""A fake container engine on PATH, and a backend to drive it with."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Heard:
 
 @dataclass
 class Bench:
-    """A warden, a directory to work in, and the engine's own directory. A rung's own commands are hurried."""
+    """A warden, a directory to work in, and the engine's own directory. A backend's own commands are hurried."""
 
     work: Path
     state: Path
@@ -174,9 +174,9 @@ def lives(pid: int) -> bool:
 DRIVER = """
 import os, sys
 from ralph.core.model import Ended
-from ralph.process.client import Command, Wakeup, Warden, child_environment, output_of
+from ralph.process.client import ProcessCommand, Wakeup, Warden, child_environment, output_of
 from ralph.sandbox import container, outside
-from ralph.sandbox.base import Output, Room, Walls
+from ralph.sandbox.base import Boundary, Mounts, SandboxOutput
 state, work, image, engine = sys.argv[1:]
 outside.USUAL, container.ENGINES = os.environ["PATH"], (engine,)
 directory = os.open(work, os.O_RDONLY)
@@ -188,13 +188,13 @@ class Quiet:
 with Warden(Wakeup()) as warden:
     def run(argv, seconds):
         done = output_of(warden, argv, directory, child_environment({}))
-        return Output(done.exit.code, done.out, done.err.decode())
+        return SandboxOutput(done.exit.code, done.out, done.err.decode())
 
-    walls = Walls(os.path.basename(state), state, (work,))
-    with container.Container(image).opened(walls, run, print) as box:
-        room = Room(work, (work,))
-        wrapped = box.wrap(["/bin/sh", "-c", "trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done"], {}, room)
-        command = Command(wrapped.argv, wrapped.environment, directory)
+    boundary = Boundary(os.path.basename(state), state, (work,))
+    with container.Container(image).opened(boundary, run, print) as box:
+        mounts = Mounts(work, (work,))
+        wrapped = box.wrap(["/bin/sh", "-c", "trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done"], {}, mounts)
+        command = ProcessCommand(wrapped.argv, wrapped.environment, directory)
         box.after(warden.run(command, Quiet(), lambda s, i: None), wrapped)
 """
 """A ralph of its own that has a command run forever in a container."""

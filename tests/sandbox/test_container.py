@@ -45,7 +45,7 @@ def boundary(bench: Bench, **more: object) -> Boundary:
 
 def test_it_is_on_the_ladder_below_the_others() -> None:
     """The best that is there is taken first."""
-    assert NAMES == ("docker", "bubblewrap", "container", "direct")
+    assert NAMES == ("docker-sandbox", "bubblewrap", "container", "direct")
 
 
 def test_a_command_line_is_the_golden_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,17 +109,19 @@ def test_walls_name_the_worktree_first_and_the_main_repository(repository: Proje
 # ---- the command guard ----
 
 
-@pytest.mark.parametrize("rung", ["direct", "bubblewrap", "container", "docker"])
+@pytest.mark.parametrize("backend", ["direct", "bubblewrap", "container", "docker"])
 @pytest.mark.parametrize("is_prd", [False, True])
-def test_only_without_a_sandbox_the_guard_is_among_the_hooks(tmp_path: Path, rung: str, is_prd: bool) -> None:
+def test_only_without_a_sandbox_the_guard_is_among_the_hooks(
+    tmp_path: Path, backend: str, is_prd: bool
+) -> None:
     """The hooks of a PRD loop are there in any case."""
     prompt = PromptSource(prd=Prd()) if is_prd else PromptSource()
     agents = (AgentSpec("claude", "claude", "claude"),)
-    plan = Plan("r", Flow.RUN, str(tmp_path), agents, prompt, guard=Guarding(), sandbox=SandboxSpec(rung))
+    plan = Plan("r", Flow.RUN, str(tmp_path), agents, prompt, guard=Guarding(), sandbox=SandboxSpec(backend))
     file = agent_hooks.prepare(plan, tmp_path)
     found = set(json.loads(Path(file).read_text())["hooks"]) if file else set()
     of_prd = {"PostToolUse", "PostToolUseFailure", "Stop"} if is_prd else set()
-    assert found == of_prd | ({"PreToolUse"} if rung == "direct" else set())
+    assert found == of_prd | ({"PreToolUse"} if backend == "direct" else set())
 
 
 # ---- whole runs on fakes ----
@@ -145,7 +147,9 @@ def test_a_whole_run_in_a_docker_sandbox(sbx: Bench, project: Project) -> None:
     project.agent(AGENT, guardrails=[{"command": "test -e done.txt"}])
     done = project.run("run", "-p", "x", "-m", "3", "--json", "--sandbox-rung", "docker")
     assert done.code == 0, done.err
-    assert next(line for line in done.lines() if line["event"] == "run_started")["sandbox"] == "docker"
+    assert (
+        next(line for line in done.lines() if line["event"] == "run_started")["sandbox"] == "docker-sandbox"
+    )
     assert (project.path / "where").read_text() == "docker 1\n"
     ((name, made),) = sbx.sandboxes().items()
     auth = os.path.join(project.home.path, ".dclaude_state")

@@ -183,7 +183,9 @@ def sandbox_options(function: F) -> F:
             "--sandbox/--no-sandbox", default=None, help="Insist on a sandbox, or run the agent directly."
         ),
         click.option(
-            "--sandbox-rung", metavar="NAME", help="Insist on this one: docker, bubblewrap or container."
+            "--sandbox-backend",
+            metavar="NAME",
+            help="Insist on this one: docker-sandbox, bubblewrap or container.",
         ),
     ]
     for option in reversed(options):

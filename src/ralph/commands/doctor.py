@@ -129,7 +129,7 @@ def _print_proof(proof: ProbeResult) -> None:
             click.echo(clean(f"  {'ok' if probe.ok else 'WRONG':5}  {probe.tried:{width}}  {probe.seen}"))
     wrong = sum(not probe.ok for probe in proof.probes)
     verdict = "all as they should be" if not wrong else f"{wrong} not as they should be"
-    click.echo(f"{proof.rung}: {len(proof.probes)} probes, {verdict}.", err=True)
+    click.echo(f"{proof.backend}: {len(proof.probes)} probes, {verdict}.", err=True)
     for other in proof.others:
         click.echo(clean(f"Not usable here: {other}."), err=True)
 

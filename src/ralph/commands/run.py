@@ -58,7 +58,7 @@ def command(
     agent: str | None,
     settings_file: str | None,
     sandbox: bool | None,
-    sandbox_rung: str | None,
+    sandbox_backend: str | None,
     dry_run: bool,
     verbose: bool,
     as_json: bool,
@@ -85,7 +85,7 @@ def command(
     if verbose:
         _explain(loaded)
     run_plan.plan("check", settings, inputs, directory)
-    chosen = choose(loaded, Wanted(sandbox, sandbox_rung), DIRECT.name)
+    chosen = choose(loaded, Wanted(sandbox, sandbox_backend), DIRECT.name)
     look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
     where = session.here(directory)
     return start(

@@ -62,7 +62,7 @@ def command(
     name: str | None,
     settings_file: str | None,
     sandbox: bool | None,
-    sandbox_rung: str | None,
+    sandbox_backend: str | None,
     verbose: bool,
     as_json: bool,
     detach: bool,
@@ -84,7 +84,7 @@ def command(
     loaded = load(Path(settings_file) if settings_file else None, flags)
     settings = loaded.settings
     plan.plan("check", settings, task, directory)
-    chosen = choose(loaded, Wanted(sandbox, sandbox_rung), DIRECT.name)
+    chosen = choose(loaded, Wanted(sandbox, sandbox_backend), DIRECT.name)
     look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
     where = plan.where(task, directory)
     return start(

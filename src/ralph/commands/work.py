@@ -71,7 +71,7 @@ def command(
     agent: str | None,
     settings_file: str | None,
     sandbox: bool | None,
-    sandbox_rung: str | None,
+    sandbox_backend: str | None,
     verbose: bool,
     as_json: bool,
     detach: bool,
@@ -101,7 +101,7 @@ def command(
     repository = find_repository(where.directory)
     if repository is None:
         raise RalphError("`ralph work` needs a git repository.", "Make one: git init && git commit …")
-    chosen = choose(loaded, Wanted(sandbox, sandbox_rung), DIRECT.name)
+    chosen = choose(loaded, Wanted(sandbox, sandbox_backend), DIRECT.name)
     if detach and not _in_background(home):
         return 0
     view = _view(settings, jobs, verbose=verbose, as_json=as_json)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum, StrEnum
 from typing import TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 K = TypeVar("K", bound=Enum)
 V = TypeVar("V")
@@ -418,14 +418,14 @@ class Guarding(Struct, frozen=True):
 
 
 class SandboxSpec(Struct, frozen=True):
-    """Which rung of the ladder agents and checks run on, and what is different from its defaults there.
+    """Which sandbox backend agents and checks run on, and what is different from its defaults there.
 
     `hosts`: allowed beside those of the agent. `variables`: passed beside those that every command gets.
     `downgraded`: why there is no sandbox, though one was looked for. `image`: of containers, "" for the usual one.
     0 is no limit.
     """
 
-    rung: str = "direct"
+    backend: str = field(default="direct", name="rung")
     network: Network = Network.OPEN
     hosts: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
@@ -439,7 +439,7 @@ class SandboxSpec(Struct, frozen=True):
 
     @property
     def is_real(self) -> bool:
-        return self.rung != "direct"
+        return self.backend != "direct"
 
 
 NO_SANDBOX = SandboxSpec()

@@ -21,8 +21,8 @@ from ralph.process import warden
 from ralph.process.client import Wakeup, Warden, child_environment
 from ralph.runs.agent_hooks import unguarded
 from ralph.runs.run_plan import agent_specs, guarding
-from ralph.runs.sandbox_choice import MEND
-from ralph.sandbox.registry import DIRECT, backends, best
+from ralph.runs.sandbox_choice import HOW_TO_GET_ONE
+from ralph.sandbox.registry import DIRECT, all_backends, best
 from ralph.scm.git import hint_for, without_local
 from ralph.scm.repository import find_repository
 from ralph.settings import LoadedSettings, Settings, load
@@ -97,12 +97,12 @@ def _guard(settings: Settings) -> Finding:
 def _sandbox(settings: Settings, wakeup: Wakeup) -> Finding:
     """What `--sandbox` would use, and `ralph prd run` without being asked."""
     with opened_directory(".") as directory, Warden(wakeup) as owner:
-        rung, problems = best(backends(settings.sandbox.image), runner(owner, directory))
-    if rung is not DIRECT:
+        backend, problems = best(all_backends(settings.sandbox.image), runner(owner, directory))
+    if backend is not DIRECT:
         advice = "`ralph doctor --sandbox` proves what it protects."
-        return Finding("sandbox", FindingState.OK, f"{rung.name} can be used", advice)
+        return Finding("sandbox", FindingState.OK, f"{backend.name} can be used", advice)
     why = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
-    return Finding("sandbox", FindingState.ABSENT, f"none can be used; {why}", MEND)
+    return Finding("sandbox", FindingState.ABSENT, f"none can be used; {why}", HOW_TO_GET_ONE)
 
 
 # ---- git ----

@@ -1,4 +1,4 @@
-"""`ralph doctor --sandbox`: a rung on this machine, with everything in it that it should protect, and the attempts.
+"""`ralph doctor --sandbox`: a backend on this machine, with everything in it that it should protect, and the attempts.
 
 A whole scene is made in a temporary directory: a home with credentials that mean nothing, a repository with a worktree,
 sockets, a state directory. What is tried inside is in `sandbox/probing.py`; whether a file was written is looked at from
@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ralph.core.model import AgentSpec, Ended, Flow, Network, Plan, PromptSource, SandboxSpec
@@ -27,12 +27,12 @@ from ralph.errors import RalphError
 from ralph.files.paths import real
 from ralph.loop.confinement import ConfinedRun, opened_confinement, runner
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
-from ralph.runs.sandbox_choice import MEND
+from ralph.runs.sandbox_choice import HOW_TO_GET_ONE
 from ralph.sandbox import probing
 from ralph.sandbox.base import Root
 from ralph.sandbox.docker_sandbox import AUTH
 from ralph.sandbox.programs import python
-from ralph.sandbox.registry import DIRECT, backends, find, none_here
+from ralph.sandbox.registry import DIRECT, all_backends, canonical, find, none_here
 from ralph.scm.repository import find_repository
 from ralph.store.files import opened_directory
 
@@ -55,9 +55,9 @@ class Probe(Struct, frozen=True):
 
 
 class ProbeResult(Struct, frozen=True):
-    """What a rung protects on this machine; `others`: why better or other rungs cannot be used."""
+    """What a backend protects on this machine; `others`: why better or other backends cannot be used."""
 
-    rung: str
+    backend: str = field(name="rung")
     probes: tuple[Probe, ...]
     others: tuple[str, ...] = ()
 
@@ -111,16 +111,16 @@ _OF_KERNEL = {"passwords", "devices", "mknod", "proc sys", "sys", "docker", "mou
 
 
 def prove(name: str | None, image: str, wakeup: Wakeup) -> ProbeResult:
-    """Try a rung, or the best that can be used here; `image`: of containers, "" for the usual one."""
-    rungs = backends(image)
+    """Try a backend, or the best that can be used here; `image`: of containers, "" for the usual one."""
+    backends, name = all_backends(image), canonical(name) if name else None
     with opened_directory(str(Path.cwd())) as directory, Warden(wakeup) as warden:
         run = runner(warden, directory)
-        problems = {each: rung.problem(run) for each, rung in rungs.items() if rung is not DIRECT}
+        problems = {each: backend.problem(run) for each, backend in backends.items() if backend is not DIRECT}
         if name is None:
             name = next((each for each, problem in problems.items() if not problem), "")
             if not name:
-                raise none_here(problems, MEND)
-    root, usable = find(name, rungs).root, [each for each, problem in problems.items() if not problem]
+                raise none_here(problems, HOW_TO_GET_ONE)
+    root, usable = find(name, backends).root, [each for each, problem in problems.items() if not problem]
     hint = f"Can be used here: {', '.join(usable) or 'none'}."
     if name == DIRECT.name:
         raise RalphError("direct is no sandbox: nothing is protected.", hint)
@@ -336,7 +336,7 @@ class Scene(Struct, frozen=True):
         }
 
     def _clean(self) -> None:
-        """A rung that does not hold has left files."""
+        """A backend that does not hold has left files."""
         for name in ("etc", "usr", "tmp"):
             with suppress(OSError):
                 os.unlink(self._writes()[name])

@@ -37,7 +37,7 @@ from ralph.sandbox.base import (
 from ralph.sandbox.docker_sandbox import AUTH
 from ralph.sandbox.programs import within
 from ralph.sandbox.proxy import Host
-from ralph.sandbox.registry import backends, find
+from ralph.sandbox.registry import all_backends, find
 from ralph.scm.repository import Repository, points_back
 
 _TRY_SECONDS = 60.0
@@ -49,7 +49,7 @@ def path_of(directory: int) -> str:
 
 
 def runner(warden: Warden, directory: int) -> RunCommand:
-    """Starts a rung's own commands under the warden."""
+    """Starts a backend's own commands under the warden."""
 
     def run(argv: Sequence[str], seconds: float) -> SandboxOutput:
         def watch(elapsed: float, idle: float) -> Ended | None:
@@ -74,19 +74,19 @@ class ConfinedRun(Struct, frozen=True):
     def variables(self) -> dict[str, str]:
         return child_environment({}) if self.environment is None else dict(self.environment)
 
-    def rung(self) -> Backend:
-        """The rung of the plan, as this run needs it."""
+    def backend(self) -> Backend:
+        """The backend of the plan, as this run needs it."""
         spec, agents = self.plan.sandbox, self.plan.agents
         auth = os.path.join(_home_in(self.variables), AUTH)
-        return find(spec.rung, backends(spec.image, agents[0].type if agents else "", auth))
+        return find(spec.backend, all_backends(spec.image, agents[0].type if agents else "", auth))
 
 
 @contextmanager
 def opened_confinement(run: ConfinedRun, warden: Warden, directory: int) -> Iterator[Confinement]:
     """The rooms of a run while it is driven. What is wrong with them is one error, before anything is started."""
-    rung = run.rung()
-    confinement, execute = Confinement(run, rung.root), runner(warden, directory)
-    with rung.opened(confinement.boundary, execute, confinement.tell) as sandbox:
+    backend = run.backend()
+    confinement, execute = Confinement(run, backend.root), runner(warden, directory)
+    with backend.opened(confinement.boundary, execute, confinement.tell) as sandbox:
         confinement.sandbox = sandbox
         if run.plan.sandbox.is_real:
             confinement.check_boundary(execute)
@@ -243,7 +243,7 @@ class Confinement:
         self.sandbox.after(Exit(code=done.code), wrapped)
         if done.code != 0:
             raise RalphError(
-                f"The sandbox {self._spec.rung} cannot be set up: {done.err.strip() or 'it does not end'}",
+                f"The sandbox {self._spec.backend} cannot be set up: {done.err.strip() or 'it does not end'}",
                 "See `sandbox` in the settings, and `ralph doctor --sandbox`.",
             )
 
@@ -331,7 +331,7 @@ class Confinement:
     def _passed(self, environment: Mapping[str, str], more: Sequence[str]) -> dict[str, str]:
         patterns = (*variables.USUAL, *self._spec.variables, *more)
         network = variables.proxies(environment) if self._spec.network is Network.OPEN else {}
-        return network | variables.passed(environment, patterns) | variables.ours(self._spec.rung)
+        return network | variables.passed(environment, patterns) | variables.ours(self._spec.backend)
 
     def _hosts(self) -> tuple[str, ...]:
         found = list(self._spec.hosts)

@@ -16,7 +16,7 @@ from ralph.core.model import AgentSpec, Guarding, Plan
 from ralph.files.paths import PLUGIN
 from ralph.sandbox.base import Root
 from ralph.sandbox.programs import python
-from ralph.sandbox.registry import backends, find
+from ralph.sandbox.registry import all_backends, find
 from ralph.store.files import opened_directory, write
 
 HOOKS = "hooks.json"
@@ -54,7 +54,7 @@ def guard_command(settings: Path, python: str = sys.executable, script: Path = _
 
 
 def _root(plan: Plan) -> Root:
-    return find(plan.sandbox.rung, backends()).root
+    return find(plan.sandbox.backend, all_backends()).root
 
 
 def _prd_hooks(python: str) -> dict[str, Any]:

@@ -259,7 +259,7 @@ def started(plan: Plan, iterations: int) -> RunStarted:
         permissions=announced_permissions(first),
         fallbacks=tuple(agent.name for agent in others),
         unguarded=() if plan.sandbox.is_real else unguarded(plan.agents, plan.guard),
-        sandbox=plan.sandbox.rung,
+        sandbox=plan.sandbox.backend,
         network=plan.sandbox.network,
     )
 

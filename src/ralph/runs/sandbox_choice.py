@@ -1,4 +1,4 @@
-"""Which rung of the sandbox ladder a run gets: what was said on the command line, else in the settings, else the flow."""
+"""Which sandbox backend a run gets: what was said on the command line, else in the settings, else the flow."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ralph.loop.confinement import runner
 from ralph.process.client import Wakeup, Warden
 from ralph.sandbox.base import Backend, RunCommand
 from ralph.sandbox.proxy import Host
-from ralph.sandbox.registry import DIRECT, NAMES, backends, best, find, none_here
+from ralph.sandbox.registry import DIRECT, NAMES, all_backends, best, canonical, find, none_here
 from ralph.settings import LoadedSettings, SandboxSettings
 from ralph.store.files import opened_directory
 
 AUTO = "auto"
-MEND = "One of them has to work: on Linux, bubblewrap is the simplest."
+HOW_TO_GET_ONE = "One of them has to work: on Linux, bubblewrap is the simplest."
 
 
 class Wanted(Struct, frozen=True):
-    """What was said on the command line: a sandbox or none (None: nothing was said), or a certain rung."""
+    """What was said on the command line: a sandbox or none (None: nothing was said), or a certain backend."""
 
     sandbox: bool | None = None
-    rung: str | None = None
+    backend: str | None = None
 
 
 def choose(loaded: LoadedSettings, wanted: Wanted, usual: str) -> SandboxSpec:
@@ -34,27 +34,27 @@ def choose(loaded: LoadedSettings, wanted: Wanted, usual: str) -> SandboxSpec:
     """
     settings = loaded.settings.sandbox
     _check(loaded)
-    if wanted.rung is not None and wanted.sandbox is False:
+    if wanted.backend is not None and wanted.sandbox is False:
         raise RalphError("--no-sandbox and --sandbox-rung contradict each other.", "Leave one of them out.")
-    named = wanted.rung or ("direct" if wanted.sandbox is False else settings.rung or usual)
+    named = canonical(wanted.backend or ("direct" if wanted.sandbox is False else settings.backend or usual))
     if wanted.sandbox and named == DIRECT.name:
         named = AUTO
     if named == DIRECT.name:
         return _spec(settings, DIRECT.name)
     with opened_directory(str(Path.cwd())) as directory, Warden(Wakeup()) as warden:
-        rung, problems = _found(named, backends(settings.image), runner(warden, directory))
-    if rung != DIRECT.name:
-        return _spec(settings, rung)
+        backend, problems = _found(named, all_backends(settings.image), runner(warden, directory))
+    if backend != DIRECT.name:
+        return _spec(settings, backend)
     if wanted.sandbox:
-        raise none_here(problems, f"{MEND} Or run directly: --no-sandbox.")
-    return _spec(settings, rung, "; ".join(f"{name}: {problem}" for name, problem in problems.items()))
+        raise none_here(problems, f"{HOW_TO_GET_ONE} Or run directly: --no-sandbox.")
+    return _spec(settings, backend, "; ".join(f"{name}: {problem}" for name, problem in problems.items()))
 
 
-def _found(named: str, rungs: dict[str, Backend], run: RunCommand) -> tuple[str, dict[str, str]]:
+def _found(named: str, backends: dict[str, Backend], run: RunCommand) -> tuple[str, dict[str, str]]:
     if named == AUTO:
-        rung, problems = best(rungs, run)
-        return rung.name, problems
-    if problem := find(named, rungs).problem(run):
+        backend, problems = best(backends, run)
+        return backend.name, problems
+    if problem := find(named, backends).problem(run):
         raise RalphError(
             f"The sandbox {named} cannot be used here: {problem}.",
             "`ralph doctor --sandbox` shows what can be used.",
@@ -62,11 +62,11 @@ def _found(named: str, rungs: dict[str, Backend], run: RunCommand) -> tuple[str,
     return named, {}
 
 
-def _spec(settings: SandboxSettings, rung: str, why: str = "") -> SandboxSpec:
-    if rung == DIRECT.name:
+def _spec(settings: SandboxSettings, backend: str, why: str = "") -> SandboxSpec:
+    if backend == DIRECT.name:
         return SandboxSpec(downgraded=why)
     return SandboxSpec(
-        rung,
+        backend,
         settings.network,
         settings.allowed_hosts,
         settings.writable,
@@ -80,11 +80,11 @@ def _spec(settings: SandboxSettings, rung: str, why: str = "") -> SandboxSpec:
 
 
 def _check(loaded: LoadedSettings) -> None:
-    """What only the ladder knows to be wrong."""
+    """What only the registry knows to be wrong."""
     settings = loaded.settings.sandbox
-    if settings.rung not in (None, AUTO, *NAMES):
+    if settings.backend is not None and canonical(settings.backend) not in (AUTO, *NAMES):
         raise RalphError(
-            f"{loaded.sources['sandbox.rung']}: sandbox.rung: there is no sandbox {settings.rung!r}.",
+            f"{loaded.sources['sandbox.rung']}: sandbox.rung: there is no sandbox {settings.backend!r}.",
             f"Known: {AUTO}, {', '.join(NAMES)}.",
         )
     if settings.image.startswith("-") or len(settings.image.split()) > 1:

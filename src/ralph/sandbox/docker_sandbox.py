@@ -144,7 +144,7 @@ class DockerSandbox(Struct, frozen=True):
     agent: str = ""
     auth: str = ""
     settle: float = SETTLE_SECONDS
-    name: str = "docker"
+    name: str = "docker-sandbox"
     root: Root = Root.MACHINE
 
     def problem(self, run: RunCommand) -> str:

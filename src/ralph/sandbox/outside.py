@@ -1,4 +1,4 @@
-"""What rungs do outside of their walls: find their program, understand it, and hold a lock as long as they live."""
+"""What backends do outside of their walls: find their program, understand it, and hold a lock as long as they live."""
 
 from __future__ import annotations
 

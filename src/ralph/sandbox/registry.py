@@ -1,4 +1,4 @@
-"""The ladder: every rung, the best first. A new one is one file and one line here."""
+"""Every sandbox backend, the best first. A new one is one file and one line here."""
 
 from __future__ import annotations
 
@@ -14,28 +14,34 @@ from ralph.sandbox.docker_sandbox import DockerSandbox
 DIRECT = NoSandbox()
 
 
-def backends(image: str = "", agent: str = "", auth: str = "") -> dict[str, Backend]:
+def all_backends(image: str = "", agent: str = "", auth: str = "") -> dict[str, Backend]:
     """`image`: of containers. `agent`: whose machine it is, and `auth`, where its login is kept, for Docker Sandbox."""
-    rungs = (DockerSandbox(agent, auth), Bubblewrap(), Container(image or IMAGE), DIRECT)
-    return {rung.name: rung for rung in rungs}
+    backends = (DockerSandbox(agent, auth), Bubblewrap(), Container(image or IMAGE), DIRECT)
+    return {backend.name: backend for backend in backends}
 
 
-NAMES = tuple(backends())
+NAMES = tuple(all_backends())
 
 
-def find(name: str, rungs: dict[str, Backend]) -> Backend:
-    if name not in rungs:
-        raise RalphError(f"There is no sandbox {name!r}.", f"Known: {', '.join(rungs)}.")
-    return rungs[name]
+def canonical(name: str) -> str:
+    """The name of a backend by one that it had in earlier versions, which stored runs and settings may use."""
+    return {"docker": "docker-sandbox"}.get(name, name)
 
 
-def best(rungs: dict[str, Backend], run: RunCommand) -> tuple[Backend, dict[str, str]]:
-    """The best rung that can be used here, be it `direct`, and what is wrong with those that are better."""
+def find(name: str, backends: dict[str, Backend]) -> Backend:
+    name = canonical(name)
+    if name not in backends:
+        raise RalphError(f"There is no sandbox {name!r}.", f"Known: {', '.join(backends)}.")
+    return backends[name]
+
+
+def best(backends: dict[str, Backend], run: RunCommand) -> tuple[Backend, dict[str, str]]:
+    """The best backend that can be used here, be it `direct`, and what is wrong with those that are better."""
     problems: dict[str, str] = {}
-    for rung in rungs.values():
-        if not (problem := rung.problem(run)):
-            return rung, problems
-        problems[rung.name] = problem
+    for backend in backends.values():
+        if not (problem := backend.problem(run)):
+            return backend, problems
+        problems[backend.name] = problem
     return DIRECT, problems
 
 

@@ -165,7 +165,7 @@ def asked_of(plan: Plan) -> str:
 
 def sandbox_in_words(spec: SandboxSpec) -> str:
     if spec.is_real:
-        return f"{spec.rung}, network {spec.network}"
+        return f"{spec.backend}, network {spec.network}"
     return f"none ({spec.downgraded})" if spec.downgraded else "none"
 
 

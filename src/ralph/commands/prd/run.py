@@ -59,7 +59,7 @@ def run_(
     model: str,
     agent: str | None,
     sandbox: bool | None,
-    sandbox_rung: str | None,
+    sandbox_backend: str | None,
     skip_review: bool,
     review_cap: int,
     settings_file: str | None,
@@ -81,7 +81,7 @@ def run_(
     inputs = plan.PrdInputs(project_dir, folder, max_iterations, model, skip_review, review_cap)
     loaded = load_with_agent(settings_file, {}, agent or default_agent(settings_file))
     plan.plan("check", loaded.settings, inputs)
-    chosen = choose(loaded, Wanted(sandbox, sandbox_rung), AUTO)
+    chosen = choose(loaded, Wanted(sandbox, sandbox_backend), AUTO)
     look = make_look(loaded.settings, verbose=verbose, stream=loaded.settings.stream_agent_output)
     home = open_home()
 
