@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ralph.guard import python
-from ralph.guard.words import UNKNOWN
+from ralph.shell.code import python
+from ralph.shell.words import UNKNOWN
 
 
 def did(text: str) -> list[tuple[str, ...]] | None:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from guard.guard_support import GUARD, PLACE, denied_by
+from guard.guard_support import CONTEXT, GUARD, denied_by
 from ralph.guard.judge import Guard
-from ralph.guard.model import ASSIGNMENT, Command, Place
-from ralph.guard.reader import Reader
-from ralph.guard.words import UNKNOWN, brace_expansion
+from ralph.shell.command import ASSIGNMENT, SimpleCommand
+from ralph.shell.reader import ShellReader
+from ralph.shell.state import ShellContext
+from ralph.shell.words import UNKNOWN, brace_expansion
 
 
 def run(text: str) -> list[tuple[str, ...]]:
     """The simple commands as words; what is not known is a question mark."""
-    ran: list[Command] = []
-    reader = Reader(PLACE, ran.append)
+    ran: list[SimpleCommand] = []
+    reader = ShellReader(CONTEXT, ran.append)
     reader.read(text)
     reader.finish()
     return [
@@ -69,28 +70,28 @@ def test_two_here_documents_in_a_line() -> None:
 def test_a_run_in_a_worktree_of_the_state_directory() -> None:
     """`ralph work` has its worktrees there: they are the agent's, what is around them is not."""
     home = "/home/dev"
-    place = Place(f"{home}/.local/state/ralph/worktrees/app-1/T1", home)
-    assert denied_by("rm -rf build; echo x > src/y", place) == ""
-    assert denied_by("rm -rf ../T2", place) == "harness-files"
-    assert denied_by("rm -rf .", place) == "delete-repository"
+    context = ShellContext(f"{home}/.local/state/ralph/worktrees/app-1/T1", home)
+    assert denied_by("rm -rf build; echo x > src/y", context) == ""
+    assert denied_by("rm -rf ../T2", context) == "harness-files"
+    assert denied_by("rm -rf .", context) == "delete-repository"
 
 
 def test_in_a_directory_of_the_repository() -> None:
     """Its top is what must not go."""
-    place = Place("/home/dev/work/app/src", "/home/dev", "/home/dev/work/app")
-    assert denied_by("rm -rf ../build *", place) == ""
-    assert denied_by("rm -rf ..", place) == "delete-repository"
+    context = ShellContext("/home/dev/work/app/src", "/home/dev", "/home/dev/work/app")
+    assert denied_by("rm -rf ../build *", context) == ""
+    assert denied_by("rm -rf ..", context) == "delete-repository"
 
 
 def test_rules_of_ones_own() -> None:
     """An allowed part does not allow the others."""
     guard = Guard([("git push --force*", "")], [("curl *", "No network.")])
-    assert guard.judge("git push --force origin x", PLACE).allowed
-    assert not guard.judge("git push --force; rm -rf /", PLACE).allowed
-    assert guard.judge("sh -c 'curl https://x'", PLACE).reason == "No network."
+    assert guard.judge("git push --force origin x", CONTEXT).allowed
+    assert not guard.judge("git push --force; rm -rf /", CONTEXT).allowed
+    assert guard.judge("sh -c 'curl https://x'", CONTEXT).reason == "No network."
 
 
 def test_a_denial_names_the_part() -> None:
     """The simple command, as written."""
-    verdict = GUARD.judge("make && sh -c 'rm -rf \"$HOME\"'", PLACE)
+    verdict = GUARD.judge("make && sh -c 'rm -rf \"$HOME\"'", CONTEXT)
     assert (verdict.rule, verdict.category, verdict.part) == ("delete-home", "deletion", 'rm -rf "$HOME"')

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from ralph.guard import finders, tools
-from ralph.guard.languages import language
-from ralph.guard.running import SHELLS, inner, skip_options, values_of
-from ralph.guard.state import Flow
-from ralph.guard.words import DECODED, NET, UNKNOWN, Word
+from ralph.shell.arguments import SHELLS, inner, skip_options, values_of
+from ralph.shell.code.languages import language
+from ralph.shell.programs import finders, tools
+from ralph.shell.state import Streams
+from ralph.shell.words import DECODED, NET, UNKNOWN, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ralph.guard.model import Command
-    from ralph.guard.reader import Reader
-    from ralph.guard.running import Wrapper
+    from ralph.shell.arguments import Wrapper
+    from ralph.shell.command import SimpleCommand
+    from ralph.shell.reader import ShellReader
 
 # Programs whose operands are a command, each with its options that take a value and how many words come first.
 _PREFIXES: dict[str, tuple[str, int]] = {
@@ -111,7 +111,7 @@ def find(program: str) -> Wrapper | None:
     return _TABLE.get(program) or _interpreter(program)
 
 
-def _prefix(reader: Reader, command: Command) -> str:
+def _prefix(reader: ShellReader, command: SimpleCommand) -> str:
     reader.record(command)
     valued, many = _PREFIXES[command.program]
     if command.program == "command" and command.args[:1] and command.args[0] in ("-v", "-V"):
@@ -126,15 +126,15 @@ def _prefix(reader: Reader, command: Command) -> str:
     return inner(reader, command, skip_options(words, ""))
 
 
-def _runner(reader: Reader, command: Command) -> str:
+def _runner(reader: ShellReader, command: SimpleCommand) -> str:
     if (
         language(command.program)
         and command.args[:1]
         and command.args[0] in ("-e", "--eval", "-p", "--print")
     ):
-        from ralph.guard import code
+        from ralph.shell.code import strings
 
-        return code.run(reader, command)
+        return strings.run(reader, command)
     reader.record(command)
     if command.program in ("npm", "pnpm", "yarn", "bun"):
         tools.package_scripts(reader, command)
@@ -155,7 +155,7 @@ def _runner(reader: Reader, command: Command) -> str:
 # ---- shells ----
 
 
-def _shell(reader: Reader, command: Command) -> str:
+def _shell(reader: ShellReader, command: SimpleCommand) -> str:
     words = list(command.args)
     while words and words[0].startswith(("-", "+")) and words[0] not in ("-", "--"):
         option = words.pop(0)
@@ -169,14 +169,14 @@ def _shell(reader: Reader, command: Command) -> str:
             words = words[1:] if words[:1] == ["--"] else words
             return shell_text(reader, command, words[0] if words else "", words[1:])
     if words and words[0] not in ("-", "/dev/stdin", "-s"):
-        from ralph.guard.outputs import content
+        from ralph.shell.programs.outputs import content
 
         text = content(reader, words[0])
         return shell_text(reader, command, "" if text == UNKNOWN else text, words)
     return shell_text(reader, command, command.stdin, [])
 
 
-def shell_text(reader: Reader, command: Command, text: str, arguments: list[Word]) -> str:
+def shell_text(reader: ShellReader, command: SimpleCommand, text: str, arguments: list[Word]) -> str:
     command.code = text
     reader.record(command)
     if not text.strip() or NET in text or DECODED in text or text.strip() == UNKNOWN:
@@ -188,13 +188,13 @@ def shell_text(reader: Reader, command: Command, text: str, arguments: list[Word
         if arguments:
             reader.state.variables["0"] = arguments[0]
         stdin = "" if text == command.stdin else command.stdin
-        flow = Flow().but(upstream=command.upstream, piped=command.piped, stdin=stdin)
-        return reader.read(text, flow)
+        streams = Streams().but(upstream=command.upstream, piped=command.piped, stdin=stdin)
+        return reader.read(text, streams)
     finally:
         reader.state = state
 
 
-def _env(reader: Reader, command: Command) -> str:
+def _env(reader: ShellReader, command: SimpleCommand) -> str:
     reader.record(command)
     words = list(command.args)
     while words:
@@ -218,17 +218,17 @@ def _env(reader: Reader, command: Command) -> str:
             words = words[1:]
         else:
             return inner(reader, command, words)
-    from ralph.guard.words import SECRET
+    from ralph.shell.words import SECRET
 
     return SECRET
 
 
-def _move(reader: Reader, command: Command, names: Sequence[str]) -> None:
+def _move(reader: ShellReader, command: SimpleCommand, names: Sequence[str]) -> None:
     """What it runs, it runs in another directory."""
     command.directory = reader.path(names[0]) if names else None
 
 
-def _sudo(reader: Reader, command: Command) -> str:
+def _sudo(reader: ShellReader, command: SimpleCommand) -> str:
     reader.record(command)
     for name in values_of(command.args, "-D --chdir"):
         _move(reader, command, [name])
@@ -244,7 +244,7 @@ def _sudo(reader: Reader, command: Command) -> str:
     return inner(reader, command, words)
 
 
-def _su(reader: Reader, command: Command) -> str:
+def _su(reader: ShellReader, command: SimpleCommand) -> str:
     reader.record(command)
     for number, word in enumerate(command.args):
         if word in ("-c", "--command") and number + 1 < len(command.args):
@@ -257,7 +257,7 @@ def _su(reader: Reader, command: Command) -> str:
 def _words_as_text(valued: str, skip: int = 0) -> Wrapper:
     """The operands together are a command line: watch, ssh, hyperfine."""
 
-    def run(reader: Reader, command: Command) -> str:
+    def run(reader: ShellReader, command: SimpleCommand) -> str:
         reader.record(command)
         words = skip_options(command.args, valued)[skip:]
         text = " ".join(words)
@@ -271,7 +271,7 @@ def _words_as_text(valued: str, skip: int = 0) -> Wrapper:
     return run
 
 
-def _far_away(reader: Reader, command: Command, text: str) -> str:
+def _far_away(reader: ShellReader, command: SimpleCommand, text: str) -> str:
     state, reader.state = reader.state, reader.state.copy()
     try:
         reader.state.directory = None
@@ -284,7 +284,7 @@ def _far_away(reader: Reader, command: Command, text: str) -> str:
 def _each_as_text(valued: str) -> Wrapper:
     """Every operand is a command line of its own: concurrently, hyperfine."""
 
-    def run(reader: Reader, command: Command) -> str:
+    def run(reader: ShellReader, command: SimpleCommand) -> str:
         reader.record(command)
         for word in skip_options(command.args, valued):
             if " " in word:
@@ -297,12 +297,12 @@ def _each_as_text(valued: str) -> Wrapper:
 def _interpreter(program: str) -> Wrapper | None:
     if not language(program):
         return None
-    from ralph.guard import code
+    from ralph.shell.code import strings
 
-    return code.run
+    return strings.run
 
 
-def _last_as_text(reader: Reader, command: Command) -> str:
+def _last_as_text(reader: ShellReader, command: SimpleCommand) -> str:
     """tmux new -d 'command', screen -dm command."""
     reader.record(command)
     words = skip_options(command.args, "-s -n -t -c -S -L -x -y -e")

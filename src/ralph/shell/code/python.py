@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard.pyvalues import Values, kind_of, walk
-from ralph.guard.words import NET, SECRET, UNKNOWN, Word, globbing, words_of
+from ralph.shell.code.python_values import Values, kind_of, walk
+from ralph.shell.words import NET, SECRET, UNKNOWN, Word, globbing, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ _MENTIONS = frozenset(
     )
 )
 _ONLY_TREE = 0x400
-MOST_NODES = 6000
+MAX_NODES = 6000
 
 
 def commands(text: str, home: str) -> list[Did] | None:
@@ -76,7 +76,7 @@ def commands(text: str, home: str) -> list[Did] | None:
         except (SyntaxError, ValueError, MemoryError, RecursionError):
             return None
     nodes = list(walk(tree))
-    if len(nodes) > MOST_NODES or any(map(_hides, nodes)):
+    if len(nodes) > MAX_NODES or any(map(_hides, nodes)):
         return None
     return list({(each[0], *each[1], each[2]): each for each in _Program(nodes, text, home).did()}.values())
 
@@ -117,8 +117,8 @@ class _Program(Values):
                 judged |= {id(each) for part in node.args for each in (walk(part) if is_mention else [part])}
                 if not (last in _QUERIES and temporary):
                     yield from (
-                        (program, words, place or where)
-                        for program, words, place in self._does(node, name, last)
+                        (program, words, directory or where)
+                        for program, words, directory in self._does(node, name, last)
                     )
             elif kind in ("List", "Tuple") and self.runs and id(node) not in judged and len(node.elts) > 1:
                 yield _argv(self._words(node), where)
@@ -164,7 +164,7 @@ class _Program(Values):
         named = {each.arg: each.value for each in node.keywords}
         if not target:
             target = [named[key] for key in ("path", "src", "name", "file") if key in named][:1]
-        place = self.values(named["cwd"])[0] if "cwd" in named else ""
+        directory = self.values(named["cwd"])[0] if "cwd" in named else ""
         if last in _DELETES or name == "os.remove":
             yield from self._each("rm", target, "-rf")
         elif last in _FILLS:
@@ -212,7 +212,7 @@ class _Program(Values):
             yield "nc", [Word("-e"), Word("/bin/sh"), Word("x")], ""
         yield from self._with_rest(node)
         if last not in _MENTIONS or name.startswith("subprocess."):
-            yield from self._hands_over(node, name, last, named, place)
+            yield from self._hands_over(node, name, last, named, directory)
 
     def _each(self, program: str, nodes: list[Any], *before: str) -> Iterator[Did]:
         for node in nodes:
@@ -221,7 +221,7 @@ class _Program(Values):
                 yield program, [*map(Word, before), word], ""
 
     def _hands_over(
-        self, node: Any, name: str, last: str, named: dict[str, Any], place: str
+        self, node: Any, name: str, last: str, named: dict[str, Any], directory: str
     ) -> Iterator[Did]:
         """What it is given may be a command, or a file to read."""
         given = [*node.args, *(named[key] for key in ("args", "cmd", "command", "input") if key in named)]
@@ -231,23 +231,23 @@ class _Program(Values):
         is_method = kind_of(node.func) == "Attribute" and not self.is_module(node.func)
         if self.runs and (is_method or name.startswith(_RUNNING) or _SOUNDS_RUNNING.search(last)):
             if name.startswith("sh."):
-                yield last, [Word(each) for each in texts], place
+                yield last, [Word(each) for each in texts], directory
             elif len(texts) > 1:
-                yield _argv(texts, place)
+                yield _argv(texts, directory)
             for each in texts:
                 if NET in each:
-                    yield "sh", [Word("-c"), Word(NET)], place
+                    yield "sh", [Word("-c"), Word(NET)], directory
                 elif each != UNKNOWN:
-                    yield TEXT, [Word(each)], place
+                    yield TEXT, [Word(each)], directory
             for part in given:
                 if kind_of(part) in ("List", "Tuple") and part.elts:
-                    yield _argv(self._words(part), place)
+                    yield _argv(self._words(part), directory)
                 elif len(self.values(part)) > 1:
-                    yield _argv(self.values(part), place)
+                    yield _argv(self.values(part), directory)
         for each in texts:
             if each[:1] in ("/", "~", ".") and " " not in each and len(each) < 300:
                 yield "cat", [Word(each)], ""
 
 
-def _argv(words: list[str], place: str) -> Did:
-    return words[0] if words else "", [Word(each) for each in words[1:]], place
+def _argv(words: list[str], directory: str) -> Did:
+    return words[0] if words else "", [Word(each) for each in words[1:]], directory

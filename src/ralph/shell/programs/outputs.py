@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from ralph.guard import fetching, processes
-from ralph.guard.effects import operands
-from ralph.guard.expansion import is_secret_name
-from ralph.guard.words import DECODED, EVERYONE, MARKS, NET, SECRET, UNKNOWN, Word, ansi_c
+from ralph.shell.arguments import operands
+from ralph.shell.expansion import is_secret_name
+from ralph.shell.programs import fetching, processes
+from ralph.shell.words import DECODED, EVERYONE, MARKS, NET, SECRET, UNKNOWN, Word, ansi_c
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ralph.guard.model import Command
-    from ralph.guard.reader import Reader
+    from ralph.shell.command import SimpleCommand
+    from ralph.shell.reader import ShellReader
 
-MOST = 20_000
+MAX_TEXT = 20_000
 
 
-def of(reader: Reader, command: Command) -> str:
+def of(reader: ShellReader, command: SimpleCommand) -> str:
     """What it prints, with marks for what is not known."""
     printer = _TABLE.get(command.program)
     if printer is not None:
-        return printer(reader, command)[:MOST]
+        return printer(reader, command)[:MAX_TEXT]
     if command.program in fetching.FETCHERS:
         return fetching.fetched(reader, command)
     known = command.stdin and MARKS.isdisjoint(command.stdin)
@@ -33,9 +33,9 @@ def kept(text: str) -> str:
     return "".join(mark for mark in (NET, SECRET, DECODED, EVERYONE) if mark in text)
 
 
-def content(reader: Reader, name: Word) -> str:
+def content(reader: ShellReader, name: Word) -> str:
     """What a file has: known if the command itself has written it."""
-    from ralph.guard.paths import HARNESS, is_secret, zone
+    from ralph.shell.paths import HARNESS, is_secret, zone
 
     path = reader.path(name)
     if path is None:
@@ -46,12 +46,12 @@ def content(reader: Reader, name: Word) -> str:
         return f'{path} "$@"'  # a copy of a program does what the program does
     if path in ("/dev/null",):
         return ""
-    if zone(path, reader.place) == HARNESS:
+    if zone(path, reader.context) == HARNESS:
         return UNKNOWN + EVERYONE  # the number of the harness is in there
-    return SECRET if is_secret(path, reader.place) or path.rpartition("/")[2] == ".env" else UNKNOWN
+    return SECRET if is_secret(path, reader.context) or path.rpartition("/")[2] == ".env" else UNKNOWN
 
 
-def _echo(reader: Reader, command: Command) -> str:
+def _echo(reader: ShellReader, command: SimpleCommand) -> str:
     words = list(command.args)
     escapes, end = False, "\n"
     while words and words[0] in ("-n", "-e", "-E", "-ne", "-en", "-nE"):
@@ -62,7 +62,7 @@ def _echo(reader: Reader, command: Command) -> str:
     return (ansi_c(text) if escapes else text) + end
 
 
-def _printf(reader: Reader, command: Command) -> str:
+def _printf(reader: ShellReader, command: SimpleCommand) -> str:
     words = list(command.args)
     target = ""
     if words[:1] == ["-v"]:
@@ -106,18 +106,18 @@ def formatted(pattern: str, values: list[Word]) -> str:
             else:
                 out += value
         values = values[used:]
-        if not values or not used or len(out) > MOST:
+        if not values or not used or len(out) > MAX_TEXT:
             return out
 
 
-def _cat(reader: Reader, command: Command) -> str:
+def _cat(reader: ShellReader, command: SimpleCommand) -> str:
     names = operands(command)
     if not names:
         return command.stdin or UNKNOWN
     return "".join(command.stdin if name == "-" else content(reader, name) for name in names)
 
 
-def _tee(reader: Reader, command: Command) -> str:
+def _tee(reader: ShellReader, command: SimpleCommand) -> str:
     for name in operands(command):
         if path := reader.path(name):
             reader.pour(path, command.stdin)
@@ -126,14 +126,14 @@ def _tee(reader: Reader, command: Command) -> str:
     return command.stdin or UNKNOWN
 
 
-def _copy(reader: Reader, command: Command) -> str:
+def _copy(reader: ShellReader, command: SimpleCommand) -> str:
     names = operands(command)
     if len(names) == 2 and (target := reader.path(names[1])):
         reader.state.files[target] = content(reader, names[0])
     return ""
 
 
-def _base64(reader: Reader, command: Command) -> str:
+def _base64(reader: ShellReader, command: SimpleCommand) -> str:
     words = set(command.args)
     if not words & {"-d", "-D", "--decode", "-di", "-id"}:
         return kept(command.stdin) or UNKNOWN
@@ -154,7 +154,7 @@ def decoded(text: str) -> str:
         return DECODED
 
 
-def _openssl(reader: Reader, command: Command) -> str:
+def _openssl(reader: ShellReader, command: SimpleCommand) -> str:
     if "s_client" in command.args:
         return NET
     if "-d" in command.args and {"base64", "-base64", "-a"} & set(command.args):
@@ -162,7 +162,7 @@ def _openssl(reader: Reader, command: Command) -> str:
     return DECODED if "-d" in command.args else UNKNOWN
 
 
-def _xxd(reader: Reader, command: Command) -> str:
+def _xxd(reader: ShellReader, command: SimpleCommand) -> str:
     if not any(word.startswith("-") and "r" in word for word in command.args):
         return UNKNOWN
     try:
@@ -171,13 +171,13 @@ def _xxd(reader: Reader, command: Command) -> str:
         return DECODED
 
 
-def _rev(reader: Reader, command: Command) -> str:
+def _rev(reader: ShellReader, command: SimpleCommand) -> str:
     if not MARKS.isdisjoint(command.stdin) or not command.stdin:
         return DECODED
     return "\n".join(line[::-1] for line in command.stdin.split("\n"))
 
 
-def _tr(reader: Reader, command: Command) -> str:
+def _tr(reader: ShellReader, command: SimpleCommand) -> str:
     words = [word for word in command.args if not word.startswith("-")]
     if not MARKS.isdisjoint(command.stdin) or not command.stdin:
         return kept(command.stdin) or UNKNOWN
@@ -205,7 +205,7 @@ def _characters(text: str) -> str:
     return out[:5000]
 
 
-def _sed(reader: Reader, command: Command) -> str:
+def _sed(reader: ShellReader, command: SimpleCommand) -> str:
     """`s` on a known text; anything else leaves a text that is not known."""
     words = operands(command)
     stdin = command.stdin
@@ -222,11 +222,11 @@ def _sed(reader: Reader, command: Command) -> str:
     return "\n".join(line.replace(old, new, count) for line in stdin.split("\n"))
 
 
-def _pwd(reader: Reader, command: Command) -> str:
+def _pwd(reader: ShellReader, command: SimpleCommand) -> str:
     return UNKNOWN if reader.state.directory is None else reader.state.directory
 
 
-def _dirname(reader: Reader, command: Command) -> str:
+def _dirname(reader: ShellReader, command: SimpleCommand) -> str:
     names = operands(command)
     if not names:
         return UNKNOWN
@@ -234,23 +234,23 @@ def _dirname(reader: Reader, command: Command) -> str:
     return (head or "/") if slash else "."
 
 
-def _basename(reader: Reader, command: Command) -> str:
+def _basename(reader: ShellReader, command: SimpleCommand) -> str:
     names = operands(command)
     return names[0].rstrip("/").rpartition("/")[2] if names else UNKNOWN
 
 
-def _realpath(reader: Reader, command: Command) -> str:
+def _realpath(reader: ShellReader, command: SimpleCommand) -> str:
     names = operands(command)
     return (reader.path(names[0]) or UNKNOWN) if names else UNKNOWN
 
 
-def _git(reader: Reader, command: Command) -> str:
+def _git(reader: ShellReader, command: SimpleCommand) -> str:
     if "--show-toplevel" in command.args:
-        return reader.place.top
+        return reader.context.top
     if {"--git-dir", "--absolute-git-dir", "--git-common-dir"} & set(command.args):
-        return f"{reader.place.top}/.git"
+        return f"{reader.context.top}/.git"
     if command.args[:2] == ["rev-parse", "--git-path"]:
-        return f"{reader.place.top}/.git/{command.args[-1]}"
+        return f"{reader.context.top}/.git/{command.args[-1]}"
     if "--show-cdup" in command.args:
         return "."
     if "ls-files" in command.args and all(
@@ -260,12 +260,12 @@ def _git(reader: Reader, command: Command) -> str:
     return UNKNOWN
 
 
-def _which(reader: Reader, command: Command) -> str:
+def _which(reader: ShellReader, command: SimpleCommand) -> str:
     names = operands(command)
     return f"/usr/bin/{names[0]}" if names else UNKNOWN
 
 
-def _ls(reader: Reader, command: Command) -> str:
+def _ls(reader: ShellReader, command: SimpleCommand) -> str:
     names = operands(command, "-I")
     if not names:
         return "*"
@@ -274,33 +274,33 @@ def _ls(reader: Reader, command: Command) -> str:
     return "\n".join(name if name.glob else f"{name.rstrip('/')}/{UNKNOWN}" for name in names)
 
 
-def _mktemp(reader: Reader, command: Command) -> str:
+def _mktemp(reader: ShellReader, command: SimpleCommand) -> str:
     return f"/tmp/tmp.{UNKNOWN}"
 
 
-def _printenv(reader: Reader, command: Command) -> str:
+def _printenv(reader: ShellReader, command: SimpleCommand) -> str:
     names = operands(command)
     if not names:
         return SECRET
     return SECRET if is_secret_name(names[0]) else reader.variable(names[0])
 
 
-def _dump(reader: Reader, command: Command) -> str:
+def _dump(reader: ShellReader, command: SimpleCommand) -> str:
     return SECRET if not operands(command) else UNKNOWN
 
 
-def _yes(reader: Reader, command: Command) -> str:
+def _yes(reader: ShellReader, command: SimpleCommand) -> str:
     return " ".join(command.args) or "y"
 
 
-def _pass(reader: Reader, command: Command) -> str:
+def _pass(reader: ShellReader, command: SimpleCommand) -> str:
     """Filters that leave a text about as it is."""
     names = [word for word in operands(command, "-n -c -k -t") if not word.isdigit()]
     text = "".join(content(reader, name) for name in names) or command.stdin or UNKNOWN
     return text if text.strip() != "*" or command.program in ("sort", "uniq") else UNKNOWN
 
 
-def _grep(reader: Reader, command: Command) -> str:
+def _grep(reader: ShellReader, command: SimpleCommand) -> str:
     pattern, *names = operands(command, "-A -B -C -m --include --exclude") or [Word("")]
     text = command.stdin + "".join(content(reader, name) for name in names)
     if not any(word.startswith("-") and "v" in word for word in command.args):
@@ -308,39 +308,39 @@ def _grep(reader: Reader, command: Command) -> str:
     return kept(text) or UNKNOWN
 
 
-def _jq(reader: Reader, command: Command) -> str:
+def _jq(reader: ShellReader, command: SimpleCommand) -> str:
     text = command.stdin + "".join(content(reader, name) for name in operands(command)[1:])
     return kept(text) or UNKNOWN
 
 
-def _processes(reader: Reader, command: Command) -> str:
+def _processes(reader: ShellReader, command: SimpleCommand) -> str:
     return processes.listed(command)
 
 
-def _unpacked(reader: Reader, command: Command) -> str:
+def _unpacked(reader: ShellReader, command: SimpleCommand) -> str:
     return DECODED + kept(command.stdin)
 
 
-def _packed(reader: Reader, command: Command) -> str:
+def _packed(reader: ShellReader, command: SimpleCommand) -> str:
     """An archive of a home directory, or of all, has secrets in it."""
-    from ralph.guard import paths
+    from ralph.shell import paths
 
     for name in operands(command, "-f -C"):
-        path = paths.resolve(name, reader.state.directory, reader.place)
+        path = paths.resolve(name, reader.state.directory, reader.context)
         if path is not None and (
-            paths.zone(path, reader.place) in (paths.ROOT, paths.HOME, paths.ABOVE, paths.REPOSITORY)
-            or paths.is_secret(path, reader.place)
+            paths.zone(path, reader.context) in (paths.ROOT, paths.HOME, paths.ABOVE, paths.REPOSITORY)
+            or paths.is_secret(path, reader.context)
             or paths.is_project_secret(path)
         ):
             return SECRET
     return UNKNOWN
 
 
-def _hidden(reader: Reader, command: Command) -> str:
+def _hidden(reader: ShellReader, command: SimpleCommand) -> str:
     return SECRET
 
 
-_TABLE: dict[str, Callable[[Reader, Command], str]] = {
+_TABLE: dict[str, Callable[[ShellReader, SimpleCommand], str]] = {
     "echo": _echo,
     "printf": _printf,
     "cat": _cat,

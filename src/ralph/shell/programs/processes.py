@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ralph.guard import effects
-from ralph.guard.patterns import has_option
-from ralph.guard.words import EVERYONE, UNKNOWN, words_of
+from ralph.shell import arguments
+from ralph.shell.arguments import has_option
+from ralph.shell.words import EVERYONE, UNKNOWN, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph.guard.model import Command
+    from ralph.shell.command import SimpleCommand
 
 _HARNESS = ("ralph", "claude", "codex", "gemini", "opencode", "amp")
 _BROAD = frozenset(
@@ -32,9 +32,9 @@ def is_broad(name: str) -> bool:
     )
 
 
-def asks_broadly(command: Command) -> bool:
+def asks_broadly(command: SimpleCommand) -> bool:
     """pgrep, pkill: by user, by parent, or by such a pattern."""
-    names = effects.operands(command, "-s --signal -t -g -G -U -u -P")
+    names = arguments.operands(command, "-s --signal -t -g -G -U -u -P")
     by_owner = ("-u", "--euid", "-U", "--uid", "-P", "--parent", "-g", "-s", "-t")
     if command.program == "pkill" and any(has_option(command, each) for each in by_owner):
         return not ("-s" in command.args and names and not is_broad(names[-1]))
@@ -43,7 +43,7 @@ def asks_broadly(command: Command) -> bool:
     return not names or is_broad(names[-1])
 
 
-def listed(command: Command) -> str:
+def listed(command: SimpleCommand) -> str:
     """What ps, pgrep and pidof print, as far as it matters to a kill."""
     if command.program != "ps":
         return EVERYONE if asks_broadly(command) else UNKNOWN

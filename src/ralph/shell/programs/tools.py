@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard import effects, outputs
-from ralph.guard.running import inner, skip_options, values_of
-from ralph.guard.words import UNKNOWN, Word, words_of
+from ralph.shell import effects
+from ralph.shell.arguments import inner, skip_options, values_of
+from ralph.shell.programs import outputs
+from ralph.shell.words import UNKNOWN, Word, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph.guard.model import Command
-    from ralph.guard.reader import Reader
-    from ralph.guard.running import Wrapper
+    from ralph.shell.arguments import Wrapper
+    from ralph.shell.command import SimpleCommand
+    from ralph.shell.reader import ShellReader
 
 COMMAND_VARIABLES = frozenset(
     words_of(
@@ -33,7 +34,7 @@ _COMMAND_KEYS = (
 """Settings whose value is a command."""
 
 
-def git(reader: Reader, command: Command) -> str:
+def git(reader: ShellReader, command: SimpleCommand) -> str:
     """Aliases with `!`, pagers and editors, `bisect run`, `submodule foreach`, `rebase --exec` and others."""
     if "push" in command.args:
         command.args = [Word(reader.state.remotes.get(word, word)) for word in command.args]
@@ -63,7 +64,7 @@ def git(reader: Reader, command: Command) -> str:
     return outputs.of(reader, command)
 
 
-def _git_setting(reader: Reader, command: Command, key: str, value: str) -> None:
+def _git_setting(reader: ShellReader, command: SimpleCommand, key: str, value: str) -> None:
     if value.startswith("!") or re.fullmatch(_COMMAND_KEYS, key):
         _read(reader, value.lstrip("!"))
     elif key.lower().startswith("alias."):
@@ -73,7 +74,7 @@ def _git_setting(reader: Reader, command: Command, key: str, value: str) -> None
 # ---- build tools ----
 
 
-def make(reader: Reader, command: Command) -> str:
+def make(reader: ShellReader, command: SimpleCommand) -> str:
     """A Makefile that the command itself has written, or hands over."""
     reader.record(command)
     if {"-n", "--just-print", "--dry-run", "--recon"} & set(command.args):
@@ -120,7 +121,7 @@ def _recipes(text: str, goals: list[Word] | None = None) -> str:
     return "\n".join(lines)
 
 
-def package_scripts(reader: Reader, command: Command) -> None:
+def package_scripts(reader: ShellReader, command: SimpleCommand) -> None:
     """`npm pkg set scripts.x=…`, and the scripts of a package.json that the command itself has written."""
     if command.args[:2] == ["pkg", "set"]:
         for word in command.args[2:]:
@@ -144,7 +145,7 @@ _RUNNING = (("/", ""),)
 _COMPOSE_FILES = ["compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"]
 
 
-def container(reader: Reader, command: Command) -> str:
+def container(reader: ShellReader, command: SimpleCommand) -> str:
     """What runs inside of a container can hurt databases and what is mounted, hardly anything else."""
     words = skip_options(
         command.args, "-H --host --context -c -f --file -p --project-name --profile -l --log-level"
@@ -173,8 +174,8 @@ def container(reader: Reader, command: Command) -> str:
 
 
 def _inside(
-    reader: Reader,
-    command: Command,
+    reader: ShellReader,
+    command: SimpleCommand,
     words: list[Word],
     mounts: tuple[tuple[str, str], ...],
     directory: list[Word],
@@ -192,7 +193,7 @@ def _inside(
         reader.mounts, reader.state = before, state
 
 
-def kubectl(reader: Reader, command: Command) -> str:
+def kubectl(reader: ShellReader, command: SimpleCommand) -> str:
     command.code = _manifest(reader, command, [])
     command.code += "\n".join(values_of(command.args, "--overrides --override-type --patch -p"))
     reader.record(command)
@@ -202,7 +203,7 @@ def kubectl(reader: Reader, command: Command) -> str:
     return UNKNOWN
 
 
-def _manifest(reader: Reader, command: Command, usual: list[str]) -> str:
+def _manifest(reader: ShellReader, command: SimpleCommand, usual: list[str]) -> str:
     """The description of containers, as far as the command itself has it."""
     names = [*values_of(command.args, "-f --file --filename")] or [Word(name) for name in usual]
     texts = [
@@ -244,7 +245,7 @@ _SAME = {
 
 
 def _escaping(program: str) -> Wrapper:
-    def run(reader: Reader, command: Command) -> str:
+    def run(reader: ShellReader, command: SimpleCommand) -> str:
         scripts = [
             outputs.content(reader, name) for name in values_of(command.args, "-f --file --init -s -S -x")
         ]
@@ -263,7 +264,7 @@ def _escaping(program: str) -> Wrapper:
 def _option_as_text(options: str) -> Wrapper:
     """The value of an option is a command line: script -c, tar --to-command."""
 
-    def run(reader: Reader, command: Command) -> str:
+    def run(reader: ShellReader, command: SimpleCommand) -> str:
         reader.record(command)
         for text in values_of(command.args, options):
             text = Word(text.removeprefix("exec="))
@@ -274,7 +275,7 @@ def _option_as_text(options: str) -> Wrapper:
     return run
 
 
-def entr(reader: Reader, command: Command) -> str:
+def entr(reader: ShellReader, command: SimpleCommand) -> str:
     """A command, or with `-s` a line for the shell."""
     words = skip_options(command.args, "")
     if any(word.startswith("-") and "s" in word for word in command.args):
@@ -284,7 +285,7 @@ def entr(reader: Reader, command: Command) -> str:
     return inner(reader, command, words)
 
 
-def sed(reader: Reader, command: Command) -> str:
+def sed(reader: ShellReader, command: SimpleCommand) -> str:
     """GNU sed runs a command with `e`."""
     reader.record(command)
     for word in command.args:
@@ -296,7 +297,7 @@ def sed(reader: Reader, command: Command) -> str:
     return outputs.of(reader, command)
 
 
-def _read(reader: Reader, text: str) -> None:
+def _read(reader: ShellReader, text: str) -> None:
     if text.strip() and text.strip() != UNKNOWN:
         reader.read_apart(text)
 

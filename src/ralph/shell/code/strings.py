@@ -8,26 +8,26 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard.assembled import is_undone, others, written_out
-from ralph.guard.grammar import Unreadable
-from ralph.guard.languages import AWKS, LANGUAGES, language
-from ralph.guard.words import DECODED, NET, UNKNOWN, Word, ansi_c
+from ralph.shell.code.assembled import is_undone, others, written_out
+from ralph.shell.code.languages import AWKS, LANGUAGES, language
+from ralph.shell.parser import Unreadable
+from ralph.shell.words import DECODED, NET, UNKNOWN, Word, ansi_c
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph.guard.model import Command
-    from ralph.guard.python import Did
-    from ralph.guard.reader import Reader
+    from ralph.shell.code.python import Did
+    from ralph.shell.command import SimpleCommand
+    from ralph.shell.reader import ShellReader
 
-_MOST = 20_000
-_MOST_TREE = 60_000
-_MOST_STRINGS = 60
+_MAX_CODE = 20_000
+_MAX_TREE = 60_000
+_MAX_STRINGS = 60
 
 
-def run(reader: Reader, command: Command) -> str:
+def run(reader: ShellReader, command: SimpleCommand) -> str:
     name = language(command.program)
     text, module = _code(reader, command, name)
-    command.code = text + DECODED if is_undone(text[:_MOST]) else text
+    command.code = text + DECODED if is_undone(text[:_MAX_CODE]) else text
     did = _read_as_tree(reader, name, text)
     command.is_read = did is not None
     reader.record(command)
@@ -35,25 +35,25 @@ def run(reader: Reader, command: Command) -> str:
         return reader.run(command.derived(module[0], module[1:], command.program))
     if text and NET not in text and DECODED not in text:
         if did is None:
-            _judge(reader, command, text[:_MOST])
+            _judge(reader, command, text[:_MAX_CODE])
         for program, words, directory in did or ():
             _do(reader, command, program, words, directory)
         if name in ("pwsh", "powershell", "tclsh", "expect"):
             _read(reader, text)
-    return _printed(command, name, written_out(text[:_MOST], reader.place.home))
+    return _printed(command, name, written_out(text[:_MAX_CODE], reader.context.home))
 
 
-def _read_as_tree(reader: Reader, name: str, text: str) -> list[Did] | None:
-    if name not in ("python", "pypy", "ipython") or not text.strip() or len(text) > _MOST_TREE:
+def _read_as_tree(reader: ShellReader, name: str, text: str) -> list[Did] | None:
+    if name not in ("python", "pypy", "ipython") or not text.strip() or len(text) > _MAX_TREE:
         return None
-    from ralph.guard import python
+    from ralph.shell.code import python
 
-    return python.commands(text, reader.place.home)
+    return python.commands(text, reader.context.home)
 
 
-def _do(reader: Reader, command: Command, program: str, words: list[Word], directory: str) -> None:
+def _do(reader: ShellReader, command: SimpleCommand, program: str, words: list[Word], directory: str) -> None:
     """What one call would do, in the directory that it names."""
-    from ralph.guard.python import TEXT, WRITE
+    from ralph.shell.code.python import TEXT, WRITE
 
     if program == WRITE:
         if path := reader.path(words[0]):
@@ -72,10 +72,10 @@ def _do(reader: Reader, command: Command, program: str, words: list[Word], direc
         reader.state, command.directory = state, before
 
 
-def _printed(command: Command, name: str, text: str) -> str:
+def _printed(command: SimpleCommand, name: str, text: str) -> str:
     """Marks of what it reads; of a list of processes, awk may take some; `printf` of awk alone is worked out."""
-    from ralph.guard.outputs import formatted, kept
-    from ralph.guard.processes import filtered
+    from ralph.shell.programs.outputs import formatted, kept
+    from ralph.shell.programs.processes import filtered
 
     printed = re.fullmatch(rf"\s*(?:{_PRINTS})\s*\(?\s*({_STRING.pattern})\s*\)?\s*;?\s*", text, re.DOTALL)
     if printed and name not in AWKS:
@@ -97,9 +97,9 @@ def _printed(command: Command, name: str, text: str) -> str:
     return kept(stdin) or UNKNOWN
 
 
-def _code(reader: Reader, command: Command, name: str) -> tuple[str, list[Word]]:
+def _code(reader: ShellReader, command: SimpleCommand, name: str) -> tuple[str, list[Word]]:
     """The code, or the module with its arguments that `-m` names."""
-    from ralph.guard.outputs import content
+    from ralph.shell.programs.outputs import content
 
     codes, valued = (options.split() for options in LANGUAGES[name])
     found: list[str] = []
@@ -176,8 +176,8 @@ _EVALUATES = re.compile(
 _CHMODS = re.compile(r"chmod|chown")
 
 
-def _judge(reader: Reader, command: Command, text: str) -> None:
-    text = written_out(text, reader.place.home)
+def _judge(reader: ShellReader, command: SimpleCommand, text: str) -> None:
+    text = written_out(text, reader.context.home)
     text = _WORDS.sub(
         lambda match: ", ".join(f'"{word}"' for group in match.groups() for word in (group or "").split()),
         text,
@@ -218,7 +218,7 @@ def _strings(text: str) -> list[list[str]]:
     found: list[list[str]] = []
     end = -1
     for match in _STRING.finditer(text):
-        if len(found) > _MOST_STRINGS:
+        if len(found) > _MAX_STRINGS:
             break
         value = next((group for group in match.groups() if group is not None), "")
         value = ansi_c(value) if "\\" in value else value
@@ -234,7 +234,7 @@ def _strings(text: str) -> list[list[str]]:
     return found
 
 
-def _run_words(reader: Reader, command: Command, words: list[str]) -> None:
+def _run_words(reader: ShellReader, command: SimpleCommand, words: list[str]) -> None:
     if len(words) > 1 and words[0]:
         _try(reader, command, words[0], [Word(word) for word in words[1:]])
     for word in words:
@@ -242,8 +242,8 @@ def _run_words(reader: Reader, command: Command, words: list[str]) -> None:
             _read(reader, word.strip("| "))
 
 
-def _run_encoded(reader: Reader, command: Command, strings: list[list[str]]) -> None:
-    from ralph.guard.outputs import decoded
+def _run_encoded(reader: ShellReader, command: SimpleCommand, strings: list[list[str]]) -> None:
+    from ralph.shell.programs.outputs import decoded
 
     for words in strings:
         for word in words:
@@ -252,21 +252,21 @@ def _run_encoded(reader: Reader, command: Command, strings: list[list[str]]) -> 
                 _judge_hidden(reader, command, made)
 
 
-def _judge_hidden(reader: Reader, command: Command, text: str) -> None:
+def _judge_hidden(reader: ShellReader, command: SimpleCommand, text: str) -> None:
     """A command, or code again."""
     _read(reader, text)
     if any(char in text for char in "('\""):
         _judge(reader, command, text)
 
 
-def _read(reader: Reader, text: str) -> None:
+def _read(reader: ShellReader, text: str) -> None:
     try:
         reader.read_apart(text)
     except Unreadable:
         pass  # a string that is no command
 
 
-def _try(reader: Reader, command: Command, program: str, words: list[Word]) -> None:
+def _try(reader: ShellReader, command: SimpleCommand, program: str, words: list[Word]) -> None:
     made = command.derived(program, words, command.program)
     made.stdin, made.redirects = "", []
     try:
@@ -287,7 +287,7 @@ def _paths(strings: list[str]) -> list[str]:
     ]
 
 
-def _kill(reader: Reader, command: Command, arguments: str) -> None:
+def _kill(reader: ShellReader, command: SimpleCommand, arguments: str) -> None:
     first = arguments.split(",")[0].strip()
     if first in ("-1", "1", "0"):
         _try(reader, command, "kill", [Word("-9"), Word("--"), Word(first)])

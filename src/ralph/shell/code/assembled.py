@@ -25,7 +25,7 @@ _UNDONE = (
     r"(?i)(?:\b(?:exec|eval|system|popen|execSync|spawnSync|run|call|check_output|shell_exec|passthru|Function)\b[^\n;]{0,200}?)"
     r"(?:chr\(\s*ord|ord\([^)]*\)\s*[-+^]|charCodeAt\([^)]*\)\s*[-+^]|decompress|gzinflate|gzuncompress|inflateSync|gunzipSync|marshal\.loads|pickle\.loads)"
 )
-MOST_VARIABLES = 12
+MAX_VARIABLES = 12
 
 
 def is_undone(code: str) -> bool:
@@ -71,7 +71,7 @@ def _quoted(text: str) -> str:
 
 def _without_variables(code: str) -> str:
     """Variables that hold a string, once: that string where they are used."""
-    for found in list(re.finditer(_ASSIGNED, code))[:MOST_VARIABLES]:
+    for found in list(re.finditer(_ASSIGNED, code))[:MAX_VARIABLES]:
         name, value = found[1], found[2]
         bare, inside = re.escape(name.lstrip("$@")), value[1:-1].replace("\\", "\\\\")
         code = re.sub(rf"[$#]?\{{{bare}\}}", inside, code)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ralph.guard.words import MARKS, UNKNOWN, UNSET, Word, strip_marks, words_of
+from ralph.shell.words import MARKS, UNKNOWN, UNSET, Word, strip_marks, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph.guard.model import Place
+    from ralph.shell.state import ShellContext
 
 ROOT = "root"
 HOME = "home"
@@ -87,7 +87,7 @@ def is_under(path: str, parent: str) -> bool:
     return path == parent or path.startswith(parent.rstrip("/") + "/")
 
 
-def resolve(word: Word, directory: str | None, place: Place) -> str | None:
+def resolve(word: Word, directory: str | None, context: ShellContext) -> str | None:
     """The absolute path, None if nobody knows where it leads.
 
     A variable that nobody has set is nothing: `"$X"/` is the root directory.
@@ -101,7 +101,7 @@ def resolve(word: Word, directory: str | None, place: Place) -> str | None:
     if text.startswith("file://"):
         text = text[7:]
     if text == "~" or text.startswith("~/"):
-        text = place.home + text[1:]
+        text = context.home + text[1:]
     if text.startswith("/"):
         return normal(text)
     if directory is None or not text or text[0] in MARKS:
@@ -122,32 +122,32 @@ def contents(path: str, word: Word) -> str:
     return path
 
 
-def zone(path: str | None, place: Place) -> str:
+def zone(path: str | None, context: ShellContext) -> str:
     if path is None:
         return SOMEWHERE
     if path == "/":
         return ROOT
     if any(char in path for char in "*?["):
-        return _globbed(path, place)
-    return _zone(path, place)
+        return _globbed(path, context)
+    return _zone(path, context)
 
 
-def _zone(path: str, place: Place) -> str:
-    own = _own(path, place)
+def _zone(path: str, context: ShellContext) -> str:
+    own = _own(path, context)
     if own:
         return own
-    if path == place.top:
+    if path == context.top:
         return REPOSITORY
-    if is_under(place.top, path):
-        return HOME if path == place.home else ABOVE
-    if is_under(path, place.top):
-        is_git = is_under(path, f"{place.top}/.git") and not path.endswith(".lock")
+    if is_under(context.top, path):
+        return HOME if path == context.home else ABOVE
+    if is_under(path, context.top):
+        is_git = is_under(path, f"{context.top}/.git") and not path.endswith(".lock")
         return GIT if is_git else INSIDE
-    if path == place.home or _is_home(path):
+    if path == context.home or _is_home(path):
         return HOME
-    if is_under(path, place.home):
-        return _in_home(path[len(place.home) + 1 :])
-    if is_temp(path, place):
+    if is_under(path, context.home):
+        return _in_home(path[len(context.home) + 1 :])
+    if is_temp(path, context):
         return TEMP
     if path.startswith("/dev/"):
         rest = path[5:]
@@ -159,18 +159,18 @@ def _zone(path: str, place: Place) -> str:
     return OUTSIDE
 
 
-def _own(path: str, place: Place) -> str:
+def _own(path: str, context: ShellContext) -> str:
     """Files of the harness and of the agents, wherever they lie."""
-    is_inside = is_under(path, place.top)
-    parts = (path[len(place.top) :] if is_inside else path).split("/")
+    is_inside = is_under(path, context.top)
+    parts = (path[len(context.top) :] if is_inside else path).split("/")
     if ".ralph" in parts or ".ralph-active" in parts or "ralph-harness" in parts:
         return HARNESS
-    states = (f"{place.home}/{name}/ralph" for name in (".local/state", ".local/share", ".config"))
-    if not is_inside and any(is_under(path, own) for own in (*place.own, *states)):
+    states = (f"{context.home}/{name}/ralph" for name in (".local/state", ".local/share", ".config"))
+    if not is_inside and any(is_under(path, own) for own in (*context.own, *states)):
         return HARNESS
-    if any(is_under(path, f"{place.home}/{name}") for name in _AGENT_HOMES):
+    if any(is_under(path, f"{context.home}/{name}") for name in _AGENT_HOMES):
         return AGENT
-    if any(is_under(path, f"{place.top}/{name}") for name in _AGENT_FILES) or is_under(
+    if any(is_under(path, f"{context.top}/{name}") for name in _AGENT_FILES) or is_under(
         path, "/etc/claude-code"
     ):
         return AGENT
@@ -188,25 +188,25 @@ def _is_home(path: str) -> bool:
     return path == "/root" or (len(parts) == 3 and parts[1] in ("home", "Users"))
 
 
-def is_temp(path: str, place: Place) -> bool:
+def is_temp(path: str, context: ShellContext) -> bool:
     """Below a directory for temporary files, not such a directory itself."""
-    bases = ("/tmp", "/var/tmp", "/private/tmp", "/var/folders", "/private/var/folders", place.temp)
+    bases = ("/tmp", "/var/tmp", "/private/tmp", "/var/folders", "/private/var/folders", context.temp)
     return any(base and path != base and is_under(path, base) for base in bases)
 
 
-def _globbed(path: str, place: Place) -> str:
+def _globbed(path: str, context: ShellContext) -> str:
     """The worst that a pattern may match of what is well known; else where it stands."""
     from fnmatch import fnmatchcase
 
     tops = [f"/{name}" for name in _SYSTEM]
-    above = place.top
-    known = [place.top, f"{place.top}/.git", place.home, *tops, f"{place.top}/.ralph"]
+    above = context.top
+    known = [context.top, f"{context.top}/.git", context.home, *tops, f"{context.top}/.ralph"]
     while above.rpartition("/")[0]:
         above = above.rpartition("/")[0]
         known.append(above)
     for each in known:
         if each.count("/") == path.count("/") and fnmatchcase(each, path):
-            return _zone(each, place)
+            return _zone(each, context)
     fixed: list[str] = []
     for part in path.split("/"):
         if any(char in part for char in "*?["):
@@ -215,15 +215,15 @@ def _globbed(path: str, place: Place) -> str:
     base = "/".join(fixed) or "/"
     if base == "/":
         return SYSTEM
-    return _zone(f"{base}/{UNKNOWN}", place)
+    return _zone(f"{base}/{UNKNOWN}", context)
 
 
-def is_secret(path: str, place: Place) -> bool:
+def is_secret(path: str, context: ShellContext) -> bool:
     """Keys, passwords, tokens and what was typed into shells."""
     last = path.rpartition("/")[2]
     if last.endswith(".pub") or (last in _PUBLIC and "/.ssh" in path):
         return False
-    for home in (place.home, "/root"):
+    for home in (context.home, "/root"):
         if is_under(path, home) and any(is_under(path[len(home) + 1 :], name) for name in _SECRETS):
             return True
     parts = path.split("/", 4)

@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from importlib.machinery import PathFinder
 
-from ralph.guard.words import HERE
+from ralph.shell.words import HERE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-MOST_BYTES = 131_071
+MAX_BYTES = 131_071
 """What Linux passes as one argument: `bash -c` could not be given more."""
 
 
@@ -33,7 +33,7 @@ _PARSER: list[Parser] = []
 def parse(text: str) -> Node:
     """The tree of a command; what bash itself could not read is refused."""
     data = text.encode("utf-8", "surrogatepass")
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise Unreadable("the command is too long to be judged")
     root = _parser().parse(data).root_node
     if not root.has_error:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard.expansion import is_secret_name
-from ralph.guard.words import NET, SECRET, UNKNOWN, words_of
+from ralph.shell.expansion import is_secret_name
+from ralph.shell.words import NET, SECRET, UNKNOWN, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ _FETCHES = frozenset(words_of("urlopen urlretrieve recv recvfrom makefile get po
 _CLIENTS = ("urllib", "requests", "httpx", "aiohttp", "socket", "http")
 _KNOWN = {"os.sep": "/", "os.curdir": ".", "os.pardir": "..", "sys.executable": "python3"}
 _LOCAL = ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
-MOST_VALUES = 16
-MOST_TEXT = 60_000
+MAX_VALUES = 16
+MAX_TEXT = 60_000
 
 
 def walk(tree: Any) -> Iterator[Any]:
@@ -82,7 +82,7 @@ class Values:
             is_more = kind_of(node.value) in ("List", "Tuple")
             old = [""] if is_more else self.names.get(node.target.id, [""])
             more = [a + b for a in old for b in self.values(node.value)]
-            self._hold(node.target.id, [each for each in more if len(each) < MOST_TEXT])
+            self._hold(node.target.id, [each for each in more if len(each) < MAX_TEXT])
         elif kind in ("For", "AsyncFor", "comprehension"):
             self._hold_items(node.target, node.iter)
         elif kind == "withitem" and node.optional_vars is not None:
@@ -142,7 +142,7 @@ class Values:
 
     def _hold(self, name: str, values: list[str]) -> None:
         held = self.names.setdefault(name, [])
-        held += [each for each in values if each not in held][: MOST_VALUES - len(held)]
+        held += [each for each in values if each not in held][: MAX_VALUES - len(held)]
 
     def dotted(self, node: Any) -> str:
         if kind_of(node) == "Name":
@@ -190,14 +190,14 @@ class Values:
             found = self.values(node.value)
         elif kind == "Call":
             found = self._call(node)
-        return found[:MOST_VALUES] or [UNKNOWN]
+        return found[:MAX_VALUES] or [UNKNOWN]
 
     def _product(self, nodes: list[Any], join: Callable[[list[str]], str]) -> list[str]:
         """The parts joined, for all that they may be; too much of it is not known."""
         rows: list[list[str]] = [[]]
         for node in nodes:
-            rows = [[*row, each] for row in rows for each in self.values(node)][:MOST_VALUES]
-        return [join(row) if sum(map(len, row)) < MOST_TEXT else UNKNOWN for row in rows]
+            rows = [[*row, each] for row in rows for each in self.values(node)][:MAX_VALUES]
+        return [join(row) if sum(map(len, row)) < MAX_TEXT else UNKNOWN for row in rows]
 
     def _operation(self, node: Any) -> list[str]:
         kind = kind_of(node.op)
@@ -261,7 +261,7 @@ class Values:
         if last == "join" and receiver:
             row = self._row(node.args)
             between = self.values(receiver[0])[0]
-            is_short = sum(map(len, row)) + len(row) * len(between) < MOST_TEXT
+            is_short = sum(map(len, row)) + len(row) * len(between) < MAX_TEXT
             return [between.join(row) if is_short else UNKNOWN]
         if last in ("join", "joinpath", "Path", "PurePath", "PosixPath"):
             return self._product(given, _joined_all) if given else ["."]
@@ -350,4 +350,4 @@ def _filled(pattern: str, row: list[str]) -> str:
 
 def _replaced(row: list[str]) -> str:
     text, old, new = row
-    return text.replace(old, new) if text.count(old) * len(new) < MOST_TEXT else UNKNOWN
+    return text.replace(old, new) if text.count(old) * len(new) < MAX_TEXT else UNKNOWN

@@ -11,7 +11,7 @@ import itertools
 UNKNOWN = "\U000ffff0"
 """Some text that is there, but only running the command would tell."""
 UNSET = "\U000ffff1"
-"""A variable that nobody has set: nothing, most likely."""
+"""A variable that nobody has set: nothing, limit likely."""
 NET = "\U000ffff2"
 """Text from the network."""
 DECODED = "\U000ffff3"
@@ -29,7 +29,7 @@ LITERAL, QUOTED, EXPANDED = range(3)
 Piece = tuple[str, int]
 """Part of a word: its text, and how it came to be there."""
 
-MOST_WORDS = 4000
+MAX_WORDS = 4000
 
 
 def words_of(text: str) -> tuple[str, ...]:
@@ -74,14 +74,14 @@ def _braces(pieces: list[Piece]) -> list[list[Piece]]:
     if not any(kind == LITERAL and "{" in text for text, kind in pieces):
         return [pieces]
     kept = [piece for piece in pieces if piece[1] != LITERAL]
-    place = 0x100000
+    sign = 0x100000
     line = ""
     for text, kind in pieces:
         if kind == LITERAL:
             line += text
         else:
-            line += chr(place)
-            place += 1
+            line += chr(sign)
+            sign += 1
     return [_restored(text, kept) for text in brace_expansion(line)]
 
 
@@ -99,7 +99,7 @@ def _restored(line: str, kept: list[Piece]) -> list[Piece]:
     return [*pieces, (text, LITERAL)] if text or not pieces else pieces
 
 
-def brace_expansion(text: str, most: int = 200) -> list[str]:
+def brace_expansion(text: str, limit: int = 200) -> list[str]:
     """`a{b,c}d` -> abd, acd; `{1..3}` -> 1 2 3. What is no list stays as it is."""
     start = text.find("{")
     while start >= 0:
@@ -114,9 +114,9 @@ def brace_expansion(text: str, most: int = 200) -> list[str]:
         elif ".." in inner:
             choices = _range(inner)
         if choices and not text[:start].endswith("$"):
-            heads = [deep for each in choices for deep in brace_expansion(each, most)][:most]
-            tails = brace_expansion(text[end + 1 :], most)
-            return [text[:start] + head + tail for head in heads for tail in tails][:most]
+            heads = [deep for each in choices for deep in brace_expansion(each, limit)][:limit]
+            tails = brace_expansion(text[end + 1 :], limit)
+            return [text[:start] + head + tail for head in heads for tail in tails][:limit]
         start = text.find("{", start + 1)
     return [text]
 
@@ -257,8 +257,8 @@ def ansi_c(text: str) -> str:
         if each in _ESCAPES:
             out += _ESCAPES[each]
         elif each in "xuU":
-            most = {"x": 2, "u": 4, "U": 8}[each]
-            digits = _digits(text, at, most, "0123456789abcdefABCDEF")
+            limit = {"x": 2, "u": 4, "U": 8}[each]
+            digits = _digits(text, at, limit, "0123456789abcdefABCDEF")
             at += len(digits)
             out += _character(digits, 16) if digits else "\\" + each
         elif each in "01234567":
@@ -277,8 +277,8 @@ def _character(digits: str, base: int) -> str:
     return chr(number) if 0 < number < 0xD800 else ""
 
 
-def _digits(text: str, at: int, most: int, known: str) -> str:
+def _digits(text: str, at: int, limit: int, known: str) -> str:
     end = at
-    while end < len(text) and end - at < most and text[end] in known:
+    while end < len(text) and end - at < limit and text[end] in known:
         end += 1
     return text[at:end]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from ralph.guard.running import inner, skip_options
-from ralph.guard.words import UNKNOWN, Word, globbing, words_of
+from ralph.shell.arguments import inner, skip_options
+from ralph.shell.words import UNKNOWN, Word, globbing, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph.guard.model import Command
-    from ralph.guard.reader import Reader
-    from ralph.guard.running import Wrapper
+    from ralph.shell.arguments import Wrapper
+    from ralph.shell.command import SimpleCommand
+    from ralph.shell.reader import ShellReader
 
 
-def xargs(reader: Reader, command: Command) -> str:
+def xargs(reader: ShellReader, command: SimpleCommand) -> str:
     reader.record(command)
     valued = "-I -i -n -P -L -d -s -E -a --max-args --max-procs --delimiter --replace --max-lines --arg-file"
     words = skip_options(command.args, valued)
@@ -49,7 +49,7 @@ def _replaced(word: Word, mark: str, value: str) -> Word:
     return globbing(new) if "*" in value and word == mark else Word(new)
 
 
-def parallel(reader: Reader, command: Command) -> str:
+def parallel(reader: ShellReader, command: SimpleCommand) -> str:
     reader.record(command)
     words = skip_options(
         command.args, "-j --jobs -a --arg-file -C --colsep -S --sshlogin -N -n -I --delay --timeout"
@@ -79,7 +79,7 @@ _FILTERS = frozenset(
 _EVERYTHING = {"*", "?*", "*.*", ".*", "**"}
 
 
-def find(reader: Reader, command: Command) -> str:
+def find(reader: ShellReader, command: SimpleCommand) -> str:
     reader.record(command)
     words = list(command.args)
     while words and words[0] in ("-H", "-L", "-P", "-E", "-X", "-x", "-s"):
@@ -142,7 +142,7 @@ def _found(start: Word, words: list[Word]) -> list[Word]:
     ]
 
 
-def fd(reader: Reader, command: Command) -> str:
+def fd(reader: ShellReader, command: SimpleCommand) -> str:
     reader.record(command)
     for flag in ("-x", "--exec", "-X", "--exec-batch"):
         if flag in command.args:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ralph.guard.running import values_of
-from ralph.guard.words import UNKNOWN, Word, words_of
+from ralph.shell.arguments import flags, operands, values_of
+from ralph.shell.words import UNKNOWN, Word, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph.guard.model import Command
+    from ralph.shell.command import SimpleCommand
 
 _WRITES = (">", ">>", ">|", "&>", "&>>", ">&", "<>")
 _READS = ("<",)
@@ -23,32 +23,7 @@ READERS = frozenset(
 )
 
 
-def operands(command: Command, valued: str = "") -> list[Word]:
-    takes = valued.split()
-    found: list[Word] = []
-    skip = is_rest = False
-    for word in command.args:
-        if skip:
-            skip = False
-        elif is_rest or not word.startswith("-") or word == "-":
-            found.append(word)
-        elif word == "--":
-            is_rest = True
-        else:
-            skip = word in takes
-    return found
-
-
-def flags(command: Command) -> str:
-    """All short options in one."""
-    return "".join(word[1:] for word in command.args if word.startswith("-") and not word.startswith("--"))
-
-
-def is_recursive(command: Command) -> bool:
-    return any(letter in flags(command) for letter in "rR") or "--recursive" in command.args
-
-
-def deleted(command: Command) -> list[Word]:
+def deleted(command: SimpleCommand) -> list[Word]:
     program = command.program
     if program in words_of(
         "rm grm rmdir unlink srm trash rimraf del del-cli shred wipe trash-put gio Remove-Item ri"
@@ -71,13 +46,13 @@ def deleted(command: Command) -> list[Word]:
     return []
 
 
-def _sources(command: Command) -> list[Word]:
+def _sources(command: SimpleCommand) -> list[Word]:
     if any(word.startswith(("-t", "--target-directory")) for word in command.args):
         return operands(command, "-t --target-directory")
     return operands(command, "-S")[:-1]
 
 
-def written(command: Command) -> list[Word]:
+def written(command: SimpleCommand) -> list[Word]:
     found = [
         target
         for operator, target in command.redirects
@@ -112,7 +87,7 @@ def written(command: Command) -> list[Word]:
     return found + (deleted(command) if program not in ("rsync", "truncate") else [])
 
 
-def changed(command: Command) -> list[Word]:
+def changed(command: SimpleCommand) -> list[Word]:
     """What is written, or whose mode or owner is another one afterwards."""
     modes = (
         operands(command)[1:] if command.program in ("chmod", "chown", "chgrp", "chattr", "setfacl") else []
@@ -122,23 +97,23 @@ def changed(command: Command) -> list[Word]:
     return written(command) + (modes or (operands(command) if command.program == "chmod" else []))
 
 
-def _is_scripted_editor(command: Command) -> bool:
+def _is_scripted_editor(command: SimpleCommand) -> bool:
     """`vim -es -c … -c wq`."""
     return command.program in ("vi", "vim", "nvim") and any(
         value.strip(":").startswith(("w", "x", "up")) for value in values_of(command.args, "-c")
     )
 
 
-def _is_in_place(command: Command) -> bool:
+def _is_in_place(command: SimpleCommand) -> bool:
     return any(
-        word == "--in-place"
-        or word.startswith(("-i", "--in-place="))
+        word == "--in-context"
+        or word.startswith(("-i", "--in-context="))
         or (word[:1] == "-" and "i" in word[:4] and word[1:2] != "-")
         for word in command.args
     )
 
 
-def _target_directory(command: Command) -> Word | None:
+def _target_directory(command: SimpleCommand) -> Word | None:
     found = (
         _after(command, ("-t", "--target-directory"))
         if command.program in ("cp", "mv", "install", "ln")
@@ -147,7 +122,7 @@ def _target_directory(command: Command) -> Word | None:
     return found[0] if found else None
 
 
-def _after(command: Command, names: tuple[str, ...]) -> list[Word]:
+def _after(command: SimpleCommand, names: tuple[str, ...]) -> list[Word]:
     """The values of options. `-O` of curl has none."""
     found: list[Word] = []
     for number, word in enumerate(command.args):
@@ -161,7 +136,7 @@ def _after(command: Command, names: tuple[str, ...]) -> list[Word]:
     return found
 
 
-def mounts(command: Command) -> list[tuple[Word, str]]:
+def mounts(command: SimpleCommand) -> list[tuple[Word, str]]:
     """Directories or volumes of the host that a container gets, and where it has them."""
     found: list[tuple[Word, str]] = []
     for value in values_of(command.args, "-v --volume"):
@@ -174,7 +149,7 @@ def mounts(command: Command) -> list[tuple[Word, str]]:
     return found
 
 
-def read(command: Command) -> list[Word]:
+def read(command: SimpleCommand) -> list[Word]:
     found = [target for operator, target in command.redirects if operator in _READS]
     if command.args[:1] == ["cp"] and command.program in ("docker", "podman", "kubectl", "oc"):
         found += operands(command)[1:]

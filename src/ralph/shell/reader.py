@@ -6,12 +6,13 @@ far as they are known, and hands every simple command to its judge before it goe
 
 from __future__ import annotations
 
-from ralph.guard import builtins, expansion, outputs, syntax, tools, wrappers
-from ralph.guard.grammar import Unreadable, parse, text_of
-from ralph.guard.model import ASSIGNMENT, FORK_BOMB, Command, Place
-from ralph.guard.paths import normal
-from ralph.guard.state import Flow, State
-from ralph.guard.words import (
+from ralph.shell import expansion, syntax
+from ralph.shell.command import ASSIGNMENT, FORK_BOMB, SimpleCommand
+from ralph.shell.parser import Unreadable, parse, text_of
+from ralph.shell.paths import normal
+from ralph.shell.programs import builtins, outputs, tools, wrappers
+from ralph.shell.state import ShellContext, ShellState, Streams
+from ralph.shell.words import (
     LITERAL,
     QUOTED,
     SECRET,
@@ -29,18 +30,18 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-MOST_DEPTH = 24
-MOST_STEPS = 20_000
-MOST_ROUNDS = 24
+MAX_DEPTH = 24
+MAX_STEPS = 20_000
+MAX_ROUNDS = 24
 
 
-class Reader:
-    def __init__(self, place: Place, judge: Callable[[Command], None]) -> None:
-        self.place = place
-        self.state = State(place)
-        self.ran: list[Command] = []
+class ShellReader:
+    def __init__(self, context: ShellContext, judge: Callable[[SimpleCommand], None]) -> None:
+        self.context = context
+        self.state = ShellState(context)
+        self.ran: list[SimpleCommand] = []
         self.mounts: tuple[tuple[str, str], ...] | None = None
-        """Of the container that runs what is read now, see `Command`."""
+        """Of the container that runs what is read now, see `SimpleCommand`."""
         self.sinks: dict[str, Node] = {}
         self.stdin = ""
         """What a substitution in the words of the next command can read."""
@@ -49,7 +50,7 @@ class Reader:
         self._depth = 0
         self._called: set[str] = set()
         self._defined: dict[str, Node] = {}
-        self.handlers: dict[str, Callable[[Node, Flow], str]] = {
+        self.handlers: dict[str, Callable[[Node, Streams], str]] = {
             "command": self._command,
             "redirected_statement": self._redirected,
             "pipeline": self._pipeline,
@@ -68,13 +69,13 @@ class Reader:
 
     # ---- texts ----
 
-    def read(self, text: str, flow: Flow | None = None) -> str:
+    def read(self, text: str, streams: Streams | None = None) -> str:
         """Run a text; returns what it would print."""
         self._depth += 1
         try:
-            if self._depth > MOST_DEPTH:
+            if self._depth > MAX_DEPTH:
                 raise Unreadable("commands are nested too deeply to be judged")
-            return self.sequence(parse(text), flow or Flow())
+            return self.sequence(parse(text), streams or Streams())
         finally:
             self._depth -= 1
 
@@ -84,41 +85,41 @@ class Reader:
             if name not in self._called:
                 self._called.add(name)
                 self.state.positional = None
-                self.statement(body, Flow())
+                self.statement(body, Streams())
 
-    def read_apart(self, text: str, flow: Flow | None = None) -> str:
+    def read_apart(self, text: str, streams: Streams | None = None) -> str:
         """The same in a shell of its own."""
         state, self.state = self.state, self.state.copy()
         try:
-            return self.read(text, flow)
+            return self.read(text, streams)
         finally:
             self.state = state
 
     # ---- statements ----
 
-    def statement(self, node: Node, flow: Flow) -> str:
+    def statement(self, node: Node, streams: Streams) -> str:
         self._steps += 1
-        if self._steps > MOST_STEPS:
+        if self._steps > MAX_STEPS:
             raise Unreadable("the command is too long to be judged")
         self._depth += 1
         try:
-            if self._depth > MOST_DEPTH * 6:
+            if self._depth > MAX_DEPTH * 6:
                 raise Unreadable("the command is nested too deeply to be judged")
-            return self.handlers.get(node.type, self.sequence)(node, flow)
+            return self.handlers.get(node.type, self.sequence)(node, streams)
         finally:
             self._depth -= 1
 
-    def _nothing(self, node: Node, flow: Flow) -> str:
+    def _nothing(self, node: Node, streams: Streams) -> str:
         return ""
 
-    def sequence(self, node: Node, flow: Flow) -> str:
+    def sequence(self, node: Node, streams: Streams) -> str:
         """Statements one after the other; of those, the first reads what the whole reads."""
         out = ""
         children = node.children
         nodes = [each for each in children if each.type in syntax.REDIRECTS]
         if nodes:
             redirects, stdin, _, _ = syntax.redirects_of(self, nodes)
-            flow = flow.but(redirects=[*flow.redirects, *redirects], stdin=stdin or flow.stdin)
+            streams = streams.but(redirects=[*streams.redirects, *redirects], stdin=stdin or streams.stdin)
         for number, child in enumerate(children):
             if not child.is_named or child.type in syntax.REDIRECTS:
                 continue
@@ -127,23 +128,23 @@ class Reader:
                 syntax.pieces(self, child)
                 continue
             is_before = node.type == "list" and number < len(children) - 1
-            redirects = [] if is_before else flow.redirects
+            redirects = [] if is_before else streams.redirects
             out += self.statement(
-                child, flow.but(background=flow.background or behind == "&", redirects=redirects)
+                child, streams.but(background=streams.background or behind == "&", redirects=redirects)
             )
         return out
 
-    def _pipeline(self, node: Node, flow: Flow) -> str:
-        stdin, upstream = flow.stdin, flow.upstream
+    def _pipeline(self, node: Node, streams: Streams) -> str:
+        stdin, upstream = streams.stdin, streams.upstream
         stages = [child for child in node.children if child.is_named and child.type not in syntax.REDIRECTS]
         for number, child in enumerate(stages):
             is_last = number == len(stages) - 1
             start = len(self.ran)
             state, self.state = self.state, self.state.copy()
             try:
-                redirects = flow.redirects if is_last else []
-                stage = flow.but(
-                    stdin=stdin, upstream=upstream, piped=flow.piped or not is_last, redirects=redirects
+                redirects = streams.redirects if is_last else []
+                stage = streams.but(
+                    stdin=stdin, upstream=upstream, piped=streams.piped or not is_last, redirects=redirects
                 )
                 stdin = self.statement(child, stage)
             finally:
@@ -151,25 +152,25 @@ class Reader:
             upstream = (*upstream, *self.ran[start:][-8:])
         return stdin
 
-    def _subshell(self, node: Node, flow: Flow) -> str:
+    def _subshell(self, node: Node, streams: Streams) -> str:
         state, self.state = self.state, self.state.copy()
         try:
-            return self.sequence(node, flow)
+            return self.sequence(node, streams)
         finally:
             self.state = state
 
-    def _redirected(self, node: Node, flow: Flow) -> str:
+    def _redirected(self, node: Node, streams: Streams) -> str:
         body = node.child_by_field_name("body")
         before = ""
         while body is not None and body.type == "list":  # `a && b < x`: only the last one has the redirect
-            before += self.statement(body.children[0], flow.but(redirects=[]))
+            before += self.statement(body.children[0], streams.but(redirects=[]))
             body = body.children[-1]
         nodes = [child for child in node.children if child.type in syntax.REDIRECTS]
         redirects, stdin, extra, rest = syntax.redirects_of(self, nodes)
         if body is not None and nodes:
             gap = (node.text or b"")[body.end_byte - node.start_byte : nodes[0].start_byte - node.start_byte]
             extra = [Word("-")] * (gap.strip() == b"-") + extra  # the grammar loses it
-        inner = flow.but(redirects=[*flow.redirects, *redirects], stdin=stdin or flow.stdin)
+        inner = streams.but(redirects=[*streams.redirects, *redirects], stdin=stdin or streams.stdin)
         if any(child.type == "pipeline" or child.type == "|" for child in rest):
             inner = inner.but(piped=True)
         start = len(self.ran)
@@ -184,22 +185,22 @@ class Reader:
             out = self.statement(body, inner)
         if extra and (body is None or body.type != "command"):
             out += self._run(extra, {}, inner, text_of(node))
-        upstream = (*flow.upstream, *self.ran[start:][-8:])
+        upstream = (*streams.upstream, *self.ran[start:][-8:])
         for child in rest:
             if child.type == "pipeline":
-                out = self._pipeline(child, flow.but(stdin=out, upstream=upstream))
+                out = self._pipeline(child, streams.but(stdin=out, upstream=upstream))
             elif child.is_named:
-                out += self.statement(child, flow)
+                out += self.statement(child, streams)
         return before + out
 
     # ---- simple commands ----
 
-    def _command(self, node: Node, flow: Flow, extra: list[Word] | None = None) -> str:
+    def _command(self, node: Node, streams: Streams, extra: list[Word] | None = None) -> str:
         assigns: dict[str, str] = {}
         words: list[Word] = []
         redirects = []
         data = node.text or b""
-        outer, self.stdin = self.stdin, flow.stdin
+        outer, self.stdin = self.stdin, streams.stdin
         before: list[Piece] = []
         count = end = 0
         for child in node.children:
@@ -221,9 +222,9 @@ class Reader:
         self.stdin = outer
         if redirects:
             more, stdin, behind, _ = syntax.redirects_of(self, redirects)
-            flow = flow.but(redirects=[*flow.redirects, *more], stdin=stdin or flow.stdin)
+            streams = streams.but(redirects=[*streams.redirects, *more], stdin=stdin or streams.stdin)
             words += behind
-        return self._run(words + (extra or []), assigns, flow, text_of(node))
+        return self._run(words + (extra or []), assigns, streams, text_of(node))
 
     def _glued(self, before: list[Piece], pieces: list[Piece]) -> list[Piece]:
         """One word of two: a line that goes on in its middle, or a `$` that the grammar has torn off its name."""
@@ -232,38 +233,38 @@ class Reader:
         name, rest = expansion.name_of(pieces[0][0])
         return [*before[:-1], *expansion.expand(self, f"${name}"), (rest, LITERAL), *pieces[1:]]
 
-    def _run(self, words: list[Word], assigns: dict[str, str], flow: Flow, text: str) -> str:
+    def _run(self, words: list[Word], assigns: dict[str, str], streams: Streams, text: str) -> str:
         while words and UNSET in words[0]:  # in front of all others, nothing is left of it
             bare = words[0].replace(UNSET, "")
             words = [Word(bare), *words[1:]] if bare else words[1:]
         if not words:
             for name, value in assigns.items():
                 self.assign(name, value)
-            if not (assigns or flow.redirects):
+            if not (assigns or streams.redirects):
                 return ""
             words = [Word(":")]
         for name, value in assigns.items():
             self.run_later(name, value)
-        command = Command(words[0], words[1:], text, self.state.directory)
+        command = SimpleCommand(words[0], words[1:], text, self.state.directory)
         command.assigns = assigns
-        command.redirects = flow.redirects
-        command.stdin, command.piped, command.background = flow.stdin, flow.piped, flow.background
-        command.upstream = flow.upstream
+        command.redirects = streams.redirects
+        command.stdin, command.piped, command.background = streams.stdin, streams.piped, streams.background
+        command.upstream = streams.upstream
         command.mounts = self.mounts
         return self.run(command)
 
-    def run(self, command: Command) -> str:
+    def run(self, command: SimpleCommand) -> str:
         """One simple command, seen through whatever runs another one. Returns what it would print."""
         self._steps += 1
         self._depth += 1
         try:
-            if self._depth > MOST_DEPTH * 6 or self._steps > MOST_STEPS:
+            if self._depth > MAX_DEPTH * 6 or self._steps > MAX_STEPS:
                 raise Unreadable("the command is nested too deeply to be judged")
             return self._written(command, self._dispatch(command))
         finally:
             self._depth -= 1
 
-    def _dispatch(self, command: Command) -> str:
+    def _dispatch(self, command: SimpleCommand) -> str:
         name = command.program
         if name in self.state.aliases and "alias" not in command.wrappers:
             return self._alias(command)
@@ -286,11 +287,11 @@ class Reader:
         self.record(command)
         return outputs.of(self, command)
 
-    def record(self, command: Command) -> None:
+    def record(self, command: SimpleCommand) -> None:
         self.ran.append(command)
         self._judge(command)
 
-    def script(self, command: Command, name: str) -> str:
+    def script(self, command: SimpleCommand, name: str) -> str:
         """The content of a program that the command itself has written."""
         if "/" not in name:
             return ""
@@ -302,7 +303,7 @@ class Reader:
             return normal(name)
         return None if self.state.directory is None else normal(f"{self.state.directory}/{name}")
 
-    def _written(self, command: Command, out: str) -> str:
+    def _written(self, command: SimpleCommand, out: str) -> str:
         """What a redirect takes is not printed; the file has it from now on. Errors (`2>`) are not known."""
         taken = False
         for operator, target in command.redirects:
@@ -318,9 +319,9 @@ class Reader:
     def pour(self, path: str, text: str) -> None:
         """Text into a file that is the input of `>(…)`."""
         if path in self.sinks:
-            self._subshell(self.sinks[path], Flow().but(stdin=text))
+            self._subshell(self.sinks[path], Streams().but(stdin=text))
 
-    def _alias(self, command: Command) -> str:
+    def _alias(self, command: SimpleCommand) -> str:
         text = self.state.aliases[command.program]
         words = list(text.split())
         if any(each in text for each in ";&|$`'\"<>(") or not words:
@@ -329,18 +330,18 @@ class Reader:
         inner = command.derived(words[0], [*map(Word, words[1:]), *command.args], "alias")
         return self.run(inner)
 
-    def _call(self, command: Command) -> str:
+    def _call(self, command: SimpleCommand) -> str:
         name = command.program
-        if "function " + name in command.wrappers or self._depth > MOST_DEPTH * 4:
+        if "function " + name in command.wrappers or self._depth > MAX_DEPTH * 4:
             return UNKNOWN
         self._called.add(name)
         before, self.state.positional = self.state.positional, command.args
         body = self.state.functions.pop(name)
-        flow = Flow().but(
+        streams = Streams().but(
             stdin=command.stdin, piped=command.piped, upstream=command.upstream, redirects=command.redirects
         )
         try:
-            return self.statement(body, flow)
+            return self.statement(body, streams)
         finally:
             self.state.functions.setdefault(name, body)
             self.state.positional = before
@@ -349,7 +350,7 @@ class Reader:
 
     def assign(self, name: str, value: str) -> None:
         self.state.variables[name] = value
-        command = Command(ASSIGNMENT, [Word(name), Word(value)], f"{name}=…", self.state.directory)
+        command = SimpleCommand(ASSIGNMENT, [Word(name), Word(value)], f"{name}=…", self.state.directory)
         self._judge(command)
         self.run_later(name, value)
 
@@ -368,7 +369,7 @@ class Reader:
         if name in ("PWD", "OLDPWD"):
             known = state.directory if name == "PWD" else state.before
             return UNKNOWN if known is None else known
-        return expansion.environment(name, self.place)
+        return expansion.environment(name, self.context)
 
     def _value(self, node: Node) -> tuple[str, str]:
         name = node.child_by_field_name("name")
@@ -383,36 +384,36 @@ class Reader:
             return key, " ".join(self.state.arrays[key])
         pieces = syntax.pieces(self, value)
         if pieces and pieces[0][1] == LITERAL and pieces[0][0].startswith("~"):
-            text = "".join(fields(pieces[:1], self.place.home, self.state.directory or UNKNOWN))
+            text = "".join(fields(pieces[:1], self.context.home, self.state.directory or UNKNOWN))
             pieces = [(text, QUOTED), *pieces[1:]]
         text = "".join(part for part, _ in pieces)
-        if index.isdigit() and int(index) < MOST_ROUNDS:
-            items = [*self.state.arrays.get(key, []), *[Word("")] * MOST_ROUNDS][:MOST_ROUNDS]
+        if index.isdigit() and int(index) < MAX_ROUNDS:
+            items = [*self.state.arrays.get(key, []), *[Word("")] * MAX_ROUNDS][:MAX_ROUNDS]
             items[int(index)] = Word(text)
             self.state.arrays[key] = [item for item in items if item]
             return key, " ".join(self.state.arrays[key])
         return key, self.variable(key) + text if is_more else text
 
-    def _assignment(self, node: Node, flow: Flow) -> str:
+    def _assignment(self, node: Node, streams: Streams) -> str:
         name, value = self._value(node)
         self.assign(name, value)
         return ""
 
-    def _declaration(self, node: Node, flow: Flow) -> str:
+    def _declaration(self, node: Node, streams: Streams) -> str:
         """`export`, `declare` and the like. Without a variable, they print all of them."""
         names = [Word(text_of(child)) for child in node.named_children if child.type == "variable_name"]
         keyword = text_of(node.children[0])
         if names and "-n" in (text_of(child) for child in node.named_children):
             keyword = "unset"
         flags = [Word(text_of(child)) for child in node.named_children if child.type == "word"]
-        shown = Command(keyword, [*flags, *names], text_of(node), self.state.directory)
-        shown.piped = flow.piped
+        shown = SimpleCommand(keyword, [*flags, *names], text_of(node), self.state.directory)
+        shown.piped = streams.piped
         self.record(shown)
         if not names and all(child.type == "word" for child in node.named_children):
             return SECRET
         for child in node.named_children:
             if child.type == "variable_assignment":
-                self._assignment(child, flow)
+                self._assignment(child, streams)
             elif child.type not in ("variable_name", "word"):
                 for word in syntax.words(self, child):
                     name, equals, value = word.partition("=")
@@ -420,26 +421,26 @@ class Reader:
                         self.assign(name, value)
         return ""
 
-    def _unset(self, node: Node, flow: Flow) -> str:
+    def _unset(self, node: Node, streams: Streams) -> str:
         for child in node.named_children:
             name = text_of(child)
             self.state.variables.pop(name, None)
-            self._judge(Command("unset", [Word(name)], text_of(node), self.state.directory))
+            self._judge(SimpleCommand("unset", [Word(name)], text_of(node), self.state.directory))
         return ""
 
-    def _function(self, node: Node, flow: Flow) -> str:
+    def _function(self, node: Node, streams: Streams) -> str:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is not None and body is not None:
             title = text_of(name)
             self.state.functions[title] = self._defined[title] = body
             calls = _calls(body)
             if title in calls and any(kind in ("pipeline", "&") for kind in calls[title]):
-                self._judge(Command(FORK_BOMB, [], text_of(node), self.state.directory))
+                self._judge(SimpleCommand(FORK_BOMB, [], text_of(node), self.state.directory))
         return ""
 
     # ---- compound statements ----
 
-    def _for(self, node: Node, flow: Flow) -> str:
+    def _for(self, node: Node, streams: Streams) -> str:
         name = node.child_by_field_name("variable")
         body = node.child_by_field_name("body")
         values = [
@@ -452,13 +453,13 @@ class Reader:
         if not any(child.type == "in" for child in node.children):
             values = self.state.positional or [Word(UNKNOWN)]
         out = ""
-        for value in values[:MOST_ROUNDS] or [Word(UNKNOWN)]:
+        for value in values[:MAX_ROUNDS] or [Word(UNKNOWN)]:
             self.state.variables[key] = value
             if body is not None:
-                out += self.statement(body, flow)
+                out += self.statement(body, streams)
         return out
 
-    def _while(self, node: Node, flow: Flow) -> str:
+    def _while(self, node: Node, streams: Streams) -> str:
         """One round. A loop without end that starts something in the background each time is a fork bomb."""
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
         if (
@@ -468,10 +469,10 @@ class Reader:
         ):
             calls = _calls(body)
             if any("&" in kinds for kinds in calls.values()) and not {"sleep", "wait", "read"} & set(calls):
-                self._judge(Command(FORK_BOMB, [], text_of(node), self.state.directory))
-        return self.sequence(node, flow)
+                self._judge(SimpleCommand(FORK_BOMB, [], text_of(node), self.state.directory))
+        return self.sequence(node, streams)
 
-    def _case(self, node: Node, flow: Flow) -> str:
+    def _case(self, node: Node, streams: Streams) -> str:
         out = ""
         for child in node.named_children:
             if child.type == "case_item":
@@ -479,12 +480,12 @@ class Reader:
                     if part.type not in words_of(
                         "word extglob_pattern string raw_string concatenation number"
                     ):
-                        out += self.statement(part, flow)
+                        out += self.statement(part, streams)
             else:
                 syntax.pieces(self, child)
         return out
 
-    def _expressions(self, node: Node, flow: Flow) -> str:
+    def _expressions(self, node: Node, streams: Streams) -> str:
         for child in node.named_children:
             syntax.pieces(self, child)
         return ""

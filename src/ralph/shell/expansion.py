@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ralph.guard.words import EXPANDED, SECRET, UNKNOWN, UNSET, Piece, words_of
+from ralph.shell.words import EXPANDED, SECRET, UNKNOWN, UNSET, Piece, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph.guard.model import Place
-    from ralph.guard.reader import Reader
+    from ralph.shell.reader import ShellReader
+    from ralph.shell.state import ShellContext
 
 _USUAL = {
     "IFS": " \t\n",
@@ -42,22 +42,22 @@ def is_secret_name(name: str) -> bool:
     return any(part in upper for part in _SECRET_PARTS) and not upper.endswith(("_FILE", "_PATH", "TOKENS"))
 
 
-def environment(name: str, place: Place) -> str:
+def environment(name: str, context: ShellContext) -> str:
     """A variable that the command itself has not set."""
     if name == "HOME":
-        return place.home
+        return context.home
     if is_secret_name(name):
         return SECRET
-    if name in _STATE and name not in place.env:
-        return place.home + _STATE[name]
-    if name in place.env:
-        return place.env[name]
+    if name in _STATE and name not in context.env:
+        return context.home + _STATE[name]
+    if name in context.env:
+        return context.env[name]
     if name in ("USER", "LOGNAME"):
-        return place.home.rpartition("/")[2]
+        return context.home.rpartition("/")[2]
     return _USUAL.get(name, UNSET)
 
 
-def expand(reader: Reader, text: str) -> list[Piece]:
+def expand(reader: ShellReader, text: str) -> list[Piece]:
     """`$name`, `${name}` and most of what braces can do to it."""
     if not text.startswith("${"):
         return _parameter(reader, text[1:])
@@ -84,7 +84,7 @@ def expand(reader: Reader, text: str) -> list[Piece]:
     return [(_changed(reader, value, rest, name), EXPANDED)]
 
 
-def _parameter(reader: Reader, name: str) -> list[Piece]:
+def _parameter(reader: ShellReader, name: str) -> list[Piece]:
     positional = reader.state.positional
     if name in ("@", "*"):
         return [(" ".join(positional) if positional is not None else UNKNOWN, EXPANDED)]
@@ -105,7 +105,7 @@ def name_of(text: str) -> tuple[str, str]:
     return text[:end], text[end:]
 
 
-def _changed(reader: Reader, value: str, change: str, name: str = "") -> str:
+def _changed(reader: ShellReader, value: str, change: str, name: str = "") -> str:
     """`:-`, `:=`, `:+`, `:?`, substrings, prefixes and suffixes, replacing, upper and lower case."""
     if not change:
         return value
@@ -130,13 +130,13 @@ def _changed(reader: Reader, value: str, change: str, name: str = "") -> str:
     if change.startswith(("^", ",")):
         return value.upper() if change[0] == "^" else value.lower()
     if change.startswith("@E"):
-        from ralph.guard.words import ansi_c
+        from ralph.shell.words import ansi_c
 
         return ansi_c(value)
     return value if change.startswith("@") else UNKNOWN
 
 
-def _text(reader: Reader, text: str) -> str:
+def _text(reader: ShellReader, text: str) -> str:
     """The word behind an operator, expanded."""
     if not text or not any(char in text for char in "$`\"'\\~"):
         return text
@@ -144,8 +144,8 @@ def _text(reader: Reader, text: str) -> str:
     if text.startswith("~"):
         quoted = text
     found: list[str] = []
-    from ralph.guard.grammar import parse
-    from ralph.guard.syntax import words
+    from ralph.shell.parser import parse
+    from ralph.shell.syntax import words
 
     for node in parse(f": {quoted}").named_children:
         found += [word for child in node.named_children[1:] for word in words(reader, child)]
@@ -173,7 +173,7 @@ def _trimmed(value: str, side: str, is_longest: bool, pattern: str) -> str:
     return next((value[:cut] for cut in order if fnmatchcase(value[cut:], pattern)), value)
 
 
-def _replaced(reader: Reader, value: str, change: str) -> str:
+def _replaced(reader: ShellReader, value: str, change: str) -> str:
     is_all = change.startswith("/")
     pattern, _, new = change[is_all:].partition("/")
     pattern, new = _text(reader, pattern), _text(reader, new)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ralph.guard.words import NET, Word, words_of
+from ralph.shell.words import NET, Word, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph.guard.model import Command
-    from ralph.guard.reader import Reader
+    from ralph.shell.command import SimpleCommand
+    from ralph.shell.reader import ShellReader
 
 FETCHERS = frozenset(
     words_of(
@@ -17,7 +17,7 @@ FETCHERS = frozenset(
 )
 
 
-def fetched(reader: Reader, command: Command) -> str:
+def fetched(reader: ShellReader, command: SimpleCommand) -> str:
     """Text from the network; files that are fetched have it too."""
     words = command.args
     urls = [

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ralph.guard import expansion, outputs
-from ralph.guard.grammar import text_of
-from ralph.guard.state import Flow
-from ralph.guard.words import (
+from ralph.shell import expansion
+from ralph.shell.parser import text_of
+from ralph.shell.programs import outputs
+from ralph.shell.state import Streams
+from ralph.shell.words import (
     EXPANDED,
     HERE,
     LITERAL,
@@ -26,23 +27,25 @@ if TYPE_CHECKING:
 
     from tree_sitter import Node
 
-    from ralph.guard.reader import Reader
+    from ralph.shell.reader import ShellReader
 
 REDIRECTS = ("file_redirect", "heredoc_redirect", "herestring_redirect")
 
 
-def words(reader: Reader, node: Node) -> list[Word]:
+def words(reader: ShellReader, node: Node) -> list[Word]:
     return split(reader, pieces(reader, node))
 
 
-def split(reader: Reader, pieces: list[Piece]) -> list[Word]:
+def split(reader: ShellReader, pieces: list[Piece]) -> list[Word]:
     separators = reader.state.variables.get("IFS", " \t\n")
     if UNKNOWN in separators:
         separators = " \t\n"
-    return fields(pieces, reader.place.home, reader.state.directory or UNKNOWN, separators) if pieces else []
+    return (
+        fields(pieces, reader.context.home, reader.state.directory or UNKNOWN, separators) if pieces else []
+    )
 
 
-def pieces(reader: Reader, node: Node) -> list[Piece]:
+def pieces(reader: ShellReader, node: Node) -> list[Piece]:
     kind = node.type
     if kind in ("word", "number", "extglob_pattern", "regex", "variable_name", "test_operator"):
         if not node.named_child_count:
@@ -67,13 +70,13 @@ def pieces(reader: Reader, node: Node) -> list[Piece]:
     if kind == "brace_expression":
         return [(text_of(node), LITERAL)]
     if kind in reader.handlers or kind in ("list", "compound_statement", "do_group"):
-        return [(reader.statement(node, Flow()), EXPANDED)]
+        return [(reader.statement(node, Streams()), EXPANDED)]
     if node.named_child_count:
         return [piece for child in node.named_children for piece in pieces(reader, child)]
     return [(text_of(node), LITERAL)]
 
 
-def _string(reader: Reader, node: Node) -> list[Piece]:
+def _string(reader: ShellReader, node: Node) -> list[Piece]:
     """Between double quotes. `"$@"` is as many words as there are."""
     inside = _inside(reader, node, in_double_quotes)
     if len(inside) == 3 and inside[1][1] == EXPANDED and not inside[0][0] + inside[2][0]:
@@ -85,7 +88,7 @@ def _string(reader: Reader, node: Node) -> list[Piece]:
     return [("".join(text for text, _ in inside), QUOTED)]
 
 
-def _inside(reader: Reader, node: Node, unquote: Callable[[str], str]) -> list[Piece]:
+def _inside(reader: ShellReader, node: Node, unquote: Callable[[str], str]) -> list[Piece]:
     """Text with expansions in it: whatever stands between them is literal."""
     data, start = node.text or b"", node.start_byte
     quotes = 1 if node.type in ("string", "translated_string") else 0
@@ -101,24 +104,24 @@ def _inside(reader: Reader, node: Node, unquote: Callable[[str], str]) -> list[P
     return found
 
 
-def _substituted(reader: Reader, node: Node) -> str:
+def _substituted(reader: ShellReader, node: Node) -> str:
     state, reader.state = reader.state, reader.state.copy()
     try:
         redirects = [child for child in node.children if child.type in REDIRECTS]
         if redirects:
             return redirects_of(reader, redirects)[1]
-        return reader.sequence(node, Flow().but(piped=True, stdin=reader.stdin))
+        return reader.sequence(node, Streams().but(piped=True, stdin=reader.stdin))
     finally:
         reader.state = state
 
 
-def _process(reader: Reader, node: Node) -> str:
+def _process(reader: ShellReader, node: Node) -> str:
     """`<(…)`: a file with what it prints; `>(…)`: what reads, of which nothing is known."""
     is_input = text_of(node).startswith("<")
     state, reader.state = reader.state, reader.state.copy()
     try:
-        flow = Flow().but(piped=is_input, stdin="" if is_input else UNKNOWN)
-        out = reader.sequence(node, flow)
+        streams = Streams().but(piped=is_input, stdin="" if is_input else UNKNOWN)
+        out = reader.sequence(node, streams)
     finally:
         reader.state = state
     path = f"/dev/fd/{63 + len(reader.state.files)}"
@@ -128,7 +131,7 @@ def _process(reader: Reader, node: Node) -> str:
     return path
 
 
-def _arithmetic(reader: Reader, node: Node) -> str:
+def _arithmetic(reader: ShellReader, node: Node) -> str:
     for child in node.named_children:
         pieces(reader, child)
     text = text_of(node).strip("$()[] ")
@@ -146,7 +149,7 @@ def _expansions(node: Node) -> list[Node]:
 
 
 def redirects_of(
-    reader: Reader, nodes: list[Node]
+    reader: ShellReader, nodes: list[Node]
 ) -> tuple[list[tuple[str, Word]], str, list[Word], list[Node]]:
     """Targets of redirects; what is read; words behind a target; the rest of a here-document's line."""
     redirects: list[tuple[str, Word]] = []
@@ -176,7 +179,9 @@ def redirects_of(
     return redirects, stdin, extra, rest
 
 
-def _here_document(reader: Reader, node: Node) -> tuple[str, list[tuple[str, Word]], list[Word], list[Node]]:
+def _here_document(
+    reader: ShellReader, node: Node
+) -> tuple[str, list[tuple[str, Word]], list[Word], list[Node]]:
     start = next((text_of(child) for child in node.children if child.type == "heredoc_start"), "")
     text, redirects, behind, rest = "", [], [], []
     tail = False
@@ -202,7 +207,7 @@ def _here_document(reader: Reader, node: Node) -> tuple[str, list[tuple[str, Wor
     return text, redirects, behind, rest
 
 
-def _backticks(reader: Reader, text: str) -> None:
+def _backticks(reader: ShellReader, text: str) -> None:
     """The grammar does not see them in a here-document."""
     parts = text.replace("\\`", "").split("`")
     for part in parts[1:-1:2] if len(parts) % 2 else []:
