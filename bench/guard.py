@@ -14,7 +14,7 @@ from pathlib import Path
 import ralph.guard
 from bench.measure import Measurement
 from ralph.guard.judge import Guard
-from ralph.shell.state import ShellContext
+from ralph.shell.context import ShellContext
 
 SCRIPT = Path(ralph.guard.__file__).with_name("__main__.py")
 CORPUS = Path(__file__).parents[1] / "tests" / "guard" / "corpus.jsonl"

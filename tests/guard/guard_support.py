@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.guard.judge import Guard
-from ralph.shell.state import ShellContext
+from ralph.shell.context import ShellContext
 
 CONTEXT = ShellContext("/home/dev/work/app", "/home/dev")
 """A worktree below the home directory."""

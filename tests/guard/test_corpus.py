@@ -10,7 +10,7 @@ import pytest
 from guard.guard_support import CONTEXT, GUARD, Case, corpus
 from ralph.guard.judge import RULES, UNREADABLE
 from ralph.shell.command import SimpleCommand
-from ralph.shell.reader import ShellReader
+from ralph.shell.reader import read
 
 CASES = corpus()
 
@@ -40,7 +40,7 @@ def test_it_is_large_enough() -> None:
 def programs(command: str) -> set[str]:
     """The programs that a command would run."""
     ran: list[SimpleCommand] = []
-    ShellReader(CONTEXT, ran.append).read(command)
+    read(command, CONTEXT, ran.append)
     return {each.program for each in ran}
 
 

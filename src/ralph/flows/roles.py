@@ -29,7 +29,6 @@ from ralph.core.model import (
     TaskBrief,
     When,
 )
-from ralph.core.protect import Protection, protection
 from ralph.core.tasks import (
     ROLES,
     Progress,
@@ -40,6 +39,7 @@ from ralph.core.tasks import (
 from ralph.errors import RalphError
 from ralph.flows.criteria import InForce, criteria_of, in_force, role_settings
 from ralph.flows.run import agent_spec, agent_specs, guarding, guardrails, limits, unasked
+from ralph.protection.protect import Protection, protection
 from ralph.settings import CommandSettings, Settings
 
 MERGE = "merge"

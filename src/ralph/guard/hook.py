@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph.guard.judge import Guard
     from ralph.guard.model import GuardVerdict
-    from ralph.shell.state import ShellContext
+    from ralph.shell.context import ShellContext
 
 ALLOW, DENY = 0, 2
 MAX_INPUT = 1 << 22

@@ -17,11 +17,12 @@ from ralph.guard.rules import (
     secrets,
     system,
 )
+from ralph.shell.command import UNREADABLE as UNREADABLE_TEXT
 from ralph.shell.command import SimpleCommand
+from ralph.shell.context import ShellContext
 from ralph.shell.parser import Unreadable
-from ralph.shell.reader import ShellReader
-from ralph.shell.state import ShellContext
-from ralph.shell.words import MARKS, Word, shown
+from ralph.shell.reader import read
+from ralph.shell.words import Word, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,23 +69,20 @@ class Guard:
         """A text that cannot be read is denied."""
 
         def check(command: SimpleCommand) -> None:
+            if command.program == UNREADABLE_TEXT:
+                raise Unreadable(command.args[0])
             rule = self._denied_by(command, context)
             if rule is not None and not self._is_allowed(command):
                 raise Denied(rule, shown(command.text)[:MAX_PART])
 
         try:
-            if not MARKS.isdisjoint(text) or "\0" in text:
-                raise Unreadable("the command has characters that no command needs")
-            reader = ShellReader(context, check)
-            reader.read(text)
-            reader.finish()
+            read(text, context, check)
         except Denied as denied:
             rule = denied.rule
             return GuardVerdict(False, rule.name, rule.category, rule.reason, denied.part)
-        except (Unreadable, RecursionError) as error:
-            why = str(error) if isinstance(error, Unreadable) else "it is nested too deeply"
+        except Unreadable as error:
             reason = (
-                f"Ralph's guard cannot read it: {why}. Write it in a simpler way, or in several commands."
+                f"Ralph's guard cannot read it: {error}. Write it in a simpler way, or in several commands."
             )
             return GuardVerdict(False, UNREADABLE, UNREADABLE, reason, shown(text)[:MAX_PART])
         return GuardVerdict(True)

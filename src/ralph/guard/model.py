@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ralph.shell.command import SimpleCommand
-    from ralph.shell.state import ShellContext
+    from ralph.shell.context import ShellContext
 
 
 class GuardRule:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from ralph.guard.judge import Guard
+from ralph.shell.context import ShellContext
 from ralph.shell.paths import is_temp
-from ralph.shell.state import ShellContext
 
 SETTINGS = ".ralph/settings.json"
 MAX_BYTES = 1 << 20

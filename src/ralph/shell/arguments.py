@@ -1,26 +1,14 @@
-"""What all programs that run another one have in common."""
+"""Options and operands of a command."""
 
 from __future__ import annotations
 
-from ralph.shell.words import UNKNOWN, Word
+from ralph.shell.words import Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Container, Iterator
 
     from ralph.shell.command import SimpleCommand
-    from ralph.shell.reader import ShellReader
-
-    Wrapper = Callable[[ShellReader, SimpleCommand], str]
-
-SHELLS = {"sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "rbash", "fish", "csh", "tcsh", "yash", "elvish"}
-
-
-def inner(reader: ShellReader, command: SimpleCommand, words: list[Word], wrapper: str = "") -> str:
-    """Run what a wrapper runs."""
-    if not words:
-        return UNKNOWN
-    return reader.run(command.derived(words[0], words[1:], wrapper or command.program))
 
 
 def skip_options(words: list[Word], valued: str) -> list[Word]:
@@ -33,8 +21,14 @@ def skip_options(words: list[Word], valued: str) -> list[Word]:
             return words[at + 1 :]
         if not word.startswith("-") or word == "-":
             break
-        at += 2 if word in takes else 1
+        at += 2 if takes_next(word, takes) else 1
     return words[at:]
+
+
+def takes_next(word: str, takes: Container[str]) -> bool:
+    """`-o`, or short options in one word of which the last one takes a value: `-euo pipefail`."""
+    is_cluster = len(word) > 2 and word[0] + word[1:2] not in takes and word[1:].isalpha()
+    return word in takes or (is_cluster and word[0] + word[-1] in takes)
 
 
 def values_of(words: list[Word], options: str) -> Iterator[Word]:

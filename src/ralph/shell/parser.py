@@ -77,12 +77,13 @@ def _compiled(package: str):  # type: ignore[no-untyped-def]
 
 
 def _simpler(text: str) -> str:
-    """The same with here-strings, `<>` and a leading brace list in a form that the grammar knows."""
+    """The same with here-strings, `<>`, `a#b` and a leading brace list in a form that the grammar knows."""
     import re
 
     text = re.sub(r"(\[\[? (?:! )?-\w )([^\s\"']+)( \]\]?)", r'\1"\2"\3', text)  # [ -d / ]
     text = re.sub(r"<<<\s*", f"< {HERE}", text)
     text = re.sub(r"<>\s*", "> ", text)
+    text = re.sub(r"(^|[;&|(\n]\s*)(\w+)(?=#)", r"\1\2\\", text)  # a#b
     return re.sub(r"(^|[;&|(\n]\s*)(?=\{[^\s{}]*,[^\s{}]*\})", r'\1""', text)
 
 

@@ -6,7 +6,7 @@ from ralph.shell.words import MARKS, UNKNOWN, UNSET, Word, strip_marks, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph.shell.state import ShellContext
+    from ralph.shell.context import ShellContext
 
 ROOT = "root"
 HOME = "home"

@@ -1,74 +1,72 @@
-"""Where a command would run, what its shell remembers, and how statements are connected."""
+"""What a shell remembers between its commands."""
 
 from __future__ import annotations
 
+from ralph.shell import paths
+from ralph.shell.variables import inherited
+from ralph.shell.words import EVERYONE, SECRET, UNKNOWN, Word
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from tree_sitter import Node
 
-    from ralph.shell.command import SimpleCommand
-    from ralph.shell.words import Word
-
-
-class ShellContext:
-    """Where a command would run. `own`: directories of the harness itself."""
-
-    __slots__ = ("directory", "env", "home", "own", "temp", "top")
-
-    def __init__(
-        self,
-        directory: str,
-        home: str,
-        top: str = "",
-        env: Mapping[str, str] | None = None,
-        own: Sequence[str] = (),
-    ) -> None:
-        self.directory = directory
-        self.home = home
-        self.top = top or directory
-        self.env = env or {}
-        self.own = tuple(own)
-        self.temp = self.env.get("TMPDIR", "").rstrip("/")
+    from ralph.shell.context import ShellContext
 
 
 class ShellState:
-    """What a shell remembers; a subshell has a copy."""
+    """A subshell has a copy. Files and remotes are the same for all."""
 
     def __init__(self, context: ShellContext) -> None:
+        self.context = context
         self.directory: str | None = context.directory
         self.before: str | None = context.env.get("OLDPWD") or context.directory
+        self.mounts: tuple[tuple[str, str], ...] | None = None
+        """Of the container that the shell runs in, see `SimpleCommand`."""
         self.variables: dict[str, str] = {}
         self.arrays: dict[str, list[Word]] = {}
         self.functions: dict[str, Node] = {}
         self.aliases: dict[str, str] = {}
         self.positional: list[Word] | None = []
         self.files: dict[str, str] = {}
+        """Those that the command itself has written, with their content."""
         self.remotes: dict[str, str] = {}
 
     def copy(self) -> ShellState:
         new = ShellState.__new__(ShellState)
-        new.directory, new.before, new.positional = self.directory, self.before, self.positional
-        new.variables, new.arrays = dict(self.variables), dict(self.arrays)
-        new.functions, new.aliases = dict(self.functions), dict(self.aliases)
-        new.files, new.remotes = self.files, self.remotes
+        new.__dict__.update(self.__dict__)
+        for name in ("variables", "arrays", "functions", "aliases"):
+            setattr(new, name, dict(getattr(self, name)))
         return new
 
+    def path(self, name: str) -> str | None:
+        """An absolute path, None if nobody knows it."""
+        if name.startswith("/"):
+            return paths.normal(name)
+        return None if self.directory is None else paths.normal(f"{self.directory}/{name}")
 
-class Streams:
-    """How a statement is connected: what it reads, who reads it, what ran before it in its pipeline."""
+    def content(self, name: str) -> str:
+        """What a file has: known if the command itself has written it."""
+        path = self.path(name)
+        if path is None:
+            return UNKNOWN
+        if path in self.files:
+            return self.files[path]
+        if path.startswith(("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/")):
+            return f'{path} "$@"'  # a copy of a program does what the program does
+        if path == "/dev/null":
+            return ""
+        if paths.zone(path, self.context) == paths.HARNESS:
+            return UNKNOWN + EVERYONE  # the number of the harness is in there
+        is_secret = paths.is_secret(path, self.context) or path.rpartition("/")[2] == ".env"
+        return SECRET if is_secret else UNKNOWN
 
-    __slots__ = ("background", "piped", "redirects", "stdin", "upstream")
-
-    def __init__(self) -> None:
-        self.stdin = ""
-        self.piped = self.background = False
-        self.upstream: tuple[SimpleCommand, ...] = ()
-        self.redirects: list[tuple[str, Word]] = []
-
-    def but(self, **changes: object) -> Streams:
-        new = Streams()
-        for name in Streams.__slots__:
-            setattr(new, name, changes.get(name, getattr(self, name)))
-        return new
+    def variable(self, name: str) -> str:
+        """What a variable holds; marks where that is not known."""
+        if name in self.variables:
+            return self.variables[name]
+        if name in self.arrays:
+            return " ".join(self.arrays[name])
+        if name in ("PWD", "OLDPWD"):
+            known = self.directory if name == "PWD" else self.before
+            return UNKNOWN if known is None else known
+        return inherited(name, self.context)

@@ -7,7 +7,7 @@ import re
 from ralph.guard.model import GuardRule
 from ralph.shell import effects, paths
 from ralph.shell.command import SimpleCommand
-from ralph.shell.state import ShellContext
+from ralph.shell.context import ShellContext
 from ralph.shell.words import words_of
 
 CATEGORY = "containers"

@@ -8,7 +8,7 @@ from ralph.guard.model import GuardRule
 from ralph.guard.patterns import is_harmless
 from ralph.shell import arguments, effects, paths
 from ralph.shell.command import SimpleCommand
-from ralph.shell.state import ShellContext
+from ralph.shell.context import ShellContext
 from ralph.shell.words import UNKNOWN, Word
 
 CATEGORY = "deletion"

@@ -6,7 +6,7 @@ from ralph.guard.model import GuardRule
 from ralph.guard.patterns import is_harmless
 from ralph.shell import arguments, paths
 from ralph.shell.command import SimpleCommand
-from ralph.shell.state import ShellContext
+from ralph.shell.context import ShellContext
 
 CATEGORY = "disks"
 _ENDLESS = ("/dev/zero", "/dev/urandom", "/dev/random", "/dev/full")

@@ -6,7 +6,7 @@ from ralph.guard.model import GuardRule
 from ralph.guard.patterns import is_harmless
 from ralph.shell import effects, paths
 from ralph.shell.command import ASSIGNMENT, SimpleCommand
-from ralph.shell.state import ShellContext
+from ralph.shell.context import ShellContext
 from ralph.shell.words import words_of
 
 HARNESS = "harness"

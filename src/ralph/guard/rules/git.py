@@ -7,7 +7,7 @@ from ralph.guard.patterns import is_harmless, operands
 from ralph.shell import paths
 from ralph.shell.arguments import has_option
 from ralph.shell.command import ASSIGNMENT, SimpleCommand
-from ralph.shell.state import ShellContext
+from ralph.shell.context import ShellContext
 from ralph.shell.words import Word, words_of
 
 TYPE_CHECKING = False

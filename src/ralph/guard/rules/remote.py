@@ -7,10 +7,10 @@ import re
 from ralph.guard.model import GuardRule
 from ralph.guard.patterns import is_harmless, operands
 from ralph.shell import paths
-from ralph.shell.arguments import SHELLS, has_option, values_of
-from ralph.shell.code.languages import language
+from ralph.shell.arguments import has_option, values_of
+from ralph.shell.code.languages import SHELLS, language
 from ralph.shell.command import SimpleCommand
-from ralph.shell.state import ShellContext
+from ralph.shell.context import ShellContext
 from ralph.shell.words import DECODED, NET, Word, strip_marks, words_of
 
 CODE = "remote-code"
@@ -116,11 +116,7 @@ def _ssh(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program == "autossh":
         return True
     for word in command.args:
-        if (
-            word.startswith("-")
-            and not word.startswith("--")
-            and any(letter in word[1:3] for letter in "RLDw")
-        ):
+        if word[:1] == "-" and word[1:].lstrip("46AaCfGgKkMNnqsTtVvXxYy")[:1] in ("R", "L", "D", "w"):
             return True
         if word.startswith("-o") or "=" in word:
             key = word.removeprefix("-o").strip().partition("=")[0].lower()

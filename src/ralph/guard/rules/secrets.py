@@ -10,8 +10,8 @@ from ralph.shell import arguments, effects, paths
 from ralph.shell.arguments import values_of
 from ralph.shell.code.languages import language
 from ralph.shell.command import SimpleCommand
-from ralph.shell.expansion import is_secret_name
-from ralph.shell.state import ShellContext
+from ralph.shell.context import ShellContext
+from ralph.shell.variables import is_secret_name
 from ralph.shell.words import MARKS, SECRET, UNKNOWN, UNSET, Word, words_of
 
 CATEGORY = "secrets"

@@ -9,8 +9,8 @@ from ralph.guard.patterns import is_harmless
 from ralph.shell.arguments import has_option
 from ralph.shell.code.languages import language
 from ralph.shell.command import FORK_BOMB, SimpleCommand
-from ralph.shell.programs.processes import asks_broadly
-from ralph.shell.state import ShellContext
+from ralph.shell.context import ShellContext
+from ralph.shell.processes import asks_broadly
 from ralph.shell.words import EVERYONE, UNKNOWN, words_of
 
 CATEGORY = "system"
@@ -69,7 +69,8 @@ def _daemon(command: SimpleCommand, context: ShellContext) -> bool:
 
 def _root_shell(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program in ("sudo", "doas"):
-        from ralph.shell.arguments import SHELLS, skip_options
+        from ralph.shell.arguments import skip_options
+        from ralph.shell.code.languages import SHELLS
 
         rest = skip_options(command.args, "-u -g -h -p -C -D -R -T -U --user --group")
         if not rest:

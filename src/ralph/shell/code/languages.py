@@ -2,50 +2,84 @@
 
 from __future__ import annotations
 
-# Program: options whose value is code, then those whose value is none.
+SHELLS = frozenset(
+    ["sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "rbash", "fish", "csh", "tcsh", "yash", "elvish"]
+)
+
+
+class Language:
+    """The options of an interpreter. A program with `verbs` runs a file behind one of them: `deno run x.ts`."""
+
+    __slots__ = ("code", "dry", "script", "valued", "verbs")
+
+    def __init__(self, code: str, valued: str = "", script: str = "", dry: str = "", verbs: str = "") -> None:
+        self.code = code.split()
+        """Options whose value is code."""
+        self.valued = valued.split()
+        """Options whose value is none."""
+        self.script = script.split()
+        """Options whose value is the file to run."""
+        self.dry = dry.split()
+        """Options with which no file is run."""
+        self.verbs = verbs.split()
+
+
+_PYTHON = Language("-c", "-W -X")
+_NODE = Language(
+    "-e -p --eval --print -pe",
+    "-r --require --import --loader --experimental-loader -C --conditions",
+    dry="-c --check",
+)
+_EVAL = Language("-e --eval")
+_ONE = Language("-e")
+_POWERSHELL = Language("-c -command -Command -C", "-f -File")
+_LUA = Language("-e", "-l")
+_AWK = Language("", "-F -v", "-f")
+
 LANGUAGES = {
-    "python": ("-c", "-W -X -m"),
-    "pypy": ("-c", "-W -X -m"),
-    "ipython": ("-c", ""),
-    "perl": ("-e -E", "-I -M -m"),
-    "ruby": ("-e", "-r -I"),
-    "irb": ("-e", ""),
-    "node": ("-e -p --eval --print -pe", "-r --require --import --loader"),
-    "nodejs": ("-e -p --eval --print -pe", "-r --require"),
-    "bun": ("-e --eval", ""),
-    "deno": ("eval", ""),
-    "tsx": ("-e --eval", ""),
-    "ts-node": ("-e --eval", ""),
-    "php": ("-r", "-d -c"),
-    "lua": ("-e", "-l"),
-    "luajit": ("-e", "-l"),
-    "osascript": ("-e", "-l"),
-    "rscript": ("-e", ""),
-    "r": ("-e", ""),
-    "julia": ("-e -E --eval", ""),
-    "groovy": ("-e", ""),
-    "elixir": ("-e --eval", ""),
-    "pwsh": ("-c -command -SimpleCommand -C", "-f -File"),
-    "powershell": ("-c -command -SimpleCommand -C", "-f -File"),
-    "expect": ("-c", ""),
-    "tclsh": ("", ""),
-    "swift": ("-e", ""),
-    "jshell": ("", ""),
-    "guile": ("-c", "-l -L"),
-    "sbcl": ("--eval", "--load"),
-    "scala": ("-e", ""),
-    "clojure": ("-e --eval", ""),
-    "clj": ("-e --eval", ""),
-    "ghc": ("-e", ""),
-    "octave": ("--eval", ""),
-    "racket": ("-e", ""),
-    "raku": ("-e", ""),
-    "crystal": ("eval", ""),
-    "emacs": ("--eval -eval --execute", "-l --load -f --funcall -L"),
-    "awk": ("", "-F -v -f"),
-    "gawk": ("", "-F -v -f"),
-    "mawk": ("", "-F -v -f"),
-    "nawk": ("", "-F -v -f"),
+    "python": _PYTHON,
+    "pypy": _PYTHON,
+    "ipython": Language("-c"),
+    "perl": Language("-e -E", "-I -M -m", dry="-c -wc"),
+    "ruby": Language("-e", "-r -I -C -E", dry="-c -wc"),
+    "irb": _ONE,
+    "node": _NODE,
+    "nodejs": _NODE,
+    "bun": Language("-e --eval -p --print", verbs="run"),
+    "deno": Language("eval", verbs="run"),
+    "go": Language("", "-tags -mod -modfile -exec", verbs="run"),
+    "tsx": _EVAL,
+    "ts-node": _EVAL,
+    "php": Language("-r", "-d -c -z", "-f --file", "-l"),
+    "lua": _LUA,
+    "luajit": _LUA,
+    "osascript": _LUA,
+    "rscript": _ONE,
+    "r": _ONE,
+    "julia": Language("-e -E --eval"),
+    "groovy": _ONE,
+    "elixir": _EVAL,
+    "pwsh": _POWERSHELL,
+    "powershell": _POWERSHELL,
+    "expect": Language("-c"),
+    "tclsh": Language(""),
+    "swift": _ONE,
+    "jshell": Language(""),
+    "guile": Language("-c", "-l -L"),
+    "sbcl": Language("--eval", "--load"),
+    "scala": _ONE,
+    "clojure": _EVAL,
+    "clj": _EVAL,
+    "ghc": _ONE,
+    "octave": Language("--eval"),
+    "racket": _ONE,
+    "raku": _ONE,
+    "crystal": Language("eval"),
+    "emacs": Language("--eval -eval --execute", "-l --load -f --funcall -L"),
+    "awk": _AWK,
+    "gawk": _AWK,
+    "mawk": _AWK,
+    "nawk": _AWK,
 }
 AWKS = ("awk", "gawk", "mawk", "nawk")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ralph.shell.expansion import is_secret_name
+from ralph.shell.variables import is_secret_name
 from ralph.shell.words import NET, SECRET, UNKNOWN, words_of
 
 TYPE_CHECKING = False

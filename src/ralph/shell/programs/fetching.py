@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from ralph.shell.steps import WriteFile
 from ralph.shell.words import NET, Word, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph.shell.command import SimpleCommand
-    from ralph.shell.reader import ShellReader
+    from ralph.shell.state import ShellState
+    from ralph.shell.steps import Emulation, Steps
 
-FETCHERS = frozenset(
-    words_of(
-        "curl wget fetch http https xh aria2c lynx nc ncat netcat telnet socat ftp tftp dig host nslookup"
-        " lwp-request GET w3m links elinks axel ssh"
-    )
+_FETCHERS = words_of(
+    "curl wget fetch http https xh aria2c lynx nc ncat netcat telnet socat ftp tftp dig host nslookup"
+    " lwp-request GET w3m links elinks axel"
 )
 
 
-def fetched(reader: ShellReader, command: SimpleCommand) -> str:
+def _fetched(shell: ShellState, command: SimpleCommand) -> Steps:
     """Text from the network; files that are fetched have it too."""
     words = command.args
     urls = [
@@ -45,9 +45,7 @@ def fetched(reader: ShellReader, command: SimpleCommand) -> str:
         if target and "/" not in target and flag in words[:-1]:
             target = f"{words[words.index(Word(flag)) + 1].rstrip('/')}/{target}"
     if target and target not in ("-", "/dev/stdout"):
-        if path := reader.path(target):
-            reader.state.files[path] = NET
-        return ""
+        return [WriteFile(target, NET)]
     return NET
 
 
@@ -56,3 +54,6 @@ def _keeps_name(words: list[Word]) -> bool:
         word == "--remote-name" or (word.startswith("-") and not word.startswith("--") and "O" in word)
         for word in words
     )
+
+
+TABLE: dict[str, Emulation] = dict.fromkeys(_FETCHERS, _fetched)

@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-from ralph.shell.arguments import inner, skip_options
+from ralph.shell.arguments import skip_options, values_of
+from ralph.shell.steps import inner, read_aside
 from ralph.shell.words import UNKNOWN, Word, globbing, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph.shell.arguments import Wrapper
     from ralph.shell.command import SimpleCommand
-    from ralph.shell.reader import ShellReader
+    from ralph.shell.state import ShellState
+    from ralph.shell.steps import Emulation, Step, Steps
 
 
-def xargs(reader: ShellReader, command: SimpleCommand) -> str:
-    reader.record(command)
+def _xargs(shell: ShellState, command: SimpleCommand) -> Steps:
     valued = "-I -i -n -P -L -d -s -E -a --max-args --max-procs --delimiter --replace --max-lines --arg-file"
     words = skip_options(command.args, valued)
-    mark = ""
-    for number, word in enumerate(command.args):
-        if word in ("-I", "--replace") and number + 1 < len(command.args):
-            mark = command.args[number + 1]
-        elif word.startswith("-I") and len(word) > 2:
-            mark = word[2:]
-        elif word in ("-i", "--replace"):
-            mark = "{}"
-    given = [globbing(each) if "*" in each else Word(each) for each in command.stdin.split()[:200]] or [
-        Word(UNKNOWN)
-    ]
-    if any(word in ("-0", "--null", "-d") or word.startswith(("-0", "-d")) for word in command.args):
-        given = [
-            globbing(each) if "*" in each else Word(each) for each in command.stdin.split("\n") if each
-        ] or given
     if not words:
         return command.stdin
+    options = command.args[: len(command.args) - len(words)]
+    mark = next(values_of(options, "-I --replace"), "{}" if "-i" in options else "")
     if mark:
-        out = ""
         lines = command.stdin.strip("\n").split("\n")[:50] if command.stdin.strip() else [UNKNOWN]
-        for line in lines:
-            out += inner(reader, command, [_replaced(word, mark, line) for word in words])
-        return out
-    return inner(reader, command, [*words, *given])
+        return [step for line in lines for step in inner(command, [_replaced(w, mark, line) for w in words])]
+    by_line = any(word == "--null" or word.startswith(("-0", "-d")) for word in options)
+    given = [each for each in command.stdin.split("\n") if each] if by_line else command.stdin.split()[:200]
+    return inner(
+        command, [*words, *(globbing(each) if "*" in each else Word(each) for each in given or [UNKNOWN])]
+    )
 
 
 def _replaced(word: Word, mark: str, value: str) -> Word:
@@ -49,8 +37,7 @@ def _replaced(word: Word, mark: str, value: str) -> Word:
     return globbing(new) if "*" in value and word == mark else Word(new)
 
 
-def parallel(reader: ShellReader, command: SimpleCommand) -> str:
-    reader.record(command)
+def _parallel(shell: ShellState, command: SimpleCommand) -> Steps:
     words = skip_options(
         command.args, "-j --jobs -a --arg-file -C --colsep -S --sshlogin -N -n -I --delay --timeout"
     )
@@ -59,12 +46,8 @@ def parallel(reader: ShellReader, command: SimpleCommand) -> str:
         [word for word in words[at + 1 :] if not word.startswith(":::")] or command.stdin.split() or [UNKNOWN]
     )
     text = " ".join(words[:at])
-    for value in given[:20]:
-        if not text:
-            reader.read_apart(value)
-        else:
-            reader.read_apart(text.replace("{}", value) if "{}" in text else f"{text} {value}")
-    return UNKNOWN
+    lines = [text.replace("{}", value) if "{}" in text else f"{text} {value}" for value in given[:20]]
+    return [*read_aside(*lines), UNKNOWN]
 
 
 # ---- find ----
@@ -79,8 +62,7 @@ _FILTERS = frozenset(
 _EVERYTHING = {"*", "?*", "*.*", ".*", "**"}
 
 
-def find(reader: ShellReader, command: SimpleCommand) -> str:
-    reader.record(command)
+def _find(shell: ShellState, command: SimpleCommand) -> Steps:
     words = list(command.args)
     while words and words[0] in ("-H", "-L", "-P", "-E", "-X", "-x", "-s"):
         words = words[1:]
@@ -88,19 +70,20 @@ def find(reader: ShellReader, command: SimpleCommand) -> str:
     while words and not words[0].startswith(("-", "(", "!")):
         starts.append(words.pop(0))
     starts = starts or [Word(".")]
+    steps: list[Step] = []
     for number, word in enumerate(words):
-        tests = _tests(words[:number])
-        found = [each for start in starts for each in _found(start, tests)]
+        if word not in ("-delete", "-exec", "-execdir", "-ok", "-okdir"):
+            continue
+        found = [each for start in starts for each in _found(start, _tests(words[:number]))]
         if word == "-delete":
-            inner(reader, command, [Word("rm"), Word("-rf"), *found], "find")
-        elif word in ("-exec", "-execdir", "-ok", "-okdir"):
-            end = next(
-                (n for n in range(number + 1, len(words)) if words[n] in (";", "+", "\\;")), len(words)
-            )
-            for each in found:
-                inner(reader, command, [_replaced(w, "{}", each) for w in words[number + 1 : end]], "find")
+            steps += inner(command, [Word("rm"), Word("-rf"), *found], "find")
+            continue
+        ends = (n for n in range(number + 1, len(words)) if words[n] in (";", "+", "\\;"))
+        template = words[number + 1 : next(ends, len(words))]
+        for each in found:
+            steps += inner(command, [_replaced(word, "{}", each) for word in template], "find")
     tests = _tests(words)
-    return "\n".join(each for start in starts for each in _found(start, tests))
+    return [*steps, "\n".join(each for start in starts for each in _found(start, tests))]
 
 
 def _tests(words: list[Word]) -> list[Word]:
@@ -142,28 +125,25 @@ def _found(start: Word, words: list[Word]) -> list[Word]:
     ]
 
 
-def fd(reader: ShellReader, command: SimpleCommand) -> str:
-    reader.record(command)
-    for flag in ("-x", "--exec", "-X", "--exec-batch"):
-        if flag in command.args:
-            at = command.args.index(Word(flag))
-            starts = [word for word in command.args[:at] if not word.startswith("-")][1:] or [Word(".")]
-            words = command.args[at + 1 :]
-            if not any("{" in word for word in words):
-                words = [*words, Word("{}")]
-            for start in starts:
-                inner(
-                    reader,
-                    command,
-                    [_replaced(word, "{}", f"{start.rstrip('/')}/{UNKNOWN}") for word in words],
-                )
-            return UNKNOWN
-    return UNKNOWN
+def _fd(shell: ShellState, command: SimpleCommand) -> Steps:
+    at = next(
+        (n for n, word in enumerate(command.args) if word in ("-x", "--exec", "-X", "--exec-batch")), -1
+    )
+    if at < 0:
+        return UNKNOWN
+    starts = [word for word in command.args[:at] if not word.startswith("-")][1:] or [Word(".")]
+    words = command.args[at + 1 :]
+    if not any("{" in word for word in words):
+        words = [*words, Word("{}")]
+    found = [f"{start.rstrip('/')}/{UNKNOWN}" for start in starts]
+    return [
+        step for each in found for step in inner(command, [_replaced(word, "{}", each) for word in words])
+    ]
 
 
-TABLE: dict[str, Wrapper] = {
-    **dict.fromkeys(("find", "gfind"), find),
-    **dict.fromkeys(("fd", "fdfind"), fd),
-    **dict.fromkeys(("xargs", "gxargs"), xargs),
-    "parallel": parallel,
+TABLE: dict[str, Emulation] = {
+    **dict.fromkeys(("find", "gfind"), _find),
+    **dict.fromkeys(("fd", "fdfind"), _fd),
+    **dict.fromkeys(("xargs", "gxargs"), _xargs),
+    "parallel": _parallel,
 }

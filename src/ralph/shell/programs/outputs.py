@@ -2,56 +2,32 @@
 
 from __future__ import annotations
 
+from ralph.shell import paths, processes
 from ralph.shell.arguments import operands
-from ralph.shell.expansion import is_secret_name
-from ralph.shell.programs import fetching, processes
-from ralph.shell.words import DECODED, EVERYONE, MARKS, NET, SECRET, UNKNOWN, Word, ansi_c
+from ralph.shell.programs import fetching
+from ralph.shell.steps import SetVariable, WriteFile
+from ralph.shell.texts import characters, decoded, formatted, kept
+from ralph.shell.variables import is_secret_name
+from ralph.shell.words import DECODED, EVERYONE, MARKS, NET, SECRET, UNKNOWN, Word, ansi_c, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from ralph.shell.command import SimpleCommand
-    from ralph.shell.reader import ShellReader
+    from ralph.shell.state import ShellState
+    from ralph.shell.steps import Emulation, Step, Steps
 
-MAX_TEXT = 20_000
 
-
-def of(reader: ShellReader, command: SimpleCommand) -> str:
-    """What it prints, with marks for what is not known."""
-    printer = _TABLE.get(command.program)
+def of(shell: ShellState, command: SimpleCommand) -> list[Step]:
+    """What a program prints. Of one that nobody knows: the marks of what it reads."""
+    printer = TABLE.get(command.program)
     if printer is not None:
-        return printer(reader, command)[:MAX_TEXT]
-    if command.program in fetching.FETCHERS:
-        return fetching.fetched(reader, command)
+        steps = printer(shell, command)
+        return [steps] if isinstance(steps, str) else steps
     known = command.stdin and MARKS.isdisjoint(command.stdin)
-    return DECODED if known else kept(command.stdin) or UNKNOWN
+    return [DECODED if known else kept(command.stdin) or UNKNOWN]
 
 
-def kept(text: str) -> str:
-    """The marks that any filter leaves behind."""
-    return "".join(mark for mark in (NET, SECRET, DECODED, EVERYONE) if mark in text)
-
-
-def content(reader: ShellReader, name: Word) -> str:
-    """What a file has: known if the command itself has written it."""
-    from ralph.shell.paths import HARNESS, is_secret, zone
-
-    path = reader.path(name)
-    if path is None:
-        return UNKNOWN
-    if path in reader.state.files:
-        return reader.state.files[path]
-    if path.startswith(("/bin/", "/usr/bin/", "/sbin/", "/usr/sbin/")):
-        return f'{path} "$@"'  # a copy of a program does what the program does
-    if path in ("/dev/null",):
-        return ""
-    if zone(path, reader.context) == HARNESS:
-        return UNKNOWN + EVERYONE  # the number of the harness is in there
-    return SECRET if is_secret(path, reader.context) or path.rpartition("/")[2] == ".env" else UNKNOWN
-
-
-def _echo(reader: ShellReader, command: SimpleCommand) -> str:
+def _echo(shell: ShellState, command: SimpleCommand) -> str:
     words = list(command.args)
     escapes, end = False, "\n"
     while words and words[0] in ("-n", "-e", "-E", "-ne", "-en", "-nE"):
@@ -62,7 +38,7 @@ def _echo(reader: ShellReader, command: SimpleCommand) -> str:
     return (ansi_c(text) if escapes else text) + end
 
 
-def _printf(reader: ShellReader, command: SimpleCommand) -> str:
+def _printf(shell: ShellState, command: SimpleCommand) -> Steps:
     words = list(command.args)
     target = ""
     if words[:1] == ["-v"]:
@@ -72,89 +48,35 @@ def _printf(reader: ShellReader, command: SimpleCommand) -> str:
     if not words:
         return ""
     text = formatted(ansi_c(words[0]), words[1:])
-    if target:
-        reader.assign(target, text)
-        return ""
-    return text
+    return [SetVariable(target, text)] if target else text
 
 
-def formatted(pattern: str, values: list[Word]) -> str:
-    out = ""
-    while True:
-        used, at = 0, 0
-        while at < len(pattern):
-            if pattern[at] != "%":
-                out += pattern[at]
-                at += 1
-                continue
-            end = at + 1
-            while end < len(pattern) and pattern[end] in "-+ #0123456789.*":
-                end += 1
-            kind = pattern[end : end + 1]
-            at = end + 1
-            if kind == "%":
-                out += "%"
-                continue
-            value = values[used] if used < len(values) else ""
-            used += 1
-            if kind == "b":
-                out += ansi_c(value)
-            elif kind == "c":
-                out += chr(int(value)) if value.isdigit() and 1 < len(value) < 4 else value[:1]
-            elif kind in ("x", "o", "d"):
-                out += format(int(value), kind) if value.isdigit() and len(value) < 12 else value
-            else:
-                out += value
-        values = values[used:]
-        if not values or not used or len(out) > MAX_TEXT:
-            return out
-
-
-def _cat(reader: ShellReader, command: SimpleCommand) -> str:
+def _cat(shell: ShellState, command: SimpleCommand) -> str:
     names = operands(command)
     if not names:
         return command.stdin or UNKNOWN
-    return "".join(command.stdin if name == "-" else content(reader, name) for name in names)
+    return "".join(command.stdin if name == "-" else shell.content(name) for name in names)
 
 
-def _tee(reader: ShellReader, command: SimpleCommand) -> str:
-    for name in operands(command):
-        if path := reader.path(name):
-            reader.pour(path, command.stdin)
-            if command.stdin:
-                reader.state.files[path] = command.stdin
-    return command.stdin or UNKNOWN
+def _tee(shell: ShellState, command: SimpleCommand) -> Steps:
+    return [*(WriteFile(name, command.stdin) for name in operands(command)), command.stdin or UNKNOWN]
 
 
-def _copy(reader: ShellReader, command: SimpleCommand) -> str:
+def _copy(shell: ShellState, command: SimpleCommand) -> Steps:
     names = operands(command)
-    if len(names) == 2 and (target := reader.path(names[1])):
-        reader.state.files[target] = content(reader, names[0])
-    return ""
+    return [WriteFile(names[1], shell.content(names[0]))] if len(names) == 2 else ""
 
 
-def _base64(reader: ShellReader, command: SimpleCommand) -> str:
+def _base64(shell: ShellState, command: SimpleCommand) -> str:
     words = set(command.args)
     if not words & {"-d", "-D", "--decode", "-di", "-id"}:
         return kept(command.stdin) or UNKNOWN
     names = [word for word in operands(command, "-w --wrap -i") if word not in ("base64", "enc")]
-    text = command.stdin if not names else content(reader, names[0])
+    text = command.stdin if not names else shell.content(names[0])
     return decoded(text)
 
 
-def decoded(text: str) -> str:
-    """Base64 as text; a mark if it is not known or makes no text."""
-    if not MARKS.isdisjoint(text):
-        return DECODED + kept(text)
-    import binascii
-
-    try:
-        return binascii.a2b_base64("".join(text.split()) + "==").decode()
-    except (ValueError, UnicodeDecodeError):
-        return DECODED
-
-
-def _openssl(reader: ShellReader, command: SimpleCommand) -> str:
+def _openssl(shell: ShellState, command: SimpleCommand) -> str:
     if "s_client" in command.args:
         return NET
     if "-d" in command.args and {"base64", "-base64", "-a"} & set(command.args):
@@ -162,7 +84,7 @@ def _openssl(reader: ShellReader, command: SimpleCommand) -> str:
     return DECODED if "-d" in command.args else UNKNOWN
 
 
-def _xxd(reader: ShellReader, command: SimpleCommand) -> str:
+def _xxd(shell: ShellState, command: SimpleCommand) -> str:
     if not any(word.startswith("-") and "r" in word for word in command.args):
         return UNKNOWN
     try:
@@ -171,41 +93,28 @@ def _xxd(reader: ShellReader, command: SimpleCommand) -> str:
         return DECODED
 
 
-def _rev(reader: ShellReader, command: SimpleCommand) -> str:
+def _rev(shell: ShellState, command: SimpleCommand) -> str:
     if not MARKS.isdisjoint(command.stdin) or not command.stdin:
         return DECODED
     return "\n".join(line[::-1] for line in command.stdin.split("\n"))
 
 
-def _tr(reader: ShellReader, command: SimpleCommand) -> str:
+def _tr(shell: ShellState, command: SimpleCommand) -> str:
     words = [word for word in command.args if not word.startswith("-")]
     if not MARKS.isdisjoint(command.stdin) or not command.stdin:
         return kept(command.stdin) or UNKNOWN
     flags = "".join(word[1:] for word in command.args if word.startswith("-"))
     if "d" in flags and words:
-        gone = _characters(words[0])
+        gone = characters(words[0])
         return "".join(char for char in command.stdin if char not in gone)
     if len(words) != 2 or flags:
         return DECODED
-    old, new = _characters(words[0]), _characters(words[1])
+    old, new = characters(words[0]), characters(words[1])
     new += new[-1:] * (len(old) - len(new))
     return command.stdin.translate(dict(zip(map(ord, old), new, strict=False)))
 
 
-def _characters(text: str) -> str:
-    text = ansi_c(text).replace("[:upper:]", "A-Z").replace("[:lower:]", "a-z").replace("[:space:]", " \n\t")
-    out, at = "", 0
-    while at < len(text):
-        if at + 2 < len(text) and text[at + 1] == "-" and text[at] <= text[at + 2]:
-            out += "".join(chr(n) for n in range(ord(text[at]), ord(text[at + 2]) + 1))
-            at += 3
-        else:
-            out += text[at]
-            at += 1
-    return out[:5000]
-
-
-def _sed(reader: ShellReader, command: SimpleCommand) -> str:
+def _sed(shell: ShellState, command: SimpleCommand) -> str:
     """`s` on a known text; anything else leaves a text that is not known."""
     words = operands(command)
     stdin = command.stdin
@@ -222,11 +131,11 @@ def _sed(reader: ShellReader, command: SimpleCommand) -> str:
     return "\n".join(line.replace(old, new, count) for line in stdin.split("\n"))
 
 
-def _pwd(reader: ShellReader, command: SimpleCommand) -> str:
-    return UNKNOWN if reader.state.directory is None else reader.state.directory
+def _pwd(shell: ShellState, command: SimpleCommand) -> str:
+    return UNKNOWN if shell.directory is None else shell.directory
 
 
-def _dirname(reader: ShellReader, command: SimpleCommand) -> str:
+def _dirname(shell: ShellState, command: SimpleCommand) -> str:
     names = operands(command)
     if not names:
         return UNKNOWN
@@ -234,23 +143,23 @@ def _dirname(reader: ShellReader, command: SimpleCommand) -> str:
     return (head or "/") if slash else "."
 
 
-def _basename(reader: ShellReader, command: SimpleCommand) -> str:
+def _basename(shell: ShellState, command: SimpleCommand) -> str:
     names = operands(command)
     return names[0].rstrip("/").rpartition("/")[2] if names else UNKNOWN
 
 
-def _realpath(reader: ShellReader, command: SimpleCommand) -> str:
+def _realpath(shell: ShellState, command: SimpleCommand) -> str:
     names = operands(command)
-    return (reader.path(names[0]) or UNKNOWN) if names else UNKNOWN
+    return (shell.path(names[0]) or UNKNOWN) if names else UNKNOWN
 
 
-def _git(reader: ShellReader, command: SimpleCommand) -> str:
+def _git(shell: ShellState, command: SimpleCommand) -> str:
     if "--show-toplevel" in command.args:
-        return reader.context.top
+        return shell.context.top
     if {"--git-dir", "--absolute-git-dir", "--git-common-dir"} & set(command.args):
-        return f"{reader.context.top}/.git"
+        return f"{shell.context.top}/.git"
     if command.args[:2] == ["rev-parse", "--git-path"]:
-        return f"{reader.context.top}/.git/{command.args[-1]}"
+        return f"{shell.context.top}/.git/{command.args[-1]}"
     if "--show-cdup" in command.args:
         return "."
     if "ls-files" in command.args and all(
@@ -260,12 +169,12 @@ def _git(reader: ShellReader, command: SimpleCommand) -> str:
     return UNKNOWN
 
 
-def _which(reader: ShellReader, command: SimpleCommand) -> str:
+def _which(shell: ShellState, command: SimpleCommand) -> str:
     names = operands(command)
     return f"/usr/bin/{names[0]}" if names else UNKNOWN
 
 
-def _ls(reader: ShellReader, command: SimpleCommand) -> str:
+def _ls(shell: ShellState, command: SimpleCommand) -> str:
     names = operands(command, "-I")
     if not names:
         return "*"
@@ -274,83 +183,71 @@ def _ls(reader: ShellReader, command: SimpleCommand) -> str:
     return "\n".join(name if name.glob else f"{name.rstrip('/')}/{UNKNOWN}" for name in names)
 
 
-def _mktemp(reader: ShellReader, command: SimpleCommand) -> str:
+def _mktemp(shell: ShellState, command: SimpleCommand) -> str:
     return f"/tmp/tmp.{UNKNOWN}"
 
 
-def _printenv(reader: ShellReader, command: SimpleCommand) -> str:
+def _printenv(shell: ShellState, command: SimpleCommand) -> str:
     names = operands(command)
     if not names:
         return SECRET
-    return SECRET if is_secret_name(names[0]) else reader.variable(names[0])
+    return SECRET if is_secret_name(names[0]) else shell.variable(names[0])
 
 
-def _dump(reader: ShellReader, command: SimpleCommand) -> str:
-    return SECRET if not operands(command) else UNKNOWN
-
-
-def _yes(reader: ShellReader, command: SimpleCommand) -> str:
+def _yes(shell: ShellState, command: SimpleCommand) -> str:
     return " ".join(command.args) or "y"
 
 
-def _pass(reader: ShellReader, command: SimpleCommand) -> str:
+def _pass(shell: ShellState, command: SimpleCommand) -> str:
     """Filters that leave a text about as it is."""
     names = [word for word in operands(command, "-n -c -k -t") if not word.isdigit()]
-    text = "".join(content(reader, name) for name in names) or command.stdin or UNKNOWN
+    text = "".join(shell.content(name) for name in names) or command.stdin or UNKNOWN
     return text if text.strip() != "*" or command.program in ("sort", "uniq") else UNKNOWN
 
 
-def _grep(reader: ShellReader, command: SimpleCommand) -> str:
+def _grep(shell: ShellState, command: SimpleCommand) -> str:
     pattern, *names = operands(command, "-A -B -C -m --include --exclude") or [Word("")]
-    text = command.stdin + "".join(content(reader, name) for name in names)
+    text = command.stdin + "".join(shell.content(name) for name in names)
     if not any(word.startswith("-") and "v" in word for word in command.args):
         text = processes.filtered(text, pattern)
     return kept(text) or UNKNOWN
 
 
-def _jq(reader: ShellReader, command: SimpleCommand) -> str:
-    text = command.stdin + "".join(content(reader, name) for name in operands(command)[1:])
+def _jq(shell: ShellState, command: SimpleCommand) -> str:
+    text = command.stdin + "".join(shell.content(name) for name in operands(command)[1:])
     return kept(text) or UNKNOWN
 
 
-def _processes(reader: ShellReader, command: SimpleCommand) -> str:
+def _processes(shell: ShellState, command: SimpleCommand) -> str:
     return processes.listed(command)
 
 
-def _unpacked(reader: ShellReader, command: SimpleCommand) -> str:
+def _unpacked(shell: ShellState, command: SimpleCommand) -> str:
     return DECODED + kept(command.stdin)
 
 
-def _packed(reader: ShellReader, command: SimpleCommand) -> str:
+def _packed(shell: ShellState, command: SimpleCommand) -> str:
     """An archive of a home directory, or of all, has secrets in it."""
-    from ralph.shell import paths
-
+    whole = (paths.ROOT, paths.HOME, paths.ABOVE, paths.REPOSITORY)
     for name in operands(command, "-f -C"):
-        path = paths.resolve(name, reader.state.directory, reader.context)
+        path = paths.resolve(name, shell.directory, shell.context)
         if path is not None and (
-            paths.zone(path, reader.context) in (paths.ROOT, paths.HOME, paths.ABOVE, paths.REPOSITORY)
-            or paths.is_secret(path, reader.context)
+            paths.zone(path, shell.context) in whole
+            or paths.is_secret(path, shell.context)
             or paths.is_project_secret(path)
         ):
             return SECRET
     return UNKNOWN
 
 
-def _hidden(reader: ShellReader, command: SimpleCommand) -> str:
-    return SECRET
-
-
-_TABLE: dict[str, Callable[[ShellReader, SimpleCommand], str]] = {
+TABLE: dict[str, Emulation] = {
+    **fetching.TABLE,
     "echo": _echo,
     "printf": _printf,
-    "cat": _cat,
-    "tac": _cat,
+    **dict.fromkeys(("cat", "tac"), _cat),
     "tee": _tee,
-    "cp": _copy,
-    "mv": _copy,
-    "ln": _copy,
+    **dict.fromkeys(("cp", "mv", "ln"), _copy),
     "base64": _base64,
-    "base32": _unpacked,
     "openssl": _openssl,
     "xxd": _xxd,
     "rev": _rev,
@@ -359,37 +256,18 @@ _TABLE: dict[str, Callable[[ShellReader, SimpleCommand], str]] = {
     "pwd": _pwd,
     "dirname": _dirname,
     "basename": _basename,
-    "realpath": _realpath,
-    "readlink": _realpath,
+    **dict.fromkeys(("realpath", "readlink"), _realpath),
     "git": _git,
-    "which": _which,
-    "type": _which,
+    **dict.fromkeys(("which", "type"), _which),
     "ls": _ls,
     "mktemp": _mktemp,
     "printenv": _printenv,
-    "env": _dump,
-    "export": _dump,
-    "declare": _dump,
-    "set": _dump,
     "yes": _yes,
-    "head": _pass,
-    "tail": _pass,
-    "sort": _pass,
-    "uniq": _pass,
-    "grep": _grep,
-    "egrep": _grep,
+    **dict.fromkeys(("head", "tail", "sort", "uniq"), _pass),
+    **dict.fromkeys(("grep", "egrep", "rg"), _grep),
     **dict.fromkeys(("ps", "pgrep", "pidof"), _processes),
-    "rg": _grep,
     "jq": _jq,
-    "gunzip": _unpacked,
-    "zcat": _unpacked,
-    "gzip": _unpacked,
-    "bunzip2": _unpacked,
-    "xzcat": _unpacked,
-    "unxz": _unpacked,
-    "gpg": _unpacked,
-    "uudecode": _unpacked,
-    "tar": _packed,
-    "zip": _packed,
-    "security": _hidden,
+    **dict.fromkeys(words_of("gunzip zcat gzip bunzip2 xzcat unxz gpg uudecode base32"), _unpacked),
+    **dict.fromkeys(("tar", "zip"), _packed),
+    "security": lambda shell, command: SECRET,
 }

@@ -5,24 +5,16 @@ from __future__ import annotations
 import re
 
 from ralph.shell import effects
-from ralph.shell.arguments import inner, skip_options, values_of
+from ralph.shell.arguments import skip_options, values_of
 from ralph.shell.programs import outputs
-from ralph.shell.words import UNKNOWN, Word, words_of
+from ralph.shell.steps import inner, read_aside
+from ralph.shell.words import UNKNOWN, Word
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph.shell.arguments import Wrapper
     from ralph.shell.command import SimpleCommand
-    from ralph.shell.reader import ShellReader
-
-COMMAND_VARIABLES = frozenset(
-    words_of(
-        "GIT_SSH_COMMAND GIT_SSH GIT_PAGER GIT_EDITOR GIT_SEQUENCE_EDITOR GIT_EXTERNAL_DIFF GIT_ASKPASS"
-        " GIT_PROXY_COMMAND PAGER MANPAGER EDITOR VISUAL FCEDIT BROWSER LESSOPEN LESSCLOSE SSH_ASKPASS"
-        " RSYNC_RSH CVS_RSH"
-    )
-)
-"""Variables whose value is a command that some program runs."""
+    from ralph.shell.state import ShellState
+    from ralph.shell.steps import Emulation, Step, Steps
 
 
 # ---- git ----
@@ -34,58 +26,60 @@ _COMMAND_KEYS = (
 """Settings whose value is a command."""
 
 
-def git(reader: ShellReader, command: SimpleCommand) -> str:
+def _git(shell: ShellState, command: SimpleCommand) -> Steps:
     """Aliases with `!`, pagers and editors, `bisect run`, `submodule foreach`, `rebase --exec` and others."""
     if "push" in command.args:
-        command.args = [Word(reader.state.remotes.get(word, word)) for word in command.args]
-    reader.record(command)
+        command.args = [Word(shell.remotes.get(word, word)) for word in command.args]
     words = command.args
     if words[:2] == ["remote", "add"]:
-        reader.state.remotes[words[-2]] = words[-1]
+        shell.remotes[words[-2]] = words[-1]
+    steps: list[Step] = []
     for number, word in enumerate(words):
-        behind = words[number + 1] if number + 1 < len(words) else Word("")
-        if word == "-c" and "=" in behind:
-            key, _, value = behind.partition("=")
-            _git_setting(reader, command, key, value)
+        rest = words[number + 1 :]
+        if word == "-c" and rest and "=" in rest[0]:
+            steps += _git_setting(command, *rest[0].split("=", 1))
         elif word == "config":
-            pair = [each for each in words[number + 1 :] if not each.startswith("-") and each != "set"]
-            if len(pair) > 1:
-                _git_setting(reader, command, pair[0], pair[1])
+            pair = [each for each in rest if not each.startswith("-") and each != "set"]
+            steps += _git_setting(command, pair[0], pair[1]) if len(pair) > 1 else []
             break
         elif word == "run" and "bisect" in words:
-            inner(reader, command, words[number + 1 :])
+            steps += inner(command, rest)
         elif word == "foreach" and "submodule" in words:
-            reader.read_apart(" ".join(skip_options(words[number + 1 :], "")))
+            steps += read_aside(" ".join(skip_options(rest, "")))
     options = "--exec --extcmd --upload-pack --receive-pack --open-files-in-pager"
     if {"rebase", "difftool"} & set(words):
         options += " -x"
-    for text in values_of(words, options):
-        _read(reader, text)
-    return outputs.of(reader, command)
+    return [*steps, *read_aside(*values_of(words, options)), *outputs.of(shell, command)]
 
 
-def _git_setting(reader: ShellReader, command: SimpleCommand, key: str, value: str) -> None:
+def _git_setting(command: SimpleCommand, key: str, value: str) -> list[Step]:
     if value.startswith("!") or re.fullmatch(_COMMAND_KEYS, key):
-        _read(reader, value.lstrip("!"))
-    elif key.lower().startswith("alias."):
-        reader.run(command.derived("git", [Word(each) for each in value.split()]))
+        return read_aside(value.lstrip("!"))
+    if key.lower().startswith("alias."):
+        return [command.derived("git", [Word(each) for each in value.split()])]
+    return []
 
 
 # ---- build tools ----
 
 
-def make(reader: ShellReader, command: SimpleCommand) -> str:
+def _make(shell: ShellState, command: SimpleCommand) -> Steps:
     """A Makefile that the command itself has written, or hands over."""
-    reader.record(command)
     if {"-n", "--just-print", "--dry-run", "--recon"} & set(command.args):
         return UNKNOWN
-    named = [*values_of(command.args, "-f --file --makefile")]
-    for name in named or [Word("Makefile"), Word("makefile"), Word("GNUmakefile")]:
-        text = command.stdin if name in ("-", "/dev/stdin") else outputs.content(reader, name)
-        _read(reader, _recipes(text, [word for word in command.args if word[:1] != "-"]))
-    for text in values_of(command.args, "--eval -E"):
-        _read(reader, _recipes(text))
-    return UNKNOWN
+    named: list[str] = [*values_of(command.args, "-f --file --makefile")] or [
+        "Makefile",
+        "makefile",
+        "GNUmakefile",
+    ]
+    goals = [word for word in command.args if word[:1] != "-"]
+    texts = [_recipes(_given(shell, command, name), goals) for name in named]
+    texts += [_recipes(text) for text in values_of(command.args, "--eval -E")]
+    return [*read_aside(*texts), UNKNOWN]
+
+
+def _given(shell: ShellState, command: SimpleCommand, name: str) -> str:
+    return command.stdin if name in ("-", "/dev/stdin") else shell.content(name)
 
 
 def _recipes(text: str, goals: list[Word] | None = None) -> str:
@@ -121,16 +115,14 @@ def _recipes(text: str, goals: list[Word] | None = None) -> str:
     return "\n".join(lines)
 
 
-def package_scripts(reader: ShellReader, command: SimpleCommand) -> None:
+def package_scripts(shell: ShellState, command: SimpleCommand) -> list[Step]:
     """`npm pkg set scripts.x=…`, and the scripts of a package.json that the command itself has written."""
+    texts: list[str] = []
     if command.args[:2] == ["pkg", "set"]:
-        for word in command.args[2:]:
-            if word.startswith("scripts."):
-                _read(reader, word.partition("=")[2])
-    text = outputs.content(reader, Word("package.json"))
-    _, _, scripts = text.partition('"scripts"')
-    for value in re.findall(r":\s*\"((?:[^\"\\]|\\.)*)\"", scripts.partition("}")[0]):
-        _read(reader, value.replace('\\"', '"'))
+        texts = [word.partition("=")[2] for word in command.args[2:] if word.startswith("scripts.")]
+    _, _, scripts = shell.content("package.json").partition('"scripts"')
+    written = re.findall(r":\s*\"((?:[^\"\\]|\\.)*)\"", scripts.partition("}")[0])
+    return read_aside(*texts, *(value.replace('\\"', '"') for value in written))
 
 
 # ---- containers ----
@@ -145,15 +137,13 @@ _RUNNING = (("/", ""),)
 _COMPOSE_FILES = ["compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"]
 
 
-def container(reader: ShellReader, command: SimpleCommand) -> str:
+def _container(shell: ShellState, command: SimpleCommand) -> Steps:
     """What runs inside of a container can hurt databases and what is mounted, hardly anything else."""
     words = skip_options(
         command.args, "-H --host --context -c -f --file -p --project-name --profile -l --log-level"
     )
-    is_compose = command.program.endswith("compose") or words[:1] == ["compose"]
-    if is_compose:
-        command.code = _manifest(reader, command, _COMPOSE_FILES)
-    reader.record(command)
+    if command.program.endswith("compose") or words[:1] == ["compose"]:
+        command.code = _manifest(shell, command, _COMPOSE_FILES)
     if words[:1] == ["compose"]:
         words = skip_options(words[1:], "-f --file -p --project-name --profile --env-file")
     if words[:1] == ["container"]:
@@ -161,55 +151,42 @@ def container(reader: ShellReader, command: SimpleCommand) -> str:
     if not words or words[0] not in ("exec", "run"):
         return UNKNOWN
     rest = skip_options(words[1:], _CONTAINER_OPTIONS)[1:]
-    entry = [*values_of(words[1 : len(words) - len(rest)], "--entrypoint")]
-    directory = [*values_of(words[1 : len(words) - len(rest)], "-w --workdir")]
+    options = words[1 : len(words) - len(rest)]
     mounts = tuple(
-        (target, (reader.path(source) or "") if source.startswith(("/", ".")) else "")
+        (target, (shell.path(source) or "") if source.startswith(("/", ".")) else "")
         for source, target in effects.mounts(command)
         if target.startswith("/")
     )
-    if words[0] == "exec":
-        mounts = _RUNNING
-    return _inside(reader, command, [*entry, *rest], mounts, directory)
+    directory = next(values_of(options, "-w --workdir"), None)
+    entry = [*values_of(options, "--entrypoint")]
+    return _inside(command, [*entry, *rest], _RUNNING if words[0] == "exec" else mounts, directory)
 
 
 def _inside(
-    reader: ShellReader,
     command: SimpleCommand,
     words: list[Word],
     mounts: tuple[tuple[str, str], ...],
-    directory: list[Word],
-) -> str:
+    directory: str | None = None,
+) -> Steps:
     if not words:
         return UNKNOWN
     made = command.derived(words[0], words[1:], command.program)
-    before, state = reader.mounts, reader.state
-    reader.mounts, reader.state = mounts, state.copy()
-    reader.state.directory = made.directory = directory[0] if directory else None
-    made.mounts = mounts
-    try:
-        return reader.run(made)
-    finally:
-        reader.mounts, reader.state = before, state
+    made.mounts, made.directory = mounts, directory
+    return [made]
 
 
-def kubectl(reader: ShellReader, command: SimpleCommand) -> str:
-    command.code = _manifest(reader, command, [])
+def _kubectl(shell: ShellState, command: SimpleCommand) -> Steps:
+    command.code = _manifest(shell, command, [])
     command.code += "\n".join(values_of(command.args, "--overrides --override-type --patch -p"))
-    reader.record(command)
     if "exec" in command.args and "--" in command.args:
-        rest = command.args[command.args.index(Word("--")) + 1 :]
-        return _inside(reader, command, rest, _RUNNING, [])
+        return _inside(command, command.args[command.args.index(Word("--")) + 1 :], _RUNNING)
     return UNKNOWN
 
 
-def _manifest(reader: ShellReader, command: SimpleCommand, usual: list[str]) -> str:
+def _manifest(shell: ShellState, command: SimpleCommand, usual: list[str]) -> str:
     """The description of containers, as far as the command itself has it."""
-    names = [*values_of(command.args, "-f --file --filename")] or [Word(name) for name in usual]
-    texts = [
-        command.stdin if name in ("-", "/dev/stdin") else outputs.content(reader, name) for name in names
-    ]
-    return "\n".join(texts)
+    names = [*values_of(command.args, "-f --file --filename")] or usual
+    return "\n".join(_given(shell, command, name) for name in names)
 
 
 # ---- languages of their own with a way out to the shell ----
@@ -244,81 +221,69 @@ _SAME = {
 }
 
 
-def _escaping(program: str) -> Wrapper:
-    def run(reader: ShellReader, command: SimpleCommand) -> str:
-        scripts = [
-            outputs.content(reader, name) for name in values_of(command.args, "-f --file --init -s -S -x")
-        ]
+def _escaping(program: str) -> Emulation:
+    def emulate(shell: ShellState, command: SimpleCommand) -> Steps:
+        scripts = [shell.content(name) for name in values_of(command.args, "-f --file --init -s -S -x")]
         command.code = "\n".join(scripts)
-        reader.record(command)
+        steps: list[Step] = []
         for text in [*command.args, command.stdin, *scripts]:
             value = text.partition("=")[2] if text.startswith("--") else text
             for line in value.split("\n"):
                 if found := re.search(_ESCAPES[program], line.strip()):
-                    _read(reader, next(group for group in found.groups() if group).strip("'\" "))
-        return outputs.of(reader, command)
+                    steps += read_aside(next(group for group in found.groups() if group).strip("'\" "))
+        return [*steps, *outputs.of(shell, command)]
 
-    return run
+    return emulate
 
 
-def _option_as_text(options: str) -> Wrapper:
+def _option_as_text(options: str) -> Emulation:
     """The value of an option is a command line: script -c, tar --to-command."""
 
-    def run(reader: ShellReader, command: SimpleCommand) -> str:
-        reader.record(command)
-        for text in values_of(command.args, options):
-            text = Word(text.removeprefix("exec="))
-            if not text.startswith(("sleep=", "echo", "dot")):
-                _read(reader, text)
-        return outputs.of(reader, command)
+    def emulate(shell: ShellState, command: SimpleCommand) -> Steps:
+        texts = [text.removeprefix("exec=") for text in values_of(command.args, options)]
+        texts = [text for text in texts if not text.startswith(("sleep=", "echo", "dot"))]
+        return [*read_aside(*texts), *outputs.of(shell, command)]
 
-    return run
+    return emulate
 
 
-def entr(reader: ShellReader, command: SimpleCommand) -> str:
+def _entr(shell: ShellState, command: SimpleCommand) -> Steps:
     """A command, or with `-s` a line for the shell."""
     words = skip_options(command.args, "")
     if any(word.startswith("-") and "s" in word for word in command.args):
-        reader.record(command)
-        _read(reader, " ".join(words))
-        return UNKNOWN
-    return inner(reader, command, words)
+        return [*read_aside(" ".join(words)), UNKNOWN]
+    return inner(command, words)
 
 
-def sed(reader: ShellReader, command: SimpleCommand) -> str:
+def _sed(shell: ShellState, command: SimpleCommand) -> Steps:
     """GNU sed runs a command with `e`."""
-    reader.record(command)
+    texts: list[str] = []
     for word in command.args:
         if found := re.search(r"(?:^|[;\n{}0-9$/])\s*e\s+(\S.*)", word):
-            _read(reader, found[1])
+            texts.append(found[1])
         parts = word[2:].split(word[1:2] or "/") if word[:1] == "s" and not word[1:2].isalnum() else []
         if len(parts) == 3 and "e" in parts[2] and parts[2].isalpha():
-            _read(reader, parts[1])
-    return outputs.of(reader, command)
+            texts.append(parts[1])
+    return [*read_aside(*texts), *outputs.of(shell, command)]
 
 
-def _read(reader: ShellReader, text: str) -> None:
-    if text.strip() and text.strip() != UNKNOWN:
-        reader.read_apart(text)
-
-
-TABLE: dict[str, Wrapper] = {
+TABLE: dict[str, Emulation] = {
     **{
         name: _escaping(program)
         for program in _ESCAPES
         for name in (program, *_SAME.get(program, "").split())
     },
-    **dict.fromkeys(("make", "gmake"), make),
-    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose"), container),
-    **dict.fromkeys(("kubectl", "oc"), kubectl),
-    **dict.fromkeys(("sed", "gsed"), sed),
+    **dict.fromkeys(("make", "gmake"), _make),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose", "podman-compose"), _container),
+    **dict.fromkeys(("kubectl", "oc"), _kubectl),
+    **dict.fromkeys(("sed", "gsed"), _sed),
     **dict.fromkeys(
         ("tar", "gtar", "bsdtar"),
         _option_as_text("--to-command --checkpoint-action --use-compress-program -I"),
     ),
-    "git": git,
+    "git": _git,
     "nix-shell": _option_as_text("--run --command"),
-    "entr": entr,
+    "entr": _entr,
     "nodemon": _option_as_text("-x --exec"),
     "script": _option_as_text("-c --command"),
     "rsync": _option_as_text("-e --rsh --rsync-path"),

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ralph.core.programs import PROGRAMS
-from ralph.core.protect import Protection, protection
+from ralph.protection.protect import Protection, protection
+from ralph.protection.runners import PACKAGE_MANAGERS, RUNNERS
 
 TRACKED = frozenset(
     [
@@ -196,6 +196,46 @@ def test_the_tests_of_others(command: str, expected: list[str]) -> None:
     assert protected(command) == sorted(expected)
 
 
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("T=scripts/verify.py; python $T", ["scripts/verify.py"]),
+        ("f() { pytest tests/unit; }; f", [*CONFTESTS, "tests/unit/test_b.py"]),
+        ("for t in check scripts/check; do sh $t.sh; done", ["check.sh", "scripts/check.sh"]),
+        ("sh <<'EOF'\ncd scripts\n./check.sh\nEOF", ["scripts/check.sh"]),
+        ("sh < check.sh", ["check.sh"]),
+        ("eval 'sh check.sh'", ["check.sh"]),
+        ("echo './check.sh' | sh", ["check.sh"]),
+        ("find tests -name 'test_*.py' -exec python {} +", ["tests/test_login.py"]),
+        ('cd "$(git rev-parse --show-toplevel)" && ./check.sh', ["check.sh"]),
+        ("cd web && $OLDPWD/check.sh", ["check.sh"]),
+        ("sh {,scripts/}check.sh", ["check.sh"]),
+        ("trap ./check.sh EXIT", ["check.sh"]),
+        ("env -C scripts bash -euo pipefail -c './check.sh'", ["scripts/check.sh"]),
+        ("uv run --directory scripts verify.py", ["scripts/verify.py"]),
+        ("python -um pytest tests/unit", [*CONFTESTS, "tests/unit/test_b.py"]),
+        ('sh -c "echo \'x" ; ./check.sh', ["check.sh"]),
+    ],
+)
+def test_a_command_is_read_as_a_shell_does(command: str, expected: list[str]) -> None:
+    """Variables, functions, loops, here-documents, pipes and substitutions are followed."""
+    assert protected(command) == expected
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "node -e \"const {run} = require('./src/app.py'); run()\"",
+        "python -c \"import subprocess; subprocess.run('./src/app.py')\"",
+        "cat <<'EOF'\n./check.sh\nEOF",
+        "alias x='./check.sh $('",
+    ],
+)
+def test_what_may_be_no_command_is_not_protected(command: str) -> None:
+    """Strings in code of other languages, text that is only printed."""
+    assert protected(command) == []
+
+
 def test_commands_run_in_their_directory() -> None:
     """Paths are taken from the working directory, and what is found is named from the root."""
     assert protected("./check.sh", "scripts") == ["scripts/check.sh"]
@@ -279,7 +319,22 @@ def test_without_a_command_nothing_is_protected() -> None:
 WORDS = st.sampled_from(
     [
         *sorted(TRACKED),
-        *" ".join(PROGRAMS).split(),
+        *" ".join([*RUNNERS, *PACKAGE_MANAGERS]).split(),
+        *[
+            "env",
+            "timeout",
+            "sh",
+            "bash",
+            "python",
+            "node",
+            "php",
+            "uv",
+            "poetry",
+            "npx",
+            "sudo",
+            "xargs",
+            "find",
+        ],
         *[
             "-c",
             "-m",

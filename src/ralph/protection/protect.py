@@ -1,7 +1,6 @@
 """Which files the verification of a task is made of: the scripts and the tests that its commands run.
 
-Whoever may change these can make any work look done. Only the command line is looked at, by what is well known of
-programs. What a script or a Makefile starts in turn does not show: then all that is called a test by custom counts.
+Whoever may change these can make any work look done. Only the command is read, by what is well known of programs. What a script or a Makefile starts in turn does not show: then all that is called a test by custom counts.
 """
 
 from __future__ import annotations
@@ -12,24 +11,25 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from ralph.core.programs import (
+from ralph.protection.runners import (
     CUSTOMIZE,
     RUNNERS,
     TESTS_BY_CUSTOM,
-    Interpreter,
     PackageManager,
-    Runner,
     Takes,
-    Wrapper,
+    TestRunner,
     find_program,
     leading_options,
 )
-from ralph.core.shell import joined, simple_commands
+from ralph.shell.command import SimpleCommand
+from ralph.shell.context import ShellContext
+from ralph.shell.parser import Unreadable
+from ralph.shell.paths import is_under, normal
+from ralph.shell.reader import read
+from ralph.shell.words import MARKS, UNKNOWN
 
-MOST_DEPTH = 5
-"""How often a command may hand another one to a shell: `sh -c "…"`."""
-
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=")
+_ROOT = "/\0repository"
+"""Stands for the root of the repository, wherever that is: no command can name it."""
 _TEST_SCRIPT = re.compile(r"t|tst|test(?:[:_.-].*)?")
 _TEST_DIRECTORY = re.compile(
     r"(?:.*[_-])?(?:tests?|testing|specs?|e2e|acceptance)(?:[_-].*)?|t", re.IGNORECASE
@@ -60,7 +60,8 @@ def protection(commands: Iterable[tuple[str, str]], tracked: Collection[str]) ->
     files = _Files(tracked)
     executed: set[str] = set()
     for command, working_dir in commands:
-        executed.update(_of_shell(command, joined(".", working_dir), files, MOST_DEPTH))
+        for each in simple_commands(command, working_dir):
+            executed.update(_of_command(each, files))
         files.newcomers.update(CUSTOMIZE)
     by_custom = files.called(TESTS_BY_CUSTOM, ".") if files.is_indirect else []
     if files.is_indirect:
@@ -123,54 +124,52 @@ def _is_called(path: str, name: str) -> bool:
 # ---- commands ----
 
 
-def _of_shell(command: str, directory: str | None, files: _Files, depth: int) -> Iterator[str]:
-    for simple in simple_commands(command, directory) if depth else ():
-        yield from _of_command(list(simple.words), simple.directory, files, depth)
+def simple_commands(command: str, working_dir: str = ".") -> list[SimpleCommand]:
+    """All that it runs, as far as that can be read; strings in code of other languages are not followed."""
+    found: list[SimpleCommand] = []
+    context = ShellContext(
+        normal(posixpath.join(_ROOT, working_dir)), "/\0home", _ROOT, env={"OLDPWD": UNKNOWN}
+    )
+    try:
+        read(command, context, found.append)
+    except Unreadable:
+        pass
+    return [each for each in found if not each.is_guess and not each.name.startswith("\0")]
 
 
-def _of_command(words: list[str], directory: str | None, files: _Files, depth: int) -> Iterator[str]:
+def inside(directory: str | None) -> str | None:
+    """A directory from the root of the repository, None if it lies elsewhere or nobody knows where."""
+    return None if directory is None or not is_under(directory, _ROOT) else directory[len(_ROOT) + 1 :] or "."
+
+
+def joined(directory: str | None, path: str) -> str | None:
+    """A path from the root of the repository, None where only running the command would tell."""
+    if path.startswith("/"):
+        return inside(normal(path))
+    if directory is None or not path or not MARKS.isdisjoint(path):
+        return None
+    return posixpath.normpath(posixpath.join(directory, path))
+
+
+def _of_command(command: SimpleCommand, files: _Files) -> Iterator[str]:
     """What one simple command executes: its program, and what that is told to run."""
-    while words:
-        if _ASSIGNMENT.match(words[0]):
-            del words[0]
-            continue
-        program, rest = find_program(words)
-        if "/" in words[0]:
-            named = files.named(directory, words[0])
-            files.is_indirect = files.is_indirect or (bool(named) and program is None)
-            yield from named
-        match program:
-            case Wrapper():
-                directory, words = _unwrapped(program, rest, directory)
-            case PackageManager():
-                directory, words = _package_script(program, rest, directory)
-                files.is_indirect = files.is_indirect or not words
-            case Interpreter():
-                words, code = _interpreted(program, rest)
-                if code is not None:
-                    yield from _of_shell(code, directory, files, depth - 1)
-                elif words:
-                    files.forbid_module(words[0])
-                else:
-                    scripts = list(_of_script(program, rest, directory, files))
-                    files.is_indirect = files.is_indirect or bool(scripts)
-                    yield from scripts
-            case Runner():
-                yield from _of_runner(program, rest, directory, files)
-                return
-            case None:
-                return
-
-
-def _unwrapped(program: Wrapper, rest: list[str], directory: str | None) -> tuple[str | None, list[str]]:
-    """The command that a wrapper runs, and where."""
-    found, words = leading_options(rest, program.options)
-    for name, value in found:
-        if name in program.options.moves:
-            directory = joined(directory, value)
-    words = words[program.skips :]
-    is_file = program.is_python and words and words[0].endswith(".py")
-    return directory, ["python", *words] if is_file else words
+    directory = inside(command.directory)
+    program, rest = find_program([command.program, *command.args])
+    if "/" in command.name:
+        named = files.named(directory, command.name)
+        files.is_indirect = files.is_indirect or (bool(named) and program is None)
+        yield from named
+    if isinstance(program, PackageManager):
+        directory, words = _package_script(program, rest, directory)
+        files.is_indirect = files.is_indirect or not words
+        program, rest = find_program(words) if words else (None, [])
+    if isinstance(program, TestRunner):
+        yield from _of_runner(program, rest, directory, files)
+    elif command.module:
+        files.forbid_module(command.module)
+    elif scripts := files.named(directory, command.script):
+        files.is_indirect = True
+        yield from scripts
 
 
 def _package_script(
@@ -190,33 +189,10 @@ def _package_script(
     return directory, words if words[0] in RUNNERS else []
 
 
-def _interpreted(program: Interpreter, rest: list[str]) -> tuple[list[str], str | None]:
-    """The module that is run, as a command; or the code that a shell is given."""
-    found, words = leading_options(rest, program.options)
-    names = [name for name, _ in found]
-    if any(re.fullmatch(program.module, name) for name in names):
-        return words, None
-    if program.is_shell and any(re.fullmatch(program.code, name) for name in names):
-        return [], "".join(words[:1])
-    return [], None
-
-
-def _of_script(program: Interpreter, rest: list[str], directory: str | None, files: _Files) -> Iterator[str]:
-    found, words = leading_options(rest, program.options)
-    for name, value in found:
-        if re.fullmatch(program.code, name) or re.fullmatch(program.dry, name):
-            return
-        if name in program.options.runs:
-            yield from files.named(directory, value)
-            return
-    if words:
-        yield from files.named(directory, words[0])
-
-
 # ---- test runners ----
 
 
-def _of_runner(program: Runner, rest: list[str], directory: str | None, files: _Files) -> Iterator[str]:
+def _of_runner(program: TestRunner, rest: list[str], directory: str | None, files: _Files) -> Iterator[str]:
     """The tests that are named, else those that are called so by custom; and what the runner reads besides."""
     files.newcomers.update(program.always, program.beside)
     files.is_indirect = files.is_indirect or program.is_indirect
@@ -239,7 +215,7 @@ def _of_runner(program: Runner, rest: list[str], directory: str | None, files: _
     yield from files.called(program.tests, directory) if tests is None else tests
 
 
-def _named_tests(program: Runner, words: list[str], directory: str, files: _Files) -> list[str] | None:
+def _named_tests(program: TestRunner, words: list[str], directory: str, files: _Files) -> list[str] | None:
     """The tests that the arguments name; None if they name none."""
     if program.takes is Takes.OTHER or any(word in _SOURCES_FOLLOW for word in words):
         return None
@@ -255,7 +231,7 @@ def _named_tests(program: Runner, words: list[str], directory: str, files: _File
     return found if is_named else None
 
 
-def _tests_at(program: Runner, word: str, directory: str, files: _Files) -> list[str]:
+def _tests_at(program: TestRunner, word: str, directory: str, files: _Files) -> list[str]:
     """A file, or a directory: all of one for tests, of any other what is called a test."""
     if named := files.named(directory, word):
         return named
@@ -268,7 +244,7 @@ def _tests_at(program: Runner, word: str, directory: str, files: _Files) -> list
     return []
 
 
-def _of_name(program: Runner, parts: list[str], directory: str, files: _Files) -> list[str]:
+def _of_name(program: TestRunner, parts: list[str], directory: str, files: _Files) -> list[str]:
     """`tests.test_login.TestLogin`: the module, or the package, that the name begins with."""
     for length in range(len(parts), 0, -1):
         path = "/".join(parts[:length])
