@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from ralph.shell.command import ASSIGNMENT, FORK_BOMB, UNREADABLE, SimpleCommand, Streams
 from ralph.shell.expansion import REDIRECTS, RedirectionResult, WordExpander
-from ralph.shell.fork_bombs import is_bomb, is_endless_start
 from ralph.shell.parameters import name_of
 from ralph.shell.parser import Unreadable, parse, text_of
 from ralph.shell.programs.table import emulation
@@ -459,6 +458,8 @@ class ShellReader(WordExpander):
         if name is not None and body is not None:
             title = text_of(name)
             self.state.functions[title] = self._defined[title] = body
+            from ralph.shell.fork_bombs import is_bomb
+
             if is_bomb(title, body):
                 self._visit(SimpleCommand(FORK_BOMB, [], text_of(node), self.state.directory))
         return ""
@@ -487,6 +488,8 @@ class ShellReader(WordExpander):
     def _while(self, node: Node, streams: Streams) -> str:
         """One round."""
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
+        from ralph.shell.fork_bombs import is_endless_start
+
         if condition is not None and body is not None and is_endless_start(condition, body):
             self._visit(SimpleCommand(FORK_BOMB, [], text_of(node), self.state.directory))
         return self.sequence(node, streams)
