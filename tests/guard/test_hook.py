@@ -197,7 +197,8 @@ def test_nothing_breaks_it() -> None:
         "\0",
         "\ud800",
         "é",
-        "\U000ffff0",
+        "\x10",
+        "{\U00031860",
     ]
     for _ in range(10_000):
         text = source.choice(pieces)

@@ -32,17 +32,26 @@ _PARSER: list[Parser] = []
 
 def parse(text: str) -> Node:
     """The tree of a command; what bash itself could not read is refused."""
-    data = text.encode("utf-8", "surrogatepass")
+    data = _safe(text).encode("utf-8", "surrogatepass")
     if len(data) > MAX_BYTES:
         raise Unreadable("the command is too long to be judged")
     root = _parser().parse(data).root_node
     if not root.has_error:
         return root
     for repaired in (_simpler(text), _simpler(_without_here_documents(text))):
-        root = _parser().parse(repaired.encode("utf-8", "surrogatepass")).root_node
+        root = _parser().parse(_safe(repaired).encode("utf-8", "surrogatepass")).root_node
         if not root.has_error:
             return root
     raise Unreadable("the command cannot be parsed as bash")
+
+
+def _safe(text: str) -> str:
+    """Its scanner reads beyond a table where `{` is followed by such a character (tree-sitter-bash, issue 337)."""
+    if text.isascii():
+        return text
+    import re
+
+    return re.sub(r"(\{[0-9]*(?:\.\.[0-9]*)?)(?=[^\x00-\xff])", "\\1\\\\\n", text)  # the line goes on
 
 
 def _parser() -> Parser:

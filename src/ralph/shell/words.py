@@ -1,26 +1,26 @@
 """Words of a command, and what is known of them before it runs.
 
 What is not known stands in a text as a mark: one character that no command has, so that it is carried along
-wherever the text goes.
+wherever the text goes. They are control characters that are no blanks: the parser takes them as parts of words.
 """
 
 from __future__ import annotations
 
 import itertools
 
-UNKNOWN = "\U000ffff0"
+UNKNOWN = "\x10"
 """Some text that is there, but only running the command would tell."""
-UNSET = "\U000ffff1"
+UNSET = "\x11"
 """A variable that nobody has set: nothing, limit likely."""
-NET = "\U000ffff2"
+NET = "\x12"
 """Text from the network."""
-DECODED = "\U000ffff3"
+DECODED = "\x13"
 """Text that was made unreadable on purpose: decoded, unpacked, decrypted."""
-SECRET = "\U000ffff4"
+SECRET = "\x14"
 """A secret, or a text that has some."""
-EVERYONE = "\U000ffff6"
+EVERYONE = "\x16"
 """The numbers of processes of others, or of all."""
-HERE = "\U000ffff5"
+HERE = "\x15"
 """Before the text of a here-string, see `grammar`."""
 
 MARKS = frozenset((UNKNOWN, UNSET, NET, DECODED, SECRET, EVERYONE, HERE))
@@ -141,7 +141,7 @@ def _range(inner: str) -> list[str]:
     if first.lstrip("-").isdigit() and last.lstrip("-").isdigit() and len(first + last) < 12:
         a, b = int(first), int(last)
         return [str(n) for n in range(a, b + (1 if b >= a else -1), 1 if b >= a else -1)][:50]
-    if len(first) == len(last) == 1 and first <= last:
+    if len(first) == len(last) == 1 and first <= last and (first + last).isascii():
         return [chr(n) for n in range(ord(first), ord(last) + 1)]
     return []
 
@@ -274,7 +274,7 @@ def ansi_c(text: str) -> str:
 
 def _character(digits: str, base: int) -> str:
     number = int(digits, base)
-    return chr(number) if 0 < number < 0xD800 else ""
+    return chr(number) if 0 < number < 0xD800 and chr(number) not in MARKS else ""
 
 
 def _digits(text: str, at: int, limit: int, known: str) -> str:
