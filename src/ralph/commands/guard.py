@@ -10,7 +10,7 @@ import click
 from ralph.core.text import clean
 from ralph.guard import setup
 from ralph.guard.judge import RULES, Guard
-from ralph.guard.model import Verdict
+from ralph.guard.model import GuardVerdict
 from ralph.settings import GuardRuleSettings, GuardSettings, load
 from ralph.views.table import print_table
 
@@ -40,7 +40,7 @@ def command(text: str | None, hook: bool, rules: bool, settings_file: str | None
         return 0
     if text is None:
         raise click.UsageError("Give a COMMAND, or --rules.")
-    verdict = Guard(_pairs(guard.allow), _pairs(guard.deny)).judge(text, setup.place())
+    verdict = Guard(_pairs(guard.allow), _pairs(guard.deny)).judge(text, setup.context())
     _show(verdict, guard, as_json=as_json)
     return 0 if verdict.allowed else DENIED
 
@@ -49,7 +49,7 @@ def _pairs(rules: tuple[GuardRuleSettings, ...]) -> list[tuple[str, str]]:
     return [(rule.pattern, rule.reason) for rule in rules]
 
 
-def _show(verdict: Verdict, guard: GuardSettings, *, as_json: bool) -> None:
+def _show(verdict: GuardVerdict, guard: GuardSettings, *, as_json: bool) -> None:
     if as_json:
         values = {
             "verdict": "allow" if verdict.allowed else "deny",

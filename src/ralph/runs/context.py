@@ -115,7 +115,7 @@ def _story_board(
     if prd is None:
         yield None
         return
-    from ralph.core.protect import tests_among  # no other flow has to wait for it
+    from ralph.protection.protect import tests_among  # no other flow has to wait for it
 
     def commit(names: list[str], message: str) -> None:
         """What cannot be committed is in the tree all the same."""

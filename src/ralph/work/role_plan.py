@@ -29,7 +29,6 @@ from ralph.core.model import (
     TaskBrief,
     When,
 )
-from ralph.core.protect import Protection, protection
 from ralph.core.task_model import (
     ROLES,
     Task,
@@ -37,6 +36,7 @@ from ralph.core.task_model import (
     injected,
 )
 from ralph.errors import RalphError
+from ralph.protection.protect import Protection, protection
 from ralph.runs.run_plan import agent_spec, agent_specs, guarding, guardrails, limits, unasked
 from ralph.settings import CommandSettings, Settings
 from ralph.tasks.criteria import InForce, criteria_of, in_force, role_settings

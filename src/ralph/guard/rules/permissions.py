@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ralph.guard import effects, paths
-from ralph.guard.model import Command, Place, Rule
+from ralph.guard.model import GuardRule
 from ralph.guard.patterns import is_harmless
-from ralph.guard.words import Word, words_of
+from ralph.shell import arguments, paths
+from ralph.shell.command import SimpleCommand
+from ralph.shell.context import ShellContext
+from ralph.shell.words import Word, words_of
 
 CATEGORY = "permissions"
 _FORBIDDEN = (
@@ -20,10 +22,10 @@ _FORBIDDEN = (
 )
 
 
-def _targets(command: Command) -> tuple[str, list[Word]]:
+def _targets(command: SimpleCommand) -> tuple[str, list[Word]]:
     """The mode or owner, and the files."""
     if any(word.startswith("--reference") for word in command.args):
-        return "", effects.operands(command)
+        return "", arguments.operands(command)
     # a mode like -w or -x looks like an option
     words = [
         word
@@ -33,33 +35,33 @@ def _targets(command: Command) -> tuple[str, list[Word]]:
     return (words[0], words[1:]) if words else ("", [])
 
 
-def _outside(command: Command, place: Place) -> bool:
+def _outside(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program not in words_of("chmod chown chgrp setfacl chattr xattr chflags chcon restorecon"):
         return False
     if is_harmless(command):
         return False
     mode, words = _targets(command)
     if command.program in ("setfacl", "chattr", "xattr", "restorecon"):
-        words = effects.operands(command)
+        words = arguments.operands(command)
     for word in words:
-        path = paths.resolve(word, command.directory, place)
+        path = paths.resolve(word, command.directory, context)
         if path is None:
             continue
-        zone = paths.zone(paths.contents(path, word), place)
+        zone = paths.zone(paths.contents(path, word), context)
         if zone == paths.STARTUP and mode.lstrip("0") in ("600", "700", "400", "go-rwx"):
             continue
-        if zone == paths.STARTUP and mode in ("644", "640") and not paths.is_secret(path, place):
+        if zone == paths.STARTUP and mode in ("644", "640") and not paths.is_secret(path, context):
             continue
         if zone in _FORBIDDEN:
             return True
     return False
 
 
-def _open_to_all(command: Command, place: Place) -> bool:
+def _open_to_all(command: SimpleCommand, context: ShellContext) -> bool:
     """Everything for everybody, in a whole tree; or nothing for anybody."""
     if command.program != "chmod":
         return False
-    if not effects.is_recursive(command) and "find" not in command.wrappers:
+    if not arguments.is_recursive(command) and "find" not in command.wrappers:
         return False
     mode, _ = _targets(command)
     return mode.lstrip("0") in (
@@ -77,7 +79,7 @@ def _open_to_all(command: Command, place: Place) -> bool:
     ) or (mode in ("000", "a-rwx", "ugo-rwx", "a-r", "-rwx", "o+rwx", "a+rw", "u-r", "a=", "0"))
 
 
-def _set_id(command: Command, place: Place) -> bool:
+def _set_id(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program == "chmod":
         mode, _ = _targets(command)
         digits = mode.lstrip("0")
@@ -90,43 +92,45 @@ def _set_id(command: Command, place: Place) -> bool:
     return False
 
 
-def _to_root(command: Command, place: Place) -> bool:
+def _to_root(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program not in ("chown", "chgrp"):
         return False
     owner, _ = _targets(command)
-    is_far = effects.is_recursive(command) and "sudo" in command.wrappers and not owner.startswith(("$", "…"))
+    is_far = (
+        arguments.is_recursive(command) and "sudo" in command.wrappers and not owner.startswith(("$", "…"))
+    )
     return owner.partition(":")[0] in ("root", "0", "nobody") or (
         is_far and owner.isalnum() and owner == "www-data"
     )
 
 
 RULES = (
-    Rule(
+    GuardRule(
         "permissions-outside",
         CATEGORY,
         "It changes who may use files outside of the project. Change only files of the project.",
         _outside,
     ),
-    Rule(
+    GuardRule(
         "open-to-all",
         CATEGORY,
         "It gives a whole tree to everybody, or takes it from everybody. Change single files, as far as they need it.",
         _open_to_all,
     ),
-    Rule(
+    GuardRule(
         "set-id",
         CATEGORY,
         "It makes a program run with its owner's rights. Do without setuid and setgid.",
         _set_id,
     ),
-    Rule("to-root", CATEGORY, "It gives files away to root. Leave owners as they are.", _to_root),
-    Rule(
+    GuardRule("to-root", CATEGORY, "It gives files away to root. Leave owners as they are.", _to_root),
+    GuardRule(
         "immutable",
         CATEGORY,
         "It makes files that nobody can change or delete. Leave attributes alone.",
         "chattr ~+i|+a|-i|-a|=i",
     ),
-    Rule(
+    GuardRule(
         "capabilities",
         CATEGORY,
         "It gives a program rights of root. Leave that to the user.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.guard.model import Rule
+from ralph.guard.model import GuardRule
 
 CATEGORY = "publishing"
 _PACKAGE = "It publishes a package, or takes one back. Leave that to the user; a dry run is allowed."
@@ -11,7 +11,7 @@ _HUB = "It changes the project's home on the net for everybody. Leave that to th
 _SITE = "It puts something on the net. Leave deployments to the user."
 
 RULES = (
-    Rule(
+    GuardRule(
         "publish-package",
         CATEGORY,
         _PACKAGE,
@@ -49,15 +49,15 @@ RULES = (
             "cap ~deploy|deploy:*",
         ),
     ),
-    Rule(
+    GuardRule(
         "setup-upload",
         CATEGORY,
         _PACKAGE,
-        lambda command, place: (
+        lambda command, context: (
             "setup.py" in command.args and bool({"upload", "register"} & set(command.args))
         ),
     ),
-    Rule(
+    GuardRule(
         "publish-image",
         CATEGORY,
         _IMAGE,
@@ -68,7 +68,7 @@ RULES = (
             "skopeo copy|delete|sync",
         ),
     ),
-    Rule(
+    GuardRule(
         "publish-release",
         CATEGORY,
         _HUB,
@@ -85,7 +85,7 @@ RULES = (
             "gh|glab api --method=DELETE|-X=DELETE|-XDELETE|--method=PUT|--method=PATCH|-X=PUT|-X=PATCH|-XPUT|-XPATCH",
         ),
     ),
-    Rule(
+    GuardRule(
         "deploy",
         CATEGORY,
         _SITE,
