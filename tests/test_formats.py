@@ -284,8 +284,8 @@ def test_the_diagram_is_the_machines_table() -> None:
     """docs/architecture.md shows the transitions that the machine has."""
     sys.path.insert(0, str(DOCS.parent / "scripts"))
     try:
-        import diagram  # type: ignore[import-not-found]
+        import architecture  # type: ignore[import-not-found]
     finally:
         sys.path.pop(0)
     page = (DOCS / "architecture.md").read_text()
-    assert diagram.page_with_diagram(page) == page
+    assert architecture.page_with_diagram(page) == page

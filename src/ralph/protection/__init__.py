@@ -1,1 +1,1 @@
-"""Which files a check is made of."""
+"""Which files a check is made of, read from its commands."""
