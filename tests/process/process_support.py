@@ -19,7 +19,7 @@ PATH = os.environ.get("PATH", os.defpath)
 PREAMBLE = """
 import os, sys
 from ralph.process import client
-from ralph.process.client import Command, Wakeup, Warden
+from ralph.process.client import ProcessCommand, Wakeup, Warden
 
 class Print:
     def stdout(self, data): os.write(1, data)
@@ -28,7 +28,7 @@ class Print:
 def run(warden, argv, reader=Print(), watch=lambda seconds, idle: None):
     directory = os.open(".", os.O_RDONLY)
     try:
-        return warden.run(Command(argv, dict(os.environ), directory), reader, watch)
+        return warden.run(ProcessCommand(argv, dict(os.environ), directory), reader, watch)
     finally:
         os.close(directory)
 """

@@ -174,7 +174,7 @@ def lives(pid: int) -> bool:
 DRIVER = """
 import os, sys
 from ralph.core.model import Ended
-from ralph.process.client import Command, Wakeup, Warden, child_environment, output_of
+from ralph.process.client import ProcessCommand, Wakeup, Warden, child_environment, output_of
 from ralph.sandbox import container, outside
 from ralph.sandbox.base import Output, Room, Walls
 state, work, image, engine = sys.argv[1:]
@@ -194,7 +194,7 @@ with Warden(Wakeup()) as warden:
     with container.Container(image).opened(walls, run, print) as box:
         room = Room(work, (work,))
         wrapped = box.wrap(["/bin/sh", "-c", "trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done"], {}, room)
-        command = Command(wrapped.argv, wrapped.environment, directory)
+        command = ProcessCommand(wrapped.argv, wrapped.environment, directory)
         box.after(warden.run(command, Quiet(), lambda s, i: None), wrapped)
 """
 """A ralph of its own that has a command run forever in a container."""
