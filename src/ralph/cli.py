@@ -9,6 +9,8 @@ from ralph import __version__
 
 TYPE_CHECKING = False  # `typing` alone would cost a fifth of `ralph --version`
 if TYPE_CHECKING:
+    import types
+
     import click
 
 GROUPS: dict[str, dict[str, str]] = {
@@ -67,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
         from ralph.guard.hook import run
 
         run([word for word in argv[1:] if word != "--hook"])
-    _die_of_interrupts()
+    _hear_interrupts()
     from ralph.errors import RalphError
 
     try:
@@ -99,19 +101,20 @@ def _open_streams() -> None:
             setattr(sys, ("stdin", "stdout", "stderr")[number], stream)
 
 
-def _die_of_interrupts() -> None:
-    """While modules are loaded, a KeyboardInterrupt could get lost in them: the plain signal cannot."""
+def _hear_interrupts() -> None:
+    """While a module is loaded, a KeyboardInterrupt could get lost in it: the plain signal cannot."""
     import signal
+
+    def interrupted(number: int, frame: types.FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+            frame = frame.f_back
+        raise KeyboardInterrupt
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _hear_interrupts() -> None:
-    import signal
-
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, interrupted)
 
 
 def _check_text(argv: list[str]) -> None:
@@ -183,7 +186,6 @@ def _load(name: str) -> click.Command:
     import importlib
 
     command: click.Command = importlib.import_module(f"ralph.commands.{name}").command
-    _hear_interrupts()
     return command
 
 

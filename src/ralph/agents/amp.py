@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ralph.agents.base import (
     About,
+    Agent,
     Needs,
     Parser,
     Prompt,
@@ -68,3 +69,6 @@ class Amp:
 
     def parser(self, reading: Reading) -> Parser:
         return ClaudeParser(reading) if reading.purpose is Purpose.WORK else PlainParser(reading)
+
+
+AGENT: Agent = Amp()

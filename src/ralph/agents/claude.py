@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from ralph.agents import limits
 from ralph.agents.base import (
     About,
+    Agent,
     Needs,
     Parser,
     Prompt,
@@ -127,6 +128,9 @@ class Claude:
 
     def parser(self, reading: Reading) -> Parser:
         return ClaudeParser(reading)
+
+
+AGENT: Agent = Claude()
 
 
 # ---- what it prints ----

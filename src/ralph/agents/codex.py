@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from ralph.agents import limits
 from ralph.agents.base import (
     About,
+    Agent,
     Needs,
     Parser,
     Prompt,
@@ -129,6 +130,9 @@ class Codex:
 
     def parser(self, reading: Reading) -> Parser:
         return CodexParser(reading)
+
+
+AGENT: Agent = Codex()
 
 
 # ---- what it prints ----

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.agents.base import Needs, Prompt, Reading, model_option, no_hooks
+from ralph.agents.base import Agent, Needs, Prompt, Reading, model_option, no_hooks
 from ralph.agents.plain import PlainParser
 from ralph.core.model import AgentSpec, PromptVia, Purpose
 
@@ -29,6 +29,9 @@ class Custom:
 
     def parser(self, reading: Reading) -> PlainParser:
         return PlainParser(reading)
+
+
+AGENT: Agent = Custom()
 
 
 def argument(spec: AgentSpec, prompt: Prompt) -> list[str]:

@@ -35,6 +35,7 @@ from ralph.agents import limits
 from ralph.agents.base import (
     MAX_LINE,
     About,
+    Agent,
     AgentReport,
     Needs,
     Parser,
@@ -146,6 +147,9 @@ class Gemini:
 
     def parser(self, reading: Reading) -> Parser:
         return GeminiParser(reading)
+
+
+AGENT: Agent = Gemini()
 
 
 # ---- what it prints ----

@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from ralph.agents import limits
 from ralph.agents.base import (
     About,
+    Agent,
     Ends,
     Needs,
     Parser,
@@ -136,6 +137,9 @@ class OpenCode:
 
     def parser(self, reading: Reading) -> Parser:
         return OpenCodeParser(reading)
+
+
+AGENT: Agent = OpenCode()
 
 
 # ---- what it prints ----

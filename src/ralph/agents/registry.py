@@ -1,30 +1,46 @@
-"""Every agent that Ralph knows. A new one is one file and one line here."""
+"""Every agent that Ralph knows. A new one is one file, which ends with its `AGENT`, and one name here."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from threading import Lock
 
 from msgspec.structs import replace
 
-from ralph.agents.amp import Amp
 from ralph.agents.base import Agent, has_own_permissions, without
-from ralph.agents.claude import Claude
-from ralph.agents.codex import Codex
-from ralph.agents.custom import Custom
-from ralph.agents.gemini import Gemini
-from ralph.agents.opencode import OpenCode
-from ralph.agents.scripted import Scripted
 from ralph.core.model import AgentSpec, Permissions
 
-AGENTS: dict[str, Agent] = {
-    "amp": Amp(),
-    "claude": Claude(),
-    "codex": Codex(),
-    "custom": Custom(),
-    "gemini": Gemini(),
-    "opencode": OpenCode(),
-    "scripted": Scripted(),
-}
+_NAMES = ("amp", "claude", "codex", "custom", "gemini", "opencode", "scripted")
+
+
+class _Agents(Mapping[str, Agent]):
+    """Each is loaded when it is first wanted: a run needs one or two of them, and has them before it begins."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Agent] = {}
+        self._loading = Lock()
+
+    def __getitem__(self, name: str) -> Agent:
+        if name not in self._loaded:
+            if name not in _NAMES:
+                raise KeyError(name)
+            with self._loading:  # several threads at once would crash msgspec
+                self._loaded[name] = import_module(f"ralph.agents.{name}").AGENT
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in _NAMES
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_NAMES)
+
+    def __len__(self) -> int:
+        return len(_NAMES)
+
+
+AGENTS: Mapping[str, Agent] = _Agents()
 
 
 def type_of(command: str) -> str:

@@ -14,9 +14,7 @@ Each turn may have, done in this order:
 
 from __future__ import annotations
 
-import argparse
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,7 +22,7 @@ from typing import Annotated
 
 import msgspec
 
-from ralph.agents.base import Needs, Prompt, Reading, no_model_option
+from ralph.agents.base import Agent, Needs, Prompt, Reading, no_model_option
 from ralph.agents.custom import argument
 from ralph.agents.plain import PlainParser
 from ralph.core.model import AgentSpec, PromptVia, Purpose
@@ -60,6 +58,9 @@ class Scripted:
         return PlainParser(reading)
 
 
+AGENT: Agent = Scripted()
+
+
 class ScriptedTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one iteration does, in the order of the fields."""
 
@@ -89,6 +90,8 @@ def load(path: str) -> AgentScript:
 
 def play(turn: ScriptedTurn, prompt: str) -> int:
     """Do what one turn says; returns the exit code."""
+    import subprocess  # not in the process that reads it: this file is its adapter, too
+
     time.sleep(turn.delay)
     if turn.text:
         print(turn.text.replace("{prompt}", prompt), flush=True)
@@ -107,6 +110,8 @@ def play(turn: ScriptedTurn, prompt: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
+    import argparse
+
     parser = argparse.ArgumentParser(prog="scripted agent", allow_abbrev=False)
     parser.add_argument("--message", action="store_true")
     via = parser.add_mutually_exclusive_group()

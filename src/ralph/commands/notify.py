@@ -6,14 +6,7 @@ from pathlib import Path
 
 import click
 
-from ralph.core.model import Occasion
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.notify.notices import Notification
-from ralph.notify.sender import deliver, targets_of
-from ralph.process.client import Warden
-from ralph.runs.session import signals
-from ralph.settings import load, redacted
 
 
 @click.command(
@@ -31,6 +24,14 @@ def command(test: bool, settings_file: str | None) -> int:
     ralph notify
     ralph notify --test
     """
+    from ralph.core.model import Occasion
+    from ralph.core.text import clean
+    from ralph.notify.notices import Notification
+    from ralph.notify.sender import deliver, targets_of
+    from ralph.process.client import Warden
+    from ralph.runs.session import signals
+    from ralph.settings import load, redacted
+
     settings = load(Path(settings_file) if settings_file else None).settings
     targets = targets_of(settings.notify)
     if targets.is_empty:

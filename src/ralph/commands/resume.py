@@ -6,6 +6,7 @@ import math
 import time
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,12 +22,12 @@ from ralph.commands.common import (
     settings_here,
     view_options,
 )
-from ralph.core import policy
-from ralph.core.model import FLOW_RULES, Cause, Outcome, Resume
 from ralph.errors import RalphError
-from ralph.runs import control, session
-from ralph.store.codec import RunBrief
-from ralph.store.runs import Run
+
+if TYPE_CHECKING:
+    from ralph.core.model import Resume
+    from ralph.store.codec import RunBrief
+    from ralph.store.runs import Run
 
 
 @click.command()
@@ -60,6 +61,9 @@ def command(
     ralph resume
     ralph resume 7f3a -m 20
     """
+    from ralph.core.model import FLOW_RULES, Resume
+    from ralph.runs import control, session
+
     home = open_home()
     runs = home.runs()
     chosen = find_run(home, runs, run) if run else session.unfinished(runs, session.here(Path.cwd()))
@@ -85,6 +89,9 @@ def command(
 
 def _check(run: Run, brief: RunBrief, go_on: Resume) -> None:
     """Refuse what could only stop again at once."""
+    from ralph.core import policy
+    from ralph.core.model import Cause, Outcome
+
     stop = brief.stop
     if stop is None:
         return

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from ralph.commands.common import make_view, open_home, run_argument
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.process.client import Wakeup
-from ralph.runs import session
-from ralph.runs.repository import opened_repository
-from ralph.scm.rewind import Rewind, Rewinder
-from ralph.views.agent import ViewOptions
+
+if TYPE_CHECKING:
+    from ralph.scm.rewind import Rewind
 
 WORDS = {"A": "comes back", "M": "is changed", "D": "is removed", "T": "is changed"}
 MAX_SHOWN = 40
@@ -32,6 +30,13 @@ def command(run: str, iteration: str, yes: bool) -> int:
     \b
     ralph rewind 7f3a 2    as it was before iteration 2
     """
+    from ralph.core.text import clean
+    from ralph.process.client import Wakeup
+    from ralph.runs import session
+    from ralph.runs.repository import opened_repository
+    from ralph.scm.rewind import Rewinder
+    from ralph.views.agent import ViewOptions
+
     home = open_home()
     runs = home.runs()
     chosen = runs.find(run)
@@ -63,6 +68,8 @@ def command(run: str, iteration: str, yes: bool) -> int:
 
 
 def _show(plan: Rewind) -> None:
+    from ralph.core.text import clean
+
     for change in plan.changes[:MAX_SHOWN]:
         click.echo(f"  {WORDS[change.kind]:<11} {clean(change.path)}")
     if len(plan.changes) > MAX_SHOWN:

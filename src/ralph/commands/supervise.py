@@ -18,12 +18,8 @@ from ralph.commands.common import (
     start,
     view_options,
 )
-from ralph.core.model import Flow, RestartKind
-from ralph.runs.run_plan import RunInputs
-from ralph.runs.sandbox_choice import Wanted, choose
-from ralph.sandbox.registry import DIRECT
-from ralph.settings import load
-from ralph.supervise import plan
+
+RESTART_POLICIES = ("backoff", "fixed")
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -35,7 +31,7 @@ from ralph.supervise import plan
 @click.option("--restart-delay", type=AMOUNT, metavar="S", help="Seconds between two attempts. [1]")
 @click.option(
     "--restart-policy",
-    type=click.Choice([kind.value for kind in RestartKind]),
+    type=click.Choice(RESTART_POLICIES),
     help="backoff: longer after every quick failure, and stop in a crash loop; fixed: always the delay. [backoff]",
 )
 @click.option(
@@ -78,6 +74,13 @@ def command(
     ralph supervise tasks/build -- ./my-agent --its flags
     ralph supervise tasks/build -f PROMPT.md --max-restarts 20
     """
+    from ralph.core.model import Flow
+    from ralph.runs.run_plan import RunInputs
+    from ralph.runs.sandbox_choice import Wanted, choose
+    from ralph.sandbox.registry import DIRECT
+    from ralph.settings import load
+    from ralph.supervise import plan
+
     directory = Path.cwd()
     task = plan.make_task(task_dir, project, name, words, RunInputs(prompt, prompt_file))
     flags = {_KEYS[key]: value for key, value in options.items() if value is not None}

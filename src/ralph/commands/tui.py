@@ -12,24 +12,21 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ralph.commands.common import make_look, optional_run_argument, settings_here
-from ralph.core.model import Resume
-from ralph.core.task_model import Task
 from ralph.errors import RalphError
-from ralph.runs.location import here
-from ralph.store.database import Missing
-from ralph.store.home import Home, known_home
-from ralph.store.runs import Run, Runs
-from ralph.store.tasks import Tasks
-from ralph.views.agent import ViewOptions
-from ralph.views.console import is_able, shows_emoji
-from ralph.views.tasks import RoleView
-from ralph.views.tui.app import RalphApp
-from ralph.views.tui.colours import terminal_theme
-from ralph.views.tui.feed import Feed, FeedSources, Past
+
+if TYPE_CHECKING:
+    from ralph.core.task_model import Task
+    from ralph.store.home import Home
+    from ralph.store.runs import Run, Runs
+    from ralph.views.agent import ViewOptions
+    from ralph.views.tasks import RoleView
+    from ralph.views.tui.app import RalphApp
+    from ralph.views.tui.feed import Past
 
 MAX_BYTES = 1 << 19
 """Of what an agent has printed, the dashboard shows about so much, the end of it."""
@@ -44,6 +41,11 @@ def command(run: str | None, theme: str | None) -> int:
     With RUN or a task's id it begins there. It reads the store and writes commands to it, as `ralph pause` and the
     others do: any number can be open, from any directory, and runs go on when it is closed. `?` lists the keys.
     """
+    from ralph.runs.location import here
+    from ralph.store.home import known_home
+    from ralph.views.console import is_able, shows_emoji
+    from ralph.views.tui.colours import terminal_theme
+
     if not is_able(sys.stdout) or not sys.stdin.isatty():
         raise RalphError("There is no terminal to show it on.", "`ralph status` prints the same once.")
     home, project, settings = known_home(Path.cwd()), here(Path.cwd()).project, settings_here()
@@ -65,6 +67,9 @@ def make_app(
     first: tuple[str, ...] = (),
 ) -> RalphApp:
     """The dashboard over a store. Its lines are always coloured here: the app takes away what is not wanted."""
+    from ralph.views.agent import ViewOptions
+    from ralph.views.tui.app import RalphApp
+    from ralph.views.tui.feed import Feed, FeedSources
 
     def past(runs: Runs, run: str) -> Past:
         from ralph.runs.replay import Replay
@@ -91,6 +96,9 @@ def make_app(
 
 def _first(home: Home, project: str, name: str) -> tuple[str, ...]:
     """What to begin with: a task of this project, or a run."""
+    from ralph.store.database import Missing
+    from ralph.store.tasks import Tasks
+
     try:
         runs = home.to_read()
     except Missing:
@@ -134,6 +142,7 @@ class StoreActions:
         return self._told(run, lambda runs, chosen: control.cancel(self._home, runs, chosen))
 
     def resume(self, run: str, iterations: int | None) -> str:
+        from ralph.core.model import Resume
         from ralph.runs import control
 
         with closing((runs := self._home.runs()).db):

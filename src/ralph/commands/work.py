@@ -6,10 +6,9 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import to_builtins
 
 from ralph.commands.common import (
     COUNT,
@@ -22,27 +21,17 @@ from ralph.commands.common import (
     sandbox_options,
     view_options,
 )
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.notify.notifier import WorkNotifier
-from ralph.notify.sender import Sender, targets_of
-from ralph.runs import session
-from ralph.runs.location import Location, here
-from ralph.runs.sandbox_choice import Wanted, choose
-from ralph.sandbox.registry import DIRECT
-from ralph.scm.repository import find_repository
-from ralph.settings import Settings
-from ralph.store.home import Home
-from ralph.store.told import told_of_project
-from ralph.views.agent import paint
-from ralph.views.console import count, wants_colour
-from ralph.views.jsonl import JsonLines
-from ralph.views.task_status import TaskState, task_state
-from ralph.views.work import ManyTasks, OneTask, WorkTaskJson
-from ralph.views.writer import ForgivingWriter
-from ralph.work.jobs import Choice, Watch
-from ralph.work.project_repo import locked_project_repo
-from ralph.work.scheduler import Work
+
+if TYPE_CHECKING:
+    from ralph.notify.notifier import WorkNotifier
+    from ralph.runs.location import Location
+    from ralph.settings import Settings
+    from ralph.store.home import Home
+    from ralph.views.task_status import TaskState
+    from ralph.views.work import ManyTasks, OneTask, WorkTaskJson
+    from ralph.work.jobs import Watch
+    from ralph.work.scheduler import Work
 
 
 @click.command(
@@ -89,6 +78,15 @@ def command(
     ralph work --spec auth-feature -j 4
     ralph work --task TASK-001
     """
+    from ralph.runs import session
+    from ralph.runs.location import here
+    from ralph.runs.sandbox_choice import Wanted, choose
+    from ralph.sandbox.registry import DIRECT
+    from ralph.scm.repository import find_repository
+    from ralph.work.jobs import Choice
+    from ralph.work.project_repo import locked_project_repo
+    from ralph.work.scheduler import Work
+
     keys = {
         "max_cost_usd": "maxCostUsd",
         "max_tokens": "maxTokens",
@@ -121,12 +119,18 @@ def command(
 
 
 def _notifier(home: Home, where: Location, settings: Settings, watch: Watch) -> WorkNotifier:
+    from ralph.notify.notifier import WorkNotifier
+    from ralph.notify.sender import Sender, targets_of
+    from ralph.store.told import told_of_project
+
     sender = Sender(targets_of(settings.notify), told_of_project(home.path, where.project))
     return WorkNotifier(watch, sender, home.runs(), where.project, str(where.directory))
 
 
 def _in_background(home: Home) -> bool:
     """Go on in the background; False in the process that was called, which is done."""
+    from ralph.runs import session
+
     logs = home.path / "work"
     logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = logs / f"{time.strftime('%Y%m%d-%H%M%S')}.log"
@@ -143,6 +147,12 @@ def _in_background(home: Home) -> bool:
 def _view(
     settings: Settings, jobs: int, *, verbose: bool, as_json: bool
 ) -> OneTask | ManyTasks | WorkTaskJson:
+    from ralph.views.agent import paint
+    from ralph.views.console import wants_colour
+    from ralph.views.jsonl import JsonLines
+    from ralph.views.work import ManyTasks, OneTask, WorkTaskJson
+    from ralph.views.writer import ForgivingWriter
+
     if as_json:
         return WorkTaskJson(JsonLines(ForgivingWriter(sys.stdout)))
     if jobs == 1:
@@ -154,6 +164,11 @@ def _view(
 
 def _summary(home: Home, project: str, work: Work, *, as_json: bool) -> None:
     """What became of each task, on stdout."""
+    from msgspec import to_builtins
+
+    from ralph.core.text import clean
+    from ralph.views.task_status import task_state
+
     tasks, runs = home.tasks(project), home.runs()
     known = [(task, tasks.progress(task.id)) for job in work.jobs if (task := tasks.get(job.id))]
     found = [task_state(home, runs, project, task, progress) for task, progress in known]
@@ -172,6 +187,8 @@ def _summary(home: Home, project: str, work: Work, *, as_json: bool) -> None:
 
 
 def _line(state: TaskState) -> str:
+    from ralph.views.console import count
+
     used = f"{count(state.iterations, 'iteration')}" + (f", ${state.cost:.2f}" if state.cost else "")
     line = f"{state.status}: {state.id} {state.title} ({used})"
     if state.status == "done":

@@ -9,16 +9,15 @@ import select
 import socket
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from typing import IO
 
 from msgspec import Struct
 
 from ralph.core.model import Ended, Exit
 from ralph.files.compiled import compiled
+from ralph.files.unnamed import unnamed_file
 from ralph.process import orphans, warden
 from ralph.process.orphans import Orphans
 from ralph.process.step import ANSWER_SECONDS, OutputReader, Step, Watch
@@ -103,14 +102,7 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     return environment | dict(extra)
 
 
-def _opened_program() -> int:
-    """An open file with the warden's program, as Python runs it at once."""
-    with tempfile.TemporaryFile(buffering=0) as file:
-        file.write(compiled(warden))
-        return fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)
-
-
-_PROGRAM = _opened_program()
+_PROGRAM = unnamed_file(compiled(warden))
 """The warden's program as it is now: an upgrade under a running loop does not change it."""
 
 
@@ -361,8 +353,7 @@ def output_of(
     def watched(seconds: float, idle: float) -> Ended | None:
         return Ended.OK if collected.is_full else watch(seconds, idle)
 
-    with _file_with(stdin) if stdin else nullcontext() as file:
-        given = file.fileno() if file is not None else None
+    with _file_with(stdin) if stdin else nullcontext() as given:
         exit = owner.run(
             ProcessCommand([program, *argv[1:]], environment, directory, given), collected, watched
         )
@@ -370,8 +361,9 @@ def output_of(
 
 
 @contextmanager
-def _file_with(data: bytes) -> Iterator[IO[bytes]]:
-    with tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.seek(0)
-        yield file
+def _file_with(data: bytes) -> Iterator[int]:
+    descriptor = unnamed_file(data)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

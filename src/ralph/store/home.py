@@ -13,10 +13,10 @@ from ralph.errors import RalphError
 from ralph.store.database import open_database, open_to_read
 from ralph.store.files import opened_directory
 from ralph.store.runtime import ignore_runtime_files
-from ralph.store.tasks import Tasks
 
 if TYPE_CHECKING:
     from ralph.store.runs import Runs
+    from ralph.store.tasks import Tasks
 
 
 class Home(Struct, frozen=True):
@@ -46,6 +46,8 @@ class Home(Struct, frozen=True):
 
     def tasks(self, project: str) -> Tasks:
         """The tasks of a project, on a connection of its own."""
+        from ralph.store.tasks import Tasks
+
         return Tasks(open_database(self.database), self.database, project)
 
     def to_read(self) -> Runs:

@@ -9,10 +9,6 @@ import click
 
 from ralph.commands.common import open_home
 from ralph.commands.prd.options import folder_option, project_option, say_undone
-from ralph.core.text import clean
-from ralph.prd import archive, plan
-from ralph.runs import session
-from ralph.runs.location import here
 
 
 @click.command("archive")
@@ -27,6 +23,11 @@ def archive_(project_dir: Path, ralph_dir: str, label: str, as_json: bool) -> in
     Refused while a loop runs. Stories that are not finished stand in the summary as that. Killed on the way, it can be
     called again.
     """
+    from ralph.core.text import clean
+    from ralph.prd import archive, plan
+    from ralph.runs import session
+    from ralph.runs.location import here
+
     home = open_home()
     inputs = plan.PrdInputs(project_dir, plan.inside(project_dir, ralph_dir))
     with session.signals() as wakeup:

@@ -9,10 +9,6 @@ import click
 
 from ralph.commands.common import open_home
 from ralph.commands.prd.options import folder_option, project_option, say_undone
-from ralph.core.text import clean
-from ralph.prd import files, import_lists, plan
-from ralph.runs import session
-from ralph.runs.location import here
 
 
 @click.command("import")
@@ -36,6 +32,11 @@ def import_(file: Path, project_dir: Path, ralph_dir: str, force: bool, trust: b
     ralph prd import prd.json
     ralph prd import TODO.md --project-dir ~/shop
     """
+    from ralph.core.text import clean
+    from ralph.prd import files, import_lists, plan
+    from ralph.runs import session
+    from ralph.runs.location import here
+
     home, folder = open_home(), plan.inside(project_dir, ralph_dir)
     imported = import_lists.read(file, files.named_branch(project_dir, folder), trust=trust)
     with session.signals() as wakeup:

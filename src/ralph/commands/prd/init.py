@@ -7,9 +7,6 @@ from pathlib import Path
 import click
 
 from ralph.commands.prd.options import folder_option, project_option
-from ralph.core.text import clean
-from ralph.prd import files
-from ralph.prd.plan import inside
 
 
 @click.command("init")
@@ -27,6 +24,10 @@ def init_(project_dir: Path, name: str, ralph_dir: str, force: bool) -> int:
     \b
     ralph prd init --name login
     """
+    from ralph.core.text import clean
+    from ralph.prd import files
+    from ralph.prd.plan import inside
+
     folder = inside(project_dir, ralph_dir)
     made = files.make(project_dir, folder, name, force=force)
     for each in made.new:

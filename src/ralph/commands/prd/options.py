@@ -8,14 +8,14 @@ from typing import Any, TypeVar
 
 import click
 
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.files.paths import real
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _existing(ctx: click.Context, param: click.Parameter, value: Path) -> Path:
+    from ralph.files.paths import real
+
     if not value.is_dir():
         raise RalphError(f"--project-dir {value}: there is no such directory.")
     return real(value)
@@ -51,5 +51,7 @@ def default_agent(settings_file: str | None) -> str | None:
 
 
 def say_undone(what: Iterable[str]) -> None:
+    from ralph.core.text import clean
+
     for text in what:
         click.echo(clean(f"Undone, from a loop that was killed: {text}."), err=True)

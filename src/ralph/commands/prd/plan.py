@@ -5,18 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ralph.commands.common import load_with_agent, open_home
 from ralph.commands.prd.options import default_agent, folder_option, project_option
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.files.paths import real
-from ralph.prd import files, plan, planning
-from ralph.runs.location import here
-from ralph.runs.run_plan import agent_specs
-from ralph.store import locks
+
+if TYPE_CHECKING:
+    from ralph.prd.plan import PrdInputs
 
 
 @click.command("plan")
@@ -47,6 +45,13 @@ def plan_(
     ralph prd plan
     ralph prd plan --from docs/login.md --agent codex
     """
+    from ralph.core.text import clean
+    from ralph.files.paths import real
+    from ralph.prd import files, plan, planning
+    from ralph.runs.location import here
+    from ralph.runs.run_plan import agent_specs
+    from ralph.store import locks
+
     source = real(source) if source is not None else None
     os.chdir(project_dir)
     inputs = plan.PrdInputs(project_dir, plan.inside(project_dir, ralph_dir))
@@ -73,7 +78,10 @@ def plan_(
     return _report(inputs, planning.problems(inputs, before))
 
 
-def _report(inputs: plan.PrdInputs, problems: list[str]) -> int:
+def _report(inputs: PrdInputs, problems: list[str]) -> int:
+    from ralph.core.text import clean
+    from ralph.prd import plan
+
     if problems:
         lines = "\n  ".join(clean(each) for each in problems)
         raise RalphError(

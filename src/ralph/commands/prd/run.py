@@ -19,11 +19,6 @@ from ralph.commands.common import (
     view_options,
 )
 from ralph.commands.prd.options import default_agent, folder_option, project_option, say_undone
-from ralph.core.model import Flow
-from ralph.core.text import clean
-from ralph.prd import plan
-from ralph.runs.location import here
-from ralph.runs.sandbox_choice import AUTO, Wanted, choose
 from ralph.stories.rules import REVIEW_CAP
 
 
@@ -76,6 +71,12 @@ def run_(
     ralph prd run
     ralph prd run -n 30 -m opus --review-cap 3
     """
+    from ralph.core.model import Flow
+    from ralph.core.text import clean
+    from ralph.prd import plan
+    from ralph.runs.location import here
+    from ralph.runs.sandbox_choice import AUTO, Wanted, choose
+
     os.chdir(project_dir)
     folder = plan.inside(project_dir, ralph_dir)
     inputs = plan.PrdInputs(project_dir, folder, max_iterations, model, skip_review, review_cap)
