@@ -70,7 +70,7 @@ def fill(place: Scratch) -> str:
         runs.db.execute("PRAGMA synchronous = OFF")
         for _ in range(MANY):
             _ended(home, place)
-        run = runs.create(Flow.RUN, str(place.path), str(place.path), lambda id: _plan(id, place))
+        run = runs.create(_plan("", place), str(place.path), str(place.path))
         journal, state = Journal(runs.db, runs.path, run.id), machine.start(_plan(run.id, place), run.created)
         look = machine.next_step(state)
         journal.begin(look, run.created)
@@ -97,7 +97,7 @@ def _ended(home: Home, place: Scratch) -> None:
     runs = home.runs()
     with closing(runs.db):
         runs.db.execute("PRAGMA synchronous = OFF")
-        run = runs.create(Flow.RUN, str(place.path), str(place.path), lambda id: _plan(id, place))
+        run = runs.create(_plan("", place), str(place.path), str(place.path))
         state, journal = machine.start(_plan(run.id, place), run.created), Journal(runs.db, runs.path, run.id)
         used = Usage(cost_usd=0.1, input_tokens=50_000, output_tokens=900)
         results: dict[type, Result] = {

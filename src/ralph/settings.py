@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -309,8 +310,17 @@ class LoadedSettings(Struct, frozen=True):
     sources: Mapping[str, str]
 
 
-def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> LoadedSettings:
-    """Settings file, deep-merged with the local file beside it, then flags by their dotted key."""
+def load(
+    path: Path | None = None,
+    flags: Mapping[str, Any] | None = None,
+    agent: str | None = None,
+    otherwise: str = "",
+) -> LoadedSettings:
+    """Settings file, deep-merged with the local file beside it, then flags by their dotted key.
+
+    `agent`: another command than the configured one, of which then nothing is kept; `otherwise`: the one if none is
+    configured.
+    """
     chosen = path or DEFAULT_PATH
     if not chosen.name:
         raise RalphError(f"{chosen}: the settings file is no regular file.")
@@ -324,7 +334,8 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Lo
         _check(document)
         merged = deep_merge(merged, document.values)
         _note_sources(sources, document.values, str(document.path))
-    for key, value in (flags or {}).items():
+    flags = {**(flags or {}), **_other_agent(merged, agent, otherwise)}
+    for key, value in flags.items():
         if key == "agent":
             merged.pop("agent", None)
         nested: Any = value
@@ -338,11 +349,26 @@ def load(path: Path | None = None, flags: Mapping[str, Any] | None = None) -> Lo
         message, _, where = str(error).partition(" - at `$")
         where = where.strip(".`")
         names = ", ".join(str(document.path) for document in documents)
-        source = "the command line" if where in (flags or {}) else names or "the command line"
+        source = "the command line" if where in flags else names or "the command line"
         raise RalphError(f"{where}, from {source}: {message[0].lower()}{message[1:]}.") from None
     return LoadedSettings(
         settings, tuple(document.path for document in documents), _all_sources(settings, sources)
     )
+
+
+def _other_agent(merged: Mapping[str, Any], agent: str | None, otherwise: str) -> dict[str, Any]:
+    """The flag for an agent that takes the place of the configured one."""
+    block = merged.get("agent")
+    configured = block.get("command") if isinstance(block, dict) else None
+    if agent is None and not str(configured or "").strip():
+        agent = otherwise or None
+    if agent is None or agent == configured:
+        return {}
+    try:
+        name, *words = shlex.split(agent) or [""]
+    except ValueError as error:
+        raise RalphError(f"--agent {agent!r}: {error}.", "It is split as a shell would split it.") from None
+    return {"agent": {"command": name, "flags": [shlex.quote(word) for word in words]}}
 
 
 def deep_merge(base: dict[str, Any], local: dict[str, Any]) -> dict[str, Any]:

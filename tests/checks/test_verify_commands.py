@@ -17,7 +17,7 @@ from ralph.settings import AgentSettings, Settings
 def verify(iteration_timeout: float = 0.0) -> Check:
     """The check of a run with such settings."""
     settings = Settings(agent=AgentSettings(command="true"), iteration_timeout_seconds=iteration_timeout)
-    (check,) = plan("run", settings, PrdInputs(Path("/project"))).checks
+    (check,) = plan(settings, PrdInputs(Path("/project"))).checks
     return check
 
 

@@ -115,7 +115,7 @@ def driven(
         limits = Limits(iterations=iterations)
         return Plan(id, Flow.RUN, str(project.path), (agent,), PromptSource("x"), limits=limits)
 
-    run = session.begin(project.home, Flow.RUN, session.here(project.path), make_plan)
+    run = session.begin(project.home, session.here(project.path), make_plan(""))
     plan, streams, wakeup = make_plan(run.id), project.home.make_streams(run.id), Instant(clock)
     runs = project.home.runs()
     with (

@@ -228,7 +228,7 @@ def make_plan(id):
     return Plan(id, Flow.RUN, "/work", (agent,), PromptSource("x"), limits=Limits(iterations=10**9))
 
 runs = Home(Path(sys.argv[1])).runs()
-run = runs.create(Flow.RUN, "/work", "/work", make_plan)
+run = runs.create(make_plan(""), "/work", "/work")
 state, at = machine.start(make_plan(run.id), run.created), run.created
 journal = Journal(runs.db, runs.path, run.id)
 print(run.id, 0, flush=True)

@@ -86,7 +86,7 @@ class Begun:
 
 
 def begin(db: sqlite3.Connection, home: Home) -> Begun:
-    run = Runs(db, home.database).create(Flow.RUN, "/work", "/work", lambda id: replace(PLAN, run=id))
+    run = Runs(db, home.database).create(PLAN, "/work", "/work")
     state = machine.start(replace(PLAN, run=run.id), run.created)
     return Begun(run.id, state, Journal(db, home.database, run.id))
 

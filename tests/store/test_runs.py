@@ -59,7 +59,7 @@ def plan(id: str) -> Plan:
 
 
 def create(runs: Runs) -> Run:
-    return runs.create(Flow.RUN, "/work", "/work", plan)
+    return runs.create(plan(""), "/work", "/work")
 
 
 # ---- ids ----
@@ -89,8 +89,9 @@ def test_a_run_comes_with_its_plan(runs: Runs) -> None:
     run = create(runs)
     (row,) = rows(runs.db, runs.path, run.id)
     assert (row.seq, row.kind, codec.decode("plan", row.body)) == (0, "plan", plan(run.id))
-    with pytest.raises(ZeroDivisionError):
-        runs.create(Flow.RUN, "/work", "/work", lambda id: plan(str(1 // 0)))
+    runs.db.execute("DROP TABLE journal")
+    with pytest.raises(RalphError, match="no such table: journal"):
+        create(runs)
     assert [known.id for known in runs.all()] == [run.id]
 
 

@@ -45,7 +45,7 @@ def begin_work(tasks: Tasks, id: str) -> None:
         spec = AgentSpec("agent", "custom", "agent")
         return Plan(run, Flow.WORK, tasks.project, (spec,), PromptSource("x"), task_id=id, role="coder")
 
-    Runs(tasks.db, tasks.path).create(Flow.WORK, tasks.project, tasks.project, plan)
+    Runs(tasks.db, tasks.path).create(plan(""), tasks.project, tasks.project)
 
 
 def ids(tasks: Tasks) -> list[str]:

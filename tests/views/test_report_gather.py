@@ -187,7 +187,7 @@ def big_run(project: Project, iterations: int, text: str) -> str:
         check = Check("make test", "command", '{"command":"make test"}')
         return Plan(id, Flow.RUN, where, (spec,), PromptSource(text=text), checks=(check,), snapshots=False)
 
-    run = runs.create(Flow.RUN, where, where, plan)
+    run = runs.create(plan(""), where, where)
     journal = Journal(runs.db, runs.path, run.id)
     state = machine.start(plan(run.id), run.created)
     at = run.created

@@ -7,7 +7,6 @@ than click itself, and a command that only reads the store starts in half the ti
 from __future__ import annotations
 
 import math
-import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -21,7 +20,7 @@ from ralph.errors import RalphError
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from ralph.core.model import Flow, Plan, Resume
+    from ralph.core.model import Plan, Resume
     from ralph.process.client import Wakeup
     from ralph.runs.location import Location
     from ralph.settings import LoadedSettings, NotifySettings, Settings, WorkSettings
@@ -212,9 +211,8 @@ def sandbox_options(function: F) -> F:
 
 
 def start(
-    flow: Flow,
+    plan: Plan,
     where: Location,
-    make_plan: Callable[[str], Plan],
     view: Callable[[], View],
     home: Home | None = None,
     locked: Callable[[], None] | None = None,
@@ -227,16 +225,15 @@ def start(
     `locked` is called when nobody else works there, before there is a run.
     `notify`: who is told of its end, and how.
     """
-    from ralph.core.model import FLOW_RULES
     from ralph.notify.sender import targets_of
     from ralph.runs import session
 
     home = home or open_home()
     with session.signals() as wakeup:
-        lock = session.lock(home, where, wakeup, view(), alone=FLOW_RULES[flow].locks_folder_only)
+        lock = session.lock(home, where, wakeup, view(), alone=plan.rules.locks_folder_only)
         if locked is not None:
             locked()
-        run = session.begin(home, flow, where, make_plan, targets_of(notify))
+        run = session.begin(home, where, plan, targets_of(notify))
         return finish(home, run, lock, wakeup, view, detach=detach)
 
 
@@ -340,19 +337,10 @@ def work_settings() -> WorkSettings:
     return load_with_agent(project_settings(), {}, None).settings.ralph
 
 
-def load_with_agent(settings_file: str | None, flags: dict[str, Any], agent: str | None) -> LoadedSettings:
-    """With another agent than the configured one, nothing of the configured one is kept."""
+def load_with_agent(
+    settings_file: str | None, flags: dict[str, Any], agent: str | None, otherwise: str = ""
+) -> LoadedSettings:
+    """The settings with another agent than the configured one, or with `otherwise` where none is configured."""
     from ralph.settings import load
 
-    path = Path(settings_file) if settings_file else None
-    if agent is not None and load(path).settings.agent.command != agent:
-        name, *words = _split(agent)
-        flags |= {"agent": {"command": name, "flags": [shlex.quote(word) for word in words]}}
-    return load(path, flags)
-
-
-def _split(agent: str) -> list[str]:
-    try:
-        return shlex.split(agent) or [""]
-    except ValueError as error:
-        raise RalphError(f"--agent {agent!r}: {error}.", "It is split as a shell would split it.") from None
+    return load(Path(settings_file) if settings_file else None, flags, agent, otherwise)

@@ -69,7 +69,6 @@ def command(
     ralph run -p "Make the tests pass" -m 5
     ralph run -f PROMPT.md --agent ./my-agent.sh
     """
-    from ralph.core.model import Flow
     from ralph.runs import run_plan
     from ralph.runs.location import here
     from ralph.runs.sandbox_choice import Wanted, choose
@@ -82,17 +81,15 @@ def command(
     loaded = load_with_agent(settings_file, flags, agent)
     settings = loaded.settings
     if dry_run:
-        return _show(run_plan.plan("dry-run", settings, inputs, directory), inputs, as_json=as_json)
+        return _show(run_plan.plan(settings, inputs, directory), inputs, as_json=as_json)
     if verbose:
         _explain(loaded)
-    run_plan.plan("check", settings, inputs, directory)
     chosen = choose(loaded, Wanted(sandbox, sandbox_backend), DIRECT.name)
     look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
     where = here(directory)
     return start(
-        Flow.RUN,
+        run_plan.plan(settings, inputs, where.directory, chosen),
         where,
-        lambda id: run_plan.plan(id, settings, inputs, where.directory, chosen),
         partial(make_view, look, as_json=as_json),
         detach=detach,
         notify=settings.notify,

@@ -74,7 +74,6 @@ def command(
     ralph supervise tasks/build -- ./my-agent --its flags
     ralph supervise tasks/build -f PROMPT.md --max-restarts 20
     """
-    from ralph.core.model import Flow
     from ralph.runs.run_plan import RunInputs
     from ralph.runs.sandbox_choice import Wanted, choose
     from ralph.sandbox.registry import DIRECT
@@ -86,14 +85,12 @@ def command(
     flags = {_KEYS[key]: value for key, value in options.items() if value is not None}
     loaded = load(Path(settings_file) if settings_file else None, flags)
     settings = loaded.settings
-    plan.plan("check", settings, task, directory)
     chosen = choose(loaded, Wanted(sandbox, sandbox_backend), DIRECT.name)
     look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
     where = plan.where(task, directory)
     return start(
-        Flow.SUPERVISE,
+        plan.plan(settings, task, where.directory, chosen),
         where,
-        lambda id: plan.plan(id, settings, task, where.directory, chosen),
         partial(make_view, look, as_json=as_json),
         detach=detach,
         notify=settings.notify,

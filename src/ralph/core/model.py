@@ -448,7 +448,7 @@ NO_SANDBOX = SandboxSpec()
 class Plan(Struct, frozen=True):
     """Everything a run needs to know. Journalled as row 0: resume does not read settings again.
 
-    `task_id`: the task whose role this is. `base`: the commit that its changes are counted from. `judge`: who is
+    `run`: its id, "" until the store has given it one. `task_id`: the task whose role this is. `base`: the commit that its changes are counted from. `judge`: who is
     asked whether criteria are met; without one, the first agent with a small model. `guard`: None in a plan from
     before there was one.
     """

@@ -127,10 +127,10 @@ def load_board(inputs: PrdInputs) -> dict[str, Any]:
     return valid(text, path, inputs.prd)
 
 
-def plan(run: str, settings: Settings, inputs: PrdInputs, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
+def plan(settings: Settings, inputs: PrdInputs, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
     folder = f"{inputs.folder}/{PROMPT}"
     return Plan(
-        run=run,
+        run="",
         flow=Flow.PRD,
         directory=str(inputs.directory),
         agents=_agents(settings, inputs),

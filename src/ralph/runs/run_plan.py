@@ -66,11 +66,9 @@ def check_inputs(inputs: RunInputs, directory: Path) -> None:
         raise RalphError(f"{path} is empty.", "Say what the agent is to do.")
 
 
-def plan(
-    run: str, settings: Settings, inputs: RunInputs, directory: Path, sandbox: SandboxSpec = NO_SANDBOX
-) -> Plan:
+def plan(settings: Settings, inputs: RunInputs, directory: Path, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
     return Plan(
-        run=run,
+        run="",
         flow=Flow.RUN,
         directory=str(directory),
         agents=agent_specs(settings.agent, settings.idle_timeout_seconds, unasked(sandbox)),

@@ -9,7 +9,7 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from ralph.core.events import Event, Notice, RunEnded
-from ralph.core.model import Flow, NotifyTargets, Outcome, Plan, Resume, State
+from ralph.core.model import NotifyTargets, Outcome, Plan, Resume, State
 from ralph.errors import RalphError
 from ralph.loop.driver import Driver
 from ralph.loop.run_context import RunContext
@@ -34,17 +34,11 @@ from ralph.store.told import keep_targets, kept_targets, told_of_run
 Tell = Callable[[Event], None]
 
 
-def begin(
-    home: Home,
-    flow: Flow,
-    where: Location,
-    make_plan: Callable[[str], Plan],
-    targets: NotifyTargets | None = None,
-) -> Run:
-    """Write the run and its plan into the store; it can be driven from here on. `ways`: who is notified, and how."""
+def begin(home: Home, where: Location, plan: Plan, targets: NotifyTargets | None = None) -> Run:
+    """Write the run and its plan into the store; it can be driven from here on. `targets`: who is notified, and how."""
     runs = home.runs()
     try:
-        run = runs.create(flow, str(where.lock), where.project, make_plan)
+        run = runs.create(plan, str(where.lock), where.project)
     finally:
         runs.db.close()
     if targets is not None and not targets.is_empty:

@@ -6,10 +6,11 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.core import machine
 from ralph.core.model import Command, Flow, Plan, Steer
@@ -86,12 +87,12 @@ class Runs:
         self.path = path
         self._version = -1
 
-    def create(self, flow: Flow, directory: str, project: str, make_plan: Callable[[str], Plan]) -> Run:
-        """A new run and its plan, row 0 of its journal, in one transaction."""
-        at, pid = time.time(), os.getpid()
+    def create(self, plan: Plan, directory: str, project: str) -> Run:
+        """A new run and its plan, with the run's id, as row 0 of its journal, in one transaction."""
+        at, pid, flow = time.time(), os.getpid(), plan.flow
         for _ in range(10):
             id, mine = new_id(at), process_start(pid)
-            plan = make_plan(id)
+            plan = replace(plan, run=id)
             whose = plan.task_id or None, plan.role or None
             run = Run(id, project, directory, flow, parent_run(), at, pid, mine, *whose)
             first = codec.encode(plan), codec.encode_state(machine.start(plan, at))

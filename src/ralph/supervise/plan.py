@@ -69,14 +69,14 @@ def where(task: SupervisedTask, directory: Path) -> Location:
 
 
 def plan(
-    run: str, settings: Settings, task: SupervisedTask, directory: Path, sandbox: SandboxSpec = NO_SANDBOX
+    settings: Settings, task: SupervisedTask, directory: Path, sandbox: SandboxSpec = NO_SANDBOX
 ) -> Plan:
     supervise, idle = settings.supervise, settings.idle_timeout_seconds
     configured = () if task.command else agent_specs(settings.agent, idle, unasked(sandbox))
     agents = configured or (_command(task.command, idle),)
     usual = limits(settings, supervise.max_restarts, supervise.agent_timeout_seconds)
     return Plan(
-        run=run,
+        run="",
         flow=Flow.SUPERVISE,
         directory=str(directory),
         agents=agents,

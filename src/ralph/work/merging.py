@@ -53,9 +53,7 @@ class MergeTurn(TaskTurn):
         began = merge.old if merge.commit != merge.old else progress.began
         proof = Assignment(task, MERGE, path, replace(progress, began=began), budget=self.budget(task))
         self.set_up(path)
-        state = self.drive(
-            path, lambda run: role_plan.merge_plan(run, self.context.settings, proof, self.context.sandbox)
-        )
+        state = self.drive(path, role_plan.merge_plan(self.context.settings, proof, self.context.sandbox))
         assert state.stop is not None
         if state.stop.outcome is Outcome.LIMIT:
             reason = f"On the merged tree: {reason_of(state)}"

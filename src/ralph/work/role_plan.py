@@ -102,7 +102,7 @@ def _problem(method: str, config: bytes, criteria: tuple[str, ...]) -> str:
 # ---- the plan ----
 
 
-def plan(run: str, settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
+def plan(settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
     """One role's loop."""
     task, role = assignment.task, assignment.role
     criteria = in_force(task, role, settings.ralph)
@@ -122,7 +122,7 @@ def plan(run: str, settings: Settings, assignment: Assignment, sandbox: SandboxS
         told=assignment.told,
     )
     return Plan(
-        run=run,
+        run="",
         flow=Flow.WORK,
         directory=str(assignment.worktree),
         agents=agents,
@@ -142,9 +142,7 @@ def plan(run: str, settings: Settings, assignment: Assignment, sandbox: SandboxS
     )
 
 
-def merge_plan(
-    run: str, settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_SANDBOX
-) -> Plan:
+def merge_plan(settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
     """No agent, only checks: all that the roles have proved must hold on the merged tree as well."""
     task = assignment.task
     checks: dict[str, Check] = {check.name: check for check in guardrails(settings.guardrails)}
@@ -155,7 +153,7 @@ def merge_plan(
                 checks[check.name] = check
     agents = agents_of(settings, roles_of(settings)[0])
     return Plan(
-        run=run,
+        run="",
         flow=Flow.WORK,
         directory=str(assignment.worktree),
         agents=agents,

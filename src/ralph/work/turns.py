@@ -119,13 +119,13 @@ class TaskTurn:
     def _lock(self, where: Location) -> int:
         return session.lock(self.context.home, where, self.wakeup, self.tell, alone=True)
 
-    def drive(self, path: Path, run: Run | Callable[[str], Plan], resume: Resume | None = None) -> State:
+    def drive(self, path: Path, run: Run | Plan, resume: Resume | None = None) -> State:
         """Drive a run in a worktree to its end: one that is there, or a new one with this plan."""
         where = Location(path, path, self.context.project)
         lock = self._lock(where)
         try:
-            if not isinstance(run, Run):
-                run = session.begin(self.context.home, Flow.WORK, where, run)
+            if isinstance(run, Plan):
+                run = session.begin(self.context.home, where, run)
             self._begun(run.id)
             secrets = targets_of(self.context.settings.notify).secrets
             return session.drive(
@@ -299,9 +299,7 @@ class RoleTurn(TaskTurn):
         loaded = load(self.runs.db, self.runs.path, run.id) if run else None
         stop = loaded.state.stop if loaded else None
         if run is None or loaded is None or (stop is not None and not _goes_on(stop)):
-            return self.drive(
-                path, lambda run: role_plan.plan(run, context.settings, assignment, context.sandbox)
-            )
+            return self.drive(path, role_plan.plan(context.settings, assignment, context.sandbox))
         if stop is None or VERDICT_OF[stop.cause] not in (RunVerdict.PROVED, RunVerdict.REFUSED):
             return self.drive(path, run, _resume(loaded.state, assignment.budget))
         return loaded.state if loaded.is_over else self.drive(path, run)

@@ -10,6 +10,9 @@ import click
 
 from ralph.errors import RalphError
 
+CLAUDE = "claude"
+"""The agent where none is configured, as the plugin has it."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -40,14 +43,6 @@ def folder_option(function: F) -> F:
         metavar="DIR",
         help="The folder with the PRD, from the project. [ralph]",
     )(function)
-
-
-def default_agent(settings_file: str | None) -> str | None:
-    """Without any configured agent it is Claude Code, as the plugin has it."""
-    from ralph.settings import load
-
-    configured = load(Path(settings_file) if settings_file else None).settings.agent.command
-    return None if configured.strip() else "claude"
 
 
 def say_undone(what: Iterable[str]) -> None:

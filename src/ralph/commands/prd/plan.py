@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ralph.commands.common import load_with_agent, open_home
-from ralph.commands.prd.options import default_agent, folder_option, project_option
+from ralph.commands.prd.options import CLAUDE, folder_option, project_option
 from ralph.errors import RalphError
 
 if TYPE_CHECKING:
@@ -67,8 +67,8 @@ def plan_(
         raise RalphError(
             f"A run works in {project_dir}.", "Wait for it, or pause it: `ralph status` shows it."
         )
-    agent = agent or default_agent(settings_file)
-    spec = agent_specs(load_with_agent(settings_file, {}, agent).settings.agent, None)[0]
+    settings = load_with_agent(settings_file, {}, agent or None, CLAUDE).settings
+    spec = agent_specs(settings.agent, None)[0]
     for line in planning.take_prd(inputs, source, force=force) if source else ():
         click.echo(clean(line), err=True)
     before = planning.current_list(inputs)

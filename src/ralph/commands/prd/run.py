@@ -18,7 +18,7 @@ from ralph.commands.common import (
     start,
     view_options,
 )
-from ralph.commands.prd.options import default_agent, folder_option, project_option, say_undone
+from ralph.commands.prd.options import CLAUDE, folder_option, project_option, say_undone
 from ralph.stories.rules import REVIEW_CAP
 
 
@@ -71,7 +71,6 @@ def run_(
     ralph prd run
     ralph prd run -n 30 -m opus --review-cap 3
     """
-    from ralph.core.model import Flow
     from ralph.core.text import clean
     from ralph.prd import plan
     from ralph.runs.location import here
@@ -80,8 +79,7 @@ def run_(
     os.chdir(project_dir)
     folder = plan.inside(project_dir, ralph_dir)
     inputs = plan.PrdInputs(project_dir, folder, max_iterations, model, skip_review, review_cap)
-    loaded = load_with_agent(settings_file, {}, agent or default_agent(settings_file))
-    plan.plan("check", loaded.settings, inputs)
+    loaded = load_with_agent(settings_file, {}, agent or None, CLAUDE)
     chosen = choose(loaded, Wanted(sandbox, sandbox_backend), AUTO)
     look = make_look(loaded.settings, verbose=verbose, stream=loaded.settings.stream_agent_output)
     home = open_home()
@@ -92,9 +90,8 @@ def run_(
             click.echo(clean(line), err=True)
 
     return start(
-        Flow.PRD,
+        plan.plan(loaded.settings, inputs, chosen),
         here(inputs.directory),
-        lambda id: plan.plan(id, loaded.settings, inputs, chosen),
         partial(make_view, look, as_json=as_json),
         home,
         look_around,
