@@ -1,7 +1,7 @@
 # Thin over uv; `scripts/uv` installs uv into .tools where there is none.
 uv := sh scripts/uv
 
-.PHONY: all fmt lint test test-real build install clean demo map pins plugin pictures
+.PHONY: all fmt lint test test-all test-real build install clean demo map pins plugin pictures
 
 all: fmt lint test build
 
@@ -15,11 +15,14 @@ lint:     ## style, types, import directions
 	$(uv) run mypy
 	$(uv) run lint-imports
 
-test:     ## everything that needs Python packages only
+test:     ## a few minutes: every room, every command, every kind of fault
 	$(uv) run pytest
 
+test-all: ## everything: repetitions, floods, all examples of properties, a browser, the real agent CLIs
+	$(uv) run pytest -m "" --hypothesis-profile=all
+
 test-real: ## the real agent CLIs, installed from npm into a cache, offline
-	$(uv) run pytest -m real -n 2
+	$(uv) run pytest -m real
 
 build:    ## wheel and source distribution into dist/
 	$(uv) build

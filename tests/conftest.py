@@ -6,22 +6,27 @@ import json
 import math
 import os
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
+from fork_support import RALPH, start_ralph
 from ralph.store.home import Home
 from ralph.store.runs import process_start
 
 if TYPE_CHECKING:
     from tui_support import World
 
-RALPH = str(Path(sys.executable).parent / "ralph")
+__all__ = ["RALPH", "Project", "Recorded", "Result", "some", "wait_until"]
+
+hypothesis.settings.register_profile("plain", max_examples=40, deadline=None)
+hypothesis.settings.register_profile("all", max_examples=300, deadline=None)
+hypothesis.settings.load_profile("plain")
 
 
 @dataclass(frozen=True)
@@ -44,6 +49,8 @@ class Project:
     path: Path
     home: Home
     extra_env: dict[str, str] = field(default_factory=dict)
+    real_process: bool = False
+    """Is ralph always an interpreter of its own, not a fork of one that has loaded it?"""
 
     @property
     def env(self) -> dict[str, str]:
@@ -69,29 +76,25 @@ class Project:
         agent = {"command": command} | settings.pop("agent", {})
         self.settings(**({"agent": agent, "snapshots": False} | settings))
 
-    def run(self, *arguments: str, timeout: float = 60, stdin: str | None = None) -> Result:
+    def run(
+        self, *arguments: str, timeout: float = 60, stdin: str | None = None, real_process: bool = False
+    ) -> Result:
         """Run ralph to its end."""
-        done = subprocess.run(
-            [RALPH, *arguments],
-            cwd=self.path,
-            env=self.env,
-            input=stdin if stdin is not None else "",
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
-        return Result(done.returncode, done.stdout, done.stderr)
+        with self._start(arguments, subprocess.PIPE, real_process) as ralph:
+            try:
+                out, err = ralph.communicate(stdin or "", timeout)
+            except BaseException:
+                ralph.kill()
+                raise
+        return Result(ralph.returncode, out, err)
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, real_process: bool = False) -> subprocess.Popen[str]:
         """Start ralph; the caller waits for it."""
-        return subprocess.Popen(
-            [RALPH, *arguments],
-            cwd=self.path,
-            env=self.env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        return self._start(arguments, subprocess.DEVNULL, real_process)
+
+    def _start(self, arguments: tuple[str, ...], stdin: int, real_process: bool) -> subprocess.Popen[str]:
+        return start_ralph(
+            arguments, self.path, self.env, stdin, real_process=real_process or self.real_process
         )
 
     def status(self) -> list[dict[str, Any]]:
@@ -112,12 +115,12 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Iterator[Project]:
+def project(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Project]:
     """A plain directory."""
     path, state = tmp_path / "project", tmp_path / "state"
     path.mkdir()
     state.mkdir()
-    yield Project(path, Home(state))
+    yield Project(path, Home(state), real_process=bool(request.node.get_closest_marker("real_process")))
 
 
 @pytest.fixture
@@ -136,6 +139,12 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     from tui_support import make_world
 
     return make_world(tmp_path_factory.mktemp("world"))
+
+
+def some(values: Iterable[Any], number: int) -> list[Any]:
+    """Of cases that are much alike the first few run by default, all of them with `make test-all`."""
+    found = list(values)
+    return found[:number] + [pytest.param(value, marks=pytest.mark.slow) for value in found[number:]]
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 20.0, every: float = 0.01) -> Any:

@@ -1,4 +1,4 @@
-"""The Go `ralph` (richclement/ralph-cli), by its README: the settings file of S1, exit code 0 is complete.
+"""The Go `ralph` (richclement/ralph-cli), by its README: its own settings file, exit code 0 is complete.
 
 Not on npm: measured where it is on PATH. It looks for the words at the end of the result, without a tag.
 """

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.agents.base import MAX_TEXT, AgentReport, Ends, LineText, Reading
@@ -61,7 +61,6 @@ def play(
 
 
 @given(PIECES, st.lists(st.integers(0, 400), max_size=10))
-@settings(max_examples=300, deadline=None)
 def test_no_byte_is_lost_between_pieces(parts: list[bytes], cuts: list[int]) -> None:
     """However the bytes are cut, the text is what decoding them at once would give."""
     data = b"".join(parts)
@@ -114,7 +113,6 @@ def test_a_long_answer_is_kept_by_its_ends() -> None:
 
 
 @given(PIECES, st.lists(st.integers(0, 400), max_size=10))
-@settings(max_examples=300, deadline=None)
 def test_how_output_is_cut_changes_nothing(parts: list[bytes], cuts: list[int]) -> None:
     """The report and the text shown depend on the bytes alone, not on how they arrived."""
     data = b"".join(parts)

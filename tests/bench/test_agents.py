@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import some
+
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are no part of what is installed
 
 from bench.agents import project
@@ -65,7 +67,7 @@ def test_there_are_enough_and_each_is_named_once() -> None:
     assert {agent.family for agent in AGENTS if agent.name in QUICK} == set(FAMILIES)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", some(FAMILIES, 3))
 def test_every_agent_does_what_its_data_says(family: str) -> None:
     """Left alone, its work is done after the invocation that its data names, and not before."""
     wrong = []
@@ -83,6 +85,7 @@ def test_every_agent_does_what_its_data_says(family: str) -> None:
     assert not wrong
 
 
+@pytest.mark.slow
 def test_promises_with_red_guardrails_are_that() -> None:
     """Whoever of this family claims what is not so leaves the guardrail red."""
     for agent in FAMILIES["promising with red guardrails"]:
@@ -92,6 +95,7 @@ def test_promises_with_red_guardrails_are_that() -> None:
             assert not stage.guardrail(), agent.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["echoing the prompt", "quoting a file with the tag"])
 def test_decoys_come_with_red_and_with_green_guardrails(family: str) -> None:
     """In the green setting nothing but the reading of the claim keeps a harness from being wrong."""

@@ -22,7 +22,7 @@ from bench.harness.ralph import OURS, unchanged
 from bench.harness.registry import HARNESSES
 
 from bench import arena, truth
-from conftest import wait_until
+from conftest import some, wait_until
 from ralph.process.client import Wakeup, Warden
 
 AT_ONCE = FAMILIES["honest and done"][0]
@@ -149,7 +149,7 @@ def test_a_harness_sees_nothing_of_the_users(
     assert "HTTPS_PROXY=http://127.0.0.1:9" in out
 
 
-@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("shape", some(Shape, 1))
 @pytest.mark.parametrize("agent", [AT_ONCE, NOT_DONE], ids=lambda agent: str(agent.name))
 @pytest.mark.parametrize("name", ["tag-grep", "while"])
 def test_the_floors_do_what_such_loops_do(warden: Warden, name: str, agent: Agent, shape: Shape) -> None:

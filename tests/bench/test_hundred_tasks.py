@@ -27,6 +27,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scratch]:
     yield found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [jobs.run_ralph, jobs.run_script])
 def test_every_task_is_in_the_base_and_nothing_is_left(place: Scratch, run: jobs.Run) -> None:
     """Both merge all of them and remove their worktrees and branches."""

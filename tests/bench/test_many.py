@@ -7,6 +7,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are no part of what is installed
 
 from bench.agents import talkers
@@ -34,6 +36,7 @@ def test_a_line_is_read_as_one_event_with_its_time() -> None:
     assert all(400 < len(line) < 700 for line in lines)
 
 
+@pytest.mark.slow
 def test_nothing_of_what_some_agents_print_is_lost() -> None:
     """Real wardens, real pipes; all of it is told, and is in the raw streams."""
     found = many.measure(4, 100.0, 0.4)

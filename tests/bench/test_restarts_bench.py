@@ -190,6 +190,7 @@ def test_everybody_gets_an_honest_agent_to_its_end(name: str) -> None:
     assert (found.complete, found.done, found.starts, harm(found)) == (True, True, 3, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("loop", "name", "wrong"),
     [
@@ -213,6 +214,7 @@ def test_the_loops_do_what_such_loops_do(
     assert harm(restarts.run(RESTARTERS[loop], BY_NAME[name])) == wrong
 
 
+@pytest.mark.slow
 def test_nobody_outlives_the_measurement() -> None:
     """What hangs, has got away or ignores TERM is gone when its run is judged."""
     with arena.place() as where:

@@ -125,6 +125,7 @@ def test_undisturbed_every_piece_is_made_once(place: Site) -> None:
     assert place.is_finished and project.is_done(place.where.project)
 
 
+@pytest.mark.slow
 def test_a_killed_shell_loop_leaves_its_agent(fast: None) -> None:
     """The agent is an orphan, is ended by us, and the loop starts over: nothing of it is left."""
     usual = survival.usual_run(WHILE)
@@ -137,12 +138,14 @@ def test_a_killed_shell_loop_leaves_its_agent(fast: None) -> None:
         assert place.is_finished and not any(os.path.exists(f"/proc/{pid}") for pid in pids)
 
 
+@pytest.mark.slow
 def test_what_gets_away_from_a_shell_loop_is_counted(fast: None) -> None:
     """A session of its own, a double fork and a daemon outlive it; the number of pieces is right."""
     found = survival.undergo(GREP, CASES["escapees"], 0, Usual(1.0, PIECES))
     assert (found.orphans, found.lost, found.unfinished) == (3, 0, False)
 
 
+@pytest.mark.slow
 def test_a_shell_loop_hangs_on_a_held_pipe(fast: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing happens for too long: a hang, and it is ended."""
     monkeypatch.setattr(ordeal, "SILENCE", 1.5)
@@ -150,6 +153,7 @@ def test_a_shell_loop_hangs_on_a_held_pipe(fast: None, monkeypatch: pytest.Monke
     assert (found.hung, found.unfinished, found.lost) == (True, True, 0)
 
 
+@pytest.mark.slow
 def test_two_shell_loops_work_at_once(fast: None) -> None:
     """Nobody keeps the second one out."""
     found = survival.undergo(GREP, CASES["started twice"], 0, Usual(0.05, PIECES))

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from conftest import some
+
 sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are no part of what is installed
 
 from bench.agents import calculator, judge
@@ -68,7 +70,9 @@ def test_each_is_named_once_and_some_of_every_family_are_quick() -> None:
     assert all(not (scene.beyond and scene.finishes) for scene in SCENES)
 
 
-@pytest.mark.parametrize("scene", [each for each in SCENES if each.finishes], ids=lambda each: str(each.name))
+@pytest.mark.parametrize(
+    "scene", some((each for each in SCENES if each.finishes), 6), ids=lambda each: str(each.name)
+)
 def test_who_finishes_has_done_the_work_at_last(scene: Scene, place: Place) -> None:
     """What all of its turns do, one after the other, is what the oracle calls done."""
     does(place, "git checkout -q -b work", is_committed=False)
@@ -82,6 +86,7 @@ def test_who_finishes_has_done_the_work_at_last(scene: Scene, place: Place) -> N
 # ---- the oracle ----
 
 
+@pytest.mark.slow
 def test_the_oracle_looks_at_each_thing_by_itself(place: Place) -> None:
     """Code, notes, what is kept, and whether a new test tests anything; only what is committed counts."""
     assert calculator.ask(place.project) == calculator.Answer(code=False, notes=False, kept=True, tests=False)
@@ -191,6 +196,7 @@ def test_the_page_without_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 # ---- real runs ----
 
 
+@pytest.mark.slow
 def test_the_floor_believes_a_lie() -> None:
     """A promise that nobody verifies makes a task done that is not: so the cheats are real ones."""
     (scene,) = work.chosen([], ["half of it"])

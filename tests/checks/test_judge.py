@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.checks.judge import MAX_DIFF, MAX_MESSAGE, CriterionRuling, NoAnswer, question, read_answer
@@ -140,7 +140,6 @@ def is_answer(value: Any, count: int) -> bool:
     )
 
 
-@settings(max_examples=300, deadline=None)
 @given(JSON | NEARLY, AROUND, AROUND, st.integers(1, 3))
 def test_no_text_that_is_not_such_an_object_is_an_answer(
     value: Any, before: str, after: str, count: int
@@ -158,7 +157,6 @@ def test_no_text_that_is_not_such_an_object_is_an_answer(
             read_answer(text, count)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(max_size=60), st.integers(1, 3))
 def test_free_text_is_no_answer(text: str, count: int) -> None:
     """No short text at all is long enough to rule on anything by accident."""

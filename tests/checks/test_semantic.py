@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from checks.check_support import Bench
@@ -106,7 +106,6 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(LINES, LINES)
 def test_patterns_are_found_exactly_in_what_was_added(old: list[str], new: list[str]) -> None:
     """For any change of a file, each added line with the pattern is named, and no other."""

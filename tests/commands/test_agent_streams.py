@@ -196,6 +196,7 @@ def test_what_only_a_person_can_mend_stops_at_once(project: Project, status: int
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_a_fallback_works_while_the_first_is_limited(project: Project) -> None:
     """The second agent takes the iterations; when the first is free again, it returns to the first."""
     info = '{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":\'$(date +%s)\'}}'

@@ -46,6 +46,15 @@ def test_each_command_explains_itself(name: str) -> None:
     check(name, result.output)
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_command_starts_by_itself(narrow: Project, name: str) -> None:
+    """By a real process, which loads what the command needs."""
+    result = narrow.run(name, "--help", real_process=True)
+    assert (result.code, result.err) == (0, "")
+    check(name, result.out)
+
+
+@pytest.mark.real_process
 @pytest.mark.parametrize("arguments", [["--help"], []])
 def test_ralph_explains_itself(narrow: Project, arguments: list[str]) -> None:
     """`ralph` alone or with --help groups the commands by what a user wants to do; it starts with an example."""
@@ -66,6 +75,7 @@ def test_no_help_text_is_left_over() -> None:
     assert {path.stem for path in GOLDEN.iterdir()} == {"ralph", *COMMANDS, *SUBCOMMANDS}
 
 
+@pytest.mark.real_process
 @pytest.mark.parametrize("flag", ["--version", "-v"])
 def test_the_version(project: Project, flag: str) -> None:
     """`--version` and `-v` print it on one line."""
@@ -73,6 +83,7 @@ def test_the_version(project: Project, flag: str) -> None:
     assert (result.code, result.out, result.err) == (0, f"ralph {__version__}\n", "")
 
 
+@pytest.mark.real_process
 def test_help_touches_nothing(narrow: Project) -> None:
     """Asking for help or the version makes no file, neither in the project nor in the store."""
     for arguments in (["--help"], ["run", "--help"], ["--version"], ["config", "--schema"]):

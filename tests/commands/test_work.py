@@ -145,6 +145,7 @@ def test_a_judge_that_says_no_and_then_yes(site: Site) -> None:
     assert "+    return a + b" in site.prompts("judge")[0], "the judge sees the diff against the base"
 
 
+@pytest.mark.slow
 def test_a_judge_that_meets_a_limit_is_asked_again(site: Site) -> None:
     """A limited judge costs no iteration: the run holds, then that check is made again."""
     limited = "echo 'rate limit exceeded, retry after 1 seconds' >&2; exit 1"
@@ -482,7 +483,7 @@ def test_cancelling_a_task(site: Site) -> None:
     assert ralph.wait(timeout=30) == 1
     ralph.communicate()
     assert site.state("T-1")["status"] == "cancelled" and site.state("T-2")["status"] == "done"
-    assert site.work("--task", "T-1").code in (0, 1)
+    assert site.work("--task", "T-1").code == 0
 
 
 def test_an_agent_that_cannot_be_started_stops_the_work(site: Site) -> None:

@@ -8,7 +8,7 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -580,7 +580,6 @@ def test_the_order_of_jobs_does_not_matter_for_what_follows() -> None:
 ids = st.sampled_from("abcdef")
 
 
-@settings(max_examples=300)
 @given(st.dictionaries(ids, st.lists(ids, max_size=3).map(tuple)))
 def test_a_cycle_is_found_where_there_is_one(graph: dict[str, tuple[str, ...]]) -> None:
     """In any graph a path is given exactly if the standard library finds a cycle too, and it is real."""
@@ -712,10 +711,6 @@ def histories(draw: st.DrawFn) -> History:
     return history
 
 
-many = settings(max_examples=150, deadline=None)
-
-
-@many
 @given(histories())
 def test_every_board_comes_to_its_end(history: History) -> None:
     """While the driver answers, no board is stuck, and in the end every job has ended and nothing runs."""
@@ -723,7 +718,6 @@ def test_every_board_comes_to_its_end(history: History) -> None:
     assert {job.state for job in history.board.jobs} <= ENDED
 
 
-@many
 @given(histories())
 def test_no_board_takes_more_runs_than_its_bounds_allow(history: History) -> None:
     """Refusals and merges go back a bounded number of times, so runs and merges are bounded too."""
@@ -732,7 +726,6 @@ def test_no_board_takes_more_runs_than_its_bounds_allow(history: History) -> Non
     assert len(history.merges) <= 2 * len(history.board.jobs) + MAX_CRASHES
 
 
-@many
 @given(histories())
 def test_a_job_starts_only_after_its_dependencies(history: History) -> None:
     """Whenever a run is started, everything its job depends on is merged."""
@@ -740,7 +733,6 @@ def test_a_job_starts_only_after_its_dependencies(history: History) -> None:
         assert {board.job(id).state for id in board.job(action.job).depends_on} <= {JobState.DONE}
 
 
-@many
 @given(histories())
 def test_limits_hold_at_every_moment(history: History) -> None:
     """Never more runs than slots, never more of one agent than allowed, never two merges."""
@@ -749,7 +741,6 @@ def test_limits_hold_at_every_moment(history: History) -> None:
     assert max(sum(job.state is JobState.MERGING for job in board.jobs) for board in history.boards) <= 1
 
 
-@many
 @given(histories())
 def test_only_what_every_role_has_proved_is_merged(history: History) -> None:
     """A merge is asked for only of an attempt that all roles have proved, in order, since it last began."""
@@ -757,7 +748,6 @@ def test_only_what_every_role_has_proved_is_merged(history: History) -> None:
         assert proofs == [role.name for role in history.board.job(action.job).roles]
 
 
-@many
 @given(histories())
 def test_nothing_is_merged_twice(history: History) -> None:
     """After a merge there is no other one of the same job; each that failed goes back once at most."""
@@ -775,7 +765,6 @@ def test_nothing_is_merged_twice(history: History) -> None:
     assert all(begun[job] - lost[job] <= 2 for job in begun)
 
 
-@many
 @given(histories())
 def test_a_job_is_merged_alone(history: History) -> None:
     """While a job is merged, and when it is done, none of its attempts runs."""
@@ -784,7 +773,6 @@ def test_a_job_is_merged_alone(history: History) -> None:
             assert not (job.running and job.state in (JobState.MERGING, JobState.DONE))
 
 
-@many
 @given(histories())
 def test_a_role_that_was_proved_runs_again_only_when_the_job_goes_back(history: History) -> None:
     """However often Ralph is lost: per way through the roles, each role is proved once."""
@@ -798,14 +786,12 @@ def test_a_role_that_was_proved_runs_again_only_when_the_job_goes_back(history: 
         assert all(times <= ways for times in proofs.values())
 
 
-@many
 @given(histories())
 def test_only_what_runs_is_stopped(history: History) -> None:
     """A stop is only ever asked for a run that is running."""
     assert [action for action, running in history.stopped if not running] == []
 
 
-@many
 @given(histories())
 def test_what_has_ended_stays_as_it_is(history: History) -> None:
     """No ended job changes its state, whatever happens afterwards."""

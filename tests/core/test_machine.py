@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -185,7 +185,7 @@ def test_a_limit_longer_than_the_patience_stops_as_waiting() -> None:
 
 
 def test_a_done_file_before_the_first_attempt_completes_a_supervised_task() -> None:
-    """S3: DONE is looked for before the first run."""
+    """DONE is looked for before the first run."""
     state = play(a_plan(Flow.SUPERVISE), replace(SEEN, done=True))
     assert state.stop and state.stop.cause is Cause.PROVED
     assert state.iteration == 0
@@ -604,10 +604,6 @@ def histories(draw: st.DrawFn, command: st.SearchStrategy[Command] | None = None
     return history
 
 
-simulated: Callable[[Callable[..., None]], Callable[..., None]] = settings(max_examples=250, deadline=None)
-
-
-@simulated
 @given(histories(commands), st.data())
 def test_replay_of_any_prefix_gives_the_same_state(history: History, data: st.DataObject) -> None:
     """A run is a pure function of its facts: replay from the start or from any state on the way."""
@@ -618,7 +614,6 @@ def test_replay_of_any_prefix_gives_the_same_state(history: History, data: st.Da
         assert state == expected
 
 
-@simulated
 @given(histories(commands))
 def test_nothing_completes_without_a_claim_and_green_checks(history: History) -> None:
     """Complete means: claimed by this flow's kind of claim, and each required check green since then."""
@@ -656,7 +651,6 @@ def _was_claimed(history: History) -> bool:
     return last.done if kind is ClaimKind.DONE else bool(last.board and last.board.done)
 
 
-@simulated
 @given(histories())
 def test_limits_are_exact(history: History) -> None:
     """Never more agent runs than iterations, and the run that reaches the limit has used all of them."""
@@ -670,7 +664,6 @@ def test_limits_are_exact(history: History) -> None:
             assert not history.plan.limits.cost_usd or state.usage.cost_usd < history.plan.limits.cost_usd
 
 
-@simulated
 @given(histories(commands), commands)
 def test_commands_are_legal_at_any_moment(history: History, command: Command) -> None:
     """Pause, steer, cancel and resume never raise, and mean the same in every state."""
@@ -689,7 +682,6 @@ def test_commands_are_legal_at_any_moment(history: History, command: Command) ->
             assert after.steer[-1] == command
 
 
-@simulated
 @given(histories(commands))
 def test_nothing_starts_before_its_time(history: History) -> None:
     """While every agent is limited, no agent is started; a paused or stopped run does nothing."""

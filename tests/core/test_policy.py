@@ -170,7 +170,6 @@ eighths = st.integers(0, 80).map(lambda n: n / 8)
 usages = st.builds(Usage, eighths, *[st.integers(0, 20)] * 4)
 
 
-@settings(max_examples=300)
 @given(
     st.builds(Limits, cost_usd=eighths, tokens=st.integers(0, 99), seconds=eighths),
     usages,
@@ -294,7 +293,6 @@ def test_no_delay_is_longer_than_the_longest() -> None:
     assert policy.restart_delay(Restart(delay=600.0, longest=300.0), 1, "run") == 300.0
 
 
-@settings(max_examples=200)
 @given(st.text(alphabet="abcdef0123456789-", max_size=24))
 def test_at_most_eleven_attempts_in_ten_minutes(seed: str) -> None:
     """An agent that fails at once is started at most eleven times in the first ten minutes."""
@@ -334,7 +332,6 @@ def test_a_crash_loop(
 
 
 @given(st.floats(0, 2e9), st.one_of(st.none(), st.floats(0, 2e9)))
-@settings(max_examples=200)
 def test_a_limited_agent_is_not_asked_too_early(now: float, retry_at: float | None) -> None:
     """A hold ends within ten seconds after the reset, never before it and never in the past."""
     reset = max(now, retry_at if retry_at is not None else now + 60.0)
@@ -342,7 +339,6 @@ def test_a_limited_agent_is_not_asked_too_early(now: float, retry_at: float | No
 
 
 @given(st.text())
-@settings(max_examples=200)
 def test_jitter_is_a_fraction(seed: str) -> None:
     """Jitter is in [0, 1) and depends on nothing but the seed."""
     first, again = policy.jitter(seed), policy.jitter(seed)

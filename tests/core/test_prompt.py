@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.core import claims, prompt
@@ -253,7 +253,6 @@ feedbacks = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     bases,
     st.lists(feedbacks, max_size=3),
@@ -269,7 +268,6 @@ def test_a_prompt_echoed_back_is_never_a_claim(
     assert claims.find(built, rule, built) is None
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.text(max_size=60).filter(lambda text: "<" not in text))
 def test_an_unknown_echo_of_a_prompt_without_tags_is_no_claim(base: str) -> None:
     """The instruction is harmless even where the prompt is not known to the search."""

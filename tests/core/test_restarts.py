@@ -160,7 +160,7 @@ def test_r2_progress_in_the_tree_forgives_everything() -> None:
 
 
 def test_r2_fixed_is_fixed() -> None:
-    """S3: always the delay, up to the limit."""
+    """Always the delay, up to the limit."""
     simulated = Simulated(replace(PLAN, restart=Restart(RestartKind.FIXED, 1.0)))
     simulated.play(*[CRASH] * 200)
     assert simulated.state.stop and simulated.state.stop.cause is Cause.ITERATIONS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.core.task_model import ACCEPTANCE, ROLES, TaskCompletionSpec, injected
@@ -43,7 +43,6 @@ def test_the_placeholder_becomes_the_criteria(config: dict[str, Any], expected: 
     assert injected(config, CRITERIA) == expected
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text(max_size=3), JSON, max_size=4))
 def test_without_the_placeholder_a_config_stays_as_it_is(config: dict[str, Any]) -> None:
     """Nothing else is touched, and the config that was handed in is not changed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.core.text import clean
@@ -75,28 +75,24 @@ def test_an_unterminated_string_hides_no_other_line(opening: str) -> None:
 
 
 @given(TEXT)
-@settings(max_examples=500, deadline=None)
 def test_nothing_harmful_is_left(text: str) -> None:
     """Whatever the text, no escape, control or bidirectional override and no half character is left."""
     assert not HARMFUL.search(clean(text))
 
 
 @given(TEXT)
-@settings(max_examples=300, deadline=None)
 def test_clean_text_stays_as_it_is(text: str) -> None:
     """Cleaning twice is cleaning once."""
     assert clean(clean(text)) == clean(text)
 
 
 @given(st.text(st.characters(exclude_characters="\x1b\x9b\r")))
-@settings(max_examples=300, deadline=None)
 def test_no_character_is_lost_without_an_escape(text: str) -> None:
     """Where there is no escape sequence, every character is kept or leaves a mark in its place."""
     assert clean(text) == HARMFUL.sub("\ufffd", text)
 
 
 @given(TEXT, st.integers(0, 200))
-@settings(max_examples=300, deadline=None)
 def test_a_sequence_cut_in_two_is_harmless(text: str, at: int) -> None:
     """A piece of text may end anywhere, in the middle of a sequence too."""
     assert not HARMFUL.search(clean(text[:at]) + clean(text[at:]))

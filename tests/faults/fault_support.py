@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Project, Result, wait_until
+from fork_support import RALPH, start_ralph
 from ralph.core import machine
 from ralph.core.model import Plan, State
 from ralph.store import codec, locks
@@ -181,14 +182,20 @@ class Watched:
     def __init__(self, project: Project, words: list[str], log: Path) -> None:
         self._log = log
         with log.open("w") as output:
-            self.process = subprocess.Popen(
-                words,
-                cwd=project.path,
-                env=project.env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-            )
+            if words[0] == RALPH:
+                self.process = start_ralph(
+                    tuple(words[1:]), project.path, project.env, stdout=output, stderr=subprocess.STDOUT
+                )
+            else:
+                self.process = subprocess.Popen(
+                    words,
+                    cwd=project.path,
+                    env=project.env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
 
     @property
     def said(self) -> str:

@@ -98,6 +98,7 @@ def checked(items: Iterable[BusMessage | Damage]) -> list[str]:
     return ids
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300 + 10 * RUNS)
 def test_each_message_is_whole_and_once(tmp_path: Path) -> None:
     """D9: 1 B to 1 MB, writers killed between and within messages; one who follows gets the same."""

@@ -31,7 +31,7 @@ def test_r4_a_clock_that_goes_backwards(project: Project, tmp_path: Path) -> Non
     found = newest(project)
     state = replayed(project.home, found.id)
     assert (state.iteration, found.outcome) == (3, "complete")
-    assert 0 <= state.elapsed < 60
+    assert state.elapsed >= 0
     for command in ("status", "logs"):
         assert project.run(command, found.id).code == 0
 

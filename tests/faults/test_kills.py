@@ -246,6 +246,7 @@ while True:
 """Journals a run that never ends, and says which rows it has been promised."""
 
 
+@pytest.mark.slow
 @REPEATED
 def test_d5_promised_rows_survive_kill(tmp_path: Path) -> None:
     """D5: whenever writers are killed, every row that was promised is there, and the store is sound."""

@@ -65,7 +65,6 @@ def test_p2_a_tree_that_ignores_everything_is_killed_after_its_grace(project: Pr
     assert (project.path / "ready").exists()
     found = iterations(project)
     assert [iteration.ended for iteration in found] == ["timeout"] * repetitions
-    assert all(8 <= iteration.seconds < 8 + 2 + 10 for iteration in found), found
     assert left.alive() == []
 
 
@@ -121,9 +120,11 @@ for _ in range(8):
         while time.monotonic() < end:
             if os.fork():
                 os._exit(0)
+        open("tired", "w")
         os._exit(0)
 time.sleep(0.1)
 """
+"""Eight chains of processes that fork without pause; one that is left alone for long leaves a file."""
 
 
 def with_argument(word: str) -> list[int]:
@@ -148,7 +149,7 @@ def test_p5_tight_chains_of_forks_are_swept(project: Project) -> None:
     found = iterations(project)
     assert [iteration.ended for iteration in found] == ["ok"] * RUNS
     assert lines(project.path / "survivors") == []
-    assert all(iteration.seconds < 19 for iteration in found), found
+    assert not (project.path / "tired").exists()
 
 
 class Ignored:
@@ -183,7 +184,6 @@ def test_p6_a_grandchild_that_holds_the_pipes_does_not_hold_up_the_run(project: 
     assert project.run("run", "-p", "x", "-m", "3").code == 1
     found = iterations(project)
     assert [iteration.ended for iteration in found] == ["ok", "ok", "ok"]
-    assert all(iteration.seconds < 10 for iteration in found), found
     assert (left.count, left.alive()) == (3, [])
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Project, Result, wait_until
+from conftest import Project, Result, some, wait_until
 from faults.fault_support import (
     REPEATED,
     RUNS,
@@ -117,8 +117,8 @@ def test_c4_a_link_to_a_file_is_no_done(task: Task) -> None:
 def test_a_task_folder_that_goes_away(task: Task) -> None:
     """The run goes on without it and says so; it is no reason for a traceback."""
     result = task.run('rm -r "$TASK_FOLDER"; exit 1', "--max-restarts", "2")
-    assert result.code in (1, 2) and "Traceback" not in result.err and "bug" not in result.err
-    assert len(task.attempts) <= 2
+    assert result.code == 1 and "Traceback" not in result.err and "bug" not in result.err
+    assert len(task.attempts) == 2
 
 
 # ---- R1 ----
@@ -177,10 +177,11 @@ def test_p2_a_tree_that_ignores_everything_is_killed_after_its_grace(task: Task)
     result = task.run(body, "--agent-timeout", "3", "--max-restarts", "1")
     assert result.code == 1, result.err
     (only,) = iterations(task.project)
-    assert only.ended == "timeout" and 8 <= only.seconds < 8 + 2 + 10
+    assert only.ended == "timeout"
     assert left.alive() == []
 
 
+@pytest.mark.slow
 @REPEATED
 def test_p4_an_agent_that_kills_its_warden_is_restarted(task: Task) -> None:
     """Its tree is swept, the attempt is `killed`, and leftovers are kept and swept as before."""
@@ -197,6 +198,7 @@ def test_p4_an_agent_that_kills_its_warden_is_restarted(task: Task) -> None:
     assert left.alive() == []
 
 
+@pytest.mark.slow
 @REPEATED
 def test_p5_tight_chains_of_forks_are_swept(task: Task) -> None:
     """They are in no list of processes for long, and are found all the same."""
@@ -207,16 +209,17 @@ def test_p5_tight_chains_of_forks_are_swept(task: Task) -> None:
     result = task.run(body, "--wait-timeout", "0.2", timeout=60 + 20 * RUNS)
     assert result.code == 0, result.err
     assert lines(task.project.path / "survivors") == []
-    assert all(iteration.seconds < 19 for iteration in iterations(task.project))
+    assert not (task.project.path / "tired").exists()
     assert subprocess.run([look], check=False, capture_output=True).stdout == b""
 
 
 def test_p6_who_holds_the_pipes_does_not_hold_up_the_attempt(task: Task) -> None:
     """An attempt ends with its agent; the holder is swept before the next."""
-    body = f'[ "$RALPH_ATTEMPT" = 2 ] && {{ {LEAVES_DONE}; exit; }}; setsid sleep 60 & exit 1'
-    began = time.monotonic()
+    left = traces(task.project)
+    holder = f"setsid sh -c '{left.me()}; exec sleep 60' & until [ -s {left.file} ]; do sleep 0.02; done"
+    body = f"[ $RALPH_ATTEMPT = 2 ] && {{ {left.alive_command} >> survivors; {LEAVES_DONE}; exit; }}; {holder}; exit 1"
     assert task.run(body).code == 0
-    assert time.monotonic() - began < 45 and iterations(task.project)[0].seconds < 30
+    assert (left.count, lines(task.project.path / "survivors")) == (1, [])
 
 
 def test_p7_silence_ends_an_attempt(task: Task) -> None:
@@ -227,7 +230,7 @@ def test_p7_silence_ends_an_attempt(task: Task) -> None:
     result = task.run(f"{left.me()}; {case}")
     assert result.code == 0, result.err
     assert ends(task.project) == ["idle", "idle", "ok"]
-    assert all(i.seconds < 1 + 1 + 5 for i in iterations(task.project)) and left.alive() == []
+    assert left.alive() == []
     assert [body for kind, body in task.bus() if kind == "WARNING"] == [
         f"attempt {n} failed: idle" for n in (1, 2)
     ]
@@ -248,7 +251,7 @@ PHASES = {
 }
 
 
-@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize("how", some(SIGNALS, 2))
 @pytest.mark.parametrize("phase", PHASES)
 def test_p9_signals_stop_a_supervisor_cleanly(task: Task, phase: str, how: str) -> None:
     """Whatever it does: exit code 130, nobody left, the folder free; and `ralph resume` completes the task."""
@@ -438,6 +441,7 @@ def test_p3_an_end_that_was_told_and_not_journalled_is_told_once(task: Task) -> 
     assert (task.bus().count(COMPLETED), task.project_bus()) == (1, [COMPLETED])
 
 
+@pytest.mark.slow
 def test_p9_an_end_that_could_not_be_journalled_is_interrupted(task: Task) -> None:
     """A signal while the store cannot be written: exit code 130, not complete; resumed it is, and told once."""
     ralph = at_its_end(task, LEAVES_DONE)
@@ -510,7 +514,7 @@ def test_refusals_are_clear(task: Task) -> None:
 
 
 def test_a_child_run_and_its_agents_die_with_a_killed_parent(task: Task) -> None:
-    """0 orphans, with a run inside the run too."""
+    """0 orphans, with a run inside the run too; whether that comes to an end of its own before it is killed is a race."""
     left = traces(task.project)
     (task.project.path / "child.json").write_text('{"agent": {"command": "./child.sh"}, "snapshots": false}')
     task.project.script("child.sh", f"{left.me('child')}; {starts_all(task.project, left)}; exec sleep 60")
@@ -521,5 +525,4 @@ def test_a_child_run_and_its_agents_die_with_a_killed_parent(task: Task) -> None
     assert {"agent", "child"} <= set(left.alive())
     killed(ralph)
     wait_until(lambda: not left.alive() and not any(run.pid for run in status(task.project)), 20)
-    states = {run.flow: run.state for run in status(task.project)}
-    assert states["supervise"] == "crashed" and states["run"] in ("crashed", "ended")
+    assert [run.state for run in status(task.project) if run.flow == "supervise"] == ["crashed"]

@@ -79,7 +79,10 @@ def test_t3_a_swapped_directory(swapped: tuple[Project, Path], swap: str) -> Non
 
 @REPEATED
 def test_t3_a_directory_that_changes_all_the_time(swapped: tuple[Project, Path]) -> None:
-    """Somebody who swaps `.ralph` as fast as he can finds no moment to get something written outside."""
+    """Somebody who swaps `.ralph` as fast as he can finds no moment to get something written outside.
+
+    What a run meets is a race: it goes on, or is refused in words.
+    """
     project, outside = swapped
     project.agent("echo hm", guardrails=[{"command": "true"}])
     shutil.copy(project.path / ".ralph/settings.json", project.path.parent)
@@ -110,8 +113,10 @@ def test_t3_a_directory_that_changes_all_the_time(swapped: tuple[Project, Path])
             stopped.set()
             thread.join()
         assert contents(outside) == before
-        assert result.code in (GOES_ON, REFUSED), result.out + result.err
-        assert "Traceback" not in result.err and "This is a bug" not in result.err, result.err
+        if "iterations used without completion" in result.out:
+            assert result.code == GOES_ON
+        else:
+            assert_clear(result)
     assert len(swaps) > 10 * RUNS, "hardly anything was swapped: the test shows nothing"
 
 
@@ -150,18 +155,18 @@ def test_t3_a_planted_file(swapped: tuple[Project, Path], code: int, plant: str)
 
 
 @pytest.mark.parametrize(
-    "plant",
+    ("code", "plant"),
     [
-        "rm -r .ralph/old; ln -s {out} .ralph/old",
-        "rm .ralph/.gitignore; ln -s {out}/file .ralph/.gitignore",
-        "rm .ralph/current_run; ln -s {out}/file .ralph/current_run",
-        "rm -rf .ralph/old; mkdir .ralph/old; ln -s {out} .ralph/old/$RALPH_RUN_ID",
-        "rm .ralph/current_run; mkfifo .ralph/current_run",
-        "printf ../../../outside > .ralph/current_run",
-        "ln -s {out}/file .ralph/prompt_009.txt",
+        (REFUSED, "rm -r .ralph/old; ln -s {out} .ralph/old"),
+        (0, "rm .ralph/.gitignore; ln -s {out}/file .ralph/.gitignore"),
+        (0, "rm .ralph/current_run; ln -s {out}/file .ralph/current_run"),
+        (REFUSED, "rm -rf .ralph/old; mkdir .ralph/old; ln -s {out} .ralph/old/$RALPH_RUN_ID"),
+        (0, "rm .ralph/current_run; mkfifo .ralph/current_run"),
+        (0, "printf ../../../outside > .ralph/current_run"),
+        (0, "ln -s {out}/file .ralph/prompt_009.txt"),
     ],
 )
-def test_t3_what_one_run_plants_for_the_next(swapped: tuple[Project, Path], plant: str) -> None:
+def test_t3_what_one_run_plants_for_the_next(swapped: tuple[Project, Path], code: int, plant: str) -> None:
     """Links that an agent leaves behind do not lead the next run outside."""
     project, outside = swapped
     (project.path / ".ralph/old").mkdir(parents=True)
@@ -172,7 +177,8 @@ def test_t3_what_one_run_plants_for_the_next(swapped: tuple[Project, Path], plan
     project.agent(DONE)
     second = project.run("run", "-p", "x", timeout=30)
     assert contents(outside) == before
-    if second.code != 0:
+    assert second.code == code, second.err
+    if code == REFUSED:
         assert_clear(second)
 
 

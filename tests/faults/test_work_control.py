@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -203,9 +202,7 @@ def test_two_signals_end_a_git_that_hangs(site: Site) -> None:
         wait_for_file(site, "hook.here")
         ralph.send_signal(signal.SIGINT)
         ralph.send_signal(signal.SIGTERM)
-        began = time.monotonic()
         assert finish(ralph, 30).code == 130
-        assert time.monotonic() - began < 20
     (site.outside / "fast").touch()
     assert site.work().code == 0
     assert_clean(site)

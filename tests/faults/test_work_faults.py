@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from conftest import Project, wait_until
+from conftest import Project, some, wait_until
 from faults.fault_support import REPEATED, RUNS, assert_sound, finish, killed, seeded, traces
 from faults.work_fault_support import (
     KILL_AFTER,
@@ -76,7 +76,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("moment", some(MOMENTS, 4))
 def test_g1_killed_between_two_steps(site: Site, moment: str) -> None:
     """Ralph is killed there; called again, it merges the task once, with no run more than it takes."""
     coder_only(site, f"{MENDS}; {moved_base(site)}; promise CODED")
@@ -128,7 +128,7 @@ def _killed_at_some_command(site: Site, chance: random.Random) -> None:
 PLACES = {"the worktree": "*/T-1", "the merge": "*/.merge/*", "the user's checkout": "*/project"}
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("place", some(PLACES, 1))
 def test_g1_killed_while_git_writes_files(site: Site, place: str) -> None:
     """Git is killed with some files written and others not; the next Ralph leaves no half of anything."""
     names = [f"{name}.txt" for name in "abcd"]

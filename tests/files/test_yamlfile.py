@@ -33,7 +33,7 @@ def only(text: str) -> yamlfile.YamlDocument:
     return document
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(VALUES)
 def test_what_is_written_is_read_back(values: Any) -> None:
     """Texts that look like numbers, lines with spaces at their ends, emoji: all of it comes back."""
@@ -41,7 +41,7 @@ def test_what_is_written_is_read_back(values: Any) -> None:
     assert (document.values, document.problems) == (values, ())
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(VALUES)
 def test_json_is_read_as_json(values: Any) -> None:
     """Also with escaped surrogates, exponents and tabs, which YAML would read otherwise."""
@@ -142,7 +142,6 @@ def test_rubbish_is_one_error(text: str, said: str) -> None:
     assert said in raised.value.message
 
 
-@settings(deadline=None)
 @given(st.text(max_size=200) | st.binary(max_size=200).map(lambda data: data.decode("latin-1")))
 def test_any_text_is_read_or_refused(text: str) -> None:
     """Nothing but a clear error comes out of it."""

@@ -14,6 +14,7 @@ import pytest
 import ralph.guard
 from guard.guard_support import CONTEXT, GUARD, corpus
 from ralph.guard.hook import answer
+from ralph.guard.model import GuardVerdict
 
 SCRIPT = Path(ralph.guard.__file__).with_name("__main__.py")
 RALPH = Path(sys.executable).with_name("ralph")
@@ -21,6 +22,9 @@ HOOKS = {
     "the harness": (sys.executable, "-I", str(SCRIPT)),
     "the command": (str(RALPH), "guard", "--hook"),
 }
+REPEATS = 50 * int(os.environ.get("RALPH_FAULT_RUNS", "30"))
+"""Inputs by chance."""
+
 RUN = {"RALPH_RUN_ID": "x", "HOME": "/home/dev", "PATH": os.environ["PATH"]}
 
 
@@ -164,27 +168,33 @@ BOMBS = {
     "parentheses": "(" * 5000 + ")" * 5000,
     "pipes": "a|" * 20_000 + "a",
     "statements": "a;" * 60_000,
-    "here-documents": "cat " + "<<A " * 5000,
+    "here-documents": "cat " + "<<A " * 20_000,
     "braces": "echo " + "{a,b}" * 30,
     "nested braces": "echo " + "{a," * 3000 + "}" * 3000,
     "functions": "".join(f"f{n}() {{ f{n + 1}; f{n + 1}; }};" for n in range(60)) + "f0",
     "evals": "eval " * 3000 + "ls",
-    "quotes": "'\"" * 30_000,
+    "quotes": "'\"" * 12_000,
     "blanks for an editor": "vim -c '" + " " * 60_000 + "x'",
-    "code that runs and runs": "python3 -c '" + "exec " * 20_000 + "'",
+    "code that runs and runs": "python3 -c '" + "exec " * 8_000 + "'",
     "loops": "for a in {1..50}; do " * 12 + "ls" + "; done" * 12,
 }
 
 
+READABLE = ("braces", "quotes", "blanks for an editor", "code that runs and runs")
+
+
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs(name: str) -> None:
-    """A verdict or a denial, never a crash; how long it takes is measured in `bench guard`."""
+    """What can be read is allowed, the rest is denied, never a crash; how long it takes is measured in `bench guard`."""
     done = hook(bash(BOMBS[name]))
-    assert done.returncode in (0, 2), done.stderr
+    if name in READABLE:
+        assert (done.returncode, done.stderr) == (0, b"")
+    else:
+        assert "guard could not judge" in reason(done) or "rule unreadable" in reason(done)
 
 
 def test_nothing_breaks_it() -> None:
-    """10,000 inputs made of pieces of the corpus and of shell syntax: an answer each time."""
+    """Inputs made of pieces of the corpus and of shell syntax: an answer each time."""
     source = random.Random(int(os.environ.get("RALPH_FAULT_SEED", "7")))
     pieces = [case.command for case in corpus()]
     noise = [
@@ -200,24 +210,24 @@ def test_nothing_breaks_it() -> None:
         "\x10",
         "{\U00031860",
     ]
-    for _ in range(10_000):
+    for _ in range(REPEATS):
         text = source.choice(pieces)
         for _ in range(source.randint(1, 6)):
             at = source.randint(0, len(text))
             extra = source.choice(noise) if source.random() < 0.8 else source.choice(pieces)
             text = text[:at] + extra + text[at + source.randint(0, 3) :]
-        GUARD.judge(text, CONTEXT)
+        assert isinstance(GUARD.judge(text, CONTEXT), GuardVerdict)
 
 
 def test_nothing_breaks_the_process() -> None:
-    """The same with bytes, through the real process: no exit code but 0 and 2."""
+    """The same with bytes: the real process allows and denies what its judge does."""
     source = random.Random(int(os.environ.get("RALPH_FAULT_SEED", "7")))
     whole = [bash(case.command) for case in corpus()]
-    for _ in range(300):
+    for _ in range(REPEATS // 30):
         data = bytearray(source.choice(whole))
         for _ in range(source.randint(0, 4)):
             data[source.randrange(len(data))] = source.randrange(256)
-        assert hook(bytes(data)).returncode in (0, 2)
+        assert hook(bytes(data)).returncode == (2 if answer(bytes(data), []) else 0)
 
 
 def test_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,10 +119,12 @@ def test_an_empty_answer(wire: str, stream: bool) -> None:
 
 def test_a_delay() -> None:
     """The answer comes, but not at once."""
-    with serve("turns: [{text: late, delay: 0.4}]") as server:
-        before = time.monotonic()
+    with serve("turns: [{text: later, delay: 3600}, {text: late, delay: 0.2}]") as server:
+        impatient = started(server.port, "anthropic")
+        with pytest.raises(TimeoutError):
+            impatient.getresponse()
+        impatient.close()
         reply = ask(server, "anthropic")
-        assert time.monotonic() - before >= 0.4
     assert "late" in reply.text
 
 
@@ -159,8 +161,6 @@ def test_a_hang_in_mid_stream(wire: str) -> None:
         assert answer.readline().startswith((b"event:", b"data:"))
         with pytest.raises(TimeoutError):
             answer.read()
-        before = time.monotonic()
-    assert time.monotonic() - before < 10
     connection.close()
 
 
@@ -172,9 +172,7 @@ def test_close_ends_every_connection() -> None:
     kept.getresponse().read()
     connections = [started(server.port, "anthropic") for _ in range(3)]
     wait_until(lambda: len(server.turns()) == 3)
-    before = time.monotonic()
     server.close()
-    assert time.monotonic() - before < 10
     for connection in connections:
         with pytest.raises((http.client.HTTPException, ConnectionError)):
             connection.getresponse().read()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plugin.plugin_support import EVERY_PYTHON, SCRIPTS, Said, hook_inputs, interpreter, loaded, run_hook
@@ -280,7 +280,6 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=500, deadline=None)
 @given(st.dictionaries(KEYS, VALUES, max_size=8), st.booleans(), st.sampled_from([None, 1]), st.booleans())
 @example(
     {"a": "session_id", "b": ["session_id", {"session_id": "no"}], "session_id": "yes"}, True, None, True
@@ -297,7 +296,6 @@ def test_the_fields_are_those_that_json_has(
     assert monitor.fields(text) == found
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=60) | st.text('{}[]":,\\ asession_id', max_size=60).map(str.encode))
 def test_any_bytes_give_an_answer(text: bytes) -> None:
     """Or a ValueError, which is silence."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Project
@@ -331,7 +331,6 @@ def test_the_process_finds_what_the_rules_find(loop: Looping) -> None:
         assert said.approves if not expected else all(each in said.reason for each in expected)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.sampled_from(MODES), st.lists(any_story(), max_size=3), near(["true"]))
 def test_whatever_an_agent_leaves_the_hook_has_an_answer(mode: str, left: Any, commands: Any) -> None:
     """No list is so damaged that its problems could not be told."""

@@ -59,6 +59,9 @@ def after(limit: float, why: Ended = Ended.TIMEOUT) -> Watch:
 
 bounded = after(45.0)
 
+FOR_EVER = 600.0
+"""Seconds: longer than any test may take, so that one that waits for them fails by its timeout."""
+
 
 @dataclass
 class Rig:

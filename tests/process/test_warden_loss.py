@@ -15,6 +15,7 @@ import pytest
 from conftest import Recorded, wait_until
 from process.process_support import PATH, PREAMBLE, Collected, Rig, bounded, rigged
 from ralph.core.model import Exit
+from ralph.process import step
 from ralph.process import warden as program
 from ralph.process.client import ProcessCommand, Wakeup, Warden
 from ralph.process.warden import children_by_parent
@@ -31,6 +32,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 def test_a_command_that_kills_its_warden_is_swept_by_us(rig: Rig, last: str) -> None:
     """The loss is told, the whole tree is gone, and another warden does the next command."""
     first = rig.warden_pid()
+    others = set(children_by_parent()[os.getpid()]) - {first}
     rig.sh(
         "echo $$ >> pids; sleep 60 & echo $! >> pids\n"
         "setsid sh -c 'trap \"\" TERM; echo $$ >> pids; exec sleep 60' &\n"
@@ -41,7 +43,7 @@ def test_a_command_that_kills_its_warden_is_swept_by_us(rig: Rig, last: str) -> 
     assert rig.survivors() == []
     second = rig.warden_pid()
     assert second != first
-    assert children_by_parent()[os.getpid()] == [second], "an orphan was not reaped"
+    assert set(children_by_parent()[os.getpid()]) - others == {second}, "an orphan was not reaped"
 
 
 def test_what_was_printed_before_the_warden_died_is_not_lost(rig: Rig) -> None:
@@ -51,13 +53,12 @@ def test_what_was_printed_before_the_warden_died_is_not_lost(rig: Rig) -> None:
     assert collected.out == b"before\n"
 
 
-@pytest.mark.slow
-def test_a_command_that_stops_its_warden_is_swept_by_us(rig: Rig) -> None:
+def test_a_command_that_stops_its_warden_is_swept_by_us(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A warden that does not answer is killed and replaced, its tree swept."""
+    monkeypatch.setattr(step, "ANSWER_SECONDS", 1.0)
     first = rig.warden_pid()
     rig.sh("echo $$ >> pids; sleep 60 & echo $! >> pids; kill -STOP $PPID; sleep 60")
     assert (rig.exit.lost, rig.exit.code) == (True, None)
-    assert 5 <= rig.exit.seconds < 20
     assert rig.survivors() == []
     assert process_start(first) is None
     assert rig.warden_pid() != first

@@ -17,7 +17,7 @@ import pytest
 
 from process.process_support import PREAMBLE, Collected, Rig, rigged
 from ralph.core.model import Ended, Exit
-from ralph.process import client
+from ralph.process import client, step
 from ralph.process import warden as program
 from ralph.store.runs import process_start
 
@@ -36,23 +36,24 @@ def test_idle_time_counts_from_the_last_output(rig: Rig) -> None:
         seen.append((seconds, idle))
         return Ended.IDLE if idle >= 1.2 else None
 
-    rig.sh("for i in 1 2 3 4 5; do echo $i; sleep 0.3; done; sleep 60", watch)
+    collected = rig.sh("for i in 1 2 3 4 5; do echo $i; sleep 0.3; done; sleep 60", watch)
     assert rig.exit.ended is Ended.IDLE
     assert rig.exit.signal == signal.SIGTERM
-    assert 2.4 <= rig.exit.seconds < 12
+    assert collected.lines == ["1", "2", "3", "4", "5"]
     assert [seconds for seconds, _ in seen] == sorted(seconds for seconds, _ in seen)
 
 
 def test_a_long_silence_is_no_reason_to_give_up_the_warden(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """While a command says nothing for long the warden answers, and the command lives."""
-    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.6)
+    monkeypatch.setattr(step, "ANSWER_SECONDS", 0.6)
     rig.sh("sleep 2")
     assert rig.exit == Exit(code=0, seconds=rig.exit.seconds)
 
 
+@pytest.mark.slow
 def test_a_slow_reader_is_no_reason_to_give_up_the_warden(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader that takes longer than the warden has to answer does not make a healthy warden count as lost."""
-    monkeypatch.setattr(client, "ANSWER_SECONDS", 0.3)
+    monkeypatch.setattr(step, "ANSWER_SECONDS", 0.3)
 
     class Slow(Collected):
         def stdout(self, data: bytes) -> None:
@@ -118,7 +119,6 @@ def test_leftovers_are_gone_when_a_command_has_ended(rig: Rig, kind: str) -> Non
     assert rig.exit.ended is None
     assert (rig.path / "pids").read_text().strip()
     assert rig.survivors() == []
-    assert rig.exit.seconds < 20
 
 
 def test_a_daemon_with_a_new_name_and_nothing_open_is_gone(rig: Rig) -> None:
@@ -172,8 +172,7 @@ def test_a_grandchild_that_holds_stdout_does_not_delay_the_end(rig: Rig) -> None
     rig.sh(
         "setsid sh -c 'trap \"\" TERM; echo $$ >> pids; exec sleep 60' & until [ -s pids ]; do sleep 0.02; done"
     )
-    assert rig.exit.code == 0
-    assert rig.exit.seconds < 10
+    assert (rig.exit.code, rig.exit.ended) == (0, None)
     assert rig.survivors() == []
 
 
@@ -189,9 +188,8 @@ def test_a_stranger_that_holds_stdout_does_not_delay_the_end(rig: Rig) -> None:
 
     collected = rig.sh("echo $$ > pid; until [ -e go ]; do sleep 0.02; done; echo done", watch)
     os.close(held[0])
-    assert rig.exit.code == 0
+    assert (rig.exit.code, rig.exit.ended) == (0, None)
     assert collected.out == b"done\n"
-    assert rig.exit.seconds < 10
 
 
 def test_a_chain_of_forks_is_swept(rig: Rig) -> None:
@@ -205,13 +203,14 @@ for _ in range(8):
         while time.monotonic() < end:
             if os.fork():
                 os._exit(0)
+        open("tired", "w")
         os._exit(0)
 time.sleep(0.1)
 """
     rig.python(code, str(rig.path))
     assert rig.exit.code == 0
     assert commands_with(str(rig.path)) == []
-    assert rig.exit.seconds < 14, "the chains ended by themselves"
+    assert not (rig.path / "tired").exists(), "the chains ended by themselves"
 
 
 def commands_with(word: str) -> list[int]:
@@ -301,7 +300,6 @@ def test_what_cannot_be_ended_is_given_up_and_told(powerless: Rig) -> None:
         "until [ -s pids ]; do sleep 0.02; done; exit 3"
     )
     assert rig.exit == Exit(code=3, seconds=rig.exit.seconds, passes=rig.exit.passes, left=True)
-    assert rig.exit.seconds < 20
     assert rig.survivors() == []
     stuck = int((rig.path / "stuck").read_text())
     assert process_start(stuck) is not None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.protection.protect import inside, joined, simple_commands
@@ -101,14 +101,12 @@ def test_paths_are_joined_where_they_are_known(
     assert joined(directory, path) == expected
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(alphabet=st.sampled_from("ab;&|<>()$`'\"\\# \n\t{}!*-=./"), max_size=60))
 def test_any_text_can_be_split(command: str) -> None:
     """No text raises anything, and every command has a name that a shell could look up."""
     assert not any("\0" in each.name for each in simple_commands(command))
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.lists(st.text(alphabet="ab |&;'\n#", min_size=1), min_size=1), min_size=1))
 def test_quoted_words_come_back(commands: list[list[str]]) -> None:
     """Whatever stands in quotation marks comes back as it is, in its command."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.protection.protect import Protection, protection
@@ -360,7 +360,6 @@ WORDS = st.sampled_from(
 ) | st.text(max_size=8)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(WORDS, max_size=12), st.sampled_from([".", "web", "..", "/", "$X"]))
 def test_any_command_gives_tracked_files(words: list[str], directory: str) -> None:
     """No command raises anything, and every glob matches exactly one file, a tracked one."""

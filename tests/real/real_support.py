@@ -40,11 +40,9 @@ PACKAGES = {
 NAMES = tuple(PACKAGES)
 DONE = "<response>DONE</response>"
 
-_CHOSEN = "os.environ.get('CI') == 'true' or os.environ.get('RALPH_REAL') or 'real' in config.option.markexpr"
 REAL = [
     pytest.mark.real,
     pytest.mark.timeout(600),  # the first one installs
-    pytest.mark.skipif(f"not ({_CHOSEN})", reason="drives real agents: make test-real"),
 ]
 """The marks of a module that needs real agents: `pytestmark = REAL`."""
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from conftest import Project
@@ -37,13 +35,11 @@ def test_it_is_kept_going_until_it_leaves_done(name: str, repository: Project) -
         "guard": {"enabled": False},  # it would not let it kill itself
     }
     with driven(name, repository, script, subscription=name == "claude", **settings) as (project, server):
-        began = time.time()
         result = project.run("supervise", "tasks/job", "-p", "Do it.", "--json", timeout=180)
-        took = time.time() - began
         assert result.code == 0, result.err
         ended = ends(result)
         assert ended[0] in ("killed", "failed") and ended[1:] == ["idle", "limit", "ok", "ok"], ended
-        assert len(limits(result)) == 1 and took > RESETS_IN
+        assert len(limits(result)) == 1
         assert [request.played for request in server.turns()][-3:] == [4, 5, 6]
     started = [line["iteration"] for line in result.lines() if line["event"] == "iteration_started"]
     assert started == [1, 2, 3, 3, 4], "a limit spends no attempt"

@@ -152,7 +152,7 @@ def test_an_agent_that_is_stopped_may_end_in_order(repository: Project) -> None:
     done = run(repository, body, "--json", iterationTimeoutSeconds=1)
     ended = next(line["ran"] for line in done.lines() if line["event"] == "agent_ended")
     assert (ended["ended"], ended["exit"]) == ("timeout", 7)
-    assert (repository.path / "farewell").read_text() == "bye\n" and ended["took"] < 5.5
+    assert (repository.path / "farewell").read_text() == "bye\n"
 
 
 def newest(project: Project) -> str:

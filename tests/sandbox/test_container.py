@@ -102,6 +102,7 @@ def test_term_reaches_the_inner_process(bench: Bench) -> None:
     assert bench.containers() == []
 
 
+@pytest.mark.slow
 def test_a_command_that_is_deaf_to_term_ends_with_its_container(docker: Bench) -> None:
     """KILL ends the client alone; what is left inside goes with `rm --force`."""
     with RUNG.opened(boundary(docker), docker.run, docker.tell) as box:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import wait_until
+from conftest import some, wait_until
 from ralph.core.model import Ended, Network
 from ralph.errors import RalphError
 from ralph.sandbox import docker_sandbox
@@ -25,7 +25,7 @@ DESKTOP = Cli(("docker", "sandbox"), is_sbx=False)
 SBX = Cli(("sbx",), is_sbx=True)
 
 
-@pytest.fixture(params=["docker", "sbx"])
+@pytest.fixture(params=some(["docker", "sbx"], 1))
 def bench(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
     with faked(tmp_path, monkeypatch, request.param) as bench:
         yield bench
@@ -213,7 +213,7 @@ def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> N
         )
         _, nothing = bench.step(machine, "sh", "-c", 'echo "$HTTPS_PROXY$USER$HOME"', USER="me")
     assert (exit.code, heard.out, heard.err) == (7, f"from stdin{bench.work}\n".encode(), b"sk-secret\n")
-    assert nothing.out.strip() in (b"", os.fsencode(Path("/")))
+    assert nothing.out == b"\n"
     assert "sk-secret" not in str(bench.log())
     assert list(bench.state.glob("*.env")) == []
 
@@ -251,6 +251,7 @@ def test_term_reaches_the_inner_process_and_all_that_it_started(bench: Bench) ->
     assert exit.ended is Ended.TIMEOUT
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("script", ["trap '' TERM; {}", "setsid sh -c '{}' & sleep 0.3"])
 def test_what_stays_behind_inside_is_ended(desktop: Bench, script: str) -> None:
     """Deaf to TERM, or in a session of its own."""
@@ -332,6 +333,7 @@ def test_after_a_pause_the_sandbox_is_stopped_and_started(
     assert desktop.said("docker", "sandbox", "run")[0][4:] == ["--", "--version"]
 
 
+@pytest.mark.slow
 def test_too_much_for_exec_is_copied_by_a_restart(desktop: Bench) -> None:
     """One command line holds a megabyte at most."""
     big = desktop.work / "big"
@@ -538,6 +540,7 @@ def test_a_sandbox_that_cannot_be_restarted_lets_nothing_out(desktop: Bench, at:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["hang", "crash"])
 def test_leftovers_that_cannot_be_reached_end_with_the_machine(bench: Bench, what: str) -> None:
     """It is stopped, and starts again for the next command."""
@@ -559,6 +562,7 @@ def test_a_machine_that_does_not_stop_is_told(bench: Bench, what: str) -> None:
     assert len(bench.told) == 2 and "it may still run" in bench.told[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ["hang", "crash"])
 def test_a_file_that_cannot_be_written_through_exec_comes_by_a_restart(desktop: Bench, what: str) -> None:
     """It must not be missing."""
@@ -573,7 +577,7 @@ def test_a_file_that_cannot_be_written_through_exec_comes_by_a_restart(desktop: 
     assert verbs(desktop) == ["write", "stop", "run", "exec", "signal", "stop"]
 
 
-@pytest.mark.parametrize("what", ["crash", "silent", "nothing", "garbage"])
+@pytest.mark.parametrize("what", some(["crash", "silent", "nothing", "garbage"], 2))
 def test_a_command_that_the_cli_does_not_run_ends_as_it_says(bench: Bench, what: str) -> None:
     """An agent that could not be started is no sandbox that is gone."""
     with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
@@ -583,14 +587,16 @@ def test_a_command_that_the_cli_does_not_run_ends_as_it_says(bench: Bench, what:
     assert b"never" not in heard.out
 
 
-def test_a_network_that_cannot_be_closed_lets_nothing_out(bench: Bench) -> None:
+def test_a_network_that_cannot_be_closed_lets_nothing_out(
+    bench: Bench, request: pytest.FixtureRequest
+) -> None:
     """Off is off."""
     for at in ("network", "policy"):
         _fault(bench, at, "crash", 1)
     off = boundary(bench, network=Network.OFF)
     with pytest.raises(RalphError, match="fails for the"), RUNG.opened(off, bench.run, bench.tell):
         pass
-    assert verbs(bench)[-1] in ("network", "policy")
+    assert verbs(bench)[-1] == {"docker": "network", "sbx": "policy"}[request.node.callspec.params["bench"]]
 
 
 def test_a_path_with_a_colon_is_refused(bench: Bench) -> None:

@@ -41,6 +41,7 @@ def test_a_task_is_worked_on_in_its_worktree_alone(project: Project) -> None:
     assert "RALPH_SANDBOX=bubblewrap" in project.git("show", "main:environment")
 
 
+@pytest.mark.slow
 def test_the_users_hooks_do_not_run_what_an_agent_wrote(project: Project) -> None:
     """A commit hook and a merge hook that run the project's code: outside they are not run, and that is said."""
     site = make_site(project)

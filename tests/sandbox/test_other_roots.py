@@ -142,6 +142,7 @@ def sbx(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
         yield bench
 
 
+@pytest.mark.slow
 def test_a_whole_run_in_a_docker_sandbox(sbx: Bench, project: Project) -> None:
     """Agent and checks go through `exec`, a red check is answered, and the sandbox is stopped in the end."""
     project.agent(AGENT, guardrails=[{"command": "test -e done.txt"}])

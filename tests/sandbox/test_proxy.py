@@ -1,4 +1,4 @@
-"""The way out of a sandbox with an allow-list: what it lets through, and ten ways around it that fail (S3)."""
+"""The way out of a sandbox with an allow-list: what it lets through, and ten ways around it that fail."""
 
 from __future__ import annotations
 
@@ -231,7 +231,8 @@ def through(client: socket.socket, port: int, words: bytes) -> bytes:
     assert client.recv(1000).startswith(b"HTTP/1.1 200")
     found = b""
     with suppress(ConnectionError):
-        client.sendall(words)
+        client.sendall(words)  # what has been answered by then can be read all the same
+    with suppress(ConnectionError):
         while piece := client.recv(65536):
             found += piece
     return found
@@ -256,7 +257,7 @@ def test_tls_for_another_host_behind_the_same_address_is_refused(
 ) -> None:
     """Whoever serves many hosts goes by the name that TLS asks for."""
     with asked(tmp_path, ["a.test"]) as (client, told):
-        assert through(client, behind, said) in (UNKNOWN_NAME, b"")
+        assert through(client, behind, said) == UNKNOWN_NAME
         wait_until(lambda: len(told) == 1)
     assert "inside, TLS asks for" in told[0]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Project, wait_until
+from conftest import Project, some, wait_until
 from ralph.scm.stale import is_held
 
 ASKED = '*"commit message"*'
@@ -156,7 +156,7 @@ HOSTILE = {
 }
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", some(HOSTILE, 4))
 def test_a_message_is_data(place: Project, name: str) -> None:
     """Whatever the agent answers is the message and nothing else."""
     message = HOSTILE[name]
@@ -268,7 +268,7 @@ PLANTED = {
 }
 
 
-@pytest.mark.parametrize("name", PLANTED)
+@pytest.mark.parametrize("name", some(PLANTED, 5))
 def test_nothing_planted_runs_in_a_commit_or_push(place: Project, tmp_path: Path, name: str) -> None:
     """Whatever the agent plants while it works, no program of its own runs and nothing goes elsewhere."""
     mark, remote = place.home.path / "ran", tmp_path / "remote.git"
@@ -371,6 +371,7 @@ def test_a_stale_lock_of_a_branch_is_removed(place: Project) -> None:
     assert (result.code, lock.exists(), last_message(place).split("\n")[0]) == (0, False, "Add work")
 
 
+@pytest.mark.slow
 def test_a_lock_that_is_held_is_respected(place: Project) -> None:
     """While a live process has the lock open it is left alone, and the message says so."""
     lock = place.path / ".git/index.lock"

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.scm.diff import AddedLines, FileDiff, added, parse, shortened
@@ -100,7 +100,6 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
 @given(LINES, LINES, st.integers(0, 3))
 def test_every_added_line_is_found_at_its_place(old: list[str], new: list[str], around: int) -> None:
     """For any two files, what is found is what difflib says was added, by number and by text."""
@@ -121,7 +120,6 @@ def test_every_added_line_is_found_at_its_place(old: list[str], new: list[str], 
     assert found == expected
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.text(alphabet=st.sampled_from('+-@ ,0123\n\\abdif/"\t\r\u2028'), max_size=200))
 def test_any_text_can_be_read(text: str) -> None:
     """What is no diff raises nothing, and none of it is lost."""
@@ -148,7 +146,6 @@ def test_a_long_file_does_not_hide_the_others() -> None:
     assert len(shown) <= 2000
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.integers(0, 60), max_size=30), st.integers(0, 3000))
 def test_a_shortened_diff_is_never_much_longer(sizes: list[int], most: int) -> None:
     """However many files there are, only a note comes on top."""

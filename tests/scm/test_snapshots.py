@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Project
+from conftest import Project, some
 from ralph.scm.git import GitOutput
 from ralph.scm.history import Change, History
 from ralph.scm.repository import Repository, repository_at
@@ -162,7 +162,7 @@ DAMAGE = {
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGE)
+@pytest.mark.parametrize("damage", some(DAMAGE, 6))
 def test_everything_comes_back(place: Place, damage: str) -> None:
     """Whatever an agent does to the tree, going back restores files, modes and what was staged."""
     files, status = place.files(), place.git("status", "--porcelain", "-z")

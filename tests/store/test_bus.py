@@ -7,13 +7,12 @@ import os
 import socket
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.errors import RalphError
@@ -90,7 +89,6 @@ texts = st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\n\r
 
 
 @given(st.lists(st.tuples(texts, texts, st.floats(0, 4e9)), max_size=5))
-@settings(deadline=None, max_examples=300)
 def test_any_text_is_read_as_it_was_written(
     tmp_path_factory: pytest.TempPathFactory, said: list[tuple[str, str, float]]
 ) -> None:
@@ -106,7 +104,6 @@ def test_any_text_is_read_as_it_was_written(
 
 
 @given(st.binary(max_size=300), st.integers(0, 3))
-@settings(deadline=None, max_examples=300)
 def test_any_bytes_can_be_scanned(
     tmp_path_factory: pytest.TempPathFactory, rubbish: bytes, where: int
 ) -> None:
@@ -415,13 +412,12 @@ def test_memory_does_not_grow_with_the_file(path: Path) -> None:
         tracemalloc.stop()
 
 
+@pytest.mark.timeout(40)
 def test_headings_that_promise_too_much_cost_nothing(path: Path) -> None:
     """A file made to be slow: a hundred thousand headings that claim the largest body each."""
     head = encode(BusMessage("x", AT, "INFO", "", "", "")).split(b"\n")[0] + b"\n"
     path.write_bytes(head.replace(b'"bytes":5', b'"bytes":16000000') * 100_000)
-    started = time.monotonic()
     assert [item.kind for item in damage(path)] == [DamageKind.DAMAGED, DamageKind.TORN]
-    assert time.monotonic() - started < 20
 
 
 def test_where_a_bus_is(tmp_path: Path) -> None:

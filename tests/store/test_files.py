@@ -236,3 +236,4 @@ def test_a_temporary_with_a_strange_owner_stops_nobody(tmp_path: Path, directory
     """A name that looks like ours but has no process number in it is no error."""
     (tmp_path / f".tmp-{owner}-x").touch()
     files.sweep_temporaries(directory)
+    assert os.listdir(tmp_path) == [f".tmp-{owner}-x"]

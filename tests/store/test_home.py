@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -167,10 +166,8 @@ def test_how_long_others_are_waited_for_can_be_chosen(tmp_path: Path) -> None:
     home = Home(tmp_path)
     holder, impatient = home.runs(), home.runs(patience=0.1)
     holder.db.execute("BEGIN IMMEDIATE")
-    started = time.monotonic()
     with pytest.raises(Busy, match="held by another process"):
         impatient.send("a run", Pause(1.0))
-    assert time.monotonic() - started < 10
     holder.db.execute("ROLLBACK")
     assert impatient.send("a run", Pause(1.0)) == 1
     holder.db.close()

@@ -10,7 +10,6 @@ import stat
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -114,7 +113,9 @@ def test_a_lock_is_waited_for_a_moment(way: str, place: Path, state: Path) -> No
     """Whoever is just about to let go, or only looks, is not taken for a holder."""
     first = locks.acquire(place, state)
     threading.Timer(0.1, os.close, (first,)).start()
-    os.close(locks.acquire(place, state, patience=10))
+    second = locks.acquire(place, state, patience=10)
+    assert holder_of(place, state) is not None
+    os.close(second)
 
 
 def test_a_refused_attempt_leaves_nothing_locked(way: str, place: Path, state: Path) -> None:
@@ -227,10 +228,7 @@ def test_resuming_in_a_directory_that_is_gone(project: Project, tmp_path: Path) 
     assert "unexpected" not in result.err
 
 
-def test_locking_takes_no_time(place: Path, state: Path) -> None:
-    """A refused lock is refused after its patience, not much later."""
-    with locked(place, state):
-        started = time.monotonic()
-        with pytest.raises(locks.Locked):
-            locks.acquire(place, state, patience=0.2)
-        assert 0.2 <= time.monotonic() - started < 5
+def test_a_lock_that_is_held_is_refused_after_some_patience(place: Path, state: Path) -> None:
+    """Nobody waits for ever."""
+    with locked(place, state), pytest.raises(locks.Locked):
+        locks.acquire(place, state, patience=0.2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.stories.progress import LINE, grown
@@ -51,7 +51,6 @@ def test_a_log_without_a_line_grows_as_a_whole() -> None:
 lines = st.lists(st.sampled_from([b"a", b"b", b"## x", b"---", b""]), max_size=6).map(b"\n".join)
 
 
-@settings(max_examples=300, deadline=None)
 @given(lines, lines, lines)
 def test_nothing_below_the_line_is_ever_lost(head: bytes, log: bytes, new: bytes) -> None:
     """Whatever an agent makes of it; and what is legal now is legal the next time."""

@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.stories import rules
@@ -368,7 +368,6 @@ def any_story() -> st.SearchStrategy[Any]:
     return st.fixed_dictionaries({}, optional=fields) | ANYTHING
 
 
-@settings(max_examples=300, deadline=None)
 @given(
     st.sampled_from(MODES),
     st.booleans(),

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import RALPH, Project, Result, wait_until
@@ -192,7 +192,6 @@ def verbose() -> Screen:
 
 
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(FRAGMENTS[:-1])), max_size=12))
-@settings(max_examples=300, deadline=None)
 def test_any_bytes_are_shown_harmlessly(verbose: Screen, pieces: list[bytes]) -> None:
     """The same for bytes that a search for a counterexample comes up with."""
     drive(verbose.tell, iter(pieces), iter(pieces))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ralph.views.lines import _padded, _width, print_lines
@@ -36,7 +36,6 @@ def test_without_rows_there_are_the_titles(capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr().out == "name  state  what\n"
 
 
-@settings(deadline=None)
 @given(st.text(st.characters(categories=["L", "N", "P", "S", "Zs", "Mn"]), max_size=30), st.integers(2, 20))
 def test_a_cell_fills_its_column_exactly(cell: str, width: int) -> None:
     """Padded or cut, and never wider."""

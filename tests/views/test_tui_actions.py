@@ -134,6 +134,7 @@ def test_steer(here: Project) -> None:
         assert '"text":"use [red] tabs"' in body
 
 
+@pytest.mark.slow
 def test_steering_can_be_left(here: Project) -> None:
     """Escape sends nothing, an empty line is refused."""
     with live(here):
@@ -263,6 +264,7 @@ def environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     settle_environment(world, monkeypatch)
 
 
+@pytest.mark.slow
 def test_keys_lead_everywhere(world: World, environment: None) -> None:
     """Enter opens, escape goes back, tab changes the panel, `?` helps, `t` changes the theme."""
 
@@ -281,6 +283,7 @@ def test_keys_lead_everywhere(world: World, environment: None) -> None:
     look_around(world, steps)
 
 
+@pytest.mark.slow
 def test_the_mouse_works(world: World, environment: None) -> None:
     """A click puts the cursor on a row, a second one opens it; tabs can be clicked."""
 
@@ -312,6 +315,7 @@ def test_filter(world: World, environment: None) -> None:
     look_around(world, steps)
 
 
+@pytest.mark.slow
 def test_what_is_typed_at_once_goes_into_the_field(world: World, environment: None) -> None:
     """Keys that come in one go after `/` or `s` are for the field that it opens, not for the list below it."""
 
@@ -358,6 +362,7 @@ def test_it_can_begin_with_a_run(world: World, environment: None) -> None:
     look_around(world, steps, first=(world.ids["complete"],))
 
 
+@pytest.mark.slow
 def test_home_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A store that is made while the dashboard is open appears."""
     (tmp_path / "state").mkdir()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import threading
 
+import pytest
+
 from conftest import Project
 from ralph.views.writer import MAX_WAITING, ThreadedWriter
 
@@ -47,6 +49,7 @@ def test_what_is_too_much_is_counted() -> None:
     assert shown == "a" * MAX_WAITING + "b\n[... 1,234 characters were not shown ...]\nend\n"
 
 
+@pytest.mark.slow
 def test_a_terminal_that_stands_still_does_not_stop_the_run(project: Project) -> None:
     """Nobody reads what is shown: the work is done to its end, the exit code is right, nothing waits for ever."""
     project.agent(

@@ -402,7 +402,7 @@ class TaskFolder(Struct, frozen=True):
     poll_seconds: float = 1.0
 
 
-class GuardRule(Struct, frozen=True):
+class GuardPattern(Struct, frozen=True):
     """A glob on a simple command, and why it is allowed or denied."""
 
     pattern: str
@@ -413,8 +413,8 @@ class Guarding(Struct, frozen=True):
     """The rules of the command guard that the user has added; `enabled`: does it watch at all?"""
 
     enabled: bool = True
-    allow: tuple[GuardRule, ...] = ()
-    deny: tuple[GuardRule, ...] = ()
+    allow: tuple[GuardPattern, ...] = ()
+    deny: tuple[GuardPattern, ...] = ()
 
 
 class SandboxSpec(Struct, frozen=True):

@@ -19,7 +19,7 @@ from ralph.core.model import (
     ClaimRule,
     Flow,
     Guarding,
-    GuardRule,
+    GuardPattern,
     Limits,
     Permissions,
     Plan,
@@ -92,7 +92,7 @@ def plan(settings: Settings, inputs: RunInputs, directory: Path, sandbox: Sandbo
 def guarding(settings: Settings) -> Guarding:
     """The guard's rules as the run begins."""
     allow, deny = (
-        tuple(GuardRule(rule.pattern, rule.reason) for rule in rules)
+        tuple(GuardPattern(rule.pattern, rule.reason) for rule in rules)
         for rules in (settings.guard.allow, settings.guard.deny)
     )
     return Guarding(settings.guard.enabled, allow, deny)

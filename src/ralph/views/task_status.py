@@ -17,7 +17,7 @@ from ralph.views.status import state_of
 
 
 class Verification(Struct, frozen=True):
-    """One attempt to prove a promise, as S2's history has it."""
+    """One attempt to prove a promise."""
 
     iteration: int
     promise_found: bool
