@@ -60,7 +60,18 @@ EXAMPLE = 'ralph run -p "Make the tests pass" -m 5'
 
 
 def main(arguments: list[str] | None = None) -> int:
-    argv = sys.argv[1:] if arguments is None else arguments
+    if arguments is not None:
+        return _main(arguments)
+    import gc
+
+    gc.set_threshold(50_000)  # what a start makes stays: to look for garbage in it is a waste
+    try:
+        return _main(sys.argv[1:])
+    finally:
+        gc.freeze()  # nor does the end look through it
+
+
+def _main(argv: list[str]) -> int:
     _open_streams()
     if argv[:1] in (["--version"], ["-v"]):
         print(f"ralph {__version__}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 import shlex
@@ -471,6 +470,8 @@ def _explain(document: JsonDocument, message: str, keys: list[str]) -> tuple[str
     if unknown:
         key = unknown[1]
         known = _known_keys(keys)
+        import difflib  # only a wrong key needs it
+
         close = difflib.get_close_matches(key, known, 1, 0.5)
         hint = f"Did you mean {close[0]!r}?" if close else f"Known keys: {', '.join(known)}."
         dotted = _dotted([*keys, key])

@@ -3,44 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
 from importlib import import_module
-from threading import Lock
 
 from msgspec.structs import replace
 
 from ralph.agents.base import Agent, has_own_permissions, without
 from ralph.core.model import AgentSpec, Permissions
+from ralph.core.registry import Registry
 
 _NAMES = ("amp", "claude", "codex", "custom", "gemini", "opencode", "scripted")
 
 
-class _Agents(Mapping[str, Agent]):
-    """Each is loaded when it is first wanted: a run needs one or two of them, and has them before it begins."""
-
-    def __init__(self) -> None:
-        self._loaded: dict[str, Agent] = {}
-        self._loading = Lock()
-
-    def __getitem__(self, name: str) -> Agent:
-        if name not in self._loaded:
-            if name not in _NAMES:
-                raise KeyError(name)
-            with self._loading:  # several threads at once would crash msgspec
-                self._loaded[name] = import_module(f"ralph.agents.{name}").AGENT
-        return self._loaded[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in _NAMES
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(_NAMES)
-
-    def __len__(self) -> int:
-        return len(_NAMES)
+def _load(name: str) -> Agent:
+    agent: Agent = import_module(f"ralph.agents.{name}").AGENT
+    return agent
 
 
-AGENTS: Mapping[str, Agent] = _Agents()
+AGENTS = Registry(_NAMES, _load)
 
 
 def type_of(command: str) -> str:

@@ -4,27 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import msgspec
 
-from ralph.checks import changes, command, external, multi_stage, protected, semantic, stories, string_match
 from ralph.checks.base import Method
+from ralph.core.registry import Registry
 from ralph.errors import RalphError
 
-METHODS: dict[str, Method] = {
-    "command": command.METHOD,
-    "string_match": string_match.METHOD,
-    "semantic": semantic.METHOD,
-    "stories": stories.METHOD,
-    "external": external.METHOD,
-    "multi_stage": multi_stage.METHOD,
-    "protected": protected.METHOD,
-    "changes": changes.METHOD,
-}
-for _method in METHODS.values():
-    msgspec.json.Decoder(_method.config)  # found out here, alone: several threads at once would crash msgspec
+_NAMES = (
+    *("command", "string_match", "semantic", "stories"),
+    *("external", "multi_stage", "protected", "changes"),
+)
 
+
+def _load(name: str) -> Method:
+    method: Method = import_module(f"ralph.checks.{name}").METHOD
+    msgspec.json.Decoder(method.config)  # found out here, alone: several threads at once would crash msgspec
+    return method
+
+
+METHODS = Registry(_NAMES, _load)
 VERIFICATION = ("string_match", "semantic", "external", "multi_stage")
 """Those that a task may name; methods of other packages come on top."""
 

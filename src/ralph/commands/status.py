@@ -30,7 +30,6 @@ def command(run: str | None, as_json: bool) -> int:
     from ralph.commands.status_text import print_list, run_text, task_text
     from ralph.runs.location import here
     from ralph.views.status import detail, summaries
-    from ralph.views.task_status import task_state
 
     home = open_home()
     runs, tasks = home.runs(), home.tasks(here(Path.cwd()).project)
@@ -44,6 +43,8 @@ def command(run: str | None, as_json: bool) -> int:
                 print_list(found)
         return 0
     if task := tasks.get(run):
+        from ralph.views.task_status import task_state  # git comes with it, which runs can do without
+
         state = task_state(home, runs, tasks.project, task, tasks.progress(task.id))
         click.echo(
             json.dumps(to_builtins(state), indent=2, ensure_ascii=False) if as_json else task_text(state)

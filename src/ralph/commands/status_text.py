@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,7 +12,9 @@ from ralph.core.text import clean
 from ralph.views.agent import duration
 from ralph.views.console import count
 from ralph.views.status import CRASHED, Detail, Summary, as_tree
-from ralph.views.task_status import TaskState
+
+if TYPE_CHECKING:
+    from ralph.views.task_status import TaskState
 
 STYLES = {
     "running": "bold green",

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
-import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager, suppress
 
 from msgspec import Struct, field
@@ -241,6 +239,8 @@ class RunCheckContext(Struct, frozen=True):
             self.used.asked += 1
             stream = f"{number:03d}-{self.iteration.seq}.{Purpose.JUDGE}.{self.used.asked}"
             kept = f"{number:03d}_judge_{self.used.asked}"
+        import tempfile  # no other check needs it
+
         file = runner.context.inbox.retry_when_full(lambda: runner.context.runtime.write_prompt(kept, prompt))
         step = RunAgent(Purpose.JUDGE, number, spec.name, plan.role, self.iteration.left)
         call = AgentCall(step, spec, Prompt(prompt, file), stream)
@@ -268,6 +268,8 @@ class RunCheckContext(Struct, frozen=True):
 
     def together(self, stages: Sequence[tuple[str, Callable[[CheckContext], Verdict]]]) -> list[Verdict]:
         """Each in a thread with a warden of its own; this one listens for all of them."""
+        from concurrent.futures import ThreadPoolExecutor, wait  # no other check needs them
+
         stop = threading.Event()
 
         def run(name: str, stage: Callable[[CheckContext], Verdict]) -> Verdict:

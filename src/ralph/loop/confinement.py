@@ -34,9 +34,7 @@ from ralph.sandbox.base import (
     SandboxOutput,
     WrappedCommand,
 )
-from ralph.sandbox.docker_sandbox import AUTH
 from ralph.sandbox.programs import within
-from ralph.sandbox.proxy import Host
 from ralph.sandbox.registry import all_backends, find
 from ralph.scm.repository import Repository, points_back
 
@@ -77,8 +75,8 @@ class ConfinedRun(Struct, frozen=True):
     def backend(self) -> Backend:
         """The backend of the plan, as this run needs it."""
         spec, agents = self.plan.sandbox, self.plan.agents
-        auth = os.path.join(_home_in(self.variables), AUTH)
-        return find(spec.backend, all_backends(spec.image, agents[0].type if agents else "", auth))
+        home = _home_in(self.variables)
+        return find(spec.backend, all_backends(spec.image, agents[0].type if agents else "", home))
 
 
 @contextmanager
@@ -360,6 +358,8 @@ def _check_home(home: str) -> None:
 
 
 def _is_host(text: str) -> bool:
+    from ralph.sandbox.proxy import Host  # only a sandbox has it loaded
+
     with suppress(ValueError):
         Host.parse(text)
         return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -11,7 +12,6 @@ from ralph.core.model import Plan, Stop
 from ralph.loop.clock import Clock
 from ralph.loop.confinement import Confinement
 from ralph.loop.inbox import Inbox
-from ralph.loop.story_board import StoryBoard
 from ralph.loop.supervised import Supervised
 from ralph.process.client import Wakeup, Warden
 from ralph.redact import Secrets
@@ -19,6 +19,9 @@ from ralph.scm.version_control import VersionControl
 from ralph.store.journal import Journal
 from ralph.store.runs import Runs
 from ralph.store.runtime import Runtime
+
+if TYPE_CHECKING:
+    from ralph.loop.story_board import StoryBoard
 
 Tell = Callable[[Event], None]
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ralph.core.events import Event, Notice
 from ralph.core.model import Plan
@@ -16,7 +17,6 @@ from ralph.loop.clock import Clock
 from ralph.loop.confinement import ConfinedRun, opened_confinement
 from ralph.loop.inbox import Inbox
 from ralph.loop.run_context import RunContext, nobody
-from ralph.loop.story_board import StoryBoard
 from ralph.loop.supervised import Supervised
 from ralph.notify.notifier import RunNotifier
 from ralph.process.client import Wakeup, Warden
@@ -28,10 +28,12 @@ from ralph.scm.version_control import VersionControl
 from ralph.store.files import opened_directory
 from ralph.store.home import Home
 from ralph.store.journal import Journal
-from ralph.store.marker import Marker
 from ralph.store.runs import Runs
 from ralph.store.runtime import Runtime
 from ralph.store.task_folder import Folder
+
+if TYPE_CHECKING:
+    from ralph.loop.story_board import StoryBoard
 
 Tell = Callable[[Event], None]
 
@@ -115,7 +117,9 @@ def _story_board(
     if prd is None:
         yield None
         return
-    from ralph.protection.protect import tests_among  # no other flow has to wait for it
+    from ralph.loop.story_board import StoryBoard  # no other flow has to wait for these
+    from ralph.protection.protect import tests_among
+    from ralph.store.marker import Marker
 
     def commit(names: list[str], message: str) -> None:
         """What cannot be committed is in the tree all the same."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -11,7 +12,6 @@ from ralph.errors import RalphError
 from ralph.loop.confinement import runner
 from ralph.process.client import Wakeup, Warden
 from ralph.sandbox.base import Backend, RunCommand
-from ralph.sandbox.proxy import Host
 from ralph.sandbox.registry import DIRECT, NAMES, all_backends, best, canonical, find, none_here
 from ralph.settings import LoadedSettings, SandboxSettings
 from ralph.store.files import opened_directory
@@ -50,7 +50,7 @@ def choose(loaded: LoadedSettings, wanted: Wanted, usual: str) -> SandboxSpec:
     return _spec(settings, backend, "; ".join(f"{name}: {problem}" for name, problem in problems.items()))
 
 
-def _found(named: str, backends: dict[str, Backend], run: RunCommand) -> tuple[str, dict[str, str]]:
+def _found(named: str, backends: Mapping[str, Backend], run: RunCommand) -> tuple[str, dict[str, str]]:
     if named == AUTO:
         backend, problems = best(backends, run)
         return backend.name, problems
@@ -93,6 +93,8 @@ def _check(loaded: LoadedSettings) -> None:
             "Write NAME or NAME:TAG, as docker and podman list it.",
         )
     for host in settings.allowed_hosts:
+        from ralph.sandbox.proxy import Host  # only a sandbox has it loaded
+
         try:
             Host.parse(host)
         except ValueError as error:

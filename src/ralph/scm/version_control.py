@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,6 +93,8 @@ class VersionControl:
         """The repository without what git ignores, in a directory of its own for a while, and the project in it."""
         if self._snapshots is None or self._repository is None:
             raise RalphError("A clean guardrail needs a git repository.")
+        import tempfile  # no other guardrail needs it
+
         with tempfile.TemporaryDirectory(prefix="ralph-clean-", ignore_cleanup_errors=True) as copy:
             self._snapshots.write(Path(copy))
             project = Path(copy) / Path(self._plan.directory).relative_to(self._repository.top)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -76,7 +75,7 @@ def _boot_id() -> str:
 
 def new_id(at: float) -> str:
     """A run id sorts by time: date, time (UTC) and four hexadecimal digits."""
-    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(at)) + "-" + secrets.token_hex(2)
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(at)) + "-" + os.urandom(2).hex()
 
 
 class Runs:
