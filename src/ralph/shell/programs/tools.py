@@ -207,7 +207,6 @@ _ESCAPES = {
     "ftp": _BANG,
     "m4": r"e?syscmd\(`?([^')]+)",
     "ghci": r"^:!(.+)",
-    "crash": _BANG,
 }
 """By program: what a line of its own language hands to the shell."""
 _SAME = {
@@ -216,7 +215,7 @@ _SAME = {
     "sqlite3": "sqlite litecli duckdb",
     "vim": "vi nvim ex view ed red gvim vimdiff",
     "less": "more most",
-    "ftp": "sftp lftp tftp telnet mail mailx mutt bc",
+    "ftp": "sftp lftp tftp telnet mail mailx mutt",
     "gdb": "lldb pdb",
 }
 
@@ -290,5 +289,4 @@ TABLE: dict[str, Emulation] = {
     "man": _option_as_text("-P --pager"),
     "ansible": _option_as_text("-a --args"),
     "zip": _option_as_text("-TT --unzip-command"),
-    "gcloud": _option_as_text("--command"),
 }

@@ -84,8 +84,6 @@ def _prefix(shell: ShellState, command: SimpleCommand) -> Steps:
     if command.program == "command" and command.args[:1] and command.args[0] in ("-v", "-V"):
         return f"/usr/bin/{command.args[1]}" if len(command.args) > 1 else UNKNOWN
     words = skip_options(command.args, valued)[many:]
-    if command.program == "coproc" and len(words) > 1 and words[0].isupper():
-        words = words[1:]
     if command.program == "flock" and words[:1] == ["-c"]:
         return [ShellScript(" ".join(words[1:]))]
     return inner(command, skip_options(words, ""), directory=None if command.program == "chroot" else "")
