@@ -44,7 +44,7 @@ def run(text: str) -> list[tuple[str, ...]]:
         ('a=(x y); echo ${a[1]} "${a[@]}"', [("echo", "y", "x", "y")]),
         ("set -- p q; echo $2", [("set", "--", "p", "q"), ("echo", "q")]),
         ("echo a > x b", [("echo", "a", "b")]),
-        ("echo {🎉,b} \"{🎉\" {1..🎉}", [("echo", "🎉", "b", "{🎉", "{1..🎉}")]),
+        ('echo {🎉,b} "{🎉" {1..🎉}', [("echo", "🎉", "b", "{🎉", "{1..🎉}")]),
         ("c#d; echo a#b", [("c#d",), ("echo", "a#b")]),
     ],
 )

@@ -47,10 +47,7 @@ def _sql(command: SimpleCommand, context: ShellContext) -> bool:
 def _is_scratch(command: SimpleCommand, context: ShellContext) -> bool:
     """A database in memory, or in a file for the moment."""
     name = next(iter(operands(command)), Word(""))
-    return (
-        name == ":memory:"
-        or paths.zone(paths.resolve(name, command.directory, context), context) == paths.TEMP
-    )
+    return name == ":memory:" or paths.zone_of(name, command.directory, context) == paths.TEMP
 
 
 def _destroys(text: str) -> bool:
@@ -230,7 +227,6 @@ RULES = (
             "dotnet ef database drop",
             "etcdctl del",
             "vault delete|destroy",
-            "vault kv delete|destroy|metadata",
             "influx delete",
             "consul kv|leave|force-leave delete",
             "kafka-topics|kafka-topics.sh|rabbitmqctl|kcat --delete|delete_queue|reset|purge_queue|stop_app",

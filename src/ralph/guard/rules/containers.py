@@ -15,14 +15,8 @@ _ENGINES = "docker|podman|nerdctl|docker-compose"
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
 _TOOLS = words_of(".cache .m2 .gradle .npm .cargo .ivy2 .nuget .yarn .pnpm .local/share/pnpm")
 _HOST = (
-    paths.ROOT,
-    paths.HOME,
-    paths.ABOVE,
-    paths.SYSTEM,
-    paths.DEVICE,
-    paths.HARNESS,
-    paths.AGENT,
-    paths.STARTUP,
+    *(paths.ROOT, paths.HOME, paths.ABOVE, paths.SYSTEM),
+    *(paths.DEVICE, paths.HARNESS, paths.AGENT, paths.STARTUP),
 )
 
 
@@ -94,7 +88,7 @@ RULES = (
             "kubectl debug ~node/*",
             "kubectl|lxc|ctr|crictl --privileged",
             "lxc|incus ~security.privileged=true",
-            "lxc|incus|podman|docker -c=security.privileged=true",
+            "lxc|incus -c=security.privileged=true",
         ),
     ),
     GuardRule("privileged-by-file", CATEGORY, _PRIVILEGED, _described),

@@ -92,10 +92,7 @@ def _truncated(command: SimpleCommand, context: ShellContext) -> bool:
     """`> file` outside of the project, with nothing to write into it."""
     if command.program not in (":", "true"):
         return False
-    found = (
-        paths.zone(paths.resolve(word, command.directory, context), context)
-        for word in effects.written(command)
-    )
+    found = (paths.zone_of(word, command.directory, context) for word in effects.written(command))
     return any(zone in (paths.OUTSIDE, paths.HOME) for zone in found)
 
 

@@ -34,7 +34,7 @@ def _formats(command: SimpleCommand, context: ShellContext) -> bool:
     if is_harmless(command):
         return False
     names = arguments.operands(command, "-t -L -U -b -n -F")
-    zones = [paths.zone(paths.resolve(name, command.directory, context), context) for name in names[:1]]
+    zones = [paths.zone_of(name, command.directory, context) for name in names[:1]]
     return not zones or any(zone not in (paths.INSIDE, paths.TEMP) for zone in zones)
 
 
@@ -62,7 +62,6 @@ RULES = (
             "mount ~*",
             "mount -a|-o|--bind|-t",
             "diskutil erase*|partition*|unmount*|zero*|secureErase|reformat|apfs",
-            "asr restore",
             "grub-install|efibootmgr|update-grub|flashrom|fwupdmgr|bootctl|dracut|update-initramfs",
         ),
     ),

@@ -11,15 +11,12 @@ from ralph.shell.words import Word, words_of
 
 CATEGORY = "permissions"
 _FORBIDDEN = (
-    paths.ROOT,
-    paths.HOME,
-    paths.ABOVE,
-    paths.SYSTEM,
-    paths.DEVICE,
-    paths.STARTUP,
-    paths.OUTSIDE,
-    paths.GIT,
+    *(paths.ROOT, paths.HOME, paths.ABOVE, paths.SYSTEM),
+    *(paths.DEVICE, paths.STARTUP, paths.OUTSIDE, paths.GIT),
 )
+
+
+_FOR_ALL = words_of("a+rwx ugo+rwx +rwx a+w o+w ugo+w a=rwx ugo=rwx a-rwx ugo-rwx a-r -rwx o+rwx a+rw u-r a=")
 
 
 def _targets(command: SimpleCommand) -> tuple[str, list[Word]]:
@@ -64,19 +61,7 @@ def _open_to_all(command: SimpleCommand, context: ShellContext) -> bool:
     if not arguments.is_recursive(command) and "find" not in command.wrappers:
         return False
     mode, _ = _targets(command)
-    return mode.lstrip("0") in (
-        "777",
-        "666",
-        "a+rwx",
-        "ugo+rwx",
-        "+rwx",
-        "a+w",
-        "o+w",
-        "ugo+w",
-        "a=rwx",
-        "ugo=rwx",
-        "",
-    ) or (mode in ("000", "a-rwx", "ugo-rwx", "a-r", "-rwx", "o+rwx", "a+rw", "u-r", "a=", "0"))
+    return mode.lstrip("0") in ("", "777", "666") or mode in _FOR_ALL
 
 
 def _set_id(command: SimpleCommand, context: ShellContext) -> bool:

@@ -19,7 +19,6 @@ RULES = (
             "npm|pnpm|yarn|bun|lerna|vsce|ovsx|jsr|deno publish|unpublish",
             "yarn npm publish",
             "npm|pnpm deprecate|owner|dist-tag|access|star",
-            "pnpm|yarn|npm ~publish !--dry-run -r|--recursive|-ws|--workspaces",
             "changeset publish",
             "semantic-release|release-it|np|standard-version-publish !--dry-run|-d",
             "goreleaser release !--snapshot|--skip=publish|--skip-publish",

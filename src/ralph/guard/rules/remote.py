@@ -137,9 +137,7 @@ def _serves(command: SimpleCommand, context: ShellContext) -> bool:
     named = [*values_of(command.args, "-t -d --directory")]
     if command.program in ("serve", "http-server", "darkhttpd", "miniserve"):
         named += operands(command)
-    zones = [
-        paths.zone(paths.resolve(word, command.directory, context), context) for word in named or [Word(".")]
-    ]
+    zones = [paths.zone_of(word, command.directory, context) for word in named or [Word(".")]]
     return any(zone in (paths.ROOT, paths.HOME, paths.ABOVE, paths.STARTUP) for zone in zones)
 
 

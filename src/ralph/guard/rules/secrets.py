@@ -54,6 +54,7 @@ def _reads(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 _KEY_NAMES = ("id_rsa", "id_ed25519", "id_ecdsa", ".netrc", "credentials", ".git-credentials", ".pgpass")
+_FAR = (paths.HOME, paths.ROOT, paths.ABOVE, paths.OUTSIDE, paths.STARTUP)
 _SEARCHED = r"(?i)passw|secret|token|api.?key|private.?key|BEGIN|AKIA|ghp_|sk-|credential"
 
 
@@ -64,9 +65,8 @@ def _searches(command: SimpleCommand, context: ShellContext) -> bool:
     if not arguments.is_recursive(command) and command.program not in ("rg", "ag", "ack"):
         return False
     names = arguments.operands(command, "-A -B -C -m -g --include")[1:]
-    zones = [paths.zone(paths.resolve(name, command.directory, context), context) for name in names]
-    far = (paths.HOME, paths.ROOT, paths.ABOVE, paths.OUTSIDE, paths.STARTUP)
-    return any(zone in far for zone in zones) and bool(re.search(_SEARCHED, " ".join(command.args)))
+    zones = [paths.zone_of(name, command.directory, context) for name in names]
+    return not {*zones}.isdisjoint(_FAR) and bool(re.search(_SEARCHED, " ".join(command.args)))
 
 
 def _is_secret(path: str, word: Word, context: ShellContext) -> bool:
@@ -221,19 +221,8 @@ def _uploads(command: SimpleCommand, context: ShellContext) -> bool:
         command.upstream
     )
     if command.program in ("scp", "rsync"):
-        return any(
-            paths.zone(paths.resolve(word, command.directory, context), context)
-            in (
-                paths.HOME,
-                paths.ABOVE,
-                paths.ROOT,
-                paths.SYSTEM,
-                paths.OUTSIDE,
-                paths.STARTUP,
-                paths.REPOSITORY,
-            )
-            for word in _files(command)
-        )
+        zones = [paths.zone_of(word, command.directory, context) for word in _files(command)]
+        return not {*zones}.isdisjoint((*_FAR, paths.SYSTEM, paths.REPOSITORY))
     return bool(
         unseen
         and reads_stdin

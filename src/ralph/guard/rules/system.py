@@ -194,8 +194,7 @@ RULES = (
         _KERNEL,
         (
             "insmod|rmmod|modprobe|kmod|depmod|dkms|kextload|kextunload !-n|--show|-l|--list",
-            "bpftool|ldconfig-set|csrutil|nvram|spctl|grubby|kpatch",
-            "zramctl|swapoff|earlyoom",
+            "bpftool|csrutil|nvram|spctl|grubby|kpatch",
         ),
     ),
     GuardRule("sysctl", CATEGORY, _KERNEL, _sysctl),
