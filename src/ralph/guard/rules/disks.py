@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.guard.model import GuardRule
+from ralph.guard.model import DenyRule
 from ralph.guard.patterns import is_harmless
 from ralph.shell import arguments, paths
 from ralph.shell.command import SimpleCommand
@@ -42,11 +42,11 @@ _FORMATTERS = ("mke2fs", "mkswap", "newfs", "mkntfs", "mkdosfs")
 _DISK = "It changes disks or file systems. Leave them to the user; work with files inside the project."
 
 RULES = (
-    GuardRule(
+    DenyRule(
         "fill-disk", CATEGORY, "It writes without end. Say how much: `head -c`, or `count=` of dd.", _fills
     ),
-    GuardRule("format", CATEGORY, _DISK, _formats),
-    GuardRule(
+    DenyRule("format", CATEGORY, _DISK, _formats),
+    DenyRule(
         "disks",
         CATEGORY,
         _DISK,
