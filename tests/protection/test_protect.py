@@ -214,6 +214,9 @@ def test_the_tests_of_others(command: str, expected: list[str]) -> None:
         ("env -C scripts bash -euo pipefail -c './check.sh'", ["scripts/check.sh"]),
         ("uv run --directory scripts verify.py", ["scripts/verify.py"]),
         ("python -um pytest tests/unit", [*CONFTESTS, "tests/unit/test_b.py"]),
+        ("coverage run -p -m pytest tests/unit", [*CONFTESTS, "tests/unit/test_b.py"]),
+        ("bun run web/src/a.ts", ["web/src/a.ts"]),
+        ("deno run --allow-net web/src/a.ts", ["web/src/a.ts"]),
         ('sh -c "echo \'x" ; ./check.sh', ["check.sh"]),
     ],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.guard.model import Denied, GuardRule, GuardVerdict
+from ralph.guard.model import Denied, DenyRule, GuardVerdict
 from ralph.guard.patterns import matches, programs
 from ralph.guard.rules import (
     cloud,
@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-RULES: tuple[GuardRule, ...] = (
+RULES: tuple[DenyRule, ...] = (
     *deletion.RULES,
     *files.RULES,
     *disks.RULES,
@@ -52,11 +52,11 @@ class Guard:
     def __init__(self, allow: Sequence[tuple[str, str]] = (), deny: Sequence[tuple[str, str]] = ()) -> None:
         self._allow = tuple(pattern for pattern, _ in allow)
         self._deny = tuple(
-            GuardRule(f"settings: {pattern}", "settings", reason, pattern) for pattern, reason in deny
+            DenyRule(f"settings: {pattern}", "settings", reason, pattern) for pattern, reason in deny
         )
-        self._by_program: dict[str, list[tuple[GuardRule, str]]] = {}
+        self._by_program: dict[str, list[tuple[DenyRule, str]]] = {}
         """By program: a rule, and the one of its patterns."""
-        self._functions: list[tuple[GuardRule, Callable[[SimpleCommand, ShellContext], bool]]] = []
+        self._functions: list[tuple[DenyRule, Callable[[SimpleCommand, ShellContext], bool]]] = []
         for rule in RULES:
             if isinstance(rule.match, str | tuple):
                 for pattern in (rule.match,) if isinstance(rule.match, str) else rule.match:
@@ -95,7 +95,7 @@ class Guard:
                 return GuardVerdict(False, rule.name, rule.category, rule.reason, path[:MAX_PART])
         return GuardVerdict(True)
 
-    def _denied_by(self, command: SimpleCommand, context: ShellContext) -> GuardRule | None:
+    def _denied_by(self, command: SimpleCommand, context: ShellContext) -> DenyRule | None:
         for rule in self._deny:
             if _fits(command, str(rule.match)):
                 return rule
@@ -111,7 +111,7 @@ class Guard:
         return any(_fits(command, pattern) for pattern in self._allow)
 
 
-def _holds(rule: GuardRule, command: SimpleCommand) -> bool:
+def _holds(rule: DenyRule, command: SimpleCommand) -> bool:
     """Most of what is done in a container hurts nobody."""
     return not command.contained or rule.category in _IN_CONTAINERS
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from ralph.shell.context import ShellContext
 
 
-class GuardRule:
+class DenyRule:
     """One thing that is denied. `match`: patterns (see `patterns`), or a function of the command and where it would run."""
 
     __slots__ = ("category", "match", "name", "reason")
@@ -46,7 +46,7 @@ class GuardVerdict:
 class Denied(Exception):
     """A rule has matched: nothing more needs to be read."""
 
-    def __init__(self, rule: GuardRule, part: str) -> None:
+    def __init__(self, rule: DenyRule, part: str) -> None:
         super().__init__(rule.name)
         self.rule = rule
         self.part = part

@@ -37,19 +37,8 @@ class SimpleCommand(Streams):
     """A program, its arguments, and what is known around them."""
 
     __slots__ = (
-        *(
-            "args",
-            "assigns",
-            "code",
-            "directory",
-            "is_guess",
-            "is_read",
-            "module",
-            "mounts",
-            "name",
-            "program",
-        ),
-        *("script", "text", "wrappers"),
+        *("args", "assigns", "code", "directory", "is_guess", "is_read", "module", "mounts"),
+        *("name", "program", "script", "text", "wrappers"),
     )
 
     def __init__(self, name: str, args: list[Word], text: str, directory: str | None) -> None:

@@ -35,6 +35,8 @@ def parse(text: str) -> Node:
     data = _safe(text).encode("utf-8", "surrogatepass")
     if len(data) > MAX_BYTES:
         raise Unreadable("the command is too long to be judged")
+    if b"\0" in data:
+        raise Unreadable("the command has characters that no command needs")
     root = _parser().parse(data).root_node
     if not root.has_error:
         return root

@@ -132,6 +132,10 @@ def zone(path: str | None, context: ShellContext) -> str:
     return _zone(path, context)
 
 
+def zone_of(word: Word, directory: str | None, context: ShellContext) -> str:
+    return zone(resolve(word, directory, context), context)
+
+
 def _zone(path: str, context: ShellContext) -> str:
     own = _own(path, context)
     if own:

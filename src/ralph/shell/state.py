@@ -64,8 +64,6 @@ class ShellState:
         """What a variable holds; marks where that is not known."""
         if name in self.variables:
             return self.variables[name]
-        if name in self.arrays:
-            return " ".join(self.arrays[name])
         if name in ("PWD", "OLDPWD"):
             known = self.directory if name == "PWD" else self.before
             return UNKNOWN if known is None else known

@@ -73,30 +73,14 @@ def fields(pieces: list[Piece], home: str, directory: str, separators: str = " \
 def _braces(pieces: list[Piece]) -> list[list[Piece]]:
     if not any(kind == LITERAL and "{" in text for text, kind in pieces):
         return [pieces]
-    kept = [piece for piece in pieces if piece[1] != LITERAL]
-    sign = 0x100000
-    line = ""
-    for text, kind in pieces:
-        if kind == LITERAL:
-            line += text
-        else:
-            line += chr(sign)
-            sign += 1
-    return [_restored(text, kept) for text in brace_expansion(line)]
+    line = "".join(text if kind == LITERAL else f"\0{number}\0" for number, (text, kind) in enumerate(pieces))
+    return [_restored(text, pieces) for text in brace_expansion(line)]
 
 
-def _restored(line: str, kept: list[Piece]) -> list[Piece]:
-    pieces: list[Piece] = []
-    text = ""
-    for each in line:
-        if ord(each) >= 0x100000:
-            if text:
-                pieces.append((text, LITERAL))
-            pieces.append(kept[ord(each) - 0x100000])
-            text = ""
-        else:
-            text += each
-    return [*pieces, (text, LITERAL)] if text or not pieces else pieces
+def _restored(line: str, pieces: list[Piece]) -> list[Piece]:
+    """Numbers between NULs stand for what is not literal."""
+    parts = enumerate(line.split("\0"))
+    return [pieces[int(part)] if at % 2 else (part, LITERAL) for at, part in parts if part] or [("", LITERAL)]
 
 
 def brace_expansion(text: str, limit: int = 200) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard.model import GuardRule
+from ralph.guard.model import DenyRule
 from ralph.guard.patterns import is_harmless, operands
 from ralph.shell import paths
 from ralph.shell.arguments import has_option
@@ -47,10 +47,7 @@ def _sql(command: SimpleCommand, context: ShellContext) -> bool:
 def _is_scratch(command: SimpleCommand, context: ShellContext) -> bool:
     """A database in memory, or in a file for the moment."""
     name = next(iter(operands(command)), Word(""))
-    return (
-        name == ":memory:"
-        or paths.zone(paths.resolve(name, command.directory, context), context) == paths.TEMP
-    )
+    return name == ":memory:" or paths.zone_of(name, command.directory, context) == paths.TEMP
 
 
 def _destroys(text: str) -> bool:
@@ -163,9 +160,9 @@ _INFRA = "It changes real infrastructure. Make a plan and leave applying it to t
 _DATA = "It destroys data. Work on a copy that you made, or leave it to the user."
 
 RULES = (
-    GuardRule("aws-delete", CATEGORY, _CLOUD, _aws),
-    GuardRule("cloud-delete", CATEGORY, _CLOUD, _gcp_azure),
-    GuardRule(
+    DenyRule("aws-delete", CATEGORY, _CLOUD, _aws),
+    DenyRule("cloud-delete", CATEGORY, _CLOUD, _gcp_azure),
+    DenyRule(
         "cloud-tools",
         CATEGORY,
         _CLOUD,
@@ -192,8 +189,8 @@ RULES = (
             "nomad job|system|stop stop|gc",
         ),
     ),
-    GuardRule("kubectl-scale", CATEGORY, _CLOUD, _scale_down),
-    GuardRule(
+    DenyRule("kubectl-scale", CATEGORY, _CLOUD, _scale_down),
+    DenyRule(
         "infrastructure",
         CATEGORY,
         _INFRA,
@@ -206,7 +203,7 @@ RULES = (
             "cdk|sam|serverless|sls|copilot|eb|amplify|sst|eksctl|kops|cdktf destroy|delete|remove|terminate",
         ),
     ),
-    GuardRule(
+    DenyRule(
         "database-tools",
         CATEGORY,
         _DATA,
@@ -230,22 +227,21 @@ RULES = (
             "dotnet ef database drop",
             "etcdctl del",
             "vault delete|destroy",
-            "vault kv delete|destroy|metadata",
             "influx delete",
             "consul kv|leave|force-leave delete",
             "kafka-topics|kafka-topics.sh|rabbitmqctl|kcat --delete|delete_queue|reset|purge_queue|stop_app",
             "rabbitmqctl reset|force_reset|delete_queue|purge_queue|stop|delete_vhost|delete_user",
         ),
     ),
-    GuardRule(
+    DenyRule(
         "sql",
         CATEGORY,
         "It destroys data in a database. Work on a copy that you made, or leave it to the user.",
         _sql,
     ),
-    GuardRule("redis", CATEGORY, _DATA, _redis),
-    GuardRule("framework-drop", CATEGORY, _DATA, _migration),
-    GuardRule(
+    DenyRule("redis", CATEGORY, _DATA, _redis),
+    DenyRule("framework-drop", CATEGORY, _DATA, _migration),
+    DenyRule(
         "elastic", CATEGORY, _DATA, lambda command, context: command.program == "curl" and _is_delete(command)
     ),
 )

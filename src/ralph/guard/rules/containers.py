@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard.model import GuardRule
+from ralph.guard.model import DenyRule
 from ralph.shell import effects, paths
 from ralph.shell.command import SimpleCommand
 from ralph.shell.context import ShellContext
@@ -15,14 +15,8 @@ _ENGINES = "docker|podman|nerdctl|docker-compose"
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
 _TOOLS = words_of(".cache .m2 .gradle .npm .cargo .ivy2 .nuget .yarn .pnpm .local/share/pnpm")
 _HOST = (
-    paths.ROOT,
-    paths.HOME,
-    paths.ABOVE,
-    paths.SYSTEM,
-    paths.DEVICE,
-    paths.HARNESS,
-    paths.AGENT,
-    paths.STARTUP,
+    *(paths.ROOT, paths.HOME, paths.ABOVE, paths.SYSTEM),
+    *(paths.DEVICE, paths.HARNESS, paths.AGENT, paths.STARTUP),
 )
 
 
@@ -84,7 +78,7 @@ def _everything(command: SimpleCommand, context: ShellContext) -> bool:
 _PRIVILEGED = "It gives a container the host's rights. Run it without that."
 
 RULES = (
-    GuardRule(
+    DenyRule(
         "privileged",
         CATEGORY,
         _PRIVILEGED,
@@ -94,29 +88,29 @@ RULES = (
             "kubectl debug ~node/*",
             "kubectl|lxc|ctr|crictl --privileged",
             "lxc|incus ~security.privileged=true",
-            "lxc|incus|podman|docker -c=security.privileged=true",
+            "lxc|incus -c=security.privileged=true",
         ),
     ),
-    GuardRule("privileged-by-file", CATEGORY, _PRIVILEGED, _described),
-    GuardRule(
+    DenyRule("privileged-by-file", CATEGORY, _PRIVILEGED, _described),
+    DenyRule(
         "host-mount",
         CATEGORY,
         "It opens the host's files to a container. Mount the project or a directory in it.",
         _host_mount,
     ),
-    GuardRule(
+    DenyRule(
         "enter-host",
         CATEGORY,
         "It goes into another process's namespaces. Leave the host alone.",
         "nsenter|chroot|systemd-nspawn",
     ),
-    GuardRule(
+    DenyRule(
         "container-prune",
         CATEGORY,
         "It deletes what other projects keep in containers and volumes. Remove what is yours by its name.",
         f"{_ENGINES} system|volume|container|image|builder|network prune|reset",
     ),
-    GuardRule(
+    DenyRule(
         "delete-volumes",
         CATEGORY,
         "It deletes a volume with its data. Leave volumes to the user.",
@@ -127,13 +121,13 @@ RULES = (
             "docker-compose down -v|--volumes",
         ),
     ),
-    GuardRule(
+    DenyRule(
         "all-containers",
         CATEGORY,
         "It removes containers of other projects too. Name those that are yours.",
         _everything,
     ),
-    GuardRule(
+    DenyRule(
         "host-machine",
         CATEGORY,
         "It deletes a virtual machine. Leave that to the user.",

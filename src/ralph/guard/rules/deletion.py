@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard.model import GuardRule
+from ralph.guard.model import DenyRule
 from ralph.guard.patterns import is_harmless
 from ralph.shell import arguments, effects, paths
 from ralph.shell.command import SimpleCommand
@@ -92,57 +92,54 @@ def _truncated(command: SimpleCommand, context: ShellContext) -> bool:
     """`> file` outside of the project, with nothing to write into it."""
     if command.program not in (":", "true"):
         return False
-    found = (
-        paths.zone(paths.resolve(word, command.directory, context), context)
-        for word in effects.written(command)
-    )
+    found = (paths.zone_of(word, command.directory, context) for word in effects.written(command))
     return any(zone in (paths.OUTSIDE, paths.HOME) for zone in found)
 
 
 RULES = (
-    GuardRule(
+    DenyRule(
         "delete-root",
         CATEGORY,
         "It deletes the root directory. Name the directory inside the project that you mean.",
         _in(paths.ROOT),
     ),
-    GuardRule(
+    DenyRule(
         "delete-home",
         CATEGORY,
         "It deletes a home directory. Name the directory inside the project that you mean.",
         _in(paths.HOME),
     ),
-    GuardRule(
+    DenyRule(
         "delete-parent",
         CATEGORY,
         "It deletes a directory that the project lies in. Name the directory inside the project that you mean.",
         _in(paths.ABOVE),
     ),
-    GuardRule(
+    DenyRule(
         "delete-repository",
         CATEGORY,
         "It deletes the whole repository. Delete the files that have to go by their names.",
         _in(paths.REPOSITORY),
     ),
-    GuardRule(
+    DenyRule(
         "delete-git",
         CATEGORY,
         "It deletes in .git, where the history is. Use git commands to change the repository.",
         _in(paths.GIT),
     ),
-    GuardRule(
+    DenyRule(
         "delete-system",
         CATEGORY,
         "It deletes what belongs to the system. Work inside the project, or below /tmp.",
         _in(paths.SYSTEM, paths.DEVICE),
     ),
-    GuardRule(
+    DenyRule(
         "delete-outside",
         CATEGORY,
         "It deletes what lies outside of the project. Work inside the project, or below /tmp.",
         _in(paths.OUTSIDE, paths.STARTUP),
     ),
-    GuardRule(
+    DenyRule(
         "empty-outside",
         CATEGORY,
         "It empties a file outside of the project. Work inside the project, or below /tmp.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.guard.model import GuardRule
+from ralph.guard.model import DenyRule
 from ralph.guard.patterns import is_harmless
 from ralph.shell import arguments, paths
 from ralph.shell.command import SimpleCommand
@@ -34,7 +34,7 @@ def _formats(command: SimpleCommand, context: ShellContext) -> bool:
     if is_harmless(command):
         return False
     names = arguments.operands(command, "-t -L -U -b -n -F")
-    zones = [paths.zone(paths.resolve(name, command.directory, context), context) for name in names[:1]]
+    zones = [paths.zone_of(name, command.directory, context) for name in names[:1]]
     return not zones or any(zone not in (paths.INSIDE, paths.TEMP) for zone in zones)
 
 
@@ -42,11 +42,11 @@ _FORMATTERS = ("mke2fs", "mkswap", "newfs", "mkntfs", "mkdosfs")
 _DISK = "It changes disks or file systems. Leave them to the user; work with files inside the project."
 
 RULES = (
-    GuardRule(
+    DenyRule(
         "fill-disk", CATEGORY, "It writes without end. Say how much: `head -c`, or `count=` of dd.", _fills
     ),
-    GuardRule("format", CATEGORY, _DISK, _formats),
-    GuardRule(
+    DenyRule("format", CATEGORY, _DISK, _formats),
+    DenyRule(
         "disks",
         CATEGORY,
         _DISK,
@@ -62,7 +62,6 @@ RULES = (
             "mount ~*",
             "mount -a|-o|--bind|-t",
             "diskutil erase*|partition*|unmount*|zero*|secureErase|reformat|apfs",
-            "asr restore",
             "grub-install|efibootmgr|update-grub|flashrom|fwupdmgr|bootctl|dracut|update-initramfs",
         ),
     ),

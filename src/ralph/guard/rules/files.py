@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.guard.model import GuardRule
+from ralph.guard.model import DenyRule
 from ralph.guard.patterns import is_harmless
 from ralph.shell import effects, paths
 from ralph.shell.command import ASSIGNMENT, SimpleCommand
@@ -91,61 +91,61 @@ def _agent_command(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 RULES = (
-    GuardRule(
+    DenyRule(
         "harness-files",
         HARNESS,
         "These are Ralph's own files: the run is judged by them. Leave them as they are.",
         writes(paths.HARNESS),
     ),
-    GuardRule(
+    DenyRule(
         "agent-settings",
         HARNESS,
         "These are the settings and hooks of an agent. Leave them to the user; say in your answer what should change.",
         writes(paths.AGENT),
     ),
-    GuardRule(
+    DenyRule(
         "harness-variables",
         HARNESS,
         "Variables of the harness are not yours to change. Run the command without it.",
         _own_variables,
     ),
-    GuardRule(
+    DenyRule(
         "harness-commands",
         HARNESS,
         "It stops or changes the run that you are part of. Finish your work; the harness decides what follows.",
         _own_command,
     ),
-    GuardRule(
+    DenyRule(
         "agent-commands",
         HARNESS,
         "It changes how an agent is set up. Leave that to the user; say in your answer what should change.",
         _agent_command,
     ),
-    GuardRule(
+    DenyRule(
         "git-files",
         GIT,
         "It writes into .git directly. Use git commands; hooks and configuration are the user's.",
         writes(paths.GIT),
     ),
-    GuardRule(
+    DenyRule(
         "raw-device",
         DISKS,
         "It writes to a device. Write to a file inside the project.",
         writes(paths.DEVICE),
     ),
-    GuardRule(
+    DenyRule(
         "system-files",
         SYSTEM,
         "It writes files of the system. Work inside the project, or below /tmp.",
         writes(paths.SYSTEM, paths.ROOT),
     ),
-    GuardRule(
+    DenyRule(
         "startup-files",
         SYSTEM,
         "It changes what the user's shell or tools start with. Set it for the command alone, or tell the user.",
         writes(paths.STARTUP),
     ),
-    GuardRule(
+    DenyRule(
         "preload",
         SYSTEM,
         "It loads code into every program that is started. Run the command without it.",

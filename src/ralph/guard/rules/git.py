@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.guard.model import GuardRule
+from ralph.guard.model import DenyRule
 from ralph.guard.patterns import is_harmless, operands
 from ralph.shell import paths
 from ralph.shell.arguments import has_option
@@ -205,61 +205,61 @@ def _global(command: SimpleCommand, context: ShellContext) -> bool:
 _HISTORY = "It destroys history that could be needed to get work back. Leave it; commit on top instead."
 
 RULES = (
-    GuardRule(
+    DenyRule(
         "git-force-push",
         CATEGORY,
         "It overwrites history on the remote. Push without force; if that is refused, pull or merge first.",
         _force_push,
     ),
-    GuardRule(
+    DenyRule(
         "git-delete-remote",
         CATEGORY,
         "It deletes a branch or tag on the remote. Leave that to the user.",
         _delete_remote,
     ),
-    GuardRule(
+    DenyRule(
         "git-push-elsewhere",
         CATEGORY,
         "It pushes to an address that is no configured remote. Push to a remote by its name.",
         _push_elsewhere,
     ),
-    GuardRule(
+    DenyRule(
         "git-reset-hard",
         CATEGORY,
         "It throws away uncommitted work. Commit or stash first, or use `git reset --soft` or `git revert`.",
         _kept(_reset),
     ),
-    GuardRule(
+    DenyRule(
         "git-discard",
         CATEGORY,
         "It throws away all uncommitted work. Name the files to restore, or stash them.",
         _kept(_discard),
     ),
-    GuardRule(
+    DenyRule(
         "git-clean",
         CATEGORY,
         "It deletes all untracked files. Delete those that have to go by their names; `git clean -n` lists them.",
         _kept(_clean),
     ),
-    GuardRule(
+    DenyRule(
         "git-remove-all",
         CATEGORY,
         "It deletes every tracked file. Name the files that have to go.",
         _kept(_remove_all),
     ),
-    GuardRule(
+    DenyRule(
         "git-force-branch",
         CATEGORY,
         "It deletes or moves a branch even if its commits are nowhere else. Use `git branch -d`.",
         _branches,
     ),
-    GuardRule(
+    DenyRule(
         "git-stash-drop",
         CATEGORY,
         "It throws away stashed work. Leave stashes as they are.",
         "git stash drop|clear",
     ),
-    GuardRule(
+    DenyRule(
         "git-prune",
         CATEGORY,
         _HISTORY,
@@ -272,7 +272,7 @@ RULES = (
             "git lfs prune",
         ),
     ),
-    GuardRule(
+    DenyRule(
         "git-rewrite",
         CATEGORY,
         "It rewrites the whole history. Leave that to the user.",
@@ -283,67 +283,67 @@ RULES = (
             "java ~*bfg*.jar",
         ),
     ),
-    GuardRule(
+    DenyRule(
         "git-tag-delete",
         CATEGORY,
         "It deletes or moves a tag. Leave tags to the user.",
         "git tag -d|--delete|-f|--force",
     ),
-    GuardRule(
+    DenyRule(
         "git-worktree-remove",
         CATEGORY,
         "It removes a worktree with the uncommitted work in it. Remove it without force, or leave it.",
         "git worktree remove --force|-f",
     ),
-    GuardRule(
+    DenyRule(
         "git-remote",
         CATEGORY,
         "It changes where the repository is pushed to. Leave remotes to the user.",
         "git remote set-url|remove|rm|rename",
     ),
-    GuardRule(
+    DenyRule(
         "git-skip-hooks",
         CATEGORY,
         "It goes round the project's hooks. Commit with them, and mend what they complain about.",
         _kept(_skip_hooks),
     ),
-    GuardRule(
+    DenyRule(
         "git-skip-variable",
         CATEGORY,
         "It switches the project's hooks off. Commit with them, and mend what they complain about.",
         _skip_variable,
     ),
-    GuardRule(
+    DenyRule(
         "git-uninstall-hooks",
         CATEGORY,
         "It takes the project's hooks away. Commit with them, and mend what they complain about.",
         "pre-commit|husky|lefthook|overcommit uninstall|--uninstall",
     ),
-    GuardRule(
+    DenyRule(
         "git-settings",
         CATEGORY,
         "This setting of git runs code or goes round checks. Run git without it.",
         _settings,
     ),
-    GuardRule(
+    DenyRule(
         "git-global",
         CATEGORY,
         "It changes git for all of the user's projects. Set it for this repository, without --global.",
         _global,
     ),
-    GuardRule(
+    DenyRule(
         "git-credentials",
         "secrets",
         "It prints the user's credentials. Git uses them by itself.",
         ("git credential fill|approve", "git config ~*.extraheader|*.password|*token*"),
     ),
-    GuardRule(
+    DenyRule(
         "git-submodule-deinit",
         CATEGORY,
         "It throws away the work in a submodule.",
         "git submodule deinit --force|-f",
     ),
-    GuardRule(
+    DenyRule(
         "git-external",
         "remote-code",
         "This address runs a command. Use https or ssh.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.guard.model import GuardRule
+from ralph.guard.model import DenyRule
 from ralph.guard.patterns import is_harmless
 from ralph.shell import arguments, paths
 from ralph.shell.command import SimpleCommand
@@ -11,15 +11,12 @@ from ralph.shell.words import Word, words_of
 
 CATEGORY = "permissions"
 _FORBIDDEN = (
-    paths.ROOT,
-    paths.HOME,
-    paths.ABOVE,
-    paths.SYSTEM,
-    paths.DEVICE,
-    paths.STARTUP,
-    paths.OUTSIDE,
-    paths.GIT,
+    *(paths.ROOT, paths.HOME, paths.ABOVE, paths.SYSTEM),
+    *(paths.DEVICE, paths.STARTUP, paths.OUTSIDE, paths.GIT),
 )
+
+
+_FOR_ALL = words_of("a+rwx ugo+rwx +rwx a+w o+w ugo+w a=rwx ugo=rwx a-rwx ugo-rwx a-r -rwx o+rwx a+rw u-r a=")
 
 
 def _targets(command: SimpleCommand) -> tuple[str, list[Word]]:
@@ -64,19 +61,7 @@ def _open_to_all(command: SimpleCommand, context: ShellContext) -> bool:
     if not arguments.is_recursive(command) and "find" not in command.wrappers:
         return False
     mode, _ = _targets(command)
-    return mode.lstrip("0") in (
-        "777",
-        "666",
-        "a+rwx",
-        "ugo+rwx",
-        "+rwx",
-        "a+w",
-        "o+w",
-        "ugo+w",
-        "a=rwx",
-        "ugo=rwx",
-        "",
-    ) or (mode in ("000", "a-rwx", "ugo-rwx", "a-r", "-rwx", "o+rwx", "a+rw", "u-r", "a=", "0"))
+    return mode.lstrip("0") in ("", "777", "666") or mode in _FOR_ALL
 
 
 def _set_id(command: SimpleCommand, context: ShellContext) -> bool:
@@ -105,32 +90,32 @@ def _to_root(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 RULES = (
-    GuardRule(
+    DenyRule(
         "permissions-outside",
         CATEGORY,
         "It changes who may use files outside of the project. Change only files of the project.",
         _outside,
     ),
-    GuardRule(
+    DenyRule(
         "open-to-all",
         CATEGORY,
         "It gives a whole tree to everybody, or takes it from everybody. Change single files, as far as they need it.",
         _open_to_all,
     ),
-    GuardRule(
+    DenyRule(
         "set-id",
         CATEGORY,
         "It makes a program run with its owner's rights. Do without setuid and setgid.",
         _set_id,
     ),
-    GuardRule("to-root", CATEGORY, "It gives files away to root. Leave owners as they are.", _to_root),
-    GuardRule(
+    DenyRule("to-root", CATEGORY, "It gives files away to root. Leave owners as they are.", _to_root),
+    DenyRule(
         "immutable",
         CATEGORY,
         "It makes files that nobody can change or delete. Leave attributes alone.",
         "chattr ~+i|+a|-i|-a|=i",
     ),
-    GuardRule(
+    DenyRule(
         "capabilities",
         CATEGORY,
         "It gives a program rights of root. Leave that to the user.",

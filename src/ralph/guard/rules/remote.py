@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard.model import GuardRule
+from ralph.guard.model import DenyRule
 from ralph.guard.patterns import is_harmless, operands
 from ralph.shell import paths
 from ralph.shell.arguments import has_option, values_of
@@ -137,49 +137,47 @@ def _serves(command: SimpleCommand, context: ShellContext) -> bool:
     named = [*values_of(command.args, "-t -d --directory")]
     if command.program in ("serve", "http-server", "darkhttpd", "miniserve"):
         named += operands(command)
-    zones = [
-        paths.zone(paths.resolve(word, command.directory, context), context) for word in named or [Word(".")]
-    ]
+    zones = [paths.zone_of(word, command.directory, context) for word in named or [Word(".")]]
     return any(zone in (paths.ROOT, paths.HOME, paths.ABOVE, paths.STARTUP) for zone in zones)
 
 
 _TUNNEL = "It opens the machine to others. Use addresses on localhost."
 
 RULES = (
-    GuardRule(
+    DenyRule(
         "remote-code",
         CODE,
         "It runs code from the network unseen. Download it to a file, read it, and ask the user if it has to run.",
         _from_net,
     ),
-    GuardRule(
+    DenyRule(
         "hidden-code",
         CODE,
         "It runs code that was made unreadable. Write the command out in plain text.",
         _decoded,
     ),
-    GuardRule(
+    DenyRule(
         "code-by-address",
         CODE,
         "It runs code from the network unseen. Download it to a file and read it first.",
         _from_address,
     ),
-    GuardRule(
+    DenyRule(
         "reverse-shell",
         SHELL,
         "It connects a shell or a file to the network. Use curl to look at a page.",
         _reverse,
     ),
-    GuardRule("netcat", SHELL, "It gives a shell or a port to others. Use `nc -z` to test a port.", _netcat),
-    GuardRule("socat", SHELL, _TUNNEL, _socat),
-    GuardRule(
+    DenyRule("netcat", SHELL, "It gives a shell or a port to others. Use `nc -z` to test a port.", _netcat),
+    DenyRule("socat", SHELL, _TUNNEL, _socat),
+    DenyRule(
         "serve-files",
         SHELL,
         "It serves files of the user to others. Serve a directory of the project.",
         _serves,
     ),
-    GuardRule("ssh-tunnel", SHELL, _TUNNEL, _ssh),
-    GuardRule(
+    DenyRule("ssh-tunnel", SHELL, _TUNNEL, _ssh),
+    DenyRule(
         "tunnel",
         SHELL,
         _TUNNEL,

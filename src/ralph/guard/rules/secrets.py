@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard.model import GuardRule
+from ralph.guard.model import DenyRule
 from ralph.guard.patterns import is_harmless
 from ralph.shell import arguments, effects, paths
 from ralph.shell.arguments import values_of
@@ -54,6 +54,7 @@ def _reads(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 _KEY_NAMES = ("id_rsa", "id_ed25519", "id_ecdsa", ".netrc", "credentials", ".git-credentials", ".pgpass")
+_FAR = (paths.HOME, paths.ROOT, paths.ABOVE, paths.OUTSIDE, paths.STARTUP)
 _SEARCHED = r"(?i)passw|secret|token|api.?key|private.?key|BEGIN|AKIA|ghp_|sk-|credential"
 
 
@@ -64,9 +65,8 @@ def _searches(command: SimpleCommand, context: ShellContext) -> bool:
     if not arguments.is_recursive(command) and command.program not in ("rg", "ag", "ack"):
         return False
     names = arguments.operands(command, "-A -B -C -m -g --include")[1:]
-    zones = [paths.zone(paths.resolve(name, command.directory, context), context) for name in names]
-    far = (paths.HOME, paths.ROOT, paths.ABOVE, paths.OUTSIDE, paths.STARTUP)
-    return any(zone in far for zone in zones) and bool(re.search(_SEARCHED, " ".join(command.args)))
+    zones = [paths.zone_of(name, command.directory, context) for name in names]
+    return not {*zones}.isdisjoint(_FAR) and bool(re.search(_SEARCHED, " ".join(command.args)))
 
 
 def _is_secret(path: str, word: Word, context: ShellContext) -> bool:
@@ -221,19 +221,8 @@ def _uploads(command: SimpleCommand, context: ShellContext) -> bool:
         command.upstream
     )
     if command.program in ("scp", "rsync"):
-        return any(
-            paths.zone(paths.resolve(word, command.directory, context), context)
-            in (
-                paths.HOME,
-                paths.ABOVE,
-                paths.ROOT,
-                paths.SYSTEM,
-                paths.OUTSIDE,
-                paths.STARTUP,
-                paths.REPOSITORY,
-            )
-            for word in _files(command)
-        )
+        zones = [paths.zone_of(word, command.directory, context) for word in _files(command)]
+        return not {*zones}.isdisjoint((*_FAR, paths.SYSTEM, paths.REPOSITORY))
     return bool(
         unseen
         and reads_stdin
@@ -314,27 +303,27 @@ _SHOWN = "It shows a secret, which would end up in logs. Programs that need it f
 _SENT = "It sends secrets or files of the user away. Leave that to the user."
 
 RULES = (
-    GuardRule(
+    DenyRule(
         "read-secrets",
         CATEGORY,
         "These are the user's keys, passwords or history. Programs that need them find them by themselves.",
         _reads,
     ),
-    GuardRule("search-secrets", CATEGORY, _SHOWN, _searches),
-    GuardRule("print-secrets", CATEGORY, _SHOWN, _prints),
-    GuardRule("send-secrets", CATEGORY, _SENT, _sends_secret),
-    GuardRule("upload", CATEGORY, _SENT, _uploads),
-    GuardRule("drop-site", CATEGORY, _SENT, _drop),
-    GuardRule("send-output", CATEGORY, _SENT, _query),
-    GuardRule("dns-data", CATEGORY, _SENT, _lookup),
-    GuardRule("send-by-code", CATEGORY, _SENT, _code),
-    GuardRule(
+    DenyRule("search-secrets", CATEGORY, _SHOWN, _searches),
+    DenyRule("print-secrets", CATEGORY, _SHOWN, _prints),
+    DenyRule("send-secrets", CATEGORY, _SENT, _sends_secret),
+    DenyRule("upload", CATEGORY, _SENT, _uploads),
+    DenyRule("drop-site", CATEGORY, _SENT, _drop),
+    DenyRule("send-output", CATEGORY, _SENT, _query),
+    DenyRule("dns-data", CATEGORY, _SENT, _lookup),
+    DenyRule("send-by-code", CATEGORY, _SENT, _code),
+    DenyRule(
         "cloud-metadata",
         CATEGORY,
         "This address hands out the machine's credentials. Leave it alone.",
         _metadata,
     ),
-    GuardRule(
+    DenyRule(
         "show-secrets",
         CATEGORY,
         _SHOWN,
@@ -363,10 +352,8 @@ RULES = (
             "nmcli ~*password*|--show-secrets",
         ),
     ),
-    GuardRule(
-        "ssh-keys", CATEGORY, "It gives others access by a key. Leave that to the user.", "ssh-copy-id"
-    ),
-    GuardRule(
+    DenyRule("ssh-keys", CATEGORY, "It gives others access by a key. Leave that to the user.", "ssh-copy-id"),
+    DenyRule(
         "sniff",
         CATEGORY,
         "It listens to what others send or type. Leave that to the user.",

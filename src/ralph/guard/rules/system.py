@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard.model import GuardRule
+from ralph.guard.model import DenyRule
 from ralph.guard.patterns import is_harmless
 from ralph.shell.arguments import has_option
 from ralph.shell.code.languages import language
@@ -130,7 +130,7 @@ _LATER = "It runs something later, outside of this iteration. Run it now, or lea
 _KERNEL = "It changes the kernel. Leave that to the user."
 
 RULES = (
-    GuardRule(
+    DenyRule(
         "services",
         CATEGORY,
         _SERVICE,
@@ -146,7 +146,7 @@ RULES = (
             "brew services start|stop|restart|run|kill",
         ),
     ),
-    GuardRule(
+    DenyRule(
         "power",
         CATEGORY,
         _STOP,
@@ -156,8 +156,8 @@ RULES = (
             "init|telinit 0|1|6",
         ),
     ),
-    GuardRule("crontab", CATEGORY, _LATER, _crontab),
-    GuardRule(
+    DenyRule("crontab", CATEGORY, _LATER, _crontab),
+    DenyRule(
         "run-later",
         CATEGORY,
         _LATER,
@@ -168,7 +168,7 @@ RULES = (
             "git maintenance start|register",
         ),
     ),
-    GuardRule(
+    DenyRule(
         "packages",
         CATEGORY,
         _PACKAGES,
@@ -181,29 +181,28 @@ RULES = (
             "rpm -e|--erase|-U|-i|--install|-F",
         ),
     ),
-    GuardRule("root-packages", CATEGORY, _PACKAGES, _root_packages),
-    GuardRule(
+    DenyRule("root-packages", CATEGORY, _PACKAGES, _root_packages),
+    DenyRule(
         "users",
         CATEGORY,
         _USERS,
         "useradd|userdel|usermod|adduser|deluser|groupadd|groupdel|groupmod|addgroup|delgroup|passwd|chpasswd|chsh|chfn|gpasswd|vipw|vigr|visudo|chage|sudoedit|newusers|dscl|sysadminctl|dseditgroup",
     ),
-    GuardRule(
+    DenyRule(
         "kernel",
         CATEGORY,
         _KERNEL,
         (
             "insmod|rmmod|modprobe|kmod|depmod|dkms|kextload|kextunload !-n|--show|-l|--list",
-            "bpftool|ldconfig-set|csrutil|nvram|spctl|grubby|kpatch",
-            "zramctl|swapoff|earlyoom",
+            "bpftool|csrutil|nvram|spctl|grubby|kpatch",
         ),
     ),
-    GuardRule("sysctl", CATEGORY, _KERNEL, _sysctl),
-    GuardRule("firewall", CATEGORY, "It changes the firewall. Leave that to the user.", _firewall),
-    GuardRule(
+    DenyRule("sysctl", CATEGORY, _KERNEL, _sysctl),
+    DenyRule("firewall", CATEGORY, "It changes the firewall. Leave that to the user.", _firewall),
+    DenyRule(
         "network-setup", CATEGORY, "It changes the machine's network. Leave that to the user.", _network
     ),
-    GuardRule(
+    DenyRule(
         "machine-settings",
         CATEGORY,
         "It changes settings of the machine. Leave that to the user.",
@@ -216,7 +215,7 @@ RULES = (
             "hostnamectl|timedatectl|localectl|dpkg-reconfigure|networksetup|scutil|systemsetup|pmset|tmutil|authconfig|nmcli|resolvectl|raspi-config|defaults set-*|set|write|delete|-set*|config|*--set*|disable*|modify|down|up|connection|revert",
         ),
     ),
-    GuardRule(
+    DenyRule(
         "clock",
         CATEGORY,
         "It sets the machine's clock. Leave that to the user.",
@@ -225,17 +224,17 @@ RULES = (
             "hwclock|ntpdate",
         ),
     ),
-    GuardRule(
+    DenyRule(
         "kill-many",
         CATEGORY,
         "It would end the harness, all processes, or those of others. End your own by their number or job: `kill %1`.",
         _kill,
     ),
-    GuardRule(
+    DenyRule(
         "fork-bomb", CATEGORY, "It starts itself again and again until the machine stands still.", _fork_bomb
     ),
-    GuardRule("daemon", CATEGORY, _DAEMON, _daemon),
-    GuardRule(
+    DenyRule("daemon", CATEGORY, _DAEMON, _daemon),
+    DenyRule(
         "daemon-tools",
         CATEGORY,
         _DAEMON,
@@ -247,13 +246,13 @@ RULES = (
             "pm2|forever start|startup|restart|kill",
         ),
     ),
-    GuardRule(
+    DenyRule(
         "root-shell",
         CATEGORY,
         "It opens a shell of another user. Run single commands, as the user that you are.",
         _root_shell,
     ),
-    GuardRule(
+    DenyRule(
         "logs",
         CATEGORY,
         "It removes the machine's logs. Leave them to the user.",

@@ -97,7 +97,8 @@ def _code(shell: ShellState, command: SimpleCommand, name: str) -> tuple[str, li
     if not command.script and at < len(words) and words[at] not in ("-", "/dev/stdin"):
         if name in AWKS:
             return words[at], []
-        command.script = words[at] if not options.verbs or "." in words[at] else Word()
+        is_file = not options.verbs or words[0] in options.verbs or "." in words[at]
+        command.script = words[at] if is_file else Word()
     elif not command.script:
         command.script = command.read_from
         return command.stdin, []

@@ -30,6 +30,7 @@ _NODE = Language(
     "-r --require --import --loader --experimental-loader -C --conditions",
     dry="-c --check",
 )
+_TYPESCRIPT = Language("-e -p --eval --print", "-r --require --import -C --cwd -P --project -O")
 _EVAL = Language("-e --eval")
 _ONE = Language("-e")
 _POWERSHELL = Language("-c -command -Command -C", "-f -File")
@@ -48,8 +49,8 @@ LANGUAGES = {
     "bun": Language("-e --eval -p --print", verbs="run"),
     "deno": Language("eval", verbs="run"),
     "go": Language("", "-tags -mod -modfile -exec", verbs="run"),
-    "tsx": _EVAL,
-    "ts-node": _EVAL,
+    "tsx": _TYPESCRIPT,
+    "ts-node": _TYPESCRIPT,
     "php": Language("-r", "-d -c -z", "-f --file", "-l"),
     "lua": _LUA,
     "luajit": _LUA,

@@ -18,6 +18,7 @@ _SAME = frozenset(
         " decode quote dict list sorted set tuple reversed iter open bytes read text json content dedent normcase"
     )
 )
+_GIVES_ITEMS = words_of("list sorted set tuple reversed iter enumerate values items filter")
 _TEMPORARY = frozenset(words_of("mkdtemp mkstemp TemporaryDirectory NamedTemporaryFile TemporaryFile mktemp"))
 _FETCHES = frozenset(words_of("urlopen urlretrieve recv recvfrom makefile get post request"))
 _CLIENTS = ("urllib", "requests", "httpx", "aiohttp", "socket", "http")
@@ -311,18 +312,7 @@ class Values:
             return [f"{each}{end}" for each in self.values(given[0]) for end in ("", f"/{UNKNOWN}")]
         if last == "split" and given:
             return [each for text in self.values(given[0]) for each in text.split()]
-        if last in (
-            "list",
-            "sorted",
-            "set",
-            "tuple",
-            "reversed",
-            "iter",
-            "enumerate",
-            "values",
-            "items",
-            "filter",
-        ):
+        if last in _GIVES_ITEMS:
             return self._row(given[-1:])
         return [UNKNOWN]
 

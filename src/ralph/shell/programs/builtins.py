@@ -69,12 +69,6 @@ def _export(shell: ShellState, command: SimpleCommand) -> Steps:
     return [SetVariable(name, value) for name, value in pairs]
 
 
-def _unset(shell: ShellState, command: SimpleCommand) -> Steps:
-    for word in command.args:
-        shell.variables.pop(word, None)
-    return ""
-
-
 def _read_line(shell: ShellState, command: SimpleCommand) -> Steps:
     names = [word for word in operands(command) if word.isidentifier()] or [Word("REPLY")]
     text = command.stdin.strip("\n") or UNKNOWN
@@ -86,7 +80,7 @@ def _read_line(shell: ShellState, command: SimpleCommand) -> Steps:
 def _mapfile(shell: ShellState, command: SimpleCommand) -> Steps:
     for name in operands(command)[-1:]:
         shell.arrays[name] = [Word(each) for each in (command.stdin or UNKNOWN).splitlines()]
-        shell.variables.pop(name, None)
+        shell.variables[name] = " ".join(shell.arrays[name])
     return ""
 
 
@@ -130,7 +124,6 @@ TABLE: dict[str, Emulation] = {
     **dict.fromkeys((".", "source"), _source),
     "alias": _alias,
     **dict.fromkeys(("export", "declare", "typeset", "local", "readonly"), _export),
-    "unset": _unset,
     "read": _read_line,
     **dict.fromkeys(("mapfile", "readarray"), _mapfile),
     "set": _set,

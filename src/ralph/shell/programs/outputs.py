@@ -84,21 +84,6 @@ def _openssl(shell: ShellState, command: SimpleCommand) -> str:
     return DECODED if "-d" in command.args else UNKNOWN
 
 
-def _xxd(shell: ShellState, command: SimpleCommand) -> str:
-    if not any(word.startswith("-") and "r" in word for word in command.args):
-        return UNKNOWN
-    try:
-        return bytes.fromhex("".join(command.stdin.split())).decode()
-    except (ValueError, UnicodeDecodeError):
-        return DECODED
-
-
-def _rev(shell: ShellState, command: SimpleCommand) -> str:
-    if not MARKS.isdisjoint(command.stdin) or not command.stdin:
-        return DECODED
-    return "\n".join(line[::-1] for line in command.stdin.split("\n"))
-
-
 def _tr(shell: ShellState, command: SimpleCommand) -> str:
     words = [word for word in command.args if not word.startswith("-")]
     if not MARKS.isdisjoint(command.stdin) or not command.stdin:
@@ -160,8 +145,6 @@ def _git(shell: ShellState, command: SimpleCommand) -> str:
         return f"{shell.context.top}/.git"
     if command.args[:2] == ["rev-parse", "--git-path"]:
         return f"{shell.context.top}/.git/{command.args[-1]}"
-    if "--show-cdup" in command.args:
-        return "."
     if "ls-files" in command.args and all(
         word.startswith("-") or word == "ls-files" for word in command.args
     ):
@@ -192,10 +175,6 @@ def _printenv(shell: ShellState, command: SimpleCommand) -> str:
     if not names:
         return SECRET
     return SECRET if is_secret_name(names[0]) else shell.variable(names[0])
-
-
-def _yes(shell: ShellState, command: SimpleCommand) -> str:
-    return " ".join(command.args) or "y"
 
 
 def _pass(shell: ShellState, command: SimpleCommand) -> str:
@@ -249,8 +228,6 @@ TABLE: dict[str, Emulation] = {
     **dict.fromkeys(("cp", "mv", "ln"), _copy),
     "base64": _base64,
     "openssl": _openssl,
-    "xxd": _xxd,
-    "rev": _rev,
     "tr": _tr,
     "sed": _sed,
     "pwd": _pwd,
@@ -262,12 +239,10 @@ TABLE: dict[str, Emulation] = {
     "ls": _ls,
     "mktemp": _mktemp,
     "printenv": _printenv,
-    "yes": _yes,
     **dict.fromkeys(("head", "tail", "sort", "uniq"), _pass),
     **dict.fromkeys(("grep", "egrep", "rg"), _grep),
     **dict.fromkeys(("ps", "pgrep", "pidof"), _processes),
     "jq": _jq,
     **dict.fromkeys(words_of("gunzip zcat gzip bunzip2 xzcat unxz gpg uudecode base32"), _unpacked),
     **dict.fromkeys(("tar", "zip"), _packed),
-    "security": lambda shell, command: SECRET,
 }

@@ -8,7 +8,7 @@ from ralph.shell import effects
 from ralph.shell.arguments import skip_options, values_of
 from ralph.shell.programs import outputs
 from ralph.shell.steps import inner, read_aside
-from ralph.shell.words import UNKNOWN, Word
+from ralph.shell.words import UNKNOWN, Word, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -67,11 +67,8 @@ def _make(shell: ShellState, command: SimpleCommand) -> Steps:
     """A Makefile that the command itself has written, or hands over."""
     if {"-n", "--just-print", "--dry-run", "--recon"} & set(command.args):
         return UNKNOWN
-    named: list[str] = [*values_of(command.args, "-f --file --makefile")] or [
-        "Makefile",
-        "makefile",
-        "GNUmakefile",
-    ]
+    usual = words_of("Makefile makefile GNUmakefile")
+    named = tuple(values_of(command.args, "-f --file --makefile")) or usual
     goals = [word for word in command.args if word[:1] != "-"]
     texts = [_recipes(_given(shell, command, name), goals) for name in named]
     texts += [_recipes(text) for text in values_of(command.args, "--eval -E")]
@@ -207,7 +204,6 @@ _ESCAPES = {
     "ftp": _BANG,
     "m4": r"e?syscmd\(`?([^')]+)",
     "ghci": r"^:!(.+)",
-    "crash": _BANG,
 }
 """By program: what a line of its own language hands to the shell."""
 _SAME = {
@@ -216,7 +212,7 @@ _SAME = {
     "sqlite3": "sqlite litecli duckdb",
     "vim": "vi nvim ex view ed red gvim vimdiff",
     "less": "more most",
-    "ftp": "sftp lftp tftp telnet mail mailx mutt bc",
+    "ftp": "sftp lftp tftp telnet mail mailx mutt",
     "gdb": "lldb pdb",
 }
 
@@ -290,5 +286,4 @@ TABLE: dict[str, Emulation] = {
     "man": _option_as_text("-P --pager"),
     "ansible": _option_as_text("-a --args"),
     "zip": _option_as_text("-TT --unzip-command"),
-    "gcloud": _option_as_text("--command"),
 }

@@ -58,25 +58,33 @@ _PREFIXES: dict[str, tuple[str, int]] = {
     "sshpass": ("-p -f -d", 0),
 }
 
-# `uv run x`, `poetry run x` …: the words before the command.
-_RUNNERS = {
-    **dict.fromkeys(
-        ("uv", "poetry", "pipenv", "pdm", "hatch", "rye", "coverage", "op", "conda", "pipx"), ("run",)
+# `uv run x`, `npx x` …: the words before the command, options that take a value, those whose value is the directory.
+_JAVASCRIPT = "-p --package -w --workspace -F --filter"
+_RUNNERS: dict[str, tuple[str, str, str]] = {
+    "uv": (
+        "run",
+        "--with --with-requirements --with-editable --python -p --group --no-group --only-group --extra --no-extra"
+        " --package --project --env-file --index --index-url --extra-index-url --config-file",
+        "--directory",
     ),
-    **dict.fromkeys(("bundle", "direnv", "asdf"), ("exec",)),
-    **dict.fromkeys(("npm", "mise"), ("exec", "x")),
-    **dict.fromkeys(("pnpm", "yarn"), ("exec", "dlx")),
-    "bun": ("x",),
-    **dict.fromkeys(("npx", "corepack", "bunx", "uvx"), ()),
+    "poetry": ("run", "-P --project", "-C --directory"),
+    **dict.fromkeys(("pipenv", "pdm", "hatch", "rye"), ("run", "-e --env -p --project --python", "")),
+    "coverage": ("run", "--source --omit --include --rcfile --data-file --context --concurrency", ""),
+    "conda": ("run", "-n --name -p --prefix", "--cwd"),
+    "op": ("run", "--env-file", ""),
+    "pipx": ("run", "--spec --python", ""),
+    "uvx": ("", "--from --with --python -p", ""),
+    **dict.fromkeys(("bundle", "asdf", "direnv"), ("exec", "", "")),
+    "mise": ("exec x", "-C --cd", ""),
+    "npm": ("exec x", f"{_JAVASCRIPT} -c --call", "--prefix -C"),
+    "npx": ("", f"{_JAVASCRIPT} -c --call", ""),
+    "pnpm": ("exec dlx", _JAVASCRIPT, "-C --dir"),
+    "yarn": ("exec dlx", _JAVASCRIPT, "--cwd"),
+    "bun": ("x", _JAVASCRIPT, "--cwd"),
+    **dict.fromkeys(("bunx", "corepack"), ("", _JAVASCRIPT, "")),
 }
 _OF_PYTHON = ("uv", "poetry", "pipenv", "pdm", "hatch", "rye", "coverage")
 """Those that run modules and files of Python too."""
-_MOVES = "--directory --prefix --cwd --dir -C"
-_RUNNER_OPTIONS = (
-    "--with --with-requirements --with-editable --from --python -p --package --env-file --project --extra --no-extra"
-    " --group --no-group --only-group --index --index-url --extra-index-url --config-file -n -w --workspace --source"
-    f" --omit --include --rcfile --data-file --context {_MOVES}"
-)
 
 
 def _prefix(shell: ShellState, command: SimpleCommand) -> Steps:
@@ -84,8 +92,6 @@ def _prefix(shell: ShellState, command: SimpleCommand) -> Steps:
     if command.program == "command" and command.args[:1] and command.args[0] in ("-v", "-V"):
         return f"/usr/bin/{command.args[1]}" if len(command.args) > 1 else UNKNOWN
     words = skip_options(command.args, valued)[many:]
-    if command.program == "coproc" and len(words) > 1 and words[0].isupper():
-        words = words[1:]
     if command.program == "flock" and words[:1] == ["-c"]:
         return [ShellScript(" ".join(words[1:]))]
     return inner(command, skip_options(words, ""), directory=None if command.program == "chroot" else "")
@@ -93,18 +99,17 @@ def _prefix(shell: ShellState, command: SimpleCommand) -> Steps:
 
 def _runner(shell: ShellState, command: SimpleCommand) -> Steps:
     program = command.program
-    valued = _RUNNER_OPTIONS + (" -c --call" if program in ("npx", "npm") else "")
-    words = skip_options(command.args, f"{valued} -e")
-    verbs = _RUNNERS[program]
     if program == "bun" and _is_bun_script(command.args):
         from ralph.shell.code.interpreters import interpret
 
         return interpret(shell, command)
     steps = package_scripts(shell, command) if program in ("npm", "pnpm", "yarn", "bun") else []
+    verbs, valued, moves = _RUNNERS[program]
+    words = skip_options(command.args, f"{valued} {moves}")
     if verbs:
-        if not words or words[0] not in verbs:
+        if not words or words[0] not in verbs.split():
             return [*steps, UNKNOWN]
-        words = skip_options(words[1:], valued)
+        words = skip_options(words[1:], f"{valued} {moves}")
     options = command.args[: len(command.args) - len(words)]
     if program in ("npx", "npm") and (texts := [*values_of(options, "-c --call")]):
         return [*steps, *map(ShellScript, texts)]
@@ -113,7 +118,7 @@ def _runner(shell: ShellState, command: SimpleCommand) -> Steps:
             words = [Word("python"), Word("-m"), *words]
         elif words[0].endswith(".py"):
             words = [Word("python"), *words]
-    directory = next((shell.path(name) for name in values_of(options, _MOVES)), "")
+    directory = next((shell.path(name) for name in values_of(options, moves)), "")
     if program == "direnv":
         directory, words = shell.path(words[0]) if words else "", words[1:]
     return [*steps, *inner(command, words, directory=directory)]
@@ -122,9 +127,8 @@ def _runner(shell: ShellState, command: SimpleCommand) -> Steps:
 def _is_bun_script(words: list[Word]) -> bool:
     """It runs code, or a file: `bun -e …`, `bun x.ts`, `bun run x.ts`."""
     names = [word for word in words if not word.startswith("-") and word != "run"]
-    return words[:1] in (["-e"], ["--eval"], ["-p"], ["--print"]) or (
-        bool(names) and names[0].endswith((".ts", ".js", ".tsx", ".jsx", ".mts", ".mjs", ".cjs"))
-    )
+    is_code = words[:1] in (["-e"], ["--eval"], ["-p"], ["--print"])
+    return is_code or any("." in name or "/" in name for name in names[:1])
 
 
 # ---- shells ----
