@@ -18,7 +18,8 @@ from msgspec.structs import replace
 
 from bench.measure import RALPH, Measurement, Scratch, alternate, scratch
 from ralph.core import board
-from ralph.core.board import RoleRunEnded, RunVerdict
+from ralph.core.board import RoleRunEnded
+from ralph.core.model import RunVerdict
 from ralph.core.task_model import ACCEPTANCE, CompletionCriteria, Task, TaskCompletionSpec
 from ralph.settings import AgentSettings, Settings
 from ralph.store.home import Home

@@ -28,7 +28,6 @@ from ralph.core.board import (
     Role,
     RoleRunEnded,
     Running,
-    RunVerdict,
     StartRun,
     StopRun,
     apply,
@@ -38,6 +37,7 @@ from ralph.core.board import (
     open_board,
     ready,
 )
+from ralph.core.model import RunVerdict
 
 CODER = Role("coder", "claude")
 REVIEWER = Role("reviewer", "codex")

@@ -20,7 +20,6 @@ from ralph.core.board import (
     Merged,
     MergeVerdict,
     RoleRunEnded,
-    RunVerdict,
     StartRun,
     StopRun,
     apply,
@@ -29,6 +28,7 @@ from ralph.core.board import (
     open_board,
     ready,
 )
+from ralph.core.model import RunVerdict
 from ralph.core.task_model import TaskStatus
 from ralph.settings import Settings
 from ralph.store.home import Home

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ralph.agents.base import Agent, has_own_permissions, without
 from ralph.core.model import AgentSpec, Permissions
-from ralph.core.registry import Registry
+from ralph.registry import Registry
 
 _NAMES = ("amp", "claude", "codex", "custom", "gemini", "opencode", "scripted")
 

@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from ralph.checks.base import Method
-from ralph.core.registry import Registry
 from ralph.errors import RalphError
+from ralph.registry import Registry
 
 _NAMES = (
     *("command", "string_match", "semantic", "stories"),

@@ -18,7 +18,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ralph.core.model import Cause, complete
+from ralph.core.model import RunVerdict, complete
 
 MAX_SENT_BACK = 3
 """How often a role may send a task back to the first one."""
@@ -41,40 +41,6 @@ class JobState(StrEnum):
 ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.BLOCKED, JobState.CANCELLED})
 LOST = ENDED - {JobState.DONE}
 _MERGEABLE = frozenset({JobState.PROVED, JobState.MERGING})
-
-
-class RunVerdict(StrEnum):
-    PROVED = "proved"
-    REFUSED = "refused"
-    FAILED = "failed"
-    STOPPED = "stopped"
-    LOST = "lost"
-
-
-VERDICT_OF: dict[Cause, RunVerdict | None] = complete(
-    Cause,
-    {
-        Cause.PROVED: RunVerdict.PROVED,
-        Cause.AUTO_APPROVED: RunVerdict.PROVED,
-        Cause.ITERATIONS: RunVerdict.REFUSED,
-        Cause.STAGNATION: RunVerdict.REFUSED,
-        Cause.CRASH_LOOP: RunVerdict.REFUSED,
-        Cause.VERIFICATION: RunVerdict.REFUSED,
-        Cause.REFUSED: RunVerdict.REFUSED,
-        Cause.COST: RunVerdict.FAILED,
-        Cause.TOKENS: RunVerdict.FAILED,
-        Cause.DURATION: RunVerdict.FAILED,
-        Cause.CANCELLED: RunVerdict.STOPPED,
-        Cause.CONFIG: None,
-        Cause.UNSTARTABLE: None,
-        Cause.AUTH: None,
-        Cause.DENIED: None,
-        Cause.WAIT_MARKER: None,
-        Cause.LIMIT_WAIT: None,
-        Cause.SIGNAL: None,
-    },
-)
-"""What the end of a role's run means for its job. None: all work stops, and the job stays where it is."""
 
 
 class MergeVerdict(StrEnum):

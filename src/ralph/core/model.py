@@ -70,7 +70,7 @@ _EXIT_CODES = complete(
 
 
 class Cause(StrEnum):
-    """Why a run ended. The cause owns the outcome; the text of a reason is only for people."""
+    """Why a run ended. The cause owns the outcome and what it means for a task; the text of a reason is for people."""
 
     PROVED = "proved"
     AUTO_APPROVED = "auto_approved"
@@ -93,30 +93,51 @@ class Cause(StrEnum):
 
     @property
     def outcome(self) -> Outcome:
-        return _OUTCOMES[self]
+        return _CAUSES[self].outcome
+
+    @property
+    def verdict(self) -> RunVerdict | None:
+        return _CAUSES[self].verdict
 
 
-_OUTCOMES = complete(
+class RunVerdict(StrEnum):
+    """What the end of a role's run means for its task."""
+
+    PROVED = "proved"
+    REFUSED = "refused"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+class CauseMeaning(Struct, frozen=True):
+    """`verdict`: for the task whose role it was; None: all work stops, and the task stays where it is."""
+
+    outcome: Outcome
+    verdict: RunVerdict | None = None
+
+
+_CAUSES = complete(
     Cause,
     {
-        Cause.PROVED: Outcome.COMPLETE,
-        Cause.AUTO_APPROVED: Outcome.COMPLETE,
-        Cause.ITERATIONS: Outcome.LIMIT,
-        Cause.COST: Outcome.LIMIT,
-        Cause.TOKENS: Outcome.LIMIT,
-        Cause.DURATION: Outcome.LIMIT,
-        Cause.STAGNATION: Outcome.LIMIT,
-        Cause.CRASH_LOOP: Outcome.LIMIT,
-        Cause.VERIFICATION: Outcome.LIMIT,
-        Cause.REFUSED: Outcome.LIMIT,
-        Cause.CONFIG: Outcome.FATAL,
-        Cause.UNSTARTABLE: Outcome.FATAL,
-        Cause.AUTH: Outcome.FATAL,
-        Cause.DENIED: Outcome.FATAL,
-        Cause.WAIT_MARKER: Outcome.WAITING,
-        Cause.LIMIT_WAIT: Outcome.WAITING,
-        Cause.SIGNAL: Outcome.INTERRUPTED,
-        Cause.CANCELLED: Outcome.INTERRUPTED,
+        Cause.PROVED: CauseMeaning(Outcome.COMPLETE, RunVerdict.PROVED),
+        Cause.AUTO_APPROVED: CauseMeaning(Outcome.COMPLETE, RunVerdict.PROVED),
+        Cause.ITERATIONS: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
+        Cause.COST: CauseMeaning(Outcome.LIMIT, RunVerdict.FAILED),
+        Cause.TOKENS: CauseMeaning(Outcome.LIMIT, RunVerdict.FAILED),
+        Cause.DURATION: CauseMeaning(Outcome.LIMIT, RunVerdict.FAILED),
+        Cause.STAGNATION: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
+        Cause.CRASH_LOOP: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
+        Cause.VERIFICATION: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
+        Cause.REFUSED: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
+        Cause.CONFIG: CauseMeaning(Outcome.FATAL),
+        Cause.UNSTARTABLE: CauseMeaning(Outcome.FATAL),
+        Cause.AUTH: CauseMeaning(Outcome.FATAL),
+        Cause.DENIED: CauseMeaning(Outcome.FATAL),
+        Cause.WAIT_MARKER: CauseMeaning(Outcome.WAITING),
+        Cause.LIMIT_WAIT: CauseMeaning(Outcome.WAITING),
+        Cause.SIGNAL: CauseMeaning(Outcome.INTERRUPTED),
+        Cause.CANCELLED: CauseMeaning(Outcome.INTERRUPTED, RunVerdict.STOPPED),
     },
 )
 

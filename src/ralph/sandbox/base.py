@@ -107,6 +107,16 @@ class Sandbox(Protocol):
     def after(self, exit: Exit, wrapped: WrappedCommand) -> Exit: ...
 
 
+class BackendOptions(Struct, frozen=True):
+    """What a run says to its backend. `image`: of containers, "" for the usual one. `agent`: whose machine it is, and
+    `home`, in which its login is kept.
+    """
+
+    image: str = ""
+    agent: str = ""
+    home: str = ""
+
+
 class Backend(Protocol):
     """One way to run a command so that it can do no harm. `name` is what the user says."""
 

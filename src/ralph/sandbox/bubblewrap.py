@@ -28,7 +28,17 @@ from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
 from ralph.files.compiled import compiled
 from ralph.sandbox import inside
-from ralph.sandbox.base import PEOPLES, Boundary, Mounts, Root, RunCommand, Sandbox, Tell, WrappedCommand
+from ralph.sandbox.base import (
+    PEOPLES,
+    BackendOptions,
+    Boundary,
+    Mounts,
+    Root,
+    RunCommand,
+    Sandbox,
+    Tell,
+    WrappedCommand,
+)
 from ralph.sandbox.outside import as_it_died, find_program
 from ralph.sandbox.proxy import opened_proxy
 
@@ -207,3 +217,7 @@ def _is_seen_to(path: str, kinds: Mapping[str, str]) -> bool:
         if path in kinds:
             return kinds[path] != "--ro-bind"
     return False
+
+
+def backend(options: BackendOptions) -> Bubblewrap:
+    return Bubblewrap()

@@ -41,7 +41,16 @@ from msgspec import Struct
 from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
 from ralph.sandbox import inside
-from ralph.sandbox.base import Boundary, Mounts, Root, RunCommand, Sandbox, Tell, WrappedCommand
+from ralph.sandbox.base import (
+    BackendOptions,
+    Boundary,
+    Mounts,
+    Root,
+    RunCommand,
+    Sandbox,
+    Tell,
+    WrappedCommand,
+)
 from ralph.sandbox.outside import USUAL, as_it_died, complaint, find_program, is_locked, locked
 from ralph.sandbox.proxy import opened_proxy
 from ralph.sandbox.seccomp import without_namespaces
@@ -383,3 +392,7 @@ def _removed(engine: Engine, names: Sequence[str], run: RunCommand) -> str:
         if left.code is not None and not left.out.split():
             return ""
     return complaint(done)
+
+
+def backend(options: BackendOptions) -> Container:
+    return Container(options.image or IMAGE)

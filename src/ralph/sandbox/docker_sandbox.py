@@ -45,6 +45,7 @@ from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
 from ralph.files.paths import PLUGIN
 from ralph.sandbox.base import (
+    BackendOptions,
     Boundary,
     Mounts,
     Root,
@@ -536,3 +537,7 @@ def _packed(
             with suppress(OSError):
                 archive.add(path, recursive=False, filter=change)
     return file.getvalue()
+
+
+def backend(options: BackendOptions) -> DockerSandbox:
+    return DockerSandbox(options.agent, os.path.join(options.home, AUTH) if options.home else "")

@@ -2,35 +2,28 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
+from importlib import import_module
 
-from ralph.core.registry import Registry
 from ralph.errors import RalphError
-from ralph.sandbox.base import Backend, RunCommand
+from ralph.registry import Registry
+from ralph.sandbox.base import Backend, BackendOptions, RunCommand
 from ralph.sandbox.direct import NoSandbox
 
 DIRECT = NoSandbox()
-NAMES = ("docker-sandbox", "bubblewrap", "container", DIRECT.name)
+_MODULES = {"docker-sandbox": "docker_sandbox", "bubblewrap": "bubblewrap", "container": "container"}
+NAMES = (*_MODULES, DIRECT.name)
 
 
 def all_backends(image: str = "", agent: str = "", home: str = "") -> Registry[Backend]:
-    """`image`: of containers. `agent`: whose machine it is, and `home`, where its login is kept, for Docker Sandbox."""
+    """Each as a run needs it, see `BackendOptions`; those that nobody asks for are not loaded."""
+    options = BackendOptions(image, agent, home)
 
     def load(name: str) -> Backend:
-        if name == "docker-sandbox":
-            from ralph.sandbox.docker_sandbox import AUTH, DockerSandbox
-
-            return DockerSandbox(agent, os.path.join(home, AUTH) if home else "")
-        if name == "bubblewrap":
-            from ralph.sandbox.bubblewrap import Bubblewrap
-
-            return Bubblewrap()
-        if name == "container":
-            from ralph.sandbox.container import IMAGE, Container
-
-            return Container(image or IMAGE)
-        return DIRECT
+        if name == DIRECT.name:
+            return DIRECT
+        backend: Backend = import_module(f"ralph.sandbox.{_MODULES[name]}").backend(options)
+        return backend
 
     return Registry(NAMES, load)
 

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from ralph.stories import rules
 
 TODO, PASSES, CAPPED = "todo", "passes", "auto-approved"
-STATES = (TODO, rules.NEEDS_REVIEW, rules.CHANGES_REQUESTED, PASSES, CAPPED, rules.APPROVED)
+
+
+class StateStyle(NamedTuple):
+    """The tone of a state in the dashboard, and its colour in a table."""
+
+    tone: str
+    colour: str = ""
+
+
+STATES = {
+    TODO: StateStyle("dim"),
+    rules.NEEDS_REVIEW: StateStyle("busy", "yellow"),
+    rules.CHANGES_REQUESTED: StateStyle("wait", "red"),
+    PASSES: StateStyle("done", "green"),
+    CAPPED: StateStyle("wait", "yellow"),
+    rules.APPROVED: StateStyle("done", "green"),
+}
 """In the order in which a story goes through them."""
 
 

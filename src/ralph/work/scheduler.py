@@ -26,12 +26,11 @@ from ralph.core.board import (
     JobState,
     Merged,
     RoleRunEnded,
-    RunVerdict,
     StartRun,
     StopRun,
 )
 from ralph.core.events import AgentEnded, Event, UsageReported
-from ralph.core.model import NO_SANDBOX, Cancel, Limits, Outcome, SandboxSpec, Usage
+from ralph.core.model import NO_SANDBOX, Cancel, Limits, Outcome, RunVerdict, SandboxSpec, Usage
 from ralph.errors import RalphError
 from ralph.process.client import Wakeup
 from ralph.runs.run_plan import limits

@@ -13,17 +13,27 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from ralph.core.board import (
-    VERDICT_OF,
     Action,
     Fact,
     Merged,
     MergeVerdict,
     RoleRunEnded,
-    RunVerdict,
     StartRun,
 )
 from ralph.core.events import Event, Notice
-from ralph.core.model import Cause, Ended, Flow, Outcome, Plan, PromptSource, Resume, SandboxSpec, State, Stop
+from ralph.core.model import (
+    Cause,
+    Ended,
+    Flow,
+    Outcome,
+    Plan,
+    PromptSource,
+    Resume,
+    RunVerdict,
+    SandboxSpec,
+    State,
+    Stop,
+)
 from ralph.core.task_model import Task, TaskProgress, TaskStatus
 from ralph.errors import RalphError
 from ralph.files.paths import real
@@ -208,7 +218,7 @@ class RoleTurn(TaskTurn):
             return TurnResult(RoleRunEnded(task.id, action.attempt, RunVerdict.LOST))
         state = self._played(assignment)
         assert state.stop is not None
-        verdict = VERDICT_OF[state.stop.cause]
+        verdict = state.stop.cause.verdict
         if verdict is None and not assignment.worktree.is_dir():
             gone = f"{assignment.worktree} was removed while task {task.id} was worked on there"
             return lost(action, Halt(Outcome.FATAL.exit_code, gone))
@@ -300,7 +310,7 @@ class RoleTurn(TaskTurn):
         stop = loaded.state.stop if loaded else None
         if run is None or loaded is None or (stop is not None and not _goes_on(stop)):
             return self.drive(path, role_plan.plan(context.settings, assignment, context.sandbox))
-        if stop is None or VERDICT_OF[stop.cause] not in (RunVerdict.PROVED, RunVerdict.REFUSED):
+        if stop is None or stop.cause.verdict not in (RunVerdict.PROVED, RunVerdict.REFUSED):
             return self.drive(path, run, _resume(loaded.state, assignment.budget))
         return loaded.state if loaded.is_over else self.drive(path, run)
 
@@ -328,7 +338,7 @@ def _goes_on(stop: Stop) -> bool:
     """Is this an end that need not be one, or one that only has to be told?"""
     if stop.cause is Cause.CANCELLED:
         return False
-    is_told = VERDICT_OF[stop.cause] is not None
+    is_told = stop.cause.verdict is not None
     return is_told or stop.outcome in (Outcome.INTERRUPTED, Outcome.WAITING)
 
 

@@ -22,7 +22,7 @@ from ralph.prd.plan import (
 )
 from ralph.store.home import find_home
 from ralph.stories import rules
-from ralph.views.stories import CAPPED, is_capped, state_of
+from ralph.views.stories import STATES, is_capped, state_of
 from ralph.views.table import print_table
 
 FIELDS = (
@@ -35,13 +35,7 @@ FIELDS = (
     "reviewFeedback",
     "dependsOn",
 )
-STYLES = {
-    CAPPED: "yellow",
-    "approved": "green",
-    "needs_review": "yellow",
-    "changes_requested": "red",
-    "passes": "green",
-}
+STYLES = {state: style.colour for state, style in STATES.items() if style.colour}
 
 
 def state_of_list(board: Any, inputs: PrdInputs, problems: list[str]) -> dict[str, Any]:

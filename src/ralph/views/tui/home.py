@@ -72,7 +72,7 @@ class HomeScreen(RunKeys):
         with Vertical(id="boards"):
             yield StatusBar(id="board-title")
             yield BoardView(TASK_LANES, id="tasks")
-            yield BoardView(stories.STATES, id="stories")
+            yield BoardView(tuple(stories.STATES), id="stories")
 
     def on_mount(self) -> None:
         self.query_one("#filter").display = False
