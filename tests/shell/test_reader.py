@@ -46,6 +46,7 @@ def run(text: str) -> list[tuple[str, ...]]:
         ("echo a > x b", [("echo", "a", "b")]),
         ('echo {🎉,b} "{🎉" {1..🎉}', [("echo", "🎉", "b", "{🎉", "{1..🎉}")]),
         ("c#d; echo a#b", [("c#d",), ("echo", "a#b")]),
+        ("set -- a; shift ²; echo $000${x[²]}", [("set", "--", "a"), ("shift", "²"), ("echo", "?")]),
     ],
 )
 def test_commands(text: str, expected: list[tuple[str, ...]]) -> None:

@@ -56,7 +56,7 @@ def written(command: SimpleCommand) -> list[Word]:
     found = [
         target
         for operator, target in command.redirects
-        if operator.lstrip("0123456789") in _WRITES and not target.isdigit()
+        if operator.lstrip("0123456789") in _WRITES and not target.isdecimal()
     ]
     program = command.program
     names: list[Word]

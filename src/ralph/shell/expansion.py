@@ -164,7 +164,7 @@ class WordExpander:
         for child in node.named_children:
             self.pieces(child)
         text = text_of(node).strip("$()[] ")
-        return text if text.isdigit() else UNKNOWN
+        return text if text.isdecimal() else UNKNOWN
 
     # ---- parameters ----
 
@@ -191,17 +191,17 @@ class WordExpander:
         if index in ("@", "*"):
             return " ".join(self.state.arrays.get(name, [Word(self.state.variable(name))]))
         items = self.state.arrays.get(name, [])
-        return items[int(index)] if index.isdigit() and int(index) < len(items) else UNKNOWN
+        return items[int(index)] if index.isdecimal() and int(index) < len(items) else UNKNOWN
 
     def _parameter(self, name: str) -> str:
         positional = self.state.positional
         if name in ("@", "*"):
             return " ".join(positional) if positional is not None else UNKNOWN
-        if name.isdigit() and name != "0":
+        if name.isdecimal() and name != "0":
             if positional is None:
                 return UNKNOWN
             number = int(name) if len(name) < 5 else 9999
-            return positional[number - 1] if number <= len(positional) else ""
+            return positional[number - 1] if 0 < number <= len(positional) else ""
         return self.state.variable(name)
 
     def _changed(self, name: str, value: str, change: str) -> str:
@@ -255,7 +255,7 @@ class WordExpander:
             result.redirects.append((operator, found[0]))
             if "<" in operator and "&" not in operator:
                 result.stdin = self.state.content(found[0])
-        result.words += [word for word in found[1:] if not (operator == ">&" and word.isdigit())]
+        result.words += [word for word in found[1:] if not (operator == ">&" and word.isdecimal())]
 
     def _here_document(self, node: Node, result: RedirectionResult) -> None:
         start = next((text_of(child) for child in node.children if child.type == "heredoc_start"), "")

@@ -239,7 +239,7 @@ class StatementReader(WordExpander):
             text = "".join(fields(pieces[:1], self.state.context.home, self.state.directory or UNKNOWN))
             pieces = [(text, QUOTED), *pieces[1:]]
         text = "".join(part for part, _ in pieces)
-        if index.isdigit() and int(index) < MAX_ROUNDS:
+        if index.isdecimal() and int(index) < MAX_ROUNDS:
             items = [*self.state.arrays.get(key, []), *[Word("")] * MAX_ROUNDS][:MAX_ROUNDS]
             items[int(index)] = Word(text)
             self.state.arrays[key] = [item for item in items if item]

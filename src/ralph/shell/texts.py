@@ -34,9 +34,9 @@ def formatted(pattern: str, values: list[Word]) -> str:
             if kind == "b":
                 out += ansi_c(value)
             elif kind == "c":
-                out += chr(int(value)) if value.isdigit() and 1 < len(value) < 4 else value[:1]
+                out += chr(int(value)) if value.isdecimal() and 1 < len(value) < 4 else value[:1]
             elif kind in ("x", "o", "d"):
-                out += format(int(value), kind) if value.isdigit() and len(value) < 12 else value
+                out += format(int(value), kind) if value.isdecimal() and len(value) < 12 else value
             else:
                 out += value
         values = values[used:]

@@ -122,7 +122,7 @@ def _brace_end(text: str, start: int) -> tuple[int, list[int]]:
 
 def _range(inner: str) -> list[str]:
     first, _, last = inner.partition("..")
-    if first.lstrip("-").isdigit() and last.lstrip("-").isdigit() and len(first + last) < 12:
+    if first.lstrip("-").isdecimal() and last.lstrip("-").isdecimal() and len(first + last) < 12:
         a, b = int(first), int(last)
         return [str(n) for n in range(a, b + (1 if b >= a else -1), 1 if b >= a else -1)][:50]
     if len(first) == len(last) == 1 and first <= last and (first + last).isascii():

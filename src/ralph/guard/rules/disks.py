@@ -20,7 +20,7 @@ def _fills(command: SimpleCommand, context: ShellContext) -> bool:
         target = [word for word in command.args if word.startswith("of=") and word != "of=/dev/null"]
         return not is_bounded and bool(target) and any(name in _ENDLESS for name in given)
     targets = [target for operator, target in command.redirects if ">" in operator and target != "/dev/null"]
-    if not [target for target in targets if not target.isdigit()] or command.piped:
+    if not [target for target in targets if not target.isdecimal()] or command.piped:
         return False
     if command.program == "cat":
         return any(word in _ENDLESS for word in arguments.operands(command))

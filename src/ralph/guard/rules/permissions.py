@@ -68,7 +68,7 @@ def _set_id(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program == "chmod":
         mode, _ = _targets(command)
         digits = mode.lstrip("0")
-        is_octal = len(digits) == 4 and digits.isdigit() and digits[0] in "2467"
+        is_octal = len(digits) == 4 and digits.isdecimal() and digits[0] in "2467"
         return is_octal or any("s" in part.partition("+")[2] for part in mode.split(",")) or "=s" in mode
     if command.program == "install":
         at = next((n for n, word in enumerate(command.args) if word in ("-m", "--mode")), -1)

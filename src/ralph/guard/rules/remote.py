@@ -66,7 +66,7 @@ def _reverse(command: SimpleCommand, context: ShellContext) -> bool:
     """A port may be tried, and this machine may be spoken to; a shell may read from neither."""
     is_shell = command.program in SHELLS
     for operator, target in command.redirects:
-        if is_shell and operator == "<&" and target.isdigit() and int(target) > 2:
+        if is_shell and operator == "<&" and target.isdecimal() and int(target) > 2:
             return True
         if target.startswith(_NETWORK_FILES):
             is_trial = command.program in (":", "true") or _is_here(target)

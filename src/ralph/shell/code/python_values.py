@@ -254,7 +254,7 @@ class Values:
         if last in ("bytes", "bytearray") and node.args and kind_of(node.args[0]) == "List":
             return [
                 "".join(
-                    chr(int(each)) for each in self.items(node.args[0]) if each.isdigit() and len(each) < 4
+                    chr(int(each)) for each in self.items(node.args[0]) if each.isdecimal() and len(each) < 4
                 )
             ]
         if last in _FETCHES and self._talks(node, name):

@@ -96,7 +96,7 @@ def _set(shell: ShellState, command: SimpleCommand) -> Steps:
 
 def _shift(shell: ShellState, command: SimpleCommand) -> Steps:
     if shell.positional:
-        many = int(command.args[0]) if command.args and command.args[0].isdigit() else 1
+        many = int(command.args[0]) if command.args and command.args[0].isdecimal() else 1
         shell.positional = shell.positional[many:]
     return ""
 

@@ -179,7 +179,7 @@ def _printenv(shell: ShellState, command: SimpleCommand) -> str:
 
 def _pass(shell: ShellState, command: SimpleCommand) -> str:
     """Filters that leave a text about as it is."""
-    names = [word for word in operands(command, "-n -c -k -t") if not word.isdigit()]
+    names = [word for word in operands(command, "-n -c -k -t") if not word.isdecimal()]
     text = "".join(shell.content(name) for name in names) or command.stdin or UNKNOWN
     return text if text.strip() != "*" or command.program in ("sort", "uniq") else UNKNOWN
 
