@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from pathlib import Path
@@ -28,10 +27,8 @@ if TYPE_CHECKING:
     from ralph.runs.location import Location
     from ralph.settings import Settings
     from ralph.store.home import Home
-    from ralph.views.task_status import TaskState
     from ralph.views.work import ManyTasks, OneTask, WorkTaskJson
     from ralph.work.jobs import Watch
-    from ralph.work.scheduler import Work
 
 
 @click.command(
@@ -78,8 +75,10 @@ def command(
     ralph work --spec auth-feature -j 4
     ralph work --task TASK-001
     """
+    from ralph.commands.work_text import print_summary
     from ralph.runs import session
     from ralph.runs.location import here
+    from ralph.runs.parts import load_all_parts
     from ralph.runs.sandbox_choice import Wanted, choose
     from ralph.sandbox.registry import DIRECT
     from ralph.scm.repository import find_repository
@@ -102,6 +101,7 @@ def command(
     chosen = choose(loaded, Wanted(sandbox, sandbox_backend), DIRECT.name)
     if detach and not _in_background(home):
         return 0
+    load_all_parts()
     view = _view(settings, jobs, verbose=verbose, as_json=as_json)
     with (
         session.signals() as wakeup,
@@ -114,7 +114,7 @@ def command(
             notifier.halted(work.halt.exit_code, work.halt.reason)
         notifier.finish(lambda: wakeup.count > 1)
     view.flush()
-    _summary(home, where.project, work, as_json=as_json)
+    print_summary(home, where.project, work, as_json=as_json)
     return code
 
 
@@ -160,43 +160,3 @@ def _view(
         return OneTask(sys.stdout, sys.stderr, look)
     colour = wants_colour(sys.stderr) if settings.use_color is None else settings.use_color
     return ManyTasks(sys.stderr, lambda name, text: paint(name, text) if colour and name else text)
-
-
-def _summary(home: Home, project: str, work: Work, *, as_json: bool) -> None:
-    """What became of each task, on stdout."""
-    from msgspec import to_builtins
-
-    from ralph.core.text import clean
-    from ralph.views.task_status import task_state
-
-    tasks, runs = home.tasks(project), home.runs()
-    known = [(task, tasks.progress(task.id)) for job in work.jobs if (task := tasks.get(job.id))]
-    found = [task_state(home, runs, project, task, progress) for task, progress in known]
-    reason = work.halt.reason if work.halt else ""
-    if as_json:
-        values = {"event": "work_ended", "tasks": [to_builtins(state) for state in found], "reason": reason}
-        click.echo(json.dumps(values, ensure_ascii=False))
-        return
-    click.echo("", err=True)
-    for state in found:
-        click.echo(clean(_line(state)))
-    if not found:
-        click.echo("There is nothing to do. Describe a task with: ralph task create --help", err=True)
-    if reason:
-        click.echo(clean(f"Stopped: {reason}\n  Go on with: ralph work"), err=True)
-
-
-def _line(state: TaskState) -> str:
-    from ralph.views.console import count
-
-    used = f"{count(state.iterations, 'iteration')}" + (f", ${state.cost:.2f}" if state.cost else "")
-    line = f"{state.status}: {state.id} {state.title} ({used})"
-    if state.status == "done":
-        return line + (f", merged into {state.base} as {state.merged[:10]}" if state.merged else "")
-    if state.reason:
-        line += f"\n  why: {state.reason.partition(chr(10))[0]}"
-    if state.branch:
-        line += f"\n  its work: branch {state.branch}, in {state.worktree}"
-    if state.status in ("failed", "cancelled"):
-        line += f"\n  once more: ralph work --task {state.id}"
-    return line

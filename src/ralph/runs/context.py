@@ -22,6 +22,7 @@ from ralph.notify.notifier import RunNotifier
 from ralph.process.client import Wakeup, Warden
 from ralph.redact import Secrets, secret_values, secrets_of
 from ralph.runs import agent_hooks
+from ralph.runs.parts import load_parts
 from ralph.runs.repository import pinned_runner, scm_runner
 from ralph.scm.repository import Repository, find_repository
 from ralph.scm.version_control import VersionControl
@@ -50,6 +51,7 @@ def opened_run(
     secrets: frozenset[str] = frozenset(),
 ) -> Iterator[RunContext]:
     """All that a run has while it is driven. `secrets`: redacted besides what looks like a secret."""
+    load_parts(plan)
     streams, repository = home.make_streams(plan.run), find_repository(Path(plan.directory))
     folder = Folder(plan.task, plan.run) if plan.task else None
     tell = notifier or tell
