@@ -162,7 +162,7 @@ def opened_loop(
     clock = clock or StillClock()
     spec = agent if isinstance(agent, AgentSpec) else shell_agent(project, agent)
     limits = {"limits": Limits(iterations=values.pop("iterations", 1))}
-    usual = {"agents": (spec,), "prompt": PromptSource("Do it."), "snapshots": False} | limits
+    usual: dict[str, Any] = {"agents": (spec,), "prompt": PromptSource("Do it."), "snapshots": False} | limits
 
     def make_plan(id: str) -> Plan:
         return Plan(id, flow, str(project.path), **(usual | values))
@@ -187,7 +187,8 @@ def shell_agent(project: Project, body: str, via: PromptVia = PromptVia.ARGUMENT
     path = project.path.with_name(f"{values.pop('name', 'agent')}.sh")
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
-    return AgentSpec(path.stem, "custom", str(path), prompt_via=via, **values)
+    kind = values.pop("type", "custom")
+    return AgentSpec(path.stem, kind, str(path), prompt_via=via, **values)
 
 
 def command_check(command: str, name: str = "", **values: Any) -> Check:
