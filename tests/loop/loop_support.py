@@ -26,13 +26,17 @@ from ralph.core.model import (
     Check,
     Command,
     Flow,
+    Left,
     Limits,
     Outcome,
     Plan,
     PromptSource,
     PromptVia,
     State,
+    Verdict,
 )
+from ralph.loop.agent_runner import AgentRunner
+from ralph.loop.check_runner import CheckedIteration, CheckOutcome, CheckRunner
 from ralph.loop.clock import Clock
 from ralph.loop.driver import Driver
 from ralph.loop.run_context import RunContext
@@ -226,3 +230,24 @@ def once_there(path: Path, act: Callable[[], object]) -> Iterator[None]:
 def waiting(path: Path) -> str:
     """The words of a shell that makes a file and then does nothing for long."""
     return f"touch {path}; exec sleep 60"
+
+
+class Checking:
+    """A check runner, and iterations to check."""
+
+    def __init__(self, loop: Loop) -> None:
+        self.loop = loop
+        self.runner = CheckRunner(loop.context, AgentRunner(loop.context))
+
+    def outcome(self, check: Check, iteration: int = 1, **values: Any) -> CheckOutcome:
+        usual: dict[str, Any] = {"of": 3, "seq": 7, "answer": "", "is_claimed": True, "left": Left()}
+        return self.runner.check(check, CheckedIteration(iteration, **(usual | values)))
+
+    def verdict(self, check: Check, iteration: int = 1, **values: Any) -> Verdict:
+        found = self.outcome(check, iteration, **values).verdict
+        assert found is not None
+        return found
+
+    def logs(self) -> dict[str, str]:
+        directory = self.loop.project.path / ".ralph"
+        return {path.name: path.read_text() for path in sorted(directory.glob("guardrail_*"))}
