@@ -72,9 +72,12 @@ class InstantWakeup(Wakeup):
     def __init__(self, clock: StillClock) -> None:
         super().__init__()
         self._clock = clock
+        self.meanwhile: Callable[[], object] = lambda: None
+        """What happens while somebody waits."""
 
     def wait(self, seconds: float) -> None:
         self._clock.passed += seconds
+        self.meanwhile()
 
     def close(self) -> None:
         os.close(self._reader)

@@ -112,6 +112,15 @@ def test_what_cannot_be_committed_is_told_and_the_run_goes_on(committing: Projec
         assert "tidy up first" in problem and state.stop.notes == (problem,)
 
 
+@pytest.mark.parametrize("command", ["git", "true"])
+def test_a_task_of_version_control_that_cannot_be_read_is_told(committing: Project, command: str) -> None:
+    """An open quote in the settings is a notice, and the other tasks are done."""
+    scm = Scm(command, ("commit -m 'x", "status"), message="Fixed")
+    with opened_loop(committing, f"touch made; {CLAIM}", scm=scm) as loop:
+        assert end_of(loop.drive()) == PROVED
+    assert loop.notices == ['scm.tasks: "commit -m \'x" was not run: No closing quotation.']
+
+
 def test_a_claim_that_was_given_needs_no_agent(project: Project) -> None:
     """Where only the checks are left, they are all that is run."""
     given = ClaimRule(ClaimKind.GIVEN)

@@ -144,15 +144,14 @@ def test_a_cancel_ends_the_agent(project: Project) -> None:
 
 def test_a_pause_lasts_until_somebody_goes_on(project: Project) -> None:
     """The hold has no end of its own; Resume ends it, and what it lasted is no time of the run."""
+    with opened_loop(project, "echo on", heard=on(AgentStarted, Pause(0.0)), iterations=2) as loop:
 
-    def heard(loop: Loop, event: Event) -> None:
-        if isinstance(event, AgentStarted) and len(loop.told(AgentStarted)) == 1:
-            loop.send(Pause(0.0))
-        elif isinstance(event, Holding):
+        def meanwhile() -> None:
             loop.clock.passed += 3_600.0
-            loop.send(Resume(0.0))
+            if loop.clock.passed > 90_000.0:
+                loop.send(Resume(0.0))
 
-    with opened_loop(project, "echo on", heard=heard, iterations=2) as loop:
+        loop.wakeup.meanwhile = meanwhile
         state = loop.drive()
         assert loop.kinds[2:7] == ["run_agent", "pause", "hold", "resume", "look"]
     assert [event.hold.why for event in loop.told(Holding)] == [HoldWhy.PAUSED]

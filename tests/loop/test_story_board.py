@@ -22,6 +22,9 @@ from ralph.store.marker import MARKER
 from ralph.store.runs import process_start
 from ralph.stories.rules import IMPLEMENT, REVIEW, REVIEW_FIX
 
+NESTED = '{"userStories": [' + 600 * "[" + 600 * "]" + "]}"
+"""Python can read it, but not copy it."""
+
 PROGRESS = "# Log\n\n---\n- planned\n"
 
 
@@ -164,7 +167,7 @@ def test_what_the_agent_may_not_decide_is_put_back_and_committed(place: Place) -
     assert message.startswith("chore: [ralph] undo what an iteration may not do\n\n- ")
 
 
-@pytest.mark.parametrize("left", [None, "rubbish", "[" * 100_000, '{"userStories": 7}'])
+@pytest.mark.parametrize("left", [None, "rubbish", "[" * 100_000, NESTED, '{"userStories": 7}'])
 def test_a_list_that_the_agent_has_broken_is_as_it_was(place: Place, left: str | None) -> None:
     """Gone, unreadable, nested without end, or no list: the copy of the harness counts."""
     before = place.begin()
