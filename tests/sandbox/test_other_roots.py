@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Project
-from loop.test_confinement import Noted
+from loop.confinement_support import Noted
 from ralph.core.model import (
     AgentSpec,
     Flow,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Mapping
-from functools import partial
 
 from msgspec import Struct
 
@@ -67,8 +66,8 @@ class AgentRunner:
         variables = self.variables(step.iteration, of)
         if hooked or self._plan.sandbox.is_real:
             variables[GUARDED] = "1"
-        start = partial(self._execute, call, argv, parser, variables)
-        exit, problem = start(directory, warden or self._context.warden)
+        warden = warden or self._context.warden
+        exit, problem = self._execute(call, argv, parser, variables, directory, warden)
         self._tell_news()
         ran, unread = self._ran(call, exit, problem, parser)
         self._context.tell(AgentEnded(step.purpose, ran, unread))

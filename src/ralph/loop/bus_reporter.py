@@ -39,7 +39,7 @@ class BusReporter(Struct):
             case AgentEnded(purpose=Purpose.WORK):
                 self._ended(event.ran)
             case Holding() if event.hold.why is HoldWhy.RESTART:
-                self._restarting(event.hold.seconds or 0.0)
+                self._restarting()
             case RunEnded():
                 self._log_end(event)
                 self.tell(event)
@@ -69,7 +69,7 @@ class BusReporter(Struct):
         if _failed(ran):
             self._post(WARNING, f"attempt {self._attempt} failed: {_how(ran)}", 2)
 
-    def _restarting(self, seconds: float) -> None:
+    def _restarting(self) -> None:
         following = f"restarting (attempt {self._attempt + 1}/{self._of})"
         if self._ran is not None and _failed(self._ran):
             self._log(f"Agent failed with {_how(self._ran)}, {following}")

@@ -341,12 +341,7 @@ class Driver:
 
     def _do_commit(self, step: Commit, started: float) -> Did:
         """What fails is shown; the loop goes on. What is cut off is done again."""
-        try:
-            done = self._context.vcs.commit(step.iteration, step.message)
-        except RalphError as error:
-            if self._inbox.is_interrupted():
-                return Did(self._now(), self._since(started), over=False)
-            return Did(self._now(), self._since(started), detail=f"{error.message} {error.hint}".strip())
+        done = self._context.vcs.commit(step.iteration, step.message)
         problems = tuple(self._context.secrets.text(problem) for problem in done.problems)
         is_cut_off = self._inbox.is_interrupted() and bool(problems)
         for problem in () if is_cut_off else problems:

@@ -1,8 +1,8 @@
 """Files in a sandbox's reach that start programs outside of it later: put back after every command inside.
 
-Git's configuration and hooks, links where git writes, and Ralph's own settings. The harness's git runs none of it anyway, and a run does not
-read settings again; this is for what the user does later. Looked at only when everything that could change it meanwhile
-has ended. A link in the place of a file is removed, never followed.
+Git's configuration and hooks, links where git writes, and Ralph's own settings. The harness's git runs none of it
+anyway, and a run does not read settings again; this is for what the user does later. Looked at only when everything
+that could change it meanwhile has ended. A link in the place of a file is removed, never followed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class RemovedLinks:
         self._copy = copy
 
     def remember(self) -> list[str]:
-        """As that of PutBack."""
+        """As that of RestoredFiles."""
         undone = self.put_back() if self._copy.exists() else []
         self._copy.parent.mkdir(parents=True, exist_ok=True)
         self._copy.write_bytes(b"\0".join(map(os.fsencode, self._links())))

@@ -49,6 +49,7 @@ def opened_run(
     tell: Tell,
     notifier: RunNotifier | None = None,
     secrets: frozenset[str] = frozenset(),
+    clock: Clock | None = None,
 ) -> Iterator[RunContext]:
     """All that a run has while it is driven. `secrets`: redacted besides what looks like a secret."""
     load_parts(plan)
@@ -56,7 +57,7 @@ def opened_run(
     folder = Folder(plan.task, plan.run) if plan.task else None
     tell = notifier or tell
     reporter = BusReporter(tell, folder) if folder else None
-    clock = Clock()
+    clock = clock or Clock()
     inbox = Inbox(runs, plan.run, wakeup, clock, reporter or tell)
     confined = ConfinedRun(plan, repository, real(home.path), real(streams))
     with (

@@ -48,7 +48,7 @@ class GitTasks:
         start = self._baseline.load()
         commit, problems = "", []
         for task in self._scm.tasks:
-            words, problem = shlex.split(task), ""
+            words, problem = _words(task)
             try:
                 if words[:1] == ["commit"]:
                     commit, problem = self._commit(iteration, message, words[1:])
@@ -152,10 +152,21 @@ class OtherTasks:
     def do(self, iteration: int, message: str) -> Done:
         problems = []
         for task in self._scm.tasks:
-            words = shlex.split(task)
+            words, problem = _words(task)
+            if problem:
+                problems.append(problem)
+                continue
             if words[:1] == ["commit"]:
                 words += ["-m", clean(message)]
             done = self._runner([self._scm.command, *words], {}, b"")
             if done.code:
                 problems.append(f"{self._scm.command} {words[0]} failed: {clean(done.err.strip()[-500:])}")
         return Done("", tuple(problems))
+
+
+def _words(task: str) -> tuple[list[str], str]:
+    """The words of a task, and what is wrong with them."""
+    try:
+        return shlex.split(task), ""
+    except ValueError as error:
+        return [], f"scm.tasks: {task!r} was not run: {error}."
