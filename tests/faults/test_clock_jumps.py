@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from conftest import Project
 from faults.fault_support import DONE, newest, status
+from journal_support import kinds_of
 from ralph.core import machine
 from ralph.core.events import AgentEnded, AgentStarted, Event, Holding
 from ralph.core.model import (
@@ -37,7 +38,7 @@ from ralph.runs import session
 from ralph.scm.git import GitOutput
 from ralph.scm.version_control import VersionControl
 from ralph.store.files import opened_directory
-from ralph.store.journal import Journal, rows
+from ralph.store.journal import Journal, steps
 from ralph.store.runtime import Runtime
 
 DAY = 86_400.0
@@ -128,7 +129,7 @@ def driven(
         journal, work = Journal(runs.db, runs.path, run.id), VersionControl(plan, None, no_scm, streams)
         place = RunContext(runs, journal, runtime, directory, work, warden, wakeup, tell, clock, confinement)
         state = Driver(place, prepare(machine.start(plan, clock.wall()))).drive()
-        kinds = [row.kind for row in rows(runs.db, runs.path, run.id)]
+        kinds = kinds_of(list(steps(runs.db, runs.path, run.id)))
     return Driven(state, started, clock.passed, kinds)
 
 

@@ -17,7 +17,7 @@ from ralph.scm.history import History
 from ralph.scm.snapshots import ref_of
 from ralph.scm.worktrees import branch_of
 from ralph.store.home import Home
-from ralph.store.journal import rows
+from ralph.store.journal import steps
 from ralph.store.runs import Run, Runs
 from ralph.views.report.changes import changes_of
 from ralph.views.report.excerpt import beginning, harmless
@@ -27,7 +27,6 @@ from ralph.views.report.model import (
     Changes,
     Excerpt,
     Found,
-    Guidance,
     Iteration,
     PlannedCheck,
     Proof,
@@ -40,7 +39,7 @@ from ralph.views.report.model import (
 )
 from ralph.views.report.story_history import MAX_FEEDBACK
 from ralph.views.report.timeline import Chronicle, commands_of, used
-from ralph.views.status import Summary, sandbox_in_words, steered, summary
+from ralph.views.status import Summary, sandbox_in_words, summary
 
 MAX_PROMPT = 4_000
 MAX_GUIDANCE = 200
@@ -170,8 +169,8 @@ def _run(sources: ReportSources, run: Run, notes: list[str]) -> RunReport:
     about = summary(runs, run)
     brief = runs.brief(run.id)
     chronicle = Chronicle(run.id, time.time() if run.is_live else None)
-    for row in rows(runs.db, runs.path, run.id):
-        chronicle.hear(row)
+    for entry in steps(runs.db, runs.path, run.id):
+        chronicle.hear(entry)
     plan = chronicle.plan
     if plan is None:
         raise RalphError(f"Run {run.id} has no plan in the store {home.database}.")
@@ -214,8 +213,7 @@ def _run(sources: ReportSources, run: Run, notes: list[str]) -> RunReport:
         proof=_proof(about, plan, chronicle, iterations, kept),
         remarks=(*_downgraded(plan, run), *_remarks(about, chronicle)),
         guidance=tuple(
-            Guidance(each["at"], each["text"][:MAX_FEEDBACK], each["iteration"])
-            for each in steered(runs, run.id)[-MAX_GUIDANCE:]
+            replace(each, text=each.text[:MAX_FEEDBACK]) for each in runs.guidance(run.id)[-MAX_GUIDANCE:]
         ),
         reviews=tuple(chronicle.reviews),
         stories=chronicle.book.stories(),

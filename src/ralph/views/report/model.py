@@ -9,6 +9,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from ralph.store.runs import Guidance
+
 FORMAT = 1
 """Of `ralph report --json`; fields are only ever added."""
 
@@ -143,14 +145,6 @@ class Remark(Struct, frozen=True):
     text: str
     iteration: int = 0
     at: float = 0.0
-
-
-class Guidance(Struct, frozen=True):
-    """What a person told the run; `iteration`: whose prompt had it, None if none yet."""
-
-    at: float
-    text: str
-    iteration: int | None
 
 
 class Review(Struct, frozen=True):

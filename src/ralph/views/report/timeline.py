@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct, field
@@ -13,11 +13,13 @@ from ralph.core.model import (
     BoardSeen,
     Check,
     Checked,
+    Command,
     Commit,
     Did,
     Ended,
     Hold,
     HoldWhy,
+    Look,
     Plan,
     Purpose,
     Ran,
@@ -26,11 +28,11 @@ from ralph.core.model import (
     RunAgent,
     RunChecks,
     Seen,
+    Stop,
     Usage,
     Verdict,
 )
-from ralph.store import codec
-from ralph.store.journal import JournalRow
+from ralph.store.journal import JournalStep
 from ralph.views.agent import duration
 from ralph.views.report.excerpt import beginning, ending
 from ralph.views.report.model import (
@@ -157,23 +159,31 @@ class Chronicle:
         self.tree = ""
         self.commit = ""
         self._commands: dict[str, str] = {}
-        self._hear: dict[str, Callable[[JournalRow], None]] = {
-            "plan": self._plan,
-            "look": self._look,
-            "run_agent": self._agent,
-            "run_checks": self._checks,
-            "restore": self._restore,
-            "commit": self._commit,
-            "hold": self._hold,
-            "resume": self._resume,
-            "stop": self._stop,
-        }
 
-    def hear(self, row: JournalRow) -> None:
-        if row.kind in self._hear:
-            self._hear[row.kind](row)
-        if row.kind not in codec.COMMANDS and row.kind != "run_agent":
-            self._end = max(self._end, row.started, row.ended or 0.0)
+    def hear(self, entry: JournalStep) -> None:
+        step, result = entry.step, entry.result
+        did = result if isinstance(result, Did) else None
+        match step:
+            case Plan():
+                self._planned(step)
+            case Look() if isinstance(result, Seen):
+                self._looked(result)
+            case RunAgent():
+                self._agent(entry, step, result if isinstance(result, Ran) else None)
+            case RunChecks():
+                self._checks(entry, step, result if isinstance(result, Checked) else None)
+            case Restore():
+                self._restored(entry, step)
+            case Commit():
+                self._commit(entry, step, did)
+            case Hold():
+                self._hold(entry, step, did)
+            case Resume():
+                self._resumed(entry, step)
+            case Stop() if did is not None:
+                self.files = did.files
+        if not isinstance(step, RunAgent | Command):
+            self._end = max(self._end, entry.started, entry.ended or 0.0)
 
     def iterations(self) -> tuple[Iteration, ...]:
         """All that are listed, the one in hand too."""
@@ -202,15 +212,15 @@ class Chronicle:
             del self._done[FIRST]
             self.left_out += 1
 
-    def _span(self, row: JournalRow, doing: Doing, label: str, took: float | None, **more: Any) -> Segment:
+    def _span(self, entry: JournalStep, doing: Doing, label: str, took: float | None, **more: Any) -> Segment:
         """How long a step has taken; one without a result goes on, or was cut off."""
         if took is not None:
             seconds, is_open = took, False
         else:
-            until = self._now if self._now is not None else row.started
-            seconds, is_open = max(0.0, until - row.started), self._now is not None
-        self._end = max(self._end, row.started + seconds)
-        return Segment(doing, label, row.started, seconds, is_open, **more)
+            until = self._now if self._now is not None else entry.started
+            seconds, is_open = max(0.0, until - entry.started), self._now is not None
+        self._end = max(self._end, entry.started + seconds)
+        return Segment(doing, label, entry.started, seconds, is_open, **more)
 
     def _remark(self, kind: RemarkKind, text: str, at: float) -> None:
         if len(self.remarks) < MAX_REMARKS:
@@ -234,28 +244,24 @@ class Chronicle:
 
     # ---- rows ----
 
-    def _plan(self, row: JournalRow) -> None:
-        plan: Plan = codec.decode("plan", row.body)
+    def _planned(self, plan: Plan) -> None:
         self.plan = plan
         for check in plan.checks:
             commands = commands_of(check)
             self._commands = commands | self._commands | {check.name: commands[check.name]}
 
-    def _look(self, row: JournalRow) -> None:
-        seen: Seen = codec.decode("seen", row.result or "{}") if row.result else Seen(row.started)
+    def _looked(self, seen: Seen) -> None:
         self.tree = seen.tree or self.tree
         if seen.board is not None:
             self.book.look(seen.board.legal)
 
-    def _agent(self, row: JournalRow) -> None:
-        step: RunAgent = codec.decode("run_agent", row.body)
-        ran: Ran | None = codec.decode("ran", row.result) if row.result else None
-        draft = self._at(step.iteration, row.started)
+    def _agent(self, entry: JournalStep, step: RunAgent, ran: Ran | None) -> None:
+        draft = self._at(step.iteration, entry.started)
         took = ran.took if ran else None
         if step.purpose is not Purpose.WORK:
-            draft.segments.append(self._span(row, Doing.COMMIT, "commit message", took))
+            draft.segments.append(self._span(entry, Doing.COMMIT, "commit message", took))
         else:
-            draft.segments.append(self._span(row, Doing.AGENT, short_name(step.agent), took))
+            draft.segments.append(self._span(entry, Doing.AGENT, short_name(step.agent), took))
             draft.values |= {"agent": short_name(step.agent), "role": step.role, "story": step.story}
         if ran is None:
             return
@@ -299,13 +305,11 @@ class Chronicle:
                 RemarkKind.AUTO_APPROVED, f"{id} was approved only because the review cap was reached", at
             )
 
-    def _checks(self, row: JournalRow) -> None:
-        step: RunChecks = codec.decode("run_checks", row.body)
-        checked: Checked | None = codec.decode("checked", row.result) if row.result else None
-        draft = self._at(step.iteration, row.started)
+    def _checks(self, entry: JournalStep, step: RunChecks, checked: Checked | None) -> None:
+        draft = self._at(step.iteration, entry.started)
         is_red = checked is not None and any(not verdict.green for verdict in checked.verdicts)
         took = checked.took if checked else None
-        draft.segments.append(self._span(row, Doing.CHECK, step.names[0], took, is_red=is_red))
+        draft.segments.append(self._span(entry, Doing.CHECK, step.names[0], took, is_red=is_red))
         if checked is None:
             return
         draft.usage = draft.usage + checked.usage
@@ -338,17 +342,14 @@ class Chronicle:
             tuple(self._found(replace(part, feedback=None)) for part in verdict.parts[:MAX_PARTS]),
         )
 
-    def _restore(self, row: JournalRow) -> None:
-        restore: Restore = codec.decode("restore", row.body)
-        self._undone(restore.told, row.started)
+    def _restored(self, entry: JournalStep, restore: Restore) -> None:
+        self._undone(restore.told, entry.started)
         told = "; ".join(restore.told)[:MAX_FEEDBACK]
-        self.reviews += self.book.taken_back(restore.board, told, self._number, row.started)
+        self.reviews += self.book.taken_back(restore.board, told, self._number, entry.started)
 
-    def _commit(self, row: JournalRow) -> None:
-        step: Commit = codec.decode("commit", row.body)
-        did: Did | None = codec.decode("did", row.result) if row.result else None
-        draft = self._at(step.iteration, row.started)
-        draft.segments.append(self._span(row, Doing.COMMIT, "commit", did.took if did else None))
+    def _commit(self, entry: JournalStep, step: Commit, did: Did | None) -> None:
+        draft = self._at(step.iteration, entry.started)
+        draft.segments.append(self._span(entry, Doing.COMMIT, "commit", did.took if did else None))
         if did is None:
             return
         if did.made:
@@ -358,21 +359,18 @@ class Chronicle:
             self._remark(RemarkKind.NOTE, did.detail, did.at)
         self._undone(did.undone, did.at)
 
-    def _hold(self, row: JournalRow) -> None:
-        hold: Hold = codec.decode("hold", row.body)
-        did: Did | None = codec.decode("did", row.result) if row.result else None
+    def _hold(self, entry: JournalStep, hold: Hold, did: Did | None) -> None:
         doing, label = _HOLDS[hold.why]
-        draft = self._draft or self._at(1, row.started)
-        segment = self._span(row, doing, label, did.took if did else None)
+        draft = self._draft or self._at(1, entry.started)
+        segment = self._span(entry, doing, label, did.took if did else None)
         draft.segments.append(segment)
         if hold.why is HoldWhy.LIMIT:
-            self._waited(f"waited {duration(segment.seconds)} for it", row.started)
+            self._waited(f"waited {duration(segment.seconds)} for it", entry.started)
         if did is not None and did.detail:
             self._remark(RemarkKind.NOTE, did.detail, did.at)
 
-    def _resume(self, row: JournalRow) -> None:
-        resume: Resume = codec.decode("resume", row.body)
-        gap = row.started - self._end
+    def _resumed(self, entry: JournalStep, resume: Resume) -> None:
+        gap = entry.started - self._end
         if self._draft is not None and self._end and gap > AWAY_SECONDS:
             self._draft.segments.append(Segment(Doing.AWAY, "nobody at work", self._end, gap))
         given = [
@@ -386,12 +384,7 @@ class Chronicle:
             if value
         ]
         limits = f", with new limits: {', '.join(given)}" if given else ""
-        self._remark(RemarkKind.RESUMED, f"resumed after {duration(max(0.0, gap))}{limits}", row.started)
-
-    def _stop(self, row: JournalRow) -> None:
-        if row.result:
-            did: Did = codec.decode("did", row.result)
-            self.files = did.files
+        self._remark(RemarkKind.RESUMED, f"resumed after {duration(max(0.0, gap))}{limits}", entry.started)
 
 
 def _shortened(iteration: Iteration) -> Iteration:

@@ -162,9 +162,9 @@ def _verdict_rows(detail: Detail) -> list[TableRow]:
     rows = []
     for iteration in reversed(detail.iterations):
         for verdict in iteration.verdicts:
-            mark = ("✓ green", "done") if verdict["green"] else ("✗ RED", "bad")
-            key = (iteration.iteration, verdict["check"], verdict["log"], verdict["reason"])
-            cells = ((str(iteration.iteration), ""), mark, (verdict["check"], ""), (verdict["reason"], "dim"))
+            mark = ("✓ green", "done") if verdict.green else ("✗ RED", "bad")
+            key = (iteration.iteration, verdict.check, verdict.log, verdict.reason)
+            cells = ((str(iteration.iteration), ""), mark, (verdict.check, ""), (verdict.reason, "dim"))
             rows.append(TableRow(key, cells))
     return rows
 
