@@ -12,7 +12,7 @@ from ralph.scm.worktrees import branch_of
 from ralph.store.home import Home
 from ralph.store.journal import JournalStep, steps
 from ralph.store.runs import Run, Runs
-from ralph.views.status import state_of
+from ralph.views.status import summary
 
 
 class Verification(Struct, frozen=True):
@@ -83,19 +83,17 @@ def task_state(home: Home, runs: Runs, project: str, task: Task, progress: TaskP
 
 
 def role_run(runs: Runs, run: Run) -> RoleRun:
-    brief = runs.brief(run.id)
-    stop = brief.stop
-    state = stop.outcome if stop else state_of(brief, live=run.is_live)
+    about = summary(runs, run)
     return RoleRun(
         run=run.id,
         role=run.role or "",
-        state=state,
-        reason=stop.reason if stop else "",
-        iteration=brief.iteration,
-        max_iterations=brief.limits.iterations,
-        cost=brief.usage.cost_usd,
-        tokens=brief.usage.tokens,
-        seconds=brief.elapsed,
+        state=about.outcome or about.state,
+        reason=about.reason or "",
+        iteration=about.iteration,
+        max_iterations=about.max_iterations,
+        cost=about.cost,
+        tokens=about.tokens,
+        seconds=about.elapsed,
         verification_results=tuple(_verifications(steps(runs.db, runs.path, run.id, looks=False))),
     )
 

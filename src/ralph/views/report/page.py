@@ -48,7 +48,6 @@ def _filters() -> dict[str, Any]:
     return {
         "duration": duration,
         "moment": words.moment,
-        "clock": words.clock,
         "money": words.money,
         "number": words.number,
         "short": words.short_number,
