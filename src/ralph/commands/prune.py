@@ -16,8 +16,7 @@ from ralph.runs.repository import opened_repository
 from ralph.scm.history import History
 from ralph.store.home import Home
 from ralph.store.prune import Candidate, candidates
-from ralph.views.agent import duration
-from ralph.views.console import count
+from ralph.views.agent import count, duration
 from ralph.views.table import print_table, size
 from ralph.work.leftovers import Leftover, leftovers, remove
 

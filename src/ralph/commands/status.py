@@ -15,8 +15,7 @@ from ralph.core.board import MAX_SENT_BACK
 from ralph.core.text import clean
 from ralph.runs.location import here
 from ralph.store.tasks import Tasks
-from ralph.views.agent import duration
-from ralph.views.console import count
+from ralph.views.agent import count, duration
 from ralph.views.status import CRASHED, Detail, Summary, as_tree, detail, summaries
 from ralph.views.task_status import TaskState, task_state
 

@@ -34,8 +34,8 @@ from ralph.scm.repository import find_repository
 from ralph.settings import Settings
 from ralph.store.home import Home
 from ralph.store.told import told_of_project
-from ralph.views.agent import paint
-from ralph.views.console import count, wants_colour
+from ralph.views.agent import count, paint
+from ralph.views.console import wants_colour
 from ralph.views.jsonl import JsonLines
 from ralph.views.task_status import TaskState, task_state
 from ralph.views.work import ManyTasks, OneTask, WorkTaskJson

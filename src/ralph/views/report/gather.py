@@ -38,7 +38,7 @@ from ralph.views.report.model import (
     TaskFacts,
 )
 from ralph.views.report.story_history import MAX_FEEDBACK
-from ralph.views.report.timeline import RunTimeline, commands_of
+from ralph.views.report.timeline import RunTimeline
 from ralph.views.status import Summary, sandbox_in_words, summary
 
 MAX_PROMPT = 4_000
@@ -199,7 +199,7 @@ def _run(sources: ReportSources, run: Run, notes: list[str]) -> RunReport:
         sandbox=sandbox_in_words(plan.sandbox),
         prompt=_prompt(plan),
         checks=tuple(
-            PlannedCheck(check.name, check.method, commands_of(check)[check.name], check.required)
+            PlannedCheck(check.name, check.method, timeline.commands[check.name], check.required)
             for check in plan.checks
         ),
         budget=Budget(

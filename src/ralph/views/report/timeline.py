@@ -81,7 +81,7 @@ def short_name(agent: str) -> str:
     return agent.rpartition("/")[2] or agent
 
 
-def commands_of(check: Check) -> dict[str, str]:
+def _commands_of(check: Check) -> dict[str, str]:
     """What a check and each of its stages run, by name, in one text; empty where nothing is run."""
     found = {check.name: ""}
     try:
@@ -109,10 +109,10 @@ class RunTimeline:
         self._now = now
         self._end = 0.0
         self._room = MAX_FEEDBACK
-        self._commands: dict[str, str] = {}
         self._iterations: list[Iteration] = []
         self.stories = StoryHistory(run)
         self.plan: Plan | None = None
+        self.commands: dict[str, str] = {}
         self.left_out = 0
         self.remarks: list[Remark] = []
         self.reviews: list[Review] = []
@@ -121,28 +121,26 @@ class RunTimeline:
         self.commit = ""
 
     def hear(self, entry: JournalStep) -> None:
-        step, result = entry.step, entry.result
-        did = result if isinstance(result, Did) else None
-        match step:
-            case Plan():
-                self._planned(step)
-            case Look() if isinstance(result, Seen):
-                self._looked(result)
-            case RunAgent():
-                self._agent(entry, step, result if isinstance(result, Ran) else None)
-            case RunChecks():
-                self._checks(entry, step, result if isinstance(result, Checked) else None)
-            case Restore():
-                self._restored(entry, step)
-            case Commit():
-                self._commit(entry, step, did)
-            case Hold():
-                self._hold(entry, step, did)
-            case Resume():
-                self._resumed(entry, step)
-            case Stop() if did is not None:
+        match entry.step, entry.result:
+            case Plan() as plan, _:
+                self._planned(plan)
+            case Look(), Seen() as seen:
+                self._looked(seen)
+            case RunAgent() as step, (Ran() | None) as ran:
+                self._agent(entry, step, ran)
+            case RunChecks() as step, (Checked() | None) as checked:
+                self._checks(entry, step, checked)
+            case Restore() as restore, _:
+                self._restored(entry, restore)
+            case Commit() as commit, (Did() | None) as did:
+                self._commit(entry, commit, did)
+            case Hold() as hold, (Did() | None) as did:
+                self._hold(entry, hold, did)
+            case Resume() as resume, _:
+                self._resumed(entry, resume)
+            case Stop(), Did() as did:
                 self.files = did.files
-        if not isinstance(step, RunAgent | Command):
+        if not isinstance(entry.step, RunAgent | Command):
             self._end = max(self._end, entry.started, entry.ended or 0.0)
 
     @property
@@ -212,8 +210,8 @@ class RunTimeline:
     def _planned(self, plan: Plan) -> None:
         self.plan = plan
         for check in plan.checks:
-            commands = commands_of(check)
-            self._commands = commands | self._commands | {check.name: commands[check.name]}
+            commands = _commands_of(check)
+            self.commands = commands | self.commands | {check.name: commands[check.name]}
 
     def _looked(self, seen: Seen) -> None:
         self.tree = seen.tree or self.tree
@@ -290,7 +288,7 @@ class RunTimeline:
             verdict.required,
             verdict.degraded,
             verdict.reason[:MAX_REASON],
-            self._commands.get(verdict.check, "")[:MAX_REASON],
+            self.commands.get(verdict.check, "")[:MAX_REASON],
             verdict.log,
             feedback,
             tuple(self._found(replace(part, feedback=None)) for part in verdict.parts[:MAX_PARTS]),

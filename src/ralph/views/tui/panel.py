@@ -13,10 +13,11 @@ from textual import events
 from ralph.core.model import Ended, TodoStatus
 from ralph.core.text import clean
 from ralph.views.agent import duration, short
+from ralph.views.lines import one_line
 from ralph.views.status import CRASHED, Summary
 from ralph.views.tui.colours import MARKS, STATES
 from ralph.views.tui.lines import LinesView
-from ralph.views.tui.strips import Piece, fitted, one_line, wrapped
+from ralph.views.tui.strips import Piece, fitted, wrapped
 from ralph.views.tui.watch import Panel
 
 _TODO = {TodoStatus.DONE: ("✓", "done"), TodoStatus.ACTIVE: ("▸", "busy"), TodoStatus.PENDING: ("·", "dim")}
