@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from conftest import Project
-from faults.fault_support import DONE, Watched, newest, replayed
+from faults.fault_support import DONE, Watched, newest
+from journal_support import replayed
 from ralph.core.model import Ran
 
 BACKWARDS = """

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import RALPH, Project
 from faults.fault_support import DONE, RUNS, ends, iterations, newest, traces
-from ralph.store.runtime import MAX_STREAM_BYTES
+from ralph.store.streams import MAX_STREAM_BYTES
 
 
 def test_p7_silence_ends_an_agent(project: Project) -> None:

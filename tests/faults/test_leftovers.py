@@ -94,7 +94,7 @@ def test_p4_a_guardrail_that_kills_its_parent_is_red(project: Project) -> None:
     project.agent(f"{left.alive_command} >> survivors; {DONE}", guardrails=[{"command": check}])
     result = project.run("run", "-p", "x", "-m", "2")
     assert result.code == 0, result.err
-    assert [verdict["green"] for i in iterations(project) for verdict in i.verdicts] == [False, True]
+    assert [verdict.green for i in iterations(project) for verdict in i.verdicts] == [False, True]
     assert lines(project.path / "survivors") == []
     assert (left.count, left.alive()) == (1, [])
 

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from msgspec.structs import replace
 
 from conftest import Project, wait_until
+from journal_support import kinds_of
 from ralph.core import machine
 from ralph.core.events import Event, Notice
 from ralph.core.model import (
@@ -44,7 +45,7 @@ from ralph.process.client import Wakeup
 from ralph.runs.context import opened_run
 from ralph.runs.location import here
 from ralph.store import codec
-from ralph.store.journal import JournalRow, rows
+from ralph.store.journal import JournalStep, steps
 
 START = 1_800_000_000.0
 CLAIM = "echo '<response>DONE</response>'"
@@ -131,17 +132,16 @@ class Loop:
             self.wakeup.interrupt()
 
     @property
-    def rows(self) -> list[JournalRow]:
-        return list(rows(self.context.runs.db, self.context.runs.path, self.plan.run))
+    def rows(self) -> list[JournalStep]:
+        return list(steps(self.context.runs.db, self.context.runs.path, self.plan.run))
 
     @property
     def kinds(self) -> list[str]:
-        return [row.kind for row in self.rows]
+        return kinds_of(self.rows)
 
     def results(self, kind: str) -> list[Any]:
         """What came of the steps of a kind, in order."""
-        found = (row for row in self.rows if row.kind == kind)
-        return [codec.decode(row.result_kind, row.result) for row in found if row.result_kind and row.result]
+        return [row.result for row in self.rows if codec.kind_of(row.step) == kind and row.result]
 
     @property
     def notices(self) -> list[str]:

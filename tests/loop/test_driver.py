@@ -65,7 +65,7 @@ def test_one_iteration_from_the_first_look_to_the_commit(committing: Project) ->
     with opened_loop(committing, made, checks=(command_check("test -e made"),), scm=scm) as loop:
         state = loop.drive()
         assert (end_of(state), loop.kinds) == (PROVED, ONE_COMMITTED)
-        assert all(row.result_kind and row.state for row in loop.rows[1:])
+        assert all(row.result and not row.is_in_hand for row in loop.rows[1:])
     assert [type(event) for event in loop.events if not isinstance(event, Text)] == [
         IterationStarted,
         AgentStarted,

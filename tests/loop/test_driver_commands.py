@@ -100,7 +100,7 @@ def test_an_interrupted_check_has_no_verdict_and_is_due_again(project: Project, 
         (project.path / "ok").touch()
         loop.wakeup.count = 0
         assert end_of(loop.drive(resumed(state))) == PROVED
-        assert [row.kind for row in loop.rows[-3:]] == ["run_checks", "run_checks", "stop"]
+        assert loop.kinds[-3:] == ["run_checks", "run_checks", "stop"]
     assert len(loop.told(AgentStarted)) == 1
 
 
@@ -126,7 +126,7 @@ def test_a_commit_that_is_cut_off_is_done_again(hooked: Project, tmp_path: Path)
         assert (end_of(state), loop.notices) == (CANCELLED, [])
         (tmp_path / "go").touch()
         assert end_of(loop.drive(resumed(state))) == PROVED
-        assert [row.kind for row in loop.rows[-2:]] == ["commit", "stop"]
+        assert loop.kinds[-2:] == ["commit", "stop"]
     assert hooked.git("log", "--format=%s").split() == ["Fixed", "First"]
 
 
@@ -195,7 +195,7 @@ def test_commands_are_journalled_with_the_state_that_they_made(project: Project)
     """A run that is loaded after a command stands where the command has put it."""
     with opened_loop(project, heard=on(AgentEnded, Pause(7.0), Cancel(8.0, now=False))) as loop:
         loop.drive()
-        pause, cancel = (row for row in loop.rows if row.kind in ("pause", "cancel"))
-        states = [codec.decode_state(row.state or "", loop.plan) for row in (pause, cancel)]
+        query = "SELECT state FROM journal WHERE kind IN ('pause', 'cancel') ORDER BY seq"
+        states = [codec.decode_state(state, loop.plan) for (state,) in loop.context.runs.db.execute(query)]
     assert [(state.paused, state.cancelled is not None) for state in states] == [(True, False), (True, True)]
     assert replace(states[0], paused=False, now=states[1].now).iteration == states[1].iteration

@@ -10,7 +10,7 @@ import pytest
 from conftest import Project
 from loop.loop_support import PROVED, STOPPED, Loop, command_check, end_of, opened_loop, shell_agent
 from ralph.core.events import AgentEnded, AgentStarted, Event, IterationStarted, Notice
-from ralph.core.model import Cause, Outcome, PromptSource, PromptVia, Stop
+from ralph.core.model import Cause, Outcome, PromptSource, PromptVia, RunAgent, Stop
 from ralph.store.journal import load
 
 FAILED = (Outcome.FATAL, Cause.CONFIG)
@@ -61,7 +61,7 @@ def test_a_signal_while_the_disk_is_full_leaves_a_run_to_resume(project: Project
         assert end_of(loop.drive()) == STOPPED
         assert loop.kinds == ["plan", "look", "run_agent"]
         loaded = load(loop.context.runs.db, loop.context.runs.path, loop.plan.run)
-        assert loaded.half_done is not None and loaded.half_done.kind == "run_agent"
+        assert loaded.half_done is not None and isinstance(loaded.half_done.step, RunAgent)
 
 
 def test_a_prompt_that_does_not_fit_on_the_disk_is_waited_for(

@@ -340,5 +340,5 @@ def test_the_checks_of_a_merge_are_listed(world: World) -> None:
         merge = next(run for run in runs.of_task(world.webshop, "SHOP-1") if run.role == "merge")
         (only,) = detail(runs, merge).iterations
     assert (only.iteration, only.agent) == (0, "")
-    assert [verdict["green"] for verdict in only.verdicts] == [True] * len(only.verdicts)
-    assert "coder: external" in [verdict["check"] for verdict in only.verdicts]
+    assert [verdict.green for verdict in only.verdicts] == [True] * len(only.verdicts)
+    assert "coder: external" in [verdict.check for verdict in only.verdicts]

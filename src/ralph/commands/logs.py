@@ -23,10 +23,10 @@ from ralph.core.model import Purpose, RunAgent
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.runs.replay import Replay
-from ralph.store import codec
 from ralph.store.home import Home
-from ralph.store.journal import rows
+from ralph.store.journal import steps
 from ralph.store.runs import Run, Runs
+from ralph.store.streams import STDOUT, stream_name
 
 POLL_SECONDS = 0.1
 
@@ -95,10 +95,9 @@ def _raw(home: Home, runs: Runs, run: Run, iteration: int | None) -> int:
 
 def _streams(home: Home, runs: Runs, run: Run) -> list[tuple[Path, int]]:
     found = []
-    for row in rows(runs.db, runs.path, run.id):
-        if row.kind == "run_agent":
-            step: RunAgent = codec.decode("run_agent", row.body)
-            path = home.streams(run.id) / f"{step.iteration:03d}-{row.seq}.{step.purpose}.stdout"
-            if step.purpose is Purpose.WORK and path.exists():
-                found.append((path, step.iteration))
+    for entry in steps(runs.db, runs.path, run.id, looks=False):
+        match entry.step:
+            case RunAgent(purpose=Purpose.WORK, iteration=number):
+                path = home.streams(run.id) / (stream_name(number, entry.seq, Purpose.WORK) + STDOUT)
+                found += [(path, number)] if path.exists() else []
     return found

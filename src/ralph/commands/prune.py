@@ -74,8 +74,7 @@ def _as_json(found: list[Candidate], worktrees: list[Leftover]) -> list[dict[str
 
 
 def _show(found: list[Candidate], worktrees: list[Leftover]) -> None:
-    from ralph.views.agent import duration
-    from ralph.views.console import count
+    from ralph.views.agent import count, duration
     from ralph.views.table import print_table, size
 
     now = time.time()

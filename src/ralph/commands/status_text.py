@@ -9,8 +9,7 @@ import click
 
 from ralph.core.board import MAX_SENT_BACK
 from ralph.core.text import clean
-from ralph.views.agent import duration
-from ralph.views.console import count
+from ralph.views.agent import count, duration
 from ralph.views.status import CRASHED, Detail, Summary, as_tree
 
 if TYPE_CHECKING:
@@ -101,10 +100,10 @@ def run_text(one: Detail) -> str:
         about = f"{i.ended}, {duration(i.seconds)}{claim}" if i.agent else "checks only"
         lines.append(f"  {i.iteration:>3}  {about}")
         for v in i.verdicts:
-            lines.append(f"       {'green' if v['green'] else 'RED  '}  {v['check']} ({v['reason']})")
+            lines.append(f"       {'green' if v.green else 'RED  '}  {v.check} ({v.reason})")
     for steer in one.steered:
-        when = f"iteration {steer['iteration']}" if steer["iteration"] else "not delivered yet"
-        lines.append(f"guidance   {steer['text']} ({when})")
+        when = f"iteration {steer.iteration}" if steer.iteration else "not delivered yet"
+        lines.append(f"guidance   {steer.text} ({when})")
     lines += [f"note       {note}" for note in s.notes]
     if s.state == CRASHED:
         lines.append(f"next       its process is gone; go on with: ralph resume {s.id}")

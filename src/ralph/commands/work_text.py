@@ -9,7 +9,7 @@ import click
 from msgspec import to_builtins
 
 from ralph.core.text import clean
-from ralph.views.console import count
+from ralph.views.agent import count
 from ralph.views.task_status import TaskState, task_state
 
 if TYPE_CHECKING:

@@ -35,6 +35,7 @@ from ralph.loop.run_context import RunContext
 from ralph.process import client
 from ralph.store.files import opened_directory
 from ralph.store.runtime import log_slugs, slug
+from ralph.store.streams import stream_name
 
 _NO_ANSWER = {Ended.AUTH, Ended.DENIED, Ended.UNSTARTABLE, Ended.BUDGET}
 """Ends after which a judge would not answer the next time either."""
@@ -237,7 +238,7 @@ class RunCheckContext(Struct, frozen=True):
         spec = as_judge(plan.judge or plan.agents[0], model)
         with self.used.lock:
             self.used.asked += 1
-            stream = f"{number:03d}-{self.iteration.seq}.{Purpose.JUDGE}.{self.used.asked}"
+            stream = stream_name(number, self.iteration.seq, Purpose.JUDGE, self.used.asked)
             kept = f"{number:03d}_judge_{self.used.asked}"
         import tempfile  # no other check needs it
 

@@ -65,6 +65,7 @@ from ralph.loop.inbox import InterruptedWait
 from ralph.loop.run_context import RunContext
 from ralph.scm.git import GitError
 from ralph.scm.snapshots import snapshot_name
+from ralph.store.streams import stream_name
 
 MAX_PROMPT_BYTES = 256 << 20
 RECHECK_SECONDS = 30.0
@@ -236,7 +237,7 @@ class Driver:
             )
             if spec.prompt_via is not PromptVia.NONE:
                 self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
-        call = AgentCall(step, spec, prompt, f"{step.iteration:03d}-{seq}.{step.purpose}")
+        call = AgentCall(step, spec, prompt, stream_name(step.iteration, seq, step.purpose))
         ran = self._call_and_rule(call)
         if step.purpose is Purpose.WORK and self.plan.claim.kind is ClaimKind.TAG:
             rule = self.plan.claim

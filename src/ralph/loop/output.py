@@ -7,7 +7,8 @@ from collections.abc import Callable
 from ralph.agents.base import Parser
 from ralph.core.events import Event, UsageReported
 from ralph.redact import Redactor, Secrets
-from ralph.store.runtime import Capped, Stream
+from ralph.store.runtime import Capped
+from ralph.store.streams import STDERR, STDOUT, Stream
 
 MAX_HEAD_BYTES = 4 << 20
 """How much of a check's output is looked at for the agent; all of it is in the log."""
@@ -21,8 +22,8 @@ class Tee:
     def __init__(self, parser: Parser, tell: Tell, directory: int, name: str, secrets: Secrets) -> None:
         self._parser = parser
         self._tell = tell
-        self._out = Stream(directory, f"{name}.stdout")
-        self._err = Stream(directory, f"{name}.stderr")
+        self._out = Stream(directory, name + STDOUT)
+        self._err = Stream(directory, name + STDERR)
         self._safe_out, self._safe_err = Redactor(secrets), Redactor(secrets)
         self._used = parser.usage
 

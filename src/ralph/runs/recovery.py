@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -31,10 +30,10 @@ from ralph.core.model import (
 )
 from ralph.loop.bus_reporter import BusReporter
 from ralph.loop.run_context import RunContext
-from ralph.store import codec
 from ralph.store.home import Home
-from ralph.store.journal import Journal, JournalRow, LoadedRun, load
+from ralph.store.journal import Journal, JournalStep, LoadedRun, load
 from ralph.store.runs import Run
+from ralph.store.streams import STDOUT, judge_streams, stream_name
 from ralph.store.task_folder import Folder
 
 
@@ -65,43 +64,39 @@ def _with_half_done(
     journal: Journal, loaded: LoadedRun, streams: Path, board: BoardSeen | None = None
 ) -> State:
     """`board`: what the iteration that was cut off did to the list of a PRD loop."""
-    row = loaded.half_done
-    if row is None or row.kind not in _CUT_OFF:
+    entry = loaded.half_done
+    half = _cut_off(entry, loaded.state, streams) if entry is not None else None
+    if entry is None or half is None:
         return loaded.state
-    half = _CUT_OFF[row.kind](row, loaded.state, streams)
     if isinstance(half, Ran):
         half = replace(half, board=board)
     elif board is not None:
         half = replace(half, undone=board.illegal)
     state = machine.apply(loaded.state, half)
-    journal.complete_cut_off(row, half, state)
+    journal.complete_cut_off(entry, half, state)
     return state
 
 
-def _half_done(row: JournalRow, state: State, streams: Path) -> Ran:
-    """What can be known of an iteration that was cut off: its cost and its time, from its raw stream."""
-    step: RunAgent = codec.decode("run_agent", row.body)
-    spec = next(agent for agent in state.plan.agents if agent.name == step.agent)
-    name = f"{step.iteration:03d}-{row.seq}.{step.purpose}"
-    usage, took = _read(streams / f"{name}.stdout", spec, step.purpose, row.started)
+def _cut_off(entry: JournalStep, state: State, streams: Path) -> Ran | Checked | None:
+    """What can be known of a step that was cut off: what its agents had used, and how long they took.
+
+    A check has no verdict then, but its judge may have been asked.
+    """
     at = max(time.time(), state.now)
-    return Ran(at, Ended.INTERRUPTED, step.agent, took, usage=usage, detail="ralph was killed", stream=name)
-
-
-def _asked(row: JournalRow, state: State, streams: Path) -> Checked:
-    """A check that was cut off has no verdict, but its judge may have been asked."""
-    spec, usage, took = state.plan.judge or state.plan.agents[0], Usage(), 0.0
-    step: RunChecks = codec.decode("run_checks", row.body)
-    for path in streams.glob(f"{step.iteration:03d}-{row.seq}.{Purpose.JUDGE}.*.stdout"):
-        used, took = _read(path, spec, Purpose.JUDGE, row.started)
-        usage = usage + used
-    return Checked(max(time.time(), state.now), took, usage=usage)
-
-
-_CUT_OFF: dict[str, Callable[[JournalRow, State, Path], Ran | Checked]] = {
-    "run_agent": _half_done,
-    "run_checks": _asked,
-}
+    match entry.step:
+        case RunAgent() as step:
+            spec = next(agent for agent in state.plan.agents if agent.name == step.agent)
+            name = stream_name(step.iteration, entry.seq, step.purpose)
+            usage, took = _read(streams / f"{name}{STDOUT}", spec, step.purpose, entry.started)
+            why = "ralph was killed"
+            return Ran(at, Ended.INTERRUPTED, step.agent, took, usage=usage, detail=why, stream=name)
+        case RunChecks() as step:
+            spec, usage, took = state.plan.judge or state.plan.agents[0], Usage(), 0.0
+            for path in judge_streams(streams, step.iteration, entry.seq):
+                used, took = _read(path, spec, Purpose.JUDGE, entry.started)
+                usage = usage + used
+            return Checked(at, took, usage=usage)
+    return None
 
 
 def _read(path: Path, spec: AgentSpec, purpose: Purpose, started: float) -> tuple[Usage, float]:

@@ -28,7 +28,9 @@ from ralph.core.model import (
     Commit,
     Did,
     Exit,
+    Fail,
     FailAction,
+    Hold,
     Plan,
     Purpose,
     Ran,
@@ -36,12 +38,13 @@ from ralph.core.model import (
     RunAgent,
     RunChecks,
     Steer,
+    Stop,
     Usage,
 )
 from ralph.runs.agent_hooks import unguarded
-from ralph.store import codec
-from ralph.store.journal import JournalRow, commits, facts
+from ralph.store.journal import JournalStep, commits, steps
 from ralph.store.runs import Runs
+from ralph.store.streams import STDERR, STDOUT, stream_name
 
 Told = tuple[Event, float]
 """An event, and when it happened."""
@@ -79,15 +82,15 @@ class Replay:
 
     def news(self) -> Iterator[Told]:
         """What has happened since the last time."""
-        found = facts(self._runs.db, self._runs.path, self._run, self._told)
+        found = list(steps(self._runs.db, self._runs.path, self._run, self._told, looks=False))
         if self._told < 0 and self._most is not None:
             self._first = self._begin_of(found, self._most)
-        for row in found:
-            for event in self._row(row) if row.seq >= self._first or row.kind == "plan" else ():
+        for entry in found:
+            for event in self._events(entry) if entry.seq >= self._first or entry.seq == 0 else ():
                 if self._only is None or self._only == self._iteration:
-                    yield event, _when(event, row)
-            if row.state is not None:  # else it is in hand, or was cut off: then others follow
-                self._told = row.seq
+                    yield event, _when(event, entry)
+            if not entry.is_in_hand:
+                self._told = entry.seq
                 self._in_hand = None
 
     @property
@@ -96,15 +99,15 @@ class Replay:
         at = self._in_hand
         return at.parser.usage if at is not None and at.parser is not None and at.is_whole else Usage()
 
-    def _begin_of(self, found: Sequence[JournalRow], room: int) -> int:
+    def _begin_of(self, found: Sequence[JournalStep], room: int) -> int:
         """The row from which on what agents have printed fits into so many bytes; the last one always does."""
         begin = 0
-        for row in reversed(found):
-            if row.kind == "run_agent":
+        for entry in reversed(found):
+            if isinstance(entry.step, RunAgent):
                 if begin and room < 0:
                     return begin
-                begin = row.seq
-                room -= sum(self._size(name) for name in _streams(row, codec.decode("run_agent", row.body)))
+                begin = entry.seq
+                room -= sum(map(self._size, _streams(entry, entry.step)))
         return 0
 
     def _size(self, name: str) -> int:
@@ -113,43 +116,38 @@ class Replay:
         except OSError:
             return 0
 
-    def _row(self, row: JournalRow) -> Iterator[Event]:
-        if row.kind == "plan":
-            self._plan = codec.decode("plan", row.body)
-            yield started(self._plan, self._plan.limits.iterations)
-            yield from (Notice(text) for text in announced(self._plan))
-        elif row.kind == "run_agent":
-            yield from self._agent(row, codec.decode("run_agent", row.body))
-        elif row.kind == "run_checks":
-            yield from self._checks(row)
-        elif row.kind == "commit" and row.result:
-            yield from self._commit(codec.decode("commit", row.body), codec.decode("did", row.result))
-        elif row.kind == "restore" and self._is_new(row):
-            restore: Restore = codec.decode("restore", row.body)
-            yield from _undone(restore.told)
-        elif row.kind == "hold" and self._is_new(row):
-            yield Holding(codec.decode("hold", row.body))
-        elif row.kind == "steer":
-            steer: Steer = codec.decode("steer", row.body)
-            yield Notice(f"Guidance: {steer.text}")
-        elif row.kind == "stop" and row.result:
-            yield from self._ended(row, codec.decode("did", row.result))
-        elif row.kind == "fail":
-            yield from self._ended(row, Did(row.started))
+    def _events(self, entry: JournalStep) -> Iterator[Event]:
+        match entry.step:
+            case Plan() as plan:
+                self._plan = plan
+                yield started(plan, plan.limits.iterations)
+                yield from map(Notice, announced(plan))
+            case RunAgent(purpose=Purpose.WORK) as step:
+                yield from self._agent(entry, step)
+            case RunChecks() as step:
+                yield from self._checks(entry, step)
+            case Commit() as step if isinstance(entry.result, Did):
+                yield from _commit(step, entry.result)
+            case Restore() as step if self._is_new(entry):
+                yield from _undone(step.told)
+            case Hold() as step if self._is_new(entry):
+                yield Holding(step)
+            case Steer() as steer:
+                yield Notice(f"Guidance: {steer.text}")
+            case Stop() | Fail():
+                yield from self._ended(entry)
 
-    def _is_new(self, row: JournalRow) -> bool:
-        if self._in_hand is not None and self._in_hand.seq == row.seq:
+    def _is_new(self, entry: JournalStep) -> bool:
+        if self._in_hand is not None and self._in_hand.seq == entry.seq:
             return False
-        self._in_hand = _InHand(row.seq)
+        self._in_hand = _InHand(entry.seq)
         return True
 
-    def _agent(self, row: JournalRow, step: RunAgent) -> Iterator[Event]:
+    def _agent(self, entry: JournalStep, step: RunAgent) -> Iterator[Event]:
         assert self._plan is not None
-        if step.purpose is not Purpose.WORK:
-            return
         self._iteration = step.iteration
         self.iterations.add(step.iteration)
-        if self._is_new(row):
+        if self._is_new(entry):
             yield IterationStarted(
                 step.iteration, step.of, len(step.steer), step.agent, step.role, step.story
             )
@@ -157,9 +155,9 @@ class Replay:
         if self._in_hand.parser is None:
             spec = next(agent for agent in self._plan.agents if agent.name == step.agent)
             self._in_hand.parser = AGENTS[spec.type].parser(
-                Reading(self._plan.claim, spec=spec, now=lambda: row.ended or row.started)
+                Reading(self._plan.claim, spec=spec, now=lambda: entry.ended or entry.started)
             )
-        parser, (out, err) = self._in_hand.parser, _streams(row, step)
+        parser, (out, err) = self._in_hand.parser, _streams(entry, step)
         if skipped := self._skip(out, self._in_hand):
             yield Notice(f"[... {skipped:,} bytes are not shown ...]")
         for data in self._printed(out, self._in_hand.offsets):
@@ -167,8 +165,7 @@ class Replay:
         self._skip(err, self._in_hand)
         for data in self._printed(err, self._in_hand.offsets):
             yield from parser.stderr(data)
-        if row.result:
-            ran: Ran = codec.decode("ran", row.result)
+        if isinstance(ran := entry.result, Ran):
             last, report = parser.finish(Exit(code=ran.exit))
             yield from last
             yield AgentEnded(step.purpose, replace(ran, board=None), report.unread)
@@ -196,41 +193,39 @@ class Replay:
                 offsets[name] = offsets.get(name, 0) + len(data)
                 yield data
 
-    def _checks(self, row: JournalRow) -> Iterator[Event]:
-        step: RunChecks = codec.decode("run_checks", row.body)
-        if self._is_new(row):
+    def _checks(self, entry: JournalStep, step: RunChecks) -> Iterator[Event]:
+        if self._is_new(entry):
             yield CheckStarted(step.names[0])
-        if row.result:
-            checked: Checked = codec.decode("checked", row.result)
+        if isinstance(checked := entry.result, Checked):
             for verdict in checked.verdicts:
                 action = verdict.feedback.action if verdict.feedback else FailAction.APPEND
                 yield CheckEnded(verdict, action, checked.took)
             yield from _undone(checked.undone)
 
-    def _commit(self, step: Commit, did: Did) -> Iterator[Event]:
-        if did.detail:
-            yield Notice(did.detail)
-        if did.made:
-            yield Committed(step.iteration, did.made, step.message)
-        yield from _undone(did.undone)
-
-    def _ended(self, row: JournalRow, did: Did) -> Iterator[Event]:
-        brief = codec.decode_brief(row.kind, row.state or "", self._run)
-        if brief.stop and self._only is None:
+    def _ended(self, entry: JournalStep) -> Iterator[Event]:
+        end = entry.end
+        if end is not None and end.stop is not None and self._only is None:
+            files = entry.result.files if isinstance(entry.result, Did) else None
             made = commits(self._runs.db, self._runs.path, self._run)
-            yield RunEnded(
-                self._run, brief.stop, brief.iteration, brief.usage, brief.elapsed, did.files, made
-            )
+            yield RunEnded(self._run, end.stop, end.iteration, end.usage, end.elapsed, files, made)
 
 
 _LONGEST = 1 << 16
 """Where a line is longer than this, its end is not looked for."""
 
 
-def _streams(row: JournalRow, step: RunAgent) -> tuple[str, str]:
+def _streams(entry: JournalStep, step: RunAgent) -> tuple[str, str]:
     """The names of the files with what an agent has printed."""
-    name = f"{step.iteration:03d}-{row.seq}.{step.purpose}"
-    return f"{name}.stdout", f"{name}.stderr"
+    name = stream_name(step.iteration, entry.seq, step.purpose)
+    return name + STDOUT, name + STDERR
+
+
+def _commit(step: Commit, did: Did) -> Iterator[Event]:
+    if did.detail:
+        yield Notice(did.detail)
+    if did.made:
+        yield Committed(step.iteration, did.made, step.message)
+    yield from _undone(did.undone)
 
 
 def _undone(what: tuple[str, ...]) -> Iterator[Event]:
@@ -238,12 +233,12 @@ def _undone(what: tuple[str, ...]) -> Iterator[Event]:
         yield Notice(f"Undone: {text}.")
 
 
-def _when(event: Event, row: JournalRow) -> float:
+def _when(event: Event, entry: JournalStep) -> float:
     """When it happened: as the agent says, else when its step began or ended."""
     if isinstance(event, IterationStarted):
-        return row.started
+        return entry.started
     own: float | None = getattr(event, "at", None)
-    return own or row.ended or row.started
+    return own or entry.ended or entry.started
 
 
 def started(plan: Plan, iterations: int) -> RunStarted:

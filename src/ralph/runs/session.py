@@ -102,7 +102,7 @@ def _notifier(home: Home, runs: Runs, plan: Plan, tell: Tell) -> RunNotifier | N
 def _introduce(context: RunContext, loaded: LoadedRun, state: State, *, is_resumed: bool) -> None:
     introduction = started(state.plan, state.limits.iterations)
     context.tell(replace(introduction, resumed=is_resumed, used=state.usage, elapsed=state.elapsed))
-    if loaded.half_done is not None and loaded.half_done.kind == "run_agent":
+    if loaded.has_cut_off_agent:
         context.tell(Notice("The iteration that was cut off is done again."))
     for text in (*announced(state.plan), *context.confinement.introduction(), *context.confinement.news()):
         context.tell(Notice(text))

@@ -39,7 +39,6 @@ KINDS: dict[str, type[Any]] = {
     "resume": model.Resume,
     "fail": model.Fail,
 }
-COMMANDS = frozenset({"pause", "cancel", "steer", "resume", "fail"})
 ENDS = frozenset({"stop", "fail"})
 """With such a row a run is over. One that has only decided to stop is not: what its end has to do is yet to be done."""
 

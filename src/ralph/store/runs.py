@@ -17,7 +17,7 @@ from ralph.errors import RalphError
 from ralph.store import codec
 from ralph.store.codec import RunBrief
 from ralph.store.database import Taken, clear_errors, transaction
-from ralph.store.journal import LAST_STATE
+from ralph.store.journal import LAST_STATE, plan_of
 
 _COLUMNS = "id, project, directory, flow, parent, created, pid, pid_start, task, role"
 
@@ -42,6 +42,14 @@ class Run(Struct, frozen=True):
         if self.pid is None or self.pid_start is None:
             return False
         return process_start(self.pid) == self.pid_start
+
+
+class Guidance(Struct, frozen=True):
+    """What a person told the run; `iteration`: whose prompt had it, None if none yet."""
+
+    at: float
+    text: str
+    iteration: int | None
 
 
 def parent_run() -> str | None:
@@ -161,7 +169,7 @@ class Runs:
 
     def brief(self, id: str) -> RunBrief:
         with clear_errors(self.path):
-            kind, state = self.db.execute(LAST_STATE, (id,)).fetchone() or ("", "")
+            kind, state, _ = self.db.execute(LAST_STATE, (id,)).fetchone() or ("", "", -1)
         return codec.decode_brief(kind, state, id)
 
     def last_agent(self, id: str) -> int:
@@ -182,10 +190,7 @@ class Runs:
         return -1 if found is None else int(found)
 
     def plan(self, id: str) -> Plan | None:
-        with clear_errors(self.path):
-            row = self.db.execute("SELECT body FROM journal WHERE run = ? AND seq = 0", (id,)).fetchone()
-        plan: Plan | None = codec.decode("plan", row[0]) if row else None
-        return plan
+        return plan_of(self.db, self.path, id)
 
     def last_rows(self) -> dict[str, int]:
         """The number of the last row of each run: whatever happens to a run, it grows."""
@@ -249,6 +254,15 @@ class Runs:
                 "SELECT id, kind, body FROM commands WHERE run = ? AND applied IS NULL ORDER BY id", (run,)
             ).fetchall()
         return [(id, _numbered(id, codec.decode(kind, body))) for id, kind, body in rows]
+
+    def guidance(self, run: str) -> list[Guidance]:
+        """What people have told the run, in the order in which they did."""
+        with clear_errors(self.path):
+            rows = self.db.execute(
+                "SELECT body, delivered FROM commands WHERE run = ? AND kind = 'steer' ORDER BY id", (run,)
+            ).fetchall()
+        steers: Iterator[tuple[Steer, int | None]] = ((codec.decode("steer", body), at) for body, at in rows)
+        return [Guidance(steer.at, steer.text, iteration) for steer, iteration in steers]
 
     def delivery(self, number: int) -> tuple[bool, int | None]:
         """Has a queued command been applied, and with which iteration was it delivered?"""

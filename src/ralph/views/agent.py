@@ -180,8 +180,8 @@ class AgentLines:
             self._paint("red", f"{self._marks.error}Error") if event.is_error else f"{self._marks.ok}Result"
         )
         of = f" {self._marks.back} {name}" if name else ""
-        count = text.count("\n") + (not text.endswith("\n")) if text else 0
-        head = f"{what}{of} ({_count(count, 'line')}, {_count(len(text), 'char')})\n"
+        lines = text.count("\n") + (not text.endswith("\n")) if text else 0
+        head = f"{what}{of} ({count(lines, 'line')}, {count(len(text), 'char')})\n"
         return head + self._preview(text)
 
     def _preview(self, text: str) -> str:
@@ -266,7 +266,7 @@ def _one_line(text: str) -> str:
     return " ".join(clean(text[:2000]).split())
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

@@ -28,7 +28,7 @@ from ralph.core.events import (
 )
 from ralph.core.model import Cause, Ended, Flow, HoldWhy, Network, Outcome, Permissions, Purpose, Usage
 from ralph.core.text import clean
-from ralph.views.agent import AgentLines, ViewOptions, duration, paint
+from ralph.views.agent import AgentLines, ViewOptions, count, duration, paint
 from ralph.views.writer import Sink, ThreadedWriter
 
 _NEXT = {
@@ -333,10 +333,6 @@ _ENDS = {
     Ended.UNSTARTABLE: "could not be started",
     Ended.INTERRUPTED: "was interrupted",
 }
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def usage_words(usage: Usage) -> list[str]:

@@ -23,8 +23,8 @@ from ralph.core.events import (
 )
 from ralph.core.model import HoldWhy, Outcome, Usage
 from ralph.core.text import clean
-from ralph.views.agent import ViewOptions, duration
-from ralph.views.console import Console, count, is_able, usage_words
+from ralph.views.agent import ViewOptions, count, duration
+from ralph.views.console import Console, is_able, usage_words
 from ralph.views.jsonl import JsonLines
 from ralph.views.writer import Sink, ThreadedWriter
 

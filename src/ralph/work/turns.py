@@ -282,7 +282,7 @@ class RoleTurn(TaskTurn):
             return
         task, branch = assignment.task, branch_of(assignment.task.id, assignment.attempt)
         loaded = load(self.runs.db, self.runs.path, run.id)
-        if loaded.half_done is not None and loaded.half_done.kind == "run_agent":
+        if loaded.has_cut_off_agent:
             name = snapshot_name(loaded.state.iteration, loaded.state.again)
             self.rewind(repo, repository, branch, run.id, name)
         elif loaded.state.stop is not None and not _goes_on(loaded.state.stop):

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from ralph.scm import diff
 from ralph.scm.history import Counted, History, Kept
-from ralph.views.report.model import Changes, Excerpt, FileChange
+from ralph.views.report.model import Changes, Excerpt
 
 MAX_DIFF = 48_000
 """Characters of one iteration's diff that are shown."""
@@ -26,9 +26,10 @@ MAX_SHOWN = 100
 """Iterations whose diffs are shown, the last ones; the others have their numbers."""
 
 
-def changes_of(history: History, run: str, iterations: Sequence[int]) -> dict[int, Changes]:
+def changes_of(
+    history: History, kept: Mapping[str, Kept], run: str, iterations: Sequence[int]
+) -> dict[int, Changes]:
     """By iteration; one that has no snapshot before or after it is not there."""
-    kept = history.kept()
     pairs = {
         number: (kept[str(number)], kept[str(number + 1)])
         for number in iterations
@@ -40,9 +41,8 @@ def changes_of(history: History, run: str, iterations: Sequence[int]) -> dict[in
 
 
 def _summed(files: Sequence[Counted]) -> Changes:
-    shown = tuple(FileChange(file.path, file.added, file.removed) for file in files[:MAX_FILES])
     added, removed = sum(file.added or 0 for file in files), sum(file.removed or 0 for file in files)
-    return Changes(len(files), added, removed, shown)
+    return Changes(len(files), added, removed, tuple(files[:MAX_FILES]))
 
 
 def _with_diffs(
@@ -53,11 +53,12 @@ def _with_diffs(
     shown: dict[int, Changes] = {}
     for number in [number for number, changes in found.items() if changes.count][-MAX_SHOWN:][::-1]:
         old, new = pairs[number]
-        excerpt = _diff(history, old.tree, new.tree, found[number], min(room, MAX_DIFF)) if room > 0 else None
-        room -= len(excerpt.text) if excerpt else 0
-        if excerpt is None or excerpt.left_out:
-            text = excerpt.text if excerpt else ""
-            excerpt = Excerpt(text, excerpt.left_out if excerpt else 0, f"ralph diff {run} {number}")
+        excerpt = Excerpt()
+        if room > 0:
+            excerpt = _diff(history, old.tree, new.tree, found[number], min(room, MAX_DIFF))
+        if room <= 0 or excerpt.left_out:
+            excerpt = replace(excerpt, see=f"ralph diff {run} {number}")
+        room -= len(excerpt.text)
         shown[number] = replace(found[number], diff=excerpt)
     return shown
 
@@ -76,9 +77,9 @@ def _diff(history: History, old: str, new: str, changes: Changes, most: int) -> 
     return Excerpt(shown, left_out)
 
 
-def _lines(file: FileChange) -> int:
+def _lines(file: Counted) -> int:
     return (file.added or 0) + (file.removed or 0)
 
 
-def _is_long(file: FileChange) -> bool:
+def _is_long(file: Counted) -> bool:
     return _lines(file) > MAX_LINES

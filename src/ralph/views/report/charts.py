@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.views.agent import duration
 from ralph.views.report.model import Doing, Iteration, Report, Segment
@@ -121,9 +122,8 @@ def _merged(segments: Iterable[Segment]) -> list[Segment]:
         last = found[-1] if found else None
         if last and (last.doing, last.is_red) == (segment.doing, segment.is_red):
             label = last.label if last.label == segment.label else DOING[segment.doing]
-            found[-1] = Segment(
-                last.doing, label, last.began, last.seconds + segment.seconds, segment.is_open, last.is_red
-            )
+            seconds = last.seconds + segment.seconds
+            found[-1] = replace(last, label=label, seconds=seconds, is_open=segment.is_open)
         else:
             found.append(segment)
     return found

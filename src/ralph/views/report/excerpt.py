@@ -23,13 +23,13 @@ T = TypeVar("T")
 
 
 def beginning(text: str, most: int, see: str) -> Excerpt:
-    """The first characters of a text."""
-    return Excerpt(text[:most], max(0, len(text) - most), see if len(text) > most else "")
+    """The first characters of a text. `see`: the command that shows it all."""
+    return Excerpt(text[:most], len(text) - most, see) if len(text) > most else Excerpt(text)
 
 
 def ending(text: str, most: int, see: str) -> Excerpt:
     """The last characters of a text, where what counts stands in the end."""
-    return Excerpt(text[-most:], max(0, len(text) - most), see if len(text) > most else "")
+    return Excerpt(text[-most:], len(text) - most, see) if len(text) > most else Excerpt(text)
 
 
 def harmless(value: T) -> T:

@@ -9,6 +9,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from ralph.core.model import Usage
+from ralph.scm.history import Counted
+from ralph.store.runs import Guidance
+
 FORMAT = 1
 """Of `ralph report --json`; fields are only ever added."""
 
@@ -59,18 +63,6 @@ class Segment(Struct, frozen=True):
     is_red: bool = False
 
 
-class Used(Struct, frozen=True):
-    cost_usd: float = 0.0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-
-    @property
-    def tokens(self) -> int:
-        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
-
-
 class Found(Struct, frozen=True):
     """What one check found. `parts`: its stages, or the criteria it looked at."""
 
@@ -85,21 +77,13 @@ class Found(Struct, frozen=True):
     parts: tuple[Found, ...] = ()
 
 
-class FileChange(Struct, frozen=True):
-    """Lines added and removed; None for a binary file."""
-
-    path: str
-    added: int | None
-    removed: int | None
-
-
 class Changes(Struct, frozen=True):
     """What an iteration did to the files. `count`: how many files, of which `files` are the first."""
 
     count: int
     added: int
     removed: int
-    files: tuple[FileChange, ...] = ()
+    files: tuple[Counted, ...] = ()
     diff: Excerpt = Excerpt()
 
 
@@ -125,7 +109,7 @@ class Iteration(Struct, frozen=True):
     detail: str = ""
     claim: bool = False
     moved: str = ""
-    used: Used = Used()
+    used: Usage = Usage()
     checks: tuple[Found, ...] = ()
     said: Excerpt = Excerpt()
     changes: Changes | None = None
@@ -133,24 +117,12 @@ class Iteration(Struct, frozen=True):
     is_open: bool = False
     is_short: bool = False
 
-    @property
-    def red(self) -> tuple[Found, ...]:
-        return tuple(found for found in self.checks if not found.green)
-
 
 class Remark(Struct, frozen=True):
     kind: RemarkKind
     text: str
     iteration: int = 0
     at: float = 0.0
-
-
-class Guidance(Struct, frozen=True):
-    """What a person told the run; `iteration`: whose prompt had it, None if none yet."""
-
-    at: float
-    text: str
-    iteration: int | None
 
 
 class Review(Struct, frozen=True):
@@ -221,7 +193,7 @@ class RunReport(Struct, frozen=True):
     prompt: Excerpt
     checks: tuple[PlannedCheck, ...]
     budget: Budget
-    used: Used
+    used: Usage
     count: int
     iterations: tuple[Iteration, ...]
     left_out: int = 0
@@ -269,7 +241,7 @@ class Report(Struct, frozen=True):
     began: float
     updated: float
     elapsed: float
-    used: Used
+    used: Usage
     count: int
     runs: tuple[RunReport, ...]
     task: TaskFacts | None = None

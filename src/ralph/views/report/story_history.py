@@ -14,7 +14,7 @@ MAX_FEEDBACK = 5_000
 Board = dict[str, dict[str, Any]]
 
 
-class Storybook:
+class StoryHistory:
     """Hears of every task list of a run. `verify_commands`: those of the last one."""
 
     def __init__(self, run: str) -> None:
@@ -23,7 +23,7 @@ class Storybook:
         self._at_cap: set[str] = set()
         self.verify_commands: tuple[str, ...] = ()
 
-    def stories(self) -> tuple[Story, ...]:
+    def listed(self) -> tuple[Story, ...]:
         return tuple(
             Story(
                 id,
@@ -38,22 +38,22 @@ class Storybook:
 
     def look(self, text: str) -> None:
         """A task list as it was found."""
-        self._board = _stories(text) or self._board
-        self.verify_commands = _verify_commands(text)
+        new, self.verify_commands = _read(text)
+        self._board = new or self._board
 
     def ruled(self, board: BoardSeen, by: str, iteration: int, at: float) -> Iterator[Review]:
         """What an iteration has made of the stories."""
-        new = _stories(board.legal)
+        new, commands = _read(board.legal)
         for id, status in self._changed(new):
             told = new[id].get("notes") if status == "needs_review" else new[id].get("reviewFeedback")
             text = str(told or "")[:MAX_FEEDBACK]
             yield Review(at, id, by, status, text, self._run, iteration)
         self._board = new or self._board
-        self.verify_commands = _verify_commands(board.legal) or self.verify_commands
+        self.verify_commands = commands or self.verify_commands
 
     def taken_back(self, text: str, told: str, iteration: int, at: float) -> Iterator[Review]:
         """Approvals that the verify commands have refuted; none before the first iteration."""
-        new = _stories(text)
+        new, _ = _read(text)
         for id, _ in self._changed(new) if iteration else ():
             yield Review(at, id, "verify commands", "approval taken back", told, self._run, iteration)
         self._board = new or self._board
@@ -71,20 +71,19 @@ class Storybook:
         return found
 
 
-def _stories(board: str) -> Board:
-    """The stories of a task list, by id; one that cannot be read has none."""
+def _read(text: str) -> tuple[Board, tuple[str, ...]]:
+    """The stories of a task list by id, and its verify commands; one that cannot be read has neither."""
     try:
-        stories = json.loads(board)["userStories"]
-        return {str(story["id"]): story for story in stories}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return {}
-
-
-def _verify_commands(board: str) -> tuple[str, ...]:
+        found = json.loads(text)
+        commands = tuple(map(str, found.get("verifyCommands") or ()))
+    except (ValueError, AttributeError, RecursionError):
+        return {}, ()
+    except TypeError:
+        commands = ()
     try:
-        return tuple(map(str, json.loads(board).get("verifyCommands") or ()))
-    except (ValueError, TypeError, AttributeError, RecursionError):
-        return ()
+        return {str(story["id"]): story for story in found["userStories"]}, commands
+    except (TypeError, KeyError):
+        return {}, commands
 
 
 def _status(story: dict[str, Any] | None) -> str:

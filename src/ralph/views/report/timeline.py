@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-from msgspec import Struct, field
 from msgspec.structs import replace
 
 from ralph.core.model import (
     BoardSeen,
     Check,
     Checked,
+    Command,
     Commit,
     Did,
     Ended,
     Hold,
     HoldWhy,
+    Look,
     Plan,
     Purpose,
     Ran,
@@ -26,11 +27,10 @@ from ralph.core.model import (
     RunAgent,
     RunChecks,
     Seen,
-    Usage,
+    Stop,
     Verdict,
 )
-from ralph.store import codec
-from ralph.store.journal import JournalRow
+from ralph.store.journal import JournalStep
 from ralph.views.agent import duration
 from ralph.views.report.excerpt import beginning, ending
 from ralph.views.report.model import (
@@ -43,9 +43,8 @@ from ralph.views.report.model import (
     RemarkKind,
     Review,
     Segment,
-    Used,
 )
-from ralph.views.report.story_history import MAX_FEEDBACK, Storybook
+from ralph.views.report.story_history import MAX_FEEDBACK, StoryHistory
 
 FIRST, LAST = 10, 90
 """So many iterations at the beginning and at the end have their texts."""
@@ -77,22 +76,12 @@ _BAD_ENDS = {
 }
 
 
-def used(usage: Usage) -> Used:
-    return Used(
-        usage.cost_usd,
-        usage.input_tokens,
-        usage.output_tokens,
-        usage.cache_read_tokens,
-        usage.cache_write_tokens,
-    )
-
-
 def short_name(agent: str) -> str:
     """An agent that is called by its path goes by its name."""
     return agent.rpartition("/")[2] or agent
 
 
-def commands_of(check: Check) -> dict[str, str]:
+def _commands_of(check: Check) -> dict[str, str]:
     """What a check and each of its stages run, by name, in one text; empty where nothing is run."""
     found = {check.name: ""}
     try:
@@ -112,105 +101,93 @@ def _commands(config: dict[str, Any]) -> Iterable[str]:
         yield from _commands(stage.get("config") or {})
 
 
-class _Draft(Struct):
-    """An iteration that is still being told."""
-
-    number: int
-    began: float
-    values: dict[str, Any] = field(default_factory=dict)
-    segments: list[Segment] = field(default_factory=list)
-    checks: list[Found] = field(default_factory=list)
-    commits: list[MadeCommit] = field(default_factory=list)
-    usage: Usage = Usage()
-
-    def finished(self) -> Iteration:
-        seconds = sum(segment.seconds for segment in self.segments)
-        return Iteration(
-            number=self.number,
-            began=self.began,
-            seconds=seconds,
-            segments=tuple(self.segments),
-            checks=tuple(self.checks),
-            commits=tuple(self.commits),
-            used=used(self.usage),
-            is_open=any(segment.is_open for segment in self.segments),
-            **self.values,
-        )
-
-
-class Chronicle:
+class RunTimeline:
     """Hears the rows of one run. `now`: until when a step in hand has lasted; None if nobody works on it."""
 
     def __init__(self, run: str, now: float | None) -> None:
         self._run = run
         self._now = now
-        self._draft: _Draft | None = None
-        self._done: list[Iteration] = []
         self._end = 0.0
-        self.book = Storybook(run)
         self._room = MAX_FEEDBACK
+        self._iterations: list[Iteration] = []
+        self.stories = StoryHistory(run)
         self.plan: Plan | None = None
+        self.commands: dict[str, str] = {}
         self.left_out = 0
         self.remarks: list[Remark] = []
         self.reviews: list[Review] = []
         self.files: int | None = None
         self.tree = ""
         self.commit = ""
-        self._commands: dict[str, str] = {}
-        self._hear: dict[str, Callable[[JournalRow], None]] = {
-            "plan": self._plan,
-            "look": self._look,
-            "run_agent": self._agent,
-            "run_checks": self._checks,
-            "restore": self._restore,
-            "commit": self._commit,
-            "hold": self._hold,
-            "resume": self._resume,
-            "stop": self._stop,
-        }
 
-    def hear(self, row: JournalRow) -> None:
-        if row.kind in self._hear:
-            self._hear[row.kind](row)
-        if row.kind not in codec.COMMANDS and row.kind != "run_agent":
-            self._end = max(self._end, row.started, row.ended or 0.0)
+    def hear(self, entry: JournalStep) -> None:
+        match entry.step, entry.result:
+            case Plan() as plan, _:
+                self._planned(plan)
+            case Look(), Seen() as seen:
+                self._looked(seen)
+            case RunAgent() as step, (Ran() | None) as ran:
+                self._agent(entry, step, ran)
+            case RunChecks() as step, (Checked() | None) as checked:
+                self._checks(entry, step, checked)
+            case Restore() as restore, _:
+                self._restored(entry, restore)
+            case Commit() as commit, (Did() | None) as did:
+                self._commit(entry, commit, did)
+            case Hold() as hold, (Did() | None) as did:
+                self._hold(entry, hold, did)
+            case Resume() as resume, _:
+                self._resumed(entry, resume)
+            case Stop(), Did() as did:
+                self.files = did.files
+        if not isinstance(entry.step, RunAgent | Command):
+            self._end = max(self._end, entry.started, entry.ended or 0.0)
 
+    @property
     def iterations(self) -> tuple[Iteration, ...]:
         """All that are listed, the one in hand too."""
-        drafted = [self._draft.finished()] if self._draft else []
-        return (*self._done, *drafted)
+        return tuple(self._iterations)
 
     # ---- iterations ----
 
-    def _at(self, number: int, began: float) -> _Draft:
-        """The iteration with this number; another one before it is finished now."""
-        if self._draft is None or self._draft.number != number:
-            self._file()
-            self._draft = _Draft(number, began)
-            self._room = MAX_FEEDBACK
-        return self._draft
+    @property
+    def _number(self) -> int:
+        return self._iterations[-1].number if self._iterations else 0
 
-    def _file(self) -> None:
-        """Put the iteration in hand to the others, and let go what is too much."""
-        if self._draft is None:
+    def _begin(self, number: int, began: float) -> None:
+        """Another iteration, if it is another one; what is too much of those before is let go."""
+        if self._iterations and self._number == number:
             return
-        self._done.append(self._draft.finished())
-        if len(self._done) > FIRST + LAST:
-            at = len(self._done) - LAST - 1
-            self._done[at] = _shortened(self._done[at])
-        if len(self._done) >= MAX_LISTED:
-            del self._done[FIRST]
+        if len(self._iterations) > FIRST + LAST:
+            at = len(self._iterations) - LAST - 1
+            self._iterations[at] = _shortened(self._iterations[at])
+        if len(self._iterations) >= MAX_LISTED:
+            del self._iterations[FIRST]
             self.left_out += 1
+        self._iterations.append(Iteration(number, began=began))
+        self._room = MAX_FEEDBACK
 
-    def _span(self, row: JournalRow, doing: Doing, label: str, took: float | None, **more: Any) -> Segment:
-        """How long a step has taken; one without a result goes on, or was cut off."""
-        if took is not None:
-            seconds, is_open = took, False
-        else:
-            until = self._now if self._now is not None else row.started
-            seconds, is_open = max(0.0, until - row.started), self._now is not None
-        self._end = max(self._end, row.started + seconds)
-        return Segment(doing, label, row.started, seconds, is_open, **more)
+    def _change(self, **values: Any) -> None:
+        self._iterations[-1] = replace(self._iterations[-1], **values)
+
+    def _add(self, segment: Segment) -> None:
+        now = self._iterations[-1]
+        self._change(
+            segments=(*now.segments, segment),
+            seconds=now.seconds + segment.seconds,
+            is_open=now.is_open or segment.is_open,
+        )
+
+    def _spend(
+        self, entry: JournalStep, doing: Doing, label: str, took: float | None, *, is_red: bool = False
+    ) -> float:
+        """Add how long a step has taken; one without a result goes on, or was cut off."""
+        is_open = took is None and self._now is not None
+        if took is None:
+            took = max(0.0, self._now - entry.started) if self._now is not None else 0.0
+        self._end = max(self._end, entry.started + took)
+        self._add(Segment(doing, label, entry.started, took, is_open, is_red))
+        return took
 
     def _remark(self, kind: RemarkKind, text: str, at: float) -> None:
         if len(self.remarks) < MAX_REMARKS:
@@ -224,97 +201,77 @@ class Chronicle:
         else:
             self._remark(RemarkKind.LIMIT, text, at)
 
-    @property
-    def _number(self) -> int:
-        return self._draft.number if self._draft else 0
-
     def _undone(self, what: Iterable[str], at: float) -> None:
         for text in what:
             self._remark(RemarkKind.UNDONE, text, at)
 
     # ---- rows ----
 
-    def _plan(self, row: JournalRow) -> None:
-        plan: Plan = codec.decode("plan", row.body)
+    def _planned(self, plan: Plan) -> None:
         self.plan = plan
         for check in plan.checks:
-            commands = commands_of(check)
-            self._commands = commands | self._commands | {check.name: commands[check.name]}
+            commands = _commands_of(check)
+            self.commands = commands | self.commands | {check.name: commands[check.name]}
 
-    def _look(self, row: JournalRow) -> None:
-        seen: Seen = codec.decode("seen", row.result or "{}") if row.result else Seen(row.started)
+    def _looked(self, seen: Seen) -> None:
         self.tree = seen.tree or self.tree
         if seen.board is not None:
-            self.book.look(seen.board.legal)
+            self.stories.look(seen.board.legal)
 
-    def _agent(self, row: JournalRow) -> None:
-        step: RunAgent = codec.decode("run_agent", row.body)
-        ran: Ran | None = codec.decode("ran", row.result) if row.result else None
-        draft = self._at(step.iteration, row.started)
-        took = ran.took if ran else None
-        if step.purpose is not Purpose.WORK:
-            draft.segments.append(self._span(row, Doing.COMMIT, "commit message", took))
+    def _agent(self, entry: JournalStep, step: RunAgent, ran: Ran | None) -> None:
+        self._begin(step.iteration, entry.started)
+        took, is_work = (ran.took if ran else None), step.purpose is Purpose.WORK
+        if is_work:
+            self._spend(entry, Doing.AGENT, short_name(step.agent), took)
+            self._change(agent=short_name(step.agent), role=step.role, story=step.story)
         else:
-            draft.segments.append(self._span(row, Doing.AGENT, short_name(step.agent), took))
-            draft.values |= {"agent": short_name(step.agent), "role": step.role, "story": step.story}
-        if ran is None:
-            return
-        draft.usage = draft.usage + ran.usage
-        if step.purpose is Purpose.WORK:
-            self._worked(draft, ran)
+            self._spend(entry, Doing.COMMIT, "commit message", took)
+        if ran is not None:
+            self._change(used=self._iterations[-1].used + ran.usage)
+            if is_work:
+                self._worked(ran)
 
-    def _worked(self, draft: _Draft, ran: Ran) -> None:
-        see = f"ralph logs {self._run} --iteration {draft.number}"
-        draft.values |= {
-            "ended": str(ran.ended),
-            "exit": ran.exit,
-            "detail": ran.detail[:MAX_REASON],
-            "claim": ran.claim,
-            "said": ending(ran.text, MAX_SAID, see),
-        }
+    def _worked(self, ran: Ran) -> None:
+        said = ending(ran.text, MAX_SAID, f"ralph logs {self._run} --iteration {self._number}")
+        self._change(
+            ended=str(ran.ended), exit=ran.exit, detail=ran.detail[:MAX_REASON], claim=ran.claim, said=said
+        )
         if ran.ended is Ended.LIMIT:
-            self._remark(
-                RemarkKind.LIMIT, f"{short_name(ran.agent) or 'the agent'}: {ran.detail or 'limited'}", ran.at
-            )
+            who = short_name(ran.agent) or "the agent"
+            self._remark(RemarkKind.LIMIT, f"{who}: {ran.detail or 'limited'}", ran.at)
         elif words := _BAD_ENDS.get(ran.ended):
             detail = f" ({ran.detail})" if ran.detail else ""
             self._remark(RemarkKind.FAILED, f"The agent {words}{detail}", ran.at)
         if ran.refusal:
-            text = ran.refusal[:MAX_FEEDBACK]
-            role = self.plan.role if self.plan else ""
-            self.reviews.append(Review(ran.at, "", role, "refused", text, self._run, draft.number))
-            draft.values["moved"] = "refused"
+            text, role = ran.refusal[:MAX_FEEDBACK], self.plan.role if self.plan else ""
+            self.reviews.append(Review(ran.at, "", role, "refused", text, self._run, self._number))
+            self._change(moved="refused")
         if ran.board is not None:
-            self._ruled(draft, ran.board, ran.at)
+            self._ruled(ran.board, ran.at)
 
-    def _ruled(self, draft: _Draft, board: BoardSeen, at: float) -> None:
+    def _ruled(self, board: BoardSeen, at: float) -> None:
         """What the iteration of a PRD loop has made of the stories."""
         self._undone(board.illegal, at)
-        by = str(draft.values.get("role") or "")
-        for review in self.book.ruled(board, by, draft.number, at):
+        for review in self.stories.ruled(board, self._iterations[-1].role, self._number, at):
             self.reviews.append(review)
-            draft.values["moved"] = f"{review.subject} {review.what.replace('_', ' ')}"
-        for id in self.book.newly_at_cap(board):
-            self._remark(
-                RemarkKind.AUTO_APPROVED, f"{id} was approved only because the review cap was reached", at
-            )
+            self._change(moved=f"{review.subject} {review.what.replace('_', ' ')}")
+        for id in self.stories.newly_at_cap(board):
+            text = f"{id} was approved only because the review cap was reached"
+            self._remark(RemarkKind.AUTO_APPROVED, text, at)
 
-    def _checks(self, row: JournalRow) -> None:
-        step: RunChecks = codec.decode("run_checks", row.body)
-        checked: Checked | None = codec.decode("checked", row.result) if row.result else None
-        draft = self._at(step.iteration, row.started)
-        is_red = checked is not None and any(not verdict.green for verdict in checked.verdicts)
-        took = checked.took if checked else None
-        draft.segments.append(self._span(row, Doing.CHECK, step.names[0], took, is_red=is_red))
+    def _checks(self, entry: JournalStep, step: RunChecks, checked: Checked | None) -> None:
+        self._begin(step.iteration, entry.started)
+        is_red = checked is not None and not all(verdict.green for verdict in checked.verdicts)
+        self._spend(entry, Doing.CHECK, step.names[0], checked.took if checked else None, is_red=is_red)
         if checked is None:
             return
-        draft.usage = draft.usage + checked.usage
+        now = self._iterations[-1]
+        found = tuple(map(self._found, checked.verdicts))
+        self._change(used=now.used + checked.usage, checks=(*now.checks, *found))
         for verdict in checked.verdicts:
-            draft.checks.append(self._found(verdict))
             if verdict.degraded:
-                self._remark(
-                    RemarkKind.DEGRADED, f"{verdict.check}: {verdict.reason[:MAX_REASON]}", checked.at
-                )
+                text = f"{verdict.check}: {verdict.reason[:MAX_REASON]}"
+                self._remark(RemarkKind.DEGRADED, text, checked.at)
         if checked.retry_at is not None:
             self._remark(RemarkKind.LIMIT, "the judge met a limit", checked.at)
         self._undone(checked.undone, checked.at)
@@ -322,9 +279,8 @@ class Chronicle:
     def _found(self, verdict: Verdict) -> Found:
         feedback = Excerpt()
         if verdict.feedback is not None and not verdict.green:
-            feedback = beginning(
-                verdict.feedback.text, self._room, f"cat {verdict.log}" if verdict.log else ""
-            )
+            see = f"cat {verdict.log}" if verdict.log else ""
+            feedback = beginning(verdict.feedback.text, self._room, see)
             self._room -= len(feedback.text)
         return Found(
             verdict.check,
@@ -332,66 +288,52 @@ class Chronicle:
             verdict.required,
             verdict.degraded,
             verdict.reason[:MAX_REASON],
-            self._commands.get(verdict.check, "")[:MAX_REASON],
+            self.commands.get(verdict.check, "")[:MAX_REASON],
             verdict.log,
             feedback,
             tuple(self._found(replace(part, feedback=None)) for part in verdict.parts[:MAX_PARTS]),
         )
 
-    def _restore(self, row: JournalRow) -> None:
-        restore: Restore = codec.decode("restore", row.body)
-        self._undone(restore.told, row.started)
+    def _restored(self, entry: JournalStep, restore: Restore) -> None:
+        self._undone(restore.told, entry.started)
         told = "; ".join(restore.told)[:MAX_FEEDBACK]
-        self.reviews += self.book.taken_back(restore.board, told, self._number, row.started)
+        self.reviews += self.stories.taken_back(restore.board, told, self._number, entry.started)
 
-    def _commit(self, row: JournalRow) -> None:
-        step: Commit = codec.decode("commit", row.body)
-        did: Did | None = codec.decode("did", row.result) if row.result else None
-        draft = self._at(step.iteration, row.started)
-        draft.segments.append(self._span(row, Doing.COMMIT, "commit", did.took if did else None))
+    def _commit(self, entry: JournalStep, step: Commit, did: Did | None) -> None:
+        self._begin(step.iteration, entry.started)
+        self._spend(entry, Doing.COMMIT, "commit", did.took if did else None)
         if did is None:
             return
         if did.made:
             self.commit = did.made
-            draft.commits.append(MadeCommit(did.made, step.message[:MAX_REASON]))
+            made = MadeCommit(did.made, step.message[:MAX_REASON])
+            self._change(commits=(*self._iterations[-1].commits, made))
         if did.detail:
             self._remark(RemarkKind.NOTE, did.detail, did.at)
         self._undone(did.undone, did.at)
 
-    def _hold(self, row: JournalRow) -> None:
-        hold: Hold = codec.decode("hold", row.body)
-        did: Did | None = codec.decode("did", row.result) if row.result else None
-        doing, label = _HOLDS[hold.why]
-        draft = self._draft or self._at(1, row.started)
-        segment = self._span(row, doing, label, did.took if did else None)
-        draft.segments.append(segment)
+    def _hold(self, entry: JournalStep, hold: Hold, did: Did | None) -> None:
+        if not self._iterations:
+            self._begin(1, entry.started)
+        seconds = self._spend(entry, *_HOLDS[hold.why], did.took if did else None)
         if hold.why is HoldWhy.LIMIT:
-            self._waited(f"waited {duration(segment.seconds)} for it", row.started)
+            self._waited(f"waited {duration(seconds)} for it", entry.started)
         if did is not None and did.detail:
             self._remark(RemarkKind.NOTE, did.detail, did.at)
 
-    def _resume(self, row: JournalRow) -> None:
-        resume: Resume = codec.decode("resume", row.body)
-        gap = row.started - self._end
-        if self._draft is not None and self._end and gap > AWAY_SECONDS:
-            self._draft.segments.append(Segment(Doing.AWAY, "nobody at work", self._end, gap))
-        given = [
-            f"{words} {value:g}"
-            for words, value in (
-                ("iterations", resume.iterations),
-                ("USD", resume.cost_usd),
-                ("tokens", resume.tokens),
-                ("seconds", resume.seconds),
-            )
-            if value
-        ]
-        limits = f", with new limits: {', '.join(given)}" if given else ""
-        self._remark(RemarkKind.RESUMED, f"resumed after {duration(max(0.0, gap))}{limits}", row.started)
-
-    def _stop(self, row: JournalRow) -> None:
-        if row.result:
-            did: Did = codec.decode("did", row.result)
-            self.files = did.files
+    def _resumed(self, entry: JournalStep, resume: Resume) -> None:
+        gap = entry.started - self._end
+        if self._iterations and self._end and gap > AWAY_SECONDS:
+            self._add(Segment(Doing.AWAY, "nobody at work", self._end, gap))
+        new = {
+            "iterations": resume.iterations,
+            "USD": resume.cost_usd,
+            "tokens": resume.tokens,
+            "seconds": resume.seconds,
+        }
+        given = ", ".join(f"{words} {value:g}" for words, value in new.items() if value)
+        limits = f", with new limits: {given}" if given else ""
+        self._remark(RemarkKind.RESUMED, f"resumed after {duration(max(0.0, gap))}{limits}", entry.started)
 
 
 def _shortened(iteration: Iteration) -> Iteration:

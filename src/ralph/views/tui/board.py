@@ -12,9 +12,10 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from ralph.views.lines import one_line
 from ralph.views.tui.colours import STATES, ground
 from ralph.views.tui.feed import Card
-from ralph.views.tui.strips import Piece, fitted, one_line, strip_of
+from ralph.views.tui.strips import Piece, fitted, strip_of
 
 _LEAST, _MOST = 17, 44
 """Columns of a lane with cards."""

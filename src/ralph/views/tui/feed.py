@@ -16,10 +16,9 @@ from ralph.core.events import Event
 from ralph.core.model import Flow, Plan, RunAgent, Usage
 from ralph.core.task_model import ROLES, Task, TaskProgress, TaskStatus
 from ralph.errors import RalphError
-from ralph.store import codec
 from ralph.store.database import Missing
 from ralph.store.home import Home
-from ralph.store.journal import facts
+from ralph.store.journal import steps
 from ralph.store.runs import Run, Runs
 from ralph.store.tasks import Tasks
 from ralph.views import stories
@@ -207,12 +206,11 @@ class Feed:
 
     def _in_hand(self, runs: Runs, s: Summary, last: int) -> Summary:
         """A live run is in the iteration that it has begun, though it waits in it for a limit."""
-        for row in facts(runs.db, runs.path, s.id, last - 4):
-            if row.state is None and s.state != PAUSED:
-                self._since[s.id] = row.started
-            if row.kind == "run_agent":
-                step: RunAgent = codec.decode("run_agent", row.body)
-                s = replace(s, iteration=max(s.iteration, step.iteration))
+        for entry in steps(runs.db, runs.path, s.id, last - 4, looks=False):
+            if entry.is_in_hand and s.state != PAUSED:
+                self._since[s.id] = entry.started
+            if isinstance(entry.step, RunAgent):
+                s = replace(s, iteration=max(s.iteration, entry.step.iteration))
         return s
 
     def _projects(self, runs: Runs, found: Sequence[Summary]) -> Iterator[Project]:

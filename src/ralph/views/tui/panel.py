@@ -13,10 +13,11 @@ from textual import events
 from ralph.core.model import Ended, TodoStatus
 from ralph.core.text import clean
 from ralph.views.agent import duration, short
+from ralph.views.lines import one_line
 from ralph.views.status import CRASHED, Summary
 from ralph.views.tui.colours import MARKS, STATES
 from ralph.views.tui.lines import LinesView
-from ralph.views.tui.strips import Piece, fitted, one_line, wrapped
+from ralph.views.tui.strips import Piece, fitted, wrapped
 from ralph.views.tui.watch import Panel
 
 _TODO = {TodoStatus.DONE: ("✓", "done"), TodoStatus.ACTIVE: ("▸", "busy"), TodoStatus.PENDING: ("·", "dim")}
@@ -177,15 +178,15 @@ def _came_to(panel: Panel) -> Iterator[list[Piece]]:
     elif last.ended not in (Ended.LIMIT, Ended.INTERRUPTED):
         yield [(" ✗ ", "bad"), ("the agent", ""), (f"  {last.ended}", "dim")]
     for verdict in last.verdicts:
-        mark, name = ("✓", "done") if verdict["green"] else ("✗", "bad")
-        check, reason = one_line(verdict["check"]), one_line(verdict["reason"])
+        mark, name = ("✓", "done") if verdict.green else ("✗", "bad")
+        check, reason = one_line(verdict.check), one_line(verdict.reason)
         yield [(f" {mark} ", name), (check, ""), (f"  {reason}", "dim")]
 
 
 def _remarks(panel: Panel, width: int) -> Iterator[list[Piece]]:
     detail, s = panel.detail, panel.detail.summary
     remarks = [("note", note) for note in s.notes]
-    remarks += [("guidance", f"{g['text']} ({_delivery(g['iteration'])})") for g in detail.steered]
+    remarks += [("guidance", f"{g.text} ({_delivery(g.iteration)})") for g in detail.steered]
     if s.state == CRASHED:
         remarks.append(("next", "its process is gone: r resumes it"))
     if remarks:

@@ -12,9 +12,10 @@ from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 
+from ralph.views.lines import one_line
 from ralph.views.tui.colours import ground
 from ralph.views.tui.scrolled import Scrolled
-from ralph.views.tui.strips import Piece, cut, fitted, one_line, strip_of
+from ralph.views.tui.strips import Piece, cut, fitted, strip_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,16 @@ class TableRow:
     cells: Cells | Callable[[], Cells]
 
 
+@dataclass
+class _OfRow(Message):
+    list: RowList
+    key: Any
+
+    @property
+    def control(self) -> RowList:
+        return self.list
+
+
 class RowList(Scrolled):
     """`columns` without titles have no heading."""
 
@@ -51,27 +62,11 @@ class RowList(Scrolled):
         Binding("enter", "choose", "Open", show=False),
     ]
 
-    @dataclass
-    class Moved(Message):
+    class Moved(_OfRow):
         """The cursor is on another row."""
 
-        list: RowList
-        key: Any
-
-        @property
-        def control(self) -> RowList:
-            return self.list
-
-    @dataclass
-    class Chosen(Message):
+    class Chosen(_OfRow):
         """A row was opened."""
-
-        list: RowList
-        key: Any
-
-        @property
-        def control(self) -> RowList:
-            return self.list
 
     def __init__(self, columns: Sequence[Column], *, id: str | None = None, empty: str = "") -> None:
         super().__init__(id=id)

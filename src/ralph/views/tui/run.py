@@ -15,13 +15,14 @@ from textual.containers import Container, Vertical
 
 from ralph.core.text import clean
 from ralph.errors import RalphError
+from ralph.views.lines import one_line
 from ralph.views.status import Detail, Summary
 from ralph.views.tui.actions import RunKeys
 from ralph.views.tui.bar import StatusBar, Tabs
 from ralph.views.tui.lines import LinesView
 from ralph.views.tui.panel import AgentPanel, where_of
 from ralph.views.tui.rows import Column, RowList, TableRow
-from ralph.views.tui.strips import fitted, one_line
+from ralph.views.tui.strips import fitted
 from ralph.views.tui.watch import Panel, RunNews, Watch
 
 EVENTS, CHECKS, DIFF = range(3)
@@ -162,9 +163,9 @@ def _verdict_rows(detail: Detail) -> list[TableRow]:
     rows = []
     for iteration in reversed(detail.iterations):
         for verdict in iteration.verdicts:
-            mark = ("✓ green", "done") if verdict["green"] else ("✗ RED", "bad")
-            key = (iteration.iteration, verdict["check"], verdict["log"], verdict["reason"])
-            cells = ((str(iteration.iteration), ""), mark, (verdict["check"], ""), (verdict["reason"], "dim"))
+            mark = ("✓ green", "done") if verdict.green else ("✗ RED", "bad")
+            key = (iteration.iteration, verdict.check, verdict.log, verdict.reason)
+            cells = ((str(iteration.iteration), ""), mark, (verdict.check, ""), (verdict.reason, "dim"))
             rows.append(TableRow(key, cells))
     return rows
 

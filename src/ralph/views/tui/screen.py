@@ -11,9 +11,10 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from ralph.errors import RalphError
+from ralph.views.lines import one_line
 from ralph.views.tui.bar import StatusBar
 from ralph.views.tui.lines import LinesView
-from ralph.views.tui.strips import Piece, one_line, wrapped
+from ralph.views.tui.strips import Piece, wrapped
 
 if TYPE_CHECKING:
     from ralph.views.tui.app import RalphApp

@@ -13,6 +13,7 @@ from ralph.core.board import MAX_SENT_BACK
 from ralph.core.text import clean
 from ralph.views import stories, tasks
 from ralph.views.agent import duration
+from ralph.views.lines import one_line
 from ralph.views.task_status import RoleRun, Verification
 from ralph.views.tui.bar import StatusBar
 from ralph.views.tui.colours import STATES
@@ -21,7 +22,7 @@ from ralph.views.tui.lines import LinesView
 from ralph.views.tui.panel import short_path
 from ralph.views.tui.rows import Column, RowList, TableRow
 from ralph.views.tui.screen import Polled
-from ralph.views.tui.strips import Piece, one_line
+from ralph.views.tui.strips import Piece
 
 HISTORY = (
     Column("role", 10),
