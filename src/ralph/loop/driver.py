@@ -175,7 +175,7 @@ class Driver:
         try:
             return self._context.stories.before(), ""
         except RalphError as error:
-            return None, f"{error.message} {error.hint}".strip()
+            return None, error.text
 
     def _wants_tree(self) -> bool:
         """Whether nothing has changed matters only to some runs, and finding out costs time."""
@@ -208,7 +208,7 @@ class Driver:
             return None
 
     def _warn(self, error: RalphError) -> None:
-        self._notice_once(f"{error.message} {error.hint}".strip())
+        self._notice_once(error.text)
 
     def _notice_once(self, text: str) -> None:
         if text not in self._noticed:
@@ -346,7 +346,7 @@ class Driver:
         except RalphError as error:
             if self._inbox.is_interrupted():
                 return Did(self._now(), self._since(started), over=False)
-            return Did(self._now(), self._since(started), detail=f"{error.message} {error.hint}".strip())
+            return Did(self._now(), self._since(started), detail=error.text)
         problems = tuple(self._context.secrets.text(problem) for problem in done.problems)
         is_cut_off = self._inbox.is_interrupted() and bool(problems)
         for problem in () if is_cut_off else problems:
@@ -427,7 +427,7 @@ class Driver:
     def _give_up(self, error: RalphError | OSError) -> State:
         """The driver cannot go on: the run stops as fatal, in the journal too if that can be written."""
         if isinstance(error, RalphError):
-            reason = f"{error.message} {error.hint}".strip()
+            reason = error.text
         else:
             where = [os.fsdecode(error.filename)] if isinstance(error.filename, str | bytes) else []
             reason = ": ".join([*where, error.strerror or str(error)])
