@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.measure import Measurement, Scratch, alternate, scratch
+from bench.measure import Measurement, Scratch, alternate, each_in_scratch
 from ralph.store.bus import Bus, read, task_bus
 from ralph.store.messages import BusMessage, Damage, encode
 
@@ -36,12 +35,7 @@ for number in range(count):
 
 
 def suite() -> Iterator[Measurement]:
-    for measure in (writers, reading, memory, since):
-        place = scratch()
-        try:
-            yield measure(place)
-        finally:
-            shutil.rmtree(place.path.parent, ignore_errors=True)
+    yield from each_in_scratch(writers, reading, memory, since)
 
 
 def writers(place: Scratch) -> Measurement:

@@ -15,17 +15,17 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bench import arena
+from bench import arena, tables
 from bench.agents import prd_project
 from bench.agents.cheats import CHEATS, Cheat
 from bench.arena import Place
 from bench.harness.base import Launch, environment
-from bench.truth import table
+from bench.tables import counts, played, table
 from ralph.core.model import Ended, Exit
 from ralph.process.client import ProcessCommand, Wakeup, Warden
 from ralph.stories import rules
@@ -43,7 +43,7 @@ agent, tasks = sys.argv[1:]
 for number in (1, 2):
     try:
         board = json.load(open(tasks))
-        mode, story = stories.mode_of(board), stories.next_story(board)
+        mode, story = rules.mode_of(board), rules.next_story(board)
     except Exception:
         mode, story = "implement", "US-001"
     subprocess.run([agent, f"Iteration {number} of 2: {mode} {story}, cap 5."])
@@ -223,19 +223,12 @@ def measure(
     cheats: Sequence[Cheat] = CHEATS,
     each: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
-    cases = [(harness, cheat) for harness in harnesses for cheat in cheats]
-    rows = []
-    with ThreadPoolExecutor(WORKERS) as pool:
-        for row in pool.map(lambda case: play(*case), cases):
-            rows.append(row)
-            each(row)
-    return rows
+    return played(lambda case: play(*case), product(harnesses, cheats), each, WORKERS)
 
 
 def chosen(names: Sequence[str]) -> list[Cheat]:
     """The cheats of these names, all of them if none is named; part of a name will do."""
-    wanted = [name.casefold() for name in names]
-    return [each for each in CHEATS if not wanted or any(name in each.name.casefold() for name in wanted)]
+    return tables.chosen(CHEATS, names, lambda cheat: cheat.name)
 
 
 QUICK = tuple(each for each in CHEATS if not each.is_alike)
@@ -245,8 +238,7 @@ def summary(rows: Sequence[Row]) -> str:
     lines: list[Sequence[str]] = [("harness", "cheats", "accepted", "untold", "hung")]
     for name in dict.fromkeys(row.harness for row in rows):
         mine = [row for row in rows if row.harness == name]
-        counts = [sum(bool(getattr(row, kind)) for row in mine) for kind in ("accepted", "untold", "hung")]
-        lines.append((name, str(len(mine)), *map(str, counts)))
+        lines.append((name, str(len(mine)), *counts(mine, ("accepted", "untold", "hung"))))
     return table(lines)
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 
-from bench.measure import Measurement, Scratch, alternate, scratch
+from bench.measure import Measurement, Scratch, alternate, each_in_scratch
 
 FEW, MANY = 5, 25
 MAX_MS = 50.0
@@ -13,12 +12,7 @@ RUNG = "bubblewrap"
 
 
 def suite() -> Iterator[Measurement]:
-    for measure in (start_of_a_command, start_of_a_run):
-        place = scratch()
-        try:
-            yield measure(place)
-        finally:
-            shutil.rmtree(place.path.parent, ignore_errors=True)
+    yield from each_in_scratch(start_of_a_command, start_of_a_run)
 
 
 def _seconds(place: Scratch, iterations: int, *options: str) -> Callable[[], float]:

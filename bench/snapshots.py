@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import subprocess
 import time
@@ -23,11 +22,8 @@ RUN = "20260101-000000-0000"
 
 def suite() -> Iterator[Measurement]:
     for files in SIZES:
-        place = scratch()
-        try:
+        with scratch() as place:
             yield measure(place.path, place.state, files)
-        finally:
-            shutil.rmtree(place.path.parent, ignore_errors=True)
 
 
 def measure(path: Path, state: Path, files: int) -> Measurement:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -11,7 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.measure import RALPH, Measurement, Scratch, alternate, scratch, seconds
+from bench.measure import RALPH, Measurement, Scratch, alternate, each_in_scratch, seconds
 from ralph.core.model import Ended
 from ralph.process.client import ProcessCommand, Wakeup, Warden
 
@@ -20,12 +19,7 @@ MB = 1 << 20
 
 
 def suite() -> Iterator[Measurement]:
-    for measure in (overhead, gap, flood, long_line, held_pipe, kill_tree, version, help_page):
-        place = scratch()
-        try:
-            yield measure(place)
-        finally:
-            shutil.rmtree(place.path.parent, ignore_errors=True)
+    yield from each_in_scratch(overhead, gap, flood, long_line, held_pipe, kill_tree, version, help_page)
 
 
 def overhead(place: Scratch) -> Measurement:

@@ -6,8 +6,6 @@ which a busy machine changes least.
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import time
@@ -58,8 +56,7 @@ _SPEC = TaskCompletionSpec(
 
 
 def suite() -> Iterator[Measurement]:
-    place = scratch()
-    try:
+    with scratch() as place:
         _fill(place)
         yield _listed(place, "task", "list")
         yield _listed(place, "task", "list", "--json")
@@ -67,8 +64,6 @@ def suite() -> Iterator[Measurement]:
         yield _inside(place, "pick", "the next task is picked, of 10,000")
         yield _inside(place, "decide", "a task is proved, and the next one begins, of 10,000")
         yield _inside(place, "block", "the first task fails, and 9,999 are blocked")
-    finally:
-        shutil.rmtree(place.path.parent, ignore_errors=True)
 
 
 def _fill(place: Scratch) -> None:
@@ -109,11 +104,8 @@ def _against_python(place: Scratch, name: str, measure: Callable[[], float]) -> 
 
 def _processor(place: Scratch, command: list[str]) -> float:
     """How long a command has kept a processor busy."""
-    null = subprocess.DEVNULL
-    process = subprocess.Popen(command, cwd=place.path, env=place.env, stdin=null, stdout=null, stderr=null)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, command
+    _, code, usage = place.run(command)
+    assert code == 0, command
     return usage.ru_utime + usage.ru_stime
 
 

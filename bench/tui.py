@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import select
-import shutil
 import signal
 import statistics
 import struct
@@ -48,15 +47,12 @@ KEYS = 40
 
 
 def suite() -> Iterator[Measurement]:
-    place = scratch()
-    try:
+    with scratch() as place:
         big = fill(place)
         yield shown(place)
         yield answered(place)
         yield opened(place, big)
         yield slowed(place)
-    finally:
-        shutil.rmtree(place.path.parent, ignore_errors=True)
 
 
 # ---- a full store ----

@@ -28,21 +28,8 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from ralph.agents import limits
-from ralph.agents.base import (
-    About,
-    Agent,
-    Needs,
-    Parser,
-    Prompt,
-    Reading,
-    has_own_permissions,
-    model_option,
-    no_hooks,
-    permissions,
-    unkept,
-    without,
-)
-from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, whole
+from ralph.agents.base import About, Agent, Needs, Parser, Prompt, Reading, unkept, without
+from ralph.agents.stream import Count, StreamParser, whole
 from ralph.core.events import (
     AgentError,
     AgentEvent,
@@ -85,12 +72,8 @@ _REJECTED = "error=patch rejected:"
 _READ_ONLY = (b"Read-only file system", b"Operation not permitted")
 
 
-class Codex:
-    prompt_via = PromptVia.STDIN
-    idle_seconds = IDLE_SECONDS
-    small_model = ""
-    model_flags = staticmethod(model_option)
-    hooked = staticmethod(no_hooks)
+class Codex(Agent):
+    permissions = _PERMISSIONS
     permission_flags = _PERMISSION_FLAGS
     about = About(
         title="Codex",
@@ -114,7 +97,7 @@ class Codex:
     )
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
-        allowed = permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS)
+        allowed = self.allowed(spec)
         last = "-" if spec.prompt_via is PromptVia.STDIN else prompt.text
         return [
             *(spec.command, "exec", "--json", "--skip-git-repo-check", *unkept(spec, purpose, _UNKEPT)),
@@ -219,9 +202,8 @@ _DECODE = msgspec.json.Decoder(_Line).decode
 class CodexParser(StreamParser):
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading, _DECODE)
-        spec = reading.spec
-        own = has_own_permissions(spec, _PERMISSION_FLAGS)
-        self._is_read_only = spec.permissions is Permissions.NONE and not own
+        has_own = Codex().has_own_permissions(reading.spec)
+        self._is_read_only = reading.spec.permissions is Permissions.NONE and not has_own
         self._open: set[str] = set()
         self._todo: Todo | None = None
         self._handlers = {

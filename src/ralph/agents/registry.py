@@ -7,7 +7,7 @@ from importlib import import_module
 
 from msgspec.structs import replace
 
-from ralph.agents.base import Agent, has_own_permissions, without
+from ralph.agents.base import Agent, without
 from ralph.core.model import AgentSpec, Permissions
 from ralph.registry import Registry
 
@@ -48,5 +48,5 @@ def as_judge(spec: AgentSpec, model: str) -> AgentSpec:
 
 def announced_permissions(spec: AgentSpec) -> Permissions | None:
     """What Ralph lets this agent do; None where it has no say: an unknown agent, or the user's own flags."""
-    users = AGENTS[spec.type].permission_flags
-    return spec.permissions if users and not has_own_permissions(spec, users) else None
+    agent = AGENTS[spec.type]
+    return spec.permissions if agent.permission_flags and not agent.has_own_permissions(spec) else None

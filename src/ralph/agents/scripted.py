@@ -22,20 +22,17 @@ from typing import Annotated
 
 import msgspec
 
-from ralph.agents.base import Agent, Needs, Prompt, Reading, no_model_option
+from ralph.agents.base import Agent, Prompt, Reading
 from ralph.agents.custom import argument
 from ralph.agents.plain import PlainParser
 from ralph.core.model import AgentSpec, PromptVia, Purpose
 
 
-class Scripted:
-    prompt_via = PromptVia.STDIN
+class Scripted(Agent):
     idle_seconds = 0.0
-    small_model = ""
-    model_flags = staticmethod(no_model_option)
-    permission_flags = ()
-    about = None
-    needs = Needs()
+
+    def model_flags(self, model: str) -> list[str]:
+        return []
 
     def hooked(self, spec: AgentSpec, path: str) -> AgentSpec | None:
         """It does what its user has written: there is nothing to watch."""
@@ -47,12 +44,6 @@ class Scripted:
         if spec.prompt_via is PromptVia.NONE:
             via = []
         return [sys.executable, "-I", "-m", "ralph.agents.scripted", *mode, *via, *spec.flags]
-
-    def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
-        return [spec.command, *spec.flags, prompt]
-
-    def disarmed(self, spec: AgentSpec) -> AgentSpec:
-        return spec
 
     def parser(self, reading: Reading) -> PlainParser:
         return PlainParser(reading)

@@ -59,6 +59,11 @@ def scalars(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[list[str],
         yield list(keys), value
 
 
+def dotted(keys: Sequence[str]) -> str:
+    """A path as people write it: `a.b[0]`."""
+    return "".join(f"[{key}]" if key.isdigit() else f".{key}" for key in keys).lstrip(".")
+
+
 def parse_any(text: str, name: str) -> Any:
     """Any JSON value; `name` is what errors call it. That it is no JSON at all is for the caller to say."""
     try:
@@ -82,15 +87,11 @@ def line_of(text: str, keys: Sequence[str]) -> int:
 
 
 class _Repeated(ValueError):
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
+    """A key that stands there twice."""
 
 
 class _NoNumber(ValueError):
-    def __init__(self, word: str) -> None:
-        super().__init__(word)
-        self.word = word
+    """A word in the place of a number."""
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -110,11 +111,11 @@ def _unusable(path: Path, text: str, error: Exception) -> str:
     if isinstance(error, RecursionError):
         return f"{path}:1: nested too deeply."
     if isinstance(error, _Repeated):
-        return (
-            f"{path}:{_line(text, _repetition(text, error.key))}: the key {error.key!r} stands there twice."
-        )
+        (key,) = error.args
+        return f"{path}:{_line(text, _repetition(text, key))}: the key {key!r} stands there twice."
     if isinstance(error, _NoNumber):
-        return f"{path}:{_line_of_word(text, error.word.__eq__)}: {error.word} is no JSON number."
+        (word,) = error.args
+        return f"{path}:{_line_of_word(text, word.__eq__)}: {word} is no JSON number."
     line = _line_of_word(text, lambda word: len(word) > 4000 and word[0] != '"')
     return f"{path}:{line}: a number has too many digits."
 

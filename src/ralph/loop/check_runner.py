@@ -252,7 +252,7 @@ class RunCheckContext(Struct, frozen=True):
             try:
                 ran = runner.agents.call(call, self.iteration.of, directory, self.warden)
             except RalphError as error:
-                return JudgeAnswer("", f"{error.message} {error.hint}".strip(), is_final=True)
+                return JudgeAnswer("", error.text, is_final=True)
         with self.used.lock:
             self.used.usage += ran.usage
         if ran.ended is Ended.INTERRUPTED:

@@ -176,7 +176,7 @@ class Driver:
         try:
             return self._context.stories.before(), ""
         except RalphError as error:
-            return None, f"{error.message} {error.hint}".strip()
+            return None, error.text
 
     def _wants_tree(self) -> bool:
         """Whether nothing has changed matters only to some runs, and finding out costs time."""
@@ -209,7 +209,7 @@ class Driver:
             return None
 
     def _warn(self, error: RalphError) -> None:
-        self._notice_once(f"{error.message} {error.hint}".strip())
+        self._notice_once(error.text)
 
     def _notice_once(self, text: str) -> None:
         if text not in self._noticed:
@@ -423,7 +423,7 @@ class Driver:
     def _give_up(self, error: RalphError | OSError) -> State:
         """The driver cannot go on: the run stops as fatal, in the journal too if that can be written."""
         if isinstance(error, RalphError):
-            reason = f"{error.message} {error.hint}".strip()
+            reason = error.text
         else:
             where = [os.fsdecode(error.filename)] if isinstance(error.filename, str | bytes) else []
             reason = ": ".join([*where, error.strerror or str(error)])

@@ -54,15 +54,19 @@ class Wire(Protocol):
 
     def counts(self, path: str) -> bool:
         """Is this the path that counts tokens?"""
+        return False
 
     def count(self, tokens: int) -> Json:
         """The answer of the path that counts tokens."""
+        return {"input_tokens": tokens}
 
     def streams(self, path: str, body: Json) -> bool:
         """Does the client want events?"""
+        return bool(body.get("stream"))
 
     def model(self, path: str, body: Json) -> str:
         """The model that was asked for."""
+        return str(body.get("model", "scripted"))
 
     def tools(self, body: Json) -> frozenset[str]:
         """The names of the tools that the request advertises."""

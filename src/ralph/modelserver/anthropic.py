@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ralph.modelserver.answer import BROKEN, Json, ModelAnswer, Refusal, pieces, sse
+from ralph.modelserver.answer import BROKEN, Json, ModelAnswer, Refusal, Wire, pieces, sse
 
 KINDS = {
     400: "invalid_request_error",
@@ -19,7 +19,7 @@ KINDS = {
 }
 
 
-class AnthropicWire:
+class AnthropicWire(Wire):
     name = "anthropic"
 
     def serves(self, path: str) -> bool:
@@ -27,15 +27,6 @@ class AnthropicWire:
 
     def counts(self, path: str) -> bool:
         return path.endswith("/messages/count_tokens")
-
-    def count(self, tokens: int) -> Json:
-        return {"input_tokens": tokens}
-
-    def streams(self, path: str, body: Json) -> bool:
-        return bool(body.get("stream"))
-
-    def model(self, path: str, body: Json) -> str:
-        return str(body.get("model", "scripted"))
 
     def tools(self, body: Json) -> frozenset[str]:
         return frozenset(tool["name"] for tool in body.get("tools", []))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.modelserver.answer import BROKEN, Json, ModelAnswer, Refusal, pieces, sse
+from ralph.modelserver.answer import BROKEN, Json, ModelAnswer, Refusal, Wire, pieces, sse
 
 KINDS = {
     400: "invalid_request_error",
@@ -15,23 +15,11 @@ KINDS = {
 }
 
 
-class ChatWire:
+class ChatWire(Wire):
     name = "chat"
 
     def serves(self, path: str) -> bool:
         return path.endswith("/chat/completions")
-
-    def counts(self, path: str) -> bool:
-        return False
-
-    def count(self, tokens: int) -> Json:
-        raise NotImplementedError("this API has no way to count tokens")
-
-    def streams(self, path: str, body: Json) -> bool:
-        return bool(body.get("stream"))
-
-    def model(self, path: str, body: Json) -> str:
-        return str(body.get("model", "scripted"))
 
     def tools(self, body: Json) -> frozenset[str]:
         return frozenset(tool["function"]["name"] for tool in body.get("tools", []))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ralph.modelserver.answer import BROKEN, Json, ModelAnswer, Refusal, pieces, sse
+from ralph.modelserver.answer import BROKEN, Json, ModelAnswer, Refusal, Wire, pieces, sse
 
 KINDS = {
     400: "INVALID_ARGUMENT",
@@ -18,7 +18,7 @@ KINDS = {
 _TYPE = "type.googleapis.com/google.rpc"
 
 
-class GeminiWire:
+class GeminiWire(Wire):
     name = "gemini"
 
     def serves(self, path: str) -> bool:

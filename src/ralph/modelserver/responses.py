@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ralph.modelserver.answer import BROKEN, Json, ModelAnswer, Refusal, ToolCall, pieces, sse
+from ralph.modelserver.answer import BROKEN, Json, ModelAnswer, Refusal, ToolCall, Wire, pieces, sse
 from ralph.modelserver.chat import openai_error
 
 
-class ResponsesWire:
+class ResponsesWire(Wire):
     name = "responses"
 
     def serves(self, path: str) -> bool:
@@ -19,12 +19,6 @@ class ResponsesWire:
 
     def count(self, tokens: int) -> Json:
         return {"object": "response.input_tokens", "input_tokens": tokens}
-
-    def streams(self, path: str, body: Json) -> bool:
-        return bool(body.get("stream"))
-
-    def model(self, path: str, body: Json) -> str:
-        return str(body.get("model", "scripted"))
 
     def tools(self, body: Json) -> frozenset[str]:
         return frozenset(tool.get("name", tool["type"]) for tool in body.get("tools", []))

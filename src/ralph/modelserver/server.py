@@ -8,8 +8,8 @@ import socket
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import IO, Any, Self
 from urllib.parse import urlsplit
 
@@ -103,12 +103,7 @@ class ModelServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _note(self, request: Request) -> None:
@@ -145,10 +140,8 @@ class _Server(ThreadingHTTPServer):
         self.closing.set()
         with self._guard:
             for connection in self._open:
-                try:
+                with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is nothing to report."""

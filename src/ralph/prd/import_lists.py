@@ -26,19 +26,7 @@ from ralph.stories import rules
 _VERIFY = ("verifyCommands", "verificationCommands")
 _DEPENDS = ("dependsOn", "dependencies")
 _LIST_FIELDS = {"project", "branchName", "description", "userStories", *_VERIFY}
-_STORY_FIELDS = {
-    "id",
-    "title",
-    "description",
-    "acceptanceCriteria",
-    "priority",
-    "passes",
-    "notes",
-    "reviewStatus",
-    "reviewCount",
-    "reviewFeedback",
-    *_DEPENDS,
-}
+_STORY_FIELDS = {name for name, _, _ in (*rules.STORY, *rules.STORY_OPTIONAL)} | {*_DEPENDS}
 
 
 class Imported(Struct):
@@ -162,18 +150,17 @@ def _story(story: Any, number: int, source: str, said: list[str], *, trust: bool
         "description": _text(story.get("description")),
         "acceptanceCriteria": criteria,
         "priority": priority,
-        **rules.NEW,
-        "reviewFeedback": "",
-        "notes": "",
         "dependsOn": [_text(each) for each in depends] if isinstance(depends, list) else [_text(depends)],
     }
     return _claimed(made, notes, source, is_done=story.get("passes") is True, trust=trust)
 
 
 def _claimed(
-    story: dict[str, Any], notes: list[str], source: str, *, is_done: bool, trust: bool
+    given: dict[str, Any], notes: list[str], source: str, *, is_done: bool, trust: bool
 ) -> dict[str, Any]:
-    """What was done elsewhere has to be reviewed here, or is believed."""
+    """A story of ours. What was done elsewhere has to be reviewed here, or is believed."""
+    depends = given.pop("dependsOn", [])
+    story = {**given, **rules.NEW, "reviewFeedback": "", "notes": "", "dependsOn": depends}
     if is_done and trust:
         story.update(passes=True, reviewStatus=rules.APPROVED)
         notes.append(f"Done already in {source}, and trusted.")
@@ -308,9 +295,5 @@ def _of_item(item: Item, number: int, source: str, said: list[str], *, trust: bo
         "description": "\n\n".join([*lines, *([item.text] if item.text else [])]),
         "acceptanceCriteria": criteria,
         "priority": number,
-        **rules.NEW,
-        "reviewFeedback": "",
-        "notes": "",
-        "dependsOn": [],
     }
     return _claimed(story, notes, source, is_done=item.is_done, trust=trust)

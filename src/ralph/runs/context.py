@@ -129,7 +129,7 @@ def _story_board(
         try:
             problem = vcs.commit_files(names, message)
         except RalphError as error:
-            problem = f"{error.message} {error.hint}".strip()
+            problem = error.text
         if problem:
             tell(Notice(problem))
 
@@ -138,7 +138,7 @@ def _story_board(
         try:
             removed, cut = vcs.lost(tree)
         except RalphError as error:
-            tell(Notice(f"{error.message} {error.hint}".strip()))
+            tell(Notice(error.text))
             return [], []
         return tests_among(removed), tests_among(cut)
 

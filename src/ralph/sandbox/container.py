@@ -52,6 +52,7 @@ from ralph.sandbox.base import (
     WrappedCommand,
 )
 from ralph.sandbox.outside import USUAL, as_it_died, complaint, find_program, is_locked, locked
+from ralph.sandbox.programs import within
 from ralph.sandbox.proxy import opened_proxy
 from ralph.sandbox.seccomp import without_namespaces
 
@@ -271,7 +272,7 @@ class _Mounts:
         self.private = [place for place in private if place not in self._kinds]
 
     def has(self, path: str) -> bool:
-        return any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in self._kinds)
+        return within(path, self._kinds)
 
     def program(self, name: str) -> str:
         """Its path where that is mounted; else the image has its own of that name."""

@@ -56,6 +56,7 @@ from ralph.sandbox.base import (
     WrappedCommand,
 )
 from ralph.sandbox.outside import as_it_died, complaint, find_program, is_locked, locked
+from ralph.sandbox.programs import within
 
 SETTLE_SECONDS = 2.5
 """Files that were changed inside need so long to arrive outside."""
@@ -203,7 +204,7 @@ class Machine:
             self._restart()
         else:
             if known is not None:
-                self._must("rm", *(("--force",) if self._cli.is_sbx else ()), self._name, seconds=_STOP)
+                self._must(*self._removal(), seconds=_STOP)
             self._create(agent)
         self._limit_network()
         self._must(
@@ -256,11 +257,14 @@ class Machine:
         if done.code == 0 and is_there:
             return
         if is_there:
-            self._run(self._cli("rm", *(("--force",) if self._cli.is_sbx else ()), self._name), _STOP)
+            self._run(self._cli(*self._removal()), _STOP)
         why = complaint(done) if done.code != 0 else "it is not there afterwards"
         raise RalphError(
             f"The sandbox {self._name} cannot be made: {why}.", f"Try `{self._cli.title} create` by hand."
         )
+
+    def _removal(self) -> tuple[str, ...]:
+        return ("rm", "--force", self._name) if self._cli.is_sbx else ("rm", self._name)
 
     def _limit_network(self) -> None:
         boundary = self._boundary
@@ -345,8 +349,7 @@ class Machine:
         yield f"{MARK}={mark}"
 
     def _has(self, path: str) -> bool:
-        places = (*self._workspaces, *self._read)
-        return any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in places)
+        return within(path, (*self._workspaces, *self._read))
 
     def _check_hidden(self, mounts: Mounts) -> None:
         if seen := [path for path in mounts.hidden if self._has(path)]:

@@ -55,7 +55,7 @@ class GitTasks:
                 elif words:
                     problem = self._other(start, words)
             except GitError as error:
-                problem = f"{error.message} {error.hint}".strip()
+                problem = error.text
             if problem and problem not in problems:
                 problems.append(problem)
         return Done(commit, tuple(problems))

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from ralph.core.model import OURS
 from ralph.errors import RalphError
+from ralph.files.paths import real
 from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
 
@@ -195,17 +196,10 @@ class Snapshots:
 
     def _holds(self, nested: Repository) -> bool:
         """Does all that git would write to lie inside of our repository, whatever links there are?"""
-        ours = [
-            Path(os.path.realpath(each)) for each in (self._git.repository.top, self._git.repository.common)
-        ]
-        written = (
-            nested.top,
-            nested.git_dir,
-            nested.common,
-            nested.common / "objects",
-            nested.common / "refs",
-        )
-        return all(any(Path(os.path.realpath(each)).is_relative_to(o) for o in ours) for each in written)
+        ours = [real(each) for each in (self._git.repository.top, self._git.repository.common)]
+        shared = (nested.common, nested.common / "objects", nested.common / "refs")
+        written = (nested.top, nested.git_dir, *shared)
+        return all(any(real(each).is_relative_to(place) for place in ours) for each in written)
 
 
 def _is_nested(path: Path) -> bool:

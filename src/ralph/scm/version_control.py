@@ -7,7 +7,6 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
 
 from ralph.core.model import OURS, Plan, Scm
 from ralph.errors import RalphError
@@ -17,12 +16,6 @@ from ralph.scm.git import Git, Runner
 from ralph.scm.history import Change, History
 from ralph.scm.repository import Repository, branch_of
 from ralph.scm.snapshots import Snapshot, Snapshots
-
-
-class _Tasks(Protocol):
-    def has_changes(self) -> bool: ...
-
-    def do(self, iteration: int, message: str) -> Done: ...
 
 
 class VersionControl:
@@ -44,7 +37,7 @@ class VersionControl:
             self._committer = Committer(repository, run, self._baseline, Path(plan.directory))
         self._tasks = self._make_tasks(plan.scm, run)
 
-    def _make_tasks(self, scm: Scm | None, run: Runner) -> _Tasks | None:
+    def _make_tasks(self, scm: Scm | None, run: Runner) -> GitTasks | OtherTasks | None:
         if scm is None:
             return None
         if os.path.basename(scm.command) != "git":
@@ -60,9 +53,8 @@ class VersionControl:
             return ""
         wants_git = self._plan.scm is not None and self._tasks is None
         if self._plan.snapshots or wants_git:
-            return "This is no git repository: there are no snapshots" + (
-                " and no commits." if wants_git else "."
-            )
+            more = " and no commits." if wants_git else "."
+            return f"This is no git repository: there are no snapshots{more}"
         return ""
 
     def record_baseline(self) -> None:

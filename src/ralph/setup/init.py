@@ -8,7 +8,6 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -48,13 +47,8 @@ class ProjectFacts(Struct, frozen=True):
 
 
 def look_around(directory: Path) -> ProjectFacts:
-    return ProjectFacts(
-        installed_agents(directory), proposed_guardrails(directory), find_repository(directory) is not None
-    )
-
-
-def installed_agents(directory: Path) -> dict[str, str]:
-    return {name: title for name, title in known_agents().items() if not problem_of(name, directory)}
+    agents = {name: title for name, title in known_agents().items() if not problem_of(name, directory)}
+    return ProjectFacts(agents, proposed_guardrails(directory), find_repository(directory) is not None)
 
 
 def known_agents() -> dict[str, str]:
@@ -161,7 +155,7 @@ def agent_of(answers: Answers) -> AgentSettings:
             " it knows no such agent, or flags of its own say it.",
             "Leave --permissions out; the agent's own flags can be given with --flag.",
         )
-    return msgspec.structs.replace(agent, permissions=answers.permissions)
+    return replace(agent, permissions=answers.permissions)
 
 
 def to_settings(answers: Answers) -> Settings:

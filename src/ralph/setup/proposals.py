@@ -28,7 +28,7 @@ def proposed_guardrails(directory: Path) -> tuple[str, ...]:
     covered = {purpose for purpose, _ in made}
     others = (
         proposal
-        for kind in (_package_json, _python, _cargo, _go, _maven, _gradle)
+        for kind in (_package_json, _python, _others)
         for proposal in kind(directory)
         if proposal[0] not in covered
     )
@@ -145,33 +145,21 @@ def _dependencies(project: Mapping[str, Any]) -> set[str]:
 # ---- the others ----
 
 
-def _cargo(directory: Path) -> Iterator[Proposal]:
-    if (directory / "Cargo.toml").is_file():
-        yield "lint", "cargo clippy"
-        yield "test", "cargo test"
+_BY_FILE = {
+    "Cargo.toml": (("lint", "cargo clippy"), ("test", "cargo test")),
+    "go.mod": (("lint", "go vet ./..."), ("test", "go test ./...")),
+}
+_WRAPPERS = {"mvnw": "verify", "gradlew": "check"}
 
 
-def _go(directory: Path) -> Iterator[Proposal]:
-    if (directory / "go.mod").is_file():
-        yield "lint", "go vet ./..."
-        yield "test", "go test ./..."
-
-
-def _maven(directory: Path) -> Iterator[Proposal]:
-    if wrapper := _wrapper(directory, "mvnw"):
-        yield "test", f"{wrapper} verify"
-
-
-def _gradle(directory: Path) -> Iterator[Proposal]:
-    if wrapper := _wrapper(directory, "gradlew"):
-        yield "test", f"{wrapper} check"
-
-
-def _wrapper(directory: Path, name: str) -> str:
-    path = directory / name
-    if not path.is_file():
-        return ""
-    return f"./{name}" if os.access(path, os.X_OK) else f"sh ./{name}"
+def _others(directory: Path) -> Iterator[Proposal]:
+    for name, proposals in _BY_FILE.items():
+        if (directory / name).is_file():
+            yield from proposals
+    for name, task in _WRAPPERS.items():
+        if (path := directory / name).is_file():
+            shell = "" if os.access(path, os.X_OK) else "sh "
+            yield "test", f"{shell}./{name} {task}"
 
 
 # ---- files that may be anything ----

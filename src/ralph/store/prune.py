@@ -21,7 +21,7 @@ class Candidate(Struct, frozen=True):
     bytes: int
 
 
-def candidates(home: Home, before: float, keep: int | None = None) -> list[Candidate]:
+def candidates(home: Home, before: float, keep: int | None) -> list[Candidate]:
     """Runs that no process drives and that ended before a time, or are too much; the oldest first."""
     runs = home.runs()
     try:

@@ -88,15 +88,14 @@ class Folder:
 
     def post(self, at: float, type: str, body: str, seq: int) -> str:
         """Post for this run; returns what went wrong, for a message is never worth a run."""
-        try:
-            self._bus.post(at, type, body, task=self._task.name, run=self._run, seq=seq)
-        except RalphError as error:
-            return error.message
-        return ""
+        return self._post(self._bus, at, type, body, seq)
 
     def post_to_project(self, at: float, body: str, seq: int) -> str:
+        return self._post(self._project, at, FACT, body, seq)
+
+    def _post(self, bus: Bus, at: float, type: str, body: str, seq: int) -> str:
         try:
-            self._project.post(at, FACT, body, task=self._task.name, run=self._run, seq=seq)
+            bus.post(at, type, body, task=self._task.name, run=self._run, seq=seq)
         except RalphError as error:
             return error.message
         return ""

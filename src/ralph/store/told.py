@@ -31,10 +31,8 @@ class Told:
             os.close(
                 os.open(self._directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
             )
-        except FileExistsError:
+        except OSError:  # it is there, or cannot be kept in mind: then it might be told again and again
             return False
-        except OSError:
-            return False  # what cannot be kept in mind might be told again and again
         return True
 
 

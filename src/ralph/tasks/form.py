@@ -20,7 +20,7 @@ from ralph.core.task_model import (
     TaskStatus,
     VerificationMethod,
 )
-from ralph.core.text import clean
+from ralph.core.text import clean, is_text
 from ralph.settings import WorkSettings
 from ralph.tasks.criteria import default_promise, default_verification
 from ralph.tasks.verification import (
@@ -276,20 +276,12 @@ def _unusable(value: Any, keys: Keys) -> Iterator[TaskProblem]:
     elif isinstance(value, list):
         for number, inner in enumerate(value):
             yield from _unusable(inner, (*keys, str(number)))
-    elif isinstance(value, str) and ("\0" in value or not _is_text(value)):
+    elif isinstance(value, str) and ("\0" in value or not is_text(value)):
         yield TaskProblem(keys, "has a character in it that is no text")
     elif (isinstance(value, float) and not math.isfinite(value)) or (
         isinstance(value, int) and not -(2**63) <= value < 2**63
     ):
         yield TaskProblem(keys, "is too large a number")
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _line_problem(value: str | None) -> str:

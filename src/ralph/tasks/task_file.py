@@ -13,7 +13,8 @@ from ralph.core.task_model import Task
 from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.files import yamlfile
-from ralph.files.textfile import read_text
+from ralph.files.jsonfile import dotted as dotted
+from ralph.files.textfile import decoded, read_text
 from ralph.files.yamlfile import YamlDocument
 from ralph.settings import WorkSettings
 from ralph.tasks.edit import AT_WORK, EXISTS, EntryProblem
@@ -68,10 +69,6 @@ def said(subject: str, predicate: str) -> str:
     return f"{subject}{'' if predicate.startswith(':') else ' '}{predicate}".strip(" :")
 
 
-def dotted(keys: Sequence[str]) -> str:
-    return "".join(f"[{key}]" if key.isdigit() else f".{key}" for key in keys).lstrip(".")
-
-
 def load(path: str, settings: WorkSettings, spec: str = "") -> TaskFile:
     """A file, or stdin for `-`; `spec`, else the name of the file, is for tasks that do not say theirs."""
     name = "stdin" if path == STDIN else path
@@ -83,11 +80,7 @@ def _stdin() -> str:
     data = sys.stdin.buffer.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
         raise RalphError(f"stdin: the task file is too large (at most {MAX_BYTES:,} bytes).")
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise RalphError(f"stdin:{line}: the task file is not UTF-8 text.") from None
+    return decoded(data, "stdin", "task file")
 
 
 def parse(text: str, name: str, settings: WorkSettings, spec: str = "") -> TaskFile:

@@ -90,7 +90,7 @@ class Jobs:
                 if id not in known:
                     yield self._job(self._tasks.find(id), self._tasks.progress(id))
             except RalphError as error:
-                self.leave_out(id, f"{error.message} {error.hint}".strip())
+                self.leave_out(id, error.text)
 
     def cancelled(self) -> set[str]:
         return set(self._tasks.ids(TaskStatus.CANCELLED))

@@ -297,7 +297,7 @@ class OpenProjectRepo(Struct, frozen=True):
             try:
                 conflicts = tree.merge(tip, message)
             except GitError as error:
-                return MergeAttempt(verdict=MergeVerdict.HELD, reason=f"{error.message} {error.hint}".strip())
+                return MergeAttempt(verdict=MergeVerdict.HELD, reason=error.text)
             if conflicts:
                 return MergeAttempt("", old, MergeVerdict.CONFLICT, _conflict(base, conflicts))
             return MergeAttempt(tree.head(), old)

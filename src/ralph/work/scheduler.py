@@ -297,5 +297,5 @@ def _merge(action: Action) -> board.Merge:
 
 def _words(error: Exception) -> str:
     if isinstance(error, RalphError):
-        return f"{error.message} {error.hint}".strip()
+        return error.text
     return str(error) or type(error).__name__

@@ -144,7 +144,7 @@ class RunKeys(Polled):
         except SuspendNotSupported:
             self.tell_error(f"There is no terminal for a pager here. Try: ralph logs {run.id}")
         except RalphError as error:
-            self.tell_error(f"{error.message} {error.hint}")
+            self.tell_error(error.text)
         self.app.refresh()
 
     def _needed(self) -> Summary | None:
@@ -160,7 +160,7 @@ class RunKeys(Polled):
         try:
             words = await asyncio.to_thread(action)
         except RalphError as error:
-            self.tell_error(f"{error.message} {error.hint}".strip())
+            self.tell_error(error.text)
         else:
             said(words)
         self.look()

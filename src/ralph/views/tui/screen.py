@@ -83,7 +83,7 @@ class Polled(Screen[None]):
         try:
             found = await asyncio.to_thread(self.gather)
         except RalphError as error:
-            self._tell_trouble(f"{error.message} {error.hint}".strip())
+            self._tell_trouble(error.text)
         else:
             if self._is_in_trouble:
                 self._tell_trouble("")
