@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,14 @@ class Measurement:
     met: bool
     floor: float | None = None
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a command took, in seconds: by the clock, and of the processors with all that it started."""
+
+    wall: float
+    processor: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,14 +61,20 @@ class Scratch:
 
     def ralph(self, *arguments: str) -> tuple[float, int, int]:
         """Run ralph; returns seconds, exit code and its peak memory in bytes."""
+        took, code, usage = self._run([RALPH, *arguments])
+        return took, code, usage.ru_maxrss * 1024
+
+    def spent(self, *command: str) -> Spent:
+        took, _, usage = self._run(command)
+        return Spent(took, usage.ru_utime + usage.ru_stime)
+
+    def _run(self, command: Sequence[str]) -> tuple[float, int, resource.struct_rusage]:
         started = time.perf_counter()
         null = subprocess.DEVNULL
-        process = subprocess.Popen(
-            [RALPH, *arguments], cwd=self.path, env=self.env, stdin=null, stdout=null, stderr=null
-        )
+        process = subprocess.Popen(command, cwd=self.path, env=self.env, stdin=null, stdout=null, stderr=null)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        return time.perf_counter() - started, process.returncode, usage.ru_maxrss * 1024
+        return time.perf_counter() - started, process.returncode, usage
 
 
 def scratch() -> Scratch:
@@ -71,17 +86,13 @@ def scratch() -> Scratch:
     return Scratch(path, state)
 
 
-def seconds(command: list[str], env: dict[str, str], repeat: int) -> float:
-    """The median time of a command."""
-    times = []
-    for _ in range(repeat):
-        started = time.perf_counter()
-        subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
-
-
 def alternate(ours: Callable[[], float], floor: Callable[[], float], repeat: int) -> tuple[float, float]:
     """Medians of two measurements taken in turn, so that a busy moment hits both."""
     pairs = [(ours(), floor()) for _ in range(repeat)]
     return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
+
+
+def medians(spent: Sequence[Spent]) -> Spent:
+    return Spent(
+        statistics.median(each.wall for each in spent), statistics.median(each.processor for each in spent)
+    )
