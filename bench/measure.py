@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +30,14 @@ class Measurement:
     met: bool
     floor: float | None = None
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What a command took, in seconds: by the clock, and of the processors with all that it started."""
+
+    wall: float
+    processor: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,10 @@ class Scratch:
         seconds, code, usage = self.run([RALPH, *arguments])
         return seconds, code, usage.ru_maxrss * 1024
 
+    def spent(self, *command: str) -> Spent:
+        took, _, usage = self.run(list(command))
+        return Spent(took, usage.ru_utime + usage.ru_stime)
+
 
 def write_program(path: Path, body: str, shell: str = "/bin/sh") -> None:
     path.write_text(f"#!{shell}\n{body}\n")
@@ -93,17 +105,13 @@ def each_in_scratch(*measures: Callable[[Scratch], Measurement]) -> Iterator[Mea
             yield measure(place)
 
 
-def seconds(command: list[str], env: dict[str, str], repeat: int) -> float:
-    """The median time of a command."""
-    times = []
-    for _ in range(repeat):
-        started = time.perf_counter()
-        subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
-
-
 def alternate(ours: Callable[[], float], floor: Callable[[], float], repeat: int) -> tuple[float, float]:
     """Medians of two measurements taken in turn, so that a busy moment hits both."""
     pairs = [(ours(), floor()) for _ in range(repeat)]
     return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
+
+
+def medians(spent: Sequence[Spent]) -> Spent:
+    return Spent(
+        statistics.median(each.wall for each in spent), statistics.median(each.processor for each in spent)
+    )
