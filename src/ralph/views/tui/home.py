@@ -174,7 +174,7 @@ class HomeScreen(RunKeys):
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         self.ralph.open_run(event.key)
 
-    def on_board_chosen(self, event: BoardView.Chosen) -> None:
+    def on_board_view_chosen(self, event: BoardView.Chosen) -> None:
         project = self._project(self._overview)
         if project is None:
             return
