@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from base64 import b64decode
 from collections.abc import Iterator
@@ -118,6 +119,16 @@ def test_the_prompt_arrives_whole(loop: Loop, via: PromptVia, body: str) -> None
     prompt = "ä\r\n$HOME `id` '\"\\ \x7f\n\n"
     ran = call(loop, shell_agent(loop.project, f"{body} | base64", via), prompt=prompt)
     assert b64decode(ran.text).decode() == prompt
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files cannot be listed")
+def test_an_agent_leaves_no_open_file(loop: Loop) -> None:
+    """A run of a thousand iterations has as many open files as one of two, however they end."""
+    counts = []
+    for body in ("cat", "exit 1", "cat", "kill -9 $$", "cat"):
+        call(loop, shell_agent(loop.project, body, PromptVia.STDIN))
+        counts.append(len(os.listdir("/proc/self/fd")))
+    assert len(set(counts)) == 1
 
 
 def test_without_a_prompt_stdin_is_empty(loop: Loop) -> None:

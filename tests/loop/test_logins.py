@@ -106,6 +106,14 @@ def test_a_login_that_is_a_link_is_found_by_its_own_name(home: Path, tmp_path: P
     assert (str(real), str(home / ".claude")) in logins.bound(CLAUDE)
 
 
+def test_a_link_that_leads_nowhere_is_no_login(home: Path, tmp_path: Path) -> None:
+    """Nor is a directory that is no link found under a second name."""
+    (home / ".claude").symlink_to(tmp_path / "gone")
+    assert logins_of(home, CLAUDE).bound(CLAUDE) == ()
+    (home / ".local/share/opencode").mkdir(parents=True)
+    assert logins_of(home, OPENCODE).bound(OPENCODE) == ()
+
+
 def test_directories_that_start_programs_are_empty_ones(home: Path) -> None:
     """The agent has to write there, but what it writes is gone with the run."""
     (home / ".claude/shell-snapshots").mkdir(parents=True)

@@ -64,9 +64,11 @@ def test_the_rest_of_a_line_is_let_go_at_the_end(directory: int, tmp_path: Path)
     events: list[Event] = []
     found = tee(directory, events)
     found.stdout(b"no newline")
-    assert not (tmp_path / "s.stdout").exists()
+    found.stderr(b"here either")
+    assert not list(tmp_path.iterdir())
     found.close()
-    assert (tmp_path / "s.stdout").read_bytes() == b"no newline"
+    kept = [(tmp_path / f"s.{name}").read_text() for name in ("stdout", "stderr")]
+    assert kept == ["no newline", "here either"]
 
 
 @pytest.mark.parametrize("name", ["s.stdout", "s.stderr"])

@@ -101,6 +101,17 @@ def replaced(make: Change) -> Change:
     return change
 
 
+def test_what_people_change_between_two_runs_is_remembered(place: Path) -> None:
+    """The copies are those of the run that begins, and all of the run before is forgotten."""
+    restored = kept(place, "config", "hooks")
+    restored.forget()
+    (place / "git/config").write_text("mine again")
+    assert restored.remember() == [] == restored.remember()
+    (place / "git/config").write_text("evil")
+    restored.put_back()
+    assert (place / "git/config").read_text() == "mine again"
+
+
 CHANGES: dict[str, tuple[str, Change]] = {
     "content": ("config", lambda path: path.write_text("evil")),
     "mode": ("config", lambda path: path.chmod(0o777)),

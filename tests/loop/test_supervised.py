@@ -227,6 +227,14 @@ def test_without_done_leftovers_are_ended_before_the_next_attempt(project: Proje
         assert left.alive() == []
 
 
+def test_ending_children_ends_processes_that_were_left(project: Project, tmp_path: Path) -> None:
+    """All of them, and their number is known."""
+    with supervised_loop(project, "true") as loop:
+        left = leave(loop, tmp_path, 2)
+        assert (tree_of(loop).end_children(), left.alive()) == (2, [])
+        assert tree_of(loop).end_children() == 0
+
+
 @contextmanager
 def child_run(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """A run that the agent has begun, as the store knows it; this process drives it."""
