@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ralph.agents.base import About
 from ralph.agents.registry import AGENTS
 from ralph.core.model import AgentSpec
-from ralph.doctor.finding import Finding, FindingState
+from ralph.doctor.finding import ABSENT, ERROR, OK, WARNING, Finding
 from ralph.doctor.installed import Installed, Interview, harmless, inspect, look_up, version_in
 from ralph.errors import RalphError
 from ralph.process.client import Wakeup, child_environment
@@ -53,22 +53,22 @@ def _configured(agent: AgentSettings) -> tuple[tuple[AgentSpec, ...], RalphError
 
 def _no_agent(problem: RalphError, agent: AgentSettings, usable: Sequence[str]) -> Finding:
     if agent.command.strip():
-        return Finding("agent", FindingState.ERROR, problem.message, problem.hint)
+        return Finding("agent", ERROR, problem.message, problem.hint)
     advice = "Install one of those below, then run `ralph init`."
     if usable:
         advice = f"Run `ralph init`, or name one: ralph run --agent {usable[0]}"
-    return Finding("agent", FindingState.ERROR, "none is configured", advice)
+    return Finding("agent", ERROR, "none is configured", advice)
 
 
 def _configured_agent(spec: AgentSpec, found: Installed, role: str) -> Finding:
     about = AGENTS[spec.type].about
     name = f"{role} {spec.name}"
     if found.problem:
-        state = FindingState.ERROR if role == "agent" else FindingState.WARNING
+        state = ERROR if role == "agent" else WARNING
         where = f" ({found.program})" if found.program and found.program != spec.command else ""
         return Finding(name, state, f"{found.problem}{where}", _mend(spec, found, role))
     if about is None:
-        return Finding(name, FindingState.OK, found.program)
+        return Finding(name, OK, found.program)
     return _described(name, spec.command, about, found)
 
 
@@ -88,10 +88,10 @@ def _other_agent(spec: AgentSpec, found: Installed) -> Finding:
     about = AGENTS[spec.type].about
     assert about is not None
     if not found.program:
-        return Finding(spec.name, FindingState.ABSENT, f"{about.title} is not on PATH")
+        return Finding(spec.name, ABSENT, f"{about.title} is not on PATH")
     if found.problem:
         advice = f"It is not configured here. If you want it: see what `{spec.name} --version` says."
-        return Finding(spec.name, FindingState.WARNING, f"{found.problem} ({found.program})", advice)
+        return Finding(spec.name, WARNING, f"{found.problem} ({found.program})", advice)
     return _described(spec.name, spec.command, about, found)
 
 
@@ -119,9 +119,7 @@ def _described(name: str, command: str, about: About, found: Installed) -> Findi
         facts.append("whether it is logged in cannot be told")
         advice.append(_log_in(about))
     is_fine = is_fit and found.login and not found.unknown and not found.unread
-    return Finding(
-        name, FindingState.OK if is_fine else FindingState.WARNING, "; ".join(facts), " ".join(advice)
-    )
+    return Finding(name, OK if is_fine else WARNING, "; ".join(facts), " ".join(advice))
 
 
 def _tried(about: About, version: str) -> tuple[str, bool]:
@@ -158,5 +156,5 @@ def _node(agents: Sequence[Installed], wakeup: Wakeup, seconds: float) -> Findin
         problem, version = answer.problem, version_in(answer.out)
     if problem:
         names = ", ".join(sorted({os.path.basename(a.program) for a in agents if a.is_node_script}))
-        return Finding("node", FindingState.WARNING, problem, f"Install Node.js: it is needed by {names}.")
-    return Finding("node", FindingState.OK, f"{version} at {found.program}")
+        return Finding("node", WARNING, problem, f"Install Node.js: it is needed by {names}.")
+    return Finding("node", OK, f"{version} at {found.program}")

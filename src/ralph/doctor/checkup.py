@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ralph.core.text import clean
 from ralph.doctor.agents import agent_findings
-from ralph.doctor.finding import Finding, FindingState
+from ralph.doctor.finding import ABSENT, ERROR, OK, WARNING, Finding
 from ralph.doctor.installed import ask, look_up, version_in
 from ralph.errors import RalphError
 from ralph.loop.confinement import runner
@@ -62,11 +62,11 @@ def _settings(path: Path | None) -> tuple[LoadedSettings | None, Finding]:
     try:
         loaded = load(path)
     except RalphError as error:
-        return None, Finding("settings", FindingState.ERROR, error.message, error.hint or "Mend the file.")
+        return None, Finding("settings", ERROR, error.message, error.hint or "Mend the file.")
     if not loaded.files:
         advice = "`ralph init` writes .ralph/settings.json."
-        return loaded, Finding("settings", FindingState.OK, "no settings file: defaults", advice)
-    return loaded, Finding("settings", FindingState.OK, f"valid, from {' and '.join(map(str, loaded.files))}")
+        return loaded, Finding("settings", OK, "no settings file: defaults", advice)
+    return loaded, Finding("settings", OK, f"valid, from {' and '.join(map(str, loaded.files))}")
 
 
 # ---- the guard ----
@@ -75,20 +75,16 @@ def _settings(path: Path | None) -> tuple[LoadedSettings | None, Finding]:
 def _guard(settings: Settings) -> Finding:
     """Which agents' commands are looked at before they run."""
     if not settings.guard.enabled:
-        return Finding(
-            "guard", FindingState.WARNING, "switched off", "Set guard.enabled, unless you mean it."
-        )
+        return Finding("guard", WARNING, "switched off", "Set guard.enabled, unless you mean it.")
     try:
         agents = agent_specs(settings.agent, None)
     except RalphError:
-        return Finding("guard", FindingState.OK, "watches the commands of agents with hooks: Claude Code")
+        return Finding("guard", OK, "watches the commands of agents with hooks: Claude Code")
     names = unguarded(agents, guarding(settings))
     if names:
         found = f"{', '.join(names)} has no hook for it: whatever it runs is run"
-        return Finding("guard", FindingState.WARNING, found, "Let it work where it can do no harm.")
-    return Finding(
-        "guard", FindingState.OK, "watches the commands of " + ", ".join(spec.name for spec in agents)
-    )
+        return Finding("guard", WARNING, found, "Let it work where it can do no harm.")
+    return Finding("guard", OK, "watches the commands of " + ", ".join(spec.name for spec in agents))
 
 
 # ---- the sandbox ----
@@ -100,9 +96,9 @@ def _sandbox(settings: Settings, wakeup: Wakeup) -> Finding:
         backend, problems = best(all_backends(settings.sandbox.image), runner(owner, directory))
     if backend is not DIRECT:
         advice = "`ralph doctor --sandbox` proves what it protects."
-        return Finding("sandbox", FindingState.OK, f"{backend.name} can be used", advice)
+        return Finding("sandbox", OK, f"{backend.name} can be used", advice)
     why = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
-    return Finding("sandbox", FindingState.ABSENT, f"none can be used; {why}", HOW_TO_GET_ONE)
+    return Finding("sandbox", ABSENT, f"none can be used; {why}", HOW_TO_GET_ONE)
 
 
 # ---- git ----
@@ -115,7 +111,7 @@ def _git(settings: Settings, wakeup: Wakeup, seconds: float) -> Finding:
     commits = settings.scm is not None and os.path.basename(settings.scm.command) == "git"
     is_wanted = commits or (settings.snapshots and repository is not None)
     program = look_up("git", child_environment({}))
-    without = FindingState.ERROR if is_wanted else FindingState.WARNING
+    without = ERROR if is_wanted else WARNING
     if program.problem:
         return Finding("git", without, program.problem, "Install git: snapshots and commits need it.")
     environment = without_local(child_environment(_PLAIN))
@@ -129,17 +125,17 @@ def _git(settings: Settings, wakeup: Wakeup, seconds: float) -> Finding:
     found = f"{version_in(version.out)} at {program.program}"
     if repository is not None and inside.problem:
         hint = hint_for(inside.err, repository) or "See what `git status` says."
-        return Finding("git", FindingState.WARNING, f"{found}; {inside.problem}", hint)
+        return Finding("git", WARNING, f"{found}; {inside.problem}", hint)
     if repository is None:
         wanted = settings.snapshots or commits
         advice = "`git init` here, and Ralph keeps the tree before every iteration." if wanted else ""
-        state = FindingState.WARNING if wanted else FindingState.OK
+        state = WARNING if wanted else OK
         return Finding("git", state, f"{found}; this is no git repository", advice)
     found += f"; the repository is {repository.top}"
     if identity.problem:
         advice = 'Say who commits: git config --global user.email "you@example.org" (and user.name).'
-        return Finding("git", FindingState.WARNING, f"{found}; nobody is named to commit as", advice)
-    return Finding("git", FindingState.OK, f"{found}; who commits is known")
+        return Finding("git", WARNING, f"{found}; nobody is named to commit as", advice)
+    return Finding("git", OK, f"{found}; who commits is known")
 
 
 _PLAIN = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
@@ -155,9 +151,9 @@ def _state_directory() -> Finding:
         _write_to(home.path)
         home.runs(_PATIENCE).db.close()
     except Busy as error:
-        return Finding("state directory", FindingState.WARNING, error.message, error.hint)
+        return Finding("state directory", WARNING, error.message, error.hint)
     except RalphError as error:
-        return Finding("state directory", FindingState.ERROR, error.message, error.hint)
+        return Finding("state directory", ERROR, error.message, error.hint)
     return _room(home)
 
 
@@ -186,9 +182,7 @@ def _room(home: Home) -> Finding:
     if home.warning:
         found += f"; {home.warning.rstrip('.')}"
         advice.append("Set RALPH_STATE_DIR to a directory you may write to.")
-    return Finding(
-        "state directory", FindingState.WARNING if advice else FindingState.OK, found, " ".join(advice)
-    )
+    return Finding("state directory", WARNING if advice else OK, found, " ".join(advice))
 
 
 def _size(count: int) -> str:
@@ -205,10 +199,10 @@ def _processes() -> Finding:
     missing = [name for name, has in features.items() if not has]
     if not missing:
         found = f"{', '.join(features)}: whatever an agent starts is ended with it"
-        return Finding("processes", FindingState.OK, found)
+        return Finding("processes", OK, found)
     return Finding(
         "processes",
-        FindingState.WARNING,
+        WARNING,
         f"no {', no '.join(missing)}: only the process group of an agent is sure to be ended",
         "After a run, look for what an agent has left running in the background.",
     )
@@ -227,4 +221,4 @@ def _has_proc() -> bool:
 
 
 def _python() -> Finding:
-    return Finding("python", FindingState.OK, f"{platform.python_version()} at {sys.executable}")
+    return Finding("python", OK, f"{platform.python_version()} at {sys.executable}")

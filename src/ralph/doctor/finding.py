@@ -16,6 +16,9 @@ class FindingState(StrEnum):
     ABSENT = "absent"
 
 
+OK, WARNING, ERROR, ABSENT = FindingState
+
+
 class Finding(Struct, frozen=True):
     """One thing that was looked at, what was found, and what to do if it is not as it should be."""
 

@@ -74,9 +74,8 @@ def archive(inputs: PrdInputs, label: str = "") -> Archived:
     files_of_folder = [f"{inputs.folder}/{name}" for name in (*MOVED, PROMPT)]
     summary = (inputs.directory / ARCHIVE / target / SUMMARY).read_text()
     commit, problem = _commit(inputs.directory, [*kept, *files_of_folder], f"chore: archive {target}")
-    return Archived(
-        f"{ARCHIVE}/{target}", summary, _counts(inputs.directory / ARCHIVE / target), commit, problem
-    )
+    counts = _counted(_read_list(_bytes(inputs.directory / ARCHIVE / target / TASKS)))
+    return Archived(f"{ARCHIVE}/{target}", summary, counts, commit, problem)
 
 
 # ---- where to ----
@@ -205,10 +204,6 @@ def _read_list(data: bytes | None) -> dict[str, Any]:
     except RalphError:
         return {}
     return board if isinstance(board, dict) and not rules.schema_problems(board) else {}
-
-
-def _counts(path: Path) -> Counts:
-    return _counted(_read_list(_bytes(path / TASKS)))
 
 
 def _counted(board: dict[str, Any]) -> Counts:

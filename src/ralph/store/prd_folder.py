@@ -107,7 +107,5 @@ def _make_way(directory: int, name: str) -> None:
 
 def _mode(directory: int, name: str) -> int:
     """0: nothing is there."""
-    try:
-        return os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
-    except FileNotFoundError:
-        return 0
+    status = files.status_of(directory, name)
+    return status.st_mode if status else 0

@@ -24,6 +24,7 @@ from ralph.core.board import (
     JobAdded,
     JobCancelled,
     JobState,
+    Merge,
     Merged,
     RoleRunEnded,
     StartRun,
@@ -53,7 +54,7 @@ Spending = Callable[[Limits, Usage, float], None]
 class _Running(Struct):
     """One turn in its thread: how it is interrupted, its run once there is one, what it has used."""
 
-    action: Action
+    action: StartRun | Merge
     wakeup: Wakeup
     thread: threading.Thread | None = None
     run: str = ""
@@ -262,7 +263,7 @@ class Work:
                     news = turn.take(action)
             else:
                 with MergeTurn(*means) as merging:
-                    news = merging.take(_merge(action))
+                    news = merging.take(action)
         except KeyboardInterrupt:
             news = lost(action, Halt(Outcome.INTERRUPTED.exit_code, "by a signal"))
         except Exception as error:
@@ -285,14 +286,9 @@ class Work:
         )
 
 
-def _key(what: Action | RoleRunEnded | Merged) -> tuple[str, int]:
+def _key(what: StartRun | Merge | RoleRunEnded | Merged) -> tuple[str, int]:
     """A job has one turn for each attempt, or one merge."""
     return what.job, what.attempt if isinstance(what, StartRun | RoleRunEnded) else 0
-
-
-def _merge(action: Action) -> board.Merge:
-    assert isinstance(action, board.Merge)
-    return action
 
 
 def _words(error: Exception) -> str:
