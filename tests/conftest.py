@@ -6,6 +6,7 @@ import json
 import math
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
     from tui_support import World
 
 __all__ = ["RALPH", "Project", "Recorded", "Result", "some", "wait_until"]
+
+sys.dont_write_bytecode = False
+os.environ.pop(
+    "PYTHONDONTWRITEBYTECODE", None
+)  # else each of many interpreters would compile everything anew
 
 hypothesis.settings.register_profile("plain", max_examples=40, deadline=None)
 hypothesis.settings.register_profile("all", max_examples=300, deadline=None)

@@ -67,7 +67,7 @@ def test_there_are_enough_and_each_is_named_once() -> None:
     assert {agent.family for agent in AGENTS if agent.name in QUICK} == set(FAMILIES)
 
 
-@pytest.mark.parametrize("family", some(FAMILIES, 3))
+@pytest.mark.parametrize("family", some(FAMILIES, 2))
 def test_every_agent_does_what_its_data_says(family: str) -> None:
     """Left alone, its work is done after the invocation that its data names, and not before."""
     wrong = []

@@ -16,7 +16,7 @@ from typing import Any
 import pyte
 import pytest
 
-from conftest import RALPH, Project, Recorded, Result, wait_until
+from conftest import RALPH, Project, Recorded, Result, some, wait_until
 from ralph.agents.registry import AGENTS
 from ralph.doctor.installed import unknown_flags, used_flags, version_in
 
@@ -146,7 +146,7 @@ def _read(master: int) -> bytes:
         return b""
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+@pytest.mark.parametrize("encoding", some(["ascii", "latin-1", "utf-8"], 1))
 def test_any_encoding_will_do(healthy: Machine, encoding: str) -> None:
     """A name that cannot be printed is no reason to fail."""
     healthy.project.settings(agent={"command": "./mein-ägent-🤖"})
@@ -219,7 +219,7 @@ BROKEN: dict[str, tuple[Callable[[Machine], object], str, str]] = {
 }
 
 
-@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("kind", some(BROKEN, 6))
 def test_an_agent_that_cannot_work_is_one_line(machine: Machine, kind: str) -> None:
     """Whatever is wrong with it: an error, what to do, exit code 2."""
     make, found, advice = BROKEN[kind]

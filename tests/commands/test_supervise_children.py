@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Project, Recorded, wait_until
+from conftest import Project, Recorded, some, wait_until
 from journal_support import journal_of
 from ralph.core.model import Hold, HoldWhy
 from supervise_support import LEAVES_DONE, PATH_TO_RALPH, Task
@@ -97,6 +97,7 @@ def test_a_child_run_is_spared_with_the_shell_that_waits_for_it(task: Task) -> N
     assert (task.project.path / "code").read_text() == "0\n"
 
 
+@pytest.mark.slow
 def test_a_child_run_outlives_an_attempt_that_takes_too_long(task: Task) -> None:
     """The agent is ended, with what else it has started; its run is not."""
     body = f"""
@@ -113,6 +114,7 @@ LOSES_WARDEN = "until [ -e child-pids ]; do sleep 0.02; done; kill -9 $PPID; sle
 """What an agent says to kill the process that watches over it, once its run is at work."""
 
 
+@pytest.mark.slow
 def test_a_child_run_outlives_a_warden_that_is_killed(task: Task) -> None:
     """The attempt is lost, with what else it has started; its run goes on, and is waited for after DONE."""
     body = f"""
@@ -146,7 +148,7 @@ def test_a_child_run_outlives_a_warden_with_the_shell_that_waits_for_it(task: Ta
     assert (task.project.path / "code").read_text() == "0\n"
 
 
-@pytest.mark.parametrize("how", ["cancelled", "killed", "stays"])
+@pytest.mark.parametrize("how", some(["cancelled", "killed", "stays"], 1))
 def test_a_child_run_without_its_warden_ends_with_its_parent(task: Task, how: str) -> None:
     """However the parent ends, and also when the wait is over: nobody is left."""
     body = f'if [ "$RALPH_ATTEMPT" = 1 ]; then {CHILD}; {LOSES_WARDEN}; fi; [ {how} = stays ] || exec sleep 60; {LEAVES_DONE}'
@@ -203,6 +205,7 @@ def test_an_agent_that_stays_after_done_has_its_children_wait_with_it(task: Task
     assert ("WARNING", "1 child had to be ended") in task.bus()
 
 
+@pytest.mark.slow
 def test_an_agent_that_ends_some_time_after_done_leaves_the_rest_to_its_children(task: Task) -> None:
     """What it takes for itself is not given again."""
     ralph = task.start(f"{CHILD}; {LEAVES_DONE}; sleep 1.5")
@@ -213,7 +216,7 @@ def test_an_agent_that_ends_some_time_after_done_leaves_the_rest_to_its_children
     assert 200 < wait < 299.5
 
 
-@pytest.mark.parametrize("phase", ["agent", "delay", "children"])
+@pytest.mark.parametrize("phase", some(["agent", "delay", "children"], 1))
 def test_cancel_reaches_the_children(task: Task, phase: str) -> None:
     """Whatever the parent does at that moment, its children are cancelled with it."""
     rest = {"agent": "exec sleep 60", "delay": "exit 1", "children": LEAVES_DONE}[phase]

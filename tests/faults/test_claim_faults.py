@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Project, Result
+from conftest import Project, Result, some
 from ralph.errors import RalphError
 from ralph.settings import load
 
@@ -111,7 +111,7 @@ def tried(agent: str, answers: Mapping[str, str | bytes]) -> dict[str, str | byt
     return dict(list(answers.items())[:: 2 if agent == "scripted" else 1])
 
 
-@pytest.mark.parametrize("agent", AGENTS)
+@pytest.mark.parametrize("agent", some(AGENTS, 1))
 def test_a_decoy_completes_nothing(project: Project, agent: str) -> None:
     """The tag in code, in a quotation, in a listing, in a denial or with another text is no claim."""
     decoys = tried(agent, DECOYS)

@@ -158,6 +158,7 @@ class Ignored:
     def stderr(self, data: bytes) -> None: ...
 
 
+@pytest.mark.slow
 @REPEATED
 def test_p5_fifty_passes_are_enough(tmp_path: Path) -> None:
     """The sweep of eight tight chains takes at most fifty passes."""

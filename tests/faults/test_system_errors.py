@@ -33,7 +33,8 @@ def sites(*names: str) -> list[ParameterSet]:
     found = []
     for place, name in enumerate(names):
         numbers = ERRORS if IS_FULL else (ERRORS[place % len(ERRORS)],)
-        found += [pytest.param(name, number) for number in numbers]
+        marks = [pytest.mark.slow] if place > len(ERRORS) else []
+        found += [pytest.param(name, number, marks=marks) for number in numbers]
     return found
 
 
@@ -161,6 +162,7 @@ def ralph_with(project: Project, limit: str, *words: str) -> Result:
     return Result(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.slow
 def test_d8_few_descriptors_from_the_start(project: Project) -> None:
     """With too few descriptors a run is refused in words, with enough it is done; there is nothing between."""
     project.agent(DONE)

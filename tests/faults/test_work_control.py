@@ -108,6 +108,7 @@ def test_a_task_is_cancelled_between_two_roles(site: Site) -> None:
 # ---- additions ----
 
 
+@pytest.mark.slow
 def test_tasks_that_are_added_are_picked_up(site: Site) -> None:
     """New tasks begin while others run, in the order of their dependencies; one that cannot is named."""
     coder_only(site, f"[ $RALPH_TASK_ID = T-1 ] && {{ {waits(site, 'go')}; }}\n{WRITES}")
@@ -208,6 +209,7 @@ def test_two_signals_end_a_git_that_hangs(site: Site) -> None:
     assert_clean(site)
 
 
+@pytest.mark.slow
 def test_two_signals_while_git_works_for_a_check(site: Site) -> None:
     """That is an interruption, no fault: the same run goes on with the same iteration, and is told as it stands."""
     coder_only(site, WRITES)
@@ -250,6 +252,7 @@ def test_a_limit_of_one_agent_holds_only_those_who_use_it(site: Site) -> None:
     assert roles_of(site, "T-1") == ["coder"]
 
 
+@pytest.mark.slow
 def test_an_agent_runs_so_often_at_once_and_not_more(site: Site) -> None:
     """With `maxPerAgent` one at a time, four slots do not help."""
     alone = f"mkdir {site.outside}/busy || echo two >> {site.outside}/overlaps; sleep 0.2; rmdir {site.outside}/busy"
@@ -344,6 +347,7 @@ def test_one_attempt_after_the_other(site: Site) -> None:
     assert not (site.outside / "began.3").exists()
 
 
+@pytest.mark.slow
 def test_attempts_that_all_fail(site: Site) -> None:
     """The task has failed when the last one has; the work of each lies on a branch."""
     three(site, "echo $a > try.txt; promise CODED", max_iterations=1)
@@ -356,6 +360,7 @@ def test_attempts_that_all_fail(site: Site) -> None:
     assert tries == ["1\n", "2\n", "3\n"]
 
 
+@pytest.mark.slow
 def test_attempts_after_a_kill(site: Site) -> None:
     """The attempt that had failed is not begun again, the others go on with their runs."""
     waits_for_ever = f"[ -e {site.outside}/killed ] || sleep 60"

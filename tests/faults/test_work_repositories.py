@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from conftest import RALPH, Project, wait_until
+from conftest import RALPH, Project, some, wait_until
 from faults.fault_support import Watched, finish
 from faults.test_full_disk import mounts
 from faults.work_fault_support import (
@@ -60,6 +60,7 @@ def test_g4_the_worktree_is_removed(site: Site) -> None:
     assert_clean(site)
 
 
+@pytest.mark.slow
 def test_g4_the_worktree_is_removed_between_two_runs(site: Site) -> None:
     """A role that goes on finds its worktree as the last iteration had left it, and the run is the same."""
     coder_only(
@@ -92,7 +93,7 @@ DEEDS = {
 }
 
 
-@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("deed", some(DEEDS, 2))
 def test_g4_an_agent_that_moves_branches(site: Site, deed: str) -> None:
     """Whatever it does to branches and HEAD: what was proved is merged, with its history, and nothing else."""
     (site.project.path / "second.txt").write_text("second\n")
@@ -181,6 +182,7 @@ def test_g4_what_an_agent_made_read_only_is_removed(site: Site) -> None:
     assert_clean(site)
 
 
+@pytest.mark.slow
 def test_g4_a_full_disk_in_the_commit(site: Site, mounts: list[str], tmp_path: Path) -> None:
     """The work stops and says why; with room again it goes on, and nothing is damaged or lost."""
     disk, keep, filler = site.project.path, tmp_path / "kept", site.project.path / "filler"
@@ -309,7 +311,9 @@ def test_g2_the_user_commits_at_the_same_time(site: Site) -> None:
     assert_clean(site)
 
 
-@pytest.mark.parametrize("lock", ["index.lock", "refs/heads/main.lock", "HEAD.lock", "packed-refs.lock"])
+@pytest.mark.parametrize(
+    "lock", some(["index.lock", "refs/heads/main.lock", "HEAD.lock", "packed-refs.lock"], 1)
+)
 def test_g1_locks_that_a_killed_git_has_left(site: Site, lock: str) -> None:
     """They go when nobody holds them, and the task is merged."""
     path = site.project.path / ".git" / lock
@@ -446,6 +450,7 @@ def test_g2_a_conflict_that_is_left(site: Site) -> None:
     assert site.project.git("show", "main:notes") == "both\n"
 
 
+@pytest.mark.slow
 def test_g2_a_conflict_whose_coder_is_killed(site: Site) -> None:
     """After kill -9 the conflict is there again, as a merge that still has to be made."""
     theirs = f"(cd {site.project.path} && echo base >> notes && git add notes && git commit -qm Base)"
@@ -466,6 +471,7 @@ def test_g2_a_conflict_whose_coder_is_killed(site: Site) -> None:
     assert_clean(site)
 
 
+@pytest.mark.slow
 def test_g2_a_conflict_where_something_lies_around(site: Site) -> None:
     """Untracked files in the worktree are not taken for the merge: nothing that the base has got meanwhile is undone."""
     theirs = f"(cd {site.project.path} && echo base | tee notes > late && git add . && git commit -qm Base)"
@@ -486,6 +492,7 @@ def test_g2_a_conflict_where_something_lies_around(site: Site) -> None:
     assert "junk" not in site.project.git("ls-tree", "--name-only", "main").split()
 
 
+@pytest.mark.slow
 def test_g2_tests_of_the_tester_survive_a_conflict(site: Site) -> None:
     """What the tester has added stays protected and trusted when the base is merged in."""
     theirs = f"(cd {site.project.path} && echo base >> notes && git add notes && git commit -qm Base)"
@@ -530,7 +537,7 @@ def messages(site: Site) -> list[str]:
     return site.project.git("log", "-z", "--format=%B", "--grep=^T-1: ", "main").split("\0")
 
 
-@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("kind", some(ODD, 3))
 def test_g3_odd_texts_are_only_texts(site: Site, kind: str) -> None:
     """Title, description, outcome and criteria go into prompts and commits as they are, and nothing runs them."""
     text = ODD[kind]
@@ -564,6 +571,7 @@ def test_g3_odd_ids_are_refused(site: Site, id: str) -> None:
     assert site.project.git("branch", "--list", "ralph/*") == ""
 
 
+@pytest.mark.slow
 def test_g3_ids_that_look_like_attempts(site: Site) -> None:
     """The second attempt at task 1 and the task 1.2 do not get into each other's way."""
     writes = f"{MENDS}; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; promise CODED"

@@ -73,11 +73,15 @@ def run_hook(
 
 
 def loaded(name: str) -> ModuleType:
-    """A script of the plugin as a module, without its folder on the path."""
+    """A script of the plugin as a module, without its folder on the path; nothing is written beside it."""
     spec = importlib.util.spec_from_file_location(f"plugin_{name}", SCRIPTS / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    writes, sys.dont_write_bytecode = sys.dont_write_bytecode, True
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.dont_write_bytecode = writes
     return module
 
 

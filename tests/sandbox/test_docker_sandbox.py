@@ -525,7 +525,7 @@ def test_a_sandbox_that_cannot_be_made_lets_nothing_out(
         assert bench.step(machine, "echo", "works")[1].out == b"works\n"
 
 
-@pytest.mark.parametrize("what", ["hang", "crash", "silent"])
+@pytest.mark.parametrize("what", some(["crash", "hang", "silent"], 1))
 @pytest.mark.parametrize("at", ["stop", "run"])
 def test_a_sandbox_that_cannot_be_restarted_lets_nothing_out(desktop: Bench, at: str, what: str) -> None:
     """Else the agent would see old files."""

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from conftest import RALPH, Project, Result, wait_until
+from conftest import RALPH, Project, Result, some, wait_until
 from ralph.agents.base import Reading
 from ralph.agents.plain import PlainParser
 from ralph.core.events import (
@@ -174,7 +174,7 @@ def run_id(result: Result) -> str:
 # ---- nothing harmful reaches the terminal ----
 
 
-@pytest.mark.parametrize("seed", range(min(RUNS, 10)))
+@pytest.mark.parametrize("seed", some(range(min(RUNS, 10)), 1))
 def test_no_output_of_an_agent_reaches_the_terminal_raw(seed: int) -> None:
     """A thousand agents per seed print rubbish on stdout and stderr: no escape, control or override is left."""
     dice = random.Random(seed)
