@@ -14,7 +14,7 @@ import pytest
 from conftest import Project
 from loop.loop_support import CLAIM, Loop, opened_loop, shell_agent
 from ralph.agents.base import Prompt
-from ralph.core.events import AgentEnded, AgentStarted, UsageReported
+from ralph.core.events import AgentEnded, AgentStarted, Event, Text, UsageReported
 from ralph.core.model import (
     AgentSpec,
     Ended,
@@ -243,8 +243,14 @@ def test_how_an_agent_ends(
 
 def test_what_it_said_counts_even_if_it_was_ended(loop: Loop) -> None:
     """A claim stands in what became of the agent, whatever that was."""
-    ran = call(loop, f"{CLAIM}; exec sleep 60", limits=Left(iteration_seconds=0.2))
-    assert (ran.ended, ran.claim) == (Ended.TIMEOUT, True)
+
+    def heard(loop: Loop, event: Event) -> None:
+        if isinstance(event, Text):
+            loop.interrupt(2)
+
+    loop.heard = heard
+    ran = call(loop, f"{CLAIM}; exec sleep 60")
+    assert (ran.ended, ran.claim) == (Ended.INTERRUPTED, True)
 
 
 def test_an_agent_that_stays_after_its_result_is_ended_well(loop: Loop) -> None:

@@ -195,12 +195,12 @@ def test_the_walls_are_tried_once_before_anything_is_started(project: Project, s
 
 
 def test_a_command_of_the_backend_is_ended_after_its_time(project: Project) -> None:
-    """And what it said until then is known; one that is not there is told."""
+    """Its exit and its output are known; one that is not there is told."""
     with opened_directory(str(project.path)) as directory, Warden(Wakeup()) as warden:
         run = runner(warden, directory)
-        assert run(["/bin/sh", "-c", "pwd -P; echo err >&2; exit 3"], 60.0).code == 3
-        ended = run(["/bin/sh", "-c", "echo begun; exec sleep 60"], 0.01)
-        assert (ended.code, ended.out) == (None, b"begun\n")
+        done = run(["/bin/sh", "-c", "echo out; echo err >&2; exit 3"], 60.0)
+        assert (done.code, done.out, done.err) == (3, b"out\n", "err\n")
+        assert run(["/bin/sh", "-c", "exec sleep 60"], 0.01).code is None
         assert "no such file" in run(["/elsewhere"], 1.0).err
 
 

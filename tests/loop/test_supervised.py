@@ -15,6 +15,7 @@ from conftest import Project, Recorded, wait_until
 from loop.loop_support import Loop, end_of, opened_loop, shell_agent
 from ralph.core.events import AgentEnded, AgentStarted, Event, Holding, Notice
 from ralph.core.model import (
+    TASK_BUS,
     Cause,
     ClaimKind,
     ClaimRule,
@@ -292,7 +293,8 @@ def test_a_command_without_a_prompt_hears_guidance_on_its_bus_once(project: Proj
         if isinstance(event, AgentStarted):
             loop.send(Steer(5.0, 0, "Turn left."))
 
-    with supervised_loop(project, "sleep 0.3; exit 1", heard=heard) as loop:
+    listens = f'until grep -q "Turn left." "$TASK_FOLDER/{TASK_BUS}"; do sleep 0.01; done'
+    with supervised_loop(project, f"{listens}; exit 1", heard=heard) as loop:
         state = loop.drive()
         number = loop.context.runs.db.execute("SELECT id FROM commands").fetchone()[0]
         assert bus(loop).count("Turn left.") == 1
