@@ -151,7 +151,7 @@ def test_a_whole_run_in_a_docker_sandbox(sbx: Bench, project: Project) -> None:
     assert (
         next(line for line in done.lines() if line["event"] == "run_started")["sandbox"] == "docker-sandbox"
     )
-    assert (project.path / "where").read_text() == "docker 1\n"
+    assert (project.path / "where").read_text() == "docker-sandbox 1\n"
     ((name, made),) = sbx.sandboxes().items()
     auth = os.path.join(project.home.path, ".dclaude_state")
     assert made["workspaces"][:2] == [str(project.path), auth] and made["status"] == "stopped"

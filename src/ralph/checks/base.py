@@ -77,7 +77,7 @@ class CheckContext(Protocol):
     def ask(self, prompt: str, model: str) -> JudgeAnswer:
         """Ask the judge, in a fresh process and an empty directory; `model` "": a small one.
 
-        Raises `Limited` when it meets a limit and `Interrupted` when the run is ended.
+        Raises `JudgeLimited` when it meets a limit and `Interrupted` when the run is ended.
         """
 
     def inside(self, name: str) -> CheckContext:

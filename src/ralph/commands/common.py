@@ -226,11 +226,11 @@ def start(
     `notify`: who is told of its end, and how.
     """
     from ralph.notify.sender import targets_of
-    from ralph.runs import session
+    from ralph.runs import background, locking, session
 
     home = home or open_home()
-    with session.signals() as wakeup:
-        lock = session.lock(home, where, wakeup, view(), alone=plan.rules.locks_folder_only)
+    with background.signals() as wakeup:
+        lock = locking.lock(home, where, wakeup, view(), alone=plan.rules.locks_folder_only)
         if locked is not None:
             locked()
         run = session.begin(home, where, plan, targets_of(notify))
@@ -248,11 +248,11 @@ def finish(
     detach: bool,
 ) -> int:
     """Drive a run to its end, here or in the background; returns the exit code."""
-    from ralph.runs import session
+    from ralph.runs import background, session
 
     taken_over = None
     if detach:
-        taken_over = session.detach(home.make_streams(run.id) / "console.log")
+        taken_over = background.detach(home.make_streams(run.id) / "console.log")
         if taken_over is None:
             click.echo(run.id)
             click.echo(f"Running in the background. Watch it with: ralph logs -f {run.id}", err=True)

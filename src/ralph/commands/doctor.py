@@ -63,7 +63,7 @@ def command(settings_file: str | None, timeout: int, sandbox: str | None, as_jso
     from ralph.commands.doctor_text import print_findings, terminal
     from ralph.doctor.checkup import examine
     from ralph.doctor.finding import FindingState
-    from ralph.runs.session import signals
+    from ralph.runs.background import signals
     from ralph.settings import load
 
     if sandbox is not None:
@@ -89,7 +89,7 @@ def _prove(name: str | None, image: str, *, as_json: bool) -> int:
 
     from ralph.commands.doctor_text import print_proof
     from ralph.doctor.sandbox import prove
-    from ralph.runs.session import signals
+    from ralph.runs.background import signals
 
     with signals() as wakeup:
         proof = prove(name, image, wakeup)

@@ -29,7 +29,7 @@ def command(test: bool, settings_file: str | None) -> int:
     from ralph.notify.notices import Notification
     from ralph.notify.sender import deliver, targets_of
     from ralph.process.client import Warden
-    from ralph.runs.session import signals
+    from ralph.runs.background import signals
     from ralph.settings import load, redacted
 
     settings = load(Path(settings_file) if settings_file else None).settings

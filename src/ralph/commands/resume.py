@@ -62,11 +62,11 @@ def command(
     ralph resume 7f3a -m 20
     """
     from ralph.core.model import FLOW_RULES, Resume
-    from ralph.runs import control, session
+    from ralph.runs import background, control, location, locking, session
 
     home = open_home()
     runs = home.runs()
-    chosen = find_run(home, runs, run) if run else session.unfinished(runs, session.here(Path.cwd()))
+    chosen = find_run(home, runs, run) if run else session.unfinished(runs, location.here(Path.cwd()))
     brief = runs.brief(chosen.id)
     go_on = Resume(time.time(), maximum_iterations, max_cost_usd, max_tokens, max_duration_seconds)
     if chosen.is_live:
@@ -81,9 +81,9 @@ def command(
     runs.db.close()
     look = make_look(settings_here(), verbose=verbose, stream=stream)
     view = partial(make_view, look, as_json=as_json)
-    with session.signals() as wakeup:
+    with background.signals() as wakeup:
         alone = FLOW_RULES[chosen.flow].locks_folder_only
-        lock = session.lock(home, session.location_of(chosen), wakeup, view(), alone=alone)
+        lock = locking.lock(home, location.location_of(chosen), wakeup, view(), alone=alone)
         return finish(home, chosen, lock, wakeup, view, go_on, detach=detach)
 
 

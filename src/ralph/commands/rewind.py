@@ -32,7 +32,7 @@ def command(run: str, iteration: str, yes: bool) -> int:
     """
     from ralph.core.text import clean
     from ralph.process.client import Wakeup
-    from ralph.runs import session
+    from ralph.runs import location, locking
     from ralph.runs.repository import opened_repository
     from ralph.scm.rewind import Rewinder
     from ralph.views.agent import ViewOptions
@@ -43,7 +43,7 @@ def command(run: str, iteration: str, yes: bool) -> int:
     if chosen.is_live:
         raise RalphError(f"Run {chosen.id} is running.", f"Stop it first: ralph cancel {chosen.id}")
     view = make_view(ViewOptions(), as_json=False)
-    lock = session.lock(home, session.location_of(chosen), Wakeup(), view)
+    lock = locking.lock(home, location.location_of(chosen), Wakeup(), view)
     assert lock >= 0
     with opened_repository(home, chosen) as opened:
         rewinder = Rewinder(opened.repository, opened.run, chosen.id, opened.scratch)

@@ -160,8 +160,8 @@ class StoreActions:
         return _ask("diff", run, *([str(iteration)] if iteration is not None else []), only_out=True)
 
     def show_log(self, run: str) -> None:
-        from ralph.process.asked import ralph_command
         from ralph.process.foreground import run_in_terminal
+        from ralph.process.other_ralph import ralph_command
 
         pager = os.environ.get("PAGER") or "less -R"
         logs = shlex.join(ralph_command("logs", run))
@@ -175,7 +175,7 @@ class StoreActions:
 
 def _ask(*arguments: str, only_out: bool = False) -> str:
     """What another ralph says; its error is ours."""
-    from ralph.process.asked import ask_ralph
+    from ralph.process.other_ralph import ask_ralph
 
     answer = ask_ralph(*arguments)
     if answer.code:

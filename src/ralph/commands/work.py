@@ -76,7 +76,7 @@ def command(
     ralph work --task TASK-001
     """
     from ralph.commands.work_text import print_summary
-    from ralph.runs import session
+    from ralph.runs import background
     from ralph.runs.location import here
     from ralph.runs.parts import load_all_parts
     from ralph.runs.sandbox_choice import Wanted, choose
@@ -104,7 +104,7 @@ def command(
     load_all_parts()
     view = _view(settings, jobs, verbose=verbose, as_json=as_json)
     with (
-        session.signals() as wakeup,
+        background.signals() as wakeup,
         locked_project_repo(home, repository, where.project, wakeup, runs_hooks=not chosen.is_real) as repo,
     ):
         notifier = _notifier(home, where, settings, view.hear)
@@ -121,20 +121,20 @@ def command(
 def _notifier(home: Home, where: Location, settings: Settings, watch: Watch) -> WorkNotifier:
     from ralph.notify.notifier import WorkNotifier
     from ralph.notify.sender import Sender, targets_of
-    from ralph.store.told import told_of_project
+    from ralph.store.notified import notified_of_project
 
-    sender = Sender(targets_of(settings.notify), told_of_project(home.path, where.project))
+    sender = Sender(targets_of(settings.notify), notified_of_project(home.path, where.project))
     return WorkNotifier(watch, sender, home.runs(), where.project, str(where.directory))
 
 
 def _in_background(home: Home) -> bool:
     """Go on in the background; False in the process that was called, which is done."""
-    from ralph.runs import session
+    from ralph.runs import background
 
     logs = home.path / "work"
     logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = logs / f"{time.strftime('%Y%m%d-%H%M%S')}.log"
-    begun = session.detach(log)
+    begun = background.detach(log)
     if begun is None:
         click.echo(
             f"Working in the background. `ralph status` shows how far it is; all it says: {log}", err=True

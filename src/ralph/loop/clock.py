@@ -1,4 +1,4 @@
-"""The one place that reads the clock."""
+"""The clock that a run goes by; tests put another in its place."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from ralph.process.warden import LIVE_GRACE
 from ralph.redact import secrets_of
 from ralph.settings import NotifySettings
 from ralph.store.files import opened_directory
-from ralph.store.told import Told
+from ralph.store.notified import Notified
 
 MAX_SECONDS = 10.0
 """A message that is not through after so long is given up."""
@@ -109,7 +109,7 @@ def _run(
 class Sender:
     """Sends messages one after the other, in a thread that lives while there are some."""
 
-    def __init__(self, targets: NotifyTargets, told: Told) -> None:
+    def __init__(self, targets: NotifyTargets, told: Notified) -> None:
         self.targets = targets
         self._told = told
         self._waiting: queue.SimpleQueue[Notification] = queue.SimpleQueue()

@@ -46,7 +46,7 @@ from ralph.store.journal import JournalStep, commits, steps
 from ralph.store.runs import Runs
 from ralph.store.streams import STDERR, STDOUT, stream_name
 
-Told = tuple[Event, float]
+TimedEvent = tuple[Event, float]
 """An event, and when it happened."""
 
 
@@ -80,7 +80,7 @@ class Replay:
         self._plan: Plan | None = None
         self.iterations: set[int] = set()
 
-    def news(self) -> Iterator[Told]:
+    def news(self) -> Iterator[TimedEvent]:
         """What has happened since the last time."""
         found = list(steps(self._runs.db, self._runs.path, self._run, self._told, looks=False))
         if self._told < 0 and self._most is not None:

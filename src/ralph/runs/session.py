@@ -16,20 +16,15 @@ from ralph.loop.run_context import RunContext
 from ralph.notify.notifier import RunNotifier
 from ralph.notify.sender import Sender
 from ralph.process.client import Wakeup
-from ralph.runs.background import detach as detach
-from ralph.runs.background import signals as signals
 from ralph.runs.context import opened_run
 from ralph.runs.location import Location, runs_of
-from ralph.runs.location import here as here
-from ralph.runs.location import location_of as location_of
-from ralph.runs.locking import lock as lock
 from ralph.runs.recovery import recovered
 from ralph.runs.replay import announced, started
 from ralph.store.home import Home
 from ralph.store.journal import LoadedRun, commits, load
+from ralph.store.notified import keep_targets, kept_targets, notified_of_run
 from ralph.store.prune import LARGE, tree_size
 from ralph.store.runs import Run, Runs
-from ralph.store.told import keep_targets, kept_targets, told_of_run
 
 Tell = Callable[[Event], None]
 
@@ -95,7 +90,9 @@ def _notifier(home: Home, runs: Runs, plan: Plan, tell: Tell) -> RunNotifier | N
         tell(Notice(f"Nobody is notified: {error.message}"))
         return None
     return (
-        RunNotifier(tell, Sender(targets, told_of_run(streams)), plan, runs) if not targets.is_empty else None
+        RunNotifier(tell, Sender(targets, notified_of_run(streams)), plan, runs)
+        if not targets.is_empty
+        else None
     )
 
 

@@ -26,35 +26,53 @@ from ralph.core.events import (
     RunStarted,
     UsageReported,
 )
-from ralph.core.model import Cause, Ended, Flow, HoldWhy, Network, Outcome, Permissions, Purpose, Usage
+from ralph.core.model import (
+    Cause,
+    Ended,
+    Flow,
+    HoldWhy,
+    Network,
+    Outcome,
+    Permissions,
+    Purpose,
+    Usage,
+    complete,
+)
 from ralph.core.text import clean
 from ralph.views.agent import AgentLines, ViewOptions, count, duration, paint
 from ralph.views.writer import Sink, ThreadedWriter
 
-_NEXT = {
-    Cause.ITERATIONS: "Go on with more: ralph resume {run} -m N",
-    Cause.COST: "Go on with more: ralph resume {run} --max-cost-usd USD",
-    Cause.TOKENS: "Go on with more: ralph resume {run} --max-tokens N",
-    Cause.DURATION: "Go on with more: ralph resume {run} --max-duration-seconds S",
-    Cause.STAGNATION: 'Tell it what to do: ralph steer {run} "…", then: ralph resume {run}',
-    Cause.CRASH_LOOP: "See why with: ralph logs {run}, then: ralph resume {run}",
-    Cause.VERIFICATION: "See what is red with: ralph status {run}",
-    Cause.REFUSED: "See why with: ralph logs {run}",
-    Cause.CONFIG: "Mend that, then: ralph resume {run}",
-    Cause.UNSTARTABLE: "Mend it (ralph doctor looks at the configured agents), then: ralph resume {run}",
-    Cause.AUTH: "Log in, then: ralph resume {run}",
-    Cause.DENIED: "Change that, and start again.",
-    Cause.WAIT_MARKER: "When it is over: ralph resume {run}",
-    Cause.LIMIT_WAIT: "When it is over: ralph resume {run}",
-    Cause.SIGNAL: "Go on with: ralph resume {run}",
-    Cause.CANCELLED: "Go on with: ralph resume {run}",
-}
+_NEXT = complete(
+    Cause,
+    {
+        Cause.PROVED: "",
+        Cause.AUTO_APPROVED: "",
+        Cause.ITERATIONS: "Go on with more: ralph resume {run} -m N",
+        Cause.COST: "Go on with more: ralph resume {run} --max-cost-usd USD",
+        Cause.TOKENS: "Go on with more: ralph resume {run} --max-tokens N",
+        Cause.DURATION: "Go on with more: ralph resume {run} --max-duration-seconds S",
+        Cause.STAGNATION: 'Tell it what to do: ralph steer {run} "…", then: ralph resume {run}',
+        Cause.CRASH_LOOP: "See why with: ralph logs {run}, then: ralph resume {run}",
+        Cause.VERIFICATION: "See what is red with: ralph status {run}",
+        Cause.REFUSED: "See why with: ralph logs {run}",
+        Cause.CONFIG: "Mend that, then: ralph resume {run}",
+        Cause.UNSTARTABLE: "Mend it (ralph doctor looks at the configured agents), then: ralph resume {run}",
+        Cause.AUTH: "Log in, then: ralph resume {run}",
+        Cause.DENIED: "Change that, and start again.",
+        Cause.WAIT_MARKER: "When it is over: ralph resume {run}",
+        Cause.LIMIT_WAIT: "When it is over: ralph resume {run}",
+        Cause.SIGNAL: "Go on with: ralph resume {run}",
+        Cause.CANCELLED: "Go on with: ralph resume {run}",
+    },
+)
+"""What to do after each end; nothing where there is nothing to do."""
+
 _NEXT_OF: dict[str, dict[Cause, str]] = {
     Flow.PRD: {
         Cause.VERIFICATION: "Mend it, or set a story back to needs_review, then: ralph resume {run}",
         Cause.AUTO_APPROVED: "Look at the notes of these stories: ralph prd status",
     },
-    Flow.WORK: dict.fromkeys(_NEXT, "Go on with its task: ralph work --task ID"),
+    Flow.WORK: {cause: "Go on with its task: ralph work --task ID" for cause, hint in _NEXT.items() if hint},
 }
 QUIET_SECONDS = 1.0
 """A run shorter than this needs no status line."""
@@ -252,7 +270,7 @@ class Console:
             lines.append(f"  {count(event.files, 'file')} changed{made}: ralph diff {event.run}")
             lines.append(f"  To undo all of it: ralph rewind {event.run} 1")
         lines += [f"  note: {clean(note)}" for note in stop.notes]
-        if hint := _NEXT_OF.get(self._flow, {}).get(stop.cause) or _NEXT.get(stop.cause):
+        if hint := _NEXT_OF.get(self._flow, {}).get(stop.cause) or _NEXT[stop.cause]:
             lines.append(f"  {hint.format(run=event.run)}")
         self._line("")
         self.flush()

@@ -40,7 +40,7 @@ from ralph.files.paths import real
 from ralph.loop import confinement
 from ralph.notify.sender import targets_of
 from ralph.process.client import Wakeup, Warden, child_environment, output_of
-from ralph.runs import session
+from ralph.runs import locking, session
 from ralph.runs.location import Location
 from ralph.runs.repository import forget_pin
 from ralph.scm.repository import Repository, repository_at
@@ -127,7 +127,7 @@ class TaskTurn:
             os.close(self._lock(Location(path, path, self.context.project)))
 
     def _lock(self, where: Location) -> int:
-        return session.lock(self.context.home, where, self.wakeup, self.tell, alone=True)
+        return locking.lock(self.context.home, where, self.wakeup, self.tell, alone=True)
 
     def drive(self, path: Path, run: Run | Plan, resume: Resume | None = None) -> State:
         """Drive a run in a worktree to its end: one that is there, or a new one with this plan."""

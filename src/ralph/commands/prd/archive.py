@@ -25,13 +25,13 @@ def archive_(project_dir: Path, ralph_dir: str, label: str, as_json: bool) -> in
     """
     from ralph.core.text import clean
     from ralph.prd import archive, plan
-    from ralph.runs import session
+    from ralph.runs import background, locking
     from ralph.runs.location import here
 
     home = open_home()
     inputs = plan.PrdInputs(project_dir, plan.inside(project_dir, ralph_dir))
-    with session.signals() as wakeup:
-        lock = session.lock(home, here(project_dir), wakeup, lambda event: None)
+    with background.signals() as wakeup:
+        lock = locking.lock(home, here(project_dir), wakeup, lambda event: None)
         try:
             say_undone(plan.take_over(home, inputs))
             done = archive.archive(inputs, label)

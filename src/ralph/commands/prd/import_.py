@@ -34,13 +34,13 @@ def import_(file: Path, project_dir: Path, ralph_dir: str, force: bool, trust: b
     """
     from ralph.core.text import clean
     from ralph.prd import files, import_lists, plan
-    from ralph.runs import session
+    from ralph.runs import background, locking
     from ralph.runs.location import here
 
     home, folder = open_home(), plan.inside(project_dir, ralph_dir)
     imported = import_lists.read(file, files.named_branch(project_dir, folder), trust=trust)
-    with session.signals() as wakeup:
-        lock = session.lock(home, here(project_dir), wakeup, lambda event: None)
+    with background.signals() as wakeup:
+        lock = locking.lock(home, here(project_dir), wakeup, lambda event: None)
         try:
             say_undone(plan.take_over(home, plan.PrdInputs(project_dir, folder)))
             kept = import_lists.write(project_dir, folder, imported, force=force)

@@ -17,7 +17,7 @@ WAYS = "notify.json"
 _ODD = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-class Told:
+class Notified:
     """A directory with an empty file for each thing that was told."""
 
     def __init__(self, directory: Path) -> None:
@@ -36,14 +36,14 @@ class Told:
         return True
 
 
-def told_of_run(streams: Path) -> Told:
-    return Told(streams / "told")
+def notified_of_run(streams: Path) -> Notified:
+    return Notified(streams / "told")
 
 
-def told_of_project(home: Path, project: str) -> Told:
+def notified_of_project(home: Path, project: str) -> Notified:
     """What the works of a project have told."""
     place = hashlib.sha256(project.encode(errors="surrogateescape")).hexdigest()[:16]
-    return Told(home / "work" / "told" / place)
+    return Notified(home / "work" / "told" / place)
 
 
 def keep_targets(streams: Path, targets: NotifyTargets) -> None:
