@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from fork_support import RALPH, start_ralph
+from fork_support import NO_BYTECODE, RALPH, start_ralph
 from ralph.store.home import Home
 from ralph.store.runs import process_start
 
@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["RALPH", "Project", "Recorded", "Result", "some", "wait_until"]
 
 sys.dont_write_bytecode = False
-os.environ.pop(
-    "PYTHONDONTWRITEBYTECODE", None
-)  # else each of many interpreters would compile everything anew
+os.environ.pop(NO_BYTECODE, None)  # else each of many interpreters would compile everything anew
 
 hypothesis.settings.register_profile("plain", max_examples=40, deadline=None)
 hypothesis.settings.register_profile("all", max_examples=300, deadline=None)
@@ -61,7 +59,12 @@ class Project:
     @property
     def env(self) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("RALPH_", "GIT_"))}
-        mine = {"RALPH_STATE_DIR": str(self.home.path), "HOME": str(self.home.path), "NO_COLOR": "1"}
+        mine = {
+            "RALPH_STATE_DIR": str(self.home.path),
+            "HOME": str(self.home.path),
+            "NO_COLOR": "1",
+            NO_BYTECODE: "1",
+        }
         return inherited | mine | self.extra_env
 
     def settings(self, **values: Any) -> None:

@@ -23,6 +23,9 @@ import fork_server
 
 RALPH = str(Path(sys.executable).parent / "ralph")
 
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+"""For what ralph starts: a file that is edited twice in one second must not be run as it was before."""
+
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TEXTUAL", "COLORTERM")
 """Variables that the interpreter and the libraries look at once, before or while modules are loaded."""
 
@@ -43,7 +46,7 @@ def start_ralph(
 
 def _needs_exec(env: Mapping[str, str]) -> bool:
     return bool(os.environ.get("RALPH_TEST_EXEC")) or any(
-        name.startswith(_READ_AT_START) and env.get(name) != os.environ.get(name)
+        name.startswith(_READ_AT_START) and name != NO_BYTECODE and env.get(name) != os.environ.get(name)
         for name in {*env, *os.environ}
     )
 
