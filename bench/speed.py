@@ -185,19 +185,24 @@ def _first_agent(name: str, place: Scratch, *, snapshots: bool) -> Iterator[Meas
         began, *used = noted.read_text().splitlines()
         return Spent(float(began) - called, sum(int(line.split()[0]) for line in used) / 1e9)
 
-    return _starts(f"ralph run {name}", 13.0, place, spent)
+    return _starts(f"ralph run {name}", 15.0, place, spent, processor=13.0)
 
 
-def _starts(name: str, limit: float, place: Scratch, ours: Callable[[], Spent]) -> Iterator[Measurement]:
-    """By the clock and of the processors, each in multiples of an empty Python, measured in turn."""
+def _starts(
+    name: str, limit: float, place: Scratch, ours: Callable[[], Spent], *, processor: float | None = None
+) -> Iterator[Measurement]:
+    """By the clock and of the processors, each in multiples of an empty Python, measured in turn.
+
+    `processor`: the limit of the second where it is another: by the clock, a run also waits for the disk.
+    """
     pairs = [(ours(), place.spent(sys.executable, "-c", "pass")) for _ in range(STARTS)]
     mine, bare = medians([each for each, _ in pairs]), medians([each for _, each in pairs])
     load = f"load {os.getloadavg()[0]:.1f}"
-    for what, took, floor in (
-        ("", mine.wall, bare.wall),
-        (", processor time", mine.processor, bare.processor),
+    for what, took, floor, most in (
+        ("", mine.wall, bare.wall, limit),
+        (", processor time", mine.processor, bare.processor, processor or limit),
     ):
         ratio, detail = took / floor, f"{took * 1e3:.0f} ms against {floor * 1e3:.0f} ms, {load}"
         yield Measurement(
-            f"{name}{what}, against python -c pass", f"≤ {limit:g}×", ratio, "×", ratio <= limit, 1.0, detail
+            f"{name}{what}, against python -c pass", f"≤ {most:g}×", ratio, "×", ratio <= most, 1.0, detail
         )
