@@ -21,11 +21,8 @@ from ralph.tasks.form import BY_WORK
 from work_support import CHECK, make_site, task
 from work_support import HONEST as HONEST_WORK
 
-STILL_HEAVY = ("logs", "report")
-"""Commands whose help still loads what does their work."""
-
 COMMANDS = [
-    *([name] for commands in GROUPS.values() for name in commands if name not in STILL_HEAVY),
+    *([name] for commands in GROUPS.values() for name in commands),
     *(["prd", name] for name in PRD),
     *(["task", name] for name in TASK),
 ]
