@@ -1,7 +1,7 @@
 # Thin over uv; `scripts/uv` installs uv into .tools where there is none.
 uv := sh scripts/uv
 
-.PHONY: all fmt lint test test-all test-real build install clean demo pins plugin pictures
+.PHONY: all fmt lint test test-all test-real build install clean demo map pins plugin pictures
 
 all: fmt lint test build
 
@@ -33,6 +33,9 @@ install:  ## the ralph command for this user
 demo:     ## a whole run in ten seconds
 	$(uv) run ralph demo
 
+map:      ## the table of rooms and the diagram in docs/architecture.md
+	$(uv) run python scripts/architecture.py
+
 pins:     ## pin the newest versions
 	$(uv) run python scripts/pins.py
 
@@ -40,7 +43,7 @@ pictures: ## the pictures of the dashboard and of a report in docs/
 	$(uv) run python scripts/pictures.py
 	$(uv) run python scripts/report_picture.py
 
-plugin:   ## the rules and the version into the Claude Code plugin
+plugin:   ## the version into the Claude Code plugin
 	$(uv) run python scripts/plugin.py
 
 clean:

@@ -161,11 +161,7 @@ SUITES: dict[str, Callable[[Options], Result]] = {
     "quick": run_quick,
     "page": run_page,
 }
-ALL = (
-    *("speed", "snapshots", "streams", "many", "bus", "supervise", "tasks", "jobs", "hooks"),
-    *("guard", "sandbox", "tui"),
-    *("truth", "survival", "restarts", "work", "cheating"),
-)
+ALL = (*page.SPEED, "truth", "survival", "restarts", "work", "cheating")
 
 
 def main(arguments: list[str]) -> int:

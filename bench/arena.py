@@ -11,7 +11,7 @@ import signal
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +21,10 @@ from bench.agents import play, project
 from bench.agents.model import Agent, Shape
 from bench.harness import keeper
 from bench.harness.base import Finished, Harness, Job, Launch, environment
+from bench.measure import write_program
 from ralph.core.model import Ended
-from ralph.process.client import Command, Warden
+from ralph.process.client import ProcessCommand, Warden
+from ralph.process.step import Watch
 from ralph.store.runs import process_start
 
 LIMIT = 5
@@ -32,7 +34,7 @@ PATIENCE = 120.0
 """Seconds after which a run is a hang. Ten times what the longest takes, so that a busy machine is none."""
 
 PROGRAMS = {Shape.CLAUDE: ("claude",), Shape.CODEX: ("codex",), Shape.PLAIN: ("agent", "copilot")}
-_MOST_OUTPUT = 4 << 20
+_MAX_OUTPUT = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +115,27 @@ class Attended:
 def attend(warden: Warden, where: Place, launch: Launch, patience: float, settling: float) -> Attended:
     """Start a harness in the project and stay with it for so long; what it leaves may take `settling` to end."""
     report = where.private / "report.json"
+    return watched(
+        warden, where, launch, lambda took, _: Ended.TIMEOUT if took > patience else None, report, settling
+    )
+
+
+def watched(
+    warden: Warden,
+    where: Place,
+    launch: Launch,
+    watch: Watch,
+    report: Path,
+    settling: float,
+    wrapped: Sequence[str] = (),
+) -> Attended:
+    """The same, until `watch` ends it; `report` is what the keeper writes, `wrapped` what the harness is started by."""
     keep = (sys.executable, "-I", "-S", keeper.__file__, str(report), str(settling))
     output = _Output()
     directory = os.open(where.project, os.O_RDONLY)
     try:
         env = environment(where.home, where.programs, launch)
-        command = Command([*keep, *launch.argv], env, directory)
-        exit = warden.run(
-            command, output, lambda seconds, idle: Ended.TIMEOUT if seconds > patience else None
-        )
+        exit = warden.run(ProcessCommand([*keep, *wrapped, *launch.argv], env, directory), output, watch)
     finally:
         os.close(directory)
     told = json.loads(report.read_text()) if report.exists() else {"code": None, "orphans": []}
@@ -134,14 +148,8 @@ def prepare(where: Place, harness: Harness, agent: Agent, shape: Shape, limit: i
     install_agent(where, agent, shape, harness)
     originals = project.files(harness.tag)
     kept = "".join(_blob_id(originals[name]) + "\n" for name in project.KEPT)
-    job = Job(
-        shape,
-        project.prompt(harness.tag),
-        project.GUARDRAIL,
-        project.KEPT,
-        _blob_id(kept),
-        limit,
-    )
+    prompt = project.prompt(harness.tag)
+    job = Job(shape, prompt, project.GUARDRAIL, project.KEPT, _blob_id(kept), limit)
     project.create(where.project, harness.tag, harness.files(job))
     return job
 
@@ -155,9 +163,7 @@ def install_agent(where: Place, agent: Agent, shape: Shape, harness: Harness) ->
 
 def install(where: Place, name: str, *words: str) -> None:
     """A program on PATH that is played by a Python file."""
-    wrapper = where.programs / name
-    wrapper.write_text(f'#!/bin/sh\nexec {shlex.join((sys.executable, "-I", "-S", *words))} "$@"\n')
-    wrapper.chmod(0o755)
+    write_program(where.programs / name, f'exec {shlex.join((sys.executable, "-I", "-S", *words))} "$@"')
 
 
 def starts(private: Path) -> Counter[str]:
@@ -195,10 +201,10 @@ class _Output:
         self.err = b""
 
     def stdout(self, data: bytes) -> None:
-        self.out = (self.out + data)[-_MOST_OUTPUT:]
+        self.out = (self.out + data)[-_MAX_OUTPUT:]
 
     def stderr(self, data: bytes) -> None:
-        self.err = (self.err + data)[-_MOST_OUTPUT:]
+        self.err = (self.err + data)[-_MAX_OUTPUT:]
 
     @staticmethod
     def text(data: bytes) -> str:

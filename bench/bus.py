@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.measure import Measurement, Scratch, alternate, scratch
+from bench.measure import Measurement, Scratch, alternate, each_in_scratch
 from ralph.store.bus import Bus, read, task_bus
-from ralph.store.messages import Damage, Message, encode
+from ralph.store.messages import BusMessage, Damage, encode
 
 WRITERS, EACH, MANY = 8, 250, 100_000
 BODY = "All 214 tests pass; the schema of the store is frozen at version 3.\n" * 3
@@ -36,18 +35,13 @@ for number in range(count):
 
 
 def suite() -> Iterator[Measurement]:
-    for measure in (writers, reading, memory, since):
-        place = scratch()
-        try:
-            yield measure(place)
-        finally:
-            shutil.rmtree(place.path.parent, ignore_errors=True)
+    yield from each_in_scratch(writers, reading, memory, since)
 
 
 def writers(place: Scratch) -> Measurement:
     """Eight processes post at once, each message durable before the next, against a bare append and fsync."""
     path = task_bus(place.path)
-    size = len(encode(Message("20260102-030405-abcd.100", time.time(), "INFO", "", "20260102", BODY)))
+    size = len(encode(BusMessage("20260102-030405-abcd.100", time.time(), "INFO", "", "20260102", BODY)))
 
     def ours() -> float:
         path.unlink(missing_ok=True)
@@ -55,7 +49,7 @@ def writers(place: Scratch) -> Measurement:
 
     mine, bare = alternate(ours, lambda: _together("bare", place.path / "bare", size), 3)
     items = list(read(path))
-    whole = len({item.id for item in items if isinstance(item, Message)})
+    whole = len({item.id for item in items if isinstance(item, BusMessage)})
     total = WRITERS * EACH
     detail = (
         f"{total / mine:,.0f} messages/s against {total / bare:,.0f}; {whole:,} of {total:,} whole and once"
@@ -81,7 +75,7 @@ def _filled(place: Scratch) -> Path:
     path = task_bus(place.path)
     with path.open("wb") as file:
         for number in range(MANY):
-            file.write(encode(Message(f"run.{number}", time.time(), "INFO", "build", "run", BODY)))
+            file.write(encode(BusMessage(f"run.{number}", time.time(), "INFO", "build", "run", BODY)))
     return path
 
 

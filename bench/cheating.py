@@ -15,20 +15,20 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bench import arena
+from bench import arena, tables
 from bench.agents import prd_project
 from bench.agents.cheats import CHEATS, Cheat
 from bench.arena import Place
 from bench.harness.base import Launch, environment
-from bench.truth import table
-from ralph.core import stories
+from bench.tables import counts, played, table
 from ralph.core.model import Ended, Exit
-from ralph.process.client import Command, Wakeup, Warden
+from ralph.process.client import ProcessCommand, Wakeup, Warden
+from ralph.stories import rules
 
 WORKERS = 2
 ITERATIONS = 2
@@ -38,12 +38,12 @@ TOLD = "The harness about the iteration before this one"
 
 _FLOOR = """
 import json, subprocess, sys
-from ralph.core import stories
+from ralph.stories import rules
 agent, tasks = sys.argv[1:]
 for number in (1, 2):
     try:
         board = json.load(open(tasks))
-        mode, story = stories.mode_of(board), stories.next_story(board)
+        mode, story = rules.mode_of(board), rules.next_story(board)
     except Exception:
         mode, story = "implement", "US-001"
     subprocess.run([agent, f"Iteration {number} of 2: {mode} {story}, cap 5."])
@@ -105,7 +105,7 @@ def _run(where: Place, launch: Launch) -> tuple[Exit, int | None]:
     try:
         env = environment(where.home, where.programs, launch)
         with Warden(Wakeup()) as warden:
-            exit = warden.run(Command(launch.argv, env, directory), _Silent(), _bounded)
+            exit = warden.run(ProcessCommand(launch.argv, env, directory), _Silent(), _bounded)
     finally:
         os.close(directory)
     return exit, exit.code
@@ -155,7 +155,7 @@ def _list_faults(path: Path, cheat: Cheat) -> Iterator[str]:
     if after is None:
         yield "tasks.json is no list"
         return
-    if problems := stories.schema_problems(after):
+    if problems := rules.schema_problems(after):
         yield problems[0]
         return
     before = cheat.board
@@ -164,7 +164,7 @@ def _list_faults(path: Path, cheat: Cheat) -> Iterator[str]:
     ):
         yield "the list's own fields have changed"
     found = {story["id"]: story for story in after["userStories"]}
-    if not cheat.options and (problems := stories.invariant_problems(after)):
+    if not cheat.options and (problems := rules.invariant_problems(after)):
         yield problems[0]
     yield from _story_faults(before["userStories"], found, cheat)
 
@@ -191,7 +191,7 @@ def _story_faults(
     if len(decided) > 1:
         yield f"decided about {decided}"
     for id, new in found.items():
-        if any(new[field] != value for field, value in stories.NEW.items()):
+        if any(new[field] != value for field, value in rules.NEW.items()):
             yield f"{id} is new and does not begin at the beginning"
         if id.casefold() in {old["id"].casefold() for old in before}:
             yield f"{id} could be mistaken for another"
@@ -223,19 +223,12 @@ def measure(
     cheats: Sequence[Cheat] = CHEATS,
     each: Callable[[Row], None] = lambda row: None,
 ) -> list[Row]:
-    cases = [(harness, cheat) for harness in harnesses for cheat in cheats]
-    rows = []
-    with ThreadPoolExecutor(WORKERS) as pool:
-        for row in pool.map(lambda case: play(*case), cases):
-            rows.append(row)
-            each(row)
-    return rows
+    return played(lambda case: play(*case), product(harnesses, cheats), each, WORKERS)
 
 
 def chosen(names: Sequence[str]) -> list[Cheat]:
     """The cheats of these names, all of them if none is named; part of a name will do."""
-    wanted = [name.casefold() for name in names]
-    return [each for each in CHEATS if not wanted or any(name in each.name.casefold() for name in wanted)]
+    return tables.chosen(CHEATS, names, lambda cheat: cheat.name)
 
 
 QUICK = tuple(each for each in CHEATS if not each.is_alike)
@@ -245,8 +238,7 @@ def summary(rows: Sequence[Row]) -> str:
     lines: list[Sequence[str]] = [("harness", "cheats", "accepted", "untold", "hung")]
     for name in dict.fromkeys(row.harness for row in rows):
         mine = [row for row in rows if row.harness == name]
-        counts = [sum(bool(getattr(row, kind)) for row in mine) for kind in ("accepted", "untold", "hung")]
-        lines.append((name, str(len(mine)), *map(str, counts)))
+        lines.append((name, str(len(mine)), *counts(mine, ("accepted", "untold", "hung"))))
     return table(lines)
 
 

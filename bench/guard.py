@@ -14,7 +14,7 @@ from pathlib import Path
 import ralph.guard
 from bench.measure import Measurement
 from ralph.guard.judge import Guard
-from ralph.guard.model import Place
+from ralph.shell.context import ShellContext
 
 SCRIPT = Path(ralph.guard.__file__).with_name("__main__.py")
 CORPUS = Path(__file__).parents[1] / "tests" / "guard" / "corpus.jsonl"
@@ -22,7 +22,7 @@ BARE = (sys.executable, "-c", "pass")
 HARNESS = (sys.executable, "-I", str(SCRIPT))
 COMMAND = (str(Path(sys.executable).with_name("ralph")), "guard", "--hook")
 ENV = {"RALPH_RUN_ID": "bench", "HOME": "/home/dev", "PATH": os.defpath}
-PLACE = Place("/home/dev/work/app", "/home/dev")
+CONTEXT = ShellContext("/home/dev/work/app", "/home/dev")
 REPEAT = 101
 LIMIT = 4.5
 COMMANDS = (
@@ -81,7 +81,7 @@ def corpus() -> Iterator[Measurement]:
     right = {"deny": [0, 0], "allow": [0, 0]}
     for line in CORPUS.read_text().splitlines():
         case = json.loads(line)
-        verdict = "allow" if guard.judge(case["command"], PLACE).allowed else "deny"
+        verdict = "allow" if guard.judge(case["command"], CONTEXT).allowed else "deny"
         right[case["verdict"]][0] += verdict == case["verdict"]
         right[case["verdict"]][1] += 1
     denied, of = right["deny"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -28,15 +27,12 @@ ENV = {"CLAUDE_CONTEXT_WINDOW": "1000000000"}
 
 
 def suite() -> Iterator[Measurement]:
-    place = scratch()
-    try:
+    with scratch() as place:
         output = 'a "line" of output\\\n' * (5 * MB // 20)
         yield after_a_tool(place, 40_000, "hello\n", BARE)
         yield after_a_tool(place, 400_000_000, "hello\n", BARE)
         yield after_a_tool(place, 40_000, output, READER)
         yield after_stop(place)
-    finally:
-        shutil.rmtree(place.path.parent, ignore_errors=True)
 
 
 def after_a_tool(place: Scratch, size: int, output: str, floor: tuple[str, ...]) -> Measurement:

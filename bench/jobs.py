@@ -11,17 +11,15 @@ import json
 import os
 import shutil
 import statistics
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
 from bench.agents.project import git
-from bench.measure import RALPH, Measurement, Scratch, scratch
-from ralph.core.tasks import CompletionCriteria, Task, TaskCompletionSpec
-from ralph.flows.where import here
+from bench.measure import RALPH, Measurement, Scratch, scratch, write_program
+from ralph.core.task_model import CompletionCriteria, Task, TaskCompletionSpec
+from ralph.runs.location import here
 from ralph.store.home import Home
 
 T = TypeVar("T")
@@ -72,17 +70,14 @@ def suite() -> Iterator[Measurement]:
 
 
 def _in_scratch(measure: Callable[[Scratch], T]) -> T:
-    place = scratch()
-    try:
+    with scratch() as place:
         _make(place)
         return measure(place)
-    finally:
-        shutil.rmtree(place.path.parent, ignore_errors=True)
 
 
 def _make(place: Scratch) -> None:
     """A repository with some files, a task for each number, and the agent beside it."""
-    _program(_agent(place), AGENT)
+    write_program(_agent(place), AGENT)
     off = {role: {"enabled": False} for role in ("reviewer", "tester", "qa")}
     settings = {"agent": {"command": str(_agent(place))}, "ralph": {"agents": off}}
     (place.path / ".ralph").mkdir()
@@ -110,11 +105,6 @@ def _agent(place: Scratch) -> Path:
     return place.path.parent / "agent"
 
 
-def _program(path: Path, body: str) -> None:
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-
-
 # ---- runs ----
 
 
@@ -125,22 +115,16 @@ def run_ralph(place: Scratch, **more: str) -> Cost:
 def run_script(place: Scratch, **more: str) -> Cost:
     trees, script = place.path.parent / "trees", place.path.parent / "task.sh"
     trees.mkdir()
-    _program(script, SCRIPT)
+    write_program(script, SCRIPT)
     words = f"xargs -P {AT_ONCE} -I ID {script} ID {trees} {_agent(place)}"
     return _run(place, ["sh", "-c", f"printf '%s\\n' {' '.join(_ids())} | {words}"], more)
 
 
 def _run(place: Scratch, command: list[str], more: dict[str, str]) -> Cost:
-    null, started = subprocess.DEVNULL, time.perf_counter()
-    process = subprocess.Popen(
-        command, cwd=place.path, env=place.env | more, stdin=null, stdout=null, stderr=null
-    )
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    cost = Cost(time.perf_counter() - started, usage.ru_utime + usage.ru_stime)
+    seconds, code, usage = place.run(command, **more)
     made = git(place.path, "ls-tree", "--name-only", "main", "out/").split()
-    assert process.returncode == 0 and len(made) == TASKS, (process.returncode, len(made))
-    return cost
+    assert code == 0 and len(made) == TASKS, (code, len(made))
+    return Cost(seconds, usage.ru_utime + usage.ru_stime)
 
 
 def count_calls(run: Run) -> Callable[[Scratch], int]:
@@ -149,7 +133,7 @@ def count_calls(run: Run) -> Callable[[Scratch], int]:
     def count(place: Scratch) -> int:
         programs, log = place.path.parent / "bin", place.path.parent / "calls"
         programs.mkdir()
-        _program(programs / "git", f'echo "$1" >> {log}\nexec {shutil.which("git")} "$@"')
+        write_program(programs / "git", f'echo "$1" >> {log}\nexec {shutil.which("git")} "$@"')
         run(place, PATH=f"{programs}{os.pathsep}{place.env['PATH']}")
         return len(log.read_text().splitlines())
 

@@ -27,8 +27,8 @@ from ralph.agents.registry import AGENTS
 from ralph.core import policy
 from ralph.core.events import Event, Text, ToolEnd, ToolStart
 from ralph.core.model import Ended, Exit, Left, Meter
-from ralph.loop.readers import Tee
-from ralph.process.client import Command, Wakeup, Warden
+from ralph.loop.output import Tee
+from ralph.process.client import ProcessCommand, Wakeup, Warden
 from ralph.redact import Secrets
 from ralph.store.files import opened_directory
 
@@ -151,7 +151,7 @@ class _Thread(threading.Thread):
         super().__init__(name=f"reader-{number}")
         self.late: list[float] = []
         self.exit: Exit | None = None
-        self._command = Command([*PYTHON, SOCKET], {}, streams)
+        self._command = ProcessCommand([*PYTHON, SOCKET], {}, streams)
         self._parser = AGENTS["claude"].parser(Reading())
         self._tee = Tee(self._parser, self._told, streams, f"{number:03}", secrets)
         self._wakeup = wakeup

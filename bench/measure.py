@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from resource import struct_rusage
 
 RALPH = str(Path(sys.executable).parent / "ralph")
 
@@ -30,6 +33,14 @@ class Measurement:
 
 
 @dataclass(frozen=True, slots=True)
+class Spent:
+    """What a command took, in seconds: by the clock, and of the processors with all that it started."""
+
+    wall: float
+    processor: float
+
+
+@dataclass(frozen=True, slots=True)
 class Scratch:
     """A directory to run in, with a store of its own."""
 
@@ -43,45 +54,64 @@ class Scratch:
 
     def agent(self, body: str, shell: str = "/bin/sh", **settings: object) -> Path:
         agent = self.path / "agent"
-        agent.write_text(f"#!{shell}\n{body}\n")
-        agent.chmod(0o755)
+        write_program(agent, body, shell)
         values = {"agent": {"command": str(agent)}, "snapshots": False} | settings
         (self.path / ".ralph").mkdir(exist_ok=True)
         (self.path / ".ralph" / "settings.json").write_text(json.dumps(values))
         return agent
 
-    def ralph(self, *arguments: str) -> tuple[float, int, int]:
-        """Run ralph; returns seconds, exit code and its peak memory in bytes."""
-        started = time.perf_counter()
-        null = subprocess.DEVNULL
+    def run(self, command: list[str], **more: str) -> tuple[float, int, struct_rusage]:
+        """Run a command with these variables besides; returns seconds, exit code and what it used."""
+        null, started = subprocess.DEVNULL, time.perf_counter()
         process = subprocess.Popen(
-            [RALPH, *arguments], cwd=self.path, env=self.env, stdin=null, stdout=null, stderr=null
+            command, cwd=self.path, env=self.env | more, stdin=null, stdout=null, stderr=null
         )
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
-        return time.perf_counter() - started, process.returncode, usage.ru_maxrss * 1024
+        return time.perf_counter() - started, process.returncode, usage
+
+    def ralph(self, *arguments: str) -> tuple[float, int, int]:
+        """Run ralph; returns seconds, exit code and its peak memory in bytes."""
+        seconds, code, usage = self.run([RALPH, *arguments])
+        return seconds, code, usage.ru_maxrss * 1024
+
+    def spent(self, *command: str) -> Spent:
+        took, _, usage = self.run(list(command))
+        return Spent(took, usage.ru_utime + usage.ru_stime)
 
 
-def scratch() -> Scratch:
+def write_program(path: Path, body: str, shell: str = "/bin/sh") -> None:
+    path.write_text(f"#!{shell}\n{body}\n")
+    path.chmod(0o755)
+
+
+@contextmanager
+def scratch() -> Iterator[Scratch]:
     """Not in /tmp, which may be memory: a journal on a disk has to reach it."""
     base = Path(tempfile.mkdtemp(prefix="ralph-bench-", dir=os.environ.get("RALPH_BENCH_DIR", Path.home())))
-    path, state = base / "project", base / "state"
-    path.mkdir()
-    state.mkdir()
-    return Scratch(path, state)
+    try:
+        place = Scratch(base / "project", base / "state")
+        place.path.mkdir()
+        place.state.mkdir()
+        yield place
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
 
 
-def seconds(command: list[str], env: dict[str, str], repeat: int) -> float:
-    """The median time of a command."""
-    times = []
-    for _ in range(repeat):
-        started = time.perf_counter()
-        subprocess.run(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
-        times.append(time.perf_counter() - started)
-    return statistics.median(times)
+def each_in_scratch(*measures: Callable[[Scratch], Measurement]) -> Iterator[Measurement]:
+    """Each in a directory of its own."""
+    for measure in measures:
+        with scratch() as place:
+            yield measure(place)
 
 
 def alternate(ours: Callable[[], float], floor: Callable[[], float], repeat: int) -> tuple[float, float]:
     """Medians of two measurements taken in turn, so that a busy moment hits both."""
     pairs = [(ours(), floor()) for _ in range(repeat)]
     return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
+
+
+def medians(spent: Sequence[Spent]) -> Spent:
+    return Spent(
+        statistics.median(each.wall for each in spent), statistics.median(each.processor for each in spent)
+    )

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import random
-import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -22,10 +20,9 @@ from bench.agents import families, project, worker
 from bench.agents.families import FAMILIES
 from bench.agents.model import Shape
 from bench.arena import Place
-from bench.harness import keeper
-from bench.harness.base import Finished, Harness, Job, Launch, environment
+from bench.harness.base import Finished, Harness, Job, Launch
 from ralph.core.model import Ended
-from ralph.process.client import Command, Wakeup, Warden
+from ralph.process.client import Wakeup, Warden
 from ralph.process.warden import children_by_parent
 from ralph.store.runs import process_start
 
@@ -47,7 +44,6 @@ SETTLING = 2.0
 
 DISK = "48m"
 FULL_SECONDS = 3.0
-_TAIL = 1 << 16
 
 ON_A_SMALL_DISK = """
 disk=$1 keep=$2 size=$3 project=$4; shift 4; trap : TERM
@@ -129,8 +125,7 @@ def site(base: Place, harness: Harness, trouble: str | None) -> Site:
     }
     (ledger / "worker.json").write_text(json.dumps(settings))
     for name in arena.PROGRAMS[Shape.PLAIN]:
-        words = (sys.executable, "-I", "-S", worker.__file__, str(ledger / "worker.json"), name)
-        (where.programs / name).write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
+        arena.install(where, name, worker.__file__, str(ledger / "worker.json"), name)
     return Site(harness, where, ledger, job, SLOW.get(trouble or "", SILENCE))
 
 
@@ -139,21 +134,12 @@ def site(base: Place, harness: Harness, trouble: str | None) -> Site:
 
 def run(place: Site, launch: Launch, number: int = 1, wrapped: tuple[str, ...] = ()) -> Session:
     """Until the harness ends, or nothing has happened for too long."""
-    report = place.report(number)
-    keep = (sys.executable, "-I", "-S", keeper.__file__, str(report), str(SETTLING))
-    output = _Tail()
-    directory = os.open(place.where.project, os.O_RDONLY)
     began = time.monotonic()
-    try:
-        env = environment(place.where.home, place.where.programs, launch)
-        command = Command([*keep, *wrapped, *launch.argv], env, directory)
-        with Warden(Wakeup()) as warden:
-            exit = warden.run(command, output, _patience(place))
-    finally:
-        os.close(directory)
-    told = json.loads(report.read_text()) if report.exists() else {"code": None, "orphans": []}
-    finished = Finished(told["code"], output.text(output.out), output.text(output.err), place.where.project)
-    return Session(finished, exit.ended is not None, tuple(told["orphans"]), began, time.monotonic())
+    with Warden(Wakeup()) as warden:
+        seen = arena.watched(
+            warden, place.where, launch, _patience(place), place.report(number), SETTLING, wrapped
+        )
+    return Session(seen.finished, seen.hung, seen.orphans, began, time.monotonic())
 
 
 def _patience(place: Site) -> Callable[[float, float], Ended | None]:
@@ -164,24 +150,6 @@ def _patience(place: Site) -> Callable[[float, float], Ended | None]:
         return Ended.TIMEOUT if is_hung else None
 
     return watch
-
-
-class _Tail:
-    """The last of what a harness prints."""
-
-    def __init__(self) -> None:
-        self.out = b""
-        self.err = b""
-
-    def stdout(self, data: bytes) -> None:
-        self.out = (self.out + data[-_TAIL:])[-_TAIL:]
-
-    def stderr(self, data: bytes) -> None:
-        self.err = (self.err + data[-_TAIL:])[-_TAIL:]
-
-    @staticmethod
-    def text(data: bytes) -> str:
-        return data.decode(errors="replace")
 
 
 # ---- trouble ----

@@ -98,11 +98,11 @@ def sections() -> Iterator[str]:
         f"{UNTIL.title}; that of a speed is the cheapest way to do the same, measured in the same run. Where there is no "
         f"peer ({results.NO_PEER}), the suite runs only ours and the floor."
     )
-    yield from truth_sections()
-    yield from survival_sections()
-    yield from restarts_sections()
+    yield from _counted_section("Truth", "truth", TRUTH, truth_section)
+    yield from _counted_section("Survival", "survival", SURVIVAL, survival_section)
+    yield from _counted_section("Restarts", "restarts", RESTARTS, restarts_section)
     yield from work_page.sections(_missing("work"), markdown)
-    yield from cheating_sections()
+    yield from _counted_section("Cheating in a PRD loop", "cheating", CHEATING, cheating_section)
     yield "## Speed"
     for suite in SPEED:
         yield from speed_sections(suite)
@@ -178,13 +178,18 @@ def _is_ours(name: str) -> bool:
 # ---- truth and survival ----
 
 
-def truth_sections() -> Iterator[str]:
-    yield "## Truth"
-    kept = results.kept("truth")
-    if kept is None:
-        yield _missing("truth")
-        return
-    yield _words(TRUTH)
+def _counted_section(
+    title: str, suite: str, meanings: dict[str, str], told: Callable[[Kept], Iterator[str]]
+) -> Iterator[str]:
+    yield f"## {title}"
+    if kept := results.kept(suite):
+        yield _words(meanings)
+        yield from told(kept)
+    else:
+        yield _missing(suite)
+
+
+def truth_section(kept: Kept) -> Iterator[str]:
     yield from _figure("benchmarks-truth.svg", "Believed wrongly", kept)
     yield f"By family, {' / '.join(TRUTH)}:"
     yield _by(kept, "family", tuple(TRUTH))
@@ -205,13 +210,7 @@ def truth_sections() -> Iterator[str]:
     yield from _absent(kept)
 
 
-def survival_sections() -> Iterator[str]:
-    yield "## Survival"
-    kept = results.kept("survival")
-    if kept is None:
-        yield _missing("survival")
-        return
-    yield _words(SURVIVAL)
+def survival_section(kept: Kept) -> Iterator[str]:
     yield from _figure("benchmarks-survival.svg", "Runs in which harm was done", kept)
     yield f"By case, in how many runs: {' / '.join(KINDS)}:"
     yield _by(kept, "case", KINDS)
@@ -224,13 +223,7 @@ def survival_sections() -> Iterator[str]:
     yield from _absent(kept)
 
 
-def restarts_sections() -> Iterator[str]:
-    yield "## Restarts"
-    kept = results.kept("restarts")
-    if kept is None:
-        yield _missing("restarts")
-        return
-    yield _words(RESTARTS)
+def restarts_section(kept: Kept) -> Iterator[str]:
     yield from _figure("benchmarks-restarts.svg", "Runs in which something went wrong", kept)
     yield f"By family, in how many runs: {' / '.join(RESTARTS)}:"
     yield _by(kept, "family", tuple(RESTARTS))
@@ -267,13 +260,7 @@ def cheating_goal() -> Sequence[str]:
     return (title, "0", *shares, results.NO_PEER, f"`{kept.command}`")
 
 
-def cheating_sections() -> Iterator[str]:
-    yield "## Cheating in a PRD loop"
-    kept = results.kept("cheating")
-    if kept is None:
-        yield _missing("cheating")
-        return
-    yield _words(CHEATING)
+def cheating_section(kept: Kept) -> Iterator[str]:
     yield (
         f"The floor, `{cheating.FLOOR}`, runs the agent and then looks whether all stories are approved. By what the "
         f"cheating iteration had to do: accepted. Repeat: `{kept.command}`"

@@ -14,18 +14,16 @@ import os
 import stat
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from bench import arena
+from bench import arena, tables
 from bench.agents import restarted
 from bench.agents.attempts import AGENTS, FAMILIES, Restarted
 from bench.arena import Attended, Place
-from bench.harness.base import NotMeasured
 from bench.harness.restarters import FOLDER, RESTARTERS, Restarter
-from bench.truth import Absent, table
+from bench.tables import Absent, by, counts, not_measured, played, table, versions_of
 from ralph.process.client import Wakeup, Warden
 
 WORKERS = 4
@@ -142,18 +140,9 @@ def measure(
     each: Callable[[Row], None] = lambda row: None,
 ) -> Report:
     """Every agent with every harness, several at once."""
-    versions: dict[str, str] = {}
-    absent: list[Absent] = []
-    for name in restarters:
-        try:
-            versions[name] = RESTARTERS[name].find()
-        except NotMeasured as reason:
-            absent.append(Absent(name, str(reason)))
-    rows = []
-    with ThreadPoolExecutor(WORKERS) as pool:
-        for row in pool.map(lambda case: run(RESTARTERS[case[0]], case[1]), product(versions, agents)):
-            rows.append(row)
-            each(row)
+    versions, absent = versions_of(restarters, RESTARTERS)
+    cases = product(versions, agents)
+    rows = played(lambda case: run(RESTARTERS[case[0]], case[1]), cases, each, WORKERS)
     return Report(versions, rows, absent)
 
 
@@ -162,15 +151,7 @@ def measure(
 
 def by_family(report: Report) -> str:
     """In how many runs: false/missed/hung/unfinished/orphans."""
-    names = list(report.versions)
-    lines: list[Sequence[str]] = [(f"family ({'/'.join(KINDS)})", "runs", *names)]
-    for family in FAMILIES:
-        found = [
-            [row for row in report.rows if (row.family, row.harness) == (family, name)] for name in names
-        ]
-        if any(found):
-            lines.append((family, str(len(found[0])), *map(counts, found)))
-    return table(lines)
+    return by("family", FAMILIES, report.rows, KINDS, list(report.versions))
 
 
 def summary(report: Report) -> str:
@@ -179,14 +160,8 @@ def summary(report: Report) -> str:
     for name in report.versions:
         rows = [row for row in report.rows if row.harness == name]
         starts = str(sum(row.starts for row in rows))
-        lines.append((name, str(len(rows)), *counts(rows).split("/"), starts))
-    return "\n".join(
-        [table(lines), *(f"{each.harness}: not measured: {each.reason}" for each in report.absent)]
-    )
-
-
-def counts(rows: Sequence[Row]) -> str:
-    return "/".join(str(sum(bool(getattr(row, kind)) for row in rows)) for kind in KINDS)
+        lines.append((name, str(len(rows)), *counts(rows, KINDS), starts))
+    return "\n".join([table(lines), *not_measured(report.absent)])
 
 
 def show(row: Row) -> None:
@@ -198,5 +173,4 @@ def show(row: Row) -> None:
 
 def chosen(families: Iterable[str]) -> list[Restarted]:
     """The agents of these families, all of them if none is named; part of a name will do."""
-    wanted = [name.casefold() for name in families]
-    return [each for each in AGENTS if not wanted or any(name in each.family.casefold() for name in wanted)]
+    return tables.chosen(AGENTS, families, lambda agent: agent.family)

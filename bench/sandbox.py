@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 
-from bench.measure import Measurement, Scratch, alternate, scratch
+from bench.measure import Measurement, Scratch, alternate, each_in_scratch
 
 FEW, MANY = 5, 25
-MOST_MS = 50.0
+MAX_MS = 50.0
 RUNG = "bubblewrap"
 
 
 def suite() -> Iterator[Measurement]:
-    for measure in (start_of_a_command, start_of_a_run):
-        place = scratch()
-        try:
-            yield measure(place)
-        finally:
-            shutil.rmtree(place.path.parent, ignore_errors=True)
+    yield from each_in_scratch(start_of_a_command, start_of_a_run)
 
 
 def _seconds(place: Scratch, iterations: int, *options: str) -> Callable[[], float]:
@@ -37,17 +31,17 @@ def start_of_a_command(place: Scratch) -> Measurement:
     detail = f"{inside_ms:.1f} ms against {outside_ms:.1f} ms"
     return Measurement(
         f"{RUNG}: added to each command",
-        f"≤ {MOST_MS:.0f} ms",
+        f"≤ {MAX_MS:.0f} ms",
         added,
         "ms",
-        added <= MOST_MS,
+        added <= MAX_MS,
         outside_ms,
         detail,
     )
 
 
 def start_of_a_run(place: Scratch) -> Measurement:
-    """A run of one iteration: the rung is looked for, tried, and its walls are tried once."""
+    """A run of one iteration: the backend is looked for, tried, and its walls are tried once."""
     place.agent("echo hello", streamAgentOutput=False)
     inside, outside = alternate(_seconds(place, 1, "--sandbox-rung", RUNG), _seconds(place, 1), 9)
     added = (inside - outside) * 1e3

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import subprocess
 import time
@@ -12,8 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from bench.measure import Measurement, scratch
-from ralph.flows.repository import scm_runner
 from ralph.process.client import Wakeup, Warden
+from ralph.runs.repository import scm_runner
 from ralph.scm.repository import repository_at
 from ralph.scm.snapshots import Snapshots
 
@@ -23,11 +22,8 @@ RUN = "20260101-000000-0000"
 
 def suite() -> Iterator[Measurement]:
     for files in SIZES:
-        place = scratch()
-        try:
+        with scratch() as place:
             yield measure(place.path, place.state, files)
-        finally:
-            shutil.rmtree(place.path.parent, ignore_errors=True)
 
 
 def measure(path: Path, state: Path, files: int) -> Measurement:

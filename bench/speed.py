@@ -1,31 +1,27 @@
-"""Speed and memory of the loop itself, with trivial agents and snapshots off."""
+"""Speed and memory of the loop itself, with trivial agents and snapshots off; how soon commands start."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
-from bench.measure import RALPH, Measurement, Scratch, alternate, scratch, seconds
+from bench.measure import RALPH, Measurement, Scratch, Spent, alternate, each_in_scratch, medians, scratch
 from ralph.core.model import Ended
-from ralph.process.client import Command, Wakeup, Warden
+from ralph.process.client import ProcessCommand, Wakeup, Warden
 
 FEW, MANY = 100, 500
 MB = 1 << 20
 
 
 def suite() -> Iterator[Measurement]:
-    for measure in (overhead, gap, flood, long_line, held_pipe, kill_tree, version, help_page):
-        place = scratch()
-        try:
-            yield measure(place)
-        finally:
-            shutil.rmtree(place.path.parent, ignore_errors=True)
+    yield from each_in_scratch(overhead, gap, flood, long_line, held_pipe, kill_tree)
+    for start in (version, help_page, help_of_run, status, first_agent, first_agent_in_git):
+        with scratch() as place:
+            yield from start(place)
 
 
 def overhead(place: Scratch) -> Measurement:
@@ -120,7 +116,9 @@ def kill_tree(place: Scratch) -> Measurement:
                     warden.end(0)
                 return None
 
-            warden.run(Command(["/bin/sh", "-c", script], dict(os.environ), directory), _Nothing(), watch)
+            warden.run(
+                ProcessCommand(["/bin/sh", "-c", script], dict(os.environ), directory), _Nothing(), watch
+            )
             times.append(time.perf_counter() - sent[0])
         os.close(directory)
     value = statistics.median(times) * 1e3
@@ -135,22 +133,76 @@ class _Nothing:
         pass
 
 
-def version(place: Scratch) -> Measurement:
-    return _start(place, ["--version"], 2.0)
+# ---- how soon commands start ----
+
+STARTS = 21
 
 
-def help_page(place: Scratch) -> Measurement:
-    return _start(place, ["--help"], 6.0)
+def version(place: Scratch) -> Iterator[Measurement]:
+    return _starts("ralph --version", 2.0, place, lambda: place.spent(RALPH, "--version"))
 
 
-def _start(place: Scratch, arguments: list[str], limit: float) -> Measurement:
-    python = str(Path(sys.executable))
-    mine, bare = alternate(
-        lambda: seconds([RALPH, *arguments], place.env, 5),
-        lambda: seconds([python, "-c", "pass"], place.env, 5),
-        7,
+def help_page(place: Scratch) -> Iterator[Measurement]:
+    return _starts("ralph --help", 6.0, place, lambda: place.spent(RALPH, "--help"))
+
+
+def help_of_run(place: Scratch) -> Iterator[Measurement]:
+    return _starts("ralph run --help", 6.0, place, lambda: place.spent(RALPH, "run", "--help"))
+
+
+def status(place: Scratch) -> Iterator[Measurement]:
+    """With one run to show."""
+    place.agent("echo hello")
+    place.ralph("run", "-p", "hello", "-m", "1")
+    return _starts("ralph status", 11.0, place, lambda: place.spent(RALPH, "status"))
+
+
+def first_agent(place: Scratch) -> Iterator[Measurement]:
+    """From the call of `ralph run` to the first agent, in a directory without git."""
+    return _first_agent("to the first agent", place, snapshots=False)
+
+
+def first_agent_in_git(place: Scratch) -> Iterator[Measurement]:
+    """The same in a repository, with its first snapshot."""
+    identity = ("-c", "user.name=Bench", "-c", "user.email=bench@localhost")
+    for words in (("init", "-q"), (*identity, "commit", "-q", "--allow-empty", "-m", "First")):
+        subprocess.run(["git", *words], cwd=place.path, check=True)
+    return _first_agent("to the first agent, in git", place, snapshots=True)
+
+
+def _first_agent(name: str, place: Scratch, *, snapshots: bool) -> Iterator[Measurement]:
+    """The agent itself notes when it began and what the processes above it had used by then: warden and ralph."""
+    noted = place.path.parent / "noted"
+    body = (
+        'began=$EPOCHREALTIME; read -r _ _ _ ralph _ < "/proc/$PPID/stat"\n'
+        f'{{ echo "$began"; cat "/proc/$PPID/schedstat" "/proc/$ralph/task/"*/schedstat; }} > {noted}'
     )
-    ratio = mine / bare
-    detail = f"{mine * 1e3:.0f} ms against {bare * 1e3:.0f} ms"
-    name = f"ralph {' '.join(arguments)}, against python -c pass"
-    return Measurement(name, f"≤ {limit:g}×", ratio, "×", ratio <= limit, 1.0, detail)
+    place.agent(body, shell="/bin/bash", snapshots=snapshots)
+
+    def spent() -> Spent:
+        called = time.time()
+        place.ralph("run", "-p", "hello", "-m", "1")
+        began, *used = noted.read_text().splitlines()
+        return Spent(float(began) - called, sum(int(line.split()[0]) for line in used) / 1e9)
+
+    return _starts(f"ralph run {name}", 15.0, place, spent, processor=13.0)
+
+
+def _starts(
+    name: str, limit: float, place: Scratch, ours: Callable[[], Spent], *, processor: float | None = None
+) -> Iterator[Measurement]:
+    """By the clock and of the processors, each in multiples of an empty Python, measured in turn.
+
+    `processor`: the limit of the second where it is another: by the clock, a run also waits for the disk.
+    """
+    pairs = [(ours(), place.spent(sys.executable, "-c", "pass")) for _ in range(STARTS)]
+    mine, bare = medians([each for each, _ in pairs]), medians([each for _, each in pairs])
+    load = f"load {os.getloadavg()[0]:.1f}"
+    for what, took, floor, most in (
+        ("", mine.wall, bare.wall, limit),
+        (", processor time", mine.processor, bare.processor, processor or limit),
+    ):
+        ratio, detail = took / floor, f"{took * 1e3:.0f} ms against {floor * 1e3:.0f} ms, {load}"
+        yield Measurement(
+            f"{name}{what}, against python -c pass", f"≤ {most:g}×", ratio, "×", ratio <= most, 1.0, detail
+        )

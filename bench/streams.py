@@ -14,7 +14,7 @@ from bench.measure import Measurement, alternate
 from ralph.agents.base import Parser, Reading
 from ralph.agents.registry import AGENTS
 from ralph.core.events import AgentEvent
-from ralph.views.agent import AgentLines, Look
+from ralph.views.agent import AgentLines, ViewOptions
 
 SOURCES = Path(os.__file__).parent
 SIZE = 32 << 20
@@ -134,7 +134,7 @@ def rendering() -> Measurement:
     """What one line of the agent's work costs to show: emoji, colours, outputs of 4 kB that are cut."""
     parser = AGENTS["claude"].parser(Reading())
     events = list(parser.stdout(claude_session(8 << 20, most=4000)))
-    lines = AgentLines(Look(emoji=True, colour=True))
+    lines = AgentLines(ViewOptions(emoji=True, colour=True))
     started = time.perf_counter()
     shown = sum(lines(event, 0.0).count("\n") for event in events)
     micro = (time.perf_counter() - started) / shown * 1e6

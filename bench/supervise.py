@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sqlite3
 import statistics
 import subprocess
@@ -14,18 +13,13 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.measure import RALPH, Measurement, Scratch, scratch
+from bench.measure import RALPH, Measurement, Scratch, each_in_scratch
 
 REPEAT = 15
 
 
 def suite() -> Iterator[Measurement]:
-    for measure in (during_delay, exits_after_done, last_child):
-        place = scratch()
-        try:
-            yield measure(place)
-        finally:
-            shutil.rmtree(place.path.parent, ignore_errors=True)
+    yield from each_in_scratch(during_delay, exits_after_done, last_child)
 
 
 @dataclass(frozen=True, slots=True)

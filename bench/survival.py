@@ -16,16 +16,15 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from bench import arena, ordeal
+from bench import arena, ordeal, tables
 from bench.harness.base import Harness, NotMeasured
 from bench.harness.ralph import BARE
 from bench.harness.registry import HARNESSES
 from bench.ordeal import Ordeal, Session, Site, Usual
-from bench.truth import Absent, table
+from bench.tables import Absent, by, counts, not_measured, played, table
 
 WORKERS = 2
 SEED = 20_250_701
@@ -195,13 +194,12 @@ def measure(
         for number in range(case.quick if quick else case.times)
         if case.name not in skipped
     ]
-    rows = []
-    with ThreadPoolExecutor(WORKERS) as pool:
-        for row in pool.map(
-            lambda trial: undergo(HARNESSES[trial[0]], trial[1], trial[2], usual[trial[0]]), trials
-        ):
-            rows.append(row)
-            each(row)
+
+    def play(trial: tuple[str, Case, int]) -> Row:
+        name, case, number = trial
+        return undergo(HARNESSES[name], case, number, usual[name])
+
+    rows = played(play, trials, each, WORKERS)
     return Report(versions, rows, absent, skipped)
 
 
@@ -215,25 +213,15 @@ def summary(report: Report) -> str:
     lines: list[Sequence[str]] = [("harness", "runs", *KINDS)]
     for name, version in report.versions.items():
         rows = [row for row in report.rows if row.harness == name]
-        counts = [str(sum(bool(getattr(row, kind)) for row in rows)) for kind in KINDS]
-        lines.append((f"{name} {version}", str(len(rows)), *counts))
-    absent = [f"{each.harness}: not measured: {each.reason}" for each in report.absent]
+        lines.append((f"{name} {version}", str(len(rows)), *counts(rows, KINDS)))
     skipped = [f"{case}: not measured: {reason}" for case, reason in report.skipped.items()]
-    return "\n".join([table(lines), *absent, *skipped])
+    return "\n".join([table(lines), *not_measured(report.absent), *skipped])
 
 
 def by_case(report: Report) -> str:
     """In how many runs: lost/orphans/hung/unfinished/together."""
-    names = list(report.versions)
-    lines: list[Sequence[str]] = [("case (" + "/".join(KINDS) + ")", "runs", *names)]
-    for case in dict.fromkeys(row.case for row in report.rows):
-        found = [[row for row in report.rows if (row.case, row.harness) == (case, name)] for name in names]
-        lines.append((case, str(len(found[0])), *(counts(rows) for rows in found)))
-    return table(lines)
-
-
-def counts(rows: Sequence[Row]) -> str:
-    return "/".join(str(sum(bool(getattr(row, kind)) for row in rows)) for kind in KINDS)
+    cases = dict.fromkeys(row.case for row in report.rows)
+    return by("case", cases, report.rows, KINDS, list(report.versions))
 
 
 def show(row: Row) -> None:
@@ -245,5 +233,4 @@ def show(row: Row) -> None:
 
 def chosen(names: Iterable[str]) -> list[Case]:
     """The cases of these names, all of them if none is named; part of a name will do."""
-    wanted = [name.casefold() for name in names]
-    return [case for case in CASES.values() if not wanted or any(name in case.name for name in wanted)]
+    return tables.chosen(CASES.values(), names, lambda case: case.name)

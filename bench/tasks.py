@@ -6,22 +6,22 @@ which a busy machine changes least.
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from bench.measure import RALPH, Measurement, Scratch, alternate, scratch
 from ralph.core import board
-from ralph.core.board import RunEnded, RunVerdict
-from ralph.core.tasks import ACCEPTANCE, CompletionCriteria, Task, TaskCompletionSpec
-from ralph.flows.jobs import Choice, Jobs
+from ralph.core.board import RoleRunEnded
+from ralph.core.model import RunVerdict
+from ralph.core.task_model import ACCEPTANCE, CompletionCriteria, Task, TaskCompletionSpec
 from ralph.settings import AgentSettings, Settings
 from ralph.store.home import Home
+from ralph.work.jobs import Choice, Jobs
 
 MANY = 10_000
 CHAIN = 10
@@ -56,8 +56,7 @@ _SPEC = TaskCompletionSpec(
 
 
 def suite() -> Iterator[Measurement]:
-    place = scratch()
-    try:
+    with scratch() as place:
         _fill(place)
         yield _listed(place, "task", "list")
         yield _listed(place, "task", "list", "--json")
@@ -65,8 +64,6 @@ def suite() -> Iterator[Measurement]:
         yield _inside(place, "pick", "the next task is picked, of 10,000")
         yield _inside(place, "decide", "a task is proved, and the next one begins, of 10,000")
         yield _inside(place, "block", "the first task fails, and 9,999 are blocked")
-    finally:
-        shutil.rmtree(place.path.parent, ignore_errors=True)
 
 
 def _fill(place: Scratch) -> None:
@@ -107,11 +104,8 @@ def _against_python(place: Scratch, name: str, measure: Callable[[], float]) -> 
 
 def _processor(place: Scratch, command: list[str]) -> float:
     """How long a command has kept a processor busy."""
-    null = subprocess.DEVNULL
-    process = subprocess.Popen(command, cwd=place.path, env=place.env, stdin=null, stdout=null, stderr=null)
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0, command
+    _, code, usage = place.run(command)
+    assert code == 0, command
     return usage.ru_utime + usage.ru_stime
 
 
@@ -144,7 +138,7 @@ def decide(state: str, project: str) -> None:
     first = board.ready(here)[0]
     here = board.begin(here, first)
     started = time.process_time()
-    here = board.apply(here, RunEnded(first.job, 1, RunVerdict.PROVED))
+    here = board.apply(here, RoleRunEnded(first.job, 1, RunVerdict.PROVED))
     board.begin(here, board.ready(here)[0])
     print(time.process_time() - started)
 
@@ -154,7 +148,7 @@ def block(state: str, project: str) -> None:
     first = board.ready(here)[0]
     here = board.begin(here, first)
     started = time.process_time()
-    here = board.apply(here, RunEnded(first.job, 1, RunVerdict.FAILED))
+    here = board.apply(here, RoleRunEnded(first.job, 1, RunVerdict.FAILED))
     print(time.process_time() - started)
     assert board.is_over(here)
 

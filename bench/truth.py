@@ -11,19 +11,22 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import product
 
-from bench import arena
+from bench import arena, tables
 from bench.agents.families import AGENTS, FAMILIES
 from bench.agents.model import Agent, Shape
 from bench.arena import Trial
-from bench.harness.base import Harness, NotMeasured
+from bench.harness.base import Harness
 from bench.harness.registry import HARNESSES
+from bench.tables import Absent as Absent
+from bench.tables import by, counts, not_measured, played, table, versions_of
 from ralph.process.client import Wakeup, Warden
 
 WORKERS = 2
+KINDS = ("false", "missed", "unfinished")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +54,6 @@ class Row:
     def is_bad(self) -> bool:
         """What must never happen to ours."""
         return self.false or self.missed or self.hung or self.orphans > 0
-
-
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """A harness that was not measured, and why."""
-
-    harness: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,29 +97,16 @@ def measure(
     each: Callable[[Row], None] = lambda row: None,
 ) -> Report:
     """Every agent in every shape with every harness, several at once."""
-    versions: dict[str, str] = {}
-    absent: list[Absent] = []
-    for name in harnesses:
-        try:
-            versions[name] = HARNESSES[name].find()
-        except NotMeasured as reason:
-            absent.append(Absent(name, str(reason)))
-    cases = list(product(versions, agents, shapes))
+    versions, absent = versions_of(harnesses, HARNESSES)
     wardens = Wardens()
-    rows: list[Row] = []
 
     def play(case: tuple[str, Agent, Shape]) -> Row:
         name, agent, shape = case
         trial = arena.run(wardens.mine(), HARNESSES[name], agent, shape)
         return judge(HARNESSES[name], agent, shape, trial)
 
-    try:
-        with ThreadPoolExecutor(WORKERS) as pool:
-            for row in pool.map(play, cases):
-                rows.append(row)
-                each(row)
-    finally:
-        wardens.close()
+    with closing(wardens):
+        rows = played(play, product(versions, agents, shapes), each, WORKERS)
     return Report(versions, rows, absent)
 
 
@@ -154,54 +136,27 @@ class Wardens:
 
 def summary(report: Report) -> str:
     """One line per harness."""
-    head = ("harness", "runs", "false", "missed", "unfinished", "wasted", "cost wasted", "orphans", "hangs")
-    lines = [head]
+    head = ("harness", "runs", *KINDS, "wasted", "cost wasted", "orphans", "hangs")
+    lines: list[Sequence[str]] = [head]
     for name, version in report.versions.items():
         rows = [row for row in report.rows if row.harness == name]
         lines.append(
             (
                 f"{name} {version}" if name != version else name,
                 str(len(rows)),
-                str(sum(row.false for row in rows)),
-                str(sum(row.missed for row in rows)),
-                str(sum(row.unfinished for row in rows)),
+                *counts(rows, KINDS),
                 str(sum(row.wasted for row in rows)),
                 f"${sum(row.cost_wasted for row in rows):.2f}",
                 str(sum(row.orphans for row in rows)),
                 str(sum(row.hung for row in rows)),
             )
         )
-    absent = [f"{absent.harness}: not measured: {absent.reason}" for absent in report.absent]
-    return "\n".join([table(lines), *absent])
+    return "\n".join([table(lines), *not_measured(report.absent)])
 
 
 def by_family(report: Report) -> str:
     """false / missed / unfinished of each family, by harness."""
-    names = list(report.versions)
-    lines: list[Sequence[str]] = [("family (false/missed/unfinished)", "runs", *names)]
-    for family in FAMILIES:
-        rows = [row for row in report.rows if row.family == family]
-        if not rows:
-            continue
-        cells = [_counts(row for row in rows if row.harness == name) for name in names]
-        lines.append((family, str(len(rows) // len(names)), *cells))
-    return table(lines)
-
-
-def _counts(rows: Iterable[Row]) -> str:
-    marks = [(row.false, row.missed, row.unfinished) for row in rows]
-    return "/".join(str(sum(column)) for column in zip(*marks, strict=True))
-
-
-def table(lines: Sequence[Sequence[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    texts = ["  ".join(_cells(line, widths)) for line in lines]
-    return "\n".join(text.rstrip() for text in texts)
-
-
-def _cells(line: Sequence[str], widths: Sequence[int]) -> list[str]:
-    first, *rest = zip(line, widths, strict=True)
-    return [first[0].ljust(first[1]), *(cell.rjust(width) for cell, width in rest)]
+    return by("family", FAMILIES, report.rows, KINDS, list(report.versions))
 
 
 def show(row: Row) -> None:
@@ -214,5 +169,4 @@ def show(row: Row) -> None:
 
 def chosen(families: Iterable[str]) -> list[Agent]:
     """The agents of these families, all of them if none is named; part of a name will do."""
-    wanted = [name.casefold() for name in families]
-    return [each for each in AGENTS if not wanted or any(name in each.family for name in wanted)]
+    return tables.chosen(AGENTS, families, lambda agent: agent.family)

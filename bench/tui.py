@@ -7,7 +7,6 @@ import json
 import os
 import pty
 import select
-import shutil
 import signal
 import statistics
 import struct
@@ -48,15 +47,12 @@ KEYS = 40
 
 
 def suite() -> Iterator[Measurement]:
-    place = scratch()
-    try:
+    with scratch() as place:
         big = fill(place)
         yield shown(place)
         yield answered(place)
         yield opened(place, big)
         yield slowed(place)
-    finally:
-        shutil.rmtree(place.path.parent, ignore_errors=True)
 
 
 # ---- a full store ----
@@ -70,7 +66,7 @@ def fill(place: Scratch) -> str:
         runs.db.execute("PRAGMA synchronous = OFF")
         for _ in range(MANY):
             _ended(home, place)
-        run = runs.create(Flow.RUN, str(place.path), str(place.path), lambda id: _plan(id, place))
+        run = runs.create(_plan("", place), str(place.path), str(place.path))
         journal, state = Journal(runs.db, runs.path, run.id), machine.start(_plan(run.id, place), run.created)
         look = machine.next_step(state)
         journal.begin(look, run.created)
@@ -97,7 +93,7 @@ def _ended(home: Home, place: Scratch) -> None:
     runs = home.runs()
     with closing(runs.db):
         runs.db.execute("PRAGMA synchronous = OFF")
-        run = runs.create(Flow.RUN, str(place.path), str(place.path), lambda id: _plan(id, place))
+        run = runs.create(_plan("", place), str(place.path), str(place.path))
         state, journal = machine.start(_plan(run.id, place), run.created), Journal(runs.db, runs.path, run.id)
         used = Usage(cost_usd=0.1, input_tokens=50_000, output_tokens=900)
         results: dict[type, Result] = {

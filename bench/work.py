@@ -14,13 +14,13 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from bench import arena
+from bench import arena, tables
 from bench.agents import calculator, judge, play
 from bench.agents.calculator import CRITERIA, TEST_CRITERION
 from bench.agents.model import Agent, Shape, Tag
@@ -29,10 +29,12 @@ from bench.arena import Place
 from bench.harness import keeper
 from bench.harness.base import Launch
 from bench.harness.ralph import COMMANDS, OURS
-from bench.truth import WORKERS, Wardens, table
-from ralph.core.tasks import ROLES, CompletionCriteria, Task, TaskCompletionSpec, TaskStatus
-from ralph.flows.where import here
+from bench.measure import write_program
+from bench.tables import by, played, table
+from bench.truth import WORKERS, Wardens
+from ralph.core.task_model import ROLES, CompletionCriteria, Task, TaskCompletionSpec, TaskStatus
 from ralph.process.client import Warden
+from ralph.runs.location import here
 from ralph.store.home import Home
 
 TASK = "T-1"
@@ -84,14 +86,8 @@ def measure(
 ) -> Report:
     """Every scene in its shapes with every method, several at once."""
     cases = [(scene, method, shape) for scene, method in product(scenes, methods) for shape in scene.shapes]
-    wardens, rows = Wardens(), []
-    try:
-        with ThreadPoolExecutor(WORKERS) as pool:
-            for row in pool.map(lambda case: run(wardens.mine(), *case), cases):
-                rows.append(row)
-                each(row)
-    finally:
-        wardens.close()
+    with closing(Wardens()) as wardens:
+        rows = played(lambda case: run(wardens.mine(), *case), cases, each, WORKERS)
     return Report(OURS.find(), rows)
 
 
@@ -159,11 +155,11 @@ def prepare(where: Place, scene: Scene, method: Method, shape: Shape) -> Launch:
     for name in arena.PROGRAMS[shape]:
         words = (sys.executable, "-I", "-S", play.__file__)
         script = f'"{where.private}/${{RALPH_ROLE:-coder}}.json"'
-        _program(where.programs / name, f'exec {shlex.join(words)} {script} {name} "$@"')
+        write_program(where.programs / name, f'exec {shlex.join(words)} {script} {name} "$@"')
     judged = (sys.executable, "-I", "-S", judge.__file__, scene.judge)
-    _program(where.programs / "judge", f'exec {shlex.join(judged)} "$@"')
+    write_program(where.programs / "judge", f'exec {shlex.join(judged)} "$@"')
     quiet = "export PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 PYTHONDONTWRITEBYTECODE=1"
-    _program(where.programs / "python", f'{quiet}\nexec {sys.executable} "$@"')
+    write_program(where.programs / "python", f'{quiet}\nexec {sys.executable} "$@"')
     criteria = {role: _criteria(scene, role, method) for role in roles}
     spec = TaskCompletionSpec(calculator.OUTCOME, CRITERIA, **criteria)
     tasks = _tasks(where)
@@ -206,11 +202,6 @@ def _criteria(scene: Scene, role: str, method: Method) -> CompletionCriteria:
     return CompletionCriteria(ROLES[role].promise, "", method, configs[method], ITERATIONS)
 
 
-def _program(path: Path, body: str) -> None:
-    path.write_text(f"#!/bin/sh\n{body}\n")
-    path.chmod(0o755)
-
-
 def _state(where: Place) -> Path:
     state = where.private / "state"
     state.mkdir(exist_ok=True)
@@ -238,18 +229,7 @@ def summary(report: Report) -> str:
 def by_family(report: Report) -> str:
     """false / missed / beyond of each family, by method."""
     methods = [method for method in Method if any(row.method == method for row in report.rows)]
-    lines: list[Sequence[str]] = [("family (false/missed/beyond)", "runs", *methods)]
-    for family in FAMILIES:
-        rows = [row for row in report.rows if row.family == family]
-        if rows:
-            cells = [_counts(row for row in rows if row.method == method) for method in methods]
-            lines.append((family, str(len(rows) // len(methods)), *cells))
-    return table(lines)
-
-
-def _counts(rows: Iterable[Row]) -> str:
-    marks = [(row.false, row.missed, row.beyond) for row in rows]
-    return "/".join(str(sum(column)) for column in zip(*marks, strict=True))
+    return by("family", FAMILIES, report.rows, ("false", "missed", "beyond"), methods, "method")
 
 
 def quick() -> Report:
@@ -268,7 +248,6 @@ def show(row: Row) -> None:
 
 def chosen(families: Iterable[str], agents: Iterable[str] = ()) -> list[Scene]:
     """The scenes of these families, all of them if none is named; part of a name will do."""
-    wanted = [name.casefold() for name in families]
-    found = [each for each in SCENES if not wanted or any(name in each.family for name in wanted)]
+    found = tables.chosen(SCENES, families, lambda scene: scene.family)
     names = set(agents)
     return [each for each in found if not names or each.name in names]

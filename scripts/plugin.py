@@ -1,16 +1,14 @@
-"""Brings the Claude Code plugin up to date with the package: the rules of its stop hook, its version."""
+"""Writes the version of the package into the manifests of the Claude Code plugin."""
 
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 from ralph import __version__
 
 ROOT = Path(__file__).parents[1]
 PLUGIN = ROOT / "src/ralph/plugin"
-RULES = (ROOT / "src/ralph/core/stories.py", PLUGIN / "hooks/scripts/stories.py")
 MANIFESTS = (
     PLUGIN / ".claude-plugin/plugin.json",
     PLUGIN / ".claude-plugin/marketplace.json",
@@ -19,7 +17,6 @@ MANIFESTS = (
 
 
 def main() -> None:
-    shutil.copyfile(*RULES)
     for path in MANIFESTS:
         manifest = json.loads(path.read_text())
         for each in manifest.get("plugins", [manifest]):

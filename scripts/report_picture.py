@@ -17,7 +17,7 @@ from ralph.store.home import Home
 from report_support import complete_run
 
 ROOT = Path(__file__).resolve().parent.parent
-MOST_HEIGHT = 2200
+MAX_HEIGHT = 2200
 
 
 def main() -> int:
@@ -36,7 +36,7 @@ def main() -> int:
         page.write_text(page.read_text().replace(str(base), "/home/ada").replace(sys.executable, "python"))
         with browser() as opened:
             opened.open(page, 900)
-            opened.photograph(ROOT / "docs" / "report.png", MOST_HEIGHT)
+            opened.photograph(ROOT / "docs" / "report.png", MAX_HEIGHT)
     return 0
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
-from fork_support import RALPH, start_ralph
+from fork_support import NO_BYTECODE, RALPH, start_ralph
 from ralph.store.home import Home
 from ralph.store.runs import process_start
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["RALPH", "Project", "Recorded", "Result", "some", "some_rows", "wait_until"]
 
 sys.dont_write_bytecode = False  # the next run need not compile the tests anew
-os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # agents change programs faster than bytecode knows
+os.environ[NO_BYTECODE] = "1"
 
 hypothesis.settings.register_profile("plain", max_examples=40, deadline=None)
 hypothesis.settings.register_profile("all", max_examples=300, deadline=None)

@@ -23,6 +23,9 @@ import fork_server
 
 RALPH = str(Path(sys.executable).parent / "ralph")
 
+NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
+"""Set for all that tests start: a program that is edited twice in one second must not be run as it was before."""
+
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TEXTUAL", "COLORTERM")
 """Variables that the interpreter and the libraries look at once, before or while modules are loaded."""
 
@@ -110,7 +113,7 @@ class _Server:
         self._control, theirs = socket.socketpair()
         self._lock = threading.Lock()
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("RALPH_", "GIT_"))}
-        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # those that are not forked start faster then
+        environment.pop(NO_BYTECODE, None)  # those that are not forked start faster then
         with theirs:
             words = [sys.executable, fork_server.__file__, str(theirs.fileno()), RALPH]
             self._process = subprocess.Popen(

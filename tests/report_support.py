@@ -11,7 +11,7 @@ from typing import Any
 
 from conftest import Project
 from prd_support import Loop, make_loop, story
-from ralph.core.tasks import CompletionCriteria
+from ralph.core.task_model import CompletionCriteria
 from work_support import Site, make_site, task
 
 _AGENT = """#!{python}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from conftest import Project, Result
 from ralph.store.bus import project_bus, read, task_bus
-from ralph.store.messages import Message
+from ralph.store.messages import BusMessage
 
 QUICK = ("--restart-delay", "0.02")
 """No test waits a second where nothing depends on it."""
@@ -68,5 +68,5 @@ class Task:
 def _messages(path: Path) -> list[tuple[str, str]]:
     """Type and body of each message; nothing may be damaged."""
     found = list(read(path))
-    assert all(isinstance(message, Message) for message in found)
-    return [(message.type, message.body) for message in found if isinstance(message, Message)]
+    assert all(isinstance(message, BusMessage) for message in found)
+    return [(message.type, message.body) for message in found if isinstance(message, BusMessage)]

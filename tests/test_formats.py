@@ -10,22 +10,22 @@ import os
 import re
 import sqlite3
 import sys
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 import pytest
+from msgspec.structs import fields
 
 from conftest import Project
 from ralph import settings
 from ralph.core import events, machine, model
 from ralph.core.model import Cause, Outcome
-from ralph.core.tasks import ACCEPTANCE, CompletionCriteria, Task, TaskCompletionSpec, TaskStatus
-from ralph.flows import task_file
+from ralph.core.task_model import ACCEPTANCE, CompletionCriteria, Task, TaskCompletionSpec, TaskStatus
 from ralph.store import codec
 from ralph.store.database import VERSION
 from ralph.store.runs import new_id
+from ralph.tasks import task_file
 from ralph.views import tasks as task_view
 from ralph.views.jsonl import KINDS as EVENT_KINDS
 from ralph.views.report.model import Report
@@ -284,8 +284,8 @@ def test_the_diagram_is_the_machines_table() -> None:
     """docs/architecture.md shows the transitions that the machine has."""
     sys.path.insert(0, str(DOCS.parent / "scripts"))
     try:
-        import diagram  # type: ignore[import-not-found]
+        import architecture  # type: ignore[import-not-found]
     finally:
         sys.path.pop(0)
     page = (DOCS / "architecture.md").read_text()
-    assert diagram.page_with_diagram(page) == page
+    assert architecture.page_with_diagram(page) == page

@@ -16,8 +16,6 @@ MODULES = sorted((ROOT / "src" / "ralph").rglob("*.py"))
 SHARED = {"Config"}
 """Every check method has one of these, as its protocol asks."""
 
-UNTIL_THE_MOVE = pytest.mark.xfail(strict=False, reason="until the move has landed")
-
 ELSEWHERE = re.compile(r"\bS[0-4]\b(?:'s)?")
 """The short name of a document that is not in the repository."""
 
@@ -28,7 +26,6 @@ def defined_in(path: Path) -> Iterator[str]:
             yield node.name
 
 
-@UNTIL_THE_MOVE
 def test_a_public_class_is_defined_once() -> None:
     """No two modules have public classes of the same name; the plugin's copy of the story rules is one file."""
     places = defaultdict(list)
@@ -39,7 +36,6 @@ def test_a_public_class_is_defined_once() -> None:
     assert {name: where for name, where in places.items() if len(where) > 1 and name not in SHARED} == {}
 
 
-@UNTIL_THE_MOVE
 def test_limits_are_named_max() -> None:
     """No identifier begins with `MOST_`."""
     found = {
@@ -50,7 +46,6 @@ def test_limits_are_named_max() -> None:
     assert found == set()
 
 
-@UNTIL_THE_MOVE
 @pytest.mark.parametrize("folder", ["src", "docs", "tests", "bench"])
 def test_nothing_refers_to_documents_that_are_not_here(folder: str) -> None:
     """What a text stands on is in the repository, or is said in its own words."""

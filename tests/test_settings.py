@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from conftest import RALPH, Project, Result, some
 from ralph.core.model import AgentSpec, FailAction, PromptVia
 from ralph.errors import RalphError
-from ralph.flows import run as flow
+from ralph.runs import run_plan
 from ralph.settings import (
     DEFAULT,
     AgentSettings,
     GuardrailSettings,
-    Loaded,
+    LoadedSettings,
     deep_merge,
     leaves,
     load,
@@ -145,7 +145,7 @@ def plain(values: Any) -> Any:
     return json.loads(json.dumps(values))
 
 
-def values_of(loaded: Loaded) -> dict[str, Any]:
+def values_of(loaded: LoadedSettings) -> dict[str, Any]:
     values: dict[str, Any] = plain(to_json(loaded.settings))
     return values
 
@@ -564,7 +564,7 @@ def test_a_wrong_environment_variable_is_named(here: Path) -> None:
 )
 def test_flags_are_split_as_a_shell_would(flags: list[str], words: tuple[str, ...]) -> None:
     """An entry of `flags` may be several arguments; quotes and backslashes hold them together."""
-    spec = flow.agent_spec(AgentSettings(command="tool", flags=tuple(flags)))
+    spec = run_plan.agent_spec(AgentSettings(command="tool", flags=tuple(flags)))
     assert spec == AgentSpec("tool", "custom", "tool", words, (), PromptVia.ARGUMENT)
 
 
@@ -587,16 +587,18 @@ def test_flags_that_no_shell_could_split(project: Project) -> None:
 def test_an_agent_that_cannot_be(agent: AgentSettings, said: str) -> None:
     """No agent, or one of a type that does not exist, is refused before anything starts."""
     with pytest.raises(RalphError) as caught:
-        flow.agent_spec(agent)
+        run_plan.agent_spec(agent)
     assert caught.value.message == said
     assert caught.value.hint
 
 
 def test_the_type_comes_from_the_command_unless_given() -> None:
     """`agent.type` follows the base name of the command; the prompt's way follows the type."""
-    by_name = flow.agent_spec(AgentSettings(command="/usr/bin/scripted"))
+    by_name = run_plan.agent_spec(AgentSettings(command="/usr/bin/scripted"))
     assert (by_name.type, by_name.prompt_via) == ("scripted", PromptVia.STDIN)
-    given_type = flow.agent_spec(AgentSettings(command="./mine", type="scripted", prompt_via=PromptVia.FILE))
+    given_type = run_plan.agent_spec(
+        AgentSettings(command="./mine", type="scripted", prompt_via=PromptVia.FILE)
+    )
     assert (given_type.type, given_type.prompt_via) == ("scripted", PromptVia.FILE)
 
 
@@ -610,7 +612,7 @@ def test_the_type_comes_from_the_command_unless_given() -> None:
 )
 def test_every_guardrail_has_a_name_of_its_own(commands: tuple[str, ...]) -> None:
     """Checks are told apart by name: a name that stands for two would let one of them never run."""
-    checks = flow.guardrails(tuple(GuardrailSettings(command=command) for command in commands))
+    checks = run_plan.guardrails(tuple(GuardrailSettings(command=command) for command in commands))
     assert len({check.name for check in checks}) == len(commands)
 
 

@@ -10,21 +10,22 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from textual.app import App
 from textual.pilot import Pilot
 
 from conftest import Project, wait_until
 from ralph.commands.tui import make_app
-from ralph.core.tasks import TaskStatus
-from ralph.flows.where import here
+from ralph.core.task_model import TaskStatus
+from ralph.runs.location import here
 from ralph.store.home import Home
 from ralph.store.runs import process_start
-from ralph.views.agent import Look
+from ralph.views.agent import ViewOptions
 from ralph.views.tui.app import RalphApp
 from ralph.views.tui.screen import Polled
 from work_support import Site, external, make_site, task
@@ -181,7 +182,7 @@ class World:
     def app(self, *, theme: str = "dark", first: tuple[str, ...] = ()) -> RalphApp:
         """As it would be if it was called in the webshop."""
         return make_app(
-            self.home, Look(), lambda: NOW, emoji=True, theme=theme, project=self.webshop, first=first
+            self.home, ViewOptions(), lambda: NOW, emoji=True, theme=theme, project=self.webshop, first=first
         )
 
 

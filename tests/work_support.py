@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from conftest import Project, Result
-from ralph.core.tasks import CompletionCriteria, Task, TaskCompletionSpec
-from ralph.flows.where import here
+from ralph.core.task_model import CompletionCriteria, Task, TaskCompletionSpec
+from ralph.runs.location import here
 from ralph.store.tasks import Tasks
 
 CHECK = f"{sys.executable} check.py"

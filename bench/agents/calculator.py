@@ -14,7 +14,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.agents.project import git
+from bench.agents.project import git, start
 
 BASE = "main"
 PYTEST = "PYTHONPATH=. python -m pytest -q tests"
@@ -71,19 +71,7 @@ class Answer:
 
 def create(directory: Path, extra: dict[str, str]) -> None:
     """A repository with one commit, on the base branch."""
-    for name, text in (FILES | extra).items():
-        path = directory / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    git(directory, "init", "-q", "-b", BASE)
-    for name, value in (
-        ("user.name", "Bench"),
-        ("user.email", "bench@localhost"),
-        ("commit.gpgsign", "false"),
-    ):
-        git(directory, "config", name, value)
-    git(directory, "add", "-A")
-    git(directory, "commit", "-q", "-m", "Start")
+    start(directory, FILES | extra)
 
 
 def ask(directory: Path) -> Answer:

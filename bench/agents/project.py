@@ -67,7 +67,12 @@ def _test(text: str) -> str:
 
 def create(directory: Path, tag: Tag, extra: Mapping[str, str]) -> None:
     """A repository with one commit, on `main`; `extra` are the files that a harness wants to find."""
-    for name, text in (files(tag) | dict(extra)).items():
+    start(directory, files(tag) | dict(extra))
+
+
+def start(directory: Path, files: Mapping[str, str]) -> None:
+    """These files in a repository with one commit, on `main`."""
+    for name, text in files.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

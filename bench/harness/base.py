@@ -60,8 +60,8 @@ class Harness(Protocol):
     title: str
     """What the name stands for, in a few words."""
     tag: Tag
-    is_ours: bool
-    works_a_list: bool
+    is_ours: bool = False
+    works_a_list: bool = False
     """One iteration for each task of a list, and the tag ends a task; else one task, in many iterations."""
 
     def find(self) -> str:
@@ -74,10 +74,12 @@ class Harness(Protocol):
         """How to start it; `private` is a directory outside the project."""
 
     def resume(self, job: Job, private: Path) -> Launch:
-        """How to go on after it was killed, as its own documents say."""
+        """How to go on after it was killed, as its own documents say; where they say nothing, from the start."""
+        return self.launch(job, private)
 
     def is_complete(self, finished: Finished) -> bool:
         """Did it say that the work is done?"""
+        return finished.code == 0
 
 
 def environment(home: Path, programs: Path, launch: Launch) -> dict[str, str]:

@@ -10,18 +10,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.agents.model import Shape, Tag
-from bench.harness.base import Finished, Job, Launch
+from bench.harness.base import Harness, Job, Launch
 from bench.harness.on_path import other_ralph
 
 COMMANDS = {Shape.CLAUDE: "claude", Shape.CODEX: "codex", Shape.PLAIN: "agent"}
 
 
-class GoRalph:
+class GoRalph(Harness):
     name = "ralph-go"
     title = "ralph-cli in Go, with the guardrail, commits by itself"
     tag = Tag("response", "DONE")
-    is_ours = False
-    works_a_list = False
 
     def find(self) -> str:
         return str(self._program())
@@ -42,9 +40,3 @@ class GoRalph:
     def launch(self, job: Job, private: Path) -> Launch:
         program = self._program()
         return Launch((str(program), "run", "-p", job.prompt), path=(program.parent,))
-
-    def resume(self, job: Job, private: Path) -> Launch:
-        return self.launch(job, private)
-
-    def is_complete(self, finished: Finished) -> bool:
-        return finished.code == 0

@@ -10,18 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from bench.agents.model import Shape, Tag
-from bench.harness.base import Finished, Job, Launch
+from bench.harness.base import Harness, Job, Launch
 from bench.harness.on_path import other_ralph
 
 BACKENDS = {Shape.CLAUDE: "claude", Shape.CODEX: "codex", Shape.PLAIN: "custom"}
 
 
-class Orchestrator:
+class Orchestrator(Harness):
     name = "ralph-orchestrator"
     title = "ralph-orchestrator, without hats"
     tag = Tag("promise", "LOOP_COMPLETE")
-    is_ours = False
-    works_a_list = False
 
     def find(self) -> str:
         return str(self._program())
@@ -42,6 +40,3 @@ class Orchestrator:
     def resume(self, job: Job, private: Path) -> Launch:
         first = self.launch(job, private)
         return replace(first, argv=(*first.argv, "--continue"))
-
-    def is_complete(self, finished: Finished) -> bool:
-        return finished.code == 0

@@ -10,18 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.agents.model import Shape, Tag
-from bench.harness.base import Finished, Job, Launch, NotMeasured
+from bench.harness.base import Harness, Job, Launch, NotMeasured
 
 COMMANDS = {Shape.CLAUDE: "claude", Shape.CODEX: "codex", Shape.PLAIN: "agent"}
 LONGEST_LIMIT_WAIT = 30.0
 
 
-class Ralph:
+class Ralph(Harness):
     """`holds_tests`: the guardrail runs in a clean copy, and a second one holds the files not to be changed."""
 
     tag = Tag("response", "DONE")
     is_ours = True
-    works_a_list = False
 
     def __init__(self, name: str, title: str, *, holds_tests: bool) -> None:
         self.name = name
@@ -61,9 +60,6 @@ class Ralph:
         return Launch(
             (str(self.program), *arguments, "--no-stream-agent-output"), {"RALPH_STATE_DIR": str(state)}
         )
-
-    def is_complete(self, finished: Finished) -> bool:
-        return finished.code == 0
 
 
 def unchanged(job: Job) -> str:

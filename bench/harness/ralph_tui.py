@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench.agents.model import Shape, Tag
 from bench.harness import npm
-from bench.harness.base import Finished, Job, Launch
+from bench.harness.base import Finished, Harness, Job, Launch
 
 VERSION = "0.11.0"
 BUN = "1.4.4"
@@ -23,11 +23,10 @@ CONFIG_VERSION = "2.1"
 AGENTS = {Shape.CLAUDE: "claude", Shape.CODEX: "codex", Shape.PLAIN: "github-copilot"}
 
 
-class RalphTui:
+class RalphTui(Harness):
     name = "ralph-tui"
     title = f"ralph-tui {VERSION}, headless, one story, commits by itself"
     tag = Tag("promise", "COMPLETE")
-    is_ours = False
     works_a_list = True
 
     def find(self) -> str:

@@ -13,17 +13,16 @@ from pathlib import Path
 
 from bench.agents.model import Shape, Tag
 from bench.harness import npm
-from bench.harness.base import Finished, Job, Launch, program
+from bench.harness.base import Finished, Harness, Job, Launch, program
 
 VERSION = "4.7.2"
 ENGINES = {Shape.CLAUDE: "--claude", Shape.CODEX: "--codex", Shape.PLAIN: "--copilot"}
 
 
-class Ralphy:
+class Ralphy(Harness):
     name = "ralphy"
     title = f"ralphy-cli {VERSION}, a list with one task"
     tag = Tag("promise", "COMPLETE")
-    is_ours = False
     works_a_list = True
 
     def find(self) -> str:
@@ -48,9 +47,6 @@ class Ralphy:
         path = self._programs()
         argv = (str(path[0] / "ralphy"), ENGINES[job.shape], "--prd", "PRD.md", *retries, "--no-browser")
         return Launch(argv, path=path, is_starter=True)
-
-    def resume(self, job: Job, private: Path) -> Launch:
-        return self.launch(job, private)
 
     def is_complete(self, finished: Finished) -> bool:
         return finished.code == 0 and "All tasks completed!" in finished.out

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bench.agents.model import Shape, Tag
-from bench.harness.base import Finished, Job, Launch
+from bench.harness.base import Harness, Job, Launch
 
 AGENTS = {
     Shape.CLAUDE: "claude --dangerously-skip-permissions --print",
@@ -35,10 +35,8 @@ exit 1
 """
 
 
-class ShellLoop:
+class ShellLoop(Harness):
     tag = Tag("promise", "COMPLETE")
-    is_ours = False
-    works_a_list = False
 
     def __init__(self, name: str, title: str, script: str) -> None:
         self.name = name
@@ -54,12 +52,6 @@ class ShellLoop:
 
     def launch(self, job: Job, private: Path) -> Launch:
         return Launch(("/bin/sh", "loop.sh", str(job.limit)))
-
-    def resume(self, job: Job, private: Path) -> Launch:
-        return self.launch(job, private)
-
-    def is_complete(self, finished: Finished) -> bool:
-        return finished.code == 0
 
 
 TAG_GREP = ShellLoop("tag-grep", "a shell loop that greps the output for the tag", GREP)

@@ -9,6 +9,8 @@ from ralph import __version__
 
 TYPE_CHECKING = False  # `typing` alone would cost a fifth of `ralph --version`
 if TYPE_CHECKING:
+    import types
+
     import click
 
 GROUPS: dict[str, dict[str, str]] = {
@@ -58,7 +60,18 @@ EXAMPLE = 'ralph run -p "Make the tests pass" -m 5'
 
 
 def main(arguments: list[str] | None = None) -> int:
-    argv = sys.argv[1:] if arguments is None else arguments
+    if arguments is not None:
+        return _main(arguments)
+    import gc
+
+    gc.set_threshold(50_000)  # what a start makes stays: to look for garbage in it is a waste
+    try:
+        return _main(sys.argv[1:])
+    finally:
+        gc.freeze()  # nor does the end look through it
+
+
+def _main(argv: list[str]) -> int:
     _open_streams()
     if argv[:1] in (["--version"], ["-v"]):
         print(f"ralph {__version__}")
@@ -67,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
         from ralph.guard.hook import run
 
         run([word for word in argv[1:] if word != "--hook"])
-    _die_of_interrupts()
+    _hear_interrupts()
     from ralph.errors import RalphError
 
     try:
@@ -99,19 +112,20 @@ def _open_streams() -> None:
             setattr(sys, ("stdin", "stdout", "stderr")[number], stream)
 
 
-def _die_of_interrupts() -> None:
-    """While modules are loaded, a KeyboardInterrupt could get lost in them: the plain signal cannot."""
+def _hear_interrupts() -> None:
+    """While a module is loaded, a KeyboardInterrupt could get lost in it: the plain signal cannot."""
     import signal
+
+    def interrupted(number: int, frame: types.FrameType | None) -> None:
+        while frame is not None:
+            if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+            frame = frame.f_back
+        raise KeyboardInterrupt
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _hear_interrupts() -> None:
-    import signal
-
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, interrupted)
 
 
 def _check_text(argv: list[str]) -> None:
@@ -152,6 +166,10 @@ def with_default_command(argv: list[str]) -> list[str]:
     return argv
 
 
+OLD_OPTIONS = {"sandbox-rung": "sandbox-backend"}
+"""Names that options had in earlier versions, which still work."""
+
+
 def make_group() -> click.Group:
     import click
 
@@ -164,7 +182,11 @@ def make_group() -> click.Group:
         help="Runs a coding agent again and again, each time with a fresh context, until the work is proved"
         f" done.\n\n\b\n{EXAMPLE}",
         epilog="`ralph COMMAND --help` explains a command. `ralph -p …` is short for `ralph run -p …`.",
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+        context_settings={
+            "help_option_names": ["-h", "--help"],
+            "max_content_width": 100,
+            "token_normalize_func": lambda name: OLD_OPTIONS.get(name, name),
+        },
         params=[
             click.Option(["-v", "--version"], is_flag=True, expose_value=False, help="Print the version.")
         ],
@@ -175,7 +197,6 @@ def _load(name: str) -> click.Command:
     import importlib
 
     command: click.Command = importlib.import_module(f"ralph.commands.{name}").command
-    _hear_interrupts()
     return command
 
 

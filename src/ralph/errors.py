@@ -11,3 +11,8 @@ class RalphError(Exception):
         self.message = message
         self.hint = hint
         self.exit_code = exit_code
+
+    @property
+    def text(self) -> str:
+        """Both in one line."""
+        return f"{self.message} {self.hint}".strip()

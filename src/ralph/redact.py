@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from ahocorasick_rs import BytesAhoCorasick
 
@@ -66,7 +66,7 @@ _SECRET_NAME = re.compile(
 _NO_SECRET_NAME = re.compile(r"(_SOCK|_FILE|_PATH|_DIR|_URL|_ID|_NAME|_COUNT|TOKENS)$", re.IGNORECASE)
 _SHORTEST = 8
 _BASE64_RUN = re.compile(rb"[A-Za-z0-9+/_-]{16,}={0,2}")
-_MOST_LINE = 64 << 10
+_MAX_LINE = 64 << 10
 _TAIL = 8 << 10
 _KEY_BEGINS = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _KEY_ENDS = re.compile(rb"-----END [A-Z ]*PRIVATE KEY-----")
@@ -85,15 +85,26 @@ def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class Secrets:
-    """What counts as a secret: the well-known formats, and these values."""
+    """What counts as a secret: the well-known formats, and these values.
+
+    The automaton is made when there is first something to read, the rules when it first hits: an agent is at work by
+    then.
+    """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
-        literals = {value.encode() for value in values}
-        self._rules = [re.compile(rule, re.DOTALL | re.MULTILINE) for _, rule in RULES.values()]
-        self._rules += [re.compile(re.escape(value)) for value in sorted(literals, key=len, reverse=True)]
-        begins = {begin for starts, _ in RULES.values() for begin in starts} | literals
+        self._literals = {value.encode() for value in values}
+
+    @cached_property
+    def _begins(self) -> BytesAhoCorasick:
+        begins = {begin for starts, _ in RULES.values() for begin in starts} | self._literals
         hidden = {piece for begin in begins for piece in _base64_pieces(begin)}
-        self._begins = BytesAhoCorasick(sorted(begins | hidden))
+        return BytesAhoCorasick(sorted(begins | hidden))
+
+    @cached_property
+    def _rules(self) -> list[re.Pattern[bytes]]:
+        known = [re.compile(rule, re.DOTALL | re.MULTILINE) for _, rule in RULES.values()]
+        longest_first = sorted(self._literals, key=len, reverse=True)
+        return known + [re.compile(re.escape(value)) for value in longest_first]
 
     def redact(self, text: bytes) -> bytes:
         """Text without its secrets; most text has none and is returned as it is."""
@@ -133,7 +144,7 @@ class Redactor:
         if newline:
             self._waiting = rest
             return self._lines(whole + newline)
-        if len(self._waiting) <= _MOST_LINE:
+        if len(self._waiting) <= _MAX_LINE:
             return b""
         whole, self._waiting = self._waiting[:-_TAIL], self._waiting[-_TAIL:]
         return self._secrets.redact(whole)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ralph.agents.base import Parser, Prompt, Reading, Report
+from msgspec.structs import replace
+
+from ralph.agents.base import AgentReport, Parser, Prompt, Reading
 from ralph.agents.registry import AGENTS
 from ralph.core.events import AgentEvent, Body, Result, Text, ToolEnd, ToolStart
 from ralph.core.model import AgentSpec, Exit, Permissions, PromptVia, Purpose
@@ -18,7 +20,7 @@ TAG = "<response>DONE</response>"
 PROMPT = f"Do it. When all is done, say {TAG}."
 WELL = Exit(0)
 
-Read = tuple[list[AgentEvent], Report]
+Read = tuple[list[AgentEvent], AgentReport]
 """The events of a whole process, and what it amounts to."""
 
 

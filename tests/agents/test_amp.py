@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ralph.agents.amp import Amp
-from ralph.agents.base import Prompt, Reading, Report
+from ralph.agents.base import AgentReport, Prompt, Reading
 from ralph.agents.plain import PlainParser
 from ralph.agents.registry import AGENTS, announced_permissions, type_of
-from ralph.core.events import AgentEvent, Body, Progress, Result, Text, ToolEnd, ToolStart
+from ralph.core.events import AgentEvent, AgentProgress, Body, Result, Text, ToolEnd, ToolStart
 from ralph.core.model import AgentSpec, Ended, Exit, Permissions, PromptVia, Purpose, Usage
 
 TAG = "<response>DONE</response>"
@@ -29,7 +29,7 @@ def argv(agent: AgentSpec, purpose: Purpose = Purpose.WORK) -> list[str]:
     return Amp().argv(agent, purpose, Prompt("Do it.", "/x"))
 
 
-def read(*lines: dict[str, Any], code: int = 0) -> tuple[list[AgentEvent], Report]:
+def read(*lines: dict[str, Any], code: int = 0) -> tuple[list[AgentEvent], AgentReport]:
     parser = Amp().parser(Reading(spec=spec()))
     data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
     events = parser.stdout(data)
@@ -112,14 +112,14 @@ def test_a_session() -> None:
     )
     usage = Usage(0.0, 100, 50, 80)
     assert events == [
-        Progress("session T-1"),
+        AgentProgress("session T-1"),
         Text("I look.\n"),
         ToolStart("t1", "Bash", Body(b'{"cmd":"ls"}')),
         ToolEnd("t1", Body(b'"a.txt"')),
         Text(f"{ANSWER}\n"),
         Result(usage),
     ]
-    assert report == Report(Ended.OK, True, ANSWER, usage)
+    assert report == AgentReport(Ended.OK, True, ANSWER, usage)
 
 
 def test_a_failed_result() -> None:

@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.agent_support import TAG, WELL, Bench, Read, body, stream, timeless
-from ralph.agents.base import Report
+from ralph.agents.base import AgentReport
 from ralph.agents.claude import Claude
 from ralph.agents.registry import AGENTS, announced_permissions, type_of
 from ralph.core.events import (
+    AgentError,
+    AgentProgress,
     Limited,
     Noise,
-    Problem,
-    Progress,
     Result,
     Retry,
     Text,
@@ -49,7 +49,7 @@ def recorded(name: str, exit: Exit = WELL) -> Read:
     """A recorded stream, without the times and the session that it begins with."""
     events, report = read(raw(name), exit=exit)
     assert report.unread == 0
-    return [event for event in timeless(events) if not isinstance(event, Progress)], report
+    return [event for event in timeless(events) if not isinstance(event, AgentProgress)], report
 
 
 def bash(number: int, command: str, *, part: int = 1, inside: str = "") -> ToolStart:
@@ -167,14 +167,14 @@ def test_work() -> None:
         Text(f"All is done. {TAG}\n"),
         Result(usage),
     ]
-    assert report == Report(Ended.OK, True, f"All is done. {TAG}", usage)
+    assert report == AgentReport(Ended.OK, True, f"All is done. {TAG}", usage)
 
 
 def test_times_and_session() -> None:
     """Each event has the time that the stream gives it; the session and the model are told first."""
     events, _ = read(raw("work"))
     first, *rest = events
-    assert isinstance(first, Progress)
+    assert isinstance(first, AgentProgress)
     assert first.text.startswith("session ") and first.text.endswith(", claude-opus-5-5")
     times = [event.at for event in rest if isinstance(event, Text | ToolStart | ToolEnd)]
     known = [time for time in times if time is not None]
@@ -189,7 +189,7 @@ def test_a_stop_hook_that_blocks() -> None:
     other = {"type": "user", "message": {"content": [{"type": "text", "text": "Something else."}]}}
     lines = said(f"Done. {TAG}"), blocked, other, said("Not yet.", "msg_2"), RESULT
     events, report = read(stream(*lines))
-    assert [event for event in events if isinstance(event, Progress)] == [Progress(reason)]
+    assert [event for event in events if isinstance(event, AgentProgress)] == [AgentProgress(reason)]
     assert (report.ended, report.claim, report.unread) == (Ended.OK, False, 0)
 
 
@@ -203,7 +203,7 @@ def test_an_agent_inside_the_agent() -> None:
     back = events[4]
     assert isinstance(back, ToolEnd) and back.id == agent.id and f"Two words. {TAG}" in back.output.text
     assert events[5:] == [Text("It says that there are two words.\n"), Result(asked(4))]
-    assert report == Report(Ended.OK, False, "It says that there are two words.", asked(4))
+    assert report == AgentReport(Ended.OK, False, "It says that there are two words.", asked(4))
 
 
 PENDING, ACTIVE, DONE = TodoStatus.PENDING, TodoStatus.ACTIVE, TodoStatus.DONE
@@ -236,7 +236,7 @@ def test_a_task_in_the_background() -> None:
         Text("Now it is over.\n"),
         Result(asked(3)),
     ]
-    assert report == Report(Ended.OK, False, "Now it is over.", asked(3))
+    assert report == AgentReport(Ended.OK, False, "Now it is over.", asked(3))
 
 
 def test_it_is_over_with_each_result() -> None:
@@ -267,7 +267,7 @@ def test_a_usage_limit_with_its_reset() -> None:
         Limited(LimitKind.USAGE, words, 1794790860.0),
         Result(Usage(), is_error=True),
     ]
-    assert report == Report(Ended.LIMIT, retry_at=1794790860.0, detail=words)
+    assert report == AgentReport(Ended.LIMIT, retry_at=1794790860.0, detail=words)
 
 
 def test_a_usage_limit_in_words_alone() -> None:
@@ -309,7 +309,7 @@ def test_a_refusal_has_its_kind(name: str, kind: LimitKind, ended: Ended, words:
     """What passes makes Ralph wait; a key or credit that is not there ends the run."""
     events, report = recorded(name, Exit(1))
     assert events[-2:] == [Limited(kind, words), Result(Usage(), is_error=True)]
-    assert report == Report(ended, detail=words)
+    assert report == AgentReport(ended, detail=words)
 
 
 @pytest.mark.parametrize(
@@ -326,8 +326,8 @@ def test_a_refusal_has_its_kind(name: str, kind: LimitKind, ended: Ended, words:
 def test_a_failure_that_is_no_refusal(name: str, words: str) -> None:
     """An error is told once, and the iteration has failed with its words."""
     events, report = recorded(name, Exit(1))
-    assert events[-2:] == [Problem(words), Result(Usage(), is_error=True)]
-    assert report == Report(Ended.FAILED, detail=words)
+    assert events[-2:] == [AgentError(words), Result(Usage(), is_error=True)]
+    assert report == AgentReport(Ended.FAILED, detail=words)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_a_retry_that_goes_well(name: str, why: str, seconds: float) -> None:
     """What the CLI mends by itself is told and is no failure."""
     events, report = recorded(name)
     assert events == [Retry(why, 1, 10, seconds), Text("found again\n"), Result(asked(1))]
-    assert report == Report(Ended.OK, False, "found again", asked(1))
+    assert report == AgentReport(Ended.OK, False, "found again", asked(1))
 
 
 def test_a_rejected_key_is_not_tried_ten_times() -> None:
@@ -447,7 +447,7 @@ def test_a_commit_message_needs_no_permission() -> None:
 
 def test_empty() -> None:
     """A success with nothing in it is no answer, and costs what it costs."""
-    assert recorded("empty") == ([Result(asked(2))], Report(Ended.EMPTY, usage=asked(2)))
+    assert recorded("empty") == ([Result(asked(2))], AgentReport(Ended.EMPTY, usage=asked(2)))
 
 
 @pytest.mark.parametrize(
@@ -461,7 +461,7 @@ def test_its_own_limits(name: str, words: str, usage: Usage) -> None:
     """The CLI's own limits end it without an answer; tokens and money are told all the same."""
     events, report = recorded(name, Exit(1))
     assert events[-1] == Result(usage, is_error=True)
-    assert report == Report(Ended.FAILED, usage=usage, detail=words)
+    assert report == AgentReport(Ended.FAILED, usage=usage, detail=words)
 
 
 def test_interrupted_by_someone_else() -> None:
@@ -484,14 +484,14 @@ def test_a_stream_without_a_result(name: str, exit: Exit, expected: Ended, detai
     """No result is no success, whatever the exit code; what was used so far is known."""
     events, report = recorded(name, exit)
     assert not any(isinstance(event, Result) for event in events)
-    assert report == Report(expected, usage=Usage(0.0, 1000), detail=detail)
+    assert report == AgentReport(expected, usage=Usage(0.0, 1000), detail=detail)
 
 
 def test_a_wrong_flag() -> None:
     """It says so on stderr and nothing else."""
     words = b"error: unknown option '--no-auto-compact'\n"
     _, report = read(b"", exit=Exit(1), stderr=words)
-    assert report == Report(Ended.FAILED, detail=words.decode().strip())
+    assert report == AgentReport(Ended.FAILED, detail=words.decode().strip())
 
 
 # ---- tokens ----
@@ -576,9 +576,9 @@ def test_decoys_of_a_real_session() -> None:
 def test_blocks_of_one_message_belong_together() -> None:
     """A message in several events is one message, and the next one begins anew."""
     data = stream(said("All is ", "m1"), said(f"done. {TAG}", "m1"), RESULT)
-    assert read(data)[1] == Report(Ended.OK, True, f"All is done. {TAG}")
+    assert read(data)[1] == AgentReport(Ended.OK, True, f"All is done. {TAG}")
     data = stream(said(TAG, "m1"), said("No, wait.", "m2"), RESULT)
-    assert read(data)[1] == Report(Ended.OK, False, "No, wait.")
+    assert read(data)[1] == AgentReport(Ended.OK, False, "No, wait.")
 
 
 def test_a_message_that_only_thinks_takes_back_the_claim() -> None:
@@ -601,4 +601,4 @@ def test_the_result_has_the_last_word() -> None:
     """Where a message could not be read, the result still says what the final one was."""
     broken = b'{"type":"assistant","message":{"content":3}}\n'
     data = stream(said(TAG, "m1")) + broken + stream(RESULT | {"result": "No, wait."})
-    assert read(data)[1] == Report(Ended.OK, False, "No, wait.", unread=1)
+    assert read(data)[1] == AgentReport(Ended.OK, False, "No, wait.", unread=1)

@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.agent_support import PROMPT, STREAMS, TAG, Bench, Read, body, stream
-from ralph.agents.base import Report
+from ralph.agents.base import AgentReport
 from ralph.agents.codex import Codex
 from ralph.agents.registry import AGENTS, type_of
 from ralph.core.events import (
+    AgentError,
+    AgentProgress,
     Limited,
     Noise,
-    Problem,
-    Progress,
     Result,
     Retry,
     Text,
@@ -47,8 +47,8 @@ spec, argv, read, raw = CODEX.spec, CODEX.argv, CODEX.read, CODEX.raw
 
 def recorded(name: str, *, exit: int = 0, stderr: bytes = b"", agent: AgentSpec | None = None) -> Read:
     events, report = read(raw(name), exit=exit, stderr=stderr, agent=agent)
-    assert isinstance(events[0], Progress | Noise)
-    return [event for event in events if not isinstance(event, Progress | Noise)], report
+    assert isinstance(events[0], AgentProgress | Noise)
+    return [event for event in events if not isinstance(event, AgentProgress | Noise)], report
 
 
 def item(kind: str, state: str = "completed", id: str = "item_0", **values: Any) -> dict[str, Any]:
@@ -138,7 +138,7 @@ def test_work() -> None:
         Text(f"All is done.\n\n{TAG}\n"),
         Result(usage),
     ]
-    assert report == Report(Ended.OK, claim=True, text=f"All is done.\n\n{TAG}", usage=usage)
+    assert report == AgentReport(Ended.OK, claim=True, text=f"All is done.\n\n{TAG}", usage=usage)
 
 
 def test_a_task_list() -> None:
@@ -178,7 +178,7 @@ def test_a_subagent() -> None:
     """A warning is shown as a problem and is no failure; a subagent is a tool."""
     events, report = recorded("subagent")
     assert events[:3] == [
-        Problem(
+        AgentError(
             "Model metadata for `gpt-5.1` not found. Defaulting to fallback metadata; "
             "this can degrade performance and cause issues."
         ),
@@ -192,7 +192,9 @@ def test_retries_that_help() -> None:
     """An answer after a retry is a success; what made it try again is no limit."""
     events, report = recorded("retry")
     assert events[0] == Retry("rate limit exceeded: Rate limit reached. Please try again in 1s.", 1, 5)
-    assert report == Report(Ended.OK, claim=True, text=TAG, usage=Usage(input_tokens=1000, output_tokens=100))
+    assert report == AgentReport(
+        Ended.OK, claim=True, text=TAG, usage=Usage(input_tokens=1000, output_tokens=100)
+    )
 
 
 def test_no_network() -> None:
@@ -266,7 +268,7 @@ def failed(words: str) -> dict[str, Any]:
 def test_a_bad_request_that_names_a_file() -> None:
     """`rate_limit.ts` in an error's words is no limit."""
     events, report = recorded("400", exit=1)
-    assert [type(event) for event in events] == [Problem, Result]
+    assert [type(event) for event in events] == [AgentError, Result]
     assert report.ended is Ended.FAILED
     assert "The rate_limit.ts file is too long." in report.detail
 
@@ -300,17 +302,17 @@ def test_a_cut_connection() -> None:
     )
     assert events == [
         *(Retry(why, attempt, 5) for attempt in range(1, 6)),
-        Problem(why),
+        AgentError(why),
         Result(Usage(), is_error=True),
     ]
-    assert report == Report(Ended.FAILED, detail=why)
+    assert report == AgentReport(Ended.FAILED, detail=why)
 
 
 def test_an_empty_answer() -> None:
     """A turn without a message and without a tool is empty."""
     events, report = recorded("empty")
     usage = Usage(input_tokens=1000, output_tokens=100)
-    assert (events, report) == ([Result(usage)], Report(Ended.EMPTY, usage=usage))
+    assert (events, report) == ([Result(usage)], AgentReport(Ended.EMPTY, usage=usage))
 
 
 def test_a_hang() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ralph.agents.base import Reading, Report
+from ralph.agents.base import AgentReport, Reading
 from ralph.agents.registry import AGENTS
 from ralph.agents.stream import StreamParser
 from ralph.core.model import Ended, Exit
@@ -183,7 +183,7 @@ DECOYS: dict[str, Decoy] = {
 """Of each agent in its own shapes; stderr and errors, which end it, come on top."""
 
 
-def read(name: str, lines: list[Line], *, stderr: str = "", code: int = 0) -> Report:
+def read(name: str, lines: list[Line], *, stderr: str = "", code: int = 0) -> AgentReport:
     parser = AGENTS[name].parser(Reading(prompt=PROMPT))
     parser.stderr(stderr.encode())
     parser.stdout(b"".join(json.dumps(line).encode() + b"\n" for line in lines))

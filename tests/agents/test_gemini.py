@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agents.agent_support import PROMPT, TAG, Bench, Read, body, stream, timeless
-from ralph.agents.base import Report
+from ralph.agents.base import AgentReport
 from ralph.agents.gemini import Gemini
 from ralph.agents.registry import AGENTS, type_of
 from ralph.core.events import (
+    AgentError,
     AgentEvent,
+    AgentProgress,
     Limited,
     Noise,
-    Problem,
-    Progress,
     Result,
     Retry,
     Text,
@@ -53,7 +53,7 @@ spec, argv, read, raw = GEMINI.spec, GEMINI.argv, GEMINI.read, GEMINI.raw
 def recorded(name: str, *, exit: Exit | int = 0) -> Read:
     """A recorded stream: what comes after its first event, which names session and model."""
     events, report = read(raw(name), exit=exit)
-    assert isinstance(events[0], Progress) and events[0].text.endswith(", gemini-2.5-pro")
+    assert isinstance(events[0], AgentProgress) and events[0].text.endswith(", gemini-2.5-pro")
     return events[1:], report
 
 
@@ -182,7 +182,7 @@ def test_work() -> None:
         Text("<response>DONE</response>\n"),
         Result(usage),
     ]
-    assert report == Report(Ended.OK, claim=True, text=f"All done.\n\n{TAG}", usage=usage)
+    assert report == AgentReport(Ended.OK, claim=True, text=f"All done.\n\n{TAG}", usage=usage)
 
 
 def test_times() -> None:
@@ -272,7 +272,7 @@ def test_the_quota_of_a_day() -> None:
     )
     midnight = datetime(2026, 11, 16, 8, 0, tzinfo=UTC).timestamp()
     assert timeless(events) == [Limited(LimitKind.USAGE, text, midnight), Result(Usage(), is_error=True)]
-    assert report == Report(Ended.LIMIT, retry_at=midnight, detail=text)
+    assert report == AgentReport(Ended.LIMIT, retry_at=midnight, detail=text)
 
 
 @pytest.mark.parametrize(
@@ -307,7 +307,7 @@ def test_a_limit_by_the_exit_code(exit: int, kind: LimitKind) -> None:
     """It is the lower byte of the HTTP status, where the words say nothing."""
     text = "[API Error: This model is currently experiencing high demand.]"
     events, report = read(stream(refused(text)), exit=exit)
-    assert events == [Problem(text), Result(Usage(), is_error=True), Limited(kind, text)]
+    assert events == [AgentError(text), Result(Usage(), is_error=True), Limited(kind, text)]
     assert report.ended is kind.ended
 
 
@@ -325,7 +325,7 @@ def test_no_key() -> None:
     events, report = read(b"", exit=41, stderr=stderr)
     text = stderr.decode().strip()
     assert events == [Noise(stderr.decode()), Limited(LimitKind.AUTH, text)]
-    assert report == Report(Ended.AUTH, detail=text)
+    assert report == AgentReport(Ended.AUTH, detail=text)
 
 
 LOOK_ALIKES = {
@@ -380,15 +380,15 @@ def test_an_empty_answer(name: str, words: str) -> None:
     events, report = recorded(name)
     usage = Usage(input_tokens=4000, output_tokens=400)
     problem, result = timeless(events)
-    assert isinstance(problem, Problem) and problem.text.startswith(words)
+    assert isinstance(problem, AgentError) and problem.text.startswith(words)
     assert result == Result(usage, is_error=True)
-    assert report == Report(Ended.EMPTY, usage=usage)
+    assert report == AgentReport(Ended.EMPTY, usage=usage)
 
 
 def test_an_empty_answer_after_a_tool() -> None:
     """It has done something, and says nothing about it."""
     _, report = recorded("empty_after_tool")
-    assert report == Report(Ended.OK, usage=Usage(input_tokens=2000, output_tokens=200))
+    assert report == AgentReport(Ended.OK, usage=Usage(input_tokens=2000, output_tokens=200))
 
 
 @pytest.mark.parametrize(
@@ -403,8 +403,8 @@ def test_failures(name: str, exit: int, text: str, detail: str) -> None:
     """A failure is told by the result, in words."""
     events, report = recorded(name, exit=exit)
     answer = [Text(f"{text}\n")] if text else []
-    assert timeless(events) == [*answer, Problem(detail), Result(Usage(), is_error=True)]
-    assert report == Report(Ended.FAILED, text=text, detail=detail)
+    assert timeless(events) == [*answer, AgentError(detail), Result(Usage(), is_error=True)]
+    assert report == AgentReport(Ended.FAILED, text=text, detail=detail)
 
 
 def test_too_many_turns() -> None:
@@ -420,7 +420,7 @@ def test_a_blocked_answer() -> None:
     message = "The model response was blocked due to safety settings."
     line = {"type": "error", "severity": "error", "message": message}
     events, report = read(stream(line, {"type": "result", "status": "error"}))
-    assert events == [Problem(message), Result(Usage(), is_error=True)]
+    assert events == [AgentError(message), Result(Usage(), is_error=True)]
     assert (report.ended, report.detail) == (Ended.FAILED, message)
 
 
@@ -428,7 +428,7 @@ def test_a_warning_before_a_success() -> None:
     """A warning is shown, and the result counts."""
     line = {"type": "error", "severity": "warning", "message": "Loop detected, stopping execution"}
     events, report = read(stream(said("Again."), line, END))
-    assert events[1] == Problem("Loop detected, stopping execution")
+    assert events[1] == AgentError("Loop detected, stopping execution")
     assert report.ended is Ended.OK
 
 
@@ -443,14 +443,14 @@ def test_a_hang(exit: Exit, ended: Ended, detail: str) -> None:
     """A stream without a result is no success, whatever the exit code; its last line is shown."""
     events, report = recorded("hang", exit=exit)
     assert events == [Text("I begin to say something\n")]
-    assert report == Report(ended, text="I begin to say something", detail=detail)
+    assert report == AgentReport(ended, text="I begin to say something", detail=detail)
 
 
 def test_a_folder_that_is_not_trusted() -> None:
     """The last words on stderr say why it did not even begin."""
     stderr = b"\x1b[31mGemini CLI is not running in a trusted directory.\x1b[0m\n"
     _, report = read(b"", exit=55, stderr=stderr)
-    assert report == Report(Ended.FAILED, detail="Gemini CLI is not running in a trusted directory.")
+    assert report == AgentReport(Ended.FAILED, detail="Gemini CLI is not running in a trusted directory.")
 
 
 # ---- what it was not allowed to do ----

@@ -18,14 +18,14 @@ import pytest
 
 from agents.test_decoys import SHAPES
 from faults.fault_support import REPEATED, RUNS, seeded
-from ralph.agents.base import Reading, Report
+from ralph.agents.base import AgentReport, Reading
 from ralph.agents.registry import AGENTS
-from ralph.core.events import AgentEnded, AgentEvent, Text, Used
+from ralph.core.events import AgentEnded, AgentEvent, Text, UsageReported
 from ralph.core.model import AgentSpec, Ended, Exit, Permissions, Purpose, Ran
 from ralph.store import codec
-from ralph.views.agent import AgentLines, Look
+from ralph.views.agent import AgentLines, ViewOptions
 from ralph.views.jsonl import JsonLines
-from ralph.views.outlet import Direct
+from ralph.views.writer import DirectWriter
 
 STREAMS = Path(__file__).parent / "streams"
 EACH = 100 * RUNS // len(SHAPES)
@@ -155,7 +155,7 @@ def streams(name: str) -> dict[str, bytes]:
     return found
 
 
-def read(name: str, pieces: list[bytes], stderr: bytes, exit: Exit) -> tuple[list[AgentEvent], Report]:
+def read(name: str, pieces: list[bytes], stderr: bytes, exit: Exit) -> tuple[list[AgentEvent], AgentReport]:
     spec = AgentSpec(name, name, name, permissions=Permissions.NONE)
     parser = AGENTS[name].parser(Reading(spec=spec, now=lambda: 1794783600.0))
     events = [event for piece in pieces for event in parser.stdout(piece)]
@@ -170,16 +170,16 @@ def in_pieces(chance: random.Random, data: bytes) -> list[bytes]:
     return [data[start:end] for start, end in zip([0, *places], [*places, len(data)], strict=True)]
 
 
-def show(events: list[AgentEvent], report: Report) -> None:
+def show(events: list[AgentEvent], report: AgentReport) -> None:
     """As a person and as a program would see it, and as the journal keeps it."""
     ran = Ran(1.0, report.ended, claim=report.claim, usage=report.usage, retry_at=report.retry_at)
-    lines, out = AgentLines(Look(verbose=True, emoji=True, colour=True, timestamp=True)), io.StringIO()
-    tell = JsonLines(Direct(out))
+    lines, out = AgentLines(ViewOptions(verbose=True, emoji=True, colour=True, timestamp=True)), io.StringIO()
+    tell = JsonLines(DirectWriter(out))
     lines.begin(1.0)
     for event in events:
         assert isinstance(lines(event, 2.0), str)
         tell(event)
-    tell(Used(report.usage))
+    tell(UsageReported(report.usage))
     tell(AgentEnded(Purpose.WORK, ran, report.unread))
     assert all(json.loads(line) for line in out.getvalue().split("\n")[:-1])
     assert codec.decode("ran", codec.encode(ran)).ended is report.ended

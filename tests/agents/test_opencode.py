@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from agents.agent_support import STREAMS, TAG, WELL, Bench, Read, body, read_by
-from ralph.agents.base import Reading, Report
+from ralph.agents.base import AgentReport, Reading
 from ralph.agents.opencode import OpenCodeParser
 from ralph.core.events import (
+    AgentError,
+    AgentProgress,
     Limited,
     Noise,
-    Problem,
-    Progress,
     Result,
     Retry,
     Text,
@@ -133,7 +133,7 @@ def test_a_stream_with_everything() -> None:
     """Thinking, text, tools, task lists and the result, with the times and ids of the stream."""
     events, report = recorded("work")
     assert events == [
-        Progress("session ses_e1e9c5263ffeGFWw2hZu1fCuKK"),
+        AgentProgress("session ses_e1e9c5263ffeGFWw2hZu1fCuKK"),
         Text(f"The tag {TAG} is for the end.\n", thinking=True, at=1794782770.78),
         Text(f"I will look first. {TAG}\n", at=1794782770.78),
         started(
@@ -173,7 +173,7 @@ def test_a_stream_with_everything() -> None:
         Text(f"All is written.\n\n{TAG}\n", at=1794782772.494),
         Result(Usage(0.0, 6700, 610, 400), at=1794782772.54),
     ]
-    assert report == Report(Ended.OK, True, f"All is written.\n\n{TAG}\n", Usage(0.0, 6700, 610, 400))
+    assert report == AgentReport(Ended.OK, True, f"All is written.\n\n{TAG}\n", Usage(0.0, 6700, 610, 400))
 
 
 def started(id: str, name: str, at: float, **input: Any) -> ToolStart:
@@ -198,7 +198,9 @@ def test_a_subagent_speaks_for_itself() -> None:
     assert [event.output.text for event in events if isinstance(event, ToolEnd)] == [
         f'<task id="ses_e1e9c353bffe4Fq3x9qgHTeMD7" state="completed">\n{words}\n</task>'
     ]
-    assert report == Report(Ended.OK, False, "The subagent says that it is done.\n", Usage(0.0, 2000, 200))
+    assert report == AgentReport(
+        Ended.OK, False, "The subagent says that it is done.\n", Usage(0.0, 2000, 200)
+    )
 
 
 def test_a_rejected_write_ends_it() -> None:
@@ -208,7 +210,7 @@ def test_a_rejected_write_ends_it() -> None:
     events, report = recorded("rejected", err=asked, reading=reading)
     assert events == [
         Noise(asked),
-        Progress("session ses_e1e9c2d33ffeTpzZOArYOtJ80e"),
+        AgentProgress("session ses_e1e9c2d33ffeTpzZOArYOtJ80e"),
         Text("I will write.\n", at=1794782779.584),
         started("call_000002_1", "write", 1794782779.576, filePath="hello.txt", content="one\n"),
         ended(
@@ -220,7 +222,7 @@ def test_a_rejected_write_ends_it() -> None:
         Result(ONE_STEP, at=1794782779.626),
     ]
     advice = 'was denied (write): set "agent": {"permissions": "edit"}, or allow these tools in "flags"'
-    assert report == Report(
+    assert report == AgentReport(
         Ended.DENIED, usage=ONE_STEP, detail=f"all that the agent tried to change {advice}"
     )
 
@@ -228,7 +230,7 @@ def test_a_rejected_write_ends_it() -> None:
 def test_writes_that_rules_forbid() -> None:
     """Where a rule of the user's own denies all writes, the advice names the file of the rules."""
     _, report = recorded("forbidden")
-    assert report == Report(
+    assert report == AgentReport(
         Ended.DENIED,
         text="I was not allowed to.\n",
         usage=Usage(0.0, 3000, 300),
@@ -255,10 +257,10 @@ def test_an_empty_answer() -> None:
     """A step without a word is a result, but an empty one."""
     events, report = recorded("empty")
     assert events == [
-        Progress("session ses_e1e9c1041ffe4SntavhnHzyzuU"),
+        AgentProgress("session ses_e1e9c1041ffe4SntavhnHzyzuU"),
         Result(ONE_STEP, at=1794782787.279),
     ]
-    assert report == Report(Ended.EMPTY, usage=ONE_STEP)
+    assert report == AgentReport(Ended.EMPTY, usage=ONE_STEP)
 
 
 def test_a_failure() -> None:
@@ -266,10 +268,10 @@ def test_a_failure() -> None:
     events, report = recorded("failed", err=logged("bad thing"))
     assert events == [
         Noise("bad thing\n"),
-        Problem("bad thing"),
+        AgentError("bad thing"),
         Result(Usage(), is_error=True, at=1794782791.411),
     ]
-    assert report == Report(Ended.FAILED, detail="bad thing")
+    assert report == AgentReport(Ended.FAILED, detail="bad thing")
 
 
 def test_an_unknown_model() -> None:
@@ -282,36 +284,36 @@ def test_an_unknown_model() -> None:
     events, report = recorded("no_model", Exit(1), err=log)
     assert events == [
         Noise(f"{error}\n"),
-        Problem(error),
+        AgentError(error),
         Result(Usage(), is_error=True, at=1794782862.124),
     ]
-    assert report == Report(Ended.FAILED, detail=error)
+    assert report == AgentReport(Ended.FAILED, detail=error)
 
 
 def test_a_stream_that_was_cut_is_tried_again() -> None:
     """What the first try had said is not told; the second one counts."""
     events, report = recorded("cut")
     assert events == [
-        Progress("session ses_e1e9bdc62ffe1K8m99cpmKoymi"),
+        AgentProgress("session ses_e1e9bdc62ffe1K8m99cpmKoymi"),
         Text(f"Now it went well. {TAG}\n", at=1794782802.523),
         Result(ONE_STEP, at=1794782802.549),
     ]
-    assert report == Report(Ended.OK, True, f"Now it went well. {TAG}\n", ONE_STEP)
+    assert report == AgentReport(Ended.OK, True, f"Now it went well. {TAG}\n", ONE_STEP)
 
 
 @pytest.mark.parametrize(
     ("exit", "report"),
     [
-        (Exit(None, signal=9), Report(Ended.KILLED, detail="by signal 9 (SIGKILL)")),
-        (Exit(0), Report(Ended.FAILED, detail="it ended without giving a result")),
-        (Exit(None, signal=15, ended=Ended.IDLE), Report(Ended.KILLED, detail="by signal 15 (SIGTERM)")),
+        (Exit(None, signal=9), AgentReport(Ended.KILLED, detail="by signal 9 (SIGKILL)")),
+        (Exit(0), AgentReport(Ended.FAILED, detail="it ended without giving a result")),
+        (Exit(None, signal=15, ended=Ended.IDLE), AgentReport(Ended.KILLED, detail="by signal 15 (SIGTERM)")),
     ],
     ids=["killed", "exit 0", "ended by Ralph"],
 )
-def test_a_hang_has_no_result(exit: Exit, report: Report) -> None:
+def test_a_hang_has_no_result(exit: Exit, report: AgentReport) -> None:
     """A stream without a last step was no success, even with exit 0."""
     events, found = recorded("hang", exit)
-    assert (events, found) == ([Progress("session ses_e1e9bc7c6ffeobOKlGlJyFXf0N")], report)
+    assert (events, found) == ([AgentProgress("session ses_e1e9bc7c6ffeobOKlGlJyFXf0N")], report)
 
 
 # ---- limits ----
@@ -324,14 +326,14 @@ def test_a_usage_window_that_is_used_up() -> None:
     events = parser.stderr(logged(words).encode())
     assert (events, parser.is_over) == ([Limited(LimitKind.USAGE, words, NOW + 7500)], True)
     _, report = parser.finish(Exit(None, signal=15, ended=Ended.OK))
-    assert report == Report(Ended.LIMIT, retry_at=NOW + 7500, detail=words)
+    assert report == AgentReport(Ended.LIMIT, retry_at=NOW + 7500, detail=words)
 
 
 def test_credit_that_is_used_up() -> None:
     """The same for credit, which no waiting brings back."""
     words = "You exceeded your current quota, please check your plan and billing details."
     events, report = read("", Exit(None, signal=15, ended=Ended.OK), err=logged(words))
-    assert (events, report) == ([Limited(LimitKind.CREDIT, words)], Report(Ended.AUTH, detail=words))
+    assert (events, report) == ([Limited(LimitKind.CREDIT, words)], AgentReport(Ended.AUTH, detail=words))
 
 
 def test_a_rate_limit_that_does_not_pass() -> None:
@@ -343,7 +345,7 @@ def test_a_rate_limit_that_does_not_pass() -> None:
         Limited(LimitKind.RATE, words, 1794782853.051),
         Result(Usage(), is_error=True, at=1794782852.051),
     ]
-    assert report == Report(Ended.LIMIT, retry_at=1794782853.051, detail=words)
+    assert report == AgentReport(Ended.LIMIT, retry_at=1794782853.051, detail=words)
 
 
 def test_an_overload_that_passes() -> None:
@@ -352,11 +354,11 @@ def test_an_overload_that_passes() -> None:
     events, report = recorded("overload", err=logged(words))
     assert events == [
         Retry(words, 1, 5),
-        Progress("session ses_e1e9b011fffepzlmTWm5b6aJvZ"),
+        AgentProgress("session ses_e1e9b011fffepzlmTWm5b6aJvZ"),
         Text("Back again.\n", at=1794782859.132),
         Result(ONE_STEP, at=1794782859.187),
     ]
-    assert report == Report(Ended.OK, text="Back again.\n", usage=ONE_STEP)
+    assert report == AgentReport(Ended.OK, text="Back again.\n", usage=ONE_STEP)
 
 
 def test_a_long_silence_after_a_refusal_is_a_limit() -> None:
@@ -368,7 +370,7 @@ def test_a_long_silence_after_a_refusal_is_a_limit() -> None:
     assert not parser.is_over
     now[0] += 60
     assert parser.is_over
-    assert parser.finish(Exit(None, signal=15, ended=Ended.OK))[1] == Report(
+    assert parser.finish(Exit(None, signal=15, ended=Ended.OK))[1] == AgentReport(
         Ended.LIMIT, detail="Too Many Requests"
     )
     parser.stdout(start().encode())
@@ -404,7 +406,7 @@ def test_a_refusal_is_told_once(name: str, kind: LimitKind, words: str, at: floa
         events = [*parser.stdout(stream), *parser.stderr(logged(words).encode())]
     told = [event for event in events if not isinstance(event, Noise)]
     assert told == [Limited(kind, words), Result(Usage(), is_error=True, at=at)]
-    assert parser.finish(Exit(1))[1] == Report(Ended.AUTH, detail=words)
+    assert parser.finish(Exit(1))[1] == AgentReport(Ended.AUTH, detail=words)
 
 
 @pytest.mark.parametrize(
@@ -454,7 +456,7 @@ def test_a_limit_in_the_work_is_none(name: str, code: int) -> None:
 )
 def test_other_errors_are_no_limits(words: str) -> None:
     """A failure that only names a file with such a name is a plain failure."""
-    assert read(refused(400, words), Exit(1), err=logged(words))[1] == Report(Ended.FAILED, detail=words)
+    assert read(refused(400, words), Exit(1), err=logged(words))[1] == AgentReport(Ended.FAILED, detail=words)
 
 
 def test_the_title_of_a_session_is_not_worth_a_limit() -> None:

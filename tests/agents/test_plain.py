@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.agents.base import MOST_TEXT, Ends, LineText, Reading, Report
+from ralph.agents.base import MAX_TEXT, AgentReport, Ends, LineText, Reading
 from ralph.agents.plain import PlainParser
 from ralph.core.events import AgentEvent, Noise, Text
 from ralph.core.model import Ended, Exit, Usage
@@ -48,7 +48,9 @@ def cut(data: bytes, cuts: Sequence[int]) -> list[bytes]:
     return [data[start:end] for start, end in pairwise(places)]
 
 
-def play(pieces: Sequence[bytes], exit: Exit = WELL, prompt: str = "") -> tuple[list[AgentEvent], Report]:
+def play(
+    pieces: Sequence[bytes], exit: Exit = WELL, prompt: str = ""
+) -> tuple[list[AgentEvent], AgentReport]:
     parser = PlainParser(Reading(prompt=prompt))
     events = [event for piece in pieces for event in parser.stdout(piece)]
     last, report = parser.finish(exit)
@@ -82,7 +84,7 @@ def test_an_endless_line_is_not_held_back() -> None:
     """A line without an end is let go in pieces, so that memory stays bounded."""
     lines = LineText()
     let_go = sum(len(lines.feed(b"x" * 1000)) for _ in range(100))
-    assert 100_000 - let_go < MOST_TEXT
+    assert 100_000 - let_go < MAX_TEXT
     assert let_go + len(lines.finish()) == 100_000
 
 
@@ -92,19 +94,19 @@ def test_an_endless_line_is_not_held_back() -> None:
 def test_a_short_answer_is_kept_whole() -> None:
     """What fits is kept as it is."""
     ends = Ends()
-    for piece in ("a" * MOST_TEXT, "b" * (MOST_TEXT - 1)):
+    for piece in ("a" * MAX_TEXT, "b" * (MAX_TEXT - 1)):
         ends.add(piece)
-    assert ends.text == "a" * MOST_TEXT + "b" * (MOST_TEXT - 1)
+    assert ends.text == "a" * MAX_TEXT + "b" * (MAX_TEXT - 1)
 
 
 def test_a_long_answer_is_kept_by_its_ends() -> None:
     """Of a long answer its beginning and its end are kept, and the gap is marked."""
     ends = Ends()
-    ends.add("a" * MOST_TEXT)
+    ends.add("a" * MAX_TEXT)
     for _ in range(1000):
         ends.add("m" * 1000)
-    ends.add("z" * MOST_TEXT)
-    assert ends.text == "a" * MOST_TEXT + "\n[...]\n" + "z" * MOST_TEXT
+    ends.add("z" * MAX_TEXT)
+    assert ends.text == "a" * MAX_TEXT + "\n[...]\n" + "z" * MAX_TEXT
 
 
 # ---- the parser ----
@@ -140,7 +142,7 @@ def test_stderr_is_shown_and_never_a_claim() -> None:
         Noise(TAG.decode() + "\n"),
         Noise("no network\n"),
     ]
-    assert report == Report(Ended.FAILED, claim=False, text="working\n", detail="no network")
+    assert report == AgentReport(Ended.FAILED, claim=False, text="working\n", detail="no network")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_a_signal_is_named(number: int, words: str) -> None:
     """Whoever reads that an agent was killed learns by which signal, not its last complaint."""
     parser = PlainParser(Reading())
     parser.stderr(b"out of memory?\n")
-    assert parser.finish(Exit(None, signal=number))[1] == Report(Ended.KILLED, detail=words)
+    assert parser.finish(Exit(None, signal=number))[1] == AgentReport(Ended.KILLED, detail=words)
 
 
 @pytest.mark.parametrize(
@@ -182,7 +184,7 @@ def test_a_signal_is_named(number: int, words: str) -> None:
 def test_escapes_are_no_part_of_the_answer(output: bytes, text: str, claim: bool) -> None:
     """What is shown, kept and looked at for a claim is the same text, without escapes."""
     events, report = play([output])
-    assert (events, report) == ([Text(text)], Report(Ended.OK, claim, text))
+    assert (events, report) == ([Text(text)], AgentReport(Ended.OK, claim, text))
 
 
 def test_the_reason_of_a_failure_is_short() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from ralph.agents.base import Prompt
 from ralph.agents.registry import AGENTS, type_of
-from ralph.agents.scripted import Script, Scripted, Turn, load
+from ralph.agents.scripted import AgentScript, Scripted, ScriptedTurn, load
 from ralph.core.model import AgentSpec, PromptVia, Purpose
 
 
@@ -120,7 +120,7 @@ def test_yaml_and_json_are_both_scripts(tmp_path: Path) -> None:
     """The same script in both notations."""
     (tmp_path / "a.yaml").write_text("turns:\n  - say: |-\n      two\n      lines\n    exit: 1\n")
     (tmp_path / "a.json").write_text('{"turns": [{"say": "two\\nlines", "exit": 1}]}')
-    script = Script([Turn(say="two\nlines", exit=1)])
+    script = AgentScript([ScriptedTurn(say="two\nlines", exit=1)])
     assert load(str(tmp_path / "a.yaml")) == load(str(tmp_path / "a.json")) == script
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from ralph.checks.base import Answer, Changed, Shell, Workbench
+from ralph.checks.base import Changed, CheckContext, JudgeAnswer, Shell
 from ralph.core.model import Exit, Verdict
 
 LOG = ".ralph/guardrail_001_make_test.log"
@@ -24,7 +24,7 @@ class Bench:
     board: str = ""
     difference: str = ""
     changes: list[Changed] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
+    answers: list[JudgeAnswer] = field(default_factory=list)
     asked: list[tuple[str, float]] = field(default_factory=list)
     prompts: list[tuple[str, str]] = field(default_factory=list)
     shells: dict[str, Shell] = field(default_factory=dict)
@@ -50,12 +50,12 @@ class Bench:
         self.looked.append((tuple(globs), trusted, *([tuple(absent)] if absent else [])))
         return self.changes
 
-    def ask(self, prompt: str, model: str) -> Answer:
+    def ask(self, prompt: str, model: str) -> JudgeAnswer:
         self.prompts.append((prompt, model))
         return self.answers.pop(0)
 
     def inside(self, name: str) -> Bench:
         return replace(self, path=(*self.path, name))
 
-    def together(self, stages: Sequence[tuple[str, Callable[[Workbench], Verdict]]]) -> list[Verdict]:
+    def together(self, stages: Sequence[tuple[str, Callable[[CheckContext], Verdict]]]) -> list[Verdict]:
         return [run(self.inside(name)) for name, run in stages]

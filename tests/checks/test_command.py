@@ -22,11 +22,11 @@ def test_the_registry_knows_it() -> None:
 
 def test_exit_code_0_is_green() -> None:
     """A command that exits with 0 gives a green verdict without feedback."""
-    bench = Bench(Exit(0), "all is well")
-    assert run(guardrail(timeout=2.5), bench) == Verdict(
+    context = Bench(Exit(0), "all is well")
+    assert run(guardrail(timeout=2.5), context) == Verdict(
         "make test", green=True, reason="exit code 0", log=LOG
     )
-    assert bench.asked == [("make test", 2.5)]
+    assert context.asked == [("make test", 2.5)]
 
 
 @pytest.mark.parametrize(

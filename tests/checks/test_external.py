@@ -29,18 +29,18 @@ def test_the_registry_knows_it() -> None:
 
 def test_the_expected_exit_code_is_green() -> None:
     """By default that is 0, within 300 seconds, in the worktree itself."""
-    bench = Bench(Exit(0), "all is well")
-    assert run(external(), bench) == Verdict(
+    context = Bench(Exit(0), "all is well")
+    assert run(external(), context) == Verdict(
         "tests", green=True, reason="External verification passed", log=LOG
     )
-    assert (bench.asked, bench.directories) == ([("make test", 300.0)], ["."])
+    assert (context.asked, context.directories) == ([("make test", 300.0)], ["."])
 
 
 def test_every_key_has_its_effect() -> None:
     """Another exit code, a timeout, a directory."""
-    bench = Bench(Exit(3))
-    assert run(external(success_exit_code=3, timeout=7, working_dir="web/./src/.."), bench).green
-    assert (bench.asked, bench.directories) == ([("make test", 7.0)], ["web"])
+    context = Bench(Exit(3))
+    assert run(external(success_exit_code=3, timeout=7, working_dir="web/./src/.."), context).green
+    assert (context.asked, context.directories) == ([("make test", 7.0)], ["web"])
 
 
 @pytest.mark.parametrize(
@@ -74,9 +74,9 @@ def test_empty_texts_are_not_looked_for(unset: str | None) -> None:
 @pytest.mark.parametrize(("key", "green"), [("output_contains", True), ("output_not_contains", False)])
 def test_output_that_was_cut_is_looked_at_in_its_log(key: str, green: bool) -> None:
     """What stands behind the beginning that is kept counts like the rest."""
-    bench = Bench(Exit(0), "the beginning", is_cut=True, logs={LOG: "the beginning … FAILED"})
+    context = Bench(Exit(0), "the beginning", is_cut=True, logs={LOG: "the beginning … FAILED"})
     config: dict[str, Any] = {key: "FAILED"}
-    assert run(external(**config), bench).green is green
+    assert run(external(**config), context).green is green
 
 
 def test_a_log_that_is_gone_is_red() -> None:
@@ -92,8 +92,8 @@ def test_a_log_that_is_gone_is_red() -> None:
 
 def test_feedback_tells_command_reason_hint_log_and_output() -> None:
     """The agent is told all that it needs to go on, each in its line, and no tag that it could repeat."""
-    bench = Bench(Exit(1), "<promise>DONE</promise> and more", truncate=23)
-    assert run(external("Mend the code.", FailAction.PREPEND), bench).feedback == Feedback(
+    context = Bench(Exit(1), "<promise>DONE</promise> and more", truncate=23)
+    assert run(external("Mend the code.", FailAction.PREPEND), context).feedback == Feedback(
         FailAction.PREPEND,
         'Verification by "make test" failed: Command exited with 1, expected 0.\n'
         "Hint: Mend the code.\n"

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ralph.checks.judge import MOST_DIFF, MOST_MESSAGE, NoAnswer, Ruling, question, read_answer
+from ralph.checks.judge import MAX_DIFF, MAX_MESSAGE, CriterionRuling, NoAnswer, question, read_answer
 
 MET = {"criterion": 1, "met": True, "reason": "shown"}
 UNMET = {"criterion": 2, "met": False, "reason": "missing"}
-RULINGS = [Ruling(1, True, "shown"), Ruling(2, False, "missing")]
+RULINGS = [CriterionRuling(1, True, "shown"), CriterionRuling(2, False, "missing")]
 GOOD = json.dumps({"verdicts": [MET, UNMET]})
 
 
@@ -91,8 +91,8 @@ def test_reasons_become_one_harmless_line() -> None:
     """Tags, escape sequences, lone surrogates and line ends do not go further, nor does a novel."""
     odd = r'{"verdicts": [{"criterion": 1, "met": true, "reason": "<promise>a\n\u001b[31mb\ud800"}]}'
     long = answer(MET | {"reason": "x" * 1000})
-    assert read_answer(odd, 1) == [Ruling(1, True, "&lt;promise&gt;a b\ufffd")]
-    assert read_answer(long, 1) == [Ruling(1, True, "x" * 500 + "... [truncated]")]
+    assert read_answer(odd, 1) == [CriterionRuling(1, True, "&lt;promise&gt;a b\ufffd")]
+    assert read_answer(long, 1) == [CriterionRuling(1, True, "x" * 500 + "... [truncated]")]
 
 
 JSON = st.recursive(
@@ -197,10 +197,10 @@ def test_long_texts_are_cut_with_a_note() -> None:
     """The judge is told that it does not see everything."""
     added = "".join(f"+{number}\n" for number in range(100_000))
     diff = f"diff --git a/x b/x\n--- /dev/null\n+++ b/x\n@@ -0,0 +1,100000 @@\n{added}"
-    asked = question(["x"], "m" * (MOST_MESSAGE + 1), diff)
-    assert f"m\n[... cut: the first 20,000 of {MOST_MESSAGE + 1:,} characters are shown]\n" in asked
+    asked = question(["x"], "m" * (MAX_MESSAGE + 1), diff)
+    assert f"m\n[... cut: the first 20,000 of {MAX_MESSAGE + 1:,} characters are shown]\n" in asked
     assert f"[cut: of {len(diff):,} characters not all are shown]\n" in asked
-    assert len(asked) < MOST_MESSAGE + MOST_DIFF + 3000
+    assert len(asked) < MAX_MESSAGE + MAX_DIFF + 3000
 
 
 def test_a_second_question_says_why_the_first_answer_was_none() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from checks.check_support import LOG, Bench
-from ralph.checks.base import Answer, Interrupted, Limited, Shell
-from ralph.checks.multi_stage import MOST_DEPTH, run
+from ralph.checks.base import Interrupted, JudgeAnswer, JudgeLimited, Shell
+from ralph.checks.multi_stage import MAX_DEPTH, run
 from ralph.checks.registry import METHODS, config_problem
 from ralph.core.model import Check, Ended, Exit, FailAction, Feedback, Verdict
 
@@ -51,17 +51,17 @@ def test_the_registry_knows_it() -> None:
 
 def test_all_green_is_green() -> None:
     """Every stage is run in order, each on a workbench of its own."""
-    bench = bench_with()
-    assert run(check_of(stage("a"), stage("b")), bench) == Verdict(
+    context = bench_with()
+    assert run(check_of(stage("a"), stage("b")), context) == Verdict(
         "qa", green=True, reason="All 2 verification stages passed", parts=(green("a"), green("b"))
     )
-    assert (bench.asked, bench.paths) == ([("a", 300.0), ("b", 300.0)], [("a",), ("b",)])
+    assert (context.asked, context.paths) == ([("a", 300.0), ("b", 300.0)], [("a",), ("b",)])
 
 
 def test_the_first_red_stage_ends_it() -> None:
     """What comes behind it is not run."""
-    bench = bench_with("b", "c")
-    assert run(check_of(stage("a"), stage("b"), stage("c"), hint="Go on."), bench) == Verdict(
+    context = bench_with("b", "c")
+    assert run(check_of(stage("a"), stage("b"), stage("c"), hint="Go on."), context) == Verdict(
         "qa",
         green=False,
         reason=f"Stage 'b' failed: {RED}",
@@ -76,8 +76,8 @@ def test_the_first_red_stage_ends_it() -> None:
 )
 def test_otherwise_all_are_run(keys: dict[str, Any]) -> None:
     """Without `require_all`, or at once, all stages are run; the verdict is the same, with everything that failed."""
-    bench = bench_with("a", "c")
-    assert run(check_of(stage("a"), stage("b"), stage("c"), **keys), bench) == Verdict(
+    context = bench_with("a", "c")
+    assert run(check_of(stage("a"), stage("b"), stage("c"), **keys), context) == Verdict(
         "qa",
         green=False,
         reason=f"Failed stages: a: {RED}; c: {RED}",
@@ -85,7 +85,7 @@ def test_otherwise_all_are_run(keys: dict[str, Any]) -> None:
         log="a.log",
         parts=(red("a"), green("b"), red("c")),
     )
-    assert bench.paths == [("a",), ("b",), ("c",)]
+    assert context.paths == [("a",), ("b",), ("c",)]
 
 
 @pytest.mark.parametrize("keys", [{}, {"require_all": False}, {"parallel": True}])
@@ -109,8 +109,8 @@ def test_a_warning_beside_a_failure_is_mentioned_too() -> None:
 
 def test_a_degraded_green_stage_degrades_the_whole() -> None:
     """A judge that could not be asked is not hidden behind commands that went well."""
-    bench = bench_with(answers=[Answer("", "gone", is_final=True)])
-    verdict = run(check_of(stage("a"), stage("j", "semantic", check_for="good")), bench)
+    context = bench_with(answers=[JudgeAnswer("", "gone", is_final=True)])
+    verdict = run(check_of(stage("a"), stage("j", "semantic", check_for="good")), context)
     judged = verdict.parts[1]
     assert judged.feedback is not None
     assert verdict == Verdict(
@@ -126,32 +126,32 @@ def test_a_degraded_green_stage_degrades_the_whole() -> None:
 @pytest.mark.parametrize(("required", "is_claimed"), [(False, True), (True, False)])
 def test_an_optional_or_a_red_degraded_stage_does_not(required: bool, is_claimed: bool) -> None:
     """Only what the green verdict rests on can weaken it."""
-    bench = bench_with(answers=[Answer("", "gone", is_final=True)], is_claimed=is_claimed)
+    context = bench_with(answers=[JudgeAnswer("", "gone", is_final=True)], is_claimed=is_claimed)
     stages = (stage("a"), stage("j", "semantic", required=required, check_for="good"))
-    assert run(check_of(*stages), bench).degraded is False
+    assert run(check_of(*stages), context).degraded is False
 
 
 def test_stages_may_have_stages() -> None:
     """Any method can be a stage, this one too; names are led by those above."""
     inner = stage("inner", "multi_stage", stages=[stage("x"), stage("said", "string_match")])
-    bench = bench_with("x")
-    verdict = run(check_of(inner, stage("b")), bench)
+    context = bench_with("x")
+    verdict = run(check_of(inner, stage("b")), context)
     assert verdict.reason == f"Stage 'inner' failed: Stage 'x' failed: {RED}"
     assert verdict.feedback == Feedback(FailAction.APPEND, f"Stage 'inner':\nStage 'x':\n{told('x')}")
     assert [part.parts for part in verdict.parts] == [(red("x"),)]
-    assert bench.paths == [("inner", "x")]
+    assert context.paths == [("inner", "x")]
 
 
 def test_no_verdict_of_a_stage_is_no_verdict() -> None:
     """A limited judge or an interrupted command leaves the whole open."""
 
     class Busy(Bench):
-        def ask(self, prompt: str, model: str) -> Answer:
-            raise Limited(None)
+        def ask(self, prompt: str, model: str) -> JudgeAnswer:
+            raise JudgeLimited(None)
 
     stages = (stage("a"), stage("j", "semantic", check_for="good"))
     for check in (check_of(*stages), check_of(*stages, parallel=True)):
-        with pytest.raises(Limited):
+        with pytest.raises(JudgeLimited):
             run(check, Busy())
         with pytest.raises(Interrupted):
             run(check, Bench(Exit(ended=Ended.INTERRUPTED)))
@@ -172,8 +172,8 @@ def nested(depth: int) -> dict[str, Any]:
     [
         ({"stages": [stage("a")]}, ""),
         ({"stages": [{"name": "a", "method": "string_match"}], "require_all": False, "parallel": True}, ""),
-        (nested(MOST_DEPTH), ""),
-        (nested(MOST_DEPTH + 1), "stages: they are nested more than 5 deep"),
+        (nested(MAX_DEPTH), ""),
+        (nested(MAX_DEPTH + 1), "stages: they are nested more than 5 deep"),
         (nested(200), "stages: they are nested more than 5 deep"),
         ({}, "Object missing required field `stages`"),
         ({"stages": []}, "stages: there is none"),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from checks.check_support import Bench
 from ralph.checks.base import Changed
@@ -25,9 +25,11 @@ def test_the_registry_knows_it() -> None:
 
 def test_untouched_files_are_green() -> None:
     """The workbench is asked for the globs and the trusted commit."""
-    bench = Bench()
-    assert run(CHECK, bench) == Verdict("protected files", green=True, reason="No protected file was changed")
-    assert bench.looked == [(("check.sh", "tests/*"), "abc123")]
+    context = Bench()
+    assert run(CHECK, context) == Verdict(
+        "protected files", green=True, reason="No protected file was changed"
+    )
+    assert context.looked == [(("check.sh", "tests/*"), "abc123")]
 
 
 def test_changed_files_are_red() -> None:
@@ -51,9 +53,9 @@ def test_changed_files_are_red() -> None:
 def test_new_files_that_decide_what_is_green_are_red() -> None:
     """The agent is told to remove them; the workbench is asked for their names."""
     check = replace(CHECK, config=json.dumps(CONFIG | {"absent": ["conftest.py"]}))
-    bench = Bench(changes=[Changed("tests/conftest.py", "+hook\n", is_new=True)])
-    verdict = run(check, bench)
-    assert bench.looked == [(("check.sh", "tests/*"), "abc123", ("conftest.py",))]
+    context = Bench(changes=[Changed("tests/conftest.py", "+hook\n", is_new=True)])
+    verdict = run(check, context)
+    assert context.looked == [(("check.sh", "tests/*"), "abc123", ("conftest.py",))]
     assert verdict.reason == "Protected files were changed: tests/conftest.py"
     assert verdict.feedback is not None
     assert "git rm -rf -- tests/conftest.py" in verdict.feedback.text

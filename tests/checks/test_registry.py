@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ralph.checks.registry import METHODS, VERIFICATION, config_problem, find_method
-from ralph.core.tasks import VerificationMethod
+from ralph.core.task_model import VerificationMethod
 from ralph.errors import RalphError
 
 EXAMPLE = Path(__file__).parent / "example_package"

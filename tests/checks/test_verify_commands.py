@@ -10,30 +10,30 @@ import pytest
 from checks.check_support import Bench
 from ralph.checks.stories import run
 from ralph.core.model import Check, Ended, Exit
-from ralph.flows.prd import Inputs, plan
+from ralph.prd.plan import PrdInputs, plan
 from ralph.settings import AgentSettings, Settings
 
 
 def verify(iteration_timeout: float = 0.0) -> Check:
     """The check of a run with such settings."""
     settings = Settings(agent=AgentSettings(command="true"), iteration_timeout_seconds=iteration_timeout)
-    (check,) = plan("run", settings, Inputs(Path("/project"))).checks
+    (check,) = plan(settings, PrdInputs(Path("/project"))).checks
     return check
 
 
 @pytest.mark.parametrize(("given", "seconds"), [(0.0, 3600.0), (90.0, 90.0)])
 def test_a_command_that_hangs_is_ended_and_red(given: float, seconds: float) -> None:
     """After an hour, or after the time that an iteration has."""
-    bench = Bench(
+    context = Bench(
         Exit(None, signal=15, ended=Ended.TIMEOUT), board=json.dumps({"verifyCommands": ["npm test"]})
     )
-    verdict = run(verify(given), bench)
-    assert bench.asked == [("npm test", seconds)]
+    verdict = run(verify(given), context)
+    assert context.asked == [("npm test", seconds)]
     assert (verdict.green, verdict.reason) == (False, f"npm test: a timeout after {seconds:g} s")
 
 
 def test_the_first_that_fails_decides() -> None:
     """What comes after it is not run."""
-    bench = Bench(Exit(2), board=json.dumps({"verifyCommands": ["a", "b"]}))
-    assert run(verify(), bench).reason == "a: exit code 2"
-    assert [command for command, _ in bench.asked] == ["a"]
+    context = Bench(Exit(2), board=json.dumps({"verifyCommands": ["a", "b"]}))
+    assert run(verify(), context).reason == "a: exit code 2"
+    assert [command for command, _ in context.asked] == ["a"]

@@ -69,7 +69,7 @@ def begin_work(project: Project, id: str) -> None:
 
     runs = project.home.runs()
     with closing(runs.db):
-        runs.create(Flow.WORK, str(project.path), str(project.path), plan)
+        runs.create(plan(""), str(project.path), str(project.path))
 
 
 @pytest.fixture(name="here")

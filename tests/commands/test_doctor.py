@@ -18,7 +18,7 @@ import pytest
 
 from conftest import RALPH, Project, Recorded, Result, some, wait_until
 from ralph.agents.registry import AGENTS
-from ralph.flows.installed import unknown_flags, used_flags, version_in
+from ralph.doctor.installed import unknown_flags, used_flags, version_in
 
 KNOWN = [name for name, agent in AGENTS.items() if agent.about is not None]
 KEYS = {key for agent in AGENTS.values() if agent.about for key in agent.about.keys}

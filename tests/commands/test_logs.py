@@ -15,8 +15,8 @@ import pytest
 
 from conftest import RALPH, Project, Result, wait_until
 from ralph.store.home import Home
-from ralph.views.outlet import PATIENCE
 from ralph.views.status import Summary, summaries
+from ralph.views.writer import PATIENCE
 
 TAG = "<response>DONE</response>"
 HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")

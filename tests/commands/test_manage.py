@@ -113,7 +113,7 @@ def ended(project: Project, limits: Limits, ran: Ran) -> str:
 
     runs = project.home.runs()
     with closing(runs.db):
-        run = runs.create(Flow.RUN, str(project.path), str(project.path), plan)
+        run = runs.create(plan(""), str(project.path), str(project.path))
         state, journal = machine.start(plan(run.id), run.created), Journal(runs.db, runs.path, run.id)
         results: dict[type, Result] = {Look: Seen(run.created), RunAgent: ran, Stop: Did(run.created)}
         step: Step | None = None

@@ -15,7 +15,7 @@ import pytest
 
 from conftest import Project, wait_until
 from prd_support import make_loop
-from ralph.core.tasks import CompletionCriteria, Task
+from ralph.core.task_model import CompletionCriteria, Task
 from report_support import claude_like, write_agent
 from work_support import ALL_MET, Site, external, make_site, task
 

@@ -18,8 +18,8 @@ import pytest
 import ralph
 from conftest import RALPH, Project, some, some_rows, wait_until
 from prd_support import Loop, board, make_loop, story
-from ralph.core.enforce import UNVERIFIED
-from ralph.core.stories import AT_CAP
+from ralph.stories.enforce import UNVERIFIED
+from ralph.stories.rules import AT_CAP
 
 TOLD = "The harness about the iteration before this one:"
 

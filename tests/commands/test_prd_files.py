@@ -13,11 +13,11 @@ import pytest
 
 from conftest import RALPH, Project, some
 from prd_support import Loop, board, make_loop, story
-from ralph.core import stories
-from ralph.core.stories import AT_CAP
-from ralph.flows import prd_archive, prd_files
-from ralph.flows.prd import Inputs
+from ralph.prd import archive, files
+from ralph.prd.plan import PrdInputs
 from ralph.store.prd_folder import PrdFolder
+from ralph.stories import rules
+from ralph.stories.rules import AT_CAP
 from terminal_support import terminal
 
 TODAY = time.strftime("%Y-%m-%d")
@@ -125,10 +125,10 @@ def test_a_folder_that_is_a_link_is_refused(project: Project) -> None:
 @pytest.mark.parametrize("name", sorted(NAMES))
 def test_a_template_is_recognised_as_long_as_nobody_has_written_into_it(name: str) -> None:
     """With any name and date; one line of a person makes it that person's."""
-    text = prd_files.fresh(name, "Login", "ralph/login")
-    assert prd_files.is_fresh(name, text.encode())
+    text = files.fresh(name, "Login", "ralph/login")
+    assert files.is_fresh(name, text.encode())
     mine = text.replace('"title": ""', '"title": "x"') if name == "tasks.json" else f"{text}\nMine.\n"
-    assert not prd_files.is_fresh(name, mine.encode())
+    assert not files.is_fresh(name, mine.encode())
 
 
 @pytest.mark.parametrize("command", ["run", "status"])
@@ -253,7 +253,7 @@ def test_an_archive_has_the_files_and_a_summary_and_the_folder_begins_anew(finis
     assert place.name == f"{TODAY}-orders"
     for name in ("prd.md", "tasks.json", "progress.txt"):
         assert (place / name).read_text() == before[name]
-        assert prd_files.is_fresh(name, (finished.folder / name).read_bytes())
+        assert files.is_fresh(name, (finished.folder / name).read_bytes())
     assert (finished.folder / "prompt.md").read_text() == "My own prompt.\n"
     summary = (place / "summary.md").read_text()
     for words in (
@@ -347,7 +347,7 @@ def test_an_archive_that_was_cut_off_is_finished_by_the_next_call(
     for owner, name in (
         (PrdFolder, "write"),
         (os, "rename"),
-        (prd_archive, "_commit"),
+        (archive, "_commit"),
     ):
         real = getattr(owner, name)
 
@@ -359,10 +359,10 @@ def test_an_archive_that_was_cut_off_is_finished_by_the_next_call(
             return _real(*arguments, **more)
 
         monkeypatch.setattr(owner, name, dying)
-    inputs = Inputs(finished.project.path)
+    inputs = PrdInputs(finished.project.path)
     was_killed = False
     try:
-        prd_archive.archive(inputs)
+        archive.archive(inputs)
     except _Killed:
         was_killed = True
     monkeypatch.undo()
@@ -372,7 +372,7 @@ def test_an_archive_that_was_cut_off_is_finished_by_the_next_call(
         name: data for name, data in before.items() if name != "prompt.md"
     }
     assert (place / "summary.md").exists()
-    assert prd_files.is_fresh("tasks.json", (finished.folder / "tasks.json").read_bytes())
+    assert files.is_fresh("tasks.json", (finished.folder / "tasks.json").read_bytes())
     assert finished.project.git("status", "--porcelain") == ""
     assert was_killed is (after < 99)
     assert done.code == (0 if was_killed else 2), done.err
@@ -421,7 +421,7 @@ def imported(project: Project, value: Any, *arguments: str, name: str = "prd.jso
     assert done.code == 0, done.err
     (project.path.parent / "said").write_text(done.out + done.err)
     board = tasks(project)
-    assert stories.schema_problems(board) == stories.invariant_problems(board) == []
+    assert rules.schema_problems(board) == rules.invariant_problems(board) == []
     return board
 
 

@@ -15,8 +15,6 @@ import pytest
 from conftest import Project, Result, wait_until
 from ralph.cli import main
 from ralph.core.model import Limits, Plan
-from ralph.store import codec
-from ralph.store.journal import rows
 
 TAG = "<response>DONE</response>"
 INSTRUCTION = f"When everything is done, and only then, end your answer with `{TAG}`."
@@ -40,8 +38,9 @@ def plan(project: Project) -> Plan:
     runs = project.home.runs()
     with closing(runs.db):
         (run,) = runs.all()
-        decoded: Plan = codec.decode("plan", next(rows(runs.db, runs.path, run.id)).body)
-        return decoded
+        found = runs.plan(run.id)
+        assert found is not None
+        return found
 
 
 def lines(path: Path) -> list[str]:

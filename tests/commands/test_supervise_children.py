@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from conftest import Project, Recorded, some, wait_until
-from faults.fault_support import journal_of
+from journal_support import journal_of
 from ralph.core.model import Hold, HoldWhy
-from ralph.store import codec
 from supervise_support import LEAVES_DONE, PATH_TO_RALPH, Task
 
 CHILD = f"{PATH_TO_RALPH}; ralph run -p x --settings child.json --detach"
@@ -195,9 +194,8 @@ def test_a_child_run_that_stays_is_ended_after_the_wait(task: Task) -> None:
 
 def waits(task: Task) -> list[float]:
     """How long the supervised run meant to wait for children, each time."""
-    rows = journal_of(task.project.home, family(task)[0]["id"])
-    holds: list[Hold] = [codec.decode("hold", row.body) for row in rows if row.kind == "hold"]
-    return [hold.seconds or 0.0 for hold in holds if hold.why is HoldWhy.CHILDREN]
+    found = [entry.step for entry in journal_of(task.project.home, family(task)[0]["id"])]
+    return [step.seconds or 0.0 for step in found if isinstance(step, Hold) and step.why is HoldWhy.CHILDREN]
 
 
 @pytest.mark.slow

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 import re
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
 from click.shell_completion import ShellComplete
+from msgspec.structs import asdict
 
 from commands.task_support import DONE, Here, begin_work, in_the_project  # noqa: F401
 from conftest import Project
 from ralph.cli import make_group
-from ralph.core.tasks import ROLES, CompletionCriteria, Progress, TaskStatus
-from ralph.flows.templates import TEMPLATES
+from ralph.core.task_model import ROLES, CompletionCriteria, TaskProgress, TaskStatus
+from ralph.tasks.templates import TEMPLATES
 from terminal_support import COLUMNS, terminal
 
 FIELDS = [
@@ -136,7 +136,7 @@ def test_what_a_task_looks_like(here: Here) -> None:
         "followup", "A", "B", "Another one", *DONE, "--depends-on", "A", "--protect", "a/**", "--protect", "b"
     )
     with here.tasks() as tasks:
-        tasks.move("A", TaskStatus.FAILED, Progress(reason="the tests are red"), 7)
+        tasks.move("A", TaskStatus.FAILED, TaskProgress(reason="the tests are red"), 7)
     out = re.sub(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", "NOW", here.run("show", "A").out)
     assert out.replace(str(here.path), "HERE") == (
         "A  Title of A\n"

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from commands.task_support import DONE, Here, in_the_project  # noqa: F401
 from conftest import Project
-from flows.test_task_form import PATIENT, TASKS
 from ralph.checks.registry import config_problem, verification_methods
-from ralph.core.tasks import ACCEPTANCE, ROLES, CompletionCriteria, Task, injected
-from ralph.flows import task_file
-from ralph.flows.task_form import read, written
-from ralph.flows.templates import TEMPLATES
+from ralph.core.task_model import ACCEPTANCE, ROLES, CompletionCriteria, Task, injected
 from ralph.settings import WorkSettings
+from ralph.tasks import task_file
+from ralph.tasks.form import read, written
+from ralph.tasks.templates import TEMPLATES
+from tasks.test_form import PATIENT, TASKS
 
 ROOT = Path(__file__).parents[2]
 SKILL = ROOT / "src/ralph/plugin/skills/ralph-tasks/SKILL.md"

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import signal
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from conftest import Project, some, some_rows, wait_until
-from ralph.core.tasks import CompletionCriteria, Task, TaskStatus
+from ralph.core.task_model import CompletionCriteria, Task, TaskStatus
 from terminal_support import terminal
 from work_support import ALL_MET, BREAKS, CHECK, HONEST, MENDS, NOT_MET, Site, external, make_site, task
 
@@ -543,7 +544,7 @@ def test_in_a_directory_of_the_repository(site: Site) -> None:
     """The settings at its top count there too: what a role has to prove, who works."""
     site.add(task())
     site.agents(ralph={"agents": {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}})
-    below = replace(site.project, path=site.project.path / "sub")
+    below = dataclasses.replace(site.project, path=site.project.path / "sub")
     below.path.mkdir()
     assert "qa  (skipped: the settings say enabled: false)" in below.run("task", "show", "T-1").out
     assert below.run("work").code == 0

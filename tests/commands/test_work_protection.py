@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from conftest import Project
 from work_support import CHECK, MENDS, Site, external, make_site, task

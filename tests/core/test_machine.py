@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ralph.core import machine
 from ralph.core.model import (
@@ -68,7 +69,7 @@ def a_plan(flow: Flow = Flow.RUN, **changes: object) -> Plan:
         claim=CLAIMS[flow],
         limits=Limits(iterations=3),
     )
-    return replace(base, **changes)  # type: ignore[arg-type]
+    return replace(base, **changes)
 
 
 CLAIMS = {

@@ -21,12 +21,9 @@ import pytest
 
 from conftest import Project, Result, wait_until
 from fork_support import RALPH, start_ralph
-from ralph.core import machine
-from ralph.core.model import Plan, State
-from ralph.store import codec, locks
+from ralph.store import locks
 from ralph.store.home import Home
-from ralph.store.journal import Row, rows
-from ralph.views.status import Iteration, Summary, detail, summaries
+from ralph.views.status import IterationSummary, Summary, detail, summaries
 
 RUNS = int(os.environ.get("RALPH_FAULT_RUNS", "3"))
 """How often a fault is repeated where its number matters."""
@@ -241,7 +238,7 @@ def newest(project: Project) -> Summary:
     return status(project)[0]
 
 
-def iterations(project: Project) -> tuple[Iteration, ...]:
+def iterations(project: Project) -> tuple[IterationSummary, ...]:
     """What the iterations of the newest run came to."""
     runs = project.home.runs()
     with closing(runs.db):
@@ -259,26 +256,6 @@ def is_free(project: Project) -> bool:
     except locks.Locked:
         return False
     return True
-
-
-def journal_of(home: Home, run: str) -> list[Row]:
-    with closing(home.runs().db) as db:
-        return list(rows(db, home.database, run))
-
-
-def replayed(home: Home, run: str) -> State:
-    """The state after every fact of a run; the stored states are compared on the way."""
-    found = journal_of(home, run)
-    plan: Plan = codec.decode("plan", found[0].body)
-    state = machine.start(plan, found[0].started)
-    for row in found:
-        if row.kind in codec.COMMANDS:
-            state = machine.apply(state, codec.decode(row.kind, row.body))
-        elif row.result is not None and row.result_kind is not None:
-            state = machine.apply(state, codec.decode(row.result_kind, row.result))
-        if row.state is not None:
-            assert state == codec.decode_state(row.state, plan), f"row {row.seq}: {row.kind}"
-    return state
 
 
 def assert_sound(home: Home) -> None:

@@ -18,8 +18,8 @@ import pytest
 
 from conftest import wait_until
 from faults.fault_support import RUNS, lines, seeded
-from ralph.store.bus import Bus, Reader, read, task_bus
-from ralph.store.messages import Damage, Message
+from ralph.store.bus import Bus, BusReader, read, task_bus
+from ralph.store.messages import BusMessage, Damage
 
 SENDERS = 8
 EACH = max(25, RUNS * 100 // SENDERS)
@@ -88,13 +88,13 @@ def senders(bus: Path) -> Iterator[list[Sender]]:
             sender.kill()
 
 
-def checked(items: Iterable[Message | Damage]) -> list[str]:
+def checked(items: Iterable[BusMessage | Damage]) -> list[str]:
     """The ids, and "torn" for what was cut off; every body is what its sender posted."""
     ids = []
     for item in items:
-        if isinstance(item, Message):
+        if isinstance(item, BusMessage):
             assert item.task == str(zlib.crc32(item.body.encode()))
-        ids.append(item.id if isinstance(item, Message) else item.kind.value)
+        ids.append(item.id if isinstance(item, BusMessage) else item.kind.value)
     return ids
 
 
@@ -104,7 +104,7 @@ def test_each_message_is_whole_and_once(tmp_path: Path) -> None:
     """D9: 1 B to 1 MB, writers killed between and within messages; one who follows gets the same."""
     bus, chance = task_bus(tmp_path), seeded()
     followed: list[str] = []
-    reader = Reader(bus)
+    reader = BusReader(bus)
     with senders(bus) as found:
         wait_until(bus.exists)
         kills = 0

@@ -9,14 +9,15 @@ from pathlib import Path
 import pytest
 
 from conftest import Project
-from faults.fault_support import DONE, Watched, newest, replayed
+from faults.fault_support import DONE, Watched, newest
+from journal_support import replayed
 from ralph.core.model import Ran
 
 BACKWARDS = """
 import itertools, sys
-from ralph.loop import place
+from ralph.loop import clock
 ticks = itertools.count()
-place.Clock.wall = lambda clock: 2_000_000_000.0 - 1000 * next(ticks)
+clock.Clock.wall = lambda clock: 2_000_000_000.0 - 1000 * next(ticks)
 from ralph.cli import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from conftest import RALPH, Project, some
-from faults.fault_support import DONE, Watched, assert_clear, assert_sound, injected, newest, replayed
+from faults.fault_support import DONE, Watched, assert_clear, assert_sound, injected, newest
+from journal_support import replayed
 from ralph.store.home import Home
 
 NO_ROOM = "No space left on the disk. Waiting until there is some."

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import RALPH, Project, some
 from faults.fault_support import DONE, RUNS, ends, iterations, newest, traces
-from ralph.store.runtime import MOST_STREAM_BYTES
+from ralph.store.streams import MAX_STREAM_BYTES
 
 
 def test_p7_silence_ends_an_agent(project: Project) -> None:
@@ -71,7 +71,7 @@ def test_o1_lines_without_end_cost_little_memory(project: Project) -> None:
     kept = project.home.streams(run.id).glob("001-*")
     sizes = {path.suffix: path.stat().st_size for path in kept}
     assert sorted(sizes) == [".stderr", ".stdout"]
-    assert all(MOST_STREAM_BYTES <= size <= MOST_STREAM_BYTES + 1000 for size in sizes.values()), sizes
+    assert all(MAX_STREAM_BYTES <= size <= MAX_STREAM_BYTES + 1000 for size in sizes.values()), sizes
 
 
 @pytest.mark.parametrize("flood", some(["exec yes", "exec cat /dev/zero >&2"], 1))

@@ -26,17 +26,16 @@ from faults.fault_support import (
     assert_sound,
     ends,
     finish,
-    journal_of,
     killed,
     lines,
     newest,
-    replayed,
     seeded,
     status,
     traces,
 )
-from ralph.core.model import Ended
-from ralph.store import codec, files
+from journal_support import journal_of, replayed
+from ralph.core.model import Checked, Ended, Ran, RunAgent, RunChecks
+from ralph.store import files
 from ralph.store.home import Home
 
 # ---- P3: a run ----
@@ -55,14 +54,12 @@ sleep 0.0$((RALPH_ITERATION * 37 % 10))
 def acknowledged(project: Project, run: str) -> tuple[list[int], list[tuple[int, str]]]:
     """The iterations and the checks that the journal knows to be done."""
     iterations, checks = [], []
-    for row in journal_of(project.home, run):
-        if row.result is None:
-            continue
-        if row.kind == "run_agent" and codec.decode("ran", row.result).ended is not Ended.INTERRUPTED:
-            iterations.append(codec.decode("run_agent", row.body).iteration)
-        if row.kind == "run_checks":
-            iteration = codec.decode("run_checks", row.body).iteration
-            checks += [(iteration, verdict.check) for verdict in codec.decode("checked", row.result).verdicts]
+    for entry in journal_of(project.home, run):
+        match entry.step, entry.result:
+            case RunAgent() as step, Ran() as ran if ran.ended is not Ended.INTERRUPTED:
+                iterations.append(step.iteration)
+            case RunChecks() as step, Checked() as checked:
+                checks += [(step.iteration, verdict.check) for verdict in checked.verdicts]
     return iterations, checks
 
 
@@ -228,7 +225,7 @@ def make_plan(id):
     return Plan(id, Flow.RUN, "/work", (agent,), PromptSource("x"), limits=Limits(iterations=10**9))
 
 runs = Home(Path(sys.argv[1])).runs()
-run = runs.create(Flow.RUN, "/work", "/work", make_plan)
+run = runs.create(make_plan(""), "/work", "/work")
 state, at = machine.start(make_plan(run.id), run.created), run.created
 journal = Journal(runs.db, runs.path, run.id)
 print(run.id, 0, flush=True)
@@ -275,7 +272,7 @@ def test_d5_promised_rows_survive_kill(tmp_path: Path) -> None:
         found = journal_of(home, run)
         assert found[-1].seq >= last
         assert [row.seq for row in found] == list(range(len(found)))
-        assert [row.seq for row in found[:-1] if row.state is None] == []
+        assert [row.seq for row in found[:-1] if row.is_in_hand] == []
         replayed(home, run)
 
 

@@ -27,7 +27,7 @@ from faults.fault_support import (
     starts_all,
     traces,
 )
-from ralph.process.client import Command, Wakeup, Warden
+from ralph.process.client import ProcessCommand, Wakeup, Warden
 
 
 @REPEATED
@@ -94,7 +94,7 @@ def test_p4_a_guardrail_that_kills_its_parent_is_red(project: Project) -> None:
     project.agent(f"{left.alive_command} >> survivors; {DONE}", guardrails=[{"command": check}])
     result = project.run("run", "-p", "x", "-m", "2")
     assert result.code == 0, result.err
-    assert [verdict["green"] for i in iterations(project) for verdict in i.verdicts] == [False, True]
+    assert [verdict.green for i in iterations(project) for verdict in i.verdicts] == [False, True]
     assert lines(project.path / "survivors") == []
     assert (left.count, left.alive()) == (1, [])
 
@@ -167,7 +167,9 @@ def test_p5_fifty_passes_are_enough(tmp_path: Path) -> None:
     passes = []
     with Warden(Wakeup()) as warden:
         for _ in range(RUNS):
-            command = Command([sys.executable, "-S", "-c", CHAINS], {"PATH": os.environ["PATH"]}, directory)
+            command = ProcessCommand(
+                [sys.executable, "-S", "-c", CHAINS], {"PATH": os.environ["PATH"]}, directory
+            )
             passes.append(warden.run(command, Ignored(), lambda seconds, idle: None).passes)
     os.close(directory)
     assert max(passes) <= 50, passes

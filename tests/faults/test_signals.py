@@ -196,7 +196,7 @@ class Dying:
         signal.raise_signal(signal.SIGINT)
 class Finder:
     def find_spec(self, name, *more):
-        if name == "ralph.commands.run":
+        if name == "{module}":
             Dying()
 sys.meta_path.insert(0, Finder())
 from ralph.cli import main
@@ -205,11 +205,13 @@ sys.exit(main(["run", "-p", "x", "-m", "1"]))
 """ralph, with an interrupt at a moment of its start at which Python drops what is raised."""
 
 
-def test_p9_an_interrupt_during_the_start_is_never_lost(project: Project) -> None:
+@pytest.mark.parametrize("module", ["ralph.commands.run", "ralph.runs.session"])
+def test_p9_an_interrupt_during_the_start_is_never_lost(project: Project, module: str) -> None:
     """An interrupt that comes while ralph is still being loaded ends it, and the agent is never started."""
     project.agent("echo > ready; echo working")
-    ralph = Watched(project, [sys.executable, "-c", IN_A_CALLBACK], project.home.path / "said")
-    assert ralph.result().code == -signal.SIGINT, ralph.said
+    code = IN_A_CALLBACK.format(module=module)
+    ralph = Watched(project, [sys.executable, "-c", code], project.home.path / "said")
+    assert ralph.result().code == -signal.SIGINT, (module, ralph.said)
     assert not (project.path / "ready").exists()
     assert "Traceback" not in ralph.said
 

@@ -29,19 +29,17 @@ from faults.fault_support import (
     ends,
     finish,
     iterations,
-    journal_of,
     killed,
     lines,
     newest,
-    replayed,
     seeded,
     starts_all,
     status,
     traces,
 )
 from faults.test_leftovers import CHAINS
-from ralph.core.model import Ended
-from ralph.store import codec
+from journal_support import journal_of, replayed
+from ralph.core.model import Ended, Ran, RunAgent, Stop
 from ralph.store.bus import project_bus, task_bus
 from supervise_support import LEAVES_DONE, PATH_TO_RALPH, QUICK, Task
 
@@ -296,11 +294,11 @@ esac
 def acknowledged(project: Project, run: str) -> list[int]:
     """The attempts that the journal knows to be over."""
     return [
-        codec.decode("run_agent", row.body).iteration
-        for row in journal_of(project.home, run)
-        if row.kind == "run_agent"
-        and row.result is not None
-        and codec.decode("ran", row.result).ended is not Ended.INTERRUPTED
+        entry.step.iteration
+        for entry in journal_of(project.home, run)
+        if isinstance(entry.step, RunAgent)
+        and isinstance(entry.result, Ran)
+        and entry.result.ended is not Ended.INTERRUPTED
     ]
 
 
@@ -395,7 +393,7 @@ def at_its_end(task: Task, body: str, *options: str) -> subprocess.Popen[str]:
 def go_to_the_end(task: Task) -> None:
     (task.project.path / "go").touch()
     run = newest(task.project).id
-    wait_until(lambda: journal_of(task.project.home, run)[-1].kind == "stop")
+    wait_until(lambda: isinstance(journal_of(task.project.home, run)[-1].step, Stop))
 
 
 def resumed(task: Task, *options: str) -> Result:

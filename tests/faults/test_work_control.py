@@ -6,16 +6,16 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from commands.test_agent_streams import echo, result, said
 from conftest import Project, Result, wait_until
 from faults.fault_support import finish, killed, lines, traces
 from faults.work_fault_support import assert_clean, assert_intact, coder_only, roles_of, trap, worktrees
-from ralph.core.tasks import TaskStatus
+from ralph.core.task_model import TaskStatus
 from work_support import HONEST, MENDS, Site, external, make_site, task
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import subprocess
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from conftest import Project, some, wait_until
 from faults.fault_support import REPEATED, RUNS, assert_sound, finish, killed, seeded, traces
@@ -26,7 +26,7 @@ from faults.work_fault_support import (
     trap,
     worktrees,
 )
-from ralph.core.tasks import CompletionCriteria, Task
+from ralph.core.task_model import CompletionCriteria, Task
 from ralph.store.home import Home
 from work_support import CHECK, MENDS, Site, external, make_site, task
 

@@ -7,10 +7,10 @@ import shlex
 import shutil
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from conftest import RALPH, Project, some, wait_until
 from faults.fault_support import Watched, finish
@@ -26,7 +26,7 @@ from faults.work_fault_support import (
     trap,
     worktrees,
 )
-from ralph.core.tasks import TaskCompletionSpec
+from ralph.core.task_model import TaskCompletionSpec
 from ralph.core.text import clean
 from work_support import CHECK, HONEST, MENDS, Site, external, make_site, task
 

@@ -28,7 +28,7 @@ VALUES = st.recursive(
 )
 
 
-def only(text: str) -> yamlfile.Document:
+def only(text: str) -> yamlfile.YamlDocument:
     (document,) = yamlfile.parse(text, "f.yaml")
     return document
 

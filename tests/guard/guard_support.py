@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ralph.guard.judge import Guard
-from ralph.guard.model import Place
+from ralph.shell.context import ShellContext
 
-PLACE = Place("/home/dev/work/app", "/home/dev")
+CONTEXT = ShellContext("/home/dev/work/app", "/home/dev")
 """A worktree below the home directory."""
 
 GUARD = Guard()
@@ -30,6 +30,6 @@ def corpus() -> list[Case]:
     return [Case(**json.loads(line)) for line in lines]
 
 
-def denied_by(command: str, place: Place = PLACE) -> str:
+def denied_by(command: str, context: ShellContext = CONTEXT) -> str:
     """The rule that denies a command, "" if none does."""
-    return GUARD.judge(command, place).rule
+    return GUARD.judge(command, context).rule

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from guard.guard_support import GUARD, PLACE, Case, corpus
+from guard.guard_support import CONTEXT, GUARD, Case, corpus
 from ralph.guard.judge import RULES, UNREADABLE
-from ralph.guard.model import Command
-from ralph.guard.reader import Reader
+from ralph.shell.command import SimpleCommand
+from ralph.shell.reader import read
 
 CASES = corpus()
 
@@ -22,7 +22,7 @@ def test_verdicts(category: str) -> None:
 
 
 def differences(case: Case) -> Iterator[str]:
-    verdict = GUARD.judge(case.command, PLACE)
+    verdict = GUARD.judge(case.command, CONTEXT)
     if ("allow" if verdict.allowed else "deny") != case.verdict:
         yield f"{case.command!r}: {case.verdict} is expected ({case.reason}), not {verdict.rule or 'allow'}"
     elif case.verdict == "deny" and (verdict.rule == UNREADABLE) != (case.category == UNREADABLE):
@@ -39,8 +39,8 @@ def test_it_is_large_enough() -> None:
 
 def programs(command: str) -> set[str]:
     """The programs that a command would run."""
-    ran: list[Command] = []
-    Reader(PLACE, ran.append).read(command)
+    ran: list[SimpleCommand] = []
+    read(command, CONTEXT, ran.append)
     return {each.program for each in ran}
 
 
@@ -51,7 +51,7 @@ def test_every_rule_denies_something_and_leaves_something_near() -> None:
     for case in CASES:
         if case.verdict == "allow":
             allowed |= programs(case.command)
-        elif (rule := GUARD.judge(case.command, PLACE).rule) != UNREADABLE:
+        elif (rule := GUARD.judge(case.command, CONTEXT).rule) != UNREADABLE:
             denied[rule] |= programs(case.command)
     assert {rule.name for rule in RULES} == set(denied)
     assert [name for name, found in denied.items() if not found & allowed] == []

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import ralph.guard
-from guard.guard_support import GUARD, PLACE, corpus
+from guard.guard_support import CONTEXT, GUARD, corpus
 from ralph.guard.hook import answer
-from ralph.guard.model import Verdict
+from ralph.guard.model import GuardVerdict
 
 SCRIPT = Path(ralph.guard.__file__).with_name("__main__.py")
 RALPH = Path(sys.executable).with_name("ralph")
@@ -33,7 +33,7 @@ def hook(given: bytes, *words: str, env: dict[str, str] = RUN) -> subprocess.Com
 
 
 def bash(command: object, **more: object) -> bytes:
-    values = {"tool_name": "Bash", "tool_input": {"command": command}, "cwd": PLACE.directory}
+    values = {"tool_name": "Bash", "tool_input": {"command": command}, "cwd": CONTEXT.directory}
     return json.dumps(values | more).encode()
 
 
@@ -127,7 +127,7 @@ def test_nobody_listens() -> None:
 )
 def test_other_tools(tool: str, values: dict[str, str], code: int) -> None:
     """Tools that write are judged by the path, all others are let through."""
-    given = json.dumps({"tool_name": tool, "tool_input": values, "cwd": PLACE.directory}).encode()
+    given = json.dumps({"tool_name": tool, "tool_input": values, "cwd": CONTEXT.directory}).encode()
     assert hook(given).returncode == code
 
 
@@ -149,7 +149,7 @@ def test_settings(tmp_path: Path) -> None:
     kept = tmp_path / "guard.json"
     kept.write_text(json.dumps(mine))
     for words in ([], ["--settings", str(kept)]):
-        cwd = str(tmp_path) if not words else PLACE.directory
+        cwd = str(tmp_path) if not words else CONTEXT.directory
         assert hook(bash("npm publish --tag x", cwd=cwd), *words).returncode == 0
         assert "Deployments are ours." in reason(hook(bash("cd a; make deploy-all", cwd=cwd), *words))
         assert hook(bash("npm publish; rm -rf /", cwd=cwd), *words).returncode == 2
@@ -207,7 +207,8 @@ def test_nothing_breaks_it() -> None:
         "\0",
         "\ud800",
         "é",
-        "\U000ffff0",
+        "\x10",
+        "{\U00031860",
     ]
     for _ in range(REPEATS):
         text = source.choice(pieces)
@@ -215,7 +216,7 @@ def test_nothing_breaks_it() -> None:
             at = source.randint(0, len(text))
             extra = source.choice(noise) if source.random() < 0.8 else source.choice(pieces)
             text = text[:at] + extra + text[at + source.randint(0, 3) :]
-        assert isinstance(GUARD.judge(text, PLACE), Verdict)
+        assert isinstance(GUARD.judge(text, CONTEXT), GuardVerdict)
 
 
 def test_nothing_breaks_the_process() -> None:

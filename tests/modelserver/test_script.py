@@ -10,12 +10,12 @@ import pytest
 from ralph.errors import RalphError
 from ralph.modelserver.script import (
     Edit,
+    ModelScript,
+    ModelTurn,
     Named,
-    Script,
-    Todo,
+    TodoEntry,
+    TokenCounts,
     Tool,
-    Turn,
-    Usage,
     UsageLimit,
     Write,
     load,
@@ -23,7 +23,7 @@ from ralph.modelserver.script import (
 )
 
 
-def answers(script: Script, *asked: str) -> list[int | None]:
+def answers(script: ModelScript, *asked: str) -> list[int | None]:
     """Which turn each of these requests gets, one after the other."""
     played = [0] * len(script.turns)
     found = []
@@ -63,19 +63,19 @@ def test_a_script_with_everything() -> None:
         Tool(read="a.txt"),
         Tool(write=Write("a.txt", "x")),
         Tool(edit=Edit("a.txt", "x", "y")),
-        Tool(todo=["first", Todo("second", "completed")]),
+        Tool(todo=["first", TodoEntry("second", "completed")]),
         Tool(call=Named("WebFetch", {"url": "http://127.0.0.1"})),
     ]
-    first = Turn("hello", "hm", tools, Usage(5, 6, 1), 2, 0.5)
-    second = Turn(usage_limit=UsageLimit(1700000000), times="forever")
-    assert script == Script([first, second], "error", "fine")
+    first = ModelTurn("hello", "hm", tools, TokenCounts(5, 6, 1), 2, 0.5)
+    second = ModelTurn(usage_limit=UsageLimit(1700000000), times="forever")
+    assert script == ModelScript([first, second], "error", "fine")
 
 
 def test_json_is_a_script_too(tmp_path: Path) -> None:
     """A script may be a JSON file."""
     file = tmp_path / "script.json"
     file.write_text(json.dumps({"turns": [{"text": "a"}]}))
-    assert load(str(file)) == Script([Turn("a")])
+    assert load(str(file)) == ModelScript([ModelTurn("a")])
 
 
 def test_which_turn_answers() -> None:

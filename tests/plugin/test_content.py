@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from plugin.plugin_support import PLUGIN
-from ralph.core import stories
+from ralph.stories import rules
 
 SKILLS = sorted(path.parent for path in PLUGIN.glob("skills/*/SKILL.md"))
 
@@ -52,7 +52,7 @@ def test_the_example_of_the_planner_is_a_task_list() -> None:
     (example,) = re.findall(
         r"```json\n(.*?)```", (PLUGIN / "skills/ralph-plan/SKILL.md").read_text(), re.DOTALL
     )
-    assert stories.schema_problems(json.loads(example)) == []
+    assert rules.schema_problems(json.loads(example)) == []
 
 
 # ---- templates ----
@@ -134,7 +134,7 @@ def test_the_prd_has_ten_sections_with_their_tiers() -> None:
 def test_the_task_list_waits_for_its_criteria() -> None:
     """The starter is a task list but for the criteria, which nobody can guess."""
     board = json.loads(template("tasks-template.json"))
-    (problem,) = stories.schema_problems(board)
+    (problem,) = rules.schema_problems(board)
     assert "acceptanceCriteria" in problem
     assert list(board) == ["project", "branchName", "description", "verifyCommands", "userStories"]
 

@@ -19,17 +19,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from conftest import Project
-from core.test_stories import FIELDS, MODES, STATES, any_story, board, near, story
 from plugin.plugin_support import EVERY_PYTHON, SCRIPTS, Said, hook_inputs, interpreter, loaded, run_hook
-from ralph.core import stories
-from ralph.core.stories import APPROVED, CHANGES_REQUESTED, IMPLEMENT, NEEDS_REVIEW, REVIEW, REVIEW_FIX
-from ralph.scm.start import CACHES
+from ralph.scm.baseline import CACHES
 from ralph.store.runs import process_start
 from ralph.store.runtime import _GITIGNORE
+from ralph.stories import rules
+from ralph.stories.rules import APPROVED, CHANGES_REQUESTED, IMPLEMENT, NEEDS_REVIEW, REVIEW, REVIEW_FIX
+from stories.test_rules import FIELDS, MODES, STATES, any_story, board, near, story
 
 HOOK = SCRIPTS / "stop_loop_reminder.py"
 hook = loaded("stop_loop_reminder")
-copied_rules = loaded("stories")
+copied_rules = loaded("story_rules")
 
 REVIEWED: dict[str, Any] = {"passes": True, "reviewStatus": APPROVED, "reviewCount": 1}
 WAITING: dict[str, Any] = {"reviewStatus": NEEDS_REVIEW}
@@ -58,7 +58,7 @@ class Looping(Project):
 
     def begin(self, mode: str, *found: dict[str, Any], **values: Any) -> None:
         """An iteration begins with these stories."""
-        snapshot = stories.snapshot(board(*found))
+        snapshot = rules.snapshot(board(*found))
         self.mark(iterationMode=mode, preIterationSnapshot=snapshot, **values)
 
     def write(self, content: Any) -> None:
@@ -302,9 +302,9 @@ def found_by_hook(marker: dict[str, Any], content: Any) -> list[str]:
 
 def found_by_rules(marker: dict[str, Any], content: Any) -> list[str]:
     return (
-        stories.schema_problems(content)
-        or stories.invariant_problems(content, marker["reviewCap"])
-        or stories.transition_problems(marker["preIterationSnapshot"], content, marker["iterationMode"])
+        rules.schema_problems(content)
+        or rules.invariant_problems(content, marker["reviewCap"])
+        or rules.transition_problems(marker["preIterationSnapshot"], content, marker["iterationMode"])
     )
 
 
@@ -335,7 +335,7 @@ def test_the_process_finds_what_the_rules_find(loop: Looping) -> None:
 @given(st.sampled_from(MODES), st.lists(any_story(), max_size=3), near(["true"]))
 def test_whatever_an_agent_leaves_the_hook_has_an_answer(mode: str, left: Any, commands: Any) -> None:
     """No list is so damaged that its problems could not be told."""
-    snapshot = stories.snapshot(board(story("A"), story("B", **WAITING)))
+    snapshot = rules.snapshot(board(story("A"), story("B", **WAITING)))
     marker = {"iterationMode": mode, "preIterationSnapshot": snapshot, "reviewCap": 5}
     content = board(verifyCommands=commands) | {"userStories": left}
     assert found_by_hook(marker, content) == found_by_rules(marker, content)
@@ -550,7 +550,7 @@ def test_an_error_of_the_hook_blocks_and_has_no_traceback(loop: Looping) -> None
     said = run_hook(place / HOOK.name, {"cwd": str(loop.path)})
     assert "The checks could not be made (ModuleNotFoundError)" in said.reason
     assert run_hook(place / HOOK.name, {"cwd": str(loop.path.parent)}).approves
-    (place / "stories.py").write_text("schema_problems = invariant_problems = None")
+    (place / "story_rules.py").write_text("schema_problems = invariant_problems = None")
     assert (
         "The checks could not be made (TypeError)"
         in run_hook(place / HOOK.name, {"cwd": str(loop.path)}).reason

@@ -11,15 +11,15 @@ from pathlib import Path
 
 from conftest import Recorded, wait_until
 from ralph.core.model import Ended, Exit
-from ralph.process.client import Command, Wakeup, Warden
-from ralph.process.step import Reader, Watch
+from ralph.process.client import ProcessCommand, Wakeup, Warden
+from ralph.process.step import OutputReader, Watch
 
 PATH = os.environ.get("PATH", os.defpath)
 
 PREAMBLE = """
 import os, sys
 from ralph.process import client
-from ralph.process.client import Command, Wakeup, Warden
+from ralph.process.client import ProcessCommand, Wakeup, Warden
 
 class Print:
     def stdout(self, data): os.write(1, data)
@@ -28,7 +28,7 @@ class Print:
 def run(warden, argv, reader=Print(), watch=lambda seconds, idle: None):
     directory = os.open(".", os.O_RDONLY)
     try:
-        return warden.run(Command(argv, dict(os.environ), directory), reader, watch)
+        return warden.run(ProcessCommand(argv, dict(os.environ), directory), reader, watch)
     finally:
         os.close(directory)
 """
@@ -80,16 +80,16 @@ class Rig:
         environment: Mapping[str, str] | None = None,
         stdin: int | None = None,
         merged: bool = False,
-        reader: Reader | None = None,
+        reader: OutputReader | None = None,
     ) -> Collected:
         """Run a command to its end; how it ended is `self.exit`."""
         collected = Collected()
         values = {"PATH": PATH} if environment is None else environment
-        command = Command(argv, values, self.directory, stdin, merged)
+        command = ProcessCommand(argv, values, self.directory, stdin, merged)
         self.ran.append(self.warden.run(command, reader or collected, watch))
         return collected
 
-    def sh(self, script: str, watch: Watch = bounded, reader: Reader | None = None) -> Collected:
+    def sh(self, script: str, watch: Watch = bounded, reader: OutputReader | None = None) -> Collected:
         return self.run(["/bin/sh", "-c", script], watch, reader=reader)
 
     def python(self, code: str, *arguments: str, watch: Watch = bounded) -> Collected:

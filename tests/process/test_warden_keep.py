@@ -16,7 +16,7 @@ from conftest import Recorded, wait_until
 from process.process_support import PATH, PREAMBLE, Collected, Rig, after, bounded, rigged
 from ralph.core.model import Ended
 from ralph.process import warden as program
-from ralph.process.client import Command, Wakeup, Warden
+from ralph.process.client import ProcessCommand, Wakeup, Warden
 from ralph.store.runs import process_start
 
 LEFT = "for i in 1 2; do sleep 60 > /dev/null 2>&1 & echo $! >> pids; done"
@@ -206,7 +206,7 @@ def test_another_thread_leaves_alone_what_was_spared(careful: Rig) -> None:
 
     def work() -> None:
         with Warden(Wakeup()) as other:
-            command = Command(["/bin/sh", "-c", LOST], {"PATH": PATH}, rig.directory)
+            command = ProcessCommand(["/bin/sh", "-c", LOST], {"PATH": PATH}, rig.directory)
             lost.append(other.run(command, Collected(), bounded).lost)
 
     thread = threading.Thread(target=work)

@@ -17,7 +17,7 @@ from process.process_support import PATH, PREAMBLE, Collected, Rig, bounded, rig
 from ralph.core.model import Exit
 from ralph.process import step
 from ralph.process import warden as program
-from ralph.process.client import Command, Wakeup, Warden
+from ralph.process.client import ProcessCommand, Wakeup, Warden
 from ralph.process.warden import children_by_parent
 from ralph.store.runs import process_start
 
@@ -77,7 +77,7 @@ def test_another_thread_does_not_suffer_from_a_lost_warden(rig: Rig, tmp_path: P
 
     def work() -> None:
         with Warden(other) as warden:
-            command = Command(
+            command = ProcessCommand(
                 ["/bin/sh", "-c", "echo > ready; sleep 2; exit 9"], {"PATH": PATH}, rig.directory
             )
             done.append(warden.run(command, Collected(), bounded))

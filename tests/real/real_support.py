@@ -28,7 +28,7 @@ import pytest
 
 from conftest import Project, Result
 from ralph.modelserver.clients import clients
-from ralph.modelserver.script import Script, parse
+from ralph.modelserver.script import ModelScript, parse
 from ralph.modelserver.server import ModelServer
 
 PACKAGES = {
@@ -201,14 +201,14 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-def turns(*each: dict[str, Any]) -> Script:
+def turns(*each: dict[str, Any]) -> ModelScript:
     """A script that is over after its last turn."""
     return parse(json.dumps({"turns": each, "then": "error"}))
 
 
 @contextmanager
 def driven(
-    name: str, repository: Project, script: Script, *, subscription: bool = False, **settings: Any
+    name: str, repository: Project, script: ModelScript, *, subscription: bool = False, **settings: Any
 ) -> Iterator[tuple[Lonely, ModelServer]]:
     """The repository, configured for a real agent; in the end nobody is left."""
     with ModelServer(script) as server:

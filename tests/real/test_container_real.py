@@ -1,4 +1,4 @@
-"""The container rung against a real engine: podman from the system's packages, and an image made from a few programs.
+"""The container backend against a real engine: podman from the system's packages, and an image made from a few programs.
 
 `RALPH_TEST_ENGINE=docker` takes the docker that DOCKER_HOST names instead.
 """
@@ -22,7 +22,7 @@ from faults.fault_support import REPEATED, RUNS
 from podman_support import ENGINE, IMAGE, with_image
 from ralph.core.model import Ended, Network
 from ralph.sandbox import container, outside
-from ralph.sandbox.base import Room, Walls
+from ralph.sandbox.base import Boundary, Mounts
 from ralph.sandbox.container import Container
 from real.real_support import REAL
 from sandbox.engine_support import DRIVER, Bench, benched, kill_tree, lives
@@ -66,8 +66,8 @@ def bench(tmp_path: Path, engine: Path | None, monkeypatch: pytest.MonkeyPatch) 
     assert _left(bench) == []
 
 
-def walls(bench: Bench, **more: object) -> Walls:
-    return Walls(f"run-{os.getpid()}", str(bench.state), (str(bench.work),), **more)  # type: ignore[arg-type]
+def boundary(bench: Bench, **more: object) -> Boundary:
+    return Boundary(f"run-{os.getpid()}", str(bench.state), (str(bench.work),), **more)  # type: ignore[arg-type]
 
 
 def _left(bench: Bench) -> list[str]:
@@ -92,7 +92,7 @@ def test_the_walls_hold(bench: Bench) -> None:
     (secret / "token").write_text("honey")
     outside = bench.state.parent / "outside"
     outside.write_text("honey")
-    room = bench.room(read_only=(str(read),), hidden=(str(secret),))
+    mounts = bench.mounts(read_only=(str(read),), hidden=(str(secret),))
     denied = [
         "echo x > /etc/probe",
         "echo x > /usr/probe",
@@ -116,8 +116,8 @@ def test_the_walls_hold(bench: Bench) -> None:
     script = "\n".join([*lines, "echo written > result", f"cat {read}/file", "echo; cat /proc/self/status"])
     os.environ["HONEY"] = "honey"
     try:
-        with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
-            exit, heard = bench.step(box, "/bin/sh", "-c", script, room=room)
+        with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
+            exit, heard = bench.step(box, "/bin/sh", "-c", script, mounts=mounts)
     finally:
         del os.environ["HONEY"]
     words = heard.out.decode()
@@ -138,7 +138,7 @@ def test_an_ordinary_user_can_write_to_the_private_home(
     if os.geteuid() == 0:
         monkeypatch.setattr(container, "_users", lambda is_podman, is_rootless: ("--user", "65534:65534"))
     home = bench.work.parent
-    with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
+    with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
         exit, heard = bench.step(box, "/bin/sh", "-c", "pwd; touch ~/made /tmp/made; ls ~", HOME=str(home))
     assert (exit.code, heard.err) == (0, b"")
     assert heard.out.decode().split() == [str(bench.work), "made", bench.work.name]
@@ -149,7 +149,7 @@ def test_stdin_variables_and_exit_code_go_through(bench: Bench) -> None:
     """No value stands in a command line."""
     prompt = bench.work / "prompt"
     prompt.write_text("from stdin\n")
-    with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
+    with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
         exit, heard = bench.step(
             box, "/bin/sh", "-c", 'cat; echo "$KEY"; exit 7', stdin=prompt, KEY="two\nlines"
         )
@@ -163,7 +163,7 @@ def test_stdin_variables_and_exit_code_go_through(bench: Bench) -> None:
 def test_limits_hold(bench: Bench) -> None:
     """Too many processes cannot be started, and too much memory ends the command."""
     with RUNG.opened(
-        walls(bench, network=Network.OFF, memory_mb=64, processes=20), bench.run, bench.tell
+        boundary(bench, network=Network.OFF, memory_mb=64, processes=20), bench.run, bench.tell
     ) as box:
         _, heard = bench.step(box, "/bin/sh", "-c", "for i in $(seq 60); do sleep 2 & done; wait")
         exit, _ = bench.step(box, "/usr/bin/python3", "-c", "x = bytearray(256 << 20)")
@@ -180,16 +180,16 @@ def test_git_commits_in_a_worktree(bench: Bench) -> None:
     subprocess.run([*git, "-C", main, "worktree", "add", "-q", tree], check=True)
     common = main / ".git"
     writable = (str(tree), *(str(common / name) for name in ("objects", "refs", "logs", "worktrees/tree")))
-    room = Room(str(tree), writable, read_only=(str(common),))
-    with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
+    mounts = Mounts(str(tree), writable, read_only=(str(common),))
+    with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
         script = f"echo x > new && {' '.join(git)} add -A && {' '.join(git)} commit -qm inside"
-        exit, heard = bench.step(box, "/bin/sh", "-c", script, room=room)
+        exit, heard = bench.step(box, "/bin/sh", "-c", script, mounts=mounts)
         bench.step(
             box,
             "/bin/sh",
             "-c",
             f"echo evil > {common}/hooks/pre-commit; echo evil >> {common}/config",
-            room=room,
+            mounts=mounts,
         )
     assert (exit.code, heard.err) == (0, b"")
     log = subprocess.run(
@@ -201,7 +201,7 @@ def test_git_commits_in_a_worktree(bench: Bench) -> None:
 
 def test_term_reaches_the_command_and_kill_ends_it(bench: Bench) -> None:
     """It may clean up; if it does not end, its container does."""
-    with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
+    with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
         for trap in ("trap 'echo heard; exit 0' TERM", "trap '' TERM"):
             script = f"{trap}; echo up; while :; do sleep 0.1; done"
             exit, heard = bench.step(
@@ -220,7 +220,7 @@ def test_term_reaches_the_command_and_kill_ends_it(bench: Bench) -> None:
 def test_kills_of_the_client_leave_no_container(bench: Bench) -> None:
     """P13: at any moment, and nothing runs on."""
     pids: list[int] = []
-    with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell) as box:
+    with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
         for number in range(RUNS):
             killer = threading.Thread(
                 target=_kill_client, args=(f"-{os.getpid()}-{number + 1}", number / RUNS * 0.6, pids)
@@ -249,7 +249,7 @@ def test_a_killed_ralph_leaves_nothing_behind_for_long(bench: Bench) -> None:
         else:
             os.kill(ralph.pid, signal.SIGKILL)
         ralph.wait()
-    with RUNG.opened(walls(bench, network=Network.OFF), bench.run, bench.tell):
+    with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell):
         mine = f"label={container.OWNER}={container.owner()}"
         words = [ENGINE, "ps", "--all", "--quiet", "--filter", mine, "--format", "{{.Labels}}"]
         left = subprocess.run(words, capture_output=True, text=True, check=True).stdout
@@ -262,7 +262,7 @@ def test_an_allow_list_lets_only_its_hosts_through(bench: Bench) -> None:
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     port = server.server_address[1]
-    limited = walls(bench, network=Network.ALLOW_LIST, hosts=(f"localhost:{port}",))
+    limited = boundary(bench, network=Network.ALLOW_LIST, hosts=(f"localhost:{port}",))
     try:
         with RUNG.opened(limited, bench.run, bench.tell) as box:
             targets = (f"localhost:{port}", f"127.0.0.1:{port}", "example.org", "169.254.169.254")

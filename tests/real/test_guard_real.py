@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from conftest import Project
-from ralph.flows import hooks
 from ralph.modelserver.server import ModelServer
+from ralph.runs import agent_hooks
 from real.real_support import DONE, REAL, driven, ends, environment, run_directly, turns
 
 pytestmark = REAL
@@ -73,8 +73,8 @@ def test_a_broken_guard_lets_nothing_through(how: str, repository: Project, tmp_
     script = tmp_path / "guard.py"
     if how in CODE:
         script.write_text(CODE[how])
-    command = hooks.guard_command(tmp_path / "guard.json", BROKEN[how], script)
-    hook = [{"matcher": hooks.GUARDED_TOOLS, "hooks": [{"type": "command", "command": command}]}]
+    command = agent_hooks.guard_command(tmp_path / "guard.json", BROKEN[how], script)
+    hook = [{"matcher": agent_hooks.GUARDED_TOOLS, "hooks": [{"type": "command", "command": command}]}]
     settings = tmp_path / "hooks.json"
     settings.write_text(json.dumps({"hooks": {"PreToolUse": hook}}))
     with ModelServer(turns({"tools": [{"bash": "touch ran"}]}, {"text": "x"})) as server:

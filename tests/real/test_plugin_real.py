@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from conftest import Project
-from core.test_stories import board, story
 from plugin.plugin_support import PLUGIN, SCRIPTS
-from ralph.core import stories
-from ralph.core.stories import APPROVED, IMPLEMENT, NEEDS_REVIEW
-from ralph.modelserver.script import Script
+from ralph.modelserver.script import ModelScript
 from ralph.modelserver.server import ModelServer
+from ralph.stories import rules
+from ralph.stories.rules import APPROVED, IMPLEMENT, NEEDS_REVIEW
 from real.real_support import REAL, Ended, environment, installed, run_directly, turns
+from stories.test_rules import board, story
 
 pytestmark = REAL
 
@@ -64,7 +64,7 @@ class Claude:
 
 
 @contextmanager
-def claude(project: Project, script: Script) -> Iterator[Claude]:
+def claude(project: Project, script: ModelScript) -> Iterator[Claude]:
     with ModelServer(script) as server:
         env = environment("claude", project.home.path.parent / "home", server)
         env["PATH"] += f":{Path(sys.executable).parent}"  # where there is no other python3
@@ -86,7 +86,7 @@ def repository(repository: Project) -> Project:
 
 def mark(project: Project) -> None:
     """A loop is active: an implement iteration begins."""
-    found = stories.snapshot(board(story()))
+    found = rules.snapshot(board(story()))
     marker = {"pid": 1, "iterationMode": IMPLEMENT, "preIterationSnapshot": found, "reviewCap": 5}
     (project.path / ".ralph-active").write_text(json.dumps(marker))
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from conftest import Project, Result
-from core.test_stories import board, story
-from ralph.core.stories import NEEDS_REVIEW
+from ralph.stories.rules import NEEDS_REVIEW
 from real.real_support import DONE, NAMES, REAL, Lonely, driven, ends, turns
+from stories.test_rules import board, story
 
 pytestmark = [*REAL, pytest.mark.usefixtures("bubblewrap")]
 
@@ -113,7 +113,7 @@ def test_claude_finds_its_state_and_leaves_it(repository: Project) -> None:
 
 
 def test_a_prd_loop_inside_with_hooks(repository: Project) -> None:
-    """The best rung by default; the plugin's Stop hook fires inside and its words reach the model."""
+    """The best backend by default; the plugin's Stop hook fires inside and its words reach the model."""
     (repository.path / "ralph").mkdir()
     first = board(story())
     (repository.path / "ralph" / "tasks.json").write_text(json.dumps(first))

@@ -6,7 +6,7 @@ import pytest
 
 from conftest import Project
 from ralph.store.bus import read, task_bus
-from ralph.store.messages import Message
+from ralph.store.messages import BusMessage
 from real.real_support import REAL, driven, ends, limits, turns
 
 pytestmark = [*REAL, pytest.mark.parametrize("name", ["claude", "codex"])]
@@ -43,6 +43,6 @@ def test_it_is_kept_going_until_it_leaves_done(name: str, repository: Project) -
         assert [request.played for request in server.turns()][-3:] == [4, 5, 6]
     started = [line["iteration"] for line in result.lines() if line["event"] == "iteration_started"]
     assert started == [1, 2, 3, 3, 4], "a limit spends no attempt"
-    told = [(m.type, m.body) for m in read(task_bus(folder)) if isinstance(m, Message)]
+    told = [(m.type, m.body) for m in read(task_bus(folder)) if isinstance(m, BusMessage)]
     assert told[-1] == ("FACT", "task completed (DONE marker present, no active children)")
     assert ("WARNING", "attempt 2 failed: idle") in told

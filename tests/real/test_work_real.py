@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from conftest import Project, Result
-from ralph.core.tasks import Task
+from ralph.core.task_model import Task
 from ralph.modelserver.server import ModelServer, Request
 from real.real_support import NAMES, REAL
 from real.work_real_support import TIMEOUT, asked_by, edit, imported, only, roles, say, told, working, write

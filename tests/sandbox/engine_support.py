@@ -1,4 +1,4 @@
-"""A fake container engine on PATH, and a rung to drive it with."""
+"""A fake container engine on PATH, and a backend to drive it with."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import pytest
 
 from conftest import wait_until
 from ralph.core.model import Ended, Exit
-from ralph.process.client import Command, Wakeup, Warden, child_environment, output_of
+from ralph.process.client import ProcessCommand, Wakeup, Warden, child_environment, output_of
 from ralph.process.step import Watch
 from ralph.sandbox import container, outside
-from ralph.sandbox.base import Output, Room, Sandbox
+from ralph.sandbox.base import Mounts, Sandbox, SandboxOutput
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "sandbox"
 FAKE = Path(__file__).with_name("fake_engine.py")
@@ -44,7 +44,7 @@ class Heard:
 
 @dataclass
 class Bench:
-    """A warden, a directory to work in, and the engine's own directory. A rung's own commands are hurried."""
+    """A warden, a directory to work in, and the engine's own directory. A backend's own commands are hurried."""
 
     work: Path
     state: Path
@@ -54,7 +54,7 @@ class Bench:
     most: float = 20.0
     told: list[str] = field(default_factory=list)
 
-    def run(self, argv: Sequence[str], seconds: float) -> Output:
+    def run(self, argv: Sequence[str], seconds: float) -> SandboxOutput:
         assert 0 < seconds < 1000, "every call has its time"
         most = min(seconds, self.most)
 
@@ -62,7 +62,7 @@ class Bench:
             return Ended.TIMEOUT if elapsed >= most else None
 
         done = output_of(self.warden, argv, self.directory, child_environment({}), watch=watch)
-        return Output(done.exit.code, done.out, done.problem or done.err.decode(errors="replace"))
+        return SandboxOutput(done.exit.code, done.out, done.problem or done.err.decode(errors="replace"))
 
     def tell(self, text: str) -> None:
         self.told.append(text)
@@ -71,7 +71,7 @@ class Bench:
         self,
         sandbox: Sandbox,
         *argv: str,
-        room: Room | None = None,
+        mounts: Mounts | None = None,
         watch: Watch = NEVER,
         stdin: Path | None = None,
         **environment: str,
@@ -79,16 +79,16 @@ class Bench:
         """One command inside, as the driver of a run does it."""
         heard = Heard()
         variables = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **environment}
-        wrapped = sandbox.wrap(argv, variables, room or self.room())
+        wrapped = sandbox.wrap(argv, variables, mounts or self.mounts())
         given = os.open(stdin, os.O_RDONLY) if stdin else None
-        command = Command(wrapped.argv, wrapped.environment, self.directory, given)
+        command = ProcessCommand(wrapped.argv, wrapped.environment, self.directory, given)
         exit = sandbox.after(self.warden.run(command, heard, watch), wrapped)
         if given is not None:
             os.close(given)
         return exit, heard
 
-    def room(self, **more: Any) -> Room:
-        return Room(str(self.work), (str(self.work),), **more)
+    def mounts(self, **more: Any) -> Mounts:
+        return Mounts(str(self.work), (str(self.work),), **more)
 
     # ---- the engine ----
 
@@ -174,9 +174,9 @@ def lives(pid: int) -> bool:
 DRIVER = """
 import os, sys
 from ralph.core.model import Ended
-from ralph.process.client import Command, Wakeup, Warden, child_environment, output_of
+from ralph.process.client import ProcessCommand, Wakeup, Warden, child_environment, output_of
 from ralph.sandbox import container, outside
-from ralph.sandbox.base import Output, Room, Walls
+from ralph.sandbox.base import Boundary, Mounts, SandboxOutput
 state, work, image, engine = sys.argv[1:]
 outside.USUAL, container.ENGINES = os.environ["PATH"], (engine,)
 directory = os.open(work, os.O_RDONLY)
@@ -188,13 +188,13 @@ class Quiet:
 with Warden(Wakeup()) as warden:
     def run(argv, seconds):
         done = output_of(warden, argv, directory, child_environment({}))
-        return Output(done.exit.code, done.out, done.err.decode())
+        return SandboxOutput(done.exit.code, done.out, done.err.decode())
 
-    walls = Walls(os.path.basename(state), state, (work,))
-    with container.Container(image).opened(walls, run, print) as box:
-        room = Room(work, (work,))
-        wrapped = box.wrap(["/bin/sh", "-c", "trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done"], {}, room)
-        command = Command(wrapped.argv, wrapped.environment, directory)
+    boundary = Boundary(os.path.basename(state), state, (work,))
+    with container.Container(image).opened(boundary, run, print) as box:
+        mounts = Mounts(work, (work,))
+        wrapped = box.wrap(["/bin/sh", "-c", "trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done"], {}, mounts)
+        command = ProcessCommand(wrapped.argv, wrapped.environment, directory)
         box.after(warden.run(command, Quiet(), lambda s, i: None), wrapped)
 """
 """A ralph of its own that has a command run forever in a container."""

@@ -1,4 +1,4 @@
-"""Which rung a run gets, and what is said, recorded and shown when it is none."""
+"""Which backend a run gets, and what is said, recorded and shown when it is none."""
 
 from __future__ import annotations
 
@@ -66,10 +66,14 @@ def test_s4_what_is_insisted_on_and_missing_is_refused(
     ),
 )
 def test_why_there_is_none_is_said_line_by_line(ready: Project, missing: tuple[str, ...], why: str) -> None:
-    """Each rung with its own reason, and what to do."""
+    """Each backend with its own reason, and what to do."""
     lines = without(ready, missing, "run", "-p", "x", "--sandbox").err.splitlines()
     assert lines[0] == "ralph: error: There is no sandbox here:"
-    assert [line.split(":")[0] for line in lines[1:-1]] == ["    docker", "    bubblewrap", "    container"]
+    assert [line.split(":")[0] for line in lines[1:-1]] == [
+        "    docker-sandbox",
+        "    bubblewrap",
+        "    container",
+    ]
     assert why in lines[2] and "--no-sandbox" in lines[-1]
 
 
@@ -96,8 +100,8 @@ def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
     ready.settings(agent={"command": str(ready.path / "agent.sh")}, sandbox={"rung": "bubblewrap"})
     configured = ready.run("run", "-p", "x", "--json")
     none = ready.run("run", "-p", "x", "--json", "--no-sandbox")
-    rungs = [started(each)["sandbox"] for each in (direct, chosen, configured, none)]
-    assert rungs == ["direct", "bubblewrap", "bubblewrap", "direct"]
+    backends = [started(each)["sandbox"] for each in (direct, chosen, configured, none)]
+    assert backends == ["direct", "bubblewrap", "bubblewrap", "direct"]
     assert json.loads(ready.run("status", started(configured)["run"], "--json").out)["sandbox"] == (
         "bubblewrap, network open"
     )

@@ -100,5 +100,5 @@ def test_a_prd_loop_does_as_it_is_told(project: Project, option: str) -> None:
     loop.agent(sandbox={"writable": [str(loop.outside / "calls")]})
     (loop.outside / "calls").mkdir(exist_ok=True)
     done = loop.run("--json", option)
-    rung = next(line for line in done.lines() if line["event"] == "run_started")["sandbox"]
-    assert (done.code, rung) == (0, "direct" if option == "--no-sandbox" else "bubblewrap"), done.err
+    backend = next(line for line in done.lines() if line["event"] == "run_started")["sandbox"]
+    assert (done.code, backend) == (0, "direct" if option == "--no-sandbox" else "bubblewrap"), done.err

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Project
-from loop.test_rooms import Noted
+from loop.confinement_support import Noted
 from ralph.core.model import (
     AgentSpec,
     Flow,
@@ -21,29 +21,31 @@ from ralph.core.model import (
     PromptSource,
     SandboxSpec,
 )
-from ralph.flows import hooks
-from ralph.loop.rooms import Rooms, Site
+from ralph.loop.confinement import ConfinedRun, Confinement
+from ralph.runs import agent_hooks
 from ralph.sandbox import programs
-from ralph.sandbox.base import Room, Root
+from ralph.sandbox.base import Mounts, Root
 from ralph.sandbox.seccomp import without_namespaces
 from ralph.scm.repository import find_repository
 from sandbox.engine_support import Bench, faked
 
 
-def rooms_of(project: Project, root: Root) -> Rooms:
+def rooms_of(project: Project, root: Root) -> Confinement:
     agents = (AgentSpec("custom", "custom", "agent"),)
     spec = SandboxSpec("container")
     plan = Plan("r", Flow.RUN, str(project.path), agents, PromptSource(), sandbox=spec)
     streams = project.home.make_streams("r").resolve()
-    rooms = Rooms(Site(plan, find_repository(project.path), project.home.path.resolve(), streams), root)
-    rooms.sandbox = Noted()
-    return rooms
+    confinement = Confinement(
+        ConfinedRun(plan, find_repository(project.path), project.home.path.resolve(), streams), root
+    )
+    confinement.sandbox = Noted()
+    return confinement
 
 
-def room_of(rooms: Rooms, program: str) -> Room:
-    rooms.agent(rooms._plan.agents[0], [program], dict(os.environ), None)
-    assert isinstance(rooms.sandbox, Noted)
-    return rooms.sandbox.room
+def room_of(confinement: Confinement, program: str) -> Mounts:
+    confinement.agent(confinement._plan.agents[0], [program], dict(os.environ), None)
+    assert isinstance(confinement.sandbox, Noted)
+    return confinement.sandbox.mounts
 
 
 @pytest.mark.parametrize("root", [Root.IMAGE, Root.MACHINE])
@@ -54,12 +56,12 @@ def test_ralph_and_the_agent_are_put_into_another_system(
     elsewhere = project.path.parent / "opt" / "agent"
     elsewhere.parent.mkdir()
     elsewhere.write_text("#!/bin/sh\n")
-    room = room_of(rooms_of(project, root), str(elsewhere))
-    assert programs.within(str(elsewhere), room.read_only)
+    mounts = room_of(rooms_of(project, root), str(elsewhere))
+    assert programs.within(str(elsewhere), mounts.read_only)
     package = str(Path(programs.__file__).parents[1])
-    assert programs.within(package, room.read_only)
-    assert programs.within(sys.prefix, room.read_only) or programs.is_of_system(sys.prefix)
-    assert not any(programs.is_of_system(path) for path in room.read_only)
+    assert programs.within(package, mounts.read_only)
+    assert programs.within(sys.prefix, mounts.read_only) or programs.is_of_system(sys.prefix)
+    assert not any(programs.is_of_system(path) for path in mounts.read_only)
 
 
 @pytest.mark.parametrize(
@@ -97,25 +99,29 @@ def test_walls_name_the_worktree_first_and_the_main_repository(repository: Proje
     agents = (AgentSpec("custom", "custom", "agent"),)
     plan = Plan("r", Flow.RUN, str(place), agents, PromptSource(), sandbox=SandboxSpec("docker"))
     streams = repository.home.make_streams("r").resolve()
-    rooms = Rooms(Site(plan, find_repository(place), repository.home.path.resolve(), streams), Root.MACHINE)
-    assert rooms.walls.writable[0] == str(place.resolve())
-    assert rooms.walls.read_only == (str((repository.path / ".git").resolve()),)
+    confinement = Confinement(
+        ConfinedRun(plan, find_repository(place), repository.home.path.resolve(), streams), Root.MACHINE
+    )
+    assert confinement.boundary.writable[0] == str(place.resolve())
+    assert confinement.boundary.read_only == (str((repository.path / ".git").resolve()),)
 
 
 # ---- the command guard ----
 
 
-@pytest.mark.parametrize("rung", ["direct", "bubblewrap", "container", "docker"])
+@pytest.mark.parametrize("backend", ["direct", "bubblewrap", "container", "docker"])
 @pytest.mark.parametrize("is_prd", [False, True])
-def test_only_without_a_sandbox_the_guard_is_among_the_hooks(tmp_path: Path, rung: str, is_prd: bool) -> None:
+def test_only_without_a_sandbox_the_guard_is_among_the_hooks(
+    tmp_path: Path, backend: str, is_prd: bool
+) -> None:
     """The hooks of a PRD loop are there in any case."""
     prompt = PromptSource(prd=Prd()) if is_prd else PromptSource()
     agents = (AgentSpec("claude", "claude", "claude"),)
-    plan = Plan("r", Flow.RUN, str(tmp_path), agents, prompt, guard=Guarding(), sandbox=SandboxSpec(rung))
-    file = hooks.prepare(plan, tmp_path)
+    plan = Plan("r", Flow.RUN, str(tmp_path), agents, prompt, guard=Guarding(), sandbox=SandboxSpec(backend))
+    file = agent_hooks.prepare(plan, tmp_path)
     found = set(json.loads(Path(file).read_text())["hooks"]) if file else set()
     of_prd = {"PostToolUse", "PostToolUseFailure", "Stop"} if is_prd else set()
-    assert found == of_prd | ({"PreToolUse"} if rung == "direct" else set())
+    assert found == of_prd | ({"PreToolUse"} if backend == "direct" else set())
 
 
 # ---- whole runs on fakes ----
@@ -142,8 +148,10 @@ def test_a_whole_run_in_a_docker_sandbox(sbx: Bench, project: Project) -> None:
     project.agent(AGENT, guardrails=[{"command": "test -e done.txt"}])
     done = project.run("run", "-p", "x", "-m", "3", "--json", "--sandbox-rung", "docker")
     assert done.code == 0, done.err
-    assert next(line for line in done.lines() if line["event"] == "run_started")["sandbox"] == "docker"
-    assert (project.path / "where").read_text() == "docker 1\n"
+    assert (
+        next(line for line in done.lines() if line["event"] == "run_started")["sandbox"] == "docker-sandbox"
+    )
+    assert (project.path / "where").read_text() == "docker-sandbox 1\n"
     ((name, made),) = sbx.sandboxes().items()
     auth = os.path.join(project.home.path, ".dclaude_state")
     assert made["workspaces"][:2] == [str(project.path), auth] and made["status"] == "stopped"

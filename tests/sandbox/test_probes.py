@@ -32,7 +32,7 @@ def test_s1_every_probe_is_denied_and_the_worktree_is_not(project: Project) -> N
 
 
 def test_the_table_names_what_was_tried(project: Project) -> None:
-    """The same for people, without a name: the best rung that works here."""
+    """The same for people, without a name: the best backend that works here."""
     done = project.run("doctor", "--sandbox")
     assert done.code == 0
     assert "read an SSH key" in done.out and "WRONG" not in done.out

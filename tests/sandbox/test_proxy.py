@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from conftest import wait_until
 from ralph.core.model import Network
-from ralph.sandbox.base import Output, Room, Walls
+from ralph.sandbox.base import Boundary, Mounts, SandboxOutput
 from ralph.sandbox.bubblewrap import Bubblewrap
 from ralph.sandbox.hello import UNKNOWN_NAME
 from ralph.sandbox.proxy import Host, Refused, chosen_address, is_address, opened_proxy
@@ -285,8 +285,8 @@ def test_a_tunnel_to_port_80_carries_a_request_for_its_host(
 
 def test_refusals_fill_neither_memory_nor_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody inside may ask for other hosts without end."""
-    monkeypatch.setattr("ralph.sandbox.proxy.MOST_TOLD", 3)
-    monkeypatch.setattr("ralph.sandbox.proxy.MOST_LOGGED", 5)
+    monkeypatch.setattr("ralph.sandbox.proxy.MAX_TOLD", 3)
+    monkeypatch.setattr("ralph.sandbox.proxy.MAX_LOGGED", 5)
     told: list[str] = []
     with opened_proxy(str(tmp_path), [], told.append, on_loopback) as path:
         for number in range(10):
@@ -345,16 +345,18 @@ def test_s3_ten_ways_around_it_fail(tmp_path: Path, server: int, monkeypatch: py
     (project / "ways.py").write_text(_WAYS)
     outside = Path(__file__).parent / f".ways-{os.getpid()}.sock"
 
-    def run(argv: Sequence[str], seconds: float) -> Output:
+    def run(argv: Sequence[str], seconds: float) -> SandboxOutput:
         done = subprocess.run(argv, capture_output=True, timeout=seconds)
-        return Output(done.returncode, done.stdout, done.stderr.decode())
+        return SandboxOutput(done.returncode, done.stdout, done.stderr.decode())
 
-    walls = Walls("x", str(state), (str(project),), Network.ALLOW_LIST, (f"a.test:{server}", "metadata.test"))
+    boundary = Boundary(
+        "x", str(state), (str(project),), Network.ALLOW_LIST, (f"a.test:{server}", "metadata.test")
+    )
     prefixes = tuple({sys.prefix, sys.base_prefix})
     with (
         socket.socket(socket.AF_UNIX) as named,
         socket.socket(socket.AF_UNIX) as abstract,
-        Bubblewrap().opened(walls, run, told.append) as sandbox,
+        Bubblewrap().opened(boundary, run, told.append) as sandbox,
     ):
         named.bind(str(outside))
         abstract.bind(f"\0{outside}")
@@ -363,7 +365,7 @@ def test_s3_ten_ways_around_it_fail(tmp_path: Path, server: int, monkeypatch: py
         try:
             argv = ["python3", "ways.py", str(server), str(outside)]
             path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-            inside = sandbox.wrap(argv, {"PATH": path}, Room(str(project), (str(project),), prefixes))
+            inside = sandbox.wrap(argv, {"PATH": path}, Mounts(str(project), (str(project),), prefixes))
             done = subprocess.run(
                 inside.argv, env=dict(inside.environment), capture_output=True, text=True, timeout=100
             )

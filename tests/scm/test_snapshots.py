@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Project, some
-from ralph.scm.git import Output
+from ralph.scm.git import GitOutput
 from ralph.scm.history import Change, History
 from ralph.scm.repository import Repository, repository_at
 from ralph.scm.rewind import Rewinder
@@ -35,11 +35,11 @@ class Place:
         assert found is not None
         return found
 
-    def run(self, argv: list[str], variables: Mapping[str, str], stdin: bytes) -> Output:
+    def run(self, argv: list[str], variables: Mapping[str, str], stdin: bytes) -> GitOutput:
         done = subprocess.run(
             argv, cwd=self.path, env=self.project.env | dict(variables), input=stdin, capture_output=True
         )
-        return Output(done.returncode, done.stdout, done.stderr.decode())
+        return GitOutput(done.returncode, done.stdout, done.stderr.decode())
 
     def take(self, name: str | int = 1) -> Snapshot:
         return Snapshots(self.repository, self.run, RUN, self.scratch).take(name)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from conftest import Project
-from ralph.flows.repository import scm_runner
 from ralph.process.client import Wakeup, Warden
-from ralph.scm.git import Git, Output, Runner
+from ralph.runs.repository import scm_runner
+from ralph.scm.baseline import Baseline
+from ralph.scm.git import Git, GitOutput, Runner
 from ralph.scm.repository import Repository, find_repository
-from ralph.scm.start import Recorded
 from ralph.scm.worktrees import Tree, Worktrees, mark_ready
 from ralph.store.files import opened_directory
 
@@ -30,18 +30,18 @@ class Place:
         self.project.git("config", "user.email", "ada@localhost")
         found = find_repository(project.path)
         assert found is not None
-        self.recorded = Recorded(Git(found, self._runner(project.path)), tmp_path / "record")
-        self.recorded.record()
-        self.trees = Worktrees(found, self._runner(project.path), self.recorded)
+        self.baseline = Baseline(Git(found, self._runner(project.path)), tmp_path / "record")
+        self.baseline.record()
+        self.trees = Worktrees(found, self._runner(project.path), self.baseline)
         self.path = tmp_path / "trees" / "T"
         self.began = self.trees.branch_commit("main")
         self.repository = self.trees.add(self.path, "ralph/T", self.began)
 
     def _runner(self, directory: Path) -> Runner:
-        def run(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> Output:
+        def run(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> GitOutput:
             env = self.project.env | dict(variables)
             done = subprocess.run(argv, cwd=directory, env=env, input=stdin, capture_output=True, check=False)
-            return Output(done.returncode, done.stdout, done.stderr.decode())
+            return GitOutput(done.returncode, done.stdout, done.stderr.decode())
 
         return run
 
@@ -50,7 +50,7 @@ class Place:
         return self.tree_of(self.repository)
 
     def tree_of(self, repository: Repository) -> Tree:
-        return Tree(repository, self._runner(repository.top), self.recorded)
+        return Tree(repository, self._runner(repository.top), self.baseline)
 
     def git(self, *arguments: str) -> str:
         """In the worktree."""
@@ -257,9 +257,9 @@ def test_several_at_once(repository: Project, tmp_path: Path) -> None:
     def work(number: int) -> list[Path | None]:
         with opened_directory(str(found.top)) as directory, Warden(Wakeup()) as warden:
             runner = scm_runner(warden, directory, found.top)
-            recorded = Recorded(Git(found, runner), tmp_path / f"record-{number}")
-            recorded.record()
-            trees, path = Worktrees(found, runner, recorded), tmp_path / "trees" / str(number)
+            baseline = Baseline(Git(found, runner), tmp_path / f"record-{number}")
+            baseline.record()
+            trees, path = Worktrees(found, runner, baseline), tmp_path / "trees" / str(number)
             seen = []
             for _ in range(ROUNDS):
                 trees.add(path, f"ralph/{number}", "main")

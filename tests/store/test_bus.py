@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from ralph.errors import RalphError
 from ralph.store import bus
-from ralph.store.bus import Bus, Reader, read
-from ralph.store.messages import MOST_BYTES, Damage, DamageKind, Message, encode, scan
+from ralph.store.bus import Bus, BusReader, read
+from ralph.store.messages import MAX_BYTES, BusMessage, Damage, DamageKind, encode, scan
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "bus.md"
 
@@ -38,7 +38,7 @@ HOSTILE = {
     "backslashes and a control character": "C:\\new \\u0000 \\\\ \x1b[31m",
     "separators": "a\u2028b\u2029c\x85d\x0b\x0ce",
     "another alphabet": "naïve 日本 🦆 \u202eabc",
-    "our own heading": encode(Message(f"{RUN}.1", AT, "FACT", "t", RUN, "I was never posted")).decode(),
+    "our own heading": encode(BusMessage(f"{RUN}.1", AT, "FACT", "t", RUN, "I was never posted")).decode(),
     "the end of a comment": "--> <!-- {} 00000000 -->\n## FACT",
     "a megabyte": "0123456789abcde\n" * (1 << 16),
     "a megabyte of newlines": "\n" * (1 << 20),
@@ -55,8 +55,8 @@ def post(path: Path, *bodies: str) -> list[str]:
     return [Bus(path).post(AT, bus.INFO, body).id for body in bodies]
 
 
-def messages(path: Path, since: str | None = None) -> list[Message]:
-    return [item for item in read(path, since) if isinstance(item, Message)]
+def messages(path: Path, since: str | None = None) -> list[BusMessage]:
+    return [item for item in read(path, since) if isinstance(item, BusMessage)]
 
 
 def bodies(path: Path) -> list[str]:
@@ -73,10 +73,10 @@ def damage(path: Path) -> list[Damage]:
 def test_the_format_is_the_golden_one() -> None:
     """What stands in docs/formats.md: as it is written now, and as it is read."""
     expected = [
-        Message("0000000000-9f3a", AT, "INFO", "", "", "A message of nobody."),
-        Message(f"{RUN}.1", AT + 1, "FACT", "build", RUN, "Two lines,\n\n## and a heading of its own"),
-        Message(f"{RUN}.2", AT + 2, "ERROR", "<b>`ü`", RUN, "A bell \a and a \\"),
-        Message("0000000575-00ff", AT + 3, "wait_without_restart", "build", RUN, ""),
+        BusMessage("0000000000-9f3a", AT, "INFO", "", "", "A message of nobody."),
+        BusMessage(f"{RUN}.1", AT + 1, "FACT", "build", RUN, "Two lines,\n\n## and a heading of its own"),
+        BusMessage(f"{RUN}.2", AT + 2, "ERROR", "<b>`ü`", RUN, "A bell \a and a \\"),
+        BusMessage("0000000575-00ff", AT + 3, "wait_without_restart", "build", RUN, ""),
     ]
     text = b"".join(map(encode, expected))
     if os.environ.get("RALPH_UPDATE_GOLDEN"):
@@ -94,7 +94,7 @@ def test_any_text_is_read_as_it_was_written(
 ) -> None:
     """Bodies, names and times come back exactly; the file is text without control characters."""
     wanted = [
-        Message(f"m{number}", at, "INFO", task[:255], "", body)
+        BusMessage(f"m{number}", at, "INFO", task[:255], "", body)
         for number, (body, task, at) in enumerate(said)
     ]
     path = tmp_path_factory.mktemp("bus") / "bus.md"
@@ -108,7 +108,7 @@ def test_any_bytes_can_be_scanned(
     tmp_path_factory: pytest.TempPathFactory, rubbish: bytes, where: int
 ) -> None:
     """Between whole messages may stand what will: they are all found, and every byte is accounted for."""
-    whole = [encode(Message(f"m{number}", AT, "INFO", "", "", f"{number}\n")) for number in range(3)]
+    whole = [encode(BusMessage(f"m{number}", AT, "INFO", "", "", f"{number}\n")) for number in range(3)]
     pieces = [*whole[:where], rubbish + b"\n", *whole[where:]]
     path = tmp_path_factory.mktemp("bus") / "bus.md"
     path.write_bytes(b"".join(pieces))
@@ -125,7 +125,7 @@ def test_hostile_bodies_round_trip(path: Path, body: str) -> None:
     assert (bodies(path), damage(path)) == (["before", body, "after"], [])
 
 
-@pytest.mark.parametrize("body", ["\ud800", "a" * (MOST_BYTES + 1)], ids=["a lone surrogate", "too long"])
+@pytest.mark.parametrize("body", ["\ud800", "a" * (MAX_BYTES + 1)], ids=["a lone surrogate", "too long"])
 def test_what_cannot_be_kept_is_refused(path: Path, body: str) -> None:
     """With a clear error, and the bus is as it was."""
     post(path, "before")
@@ -360,13 +360,13 @@ def test_no_bus_has_no_messages(path: Path) -> None:
 
 def test_a_reader_gets_each_message_once(path: Path) -> None:
     """What has come since the last time; after `skip` only what comes from now on."""
-    early, late = Reader(path), Reader(path)
+    early, late = BusReader(path), BusReader(path)
     assert list(early.news()) == []
     post(path, "one", "two")
     late.skip()
     post(path, "three")
-    assert [item.body for item in early.news() if isinstance(item, Message)] == ["one", "two", "three"]
-    assert [item.body for item in late.news() if isinstance(item, Message)] == ["three"]
+    assert [item.body for item in early.news() if isinstance(item, BusMessage)] == ["one", "two", "three"]
+    assert [item.body for item in late.news() if isinstance(item, BusMessage)] == ["three"]
     assert list(early.news()) == list(late.news()) == []
 
 
@@ -375,31 +375,31 @@ def test_a_reader_goes_on_behind_a_torn_end(path: Path, skipped: bool) -> None:
     """It is told once, and the message that is put in its place is read."""
     post(path, "one", "two")
     path.write_bytes(path.read_bytes()[:-1])
-    reader = Reader(path)
+    reader = BusReader(path)
     if skipped:
         reader.skip()
-    assert [type(item) for item in reader.news()] == ([Damage] if skipped else [Message, Damage])
+    assert [type(item) for item in reader.news()] == ([Damage] if skipped else [BusMessage, Damage])
     assert list(reader.news()) == []
     post(path, "three")
-    assert [item.body for item in reader.news() if isinstance(item, Message)] == ["three"]
+    assert [item.body for item in reader.news() if isinstance(item, BusMessage)] == ["three"]
 
 
 def test_a_new_bus_in_its_place_is_read_from_its_beginning(path: Path) -> None:
     """Moved away or cut, a follower does not lose what comes then."""
-    reader = Reader(path)
+    reader = BusReader(path)
     post(path, "one", "two")
     assert len(list(reader.news())) == 2
     path.rename(path.with_name("old.md"))
     assert list(reader.news()) == []
     post(path, "new")
-    assert [item.body for item in reader.news() if isinstance(item, Message)] == ["new"]
+    assert [item.body for item in reader.news() if isinstance(item, BusMessage)] == ["new"]
     path.write_bytes(b"")
     assert list(reader.news()) == []
 
 
 def test_memory_does_not_grow_with_the_file(path: Path) -> None:
     """A bus of 60 MB is read, searched and posted to with some pieces of it in hand."""
-    record = encode(Message("x", AT, "INFO", "", "", "y" * 10_000))
+    record = encode(BusMessage("x", AT, "INFO", "", "", "y" * 10_000))
     path.write_bytes(record * (60_000_000 // len(record)))
     last = post(path, "last")[0]
     tracemalloc.start()
@@ -415,7 +415,7 @@ def test_memory_does_not_grow_with_the_file(path: Path) -> None:
 @pytest.mark.timeout(40)
 def test_headings_that_promise_too_much_cost_nothing(path: Path) -> None:
     """A file made to be slow: a hundred thousand headings that claim the largest body each."""
-    head = encode(Message("x", AT, "INFO", "", "", "")).split(b"\n")[0] + b"\n"
+    head = encode(BusMessage("x", AT, "INFO", "", "", "")).split(b"\n")[0] + b"\n"
     path.write_bytes(head.replace(b'"bytes":5', b'"bytes":16000000') * 100_000)
     assert [item.kind for item in damage(path)] == [DamageKind.DAMAGED, DamageKind.TORN]
 

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import types
 import typing
-from dataclasses import fields, is_dataclass, replace
 from enum import StrEnum
 from typing import Any, Union
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from ralph.core import machine, model
 from ralph.core.model import (
@@ -60,7 +61,7 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return st.tuples(*(values(one) for one in arguments))
     if isinstance(hint, type) and issubclass(hint, StrEnum):
         return st.sampled_from(hint)
-    assert isinstance(hint, type) and is_dataclass(hint), hint
+    assert isinstance(hint, type) and issubclass(hint, Struct), hint
     return built(hint)
 
 
@@ -78,7 +79,6 @@ def test_every_step_result_and_command_has_a_kind() -> None:
     """Nothing that the machine asks for or hears can be left out of the journal."""
     members = {*typing.get_args(Step), *typing.get_args(Result), *typing.get_args(Command), Plan}
     assert set(codec.KINDS.values()) == members
-    assert {codec.KINDS[kind] for kind in codec.COMMANDS} == set(typing.get_args(Command))
 
 
 @pytest.mark.parametrize("kind", codec.KINDS)

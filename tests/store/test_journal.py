@@ -6,19 +6,22 @@ import signal
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from conftest import RALPH, Project, wait_until
+from journal_support import journal_of, kinds_of, replayed
 from ralph.core import machine
 from ralph.core.model import (
     AgentSpec,
     Cause,
     Check,
     Checked,
+    Command,
     Did,
     Ended,
     Flow,
@@ -36,10 +39,9 @@ from ralph.core.model import (
     Verdict,
 )
 from ralph.errors import RalphError
-from ralph.store import codec
 from ralph.store.database import Busy, DiskFull
 from ralph.store.home import Home
-from ralph.store.journal import Journal, Loaded, Row, load, rows
+from ralph.store.journal import Journal, JournalStep, LoadedRun, load, steps
 from ralph.store.runs import Runs
 from ralph.views.status import Summary, summaries
 
@@ -85,7 +87,7 @@ class Begun:
 
 
 def begin(db: sqlite3.Connection, home: Home) -> Begun:
-    run = Runs(db, home.database).create(Flow.RUN, "/work", "/work", lambda id: replace(PLAN, run=id))
+    run = Runs(db, home.database).create(PLAN, "/work", "/work")
     state = machine.start(replace(PLAN, run=run.id), run.created)
     return Begun(run.id, state, Journal(db, home.database, run.id))
 
@@ -93,7 +95,7 @@ def begin(db: sqlite3.Connection, home: Home) -> Begun:
 def play(journal: Journal, state: State, facts: tuple[Any, ...]) -> State:
     """What the loop does with what happened."""
     for fact in facts:
-        if codec.kind_of(fact) in codec.COMMANDS:
+        if isinstance(fact, Command):
             state = machine.apply(state, fact)
             journal.command(fact, state)
             continue
@@ -106,29 +108,9 @@ def play(journal: Journal, state: State, facts: tuple[Any, ...]) -> State:
     return state
 
 
-def on_disk(home: Home, run: str) -> list[Row]:
-    """The rows as another process sees them."""
-    with closing(home.runs().db) as db:
-        return list(rows(db, home.database, run))
-
-
-def loaded(home: Home, run: str) -> Loaded:
+def loaded(home: Home, run: str) -> LoadedRun:
     with closing(home.runs().db) as db:
         return load(db, home.database, run)
-
-
-def replayed(found: list[Row]) -> State:
-    """The state after every fact of a journal, from its plan on; each stored state is checked on the way."""
-    plan: Plan = codec.decode("plan", found[0].body)
-    state = machine.start(plan, found[0].started)
-    for row in found:
-        if row.kind in codec.COMMANDS:
-            state = machine.apply(state, codec.decode(row.kind, row.body))
-        elif row.result is not None and row.result_kind is not None:
-            state = machine.apply(state, codec.decode(row.result_kind, row.result))
-        if row.state is not None:
-            assert state == codec.decode_state(row.state, plan), f"row {row.seq}: {row.kind}"
-    return state
 
 
 # ---- what is written when ----
@@ -137,10 +119,10 @@ def replayed(found: list[Row]) -> State:
 def test_a_run_begins_with_its_plan(db: sqlite3.Connection, home: Home) -> None:
     """The plan is row 0, whole, with the first state."""
     begun = begin(db, home)
-    (row,) = on_disk(home, begun.run)
-    assert (row.seq, row.kind, row.started, row.result) == (0, "plan", begun.state.now, None)
-    assert codec.decode("plan", row.body) == begun.state.plan
-    assert loaded(home, begun.run) == Loaded(begun.state, None)
+    assert journal_of(home, begun.run) == [
+        JournalStep(begun.run, 0, begun.state.now, begun.state.now, begun.state.plan)
+    ]
+    assert loaded(home, begun.run) == LoadedRun(begun.state, None)
 
 
 def test_a_step_is_on_disk_before_it_is_done(db: sqlite3.Connection, home: Home) -> None:
@@ -151,10 +133,10 @@ def test_a_step_is_on_disk_before_it_is_done(db: sqlite3.Connection, home: Home)
     assert isinstance(step, RunAgent)
     number = begun.journal.begin(step, 101.0)
     begun.journal.flush()
-    *_, look, agent = on_disk(home, begun.run)
-    assert (look.kind, look.result_kind, look.seq) == ("look", "seen", 1)
-    assert (agent.kind, agent.seq, number, agent.result, agent.state) == ("run_agent", 2, 2, None, None)
-    assert loaded(home, begun.run) == Loaded(state, agent)
+    *_, look, agent = journal_of(home, begun.run)
+    assert (look.step, look.result, look.seq, look.is_in_hand) == (Look(), SCRIPT[0], 1, False)
+    assert (agent, agent.is_in_hand) == (JournalStep(begun.run, number, 101.0, None, step), True)
+    assert loaded(home, begun.run) == LoadedRun(state, agent)
 
 
 def test_a_look_rides_along(db: sqlite3.Connection, home: Home) -> None:
@@ -165,29 +147,25 @@ def test_a_look_rides_along(db: sqlite3.Connection, home: Home) -> None:
     state = machine.apply(begun.state, SCRIPT[0])
     begun.journal.complete(Look(), SCRIPT[0], state)
     begun.journal.flush()
-    assert [row.kind for row in on_disk(home, begun.run)] == ["plan"]
+    assert kinds_of(journal_of(home, begun.run)) == ["plan"]
     begun.journal.begin(machine.next_step(state), 101.0)
     begun.journal.flush()
-    assert [row.kind for row in on_disk(home, begun.run)] == ["plan", "look", "run_agent"]
+    assert kinds_of(journal_of(home, begun.run)) == ["plan", "look", "run_agent"]
 
 
 def test_a_whole_run(db: sqlite3.Connection, home: Home) -> None:
     """Every fact is a row, numbered without a gap, and the last state is the one to go on from."""
     begun = begin(db, home)
     state = play(begun.journal, begun.state, SCRIPT)
-    found = on_disk(home, begun.run)
-    assert [(row.seq, row.kind, row.result_kind) for row in found] == [
-        (0, "plan", None),
-        (1, "look", "seen"),
-        (2, "steer", None),
-        (3, "run_agent", "ran"),
-        (4, "look", "seen"),
-        (5, "run_checks", "checked"),
-        (6, "stop", "did"),
-    ]
+    found = journal_of(home, begun.run)
+    assert [entry.seq for entry in found] == [0, 1, 2, 3, 4, 5, 6]
+    assert kinds_of(found) == ["plan", "look", "steer", "run_agent", "look", "run_checks", "stop"]
+    facts = [entry.step if isinstance(entry.step, Steer) else entry.result for entry in found[1:]]
+    assert tuple(facts) == SCRIPT
+    assert [entry.end and entry.end.stop for entry in found] == [None] * 6 + [state.stop]
     assert state.stop == Stop(Cause.PROVED, "claimed, and every required check green")
-    assert replayed(found) == state
-    assert loaded(home, begun.run) == Loaded(state, None, is_over=True)
+    assert replayed(home, begun.run) == state
+    assert loaded(home, begun.run) == LoadedRun(state, None, is_over=True)
 
 
 @pytest.mark.parametrize("cut", range(len(SCRIPT) + 1))
@@ -203,7 +181,7 @@ def test_any_prefix_is_a_state_to_go_on_from(db: sqlite3.Connection, home: Home,
         journal = Journal(other, home.database, begun.run)
         assert play(journal, kept, SCRIPT[states.index(kept) :]) == states[-1]
     assert cut - states.index(kept) <= 2, "more than a look and a command was lost"
-    assert replayed(on_disk(home, begun.run)) == states[-1]
+    assert replayed(home, begun.run) == states[-1]
 
 
 def test_a_run_that_has_only_decided_to_stop_is_not_over(db: sqlite3.Connection, home: Home) -> None:
@@ -213,7 +191,7 @@ def test_a_run_that_has_only_decided_to_stop_is_not_over(db: sqlite3.Connection,
     step = machine.next_step(state)
     begun.journal.begin(step, 105.0)
     begun.journal.flush()
-    assert loaded(home, begun.run) == Loaded(state, on_disk(home, begun.run)[-1])
+    assert loaded(home, begun.run) == LoadedRun(state, journal_of(home, begun.run)[-1])
     assert state.stop is not None and runs.brief(begun.run).stop is None
     begun.journal.complete(step, SCRIPT[-1], machine.apply(state, SCRIPT[-1]))
     begun.journal.flush()
@@ -225,17 +203,18 @@ def test_rows_can_be_followed(db: sqlite3.Connection, home: Home) -> None:
     begun = begin(db, home)
     play(begun.journal, begun.state, SCRIPT)
     with closing(home.runs().db) as other:
-        assert [row.seq for row in rows(other, home.database, begun.run, after=4)] == [5, 6]
-        assert list(rows(other, home.database, "another run")) == []
+        assert [entry.seq for entry in steps(other, home.database, begun.run, after=4)] == [5, 6]
+        assert [entry.seq for entry in steps(other, home.database, begun.run, looks=False)] == [0, 2, 3, 5, 6]
+        assert list(steps(other, home.database, "another run")) == []
 
 
 def test_runs_do_not_mix(db: sqlite3.Connection, home: Home) -> None:
     """Two runs in one store have their own numbers and states."""
     one, other = begin(db, home), begin(db, home)
     play(one.journal, one.state, SCRIPT[:3])
-    assert [row.seq for row in on_disk(home, one.run)] == [0, 1, 2, 3]
-    assert [row.seq for row in on_disk(home, other.run)] == [0]
-    assert loaded(home, other.run) == Loaded(other.state, None)
+    assert [row.seq for row in journal_of(home, one.run)] == [0, 1, 2, 3]
+    assert [row.seq for row in journal_of(home, other.run)] == [0]
+    assert loaded(home, other.run) == LoadedRun(other.state, None)
 
 
 def test_time_may_go_backwards(db: sqlite3.Connection, home: Home) -> None:
@@ -243,10 +222,10 @@ def test_time_may_go_backwards(db: sqlite3.Connection, home: Home) -> None:
     begun = begin(db, home)
     back = tuple(replace(fact, at=1000.0 - fact.at) for fact in SCRIPT)
     state = play(begun.journal, begun.state, back)
-    found = on_disk(home, begun.run)
+    found = journal_of(home, begun.run)
     assert [row.ended for row in found[1:]] == [899.0, 898.5, 898.0, 897.0, 896.0, 895.0]
-    assert replayed(found) == state
-    assert loaded(home, begun.run) == Loaded(state, None, is_over=True)
+    assert replayed(home, begun.run) == state
+    assert loaded(home, begun.run) == LoadedRun(state, None, is_over=True)
 
 
 # ---- when the disk is full ----
@@ -260,7 +239,7 @@ def test_nothing_is_forgotten_when_the_disk_is_full(db: sqlite3.Connection, home
     step = machine.next_step(state)
     journal.begin(step, 101.0)
     journal.flush()
-    before = on_disk(home, begun.run)
+    before = journal_of(home, begun.run)
     pages = int(db.execute("PRAGMA page_count").fetchone()[0])
     db.execute(f"PRAGMA max_page_count = {pages}")
     state = machine.apply(state, long)
@@ -268,14 +247,14 @@ def test_nothing_is_forgotten_when_the_disk_is_full(db: sqlite3.Connection, home
     for _ in range(3):
         with pytest.raises(DiskFull, match="No space left for"):
             journal.flush()
-        assert on_disk(home, begun.run) == before
+        assert journal_of(home, begun.run) == before
         assert not db.in_transaction
     db.execute("PRAGMA max_page_count = 1000000")
     journal.flush()
     state = play(journal, state, SCRIPT[3:])
-    found = on_disk(home, begun.run)
+    found = journal_of(home, begun.run)
     assert [row.seq for row in found] == [0, 1, 2, 3, 4, 5, 6]
-    assert replayed(found) == state
+    assert replayed(home, begun.run) == state
 
 
 @pytest.mark.parametrize("what", ["nothing", "another store"])
@@ -302,7 +281,7 @@ def test_a_store_that_somebody_holds_is_waited_for(db: sqlite3.Connection, home:
             play(journal, state, SCRIPT[3:5])
         other.execute("ROLLBACK")
     journal.flush()
-    assert [row.seq for row in on_disk(home, begun.run)] == [0, 1, 2, 3, 4, 5]
+    assert [row.seq for row in journal_of(home, begun.run)] == [0, 1, 2, 3, 4, 5]
 
 
 def test_a_run_that_is_not_in_the_store_is_named(db: sqlite3.Connection, home: Home) -> None:
@@ -323,12 +302,10 @@ def newest(project: Project) -> Summary:
 
 def assert_replays(project: Project) -> State:
     """The journal of the project's newest run replays to the state that it ends with."""
-    found = on_disk(project.home, newest(project).id)
-    state = replayed(found)
-    last = next(row.state for row in reversed(found) if row.state is not None)
-    assert state == codec.decode_state(last, state.plan)
-    assert [row.seq for row in found] == list(range(len(found)))
-    return state
+    run = newest(project).id
+    found = journal_of(project.home, run)
+    assert [entry.seq for entry in found] == list(range(len(found)))
+    return replayed(project.home, run)
 
 
 def test_replay_of_a_run_with_feedback_guidance_and_a_pause(project: Project) -> None:
@@ -354,7 +331,7 @@ def test_replay_of_a_run_with_feedback_guidance_and_a_pause(project: Project) ->
     assert process.returncode == 0, out + err
     state = assert_replays(project)
     assert state.stop and state.stop.cause is Cause.PROVED
-    kinds = {row.kind for row in on_disk(project.home, run)}
+    kinds = set(kinds_of(journal_of(project.home, run)))
     assert {"plan", "look", "run_agent", "run_checks", "steer", "pause", "hold", "resume", "stop"} == kinds
     prompts = [file.read_text() for file in (project.path / ".ralph").glob("prompt_*.txt")]
     assert sum("Guidance from the user: look at é 🦀" in prompt for prompt in prompts) == 1
@@ -425,20 +402,18 @@ def test_an_iteration_that_was_cut_off_is_done_again(project: Project) -> None:
     project.agent(HANGS_ONCE)
     run = killed_in_iteration(project, 2)
     assert newest(project).state == "crashed"
-    half = on_disk(project.home, run)[-1]
-    assert (half.kind, half.result, half.state) == ("run_agent", None, None)
+    half = journal_of(project.home, run)[-1]
+    assert isinstance(half.step, RunAgent) and half.is_in_hand and half.result is None
     result = project.run("resume")
     assert result.code == 0, result.err
     assert "The iteration that was cut off is done again." in result.err
     state = assert_replays(project)
     assert state.iteration == 3
-    found = on_disk(project.home, run)
+    found = journal_of(project.home, run)
     mended = next(row for row in found if row.seq == half.seq)
-    assert mended.result is not None
-    ran: Ran = codec.decode("ran", mended.result)
-    assert (ran.ended, ran.detail) == (Ended.INTERRUPTED, "ralph was killed")
-    steps = [codec.decode("run_agent", row.body).iteration for row in found if row.kind == "run_agent"]
-    assert steps == [1, 2, 2, 3]
+    assert isinstance(mended.result, Ran)
+    assert (mended.result.ended, mended.result.detail) == (Ended.INTERRUPTED, "ralph was killed")
+    assert [row.step.iteration for row in found if isinstance(row.step, RunAgent)] == [1, 2, 2, 3]
 
 
 def test_a_finished_step_is_not_done_again(project: Project) -> None:
@@ -454,7 +429,7 @@ def test_a_finished_step_is_not_done_again(project: Project) -> None:
     assert project.run("resume").code == 0
     counts = {name: (project.path / name).read_text().count("x") for name in ("agents", "first")}
     assert counts == {"agents": 1, "first": 1}
-    state = replayed(on_disk(project.home, newest(project).id))
+    state = replayed(project.home, newest(project).id)
     assert state.iteration == 1
 
 
@@ -474,7 +449,7 @@ def test_cancelling_a_dead_run_closes_its_books(project: Project) -> None:
     run = killed_in_iteration(project, 2)
     assert project.run("cancel", run).code == 0
     assert_replays(project)
-    assert [row.seq for row in on_disk(project.home, run) if row.state is None] == []
+    assert [row.seq for row in journal_of(project.home, run) if row.is_in_hand] == []
 
 
 def test_a_cancelled_dead_run_can_go_on(project: Project) -> None:
@@ -500,8 +475,8 @@ def test_two_projects_write_into_one_store_at_once(project: Project, tmp_path: P
     found = {status["directory"]: status["id"] for status in project.status()}
     assert set(found) == {str(one.path) for one in projects}
     for directory, id in found.items():
-        mine = on_disk(project.home, id)
-        state = replayed(mine)
+        mine = journal_of(project.home, id)
+        state = replayed(project.home, id)
         assert (state.plan.directory, state.iteration, state.phase) == (directory, 10, Phase.BEFORE)
         assert [row.seq for row in mine] == list(range(len(mine)))
 

@@ -9,11 +9,11 @@ import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from conftest import RALPH, Project
 from ralph.core import machine
@@ -29,10 +29,9 @@ from ralph.core.model import (
     Steer,
 )
 from ralph.errors import RalphError
-from ralph.store import codec
 from ralph.store.database import open_database
 from ralph.store.home import Home
-from ralph.store.journal import Journal, rows
+from ralph.store.journal import Journal, steps
 from ralph.store.runs import Run, Runs, new_id, process_start
 
 NOON = 1_767_268_800.0  # 2026-01-01 12:00:00 UTC
@@ -59,7 +58,7 @@ def plan(id: str) -> Plan:
 
 
 def create(runs: Runs) -> Run:
-    return runs.create(Flow.RUN, "/work", "/work", plan)
+    return runs.create(plan(""), "/work", "/work")
 
 
 # ---- ids ----
@@ -87,10 +86,11 @@ def test_runs_of_one_second_have_different_ids(runs: Runs) -> None:
 def test_a_run_comes_with_its_plan(runs: Runs) -> None:
     """A run and row 0 of its journal are written together: a kill between them leaves neither."""
     run = create(runs)
-    (row,) = rows(runs.db, runs.path, run.id)
-    assert (row.seq, row.kind, codec.decode("plan", row.body)) == (0, "plan", plan(run.id))
-    with pytest.raises(ZeroDivisionError):
-        runs.create(Flow.RUN, "/work", "/work", lambda id: plan(str(1 // 0)))
+    (entry,) = steps(runs.db, runs.path, run.id)
+    assert (entry.seq, entry.step) == (0, plan(run.id))
+    runs.db.execute("DROP TABLE journal")
+    with pytest.raises(RalphError, match="no such table: journal"):
+        create(runs)
     assert [known.id for known in runs.all()] == [run.id]
 
 

@@ -12,7 +12,7 @@ import pytest
 from conftest import Project
 from ralph.errors import RalphError
 from ralph.store import runtime as module
-from ralph.store.runtime import Capped, Runtime, Stream, log_slugs
+from ralph.store.runtime import Capped, Runtime, log_slugs
 
 
 @pytest.fixture
@@ -20,14 +20,6 @@ def runtime(tmp_path: Path) -> Iterator[Runtime]:
     """The runtime files of a project in `tmp_path`."""
     with Runtime(tmp_path) as found:
         yield found
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[int]:
-    """The same place, open, for streams."""
-    descriptor = os.open(tmp_path, os.O_RDONLY)
-    yield descriptor
-    os.close(descriptor)
 
 
 def tree(path: Path) -> dict[str, str]:
@@ -285,66 +277,6 @@ def test_a_file_on_a_full_disk_says_so() -> None:
     file.write(b"two")
     file.close()
     assert (file.problem, file.lost) == ("No space left on device", 6)
-
-
-def test_a_stream_is_made_by_its_first_byte(tmp_path: Path, directory: int) -> None:
-    """A process that prints nothing has no stream; what another prints is kept, for its owner only."""
-    silent, loud = Stream(directory, "silent"), Stream(directory, "loud")
-    silent.write(b"")
-    loud.write(b"\x00\xff")
-    loud.write(b"more")
-    assert (silent.close(), loud.close()) == ("", "")
-    assert [file.name for file in tmp_path.iterdir()] == ["loud"]
-    assert (tmp_path / "loud").read_bytes() == b"\x00\xffmore"
-    assert (tmp_path / "loud").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_stream_goes_to_the_directory_that_was_opened(tmp_path: Path) -> None:
-    """After a link was put in the place of its directory, a stream is still in the directory."""
-    (tmp_path / "streams").mkdir()
-    (tmp_path / "outside").mkdir()
-    opened = os.open(tmp_path / "streams", os.O_RDONLY)
-    (tmp_path / "streams").rename(tmp_path / "moved")
-    (tmp_path / "streams").symlink_to("outside")
-    stream = Stream(opened, "x")
-    stream.write(b"x")
-    assert stream.close() == ""
-    os.close(opened)
-    assert (os.listdir(tmp_path / "moved"), os.listdir(tmp_path / "outside")) == (["x"], [])
-
-
-def test_a_stream_that_cannot_be_kept_says_why(tmp_path: Path, directory: int) -> None:
-    """Neither a directory that is gone nor one with the stream's name stops the agent; the reason is told."""
-    (tmp_path / "taken").mkdir()
-    taken = Stream(directory, "taken")
-    taken.write(b"x")
-    taken.write(b"y")
-    assert taken.close() == "Is a directory"
-    (tmp_path / "taken").rmdir()
-    tmp_path.rmdir()
-    nowhere = Stream(directory, "x")
-    nowhere.write(b"x")
-    assert nowhere.close() == "No such file or directory"
-
-
-def test_a_stream_is_not_written_through_a_link(tmp_path: Path, directory: int) -> None:
-    """A link with the stream's name is replaced."""
-    (tmp_path / "link").symlink_to("target")
-    stream = Stream(directory, "link")
-    stream.write(b"x")
-    assert stream.close() == ""
-    assert not (tmp_path / "target").exists()
-    assert (tmp_path / "link").read_bytes() == b"x"
-
-
-def test_a_stream_has_a_cap(tmp_path: Path, directory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent that prints without end does not fill the disk."""
-    monkeypatch.setattr(module, "MOST_STREAM_BYTES", 1000)
-    stream = Stream(directory, "x")
-    for _ in range(50):
-        stream.write(b"y" * 100)
-    stream.close()
-    assert (tmp_path / "x").read_bytes() == b"y" * 1000 + b"\n[ralph] 4000 more bytes were not kept\n"
 
 
 # ---- names of logs ----

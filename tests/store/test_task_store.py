@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from conftest import Project
-from ralph.core.tasks import CompletionCriteria, Progress, Task, TaskCompletionSpec, TaskStatus
+from ralph.core.task_model import CompletionCriteria, Task, TaskCompletionSpec, TaskProgress, TaskStatus
 from ralph.errors import RalphError
 from ralph.store.tasks import Tasks
 
@@ -100,7 +100,7 @@ def test_what_is_written_together_is_undone_together(tasks: Tasks) -> None:
     with pytest.raises(RalphError, match="no"), tasks.writing():
         tasks.add([task("C")])
         tasks.put(replace(task("A"), title="Other"))
-        tasks.move("A", TaskStatus.DONE, Progress(merged="0123"))
+        tasks.move("A", TaskStatus.DONE, TaskProgress(merged="0123"))
         tasks.delete("B")
         assert ids(tasks.all()) == ["A", "C"]
         raise RalphError("no")
@@ -108,13 +108,13 @@ def test_what_is_written_together_is_undone_together(tasks: Tasks) -> None:
         ("A", "Title of A", "todo"),
         ("B", "Title of B", "todo"),
     ]
-    assert tasks.progress("A") == Progress()
+    assert tasks.progress("A") == TaskProgress()
 
 
 def test_putting_keeps_how_far_the_work_has_come(tasks: Tasks) -> None:
     """The progress of a task is moved by the work alone."""
     tasks.add([task("A")])
-    progress = Progress("main", "0123", role="reviewer", sent_back=2)
+    progress = TaskProgress("main", "0123", role="reviewer", sent_back=2)
     tasks.move("A", TaskStatus.REVIEWING, progress, 7)
     tasks.put(replace(tasks.find("A"), title="Other"))
     found = tasks.find("A")

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ralph.core.events import (
+    AgentError,
     AgentEvent,
+    AgentProgress,
     Body,
     Limited,
     Noise,
-    Problem,
-    Progress,
     Result,
     Retry,
     Text,
@@ -27,10 +27,10 @@ from ralph.core.events import (
     Unread,
 )
 from ralph.core.model import LimitKind, TodoStatus, Usage
-from ralph.views.agent import AgentLines, Look
+from ralph.views.agent import AgentLines, ViewOptions
 
-EMOJI = Look(emoji=True, colour=False)
-PLAIN = Look(emoji=False, colour=False)
+EMOJI = ViewOptions(emoji=True, colour=False)
+PLAIN = ViewOptions(emoji=False, colour=False)
 
 
 def body(value: Any) -> Body:
@@ -45,7 +45,7 @@ def end(output: Any, id: str = "1", *, is_error: bool = False) -> ToolEnd:
     return ToolEnd(id, body(output), is_error)
 
 
-def show(events: Iterable[AgentEvent], look: Look = EMOJI) -> str:
+def show(events: Iterable[AgentEvent], look: ViewOptions = EMOJI) -> str:
     lines = AgentLines(look)
     lines.begin(1000.0)
     return "".join(lines(event, 1367.0) for event in events)
@@ -98,7 +98,7 @@ def test_text_markers() -> None:
             TODO,
             Limited(LimitKind.USAGE, "You've hit your limit"),
             Retry("overloaded", 2, 10, 1.5),
-            Problem("it broke"),
+            AgentError("it broke"),
             Result(Usage(), is_error=True),
         ],
         PLAIN,
@@ -243,10 +243,10 @@ EVIL = "\x1b]0;t\x07\u009b31m\u202e\x7f"
         start(EVIL, path=EVIL),
         end(EVIL),
         Todo((TodoItem(EVIL, TodoStatus.ACTIVE),)),
-        Progress(EVIL),
+        AgentProgress(EVIL),
         Limited(LimitKind.RATE, EVIL),
         Retry(EVIL),
-        Problem(EVIL),
+        AgentError(EVIL),
         Unread(EVIL, EVIL),
     ],
     ids=lambda event: type(event).__name__,

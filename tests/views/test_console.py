@@ -48,7 +48,7 @@ from ralph.core.model import (
     Usage,
     Verdict,
 )
-from ralph.views.agent import Look, duration
+from ralph.views.agent import ViewOptions, duration
 from ralph.views.console import Console
 
 RUNS = int(os.environ.get("RALPH_FAULT_RUNS", "3"))
@@ -114,7 +114,7 @@ def cut(dice: random.Random, data: bytes) -> Iterator[bytes]:
 class Screen:
     """A console, and what it wrote."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: ViewOptions) -> None:
         self._out, self._err = io.StringIO(), io.StringIO()
         self.tell = Console(self._out, self._err, look)
 
@@ -142,8 +142,8 @@ class Screen:
         self.tell._out.flush()
 
 
-def show(*events: Event, look: Look | None = None) -> Screen:
-    screen = Screen(look or Look())
+def show(*events: Event, look: ViewOptions | None = None) -> Screen:
+    screen = Screen(look or ViewOptions())
     for event in events:
         screen.tell(event)
     return screen
@@ -178,7 +178,7 @@ def run_id(result: Result) -> str:
 def test_no_output_of_an_agent_reaches_the_terminal_raw(seed: int) -> None:
     """A thousand agents per seed print rubbish on stdout and stderr: no escape, control or override is left."""
     dice = random.Random(seed)
-    screens = [Screen(Look(verbose=verbose)) for verbose in (False, True)]
+    screens = [Screen(ViewOptions(verbose=verbose)) for verbose in (False, True)]
     for _ in range(1000):
         out, err, screen = rubbish(dice), rubbish(dice), dice.choice(screens)
         drive(screen.tell, cut(dice, out), cut(dice, err))
@@ -188,7 +188,7 @@ def test_no_output_of_an_agent_reaches_the_terminal_raw(seed: int) -> None:
 @pytest.fixture(scope="module")
 def verbose() -> Screen:
     """One screen for many examples: each has threads of its own."""
-    return Screen(Look(verbose=True))
+    return Screen(ViewOptions(verbose=True))
 
 
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(FRAGMENTS[:-1])), max_size=12))
@@ -223,7 +223,7 @@ EVIL = "\x1b]0;pwned\x07\x1b[2J\u202e\x9b1m\x00\r"
 )
 def test_no_word_of_an_event_reaches_the_terminal_raw(event: Event) -> None:
     """Names, prompts, reasons and notes are cleaned too: an agent can write them all."""
-    assert not HARMFUL.search(show(event, look=Look(verbose=True)).news())
+    assert not HARMFUL.search(show(event, look=ViewOptions(verbose=True)).news())
 
 
 def test_a_real_terminal_gets_nothing_raw(project: Project) -> None:
@@ -409,7 +409,7 @@ def test_stream_off_hides_the_agent_alone() -> None:
         CheckStarted("make"),
         CheckEnded(Verdict("make", green=True, reason="exit code 0"), FailAction.APPEND, 1.24),
     ]
-    assert show(*events, look=Look(stream=False)).err.splitlines() == [
+    assert show(*events, look=ViewOptions(stream=False)).err.splitlines() == [
         "=== Ralph iteration 1/3 ===",
         "Guardrail start: make",
         "Guardrail end: make (exit code 0, 1.2s)",
@@ -541,7 +541,7 @@ def test_a_commit_is_one_line(message: str, subject: str) -> None:
 def test_verbose_marks_every_line_as_its_own() -> None:
     """What an agent's prompt or command says on further lines is not taken for output, nor for a message."""
     started = AgentStarted(Purpose.WORK, ("agent", "a\nb"), "one\n[ralph] Completion: found", 5000)
-    assert show(started, look=Look(verbose=True)).err.splitlines() == [
+    assert show(started, look=ViewOptions(verbose=True)).err.splitlines() == [
         "[ralph] Agent command: agent 'a",
         "[ralph] b'",
         "[ralph] Prompt: one",

@@ -36,7 +36,7 @@ from ralph.core.model import (
 )
 from ralph.core.text import clean
 from ralph.views.jsonl import KINDS, JsonLines
-from ralph.views.outlet import Direct, Forgiving
+from ralph.views.writer import DirectWriter, ForgivingWriter
 
 RAW = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 PIECES = st.lists(
@@ -53,7 +53,7 @@ PIECES = st.lists(
 def lines_of(pieces: list[bytes], *, ended: bool = True) -> str:
     """What an agent that prints these pieces on stdout and stderr amounts to in JSON lines."""
     out = io.StringIO()
-    tell = JsonLines(Direct(out))
+    tell = JsonLines(DirectWriter(out))
     parser = PlainParser(Reading())
     for piece in pieces:
         for event in (*parser.stdout(piece), *parser.stderr(piece)):
@@ -75,13 +75,13 @@ def events_with(text: str) -> list[Event]:
         events.ToolStart(text, text, events.Body(json.dumps({text: text}).encode()), text),
         events.ToolEnd(text, events.Body(json.dumps([text]).encode())),
         events.Todo((events.TodoItem(text, TodoStatus.ACTIVE),)),
-        events.Progress(text),
+        events.AgentProgress(text),
         events.Result(Usage()),
         events.Limited(LimitKind.USAGE, text),
         events.Retry(text),
-        events.Problem(text),
+        events.AgentError(text),
         events.Unread(text, text),
-        events.Used(Usage()),
+        events.UsageReported(Usage()),
         events.RunStarted(text, text, text, text, (text, text), 3),
         events.IterationStarted(1, 3),
         events.AgentStarted(Purpose.WORK, (text, text), text, 5000),
@@ -135,7 +135,7 @@ EVIL = "\x1b]0;t\x07\u009b31m\u202e\u2066\x7f"
 def test_no_text_of_an_event_has_a_control(event: Event) -> None:
     """A JSON stream plays no tricks on a terminal, raw or decoded, whichever field has the text."""
     out = io.StringIO()
-    JsonLines(Direct(out))(event)
+    JsonLines(DirectWriter(out))(event)
     assert not RAW.search(out.getvalue()) and "\\u" not in out.getvalue()
 
 
@@ -182,7 +182,7 @@ def test_the_kinds_are_fixed() -> None:
 def test_the_end_says_outcome_and_exit_code(cause: Cause, outcome: Outcome, code: int) -> None:
     """The last line tells a program all that the exit code would."""
     out = io.StringIO()
-    JsonLines(Direct(out))(RunEnded("id", Stop(cause, "why", ("note",)), 3, Usage(0.5, 10, 20), 1.5))
+    JsonLines(DirectWriter(out))(RunEnded("id", Stop(cause, "why", ("note",)), 3, Usage(0.5, 10, 20), 1.5))
     (end,) = objects(out.getvalue())
     assert (end["event"], end["outcome"], end["exit_code"], end["iterations"], end["stop"]) == (
         "run_ended",
@@ -196,7 +196,7 @@ def test_the_end_says_outcome_and_exit_code(cause: Cause, outcome: Outcome, code
 def test_a_commit_is_told_whole() -> None:
     """A program learns which iteration was committed, as what, and with which message."""
     out = io.StringIO()
-    JsonLines(Direct(out))(events.Committed(2, "0123abcd" * 5, "Subject\n\nBody.\n"))
+    JsonLines(DirectWriter(out))(events.Committed(2, "0123abcd" * 5, "Subject\n\nBody.\n"))
     (line,) = objects(out.getvalue())
     assert {key: value for key, value in line.items() if key != "at"} == {
         "event": "committed",
@@ -209,7 +209,7 @@ def test_a_commit_is_told_whole() -> None:
 def test_a_stream_that_is_closed_stops_nothing() -> None:
     """Whoever reads may go away."""
     out = io.StringIO()
-    tell = JsonLines(Forgiving(out))
+    tell = JsonLines(ForgivingWriter(out))
     out.close()
     for _ in range(2):
         tell(events.Notice("nobody hears this"))

@@ -8,12 +8,12 @@ import signal
 import sqlite3
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+from msgspec.structs import replace
 
 from conftest import Project, wait_until
 from ralph.core import machine
@@ -190,7 +190,7 @@ def big_run(project: Project, iterations: int, text: str) -> str:
         check = Check("make test", "command", '{"command":"make test"}')
         return Plan(id, Flow.RUN, where, (spec,), PromptSource(text=text), checks=(check,), snapshots=False)
 
-    run = runs.create(Flow.RUN, where, where, plan)
+    run = runs.create(plan(""), where, where)
     journal = Journal(runs.db, runs.path, run.id)
     state = machine.start(plan(run.id), run.created)
     at = run.created

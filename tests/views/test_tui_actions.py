@@ -19,7 +19,7 @@ from textual.widgets import Input
 from conftest import Project
 from ralph.commands.tui import make_app
 from ralph.store.home import Home
-from ralph.views.agent import Look
+from ralph.views.agent import ViewOptions
 from ralph.views.status import Summary, summaries
 from ralph.views.tui.dialogs import Ask
 from ralph.views.tui.home import HomeScreen
@@ -59,7 +59,7 @@ def drive(
     """The dashboard over the store of a project, and what is typed in it."""
 
     async def run() -> None:
-        app = make_app(project.home, Look())
+        app = make_app(project.home, ViewOptions())
         async with app.run_test(size=size, notifications=True) as pilot:
             await settle(pilot)
             await steps(pilot)

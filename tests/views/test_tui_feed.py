@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from conftest import Project
-from ralph.commands.tui import MOST_BYTES, make_app
+from ralph.commands.tui import MAX_BYTES, make_app
 from ralph.core.model import AgentSpec, Flow, Limits, Plan, PromptSource
 from ralph.errors import RalphError
 from ralph.store.database import Busy
 from ralph.store.home import Home, known_home
-from ralph.views.agent import Look
+from ralph.views.agent import ViewOptions
 from ralph.views.status import detail
 from ralph.views.tui.feed import Feed, Overview
 from ralph.views.tui.run import tail_of
@@ -30,11 +30,11 @@ DONE = "echo '<response>DONE</response>'"
 
 
 def feed_of(home: Home) -> Feed:
-    return make_app(home, Look()).feed
+    return make_app(home, ViewOptions()).feed
 
 
 def watch_of(home: Home, run: str) -> Watch:
-    return Watch(feed_of(home), run, Look(emoji=False, colour=False), time.time)
+    return Watch(feed_of(home), run, ViewOptions(emoji=False, colour=False), time.time)
 
 
 def digest(path: Path) -> str:
@@ -59,7 +59,7 @@ def test_nothing_is_changed(project: Project) -> None:
         feed = feed_of(project.home)
         assert [s.id for _, s in feed.overview().runs] == [run]
         feed.boards(feed.overview().projects[0])
-        Watch(feed, run, Look(), time.time).news()
+        Watch(feed, run, ViewOptions(), time.time).news()
         feed.close()
         assert other.execute("PRAGMA data_version").fetchone() == version
     assert digest(project.home.database) == before
@@ -258,7 +258,7 @@ def test_only_the_end_of_a_long_stream_is_read(project: Project) -> None:
         file.write(b"the end\n")
     watch = watch_of(project.home, run)
     text = watch.news().text
-    assert len(text) < MOST_BYTES + 10_000
+    assert len(text) < MAX_BYTES + 10_000
     assert "bytes are not shown" in text
     assert text.rstrip().endswith("the end")
     assert watch.news().text == ""
@@ -266,7 +266,7 @@ def test_only_the_end_of_a_long_stream_is_read(project: Project) -> None:
         file.write(line * 10_000 + b"more\n")
     grown = watch.news().text
     assert grown.rstrip().endswith("more")
-    assert len(grown) < MOST_BYTES + 10_000
+    assert len(grown) < MAX_BYTES + 10_000
 
 
 def test_of_many_iterations_the_last_are_told(project: Project) -> None:
@@ -340,5 +340,5 @@ def test_the_checks_of_a_merge_are_listed(world: World) -> None:
         merge = next(run for run in runs.of_task(world.webshop, "SHOP-1") if run.role == "merge")
         (only,) = detail(runs, merge).iterations
     assert (only.iteration, only.agent) == (0, "")
-    assert [verdict["green"] for verdict in only.verdicts] == [True] * len(only.verdicts)
-    assert "coder: external" in [verdict["check"] for verdict in only.verdicts]
+    assert [verdict.green for verdict in only.verdicts] == [True] * len(only.verdicts)
+    assert "coder: external" in [verdict.check for verdict in only.verdicts]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 from textual.app import App, ComposeResult
 
-from ralph.views.tui.lines import Lines
-from ralph.views.tui.rows import Column, Row, RowList
+from ralph.views.tui.lines import LinesView
+from ralph.views.tui.rows import Column, RowList, TableRow
 from ralph.views.tui.scrolled import Scrolled
 
 
@@ -25,7 +25,7 @@ class Alone(App[None]):
 
 def test_the_scrollbar_of_a_text_that_comes_late() -> None:
     """A text comes, and is followed to its end, while there is no scrollbar yet; then there is one, at the end too."""
-    lines = Lines(follows=True)
+    lines = LinesView(follows=True)
     _is_at_the_end(lines, lambda: lines.add("a line\n" * 100))
 
 
@@ -34,7 +34,7 @@ def test_the_scrollbar_of_a_list_that_comes_late() -> None:
     rows = RowList([Column("")])
 
     def fill() -> None:
-        rows.set_rows([Row(number, ((f"row {number}", ""),)) for number in range(100)])
+        rows.set_rows([TableRow(number, ((f"row {number}", ""),)) for number in range(100)])
         rows.point_at(99)
 
     _is_at_the_end(rows, fill)

@@ -1,1 +1,1 @@
-"""One file per agent CLI, all behind the Protocol in `base`; `registry` lists them."""
+"""One file per agent CLI: its command line, its output, its limits; `registry` lists them."""

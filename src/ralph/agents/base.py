@@ -4,27 +4,28 @@ from __future__ import annotations
 
 import codecs
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.core.events import AgentEvent
 from ralph.core.model import AgentSpec, ClaimRule, Ended, Exit, Permissions, PromptVia, Purpose, Usage
 
-MOST_TEXT = 128_000
+MAX_TEXT = 128_000
 """How many characters of an answer's beginning, and of its end, are kept."""
 
 
-@dataclass(frozen=True, slots=True)
-class Prompt:
+class Prompt(Struct, frozen=True):
     """The prompt of one iteration: its text, and the file it was written to."""
 
     text: str
     file: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(Struct, frozen=True):
     """What a parser has to know: how a claim looks, what the agent was told, whose output it reads."""
 
     claim: ClaimRule = ClaimRule()
@@ -34,8 +35,7 @@ class Reading:
     now: Callable[[], float] = time.time
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class AgentReport(Struct, frozen=True):
     """What an agent process amounts to, read from what it printed and how it ended."""
 
     ended: Ended
@@ -47,8 +47,7 @@ class Report:
     unread: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class About:
+class About(Struct, frozen=True):
     """An agent as a program: all of it can be found out without a call to its provider.
 
     `seen` is the version that Ralph was tried with, "" if none. `help` are the arguments that print the
@@ -65,8 +64,7 @@ class About:
     login: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
+class Needs(Struct, frozen=True):
     """What an agent has to be let have in a sandbox. Paths are seen from the home directory.
 
     `state`: where its login and its sessions are, which it writes to; `moved`: variables that name another place for
@@ -104,60 +102,63 @@ class Parser(Protocol):
 
     def stderr(self, data: bytes) -> Sequence[AgentEvent]: ...
 
-    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], Report]: ...
+    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], AgentReport]: ...
 
 
-class Agent(Protocol):
-    """One agent CLI."""
+class Agent(ABC):
+    """One agent CLI; what its file does not say is as most of them have it."""
 
-    prompt_via: PromptVia
+    prompt_via = PromptVia.STDIN
     """How the prompt is passed when the settings do not say."""
 
-    idle_seconds: float
-    """After how long a silence it is taken to hang, when the settings do not say. 0: never."""
+    idle_seconds = 900.0
+    """After how long a silence it is taken to hang, when the settings do not say: no CLI ends its own. 0: never."""
 
-    small_model: str
+    small_model = ""
     """A cheap model for questions with a short answer; "": the agent's own default."""
 
-    @property
-    def model_flags(self) -> Callable[[str], list[str]]:
-        """The words that choose a model; none for ""."""
+    permissions: Mapping[Permissions, Sequence[str]] = {}
+    """The flags for what it may do."""
 
-    @property
-    def permission_flags(self) -> tuple[str, ...]:
-        """Its own flags that say what it may do; if the user gives one, Ralph adds none."""
+    permission_flags: tuple[str, ...] = ()
+    """Its own flags that say what it may do; if the user gives one, Ralph adds none."""
 
-    @property
-    def about(self) -> About | None:
-        """What is known of it as a program; None if it is none that a person would install."""
+    about: About | None = None
+    """What is known of it as a program; None if it is none that a person would install."""
 
-    @property
-    def needs(self) -> Needs:
-        """What of the user's it needs in a sandbox."""
+    needs = Needs()
+    """What of the user's it needs in a sandbox."""
 
+    @abstractmethod
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         """The command line; the first word is looked up on PATH."""
 
+    @abstractmethod
+    def parser(self, reading: Reading) -> Parser: ...
+
     def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
         """The command line of a session with a person at the terminal, which begins with this prompt."""
+        return [spec.command, *spec.flags, prompt]
 
-    @property
-    def hooked(self) -> Callable[[AgentSpec, str], AgentSpec | None]:
-        """The same with hooks from a file, as Claude Code has them; None if it takes none."""
+    def model_flags(self, model: str) -> list[str]:
+        """The words that choose a model; none for "", or if it cannot be told."""
+        return ["--model", model] if model else []
+
+    def hooked(self, spec: AgentSpec, path: str) -> AgentSpec | None:
+        """The same with hooks from a file, as Claude Code has them; None if it takes none that were seen to hold."""
+        return None
 
     def disarmed(self, spec: AgentSpec) -> AgentSpec:
         """The same without anything that it could do, whatever its flags allow: to read what others wrote."""
+        return replace(spec, flags=without(spec.flags, self.permission_flags))
 
-    def parser(self, reading: Reading) -> Parser: ...
+    def has_own_permissions(self, spec: AgentSpec) -> bool:
+        """Do the user's own flags say what it may do?"""
+        return any(flag.partition("=")[0] in self.permission_flags for flag in spec.flags)
 
-
-def permissions(spec: AgentSpec, flags: Mapping[Permissions, list[str]], users: Sequence[str]) -> list[str]:
-    """The flags for what the agent may do, unless the user's own flags say it."""
-    return [] if has_own_permissions(spec, users) else flags[spec.permissions]
-
-
-def has_own_permissions(spec: AgentSpec, users: Sequence[str]) -> bool:
-    return any(flag.partition("=")[0] in users for flag in spec.flags)
+    def allowed(self, spec: AgentSpec) -> Sequence[str]:
+        """The flags for what the agent may do, unless the user's own flags say it."""
+        return () if self.has_own_permissions(spec) else self.permissions[spec.permissions]
 
 
 def unkept(spec: AgentSpec, purpose: Purpose, flag: str) -> list[str]:
@@ -176,22 +177,7 @@ def without(flags: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def model_option(model: str) -> list[str]:
-    """As most agents have it."""
-    return ["--model", model] if model else []
-
-
-def no_model_option(model: str) -> list[str]:
-    """It cannot be told which model to use."""
-    return []
-
-
-def no_hooks(spec: AgentSpec, path: str) -> AgentSpec | None:
-    """It has no hooks, or none that were seen to hold."""
-    return None
-
-
-MOST_LINE = 16_000
+MAX_LINE = 16_000
 
 
 class LineText:
@@ -206,7 +192,7 @@ class LineText:
         whole, newline, rest = text.rpartition("\n")
         if not newline:
             self._rest += rest
-            if len(self._rest) < MOST_LINE:
+            if len(self._rest) < MAX_LINE:
                 return ""
             text, self._rest = self._rest, ""
             return text
@@ -225,14 +211,14 @@ class Ends:
         self._tail = ""
 
     def add(self, text: str) -> None:
-        if len(self._head) < MOST_TEXT:
-            room = MOST_TEXT - len(self._head)
+        if len(self._head) < MAX_TEXT:
+            room = MAX_TEXT - len(self._head)
             self._head += text[:room]
             text = text[room:]
         if text:
-            self._tail = (self._tail + text[-MOST_TEXT:])[-MOST_TEXT:]
+            self._tail = (self._tail + text[-MAX_TEXT:])[-MAX_TEXT:]
 
     @property
     def text(self) -> str:
-        gap = "\n[...]\n" if len(self._tail) == MOST_TEXT else ""
+        gap = "\n[...]\n" if len(self._tail) == MAX_TEXT else ""
         return self._head + gap + self._tail

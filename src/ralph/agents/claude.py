@@ -21,31 +21,21 @@ Quirks that matter here:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct, field
+from msgspec.structs import replace
 
 from ralph.agents import limits
-from ralph.agents.base import (
-    About,
-    Needs,
-    Parser,
-    Prompt,
-    Reading,
-    model_option,
-    permissions,
-    unkept,
-    without,
-)
-from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, seconds_of, whole
+from ralph.agents.base import About, Agent, Needs, Parser, Prompt, Reading, unkept, without
+from ralph.agents.stream import Count, Money, StreamParser, seconds_of, todo_list, todo_status, whole
 from ralph.core.events import (
+    AgentError,
     AgentEvent,
+    AgentProgress,
     Body,
     Limited,
-    Problem,
-    Progress,
     Result,
     Retry,
     Todo,
@@ -72,11 +62,9 @@ _GUARDED = b"Ralph's guard"
 _SILENCE = b'"(Bash completed with no output)"'
 
 
-class Claude:
-    prompt_via = PromptVia.STDIN
-    idle_seconds = IDLE_SECONDS
+class Claude(Agent):
     small_model = "haiku"
-    model_flags = staticmethod(model_option)
+    permissions = _PERMISSIONS
     permission_flags = _PERMISSION_FLAGS
     about = About(
         title="Claude Code",
@@ -106,7 +94,7 @@ class Claude:
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         """A prompt stands behind `--`, for some flags take any number of words."""
-        allowed = permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS)
+        allowed = self.allowed(spec)
         options = ["--output-format", "stream-json", "--verbose", *unkept(spec, purpose, _UNKEPT), *allowed]
         words = [spec.command, "-p", *options, *spec.flags]
         return words if spec.prompt_via is PromptVia.STDIN else [*words, "--", prompt.text]
@@ -129,6 +117,9 @@ class Claude:
         return ClaudeParser(reading)
 
 
+AGENT: Agent = Claude()
+
+
 # ---- what it prints ----
 
 
@@ -137,16 +128,6 @@ class _Tokens(Struct):
     output_tokens: Count | None = None
     cache_read_input_tokens: Count | None = None
     cache_creation_input_tokens: Count | None = None
-
-    @property
-    def usage(self) -> Usage:
-        return Usage(
-            0.0,
-            self.input_tokens or 0,
-            self.output_tokens or 0,
-            self.cache_read_input_tokens or 0,
-            self.cache_creation_input_tokens or 0,
-        )
 
 
 class _ModelTokens(Struct, rename="camel"):
@@ -157,15 +138,15 @@ class _ModelTokens(Struct, rename="camel"):
     cache_read_input_tokens: Count = 0
     cache_creation_input_tokens: Count = 0
 
-    @property
-    def usage(self) -> Usage:
-        return Usage(
-            0.0,
-            self.input_tokens,
-            self.output_tokens,
-            self.cache_read_input_tokens,
-            self.cache_creation_input_tokens,
-        )
+
+def _used(tokens: _Tokens | _ModelTokens) -> Usage:
+    return Usage(
+        0.0,
+        tokens.input_tokens or 0,
+        tokens.output_tokens or 0,
+        tokens.cache_read_input_tokens or 0,
+        tokens.cache_creation_input_tokens or 0,
+    )
 
 
 class _Block(Struct):
@@ -192,7 +173,6 @@ class _Message(Struct):
 class _RateLimit(Struct, rename="camel"):
     status: str = ""
     resets_at: float | None = None
-    rate_limit_type: str = ""
 
 
 class _ErrorDetails(Struct):
@@ -242,6 +222,8 @@ _NO_TOKENS = _Tokens()
 
 
 class ClaudeParser(StreamParser):
+    _editors, _shell = _EDITORS, _SHELL
+
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading, _DECODE)
         self._message_id = ""
@@ -271,7 +253,7 @@ class ClaudeParser(StreamParser):
 
     def _system(self, line: _Line) -> Iterator[AgentEvent]:
         if line.subtype == "init":
-            yield Progress(", ".join(filter(None, (f"session {line.session_id}", line.model))))
+            yield AgentProgress(", ".join(filter(None, (f"session {line.session_id}", line.model))))
         elif line.subtype == "api_retry":
             yield self._retry(line)
 
@@ -332,15 +314,9 @@ class ClaudeParser(StreamParser):
                 if todo := self._tasks.answered(block.tool_use_id, output, is_error):
                     yield todo
             elif block.type == "text" and block.text.startswith(_STOP_HOOK):
-                yield Progress(block.text)
+                yield AgentProgress(block.text)
 
     # ---- refusals ----
-
-    def _denied(self, tool: str) -> None:
-        if tool in _EDITORS:
-            self._writes.denied_edits.append(tool)
-        elif tool == _SHELL:
-            self._writes.denied_commands.append(tool)
 
     def _rate_limit(self, line: _Line) -> Iterator[AgentEvent]:
         info = line.rate_limit_info
@@ -348,7 +324,7 @@ class ClaudeParser(StreamParser):
         return iter(())
 
     def _api_error(self, line: _Line, text: str) -> Iterator[AgentEvent]:
-        yield self._refusal(line, text) or Problem(text)
+        yield self._refusal(line, text) or AgentError(text)
 
     def _refusal(self, line: _Line, text: str) -> Limited | None:
         details = line.api_error_params.rate_limit_info if line.api_error_params else None
@@ -371,7 +347,7 @@ class ClaudeParser(StreamParser):
         if not line.is_error:
             for denial in line.permission_denials:
                 if denial.tool_use_id not in self._guarded:
-                    self._denied(denial.tool_name)
+                    self._writes.deny(denial.tool_name)
             if line.result and line.result not in self._final.text:
                 self._begin()
                 self._say(line.result)
@@ -391,20 +367,20 @@ class ClaudeParser(StreamParser):
         """
         known, tokens = self._in_hand.get(talk, ("", _NO_TOKENS))
         if not message.id or message.id != known:
-            self._before, tokens = self._before + tokens.usage, _NO_TOKENS
+            self._before, tokens = self._before + _used(tokens), _NO_TOKENS
         self._in_hand[talk] = message.id, message.usage or tokens
 
     def _sum_up(self) -> None:
-        total = sum((tokens.usage for _, tokens in self._in_hand.values()), self._before)
+        total = sum((_used(tokens) for _, tokens in self._in_hand.values()), self._before)
         if total != self.usage:
             self.usage = total
 
     def _settle(self, line: _Line) -> None:
         """What the result says, instead of what its messages said."""
         if line.model_usage:
-            self._settled = sum((tokens.usage for tokens in line.model_usage.values()), Usage())
+            self._settled = sum((_used(tokens) for tokens in line.model_usage.values()), Usage())
         elif line.usage is not None:
-            self._settled = self._settled + line.usage.usage
+            self._settled = self._settled + _used(line.usage)
         cost = self._before.cost_usd if line.total_cost_usd is None else line.total_cost_usd
         if line.model_usage or line.usage is not None:
             self._before, self._in_hand = self._settled, {}
@@ -428,7 +404,7 @@ class _Tasks:
 
     def called(self, block: _Block) -> Todo | None:
         if block.name == "TodoWrite":
-            return _whole_list(Body(block.input).value)
+            return todo_list(Body(block.input).value)
         if block.name == "TaskCreate":
             values = Body(block.input).value
             self._creating[block.id] = str(values.get("subject", "")) if isinstance(values, dict) else ""
@@ -460,15 +436,3 @@ class _Tasks:
 
     def _list(self) -> Todo:
         return Todo(tuple(self._items.values()))
-
-
-def _whole_list(values: Any) -> Todo | None:
-    todos = values.get("todos") if isinstance(values, dict) else None
-    if not isinstance(todos, list):
-        return None
-    items = [item for item in todos if isinstance(item, dict)]
-    return Todo(tuple(TodoItem(str(i.get("content", "")), todo_status(i.get("status"))) for i in items))
-
-
-def todo_status(value: Any, otherwise: TodoStatus = TodoStatus.PENDING) -> TodoStatus:
-    return next((status for status in TodoStatus if status == value), otherwise)

@@ -22,32 +22,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import msgspec
 from msgspec import Raw, Struct
+from msgspec.structs import replace
 
 from ralph.agents import limits
-from ralph.agents.base import (
-    About,
-    Needs,
-    Parser,
-    Prompt,
-    Reading,
-    has_own_permissions,
-    model_option,
-    no_hooks,
-    permissions,
-    unkept,
-    without,
-)
-from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, whole
+from ralph.agents.base import About, Agent, Needs, Parser, Prompt, Reading, unkept, without
+from ralph.agents.stream import Count, StreamParser, whole
 from ralph.core.events import (
+    AgentError,
     AgentEvent,
+    AgentProgress,
     Body,
     Limited,
-    Problem,
-    Progress,
     Result,
     Retry,
     Todo,
@@ -84,12 +72,8 @@ _REJECTED = "error=patch rejected:"
 _READ_ONLY = (b"Read-only file system", b"Operation not permitted")
 
 
-class Codex:
-    prompt_via = PromptVia.STDIN
-    idle_seconds = IDLE_SECONDS
-    small_model = ""
-    model_flags = staticmethod(model_option)
-    hooked = staticmethod(no_hooks)
+class Codex(Agent):
+    permissions = _PERMISSIONS
     permission_flags = _PERMISSION_FLAGS
     about = About(
         title="Codex",
@@ -113,7 +97,7 @@ class Codex:
     )
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
-        allowed = permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS)
+        allowed = self.allowed(spec)
         last = "-" if spec.prompt_via is PromptVia.STDIN else prompt.text
         return [
             *(spec.command, "exec", "--json", "--skip-git-repo-check", *unkept(spec, purpose, _UNKEPT)),
@@ -129,6 +113,9 @@ class Codex:
 
     def parser(self, reading: Reading) -> Parser:
         return CodexParser(reading)
+
+
+AGENT: Agent = Codex()
 
 
 # ---- what it prints ----
@@ -215,9 +202,8 @@ _DECODE = msgspec.json.Decoder(_Line).decode
 class CodexParser(StreamParser):
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading, _DECODE)
-        spec = reading.spec
-        own = has_own_permissions(spec, _PERMISSION_FLAGS)
-        self._is_read_only = spec.permissions is Permissions.NONE and not own
+        has_own = Codex().has_own_permissions(reading.spec)
+        self._is_read_only = reading.spec.permissions is Permissions.NONE and not has_own
         self._open: set[str] = set()
         self._todo: Todo | None = None
         self._handlers = {
@@ -251,7 +237,7 @@ class CodexParser(StreamParser):
     # ---- threads and turns ----
 
     def _thread(self, line: _Line) -> Iterator[AgentEvent]:
-        yield Progress(f"session {line.thread_id}")
+        yield AgentProgress(f"session {line.thread_id}")
 
     def _turn_started(self, line: _Line) -> Iterator[AgentEvent]:
         self.is_over = self._has_succeeded = False
@@ -266,7 +252,7 @@ class CodexParser(StreamParser):
     def _turn_failed(self, line: _Line) -> Iterator[AgentEvent]:
         text = line.error.message if line.error else ""
         if text and text != self._failure:
-            yield self._refusal(text) or Problem(text)
+            yield self._refusal(text) or AgentError(text)
         self._fail(text or self._failure or "the turn failed")
         yield Result(self.usage, is_error=True)
 
@@ -278,7 +264,7 @@ class CodexParser(StreamParser):
             yield Retry(why, int(found[1] or 0), int(found[2] or 0))
         elif line.message:
             self._failure = line.message
-            yield self._refusal(line.message) or Problem(line.message)
+            yield self._refusal(line.message) or AgentError(line.message)
 
     def _refusal(self, text: str) -> Limited | None:
         status = _STATUS.match(text)
@@ -315,7 +301,7 @@ class CodexParser(StreamParser):
             yield todo
 
     def _warning(self, item: _Item, state: str) -> Iterator[AgentEvent]:
-        yield Problem(item.message)
+        yield AgentError(item.message)
 
     def _command(self, item: _Item, state: str) -> Iterator[AgentEvent]:
         if state == "completed":

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from ralph.agents.base import Needs, Prompt, Reading, model_option, no_hooks
+from ralph.agents.base import Agent, Prompt, Reading
 from ralph.agents.plain import PlainParser
 from ralph.core.model import AgentSpec, PromptVia, Purpose
 
 
-class Custom:
+class Custom(Agent):
+    """Nothing is known of what it can do, so nothing can be taken from it."""
+
     prompt_via = PromptVia.ARGUMENT
     idle_seconds = 0.0
-    small_model = ""
-    model_flags = staticmethod(model_option)
-    hooked = staticmethod(no_hooks)
-    permission_flags = ()
-    about = None
-    needs = Needs()
 
     def argv(self, spec: AgentSpec, purpose: Purpose, prompt: Prompt) -> list[str]:
         return [spec.command, *spec.flags, *argument(spec, prompt)]
 
-    def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
-        return [spec.command, *spec.flags, prompt]
-
-    def disarmed(self, spec: AgentSpec) -> AgentSpec:
-        """Nothing is known of what it can do."""
-        return spec
-
     def parser(self, reading: Reading) -> PlainParser:
         return PlainParser(reading)
+
+
+AGENT: Agent = Custom()
 
 
 def argument(spec: AgentSpec, prompt: Prompt) -> list[str]:

@@ -25,42 +25,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 from msgspec import Raw, Struct, field
+from msgspec.structs import replace
 
 from ralph.agents import limits
-from ralph.agents.base import (
-    MOST_LINE,
-    About,
-    Needs,
-    Parser,
-    Prompt,
-    Reading,
-    Report,
-    model_option,
-    no_hooks,
-    permissions,
-    without,
-)
-from ralph.agents.stream import IDLE_SECONDS, Count, StreamParser, seconds_of, whole
+from ralph.agents.base import MAX_LINE, About, Agent, AgentReport, Needs, Parser, Prompt, Reading, without
+from ralph.agents.stream import Count, StreamParser, seconds_of, todo_list, whole
 from ralph.core.events import (
+    AgentError,
     AgentEvent,
+    AgentProgress,
     Body,
     Limited,
-    Problem,
-    Progress,
     Result,
     Retry,
     Text,
-    Todo,
-    TodoItem,
     ToolEnd,
     ToolStart,
 )
-from ralph.core.model import AgentSpec, Exit, LimitKind, Permissions, PromptVia, Purpose, TodoStatus, Usage
+from ralph.core.model import AgentSpec, Exit, LimitKind, Permissions, PromptVia, Purpose, Usage
 from ralph.core.text import clean
 
 _PERMISSIONS = {
@@ -90,12 +76,9 @@ _RETRYING = re.compile(
 )
 
 
-class Gemini:
-    prompt_via = PromptVia.STDIN
-    idle_seconds = IDLE_SECONDS
+class Gemini(Agent):
     small_model = "flash-lite"
-    model_flags = staticmethod(model_option)
-    hooked = staticmethod(no_hooks)
+    permissions = _PERMISSIONS
     permission_flags = _PERMISSION_FLAGS
     about = About(
         title="Gemini CLI",
@@ -134,7 +117,7 @@ class Gemini:
         text = "" if spec.prompt_via is PromptVia.STDIN else prompt.text
         return [
             *(spec.command, f"--prompt={text}", "--output-format", "stream-json", "--skip-trust"),
-            *(*permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS), *spec.flags),
+            *(*self.allowed(spec), *spec.flags),
         ]
 
     def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
@@ -146,6 +129,9 @@ class Gemini:
 
     def parser(self, reading: Reading) -> Parser:
         return GeminiParser(reading)
+
+
+AGENT: Agent = Gemini()
 
 
 # ---- what it prints ----
@@ -203,6 +189,8 @@ _DECODE = msgspec.json.Decoder(_Line).decode
 
 
 class GeminiParser(StreamParser):
+    _editors, _shell = _EDITORS, _SHELL
+
     def __init__(self, reading: Reading) -> None:
         super().__init__(reading, _DECODE)
         self._open = ""
@@ -221,12 +209,12 @@ class GeminiParser(StreamParser):
         noise = super().stderr(data)
         return [*noise, *(retry for event in noise for retry in _retries(getattr(event, "text", "")))]
 
-    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], Report]:
+    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], AgentReport]:
         events, report = super().finish(exit)
         return [*self._close(), *events], report
 
     def _init(self, line: _Line) -> Iterator[AgentEvent]:
-        yield Progress(f"session {line.session_id}, {line.model}")
+        yield AgentProgress(f"session {line.session_id}, {line.model}")
 
     # ---- text ----
 
@@ -238,7 +226,7 @@ class GeminiParser(StreamParser):
         lines, newline, self._open = (self._open + line.content).rpartition("\n")
         if newline:
             yield Text(lines + newline, at=line.at)
-        if len(self._open) > MOST_LINE:
+        if len(self._open) > MAX_LINE:
             yield from self._close(line.at)
 
     def _close(self, at: float | None = None) -> Iterator[AgentEvent]:
@@ -253,7 +241,9 @@ class GeminiParser(StreamParser):
         yield from self._close(line.at)
         self._act()
         self._tools[line.tool_id] = line.tool_name
-        if line.tool_name == "write_todos" and (todo := _todo(Body(line.parameters))):
+        if line.tool_name == "write_todos" and (
+            todo := todo_list(Body(line.parameters).value, "description")
+        ):
             yield todo
         yield ToolStart(line.tool_id, line.tool_name, Body(line.parameters), at=line.at)
 
@@ -261,17 +251,11 @@ class GeminiParser(StreamParser):
         yield from self._close(line.at)
         name = self._tools.pop(line.tool_id, "")
         if line.error and line.error.type in _DENIALS:
-            self._denied(name)
+            self._writes.deny(name)
         elif line.status == "success" and (name in _EDITORS or name == _SHELL):
             self._writes.done += 1
         output = line.output or (line.error.message if line.error else _nothing())
         yield ToolEnd(line.tool_id, Body(output), line.status != "success", line.at)
-
-    def _denied(self, tool: str) -> None:
-        if tool in _EDITORS:
-            self._writes.denied_edits.append(tool)
-        elif tool == _SHELL:
-            self._writes.denied_commands.append(tool)
 
     # ---- the result ----
 
@@ -279,7 +263,7 @@ class GeminiParser(StreamParser):
         """A warning, or what is wrong with the answer; the result follows."""
         yield from self._close(line.at)
         self._problem = line.message
-        yield Problem(line.message)
+        yield AgentError(line.message)
 
     def _result(self, line: _Line) -> Iterator[AgentEvent]:
         yield from self._close(line.at)
@@ -291,7 +275,7 @@ class GeminiParser(StreamParser):
         else:
             self._fail(text or self._problem or "it reports an error without a word")
             if text:
-                yield self._refusal(text, _status(text)) or Problem(text)
+                yield self._refusal(text, _status(text)) or AgentError(text)
         yield Result(self.usage, line.status != "success", line.at)
 
     @property
@@ -335,18 +319,3 @@ def _kind(text: str, status: int | None) -> LimitKind | None:
     if worded is LimitKind.AUTH or "API_KEY_INVALID" in text:
         return LimitKind.AUTH
     return worded if status is None else limits.by_status(status)
-
-
-def _todo(body: Body) -> Todo | None:
-    """The whole list, without what was given up."""
-    values = body.value
-    todos = values.get("todos") if isinstance(values, dict) else None
-    if not isinstance(todos, list):
-        return None
-    items = [item for item in todos if isinstance(item, dict) and item.get("status") != "cancelled"]
-    return Todo(tuple(TodoItem(str(i.get("description", "")), _todo_status(i.get("status"))) for i in items))
-
-
-def _todo_status(value: object) -> TodoStatus:
-    """`blocked`, and what is not known, is still to be done."""
-    return next((status for status in TodoStatus if status == value), TodoStatus.PENDING)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from datetime import datetime, timedelta, tzinfo
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from ralph.core.model import LimitKind
 
@@ -40,35 +39,22 @@ _TYPES = {
 }
 
 _WINDOW = r"(?:usage|session|weekly|daily|monthly|hourly|\d+-hour|opus|sonnet)"
-_WORDS: tuple[tuple[LimitKind, re.Pattern[str]], ...] = tuple(
-    (kind, re.compile(pattern))
-    for kind, pattern in (
-        (
-            LimitKind.CREDIT,
-            r"credit balance (?:is )?too low|insufficient[_ ](?:quota|credits?|funds|balance)"
-            r"|\bout of (?:usage )?credits\b|\bpayment required\b|\bplan and billing details\b"
-            r"|\bspend(?:ing)? (?:limit|cap) (?:reached|exceeded)|\bhit your (?:[\w']+ ){0,3}(?:spend limit|budget)\b",
-        ),
-        (
-            LimitKind.USAGE,
-            rf"\b{_WINDOW} (?:limit|quota) (?:has been )?(?:reached|exceeded|hit)"
-            rf"|\b(?:hit|reached|exceeded|exhausted) your (?:{_WINDOW} )?(?:limit|quota|capacity)\b"
-            r"|(?<!disk )\bquota exceeded\b|\bresource_exhausted\b",
-        ),
-        (
-            LimitKind.AUTH,
-            r"\binvalid (?:x-)?api[ -]key\b|\bnot logged in\b|\brun /login\b|\b401 unauthorized\b"
-            r"|\b(?:oauth|access|refresh) token (?:has )?(?:expired|been revoked)|\bauthentication_error\b"
-            r"|\bapi[ _]key (?:not (?:found|set|valid)|is (?:missing|invalid)|must be)"
-            r"|\bincorrect api key\b",
-        ),
-        (LimitKind.OVERLOAD, r"\boverloaded\b(?!\.\w)|\b503 service unavailable\b|\bat capacity\b"),
-        (
-            LimitKind.RATE,
-            r"(?<![\w./-])rate[ _]limit(?:ed|_error|_exceeded)?\b(?![\w./-]*\.\w)|\btoo many requests\b|\bstatus:? 429\b",
-        ),
-    )
-)
+_WORDS = {
+    LimitKind.CREDIT: r"credit balance (?:is )?too low|insufficient[_ ](?:quota|credits?|funds|balance)"
+    r"|\bout of (?:usage )?credits\b|\bpayment required\b|\bplan and billing details\b"
+    r"|\bspend(?:ing)? (?:limit|cap) (?:reached|exceeded)|\bhit your (?:[\w']+ ){0,3}(?:spend limit|budget)\b",
+    LimitKind.USAGE: rf"\b{_WINDOW} (?:limit|quota) (?:has been )?(?:reached|exceeded|hit)"
+    rf"|\b(?:hit|reached|exceeded|exhausted) your (?:{_WINDOW} )?(?:limit|quota|capacity)\b"
+    r"|(?<!disk )\bquota exceeded\b|\bresource_exhausted\b",
+    LimitKind.AUTH: r"\binvalid (?:x-)?api[ -]key\b|\bnot logged in\b|\brun /login\b|\b401 unauthorized\b"
+    r"|\b(?:oauth|access|refresh) token (?:has )?(?:expired|been revoked)|\bauthentication_error\b"
+    r"|\bapi[ _]key (?:not (?:found|set|valid)|is (?:missing|invalid)|must be)"
+    r"|\bincorrect api key\b",
+    LimitKind.OVERLOAD: r"\boverloaded\b(?!\.\w)|\b503 service unavailable\b|\bat capacity\b",
+    LimitKind.RATE: r"(?<![\w./-])rate[ _]limit(?:ed|_error|_exceeded)?\b(?![\w./-]*\.\w)|\btoo many requests\b"
+    r"|\bstatus:? 429\b",
+}
+"""In the order in which they are tried. Compiled when an agent first fails: most runs never need them."""
 
 
 def by_status(status: int | None, type: str = "") -> LimitKind | None:
@@ -80,22 +66,21 @@ def by_status(status: int | None, type: str = "") -> LimitKind | None:
 def by_wording(text: str) -> LimitKind | None:
     """What an agent's own words about its failure mean, if they are about a limit."""
     plain = text.replace("’", "'").casefold()
-    return next((kind for kind, pattern in _WORDS if pattern.search(plain)), None)
+    return next((kind for kind, pattern in _WORDS.items() if re.search(pattern, plain)), None)
 
 
 # ---- until when ----
 
-_EPOCH = re.compile(r"limit reached\|(\d{10})\b")
-_DURATION = re.compile(r"\b(?:in|after)\s+((?:\d+(?:\.\d+)?\s*[a-z]+[\s,]*(?:and\s+)?)+)")
-_PART = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_EPOCH = r"limit reached\|(\d{10})\b"
+_DURATION = r"\b(?:in|after)\s+((?:\d+(?:\.\d+)?\s*[a-z]+[\s,]*(?:and\s+)?)+)"
+_PART = r"(\d+(?:\.\d+)?)\s*([a-z]+)"
 _UNITS = {"ms": 0.001, "s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600, "hr": 3600, "d": 86400}
 _UNITS |= {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
-_CLOCK = re.compile(
+_CLOCK = (
     r"\b(?:at|resets?(?: at| on)?)\s+"
     r"(?:(?P<month>jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*\.?\s+(?P<day>\d{1,2})(?:st|nd|rd|th)?,?\s+"
     r"(?:(?P<year>\d{4}),?\s+)?(?:at\s+)?)?"
-    r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>am|pm)?\b(?:\s*\((?P<zone>[a-z_]+(?:/[a-z0-9_+-]+)*)\))?",
-    re.IGNORECASE,
+    r"(?P<hour>\d{1,2})(?::(?P<minute>\d{2}))?\s*(?P<half>am|pm)?\b(?:\s*\((?P<zone>[a-z_]+(?:/[a-z0-9_+-]+)*)\))?"
 )
 _JUST_PASSED = timedelta(minutes=5)
 """A reset so short ago is not tomorrow's: minutes are told without seconds, and clocks differ."""
@@ -106,12 +91,12 @@ _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct",
 def reset_at(text: str, now: float) -> float | None:
     """When the limit is over, by the words of the refusal: an instant, a duration or a time of day."""
     plain = text.casefold()
-    if found := _EPOCH.search(plain):
+    if found := re.search(_EPOCH, plain):
         return float(found[1])
-    if found := _CLOCK.search(text):
+    if found := re.search(_CLOCK, text, re.IGNORECASE):
         return _clock(found, now)
-    if found := _DURATION.search(plain):
-        parts = [(float(number), _unit(unit)) for number, unit in _PART.findall(found[1])]
+    if found := re.search(_DURATION, plain):
+        parts = [(float(number), _unit(unit)) for number, unit in re.findall(_PART, found[1])]
         seconds = sum(number * unit for number, unit in parts if unit)
         return now + seconds if seconds else None
     return None
@@ -148,6 +133,8 @@ def _zone(name: str | None) -> tzinfo | None:
     """The named zone, else the local one."""
     if name is None:
         return None
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # of the system, and few limits name a zone
+
     try:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):

@@ -21,38 +21,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 from msgspec import Raw, Struct, field
+from msgspec.structs import replace
 
 from ralph.agents import limits
-from ralph.agents.base import (
-    About,
-    Ends,
-    Needs,
-    Parser,
-    Prompt,
-    Reading,
-    model_option,
-    no_hooks,
-    permissions,
-    without,
-)
-from ralph.agents.claude import todo_status
+from ralph.agents.base import About, Agent, Ends, Needs, Parser, Prompt, Reading, without
 from ralph.agents.custom import argument
-from ralph.agents.stream import IDLE_SECONDS, Count, Money, StreamParser, whole
+from ralph.agents.stream import Count, Money, StreamParser, todo_list, whole
 from ralph.core.events import (
+    AgentError,
     AgentEvent,
+    AgentProgress,
     Body,
     Noise,
-    Problem,
-    Progress,
     Result,
     Retry,
-    Todo,
-    TodoItem,
     ToolEnd,
     ToolStart,
 )
@@ -72,17 +58,13 @@ _REJECTED = b'"The user rejected permission to use this specific tool call'
 _FORBIDDEN = b'"The user has specified a rule which prevents you from using this specific tool call'
 
 _GOES_ON = ("tool-calls", "unknown")
-_MOST_RETRIES = 5
+_MAX_RETRIES = 5
 _PATIENCE = 90.0
 """No pause of its own between two tries is longer: then it waits for a `retry-after`."""
 
 
-class OpenCode:
-    prompt_via = PromptVia.STDIN
-    idle_seconds = IDLE_SECONDS
-    small_model = ""
-    model_flags = staticmethod(model_option)
-    hooked = staticmethod(no_hooks)
+class OpenCode(Agent):
+    permissions = _PERMISSIONS
     permission_flags = _PERMISSION_FLAGS
     about = About(
         title="OpenCode",
@@ -121,7 +103,7 @@ class OpenCode:
             spec.command,
             "run",
             *options,
-            *permissions(spec, _PERMISSIONS, _PERMISSION_FLAGS),
+            *self.allowed(spec),
             *spec.flags,
         ]
         return words if spec.prompt_via is PromptVia.STDIN else [*words, "--", *argument(spec, prompt)]
@@ -136,6 +118,9 @@ class OpenCode:
 
     def parser(self, reading: Reading) -> Parser:
         return OpenCodeParser(reading)
+
+
+AGENT: Agent = OpenCode()
 
 
 # ---- what it prints ----
@@ -224,6 +209,8 @@ _LOGGED = re.compile(
 
 
 class OpenCodeParser(StreamParser):
+    _editors, _shell = _EDITORS, _SHELL
+
     def __init__(self, reading: Reading) -> None:
         self._is_over = False
         self._refused_at: float | None = None
@@ -257,7 +244,7 @@ class OpenCodeParser(StreamParser):
         self._has_called = self._is_rejected = self._has_succeeded = self.is_over = False
         if line.session != self._session:
             self._session = line.session
-            yield Progress(f"session {line.session}")
+            yield AgentProgress(f"session {line.session}")
 
     def _text(self, line: _Line) -> Iterator[AgentEvent]:
         text = whole(line.part.text, at=_seconds(line.timestamp))
@@ -277,7 +264,7 @@ class OpenCodeParser(StreamParser):
             self._denied(part.tool, bytes(state.error))
         elif part.tool in _EDITORS:
             self._writes.done += 1
-        if part.tool == "todowrite" and (todo := _todo(Body(state.input).value)):
+        if part.tool == "todowrite" and (todo := todo_list(Body(state.input).value)):
             yield todo
         yield ToolStart(part.call_id, part.tool, Body(state.input), at=_seconds(state.time.start))
         exit = state.metadata.exit if state.metadata and part.tool == _SHELL else None
@@ -288,10 +275,7 @@ class OpenCodeParser(StreamParser):
         is_rejected = error.startswith(_REJECTED)
         self._is_rejected = self._is_rejected or is_rejected
         if is_rejected or error.startswith(_FORBIDDEN):
-            if tool in _EDITORS:
-                self._writes.denied_edits.append(tool)
-            elif tool == _SHELL:
-                self._writes.denied_commands.append(tool)
+            self._writes.deny(tool)
 
     def _step_finish(self, line: _Line) -> Iterator[AgentEvent]:
         self.usage = self.usage + _usage(line.part)
@@ -314,7 +298,7 @@ class OpenCodeParser(StreamParser):
                 yield limited
         else:
             self._limit = None
-            yield Problem(text)
+            yield AgentError(text)
         self._fail(text)
         yield Result(self.usage, is_error=True, at=_seconds(line.timestamp))
 
@@ -341,7 +325,7 @@ class OpenCodeParser(StreamParser):
             self._refuse(kind, text)
             self._refused_at = self._reading.now()
         self._refusals += 1
-        return Retry(text, self._refusals, _MOST_RETRIES)
+        return Retry(text, self._refusals, _MAX_RETRIES)
 
     def _detail(self, ended: Ended, exit: Exit) -> str:
         """Where --auto was given, only a rule of the user's own denies."""
@@ -377,12 +361,3 @@ def _usage(part: _Part) -> Usage:
 
 def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1000
-
-
-def _todo(values: Any) -> Todo | None:
-    """The whole list, without what was given up."""
-    todos = values.get("todos") if isinstance(values, dict) else None
-    if not isinstance(todos, list):
-        return None
-    items = [item for item in todos if isinstance(item, dict) and item.get("status") != "cancelled"]
-    return Todo(tuple(TodoItem(str(i.get("content", "")), todo_status(i.get("status"))) for i in items))

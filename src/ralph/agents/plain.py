@@ -6,7 +6,7 @@ import signal
 from collections.abc import Sequence
 
 from ralph.agents import limits
-from ralph.agents.base import Ends, LineText, Reading, Report
+from ralph.agents.base import AgentReport, Ends, LineText, Reading
 from ralph.core import claims
 from ralph.core.events import AgentEvent, Limited, Noise, Text
 from ralph.core.model import Ended, Exit, PromptVia, Usage
@@ -33,15 +33,15 @@ class PlainParser:
     def stderr(self, data: bytes) -> Sequence[AgentEvent]:
         return self._complained(self._err.feed(data))
 
-    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], Report]:
+    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], AgentReport]:
         last = [*self._answered(self._out.finish()), *self._complained(self._err.finish())]
         claim = claims.matches(self._scanner.finish(), self._rule)
         if limit := self._limit(exit):
             last.append(limit)
-            return last, Report(
+            return last, AgentReport(
                 limit.kind.ended, claim, self._answer.text, Usage(), limit.retry_at, limit.text
             )
-        return last, Report(self._ended(exit), claim, self._answer.text, detail=self._detail(exit))
+        return last, AgentReport(self._ended(exit), claim, self._answer.text, detail=self._detail(exit))
 
     def _limit(self, exit: Exit) -> Limited | None:
         """A limit by its wording, if the process failed by itself: the last thing that it complained about.

@@ -1,29 +1,25 @@
-"""Every agent that Ralph knows. A new one is one file and one line here."""
+"""Every agent that Ralph knows. A new one is one file, which ends with its `AGENT`, and one name here."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+from importlib import import_module
 
-from ralph.agents.amp import Amp
-from ralph.agents.base import Agent, has_own_permissions, without
-from ralph.agents.claude import Claude
-from ralph.agents.codex import Codex
-from ralph.agents.custom import Custom
-from ralph.agents.gemini import Gemini
-from ralph.agents.opencode import OpenCode
-from ralph.agents.scripted import Scripted
+from msgspec.structs import replace
+
+from ralph.agents.base import Agent, without
 from ralph.core.model import AgentSpec, Permissions
+from ralph.registry import Registry
 
-AGENTS: dict[str, Agent] = {
-    "amp": Amp(),
-    "claude": Claude(),
-    "codex": Codex(),
-    "custom": Custom(),
-    "gemini": Gemini(),
-    "opencode": OpenCode(),
-    "scripted": Scripted(),
-}
+_NAMES = ("amp", "claude", "codex", "custom", "gemini", "opencode", "scripted")
+
+
+def _load(name: str) -> Agent:
+    agent: Agent = import_module(f"ralph.agents.{name}").AGENT
+    return agent
+
+
+AGENTS = Registry(_NAMES, _load)
 
 
 def type_of(command: str) -> str:
@@ -52,5 +48,5 @@ def as_judge(spec: AgentSpec, model: str) -> AgentSpec:
 
 def announced_permissions(spec: AgentSpec) -> Permissions | None:
     """What Ralph lets this agent do; None where it has no say: an unknown agent, or the user's own flags."""
-    users = AGENTS[spec.type].permission_flags
-    return spec.permissions if users and not has_own_permissions(spec, users) else None
+    agent = AGENTS[spec.type]
+    return spec.permissions if agent.permission_flags and not agent.has_own_permissions(spec) else None

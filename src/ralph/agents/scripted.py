@@ -14,9 +14,7 @@ Each turn may have, done in this order:
 
 from __future__ import annotations
 
-import argparse
 import os
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -24,20 +22,17 @@ from typing import Annotated
 
 import msgspec
 
-from ralph.agents.base import Needs, Prompt, Reading, no_model_option
+from ralph.agents.base import Agent, Prompt, Reading
 from ralph.agents.custom import argument
 from ralph.agents.plain import PlainParser
 from ralph.core.model import AgentSpec, PromptVia, Purpose
 
 
-class Scripted:
-    prompt_via = PromptVia.STDIN
+class Scripted(Agent):
     idle_seconds = 0.0
-    small_model = ""
-    model_flags = staticmethod(no_model_option)
-    permission_flags = ()
-    about = None
-    needs = Needs()
+
+    def model_flags(self, model: str) -> list[str]:
+        return []
 
     def hooked(self, spec: AgentSpec, path: str) -> AgentSpec | None:
         """It does what its user has written: there is nothing to watch."""
@@ -50,17 +45,14 @@ class Scripted:
             via = []
         return [sys.executable, "-I", "-m", "ralph.agents.scripted", *mode, *via, *spec.flags]
 
-    def interactive(self, spec: AgentSpec, prompt: str) -> list[str]:
-        return [spec.command, *spec.flags, prompt]
-
-    def disarmed(self, spec: AgentSpec) -> AgentSpec:
-        return spec
-
     def parser(self, reading: Reading) -> PlainParser:
         return PlainParser(reading)
 
 
-class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+AGENT: Agent = Scripted()
+
+
+class ScriptedTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What one iteration does, in the order of the fields."""
 
     delay: Annotated[float, msgspec.Meta(ge=0)] = 0.0
@@ -73,22 +65,24 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     exit: int = 0
 
 
-class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    turns: Annotated[list[Turn], msgspec.Meta(min_length=1)]
+class AgentScript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    turns: Annotated[list[ScriptedTurn], msgspec.Meta(min_length=1)]
 
 
-def load(path: str) -> Script:
+def load(path: str) -> AgentScript:
     """A script; what is wrong with it is said in one line."""
     import yaml
 
     try:
-        return msgspec.convert(yaml.safe_load(Path(path).read_text()), Script)
+        return msgspec.convert(yaml.safe_load(Path(path).read_text()), AgentScript)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
         raise SystemExit(f"scripted agent: {path}: {error}") from None
 
 
-def play(turn: Turn, prompt: str) -> int:
+def play(turn: ScriptedTurn, prompt: str) -> int:
     """Do what one turn says; returns the exit code."""
+    import subprocess  # not in the process that reads it: this file is its adapter, too
+
     time.sleep(turn.delay)
     if turn.text:
         print(turn.text.replace("{prompt}", prompt), flush=True)
@@ -107,6 +101,8 @@ def play(turn: Turn, prompt: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
+    import argparse
+
     parser = argparse.ArgumentParser(prog="scripted agent", allow_abbrev=False)
     parser.add_argument("--message", action="store_true")
     via = parser.add_mutually_exclusive_group()

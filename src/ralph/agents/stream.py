@@ -12,25 +12,22 @@ events and call, where it applies,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
 
 from ralph.agents import limits
-from ralph.agents.base import Ends, LineText, Reading, Report
+from ralph.agents.base import AgentReport, Ends, LineText, Reading
 from ralph.agents.plain import signal_name
 from ralph.core import claims
-from ralph.core.events import AgentEvent, Limited, Noise, Text, Unread
-from ralph.core.model import Ended, Exit, LimitKind, Permissions, Purpose, Usage
+from ralph.core.events import AgentEvent, Limited, Noise, Text, Todo, TodoItem, Unread
+from ralph.core.model import Ended, Exit, LimitKind, Permissions, Purpose, TodoStatus, Usage
 from ralph.core.text import clean
 
-MOST_LINE_BYTES = 8 << 20
+MAX_LINE_BYTES = 8 << 20
 """A longer line is dropped with a note."""
-
-IDLE_SECONDS = 900.0
-"""No CLI ends its own hang: a structured stream that is silent for so long hangs."""
 
 Count = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 Money = Annotated[float, msgspec.Meta(ge=-1e12, le=1e12)]
@@ -45,7 +42,7 @@ Line = bytes | memoryview
 """A whole line, mostly a part of what was read: lines may be long, and copies of them cost more than reading."""
 
 
-class Lines:
+class LineSplitter:
     """Bytes that arrive in pieces, as whole lines; None stands for one that was too long."""
 
     def __init__(self) -> None:
@@ -66,20 +63,23 @@ class Lines:
 
     def _keep(self, data: bytes) -> None:
         self._size += len(data)
-        if self._size > MOST_LINE_BYTES:
+        if self._size > MAX_LINE_BYTES:
             self._parts = []
         elif data:
             self._parts.append(data)
 
     def _take(self, data: bytes) -> bytes | None:
         self._keep(data)
-        line = b"".join(self._parts) if self._size <= MOST_LINE_BYTES else None
+        line = b"".join(self._parts) if self._size <= MAX_LINE_BYTES else None
         self._parts, self._size = [], 0
         return line
 
 
 class StreamParser:
     """Reads an agent that prints one JSON object per line."""
+
+    _editors: Collection[str] = ()
+    _shell = ""
 
     def __init__(self, reading: Reading, decode: Callable[[Line], Any]) -> None:
         self.usage = Usage()
@@ -88,7 +88,7 @@ class StreamParser:
         self._reading = reading
         self._decode = decode
         self._handlers: Mapping[str, Handler] = {}
-        self._lines, self._err = Lines(), LineText()
+        self._lines, self._err = LineSplitter(), LineText()
         self._complaint = Ends()
         self._unread = 0
         self._final = Ends()
@@ -96,7 +96,7 @@ class StreamParser:
         self._has_succeeded = False
         self._limit: Limited | None = None
         self._failure = ""
-        self._writes = _Writes()
+        self._writes = _Writes(self._editors, self._shell)
 
     # ---- what the driver calls ----
 
@@ -108,7 +108,7 @@ class StreamParser:
         self._complaint.add(text)
         return (Noise(text),) if text else ()
 
-    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], Report]:
+    def finish(self, exit: Exit) -> tuple[Sequence[AgentEvent], AgentReport]:
         last = self._read(self._lines.finish())
         if rest := self._err.finish():
             self._complaint.add(rest)
@@ -119,7 +119,9 @@ class StreamParser:
         claim = claims.claimed(text, self._reading.claim, self._reading.prompt)
         ended = self._ended(exit, claim)
         retry_at = self._limit.retry_at if self._limit and ended is Ended.LIMIT else None
-        return last, Report(ended, claim, text, self.usage, retry_at, self._detail(ended, exit), self._unread)
+        return last, AgentReport(
+            ended, claim, text, self.usage, retry_at, self._detail(ended, exit), self._unread
+        )
 
     # ---- what one agent's file says ----
 
@@ -155,7 +157,7 @@ class StreamParser:
         events: list[AgentEvent] = []
         for line in lines:
             if line is None:
-                events.append(self._unreadable(b"", f"a line of more than {MOST_LINE_BYTES >> 20} MB"))
+                events.append(self._unreadable(b"", f"a line of more than {MAX_LINE_BYTES >> 20} MB"))
             elif line:
                 try:
                     events += self._events(line)
@@ -210,13 +212,20 @@ class StreamParser:
 
 
 class _Writes:
-    """What became of the agent's attempts to change something."""
+    """What became of the agent's attempts to change something, with these editors and this shell."""
 
-    def __init__(self) -> None:
+    def __init__(self, editors: Collection[str], shell: str) -> None:
+        self._editors, self._shell = editors, shell
         self.done = 0
         self.silent_commands = 0
         self.denied_edits: list[str] = []
         self.denied_commands: list[str] = []
+
+    def deny(self, tool: str) -> None:
+        if tool in self._editors:
+            self.denied_edits.append(tool)
+        elif tool == self._shell:
+            self.denied_commands.append(tool)
 
     def are_denied(self, claim: bool) -> bool:
         """Nothing was changed, and what would have was denied.
@@ -249,3 +258,17 @@ def seconds_of(timestamp: str | None) -> float | None:
 def whole(text: str, *, thinking: bool = False, at: float | None = None) -> Text:
     """A message that is complete: it ends its line."""
     return Text(text if text.endswith("\n") else f"{text}\n", thinking, at)
+
+
+def todo_list(values: Any, text: str = "content") -> Todo | None:
+    """A tool's whole task list, without what was given up; `text`: where an entry has its words."""
+    todos = values.get("todos") if isinstance(values, dict) else None
+    if not isinstance(todos, list):
+        return None
+    items = [item for item in todos if isinstance(item, dict) and item.get("status") != "cancelled"]
+    return Todo(tuple(TodoItem(str(item.get(text, "")), todo_status(item.get("status"))) for item in items))
+
+
+def todo_status(value: object, otherwise: TodoStatus = TodoStatus.PENDING) -> TodoStatus:
+    """`blocked`, and what is not known, is still to be done."""
+    return next((status for status in TodoStatus if status == value), otherwise)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
+from msgspec import Struct
 
 from ralph.core.model import Check, Exit, Verdict
 
 
-@dataclass(frozen=True, slots=True)
-class Shell:
+class Shell(Struct, frozen=True):
     """What a shell command did: how it ended, the beginning of its output, and where all of it is."""
 
     exit: Exit
@@ -21,8 +20,7 @@ class Shell:
     log: str
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class JudgeAnswer(Struct, frozen=True):
     """What a judge said. `problem`: why there is no answer; `is_final`: asking again would not help."""
 
     text: str
@@ -30,8 +28,7 @@ class Answer:
     is_final: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Changed:
+class Changed(Struct, frozen=True):
     """A file that differs from the trusted one, and how; or one that should not be there."""
 
     path: str
@@ -39,7 +36,7 @@ class Changed:
     is_new: bool = False
 
 
-class Workbench(Protocol):
+class CheckContext(Protocol):
     """The means of a check: the loop hands them in, so that checks start no process themselves."""
 
     @property
@@ -77,36 +74,53 @@ class Workbench(Protocol):
         And files that are not in it, if a part of their path has a name that is to be `absent`.
         """
 
-    def ask(self, prompt: str, model: str) -> Answer:
+    def ask(self, prompt: str, model: str) -> JudgeAnswer:
         """Ask the judge, in a fresh process and an empty directory; `model` "": a small one.
 
-        Raises `Limited` when it meets a limit and `Interrupted` when the run is ended.
+        Raises `JudgeLimited` when it meets a limit and `Interrupted` when the run is ended.
         """
 
-    def inside(self, name: str) -> Workbench:
+    def inside(self, name: str) -> CheckContext:
         """The same for a stage of this check: its log has a name of its own."""
 
-    def together(self, stages: Sequence[tuple[str, Callable[[Workbench], Verdict]]]) -> list[Verdict]:
+    def together(self, stages: Sequence[tuple[str, Callable[[CheckContext], Verdict]]]) -> list[Verdict]:
         """Run stages at once, each by its name and with a workbench of its own."""
 
 
-class Run(Protocol):
-    def __call__(self, check: Check, bench: Workbench) -> Verdict: ...
+class RunCheck(Protocol):
+    def __call__(self, check: Check, context: CheckContext) -> Verdict: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Method:
-    """One way of checking. `config` is the Struct that its config is read into: unknown keys are refused.
+Config = Mapping[str, Any]
+"""The config of a method as people write it."""
 
-    `problem` says what is wrong with a config whose keys and types are right, "" if nothing is.
+
+def _nothing(config: Config) -> Iterator[tuple[str, Any]]:
+    return iter(())
+
+
+class Method(Struct, frozen=True):
+    """One way of checking, and all that others have to know of it.
+
+    `config` is the Struct that its config is read into: unknown keys are refused. `problem` says what is wrong with a
+    config whose keys and types are right, "" if nothing is. `summary`: what it proves, in one line. `default`: the
+    config for a role of which only the acceptance criteria are known; None: people have to write one. `missing`: keys
+    without which it would prove nothing, and what to write there. `commands`: what it runs, each with its directory.
+    `stages`: the methods inside of it, each with its config. `reads_tree`: False if it only hears what the agent says.
     """
 
     config: type[msgspec.Struct]
-    run: Run
-    problem: Problem | None = None
+    run: RunCheck
+    problem: FindProblem | None = None
+    summary: str = ""
+    default: dict[str, Any] | None = {}
+    missing: Callable[[Config], Iterator[tuple[str, str]]] = _nothing
+    commands: Callable[[Config], Iterator[tuple[str, str]]] = _nothing
+    stages: Callable[[Config], Iterator[tuple[str, dict[str, Any]]]] = _nothing
+    reads_tree: bool = True
 
 
-class Problem(Protocol):
+class FindProblem(Protocol):
     def __call__(self, config: Any) -> str: ...
 
 
@@ -114,7 +128,7 @@ class Interrupted(Exception):
     """The check was ended before it could find out anything: no verdict."""
 
 
-class Limited(Exception):
+class JudgeLimited(Exception):
     """The judge is limited: no verdict now, the check is due again at `retry_at`, if that is known."""
 
     def __init__(self, retry_at: float | None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ralph.checks.base import Interrupted, Method, Workbench
+from ralph.checks.base import CheckContext, Interrupted, Method
 from ralph.core import prompt
 from ralph.core.model import Check, Ended, Exit, Feedback, Verdict
 
@@ -19,16 +19,16 @@ def configure(command: str, timeout_seconds: float, *, is_clean: bool = False) -
     return msgspec.json.encode(Config(command, timeout_seconds, is_clean)).decode()
 
 
-def run(check: Check, bench: Workbench) -> Verdict:
+def run(check: Check, context: CheckContext) -> Verdict:
     config = msgspec.json.decode(check.config, type=Config)
-    done = bench.shell(config.command, config.timeout_seconds, is_clean=config.is_clean)
+    done = context.shell(config.command, config.timeout_seconds, is_clean=config.is_clean)
     if done.exit.ended is Ended.INTERRUPTED:
         raise Interrupted
     green = done.exit.code == 0 and done.exit.ended is None
     if green:
         return Verdict(check.name, green=True, required=check.required, reason="exit code 0", log=done.log)
     reason = exit_text(done.exit, config.timeout_seconds)
-    output = prompt.truncate(done.output, bench.truncate, is_cut=done.is_cut)
+    output = prompt.truncate(done.output, context.truncate, is_cut=done.is_cut)
     text = prompt.guardrail_failure(config.command, reason, check.hint, done.log, output)
     return Verdict(
         check.name,
@@ -53,4 +53,4 @@ def exit_text(exit: Exit, timeout: float) -> str:
     return f"exit code {exit.code}"
 
 
-METHOD = Method(Config, run)
+METHOD = Method(Config, run, summary="a command of the project must succeed")

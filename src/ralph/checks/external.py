@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import os
 import posixpath
-from typing import Annotated
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from ralph.checks.base import Interrupted, Method, Shell, Workbench
+from ralph.checks.base import CheckContext, Interrupted, Method, Shell
 from ralph.core import prompt
 from ralph.core.model import Check, Ended, Feedback, Verdict
 from ralph.errors import RalphError
@@ -27,16 +28,16 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     working_dir: str = "."
 
 
-def run(check: Check, bench: Workbench) -> Verdict:
+def run(check: Check, context: CheckContext) -> Verdict:
     config = msgspec.json.decode(check.config, type=Config)
     directory = posixpath.normpath(config.working_dir)
     try:
-        done = bench.shell(config.command, config.timeout, directory=directory)
-        reason = _fault(config, done, bench)
+        done = context.shell(config.command, config.timeout, directory=directory)
+        reason = _fault(config, done, context)
     except (OSError, RalphError) as error:  # a red verdict: the loop goes on
         return _red(check, config, f"Command failed: {error}", "", "")
     if reason:
-        output = prompt.truncate(done.output, bench.truncate, is_cut=done.is_cut)
+        output = prompt.truncate(done.output, context.truncate, is_cut=done.is_cut)
         return _red(check, config, reason, done.log, output)
     return Verdict(
         check.name, green=True, required=check.required, reason="External verification passed", log=done.log
@@ -51,7 +52,7 @@ def _red(check: Check, config: Config, reason: str, log: str, output: str) -> Ve
     )
 
 
-def _fault(config: Config, done: Shell, bench: Workbench) -> str:
+def _fault(config: Config, done: Shell, context: CheckContext) -> str:
     """Why the command does not prove anything, "" if it does."""
     exit = done.exit
     if exit.ended is Ended.INTERRUPTED:
@@ -66,9 +67,9 @@ def _fault(config: Config, done: Shell, bench: Workbench) -> str:
     if code != config.success_exit_code:
         return f"Command exited with {code}, expected {config.success_exit_code}"
     wanted, forbidden = config.output_contains, config.output_not_contains
-    if wanted and not bench.has_printed(done, wanted):
+    if wanted and not context.has_printed(done, wanted):
         return f"Output doesn't contain: {wanted}"
-    if forbidden and bench.has_printed(done, forbidden):
+    if forbidden and context.has_printed(done, forbidden):
         return f"Output contains forbidden: {forbidden}"
     return ""
 
@@ -86,4 +87,21 @@ def problem(config: Config) -> str:
     return ""
 
 
-METHOD = Method(Config, run, problem)
+def missing(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if config.get("command") in (None, ""):
+        yield "command", "is missing: external verification is a command that must succeed"
+
+
+def commands(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    yield config.get("command", ""), config.get("working_dir", ".")
+
+
+METHOD = Method(
+    Config,
+    run,
+    problem,
+    summary="a command must succeed",
+    default=None,
+    missing=missing,
+    commands=commands,
+)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from ralph.checks.base import Method, Workbench
+from ralph.checks.base import CheckContext, Method
 from ralph.core.claims import neutralise
 from ralph.core.model import Check, Feedback, Verdict
 from ralph.errors import RalphError
 
-MOST_DEPTH = 5
+MAX_DEPTH = 5
 """How deep stages may have stages of their own."""
 
 
@@ -35,13 +35,13 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     parallel: bool = False
 
 
-def run(check: Check, bench: Workbench) -> Verdict:
+def run(check: Check, context: CheckContext) -> Verdict:
     config = msgspec.json.decode(check.config, type=Config)
     if config.parallel:
         stages = [(stage.name, partial(_run_stage, check, stage)) for stage in config.stages]
-        parts = tuple(bench.together(stages))
+        parts = tuple(context.together(stages))
     else:
-        parts = tuple(_in_sequence(check, config, bench))
+        parts = tuple(_in_sequence(check, config, context))
     failed = [part for part in parts if part.required and not part.green]
     weak = [part for part in parts if part.required and part.green and part.degraded]
     return Verdict(
@@ -56,20 +56,20 @@ def run(check: Check, bench: Workbench) -> Verdict:
     )
 
 
-def _in_sequence(check: Check, config: Config, bench: Workbench) -> Iterator[Verdict]:
+def _in_sequence(check: Check, config: Config, context: CheckContext) -> Iterator[Verdict]:
     for stage in config.stages:
-        verdict = _run_stage(check, stage, bench.inside(stage.name))
+        verdict = _run_stage(check, stage, context.inside(stage.name))
         yield verdict
         if config.require_all and verdict.required and not verdict.green:
             return
 
 
-def _run_stage(check: Check, stage: Stage, bench: Workbench) -> Verdict:
+def _run_stage(check: Check, stage: Stage, context: CheckContext) -> Verdict:
     from ralph.checks.registry import find_method  # it lists this module
 
     config = msgspec.json.encode(stage.config).decode()
     inner = Check(stage.name, stage.method, config, stage.required, check.when, check.fail_action)
-    verdict = find_method(stage.method).run(inner, bench)
+    verdict = find_method(stage.method).run(inner, context)
     return replace(verdict, check=stage.name, required=stage.required)
 
 
@@ -111,8 +111,8 @@ def _feedback(check: Check, parts: Sequence[Verdict]) -> Feedback | None:
 def problem(config: Config) -> str:
     if not config.stages:
         return "stages: there is none"
-    if any(_depth(stage.method, stage.config, MOST_DEPTH) == MOST_DEPTH for stage in config.stages):
-        return f"stages: they are nested more than {MOST_DEPTH} deep"
+    if any(_depth(stage.method, stage.config, MAX_DEPTH) == MAX_DEPTH for stage in config.stages):
+        return f"stages: they are nested more than {MAX_DEPTH} deep"
     names = [stage.name for stage in config.stages]
     if "" in map(str.strip, names):
         return f"stages: number {[name.strip() for name in names].index('') + 1} has no name"
@@ -143,4 +143,29 @@ def _depth(method: Any, config: Any, most: int) -> int:
     return 1 + max(depths, default=0)
 
 
-METHOD = Method(Config, run, problem)
+def missing(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if not config.get("stages"):
+        yield "stages", "is missing: each stage has a name, a method and a config"
+
+
+def stages(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Those that look like one; what is wrong with the others is said elsewhere."""
+    found = config.get("stages")
+    for stage in found if isinstance(found, list) else ():
+        method = stage.get("method") if isinstance(stage, dict) else None
+        inner = stage.get("config", {}) if isinstance(stage, dict) else None
+        if isinstance(method, str) and isinstance(inner, dict):
+            yield method, inner
+        else:
+            yield "", {}
+
+
+METHOD = Method(
+    Config,
+    run,
+    problem,
+    summary="several methods, of which every required one must be green",
+    default=None,
+    missing=missing,
+    stages=stages,
+)

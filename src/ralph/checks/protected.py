@@ -6,13 +6,13 @@ import shlex
 
 import msgspec
 
-from ralph.checks.base import Changed, Method, Workbench
+from ralph.checks.base import Changed, CheckContext, Method
 from ralph.core import prompt
 from ralph.core.claims import neutralise
 from ralph.core.model import Check, Feedback, Verdict
 from ralph.core.text import clean
 
-MOST_NAMED = 20
+MAX_NAMED = 20
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -26,9 +26,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     absent: tuple[str, ...] = ()
 
 
-def run(check: Check, bench: Workbench) -> Verdict:
+def run(check: Check, context: CheckContext) -> Verdict:
     config = msgspec.json.decode(check.config, type=Config)
-    changed = bench.changed(config.globs, config.trusted, config.absent)
+    changed = context.changed(config.globs, config.trusted, config.absent)
     if not changed:
         return Verdict(
             check.name, green=True, required=check.required, reason="No protected file was changed"
@@ -39,7 +39,7 @@ def run(check: Check, bench: Workbench) -> Verdict:
         green=False,
         required=check.required,
         reason=f"Protected files were changed: {names}",
-        feedback=Feedback(check.fail_action, _told(check, config, changed, bench.truncate)),
+        feedback=Feedback(check.fail_action, _told(check, config, changed, context.truncate)),
     )
 
 
@@ -64,8 +64,8 @@ def _quoted(changed: list[Changed]) -> str:
 
 
 def _listed(names: list[str], separator: str) -> str:
-    more = len(names) - MOST_NAMED
-    return separator.join(names[:MOST_NAMED]) + (f" (and {more} more)" if more > 0 else "")
+    more = len(names) - MAX_NAMED
+    return separator.join(names[:MAX_NAMED]) + (f" (and {more} more)" if more > 0 else "")
 
 
 def problem(config: Config) -> str:
@@ -77,4 +77,4 @@ def problem(config: Config) -> str:
     return "" if config.trusted.strip() else "trusted: it is empty; give a commit"
 
 
-METHOD = Method(Config, run, problem)
+METHOD = Method(Config, run, problem, summary="the files that verification is made of are as they were")

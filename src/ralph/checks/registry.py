@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import msgspec
 
-from ralph.checks import changes, command, external, multi_stage, protected, semantic, stories, string_match
 from ralph.checks.base import Method
 from ralph.errors import RalphError
+from ralph.registry import Registry
 
-METHODS: dict[str, Method] = {
-    "command": command.METHOD,
-    "string_match": string_match.METHOD,
-    "semantic": semantic.METHOD,
-    "stories": stories.METHOD,
-    "external": external.METHOD,
-    "multi_stage": multi_stage.METHOD,
-    "protected": protected.METHOD,
-    "changes": changes.METHOD,
-}
-for _method in METHODS.values():
-    msgspec.json.Decoder(_method.config)  # found out here, alone: several threads at once would crash msgspec
+_NAMES = (
+    *("command", "string_match", "semantic", "stories"),
+    *("external", "multi_stage", "protected", "changes"),
+)
 
+
+def _load(name: str) -> Method:
+    method: Method = import_module(f"ralph.checks.{name}").METHOD
+    msgspec.json.Decoder(method.config)  # found out here, alone: several threads at once would crash msgspec
+    return method
+
+
+METHODS = Registry(_NAMES, _load)
 VERIFICATION = ("string_match", "semantic", "external", "multi_stage")
 """Those that a task may name; methods of other packages come on top."""
 
@@ -58,6 +60,16 @@ def find_method(name: str) -> Method:
     if not isinstance(method, Method):
         raise RalphError(f"{what} is no ralph.checks.base.Method, but a {type(method).__name__}.", hint)
     return method
+
+
+def commands_of(name: str, config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Every command that a verification runs, with the directory it runs in."""
+    if not name:
+        return
+    method = find_method(name)
+    yield from method.commands(config)
+    for inner, its_config in method.stages(config):
+        yield from commands_of(inner, its_config)
 
 
 def config_problem(name: str, config: dict[str, Any]) -> str:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from ralph.checks import judge
-from ralph.checks.base import Method, Workbench
-from ralph.core import diff as diffs
+from ralph.checks.base import CheckContext, Method
 from ralph.core import prompt
 from ralph.core.claims import neutralise
 from ralph.core.model import Check, Feedback, Verdict
+from ralph.core.task_model import ACCEPTANCE
 from ralph.core.text import clean
+from ralph.scm import diff as diffs
 
-MOST_TRIES = 3
-MOST_SHOWN = 20
-_MOST_LINE = 200
+MAX_TRIES = 3
+MAX_SHOWN = 20
+_MAX_LINE = 200
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -32,22 +34,21 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return (self.check_for,) if isinstance(self.check_for, str) else self.check_for or ()
 
 
-def run(check: Check, bench: Workbench) -> Verdict:
+def run(check: Check, context: CheckContext) -> Verdict:
     config = msgspec.json.decode(check.config, type=Config)
-    diff = bench.diff()
-    found = [hit for pattern in config.negative_patterns for hit in _find(pattern, bench.answer, diff)]
+    diff = context.diff()
+    found = [hit for pattern in config.negative_patterns for hit in _find(pattern, context.answer, diff)]
     if found:
-        return _unfinished(check, bench, found)
+        return _unfinished(check, context, found)
     if not config.criteria:
         return Verdict(check.name, green=True, required=check.required, reason="No negative pattern found")
-    return _judged(check, bench, config, diff)
+    return _judged(check, context, config, diff)
 
 
 # ---- patterns ----
 
 
-@dataclass(frozen=True, slots=True)
-class _Hit:
+class _Hit(Struct, frozen=True):
     pattern: str
     where: str
     line: str
@@ -75,40 +76,42 @@ def _occurrences(pattern: str, text: str) -> Iterator[tuple[int, str]]:
         at = folded.find(wanted, end + 1) if end >= 0 else -1
 
 
-def _unfinished(check: Check, bench: Workbench, found: list[_Hit]) -> Verdict:
+def _unfinished(check: Check, context: CheckContext, found: list[_Hit]) -> Verdict:
     first, more = found[0], len(found) - 1
     reason = f"Found negative pattern: {first.pattern} ({first.where}{f' and {more} more' if more else ''})"
-    lines = [f'- "{hit.pattern}" in {hit.where}: {_shown_line(hit.line)}' for hit in found[:MOST_SHOWN]]
-    if len(found) > MOST_SHOWN:
-        lines.append(f"- and {len(found) - MOST_SHOWN} more")
+    lines = [f'- "{hit.pattern}" in {hit.where}: {_shown_line(hit.line)}' for hit in found[:MAX_SHOWN]]
+    if len(found) > MAX_SHOWN:
+        lines.append(f"- and {len(found) - MAX_SHOWN} more")
     said = "The work is not finished: it has what a finished one must not have."
-    return _red(check, bench, reason, "\n".join([said, *lines]))
+    return _red(check, context, reason, "\n".join([said, *lines]))
 
 
 def _shown_line(line: str) -> str:
-    return prompt.truncate(clean(line).strip(), _MOST_LINE)
+    return prompt.truncate(clean(line).strip(), _MAX_LINE)
 
 
 # ---- the judge ----
 
 
-def _judged(check: Check, bench: Workbench, config: Config, diff: str) -> Verdict:
+def _judged(check: Check, context: CheckContext, config: Config, diff: str) -> Verdict:
     refused = ""
-    for _ in range(MOST_TRIES):
-        answer = bench.ask(judge.question(config.criteria, bench.answer, diff, refused), config.model)
+    for _ in range(MAX_TRIES):
+        answer = context.ask(judge.question(config.criteria, context.answer, diff, refused), config.model)
         why = answer.problem
         if not why:
             try:
-                return _ruled(check, bench, config, judge.read_answer(answer.text, len(config.criteria)))
+                return _ruled(check, context, config, judge.read_answer(answer.text, len(config.criteria)))
             except judge.NoAnswer as error:
                 refused = str(error)
                 why = f"what the judge said is no answer: {refused}"
         if answer.is_final:
             break
-    return _degraded(check, bench, why)
+    return _degraded(check, context, why)
 
 
-def _ruled(check: Check, bench: Workbench, config: Config, rulings: list[judge.Ruling]) -> Verdict:
+def _ruled(
+    check: Check, context: CheckContext, config: Config, rulings: list[judge.CriterionRuling]
+) -> Verdict:
     parts = tuple(
         Verdict(criterion, green=ruling.met, reason=ruling.reason)
         for criterion, ruling in zip(config.criteria, rulings, strict=True)
@@ -120,12 +123,12 @@ def _ruled(check: Check, bench: Workbench, config: Config, rulings: list[judge.R
     reason = "Criteria not met: " + "; ".join(f"{part.check}: {part.reason}" for _, part in unmet)
     lines = [f"{number}. {part.check}\n   Not met: {part.reason}" for number, part in unmet]
     said = f"{len(unmet)} of {len(parts)} criteria are not met, as your final message and the changes were judged:"
-    return _red(check, bench, reason, "\n".join([said, *lines]), parts)
+    return _red(check, context, reason, "\n".join([said, *lines]), parts)
 
 
-def _degraded(check: Check, bench: Workbench, why: str) -> Verdict:
+def _degraded(check: Check, context: CheckContext, why: str) -> Verdict:
     """No judge: the promise alone decides, and whether that is enough is for the plan to say."""
-    green = bench.is_claimed
+    green = context.is_claimed
     instead = "the promise alone was looked at" if green else "and nothing was promised"
     text = "Whether the criteria are met could not be judged this time. If they are, say that you are done."
     return Verdict(
@@ -138,8 +141,10 @@ def _degraded(check: Check, bench: Workbench, why: str) -> Verdict:
     )
 
 
-def _red(check: Check, bench: Workbench, reason: str, text: str, parts: tuple[Verdict, ...] = ()) -> Verdict:
-    text = neutralise(prompt.truncate(text, bench.truncate))
+def _red(
+    check: Check, context: CheckContext, reason: str, text: str, parts: tuple[Verdict, ...] = ()
+) -> Verdict:
+    text = neutralise(prompt.truncate(text, context.truncate))
     if check.hint:
         text = f"{text}\nHint: {check.hint}"
     feedback = Feedback(check.fail_action, text)
@@ -160,4 +165,16 @@ def problem(config: Config) -> str:
     return ""
 
 
-METHOD = Method(Config, run, problem)
+def missing(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if "check_for" in config and not config["check_for"]:
+        yield "check_for", f"is empty: leave it out, or write {ACCEPTANCE}"
+
+
+METHOD = Method(
+    Config,
+    run,
+    problem,
+    summary="a judge finds every criterion met in the changes",
+    default={"check_for": ACCEPTANCE},
+    missing=missing,
+)

@@ -6,7 +6,7 @@ import json
 
 import msgspec
 
-from ralph.checks.base import Interrupted, Method, Workbench
+from ralph.checks.base import CheckContext, Interrupted, Method
 from ralph.checks.command import exit_text
 from ralph.core import prompt
 from ralph.core.model import Check, Ended, Feedback, Verdict
@@ -20,18 +20,18 @@ def configure(timeout_seconds: float) -> str:
     return msgspec.json.encode(Config(timeout_seconds)).decode()
 
 
-def run(check: Check, bench: Workbench) -> Verdict:
+def run(check: Check, context: CheckContext) -> Verdict:
     """In their order, up to the first that fails."""
     timeout = msgspec.json.decode(check.config, type=Config).timeout_seconds
-    commands: list[str] = json.loads(bench.board or "{}").get("verifyCommands") or []
+    commands: list[str] = json.loads(context.board or "{}").get("verifyCommands") or []
     for command in commands:
-        done = bench.inside(command).shell(command, timeout)
+        done = context.inside(command).shell(command, timeout)
         if done.exit.ended is Ended.INTERRUPTED:
             raise Interrupted
         if done.exit.code == 0 and done.exit.ended is None:
             continue
         reason = f"{command}: {exit_text(done.exit, timeout)}"
-        output = prompt.truncate(done.output, bench.truncate, is_cut=done.is_cut)
+        output = prompt.truncate(done.output, context.truncate, is_cut=done.is_cut)
         text = prompt.verification_failure(
             command, exit_text(done.exit, timeout), check.hint, done.log, output
         )
@@ -44,4 +44,4 @@ def run(check: Check, bench: Workbench) -> Verdict:
     return Verdict(check.name, green=True, required=check.required, reason=said)
 
 
-METHOD = Method(Config, run)
+METHOD = Method(Config, run, summary="every verify command of the task list must succeed")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from ralph.checks.base import Method, Workbench
+from ralph.checks.base import CheckContext, Method
 from ralph.core import claims, prompt
 from ralph.core.model import Check, ClaimRule, Feedback, Verdict
 
@@ -18,12 +18,12 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     promise: str | None = None
 
 
-def run(check: Check, bench: Workbench) -> Verdict:
+def run(check: Check, context: CheckContext) -> Verdict:
     config = msgspec.json.decode(check.config, type=Config)
     if config.promise is None:
-        return _verdict(check, bench.is_claimed, "No completion promise found", "")
+        return _verdict(check, context.is_claimed, "No completion promise found", "")
     rule = ClaimRule(tag="promise", text=config.promise, strict=True)
-    is_claimed = claims.claimed(bench.answer, rule) if bench.answer else bench.is_claimed
+    is_claimed = claims.claimed(context.answer, rule) if context.answer else context.is_claimed
     missing = f"Promise {config.promise!r} not found in output"
     return _verdict(check, is_claimed, missing, prompt.instruction(rule))
 
@@ -44,4 +44,4 @@ def problem(config: Config) -> str:
     return "promise: it must be one line" if "\n" in config.promise.strip() else ""
 
 
-METHOD = Method(Config, run, problem)
+METHOD = Method(Config, run, problem, summary="the agent promises it, and is believed", reads_tree=False)

@@ -1,1 +1,1 @@
-"""One file per subcommand; each has a click command named `command`."""
+"""One file per subcommand: options in, exit code out."""

@@ -9,15 +9,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-import msgspec
 
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.store import bus
-from ralph.store.messages import MOST_BYTES, Damage, Message
+
+if TYPE_CHECKING:
+    from ralph.store.messages import BusMessage, Damage
 
 POLL_SECONDS = 0.1
 
@@ -57,7 +56,7 @@ _json_option = click.option(
 @command.command(short_help="Post a message; prints its id.")
 @_place
 @click.argument("body", required=False)
-@click.option("--type", "type_", default=bus.INFO, metavar="T", help="FACT, INFO, WARNING, ERROR… [INFO]")
+@click.option("--type", "type_", default="INFO", metavar="T", help="FACT, INFO, WARNING, ERROR… [INFO]")
 def post(folder: str, project: bool, body: str | None, type_: str) -> int:
     """Post BODY, or all of stdin, to the bus of the task in DIR, and print the id of the message.
 
@@ -65,6 +64,8 @@ def post(folder: str, project: bool, body: str | None, type_: str) -> int:
     ralph bus post tasks/build "The schema is frozen." --type FACT
     ralph bus post tasks/build --type wait_without_restart "Waiting for the key."
     """
+    from ralph.store import bus
+
     path, type_ = _path(folder, project), bus.as_type(type_)
     if body is None:
         body = _stdin()
@@ -88,6 +89,8 @@ def read(folder: str, project: bool, types: tuple[str, ...], since: str | None, 
     ralph bus read tasks/build --type ERROR
     ralph bus read tasks/build --json --since 0000000312-9f3a
     """
+    from ralph.store import bus
+
     path = _path(folder, project)
     wanted = _wanted(types)
     _show(path, (item for item in bus.read(path, since) if wanted(item)), as_json=as_json)
@@ -103,9 +106,11 @@ def read(folder: str, project: bool, types: tuple[str, ...], since: str | None, 
 @_json_option
 def tail(folder: str, project: bool, types: tuple[str, ...], last: int, as_json: bool) -> int:
     """Show the last messages of the task in DIR, and go on with new ones until Ctrl-C."""
+    from ralph.store import bus
+
     path = _path(folder, project)
     wanted = _wanted(types)
-    reader = bus.Reader(path)
+    reader = bus.BusReader(path)
     try:
         _show(path, deque((item for item in reader.news() if wanted(item)), last), as_json=as_json)
         while _is_read(POLL_SECONDS):
@@ -116,6 +121,8 @@ def tail(folder: str, project: bool, types: tuple[str, ...], last: int, as_json:
 
 
 def _path(folder: str, project: bool) -> Path:
+    from ralph.store import bus
+
     place = Path(folder)
     if not place.is_dir():
         raise RalphError(f"{folder}: there is no such directory.", "DIR is the folder of a task.")
@@ -123,23 +130,32 @@ def _path(folder: str, project: bool) -> Path:
 
 
 def _stdin() -> str:
+    from ralph.store.messages import MAX_BYTES
+
     if sys.stdin.isatty():
         raise RalphError("There is no message.", 'ralph bus post DIR "what to say", or a pipe into it.')
-    data = sys.stdin.buffer.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
-        raise RalphError(f"The message is too long: at most {MOST_BYTES:,} bytes.")
+    data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise RalphError(f"The message is too long: at most {MAX_BYTES:,} bytes.")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
         raise RalphError(f"The message is not UTF-8 text (byte {error.start:,} of stdin).") from None
 
 
-def _wanted(types: tuple[str, ...]) -> Callable[[Message | Damage], bool]:
+def _wanted(types: tuple[str, ...]) -> Callable[[BusMessage | Damage], bool]:
+    from ralph.store import bus
+    from ralph.store.messages import Damage
+
     chosen = {bus.as_type(word) for word in types}
     return lambda item: not chosen or isinstance(item, Damage) or item.type in chosen
 
 
-def _show(path: Path, items: Iterable[Message | Damage], *, as_json: bool) -> None:
+def _show(path: Path, items: Iterable[BusMessage | Damage], *, as_json: bool) -> None:
+    import msgspec
+
+    from ralph.store.messages import Damage
+
     for item in items:
         if isinstance(item, Damage):
             _warn(path, item)
@@ -150,7 +166,9 @@ def _show(path: Path, items: Iterable[Message | Damage], *, as_json: bool) -> No
     sys.stdout.flush()
 
 
-def _for_people(message: Message) -> str:
+def _for_people(message: BusMessage) -> str:
+    from ralph.core.text import clean
+
     head = "  ".join(filter(None, (message.type, _local(message.time), message.task, message.id)))
     lines = clean(message.body.removesuffix("\n")).split("\n")
     return "\n".join([clean(head).replace("\n", " "), *(f"  {line}".rstrip() for line in lines), "", ""])

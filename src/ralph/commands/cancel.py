@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ralph.commands.common import open_home, run_argument
-from ralph.core.tasks import Task, TaskStatus
 from ralph.errors import RalphError
-from ralph.flows import control
-from ralph.flows.where import here
-from ralph.store.home import Home
-from ralph.store.runs import Run, Runs
-from ralph.store.tasks import Tasks
+
+if TYPE_CHECKING:
+    from ralph.core.task_model import Task
+    from ralph.store.home import Home
+    from ralph.store.runs import Run, Runs
+    from ralph.store.tasks import Tasks
 
 PATIENCE = 15.0
 
@@ -27,6 +28,8 @@ def command(run: str) -> int:
     With a task's id: nobody works on the task any more; its branch and its worktree stay. `ralph work --task ID`
     begins it again.
     """
+    from ralph.runs.location import here
+
     home = open_home()
     runs, tasks = home.runs(), home.tasks(here(Path.cwd()).project)
     if task := tasks.get(run):
@@ -35,6 +38,8 @@ def command(run: str) -> int:
 
 
 def _cancel_task(home: Home, runs: Runs, tasks: Tasks, task: Task) -> int:
+    from ralph.core.task_model import TaskStatus
+
     if task.status in (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.CANCELLED):
         raise RalphError(f"Task {task.id} is {task.status} already.")
     tasks.move(task.id, TaskStatus.CANCELLED, tasks.progress(task.id))
@@ -46,6 +51,8 @@ def _cancel_task(home: Home, runs: Runs, tasks: Tasks, task: Task) -> int:
 
 
 def _cancel(home: Home, runs: Runs, chosen: Run) -> int:
+    from ralph.runs import control
+
     is_live = chosen.is_live
     click.echo(control.cancel(home, runs, chosen), err=True)
     if not is_live:

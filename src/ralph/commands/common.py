@@ -1,12 +1,12 @@
 """What several commands share: options, the run argument, views.
 
-Settings and views are loaded by those who need them: a command that only reads the store starts in half the time.
+A command's module loads what its options need, and inside its function what does the work: help takes no longer
+than click itself, and a command that only reads the store starts in half the time of a run.
 """
 
 from __future__ import annotations
 
 import math
-import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -14,21 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows.where import here, runs_of
-from ralph.store.home import Home, find_home
-from ralph.store.tasks import Tasks
 
 if TYPE_CHECKING:
-    from ralph.core.model import Flow, Plan, Resume
-    from ralph.flows.where import Where
+    from click.shell_completion import CompletionItem
+
+    from ralph.core.model import Plan, Resume
     from ralph.process.client import Wakeup
-    from ralph.settings import Loaded, NotifySettings, Settings, WorkSettings
+    from ralph.runs.location import Location
+    from ralph.settings import LoadedSettings, NotifySettings, Settings, WorkSettings
+    from ralph.store.home import Home
     from ralph.store.runs import Run, Runs
-    from ralph.views.agent import Look
+    from ralph.store.tasks import Tasks
+    from ralph.views.agent import ViewOptions
     from ralph.views.console import Console
     from ralph.views.jsonl import JsonLines
 
@@ -39,6 +38,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def open_home() -> Home:
     """The store of this user; a warning goes to stderr."""
+    from ralph.store.home import find_home
+
     home = find_home(Path.cwd())
     if home.warning:
         click.echo(f"ralph: warning: {home.warning}", err=True)
@@ -47,6 +48,10 @@ def open_home() -> Home:
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Run ids for the shell's completion."""
+    from click.shell_completion import CompletionItem
+
+    from ralph.store.home import find_home
+
     try:
         runs = find_home(Path.cwd()).runs()
         return [
@@ -68,6 +73,8 @@ def optional_run_argument(function: F) -> F:
 
 def find_run(home: Home, runs: Runs, name: str) -> Run:
     """A run by its id or a part of it, or the newest run of a task of this project."""
+    from ralph.runs.location import here
+
     project = here(Path.cwd()).project
     tasks = home.tasks(project)
     try:
@@ -84,6 +91,8 @@ def find_run(home: Home, runs: Runs, name: str) -> Run:
 @contextmanager
 def open_tasks() -> Iterator[Tasks]:
     """The tasks of the project of this directory."""
+    from ralph.runs.location import here
+
     tasks = open_home().tasks(here(Path.cwd()).project)
     with closing(tasks.db):
         yield tasks
@@ -91,6 +100,12 @@ def open_tasks() -> Iterator[Tasks]:
 
 def complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Task ids for the shell's completion."""
+    from click.shell_completion import CompletionItem
+
+    from ralph.core.text import clean
+    from ralph.runs.location import here
+    from ralph.store.home import find_home
+
     try:
         tasks = find_home(Path.cwd()).tasks(here(Path.cwd()).project)
         with closing(tasks.db):
@@ -109,6 +124,8 @@ def task_argument(function: F) -> F:
 
 def newest_run(runs: Runs) -> Run:
     """The newest run of this directory."""
+    from ralph.runs.location import here, runs_of
+
     where = here(Path.cwd())
     for run in runs_of(runs, where):
         return run
@@ -183,7 +200,9 @@ def sandbox_options(function: F) -> F:
             "--sandbox/--no-sandbox", default=None, help="Insist on a sandbox, or run the agent directly."
         ),
         click.option(
-            "--sandbox-rung", metavar="NAME", help="Insist on this one: docker, bubblewrap or container."
+            "--sandbox-backend",
+            metavar="NAME",
+            help="Insist on this one: docker-sandbox, bubblewrap or container.",
         ),
     ]
     for option in reversed(options):
@@ -192,9 +211,8 @@ def sandbox_options(function: F) -> F:
 
 
 def start(
-    flow: Flow,
-    where: Where,
-    make_plan: Callable[[str], Plan],
+    plan: Plan,
+    where: Location,
     view: Callable[[], View],
     home: Home | None = None,
     locked: Callable[[], None] | None = None,
@@ -207,16 +225,15 @@ def start(
     `locked` is called when nobody else works there, before there is a run.
     `notify`: who is told of its end, and how.
     """
-    from ralph.core.model import Flow
-    from ralph.flows import session
-    from ralph.flows.sending import ways_of
+    from ralph.notify.sender import targets_of
+    from ralph.runs import background, locking, session
 
     home = home or open_home()
-    with session.signals() as wakeup:
-        lock = session.lock(home, where, wakeup, view(), alone=flow is Flow.SUPERVISE)
+    with background.signals() as wakeup:
+        lock = locking.lock(home, where, wakeup, view(), alone=plan.rules.locks_folder_only)
         if locked is not None:
             locked()
-        run = session.begin(home, flow, where, make_plan, ways_of(notify))
+        run = session.begin(home, where, plan, targets_of(notify))
         return finish(home, run, lock, wakeup, view, detach=detach)
 
 
@@ -231,11 +248,11 @@ def finish(
     detach: bool,
 ) -> int:
     """Drive a run to its end, here or in the background; returns the exit code."""
-    from ralph.flows import session
+    from ralph.runs import background, session
 
     taken_over = None
     if detach:
-        taken_over = session.detach(home.make_streams(run.id) / "console.log")
+        taken_over = background.detach(home.make_streams(run.id) / "console.log")
         if taken_over is None:
             click.echo(run.id)
             click.echo(f"Running in the background. Watch it with: ralph logs -f {run.id}", err=True)
@@ -257,32 +274,32 @@ def view_options(function: F) -> F:
     return function
 
 
-def make_view(look: Look, *, as_json: bool) -> View:
+def make_view(look: ViewOptions, *, as_json: bool) -> View:
     """A live run on stdout and stderr; no reader, slow or gone, holds it up."""
     from ralph.views.console import Console
     from ralph.views.jsonl import JsonLines
-    from ralph.views.outlet import Forgiving
+    from ralph.views.writer import ForgivingWriter
 
     if as_json:
-        return JsonLines(Forgiving(sys.stdout))
+        return JsonLines(ForgivingWriter(sys.stdout))
     return Console(sys.stdout, sys.stderr, look)
 
 
-def make_log_view(look: Look, *, as_json: bool) -> View:
+def make_log_view(look: ViewOptions, *, as_json: bool) -> View:
     """The past, all of it on stdout; a reader gets everything, however slow."""
     from ralph.views.console import Console
     from ralph.views.jsonl import JsonLines
-    from ralph.views.outlet import Direct
+    from ralph.views.writer import DirectWriter
 
     if as_json:
-        return JsonLines(Direct(sys.stdout))
-    return Console(sys.stdout, sys.stdout, look, Direct)
+        return JsonLines(DirectWriter(sys.stdout))
+    return Console(sys.stdout, sys.stdout, look, DirectWriter)
 
 
-def make_look(settings: Settings, *, verbose: bool = False, stream: bool = True) -> Look:
-    from ralph.views.agent import Look
+def make_look(settings: Settings, *, verbose: bool = False, stream: bool = True) -> ViewOptions:
+    from ralph.views.agent import ViewOptions
 
-    return Look(
+    return ViewOptions(
         stream=stream,
         verbose=verbose,
         emoji=settings.use_emoji,
@@ -320,19 +337,10 @@ def work_settings() -> WorkSettings:
     return load_with_agent(project_settings(), {}, None).settings.ralph
 
 
-def load_with_agent(settings_file: str | None, flags: dict[str, Any], agent: str | None) -> Loaded:
-    """With another agent than the configured one, nothing of the configured one is kept."""
+def load_with_agent(
+    settings_file: str | None, flags: dict[str, Any], agent: str | None, otherwise: str = ""
+) -> LoadedSettings:
+    """The settings with another agent than the configured one, or with `otherwise` where none is configured."""
     from ralph.settings import load
 
-    path = Path(settings_file) if settings_file else None
-    if agent is not None and load(path).settings.agent.command != agent:
-        name, *words = _split(agent)
-        flags |= {"agent": {"command": name, "flags": [shlex.quote(word) for word in words]}}
-    return load(path, flags)
-
-
-def _split(agent: str) -> list[str]:
-    try:
-        return shlex.split(agent) or [""]
-    except ValueError as error:
-        raise RalphError(f"--agent {agent!r}: {error}.", "It is split as a shell would split it.") from None
+    return load(Path(settings_file) if settings_file else None, flags, agent, otherwise)

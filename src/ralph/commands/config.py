@@ -7,8 +7,6 @@ from pathlib import Path
 
 import click
 
-from ralph import settings
-
 
 @click.command()
 @click.option("--settings", "settings_file", metavar="FILE", help="Settings. [.ralph/settings.json]")
@@ -16,6 +14,8 @@ from ralph import settings
 @click.option("--schema", is_flag=True, help="The JSON Schema of a settings file, for editors.")
 def command(settings_file: str | None, as_json: bool, schema: bool) -> int:
     """Show the merged settings and where each value comes from."""
+    from ralph import settings
+
     if schema:
         click.echo(json.dumps(settings.schema(), indent=2))
         return 0

@@ -9,10 +9,6 @@ from pathlib import Path
 
 import click
 
-from ralph.commands.run import command as run
-from ralph.process.client import Wakeup, Warden, child_environment, output_of
-from ralph.store.files import opened_directory
-
 PROMPT = "Write greet.sh so that ./check.sh passes."
 
 CHECK = """#!/bin/sh
@@ -54,6 +50,8 @@ def command() -> int:
     The built-in scripted agent works in a scratch git repository. It claims to be done too early, the
     guardrail refutes it, the feedback goes into the next prompt, the second claim is proved.
     """
+    from ralph.commands.run import command as run
+
     scratch = Path(tempfile.mkdtemp(prefix="ralph-demo-"))
     _prepare(scratch)
     click.echo(f"A scratch repository: {scratch}", err=True)
@@ -81,6 +79,9 @@ Next, in a project of yours:
 
 
 def _prepare(scratch: Path) -> None:
+    from ralph.process.client import Wakeup, Warden, child_environment, output_of
+    from ralph.store.files import opened_directory
+
     (scratch / ".ralph").mkdir()
     (scratch / ".ralph" / "settings.json").write_text(json.dumps(SETTINGS, indent=2) + "\n")
     (scratch / "demo-agent.yaml").write_text(SCRIPT)

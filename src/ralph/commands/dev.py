@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import shlex
 import threading
-from dataclasses import asdict
 from posixpath import dirname
+from typing import TYPE_CHECKING
 
 import click
 
-from ralph.modelserver.clients import Client, clients
-from ralph.modelserver.script import load
-from ralph.modelserver.server import ModelServer
+if TYPE_CHECKING:
+    from ralph.modelserver.clients import Client
 
 
 @click.group(no_args_is_help=False)
@@ -33,10 +32,16 @@ def model_server(script: str, port: int, log: str | None, as_json: bool) -> int:
     Serves Anthropic Messages, OpenAI Responses and chat completions, and Gemini on loopback until Ctrl-C.
     Prints how to point each agent at it. docs/model-server.md describes the script.
     """
+    from msgspec import to_builtins
+
+    from ralph.modelserver.clients import clients
+    from ralph.modelserver.script import load
+    from ralph.modelserver.server import ModelServer
+
     with ModelServer(load(script), port, log) as server:
         agents = clients(server.url)
         if as_json:
-            found = {name: asdict(client) for name, client in agents.items()}
+            found = {name: to_builtins(client) for name, client in agents.items()}
             click.echo(json.dumps({"url": server.url, "port": server.port, "agents": found}))
         else:
             click.echo('\nexport HOME="$(mktemp -d)"  # your own settings stay untouched', err=True)

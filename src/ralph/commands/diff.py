@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from ralph.commands.common import COUNT, find_run, newest_run, open_home, optional_run_argument
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows.repository import opened_repository
-from ralph.scm.history import History
-from ralph.views.console import wants_colour
+
+if TYPE_CHECKING:
+    from ralph.scm.history import History
 
 COLOURS = {"+": "32", "-": "31", "@": "36", "d": "1"}
 
@@ -27,6 +27,11 @@ def command(run: str | None, iteration: int | None, stat: bool) -> int:
     ralph diff             the newest run of this directory
     ralph diff 7f3a 2      iteration 2 of a run
     """
+    from ralph.core.text import clean
+    from ralph.runs.repository import opened_repository
+    from ralph.scm.history import History
+    from ralph.views.console import wants_colour
+
     home = open_home()
     runs = home.runs()
     chosen = find_run(home, runs, run) if run else newest_run(runs)

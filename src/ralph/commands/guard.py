@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from ralph.core.text import clean
-from ralph.guard import setup
-from ralph.guard.judge import RULES, Guard
-from ralph.guard.model import Verdict
-from ralph.settings import GuardRuleSettings, GuardSettings, load
-from ralph.views.table import print_table
+if TYPE_CHECKING:
+    from ralph.guard.model import GuardVerdict
+    from ralph.settings import GuardRuleSettings, GuardSettings
 
 DENIED = 1
 
@@ -34,13 +32,17 @@ def command(text: str | None, hook: bool, rules: bool, settings_file: str | None
     ralph guard "git push --force" --json
     ralph guard --rules
     """
+    from ralph.guard import setup
+    from ralph.guard.judge import Guard
+    from ralph.settings import load
+
     guard = load(Path(settings_file) if settings_file else None).settings.guard
     if rules:
         _show_rules(guard, as_json=as_json)
         return 0
     if text is None:
         raise click.UsageError("Give a COMMAND, or --rules.")
-    verdict = Guard(_pairs(guard.allow), _pairs(guard.deny)).judge(text, setup.place())
+    verdict = Guard(_pairs(guard.allow), _pairs(guard.deny)).judge(text, setup.context())
     _show(verdict, guard, as_json=as_json)
     return 0 if verdict.allowed else DENIED
 
@@ -49,7 +51,9 @@ def _pairs(rules: tuple[GuardRuleSettings, ...]) -> list[tuple[str, str]]:
     return [(rule.pattern, rule.reason) for rule in rules]
 
 
-def _show(verdict: Verdict, guard: GuardSettings, *, as_json: bool) -> None:
+def _show(verdict: GuardVerdict, guard: GuardSettings, *, as_json: bool) -> None:
+    from ralph.core.text import clean
+
     if as_json:
         values = {
             "verdict": "allow" if verdict.allowed else "deny",
@@ -69,6 +73,9 @@ def _show(verdict: Verdict, guard: GuardSettings, *, as_json: bool) -> None:
 
 
 def _show_rules(guard: GuardSettings, *, as_json: bool) -> None:
+    from ralph.guard.judge import RULES
+    from ralph.views.table import print_table
+
     rows = [
         *(("allow", "settings", rule.pattern, rule.reason) for rule in guard.allow),
         *(("deny", "settings", rule.pattern, rule.reason) for rule in guard.deny),

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 import click
 
-from ralph.commands.ask import ask, count, is_yes, listed, one_of, required, say
 from ralph.commands.common import COUNT
-from ralph.core.model import FailAction, Permissions
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows import init as flow
-from ralph.flows.init import Answers, Found
-from ralph.settings import AgentSettings, GuardrailSettings, ScmSettings, Settings, load
-from ralph.store import settings_file
 
-PATH = settings_file.PATH
-NEXT = 'Next: ralph run -p "What the agent is to do"'
+PERMISSIONS = ("edit", "bypass", "none")
 
 
 def _not_blank(
@@ -42,7 +29,7 @@ def _not_blank(
 )
 @click.option(
     "--permissions",
-    type=click.Choice([each.value for each in Permissions]),
+    type=click.Choice(PERMISSIONS),
     help="What it may do unasked: change files, everything, or as it is configured itself. [edit]",
 )
 @click.option("-m", "--maximum-iterations", type=COUNT, metavar="N", help="Stop after N iterations. [10]")
@@ -103,172 +90,33 @@ def command(
         )
     if guardrails and no_guardrails:
         raise RalphError("--guardrail and --no-guardrails contradict each other.", "Leave one of them out.")
+    from ralph.commands import init_questions
+    from ralph.core.model import Permissions
+    from ralph.settings import GuardrailSettings
+    from ralph.setup import init
+    from ralph.store import settings_file
+
     directory = Path.cwd()
     settings_file.check_writable(directory)
-    found = flow.look_around(directory)
-    name, words = flow.split_agent(agent, directory) if agent else (None, ())
-    said = Answers(
+    found = init.look_around(directory)
+    name, words = init.split_agent(agent, directory) if agent else (None, ())
+    said = init.Answers(
         command=name,
         flags=(*words, *flags) or None,
         permissions=Permissions(permissions) if permissions else None,
         iterations=maximum_iterations,
         response=completion_response.strip() if completion_response else None,
         guardrails=tuple(map(GuardrailSettings, guardrails)) if guardrails or no_guardrails else None,
-        scm=flow.scm_of(scm, tasks, found),
+        scm=init.scm_of(scm, tasks, found),
     )
     is_in_the_way = settings_file.exists(directory) and not force
     if yes:
-        return _write_unasked(directory, said, found, is_in_the_way=is_in_the_way)
+        return init_questions.write_unasked(directory, said, found, is_in_the_way=is_in_the_way)
     try:
-        settings = _asked(directory, said, found, is_in_the_way=is_in_the_way)
+        settings = init_questions.ask_settings(directory, said, found, is_in_the_way=is_in_the_way)
     except (click.Abort, KeyboardInterrupt):
         click.echo("\nAborted: nothing was written.", err=True)
         return 130
     if settings is not None:
-        click.echo(f"\n{_write(directory, settings)}")
+        click.echo(f"\n{init_questions.write(directory, settings)}")
     return 0
-
-
-def _write_unasked(directory: Path, said: Answers, found: Found, *, is_in_the_way: bool) -> int:
-    """What the options say, and defaults; since nobody has seen them, they are shown."""
-    if is_in_the_way:
-        raise RalphError(f"{PATH} exists already.", "--force overwrites it, and keeps it under another name.")
-    settings = flow.to_settings(flow.with_defaults(said, found))
-    written = _write(directory, settings)
-    _show(settings)
-    if problem := flow.problem_of_agent(settings.agent, directory):
-        click.echo(f"ralph: warning: {settings.agent.command}: {problem}.", err=True)
-    click.echo(written)
-    return 0
-
-
-def _asked(directory: Path, said: Answers, found: Found, *, is_in_the_way: bool) -> Settings | None:
-    """What the user says; None: what is there is not to be overwritten."""
-    with _on_signals(signal.default_int_handler):
-        if is_in_the_way and not _may_overwrite():
-            return None
-        return flow.to_settings(_Questions(found, directory).asked(said))
-
-
-def _write(directory: Path, settings: Settings) -> str:
-    """Write the file; returns what there is to say about it."""
-    with _on_signals(signal.SIG_IGN):
-        kept = flow.write(directory, settings)
-    note = f"The earlier settings are kept in {kept}\n" if kept else ""
-    return f"Settings written to {PATH}\n{note}{NEXT}"
-
-
-@contextmanager
-def _on_signals(handler: signal.Handlers | Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    earlier = {number: signal.signal(number, handler) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, old in earlier.items():
-            signal.signal(number, old)
-
-
-def _show(settings: Settings) -> None:
-    click.echo(clean(flow.to_text(flow.without_secrets(flow.readable(settings)))))
-
-
-def _may_overwrite() -> bool:
-    try:
-        loaded = load()
-    except RalphError as error:
-        say(f"The settings cannot be used: {error.message}")
-    else:
-        _show(loaded.settings)
-        overlay = f" (with local overlay from {loaded.files[1].name})" if len(loaded.files) > 1 else ""
-        click.echo(f"Loaded from {PATH}{overlay}")
-    return ask("Overwrite? (y/N)", is_yes)
-
-
-class _Questions:
-    """The dialogue; what was said on the command line is not asked."""
-
-    def __init__(self, found: Found, directory: Path) -> None:
-        self._found = found
-        self._directory = directory
-
-    def asked(self, said: Answers) -> Answers:
-        if said.command is None:
-            command, words = self._agent()
-            said = replace(said, command=command, flags=(*words, *(said.flags or ())) or None)
-        if said.flags is None:
-            said = replace(said, flags=ask("Agent flags (comma-separated, optional)", self._flags))
-        agent = flow.agent_of(said)
-        if said.permissions is None:
-            said = replace(said, permissions=self._permissions(agent))
-        if said.iterations is None:
-            said = replace(said, iterations=ask("Maximum iterations", count, "10"))
-        if said.response is None:
-            said = replace(said, response=ask("Completion response", str, "DONE"))
-        if said.guardrails is None:
-            said = replace(said, guardrails=tuple(self._guardrails()))
-        return said if said.scm else replace(said, scm=self._scm())
-
-    def _agent(self) -> tuple[str, tuple[str, ...]]:
-        if self._found.agents:
-            listed = ", ".join(f"{name} ({title})" for name, title in self._found.agents.items())
-            say(f"Installed here: {listed}")
-        text = "Agent command (e.g., claude, codex, amp, or other LLM CLI)"
-        command, words = ask(text, self._split, self._found.agent)
-        if problem := flow.problem_of_agent(AgentSettings(command=command), self._directory):
-            say(f"  {command}: {problem}. It must be there when you start `ralph run`.")
-        return command, words
-
-    def _split(self, answer: str) -> tuple[str, tuple[str, ...]]:
-        try:
-            return flow.split_agent(required("the agent's command")(answer), self._directory)
-        except RalphError as error:
-            raise click.UsageError(error.message) from None
-
-    def _flags(self, answer: str) -> tuple[str, ...]:
-        flags = listed(answer)
-        try:
-            flow.agent_of(Answers("agent", flags))
-        except RalphError as error:
-            raise click.UsageError(error.message) from None
-        return flags
-
-    def _permissions(self, agent: AgentSettings) -> Permissions | None:
-        if not flow.has_permissions(agent):
-            return None
-        say(f"What may {flow.title_of(agent)} do without asking?")
-        for each, meaning in flow.explained_permissions(agent).items():
-            say(f"  {each.value:<7} {meaning}")
-        chosen = ask("Permissions (edit|bypass|none)", one_of(Permissions), Permissions.EDIT.value)
-        return None if chosen is Permissions.EDIT else chosen  # the default, which knows of sandboxes
-
-    def _guardrails(self) -> Iterator[GuardrailSettings]:
-        proposals = list(self._found.guardrails)
-        if proposals:
-            say('Found in this project: Enter adds it, "-" leaves it out, another command replaces it.')
-        while proposals:
-            proposal = proposals.pop(0)
-            answer = ask(f"Add guardrail command [{proposal}]", str)
-            if answer.lower() in ("", "y", "yes"):
-                yield GuardrailSettings(proposal)
-            elif answer.lower() not in ("-", "n", "no"):
-                yield self._guardrail(answer)
-                proposals = [each for each in proposals if each != answer]
-        while (answer := ask("Add guardrail command (leave blank to finish)", str)) not in ("", "-"):
-            yield self._guardrail(answer)
-
-    def _guardrail(self, command: str) -> GuardrailSettings:
-        action = ask("  Fail action (APPEND|PREPEND|REPLACE)", one_of(FailAction))
-        return GuardrailSettings(
-            command, action, ask("  Hint (optional, guidance for agent on failure)", str)
-        )
-
-    def _scm(self) -> ScmSettings | None:
-        if not ask("Configure SCM? (y/N)", is_yes):
-            return None
-        git, commit = ("git", "commit") if self._found.has_git else ("", "")
-        command = ask("  SCM command (e.g., git)", required("the command"), git)
-        return ScmSettings(command, ask("  SCM tasks (comma-separated, e.g., commit,push)", _tasks, commit))
-
-
-def _tasks(answer: str) -> tuple[str, ...]:
-    return listed(required("a task")(answer.strip(" ,")))

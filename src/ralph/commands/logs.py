@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,15 +19,11 @@ from ralph.commands.common import (
     optional_run_argument,
     settings_here,
 )
-from ralph.core.events import AgentEvent, IterationStarted
-from ralph.core.model import Purpose, RunAgent
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows.replay import Replay
-from ralph.store import codec
-from ralph.store.home import Home
-from ralph.store.journal import rows
-from ralph.store.runs import Run, Runs
+
+if TYPE_CHECKING:
+    from ralph.store.home import Home
+    from ralph.store.runs import Run, Runs
 
 POLL_SECONDS = 0.1
 
@@ -50,6 +47,9 @@ def command(
     ralph logs 7f3a --iteration 2
     ralph logs 7f3a --replay       the agent's own stream again, formatted
     """
+    from ralph.core.events import AgentEvent, IterationStarted
+    from ralph.runs.replay import Replay
+
     if raw and (as_json or follow or replay):
         raise RalphError("--raw goes with none of --json, --follow and --replay.")
     home = open_home()
@@ -75,6 +75,8 @@ def command(
 
 def _raw(home: Home, runs: Runs, run: Run, iteration: int | None) -> int:
     """The streams as they are; on a terminal made harmless."""
+    from ralph.core.text import clean
+
     found = False
     for path, number in _streams(home, runs, run):
         if iteration is not None and number != iteration:
@@ -94,11 +96,14 @@ def _raw(home: Home, runs: Runs, run: Run, iteration: int | None) -> int:
 
 
 def _streams(home: Home, runs: Runs, run: Run) -> list[tuple[Path, int]]:
+    from ralph.core.model import Purpose, RunAgent
+    from ralph.store.journal import steps
+    from ralph.store.streams import STDOUT, stream_name
+
     found = []
-    for row in rows(runs.db, runs.path, run.id):
-        if row.kind == "run_agent":
-            step: RunAgent = codec.decode("run_agent", row.body)
-            path = home.streams(run.id) / f"{step.iteration:03d}-{row.seq}.{step.purpose}.stdout"
-            if step.purpose is Purpose.WORK and path.exists():
-                found.append((path, step.iteration))
+    for entry in steps(runs.db, runs.path, run.id, looks=False):
+        match entry.step:
+            case RunAgent(purpose=Purpose.WORK, iteration=number):
+                path = home.streams(run.id) / (stream_name(number, entry.seq, Purpose.WORK) + STDOUT)
+                found += [(path, number)] if path.exists() else []
     return found

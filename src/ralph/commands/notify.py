@@ -6,13 +6,7 @@ from pathlib import Path
 
 import click
 
-from ralph.core.notices import Message, Occasion
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows.sending import deliver, ways_of
-from ralph.flows.session import signals
-from ralph.process.client import Warden
-from ralph.settings import load, redacted
 
 
 @click.command(
@@ -30,21 +24,29 @@ def command(test: bool, settings_file: str | None) -> int:
     ralph notify
     ralph notify --test
     """
+    from ralph.core.model import Occasion
+    from ralph.core.text import clean
+    from ralph.notify.notices import Notification
+    from ralph.notify.sender import deliver, targets_of
+    from ralph.process.client import Warden
+    from ralph.runs.background import signals
+    from ralph.settings import load, redacted
+
     settings = load(Path(settings_file) if settings_file else None).settings
-    ways = ways_of(settings.notify)
-    if ways.is_empty:
+    targets = targets_of(settings.notify)
+    if targets.is_empty:
         raise RalphError(
             "Nobody is notified of anything.", 'Set "notify": {"urls": […]} in .ralph/settings.local.json.'
         )
     for url in redacted(settings).notify.urls:
         click.echo(f"address  {clean(url)}")
-    if ways.command:
-        click.echo(f"command  {clean(ways.command)}")
-    click.echo(f"on       {', '.join(ways.on)}")
+    if targets.command:
+        click.echo(f"command  {clean(targets.command)}")
+    click.echo(f"on       {', '.join(targets.on)}")
     if not test:
         return 0
     directory = Path.cwd()
-    message = Message(
+    message = Notification(
         key="test",
         occasion=Occasion.FINISHED,
         title=f"Ralph: a test from {directory.name}",
@@ -52,7 +54,7 @@ def command(test: bool, settings_file: str | None) -> int:
         directory=str(directory),
     )
     with signals() as wakeup, Warden(wakeup) as warden:
-        problems = deliver(ways, message, warden, lambda: wakeup.count > 0)
+        problems = deliver(targets, message, warden, lambda: wakeup.count > 0)
     for problem in problems:
         click.echo(f"ralph: not sent: {problem}", err=True)
     if not problems:

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import click
 
-from ralph.flows import plugin as flow
-
 
 @click.group(no_args_is_help=False)
 def command() -> None:
@@ -26,7 +24,9 @@ def command() -> None:
 @command.command(short_help="Print where the plugin is.")
 def path() -> int:
     """Print the folder of the plugin, for `claude --plugin-dir "$(ralph plugin path)"`."""
-    click.echo(flow.folder())
+    from ralph.setup import plugin
+
+    click.echo(plugin.folder())
     return 0
 
 
@@ -43,8 +43,10 @@ def install(directory: str | None, force: bool) -> int:
     ralph plugin install
     ralph plugin install --dir ~/plugins/ralph
     """
-    target = Path(directory) if directory else flow.usual_copy()
-    kept = flow.install(target, force=force)
+    from ralph.setup import plugin
+
+    target = Path(directory) if directory else plugin.usual_copy()
+    kept = plugin.install(target, force=force)
     place = shlex.quote(str(target.absolute()))
     click.echo(f"The plugin is in {target.absolute()}")
     if kept:

@@ -7,19 +7,17 @@ import re
 import shutil
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from ralph.commands.common import open_home
 from ralph.errors import RalphError
-from ralph.flows.leftovers import Leftover, leftovers, remove
-from ralph.flows.repository import opened_repository
-from ralph.scm.history import History
-from ralph.store.home import Home
-from ralph.store.prune import Candidate, candidates
-from ralph.views.agent import duration
-from ralph.views.console import count
-from ralph.views.table import print_table, size
+
+if TYPE_CHECKING:
+    from ralph.store.home import Home
+    from ralph.store.prune import Candidate
+    from ralph.work.leftovers import Leftover
 
 _UNITS = {"h": 3600.0, "d": 86400.0, "w": 604800.0}
 _SIZES = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
@@ -41,6 +39,9 @@ def command(older_than: str, keep: str | None, as_json: bool, yes: bool) -> int:
 
     Live runs are never removed. A run that is removed cannot be resumed, shown or gone back to.
     """
+    from ralph.store.prune import candidates
+    from ralph.work.leftovers import leftovers, remove
+
     home, before = open_home(), time.time() - _age(older_than)
     found = candidates(home, before, _bytes(keep) if keep else None)
     worktrees = leftovers(home, before)
@@ -73,6 +74,9 @@ def _as_json(found: list[Candidate], worktrees: list[Leftover]) -> list[dict[str
 
 
 def _show(found: list[Candidate], worktrees: list[Leftover]) -> None:
+    from ralph.views.agent import count, duration
+    from ralph.views.table import print_table, size
+
     now = time.time()
     if found:
         print_table(
@@ -88,6 +92,9 @@ def _show(found: list[Candidate], worktrees: list[Leftover]) -> None:
 
 def _remove(home: Home, candidate: Candidate) -> None:
     """Refs first, rows last: a removal that is cut off can be done again."""
+    from ralph.runs.repository import opened_repository
+    from ralph.scm.history import History
+
     run = candidate.run
     try:
         with opened_repository(home, run) as opened:

@@ -7,22 +7,21 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from ralph.commands.common import complete_run, newest_run, open_home
 from ralph.errors import RalphError
-from ralph.flows.repository import opened_repository
-from ralph.flows.where import here
-from ralph.scm.history import History
-from ralph.store.home import Home
-from ralph.store.runs import Run
-from ralph.views.report.gather import OpenHistory, Sources, report_of_run, report_of_task
-from ralph.views.report.markdown import markdown
-from ralph.views.report.model import Report
 
-MOST_GIT_BYTES = 8 << 20
+if TYPE_CHECKING:
+    from ralph.scm.history import History
+    from ralph.store.home import Home
+    from ralph.store.runs import Run
+    from ralph.views.report.gather import OpenHistory
+    from ralph.views.report.model import Report
+
+MAX_GIT_BYTES = 8 << 20
 """So much is read of what git says; a report shows less."""
 
 
@@ -44,6 +43,8 @@ def command(name: str | None, html: str | None, md: str | None, as_json: bool) -
     """
     if sum((html is not None, md is not None, as_json)) > 1:
         raise RalphError("--html, --md and --json do not go together.", "Choose one of them.")
+    from ralph.views.report.markdown import markdown
+
     report = _gather(open_home(), name)
     if html is not None:
         from ralph.views.report.page import page
@@ -52,15 +53,20 @@ def command(name: str | None, html: str | None, md: str | None, as_json: bool) -
     elif md is not None:
         _write(md, markdown(report))
     elif as_json:
-        click.echo(json.dumps(msgspec.to_builtins(report), indent=2, ensure_ascii=False))
+        from msgspec import to_builtins
+
+        click.echo(json.dumps(to_builtins(report), indent=2, ensure_ascii=False))
     else:
         _show(markdown(report))
     return 0
 
 
 def _gather(home: Home, name: str | None) -> Report:
+    from ralph.runs.location import here
+    from ralph.views.report.gather import ReportSources, report_of_run, report_of_task
+
     runs = home.runs()
-    sources = Sources(home, runs, _histories(home))
+    sources = ReportSources(home, runs, _histories(home))
     if name is None:
         return report_of_run(sources, newest_run(runs))
     tasks = home.tasks(here(Path.cwd()).project)
@@ -71,10 +77,12 @@ def _gather(home: Home, name: str | None) -> Report:
 
 def _histories(home: Home) -> OpenHistory:
     """Git runs under a warden, which views do not start."""
+    from ralph.runs.repository import opened_repository
+    from ralph.scm.history import History
 
     @contextmanager
     def history(run: Run) -> Iterator[History]:
-        with opened_repository(home, run, MOST_GIT_BYTES) as opened:
+        with opened_repository(home, run, MAX_GIT_BYTES) as opened:
             yield History(opened.repository, opened.run, run.id, opened.scratch)
 
     return history

@@ -6,6 +6,7 @@ import math
 import time
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,12 +22,12 @@ from ralph.commands.common import (
     settings_here,
     view_options,
 )
-from ralph.core import policy
-from ralph.core.model import Cause, Flow, Outcome, Resume
 from ralph.errors import RalphError
-from ralph.flows import control, session
-from ralph.store.codec import Brief
-from ralph.store.runs import Run
+
+if TYPE_CHECKING:
+    from ralph.core.model import Resume
+    from ralph.store.codec import RunBrief
+    from ralph.store.runs import Run
 
 
 @click.command()
@@ -60,9 +61,12 @@ def command(
     ralph resume
     ralph resume 7f3a -m 20
     """
+    from ralph.core.model import FLOW_RULES, Resume
+    from ralph.runs import background, control, location, locking, session
+
     home = open_home()
     runs = home.runs()
-    chosen = find_run(home, runs, run) if run else session.unfinished(runs, session.here(Path.cwd()))
+    chosen = find_run(home, runs, run) if run else session.unfinished(runs, location.here(Path.cwd()))
     brief = runs.brief(chosen.id)
     go_on = Resume(time.time(), maximum_iterations, max_cost_usd, max_tokens, max_duration_seconds)
     if chosen.is_live:
@@ -77,14 +81,17 @@ def command(
     runs.db.close()
     look = make_look(settings_here(), verbose=verbose, stream=stream)
     view = partial(make_view, look, as_json=as_json)
-    with session.signals() as wakeup:
-        alone = chosen.flow is Flow.SUPERVISE
-        lock = session.lock(home, session.place_of(chosen), wakeup, view(), alone=alone)
+    with background.signals() as wakeup:
+        alone = FLOW_RULES[chosen.flow].locks_folder_only
+        lock = locking.lock(home, location.location_of(chosen), wakeup, view(), alone=alone)
         return finish(home, chosen, lock, wakeup, view, go_on, detach=detach)
 
 
-def _check(run: Run, brief: Brief, go_on: Resume) -> None:
+def _check(run: Run, brief: RunBrief, go_on: Resume) -> None:
     """Refuse what could only stop again at once."""
+    from ralph.core import policy
+    from ralph.core.model import Cause, Outcome
+
     stop = brief.stop
     if stop is None:
         return

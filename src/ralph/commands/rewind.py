@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 import click
 
 from ralph.commands.common import make_view, open_home, run_argument
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows import session
-from ralph.flows.repository import opened_repository
-from ralph.process.client import Wakeup
-from ralph.scm.rewind import Rewind, Rewinder
-from ralph.views.agent import Look
+
+if TYPE_CHECKING:
+    from ralph.scm.rewind import Rewind
 
 WORDS = {"A": "comes back", "M": "is changed", "D": "is removed", "T": "is changed"}
-MOST_SHOWN = 40
+MAX_SHOWN = 40
 
 
 @click.command()
@@ -32,13 +30,20 @@ def command(run: str, iteration: str, yes: bool) -> int:
     \b
     ralph rewind 7f3a 2    as it was before iteration 2
     """
+    from ralph.core.text import clean
+    from ralph.process.client import Wakeup
+    from ralph.runs import location, locking
+    from ralph.runs.repository import opened_repository
+    from ralph.scm.rewind import Rewinder
+    from ralph.views.agent import ViewOptions
+
     home = open_home()
     runs = home.runs()
     chosen = runs.find(run)
     if chosen.is_live:
         raise RalphError(f"Run {chosen.id} is running.", f"Stop it first: ralph cancel {chosen.id}")
-    view = make_view(Look(), as_json=False)
-    lock = session.lock(home, session.place_of(chosen), Wakeup(), view)
+    view = make_view(ViewOptions(), as_json=False)
+    lock = locking.lock(home, location.location_of(chosen), Wakeup(), view)
     assert lock >= 0
     with opened_repository(home, chosen) as opened:
         rewinder = Rewinder(opened.repository, opened.run, chosen.id, opened.scratch)
@@ -63,10 +68,12 @@ def command(run: str, iteration: str, yes: bool) -> int:
 
 
 def _show(plan: Rewind) -> None:
-    for change in plan.changes[:MOST_SHOWN]:
+    from ralph.core.text import clean
+
+    for change in plan.changes[:MAX_SHOWN]:
         click.echo(f"  {WORDS[change.kind]:<11} {clean(change.path)}")
-    if len(plan.changes) > MOST_SHOWN:
-        click.echo(f"  … and {len(plan.changes) - MOST_SHOWN} more")
+    if len(plan.changes) > MAX_SHOWN:
+        click.echo(f"  … and {len(plan.changes) - MAX_SHOWN} more")
 
 
 def _agreed() -> bool:

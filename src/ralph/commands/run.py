@@ -6,12 +6,10 @@ import json
 import shlex
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.agents.base import Prompt
-from ralph.agents.registry import AGENTS
 from ralph.commands.common import (
     COUNT,
     budget_options,
@@ -22,15 +20,11 @@ from ralph.commands.common import (
     start,
     view_options,
 )
-from ralph.core import prompt as prompts
-from ralph.core.model import Flow, Left, Plan, Purpose, RunAgent
-from ralph.core.text import clean
-from ralph.files.textfile import read_text
-from ralph.flows import run as flow
-from ralph.flows import session
-from ralph.flows.sandboxing import Wanted, choose
-from ralph.sandbox.registry import DIRECT
-from ralph.settings import Loaded, redacted, to_json
+
+if TYPE_CHECKING:
+    from ralph.core.model import Plan
+    from ralph.runs.run_plan import RunInputs
+    from ralph.settings import LoadedSettings
 
 
 @click.command(
@@ -59,7 +53,7 @@ def command(
     agent: str | None,
     settings_file: str | None,
     sandbox: bool | None,
-    sandbox_rung: str | None,
+    sandbox_backend: str | None,
     dry_run: bool,
     verbose: bool,
     as_json: bool,
@@ -75,24 +69,27 @@ def command(
     ralph run -p "Make the tests pass" -m 5
     ralph run -f PROMPT.md --agent ./my-agent.sh
     """
+    from ralph.runs import run_plan
+    from ralph.runs.location import here
+    from ralph.runs.sandbox_choice import Wanted, choose
+    from ralph.sandbox.registry import DIRECT
+
     directory = Path.cwd()
-    inputs = flow.Inputs(prompt, prompt_file)
-    flow.check_inputs(inputs, directory)
+    inputs = run_plan.RunInputs(prompt, prompt_file)
+    run_plan.check_inputs(inputs, directory)
     flags = {_KEYS[name]: value for name, value in options.items() if value is not None}
     loaded = load_with_agent(settings_file, flags, agent)
     settings = loaded.settings
     if dry_run:
-        return _show(flow.plan("dry-run", settings, inputs, directory), inputs, as_json=as_json)
+        return _show(run_plan.plan(settings, inputs, directory), inputs, as_json=as_json)
     if verbose:
         _explain(loaded)
-    flow.plan("check", settings, inputs, directory)
-    chosen = choose(loaded, Wanted(sandbox, sandbox_rung), DIRECT.name)
+    chosen = choose(loaded, Wanted(sandbox, sandbox_backend), DIRECT.name)
     look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
-    where = session.here(directory)
+    where = here(directory)
     return start(
-        Flow.RUN,
+        run_plan.plan(settings, inputs, where.directory, chosen),
         where,
-        lambda id: flow.plan(id, settings, inputs, where.directory, chosen),
         partial(make_view, look, as_json=as_json),
         detach=detach,
         notify=settings.notify,
@@ -109,15 +106,24 @@ _KEYS = {
 }
 
 
-def _explain(loaded: Loaded) -> None:
+def _explain(loaded: LoadedSettings) -> None:
+    from ralph.settings import redacted, to_json
+
     for path in loaded.files:
         click.echo(f"[ralph] Loading settings from {path}", err=True)
     values = to_json(redacted(loaded.settings))
     click.echo(f"[ralph] Settings: {json.dumps(values, ensure_ascii=False)}", err=True)
 
 
-def _show(plan: Plan, inputs: flow.Inputs, *, as_json: bool) -> int:
+def _show(plan: Plan, inputs: RunInputs, *, as_json: bool) -> int:
     """What the first iteration would do."""
+    from ralph.agents.base import Prompt
+    from ralph.agents.registry import AGENTS
+    from ralph.core import prompt as prompts
+    from ralph.core.model import Left, Purpose, RunAgent
+    from ralph.core.text import clean
+    from ralph.files.textfile import read_text
+
     spec = plan.agents[0]
     base = (
         plan.prompt.text

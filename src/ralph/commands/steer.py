@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from typing import TYPE_CHECKING
 
 import click
 
 from ralph.commands.common import find_run, open_home, run_argument
 from ralph.errors import RalphError
-from ralph.flows import control
-from ralph.store.bus import task_bus
-from ralph.store.runs import Runs
-from ralph.store.task_folder import Folder
+
+if TYPE_CHECKING:
+    from ralph.store.runs import Runs
+    from ralph.store.task_folder import Folder
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -23,6 +24,8 @@ def command(run: str, text: str, wait: bool) -> int:
 
     A supervised command has no prompt: it finds the guidance on the bus of its task, at once.
     """
+    from ralph.runs import control
+
     home = open_home()
     runs = home.runs()
     chosen = find_run(home, runs, run)
@@ -32,6 +35,8 @@ def command(run: str, text: str, wait: bool) -> int:
 
 
 def _wait(runs: Runs, run: str, number: int, folder: Folder | None) -> int:
+    from ralph.store.bus import task_bus
+
     while True:
         if folder is not None and folder.has_guidance(number):
             click.echo(f"Delivered on {task_bus(folder.path)}.", err=True)

@@ -18,12 +18,8 @@ from ralph.commands.common import (
     start,
     view_options,
 )
-from ralph.core.model import Flow, RestartKind
-from ralph.flows import supervise as flow
-from ralph.flows.run import Inputs
-from ralph.flows.sandboxing import Wanted, choose
-from ralph.sandbox.registry import DIRECT
-from ralph.settings import load
+
+RESTART_POLICIES = ("backoff", "fixed")
 
 
 @click.command(context_settings={"ignore_unknown_options": False})
@@ -35,7 +31,7 @@ from ralph.settings import load
 @click.option("--restart-delay", type=AMOUNT, metavar="S", help="Seconds between two attempts. [1]")
 @click.option(
     "--restart-policy",
-    type=click.Choice([kind.value for kind in RestartKind]),
+    type=click.Choice(RESTART_POLICIES),
     help="backoff: longer after every quick failure, and stop in a crash loop; fixed: always the delay. [backoff]",
 )
 @click.option(
@@ -62,7 +58,7 @@ def command(
     name: str | None,
     settings_file: str | None,
     sandbox: bool | None,
-    sandbox_rung: str | None,
+    sandbox_backend: str | None,
     verbose: bool,
     as_json: bool,
     detach: bool,
@@ -78,19 +74,23 @@ def command(
     ralph supervise tasks/build -- ./my-agent --its flags
     ralph supervise tasks/build -f PROMPT.md --max-restarts 20
     """
+    from ralph.runs.run_plan import RunInputs
+    from ralph.runs.sandbox_choice import Wanted, choose
+    from ralph.sandbox.registry import DIRECT
+    from ralph.settings import load
+    from ralph.supervise import plan
+
     directory = Path.cwd()
-    task = flow.make_task(task_dir, project, name, words, Inputs(prompt, prompt_file))
+    task = plan.make_task(task_dir, project, name, words, RunInputs(prompt, prompt_file))
     flags = {_KEYS[key]: value for key, value in options.items() if value is not None}
     loaded = load(Path(settings_file) if settings_file else None, flags)
     settings = loaded.settings
-    flow.plan("check", settings, task, directory)
-    chosen = choose(loaded, Wanted(sandbox, sandbox_rung), DIRECT.name)
+    chosen = choose(loaded, Wanted(sandbox, sandbox_backend), DIRECT.name)
     look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
-    where = flow.where(task, directory)
+    where = plan.where(task, directory)
     return start(
-        Flow.SUPERVISE,
+        plan.plan(settings, task, where.directory, chosen),
         where,
-        lambda id: flow.plan(id, settings, task, where.directory, chosen),
         partial(make_view, look, as_json=as_json),
         detach=detach,
         notify=settings.notify,

@@ -12,26 +12,23 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ralph.commands.common import make_look, optional_run_argument, settings_here
-from ralph.core.model import Resume
-from ralph.core.tasks import Task
 from ralph.errors import RalphError
-from ralph.flows.where import here
-from ralph.store.database import Missing
-from ralph.store.home import Home, known_home
-from ralph.store.runs import Run, Runs
-from ralph.store.tasks import Tasks
-from ralph.views.agent import Look
-from ralph.views.console import is_able, shows_emoji
-from ralph.views.tasks import RoleView
-from ralph.views.tui.app import RalphApp
-from ralph.views.tui.colours import terminal_theme
-from ralph.views.tui.feed import Feed, Past, Sources
 
-MOST_BYTES = 1 << 19
+if TYPE_CHECKING:
+    from ralph.core.task_model import Task
+    from ralph.store.home import Home
+    from ralph.store.runs import Run, Runs
+    from ralph.views.agent import ViewOptions
+    from ralph.views.tasks import RoleView
+    from ralph.views.tui.app import RalphApp
+    from ralph.views.tui.feed import Past
+
+MAX_BYTES = 1 << 19
 """Of what an agent has printed, the dashboard shows about so much, the end of it."""
 
 
@@ -44,6 +41,11 @@ def command(run: str | None, theme: str | None) -> int:
     With RUN or a task's id it begins there. It reads the store and writes commands to it, as `ralph pause` and the
     others do: any number can be open, from any directory, and runs go on when it is closed. `?` lists the keys.
     """
+    from ralph.runs.location import here
+    from ralph.store.home import known_home
+    from ralph.views.console import is_able, shows_emoji
+    from ralph.views.tui.colours import terminal_theme
+
     if not is_able(sys.stdout) or not sys.stdin.isatty():
         raise RalphError("There is no terminal to show it on.", "`ralph status` prints the same once.")
     home, project, settings = known_home(Path.cwd()), here(Path.cwd()).project, settings_here()
@@ -56,7 +58,7 @@ def command(run: str | None, theme: str | None) -> int:
 
 def make_app(
     home: Home,
-    look: Look,
+    look: ViewOptions,
     now: Callable[[], float] = time.time,
     *,
     emoji: bool = False,
@@ -65,13 +67,16 @@ def make_app(
     first: tuple[str, ...] = (),
 ) -> RalphApp:
     """The dashboard over a store. Its lines are always coloured here: the app takes away what is not wanted."""
+    from ralph.views.agent import ViewOptions
+    from ralph.views.tui.app import RalphApp
+    from ralph.views.tui.feed import Feed, FeedSources
 
     def past(runs: Runs, run: str) -> Past:
-        from ralph.flows.replay import Replay
+        from ralph.runs.replay import Replay
 
-        return Replay(runs, run, home.streams(run), most=MOST_BYTES)
+        return Replay(runs, run, home.streams(run), most=MAX_BYTES)
 
-    shown = Look(
+    shown = ViewOptions(
         emoji=emoji,
         colour=True,
         timestamp=look.timestamp,
@@ -79,7 +84,7 @@ def make_app(
         most_chars=look.most_chars,
     )
     return RalphApp(
-        Feed(home, Sources(past, _roles)),
+        Feed(home, FeedSources(past, _roles)),
         StoreActions(home),
         shown,
         now,
@@ -91,6 +96,9 @@ def make_app(
 
 def _first(home: Home, project: str, name: str) -> tuple[str, ...]:
     """What to begin with: a task of this project, or a run."""
+    from ralph.store.database import Missing
+    from ralph.store.tasks import Tasks
+
     try:
         runs = home.to_read()
     except Missing:
@@ -119,22 +127,23 @@ class StoreActions:
         self._home = home
 
     def pause(self, run: str) -> str:
-        from ralph.flows import control
+        from ralph.runs import control
 
         return self._told(run, lambda runs, chosen: control.pause(runs, chosen))
 
     def steer(self, run: str, text: str) -> str:
-        from ralph.flows import control
+        from ralph.runs import control
 
         return self._told(run, lambda runs, chosen: control.steer(runs, chosen, text)[1])
 
     def cancel(self, run: str) -> str:
-        from ralph.flows import control
+        from ralph.runs import control
 
         return self._told(run, lambda runs, chosen: control.cancel(self._home, runs, chosen))
 
     def resume(self, run: str, iterations: int | None) -> str:
-        from ralph.flows import control
+        from ralph.core.model import Resume
+        from ralph.runs import control
 
         with closing((runs := self._home.runs()).db):
             chosen = runs.find(run)
@@ -151,8 +160,8 @@ class StoreActions:
         return _ask("diff", run, *([str(iteration)] if iteration is not None else []), only_out=True)
 
     def show_log(self, run: str) -> None:
-        from ralph.process.asked import ralph_command
         from ralph.process.foreground import run_in_terminal
+        from ralph.process.other_ralph import ralph_command
 
         pager = os.environ.get("PAGER") or "less -R"
         logs = shlex.join(ralph_command("logs", run))
@@ -166,7 +175,7 @@ class StoreActions:
 
 def _ask(*arguments: str, only_out: bool = False) -> str:
     """What another ralph says; its error is ours."""
-    from ralph.process.asked import ask_ralph
+    from ralph.process.other_ralph import ask_ralph
 
     answer = ask_ralph(*arguments)
     if answer.code:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -22,27 +20,15 @@ from ralph.commands.common import (
     sandbox_options,
     view_options,
 )
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.flows import session
-from ralph.flows.ground import taken_ground
-from ralph.flows.jobs import Choice, Watch
-from ralph.flows.notify import WorkNotifier
-from ralph.flows.sandboxing import Wanted, choose
-from ralph.flows.sending import Sender, ways_of
-from ralph.flows.where import Where, here
-from ralph.flows.work import Work
-from ralph.sandbox.registry import DIRECT
-from ralph.scm.repository import find_repository
-from ralph.settings import Settings
-from ralph.store.home import Home
-from ralph.store.told import told_of_project
-from ralph.views.agent import paint
-from ralph.views.console import count, wants_colour
-from ralph.views.jsonl import JsonLines
-from ralph.views.outlet import Forgiving
-from ralph.views.task_status import TaskState, task_state
-from ralph.views.work import ManyTasks, OneTask, TaskJson
+
+if TYPE_CHECKING:
+    from ralph.notify.notifier import WorkNotifier
+    from ralph.runs.location import Location
+    from ralph.settings import Settings
+    from ralph.store.home import Home
+    from ralph.views.work import ManyTasks, OneTask, WorkTaskJson
+    from ralph.work.jobs import Watch
 
 
 @click.command(
@@ -71,7 +57,7 @@ def command(
     agent: str | None,
     settings_file: str | None,
     sandbox: bool | None,
-    sandbox_rung: str | None,
+    sandbox_backend: str | None,
     verbose: bool,
     as_json: bool,
     detach: bool,
@@ -89,6 +75,17 @@ def command(
     ralph work --spec auth-feature -j 4
     ralph work --task TASK-001
     """
+    from ralph.commands.work_text import print_summary
+    from ralph.runs import background
+    from ralph.runs.location import here
+    from ralph.runs.parts import load_all_parts
+    from ralph.runs.sandbox_choice import Wanted, choose
+    from ralph.sandbox.registry import DIRECT
+    from ralph.scm.repository import find_repository
+    from ralph.work.jobs import Choice
+    from ralph.work.project_repo import locked_project_repo
+    from ralph.work.scheduler import Work
+
     keys = {
         "max_cost_usd": "maxCostUsd",
         "max_tokens": "maxTokens",
@@ -101,36 +98,43 @@ def command(
     repository = find_repository(where.directory)
     if repository is None:
         raise RalphError("`ralph work` needs a git repository.", "Make one: git init && git commit …")
-    chosen = choose(loaded, Wanted(sandbox, sandbox_rung), DIRECT.name)
+    chosen = choose(loaded, Wanted(sandbox, sandbox_backend), DIRECT.name)
     if detach and not _in_background(home):
         return 0
+    load_all_parts()
     view = _view(settings, jobs, verbose=verbose, as_json=as_json)
     with (
-        session.signals() as wakeup,
-        taken_ground(home, repository, where.project, wakeup, runs_hooks=not chosen.is_real) as ground,
+        background.signals() as wakeup,
+        locked_project_repo(home, repository, where.project, wakeup, runs_hooks=not chosen.is_real) as repo,
     ):
         notifier = _notifier(home, where, settings, view.hear)
-        work = Work(home, ground, settings, wakeup, notifier.hear, notifier.spent, chosen)
+        work = Work(home, repo, settings, wakeup, notifier.hear, notifier.spent, chosen)
         code = work.work(Choice(spec, tasks, jobs))
         if work.halt is not None:
             notifier.halted(work.halt.exit_code, work.halt.reason)
         notifier.finish(lambda: wakeup.count > 1)
     view.flush()
-    _summary(home, where.project, work, as_json=as_json)
+    print_summary(home, where.project, work, as_json=as_json)
     return code
 
 
-def _notifier(home: Home, where: Where, settings: Settings, watch: Watch) -> WorkNotifier:
-    sender = Sender(ways_of(settings.notify), told_of_project(home.path, where.project))
+def _notifier(home: Home, where: Location, settings: Settings, watch: Watch) -> WorkNotifier:
+    from ralph.notify.notifier import WorkNotifier
+    from ralph.notify.sender import Sender, targets_of
+    from ralph.store.notified import notified_of_project
+
+    sender = Sender(targets_of(settings.notify), notified_of_project(home.path, where.project))
     return WorkNotifier(watch, sender, home.runs(), where.project, str(where.directory))
 
 
 def _in_background(home: Home) -> bool:
     """Go on in the background; False in the process that was called, which is done."""
+    from ralph.runs import background
+
     logs = home.path / "work"
     logs.mkdir(mode=0o700, parents=True, exist_ok=True)
     log = logs / f"{time.strftime('%Y%m%d-%H%M%S')}.log"
-    begun = session.detach(log)
+    begun = background.detach(log)
     if begun is None:
         click.echo(
             f"Working in the background. `ralph status` shows how far it is; all it says: {log}", err=True
@@ -140,44 +144,19 @@ def _in_background(home: Home) -> bool:
     return True
 
 
-def _view(settings: Settings, jobs: int, *, verbose: bool, as_json: bool) -> OneTask | ManyTasks | TaskJson:
+def _view(
+    settings: Settings, jobs: int, *, verbose: bool, as_json: bool
+) -> OneTask | ManyTasks | WorkTaskJson:
+    from ralph.views.agent import paint
+    from ralph.views.console import wants_colour
+    from ralph.views.jsonl import JsonLines
+    from ralph.views.work import ManyTasks, OneTask, WorkTaskJson
+    from ralph.views.writer import ForgivingWriter
+
     if as_json:
-        return TaskJson(JsonLines(Forgiving(sys.stdout)))
+        return WorkTaskJson(JsonLines(ForgivingWriter(sys.stdout)))
     if jobs == 1:
         look = make_look(settings, verbose=verbose, stream=settings.stream_agent_output)
         return OneTask(sys.stdout, sys.stderr, look)
     colour = wants_colour(sys.stderr) if settings.use_color is None else settings.use_color
     return ManyTasks(sys.stderr, lambda name, text: paint(name, text) if colour and name else text)
-
-
-def _summary(home: Home, project: str, work: Work, *, as_json: bool) -> None:
-    """What became of each task, on stdout."""
-    tasks, runs = home.tasks(project), home.runs()
-    known = [(task, tasks.progress(task.id)) for job in work.jobs if (task := tasks.get(job.id))]
-    found = [task_state(home, runs, project, task, progress) for task, progress in known]
-    reason = work.halt.reason if work.halt else ""
-    if as_json:
-        values = {"event": "work_ended", "tasks": [asdict(state) for state in found], "reason": reason}
-        click.echo(json.dumps(values, ensure_ascii=False))
-        return
-    click.echo("", err=True)
-    for state in found:
-        click.echo(clean(_line(state)))
-    if not found:
-        click.echo("There is nothing to do. Describe a task with: ralph task create --help", err=True)
-    if reason:
-        click.echo(clean(f"Stopped: {reason}\n  Go on with: ralph work"), err=True)
-
-
-def _line(state: TaskState) -> str:
-    used = f"{count(state.iterations, 'iteration')}" + (f", ${state.cost:.2f}" if state.cost else "")
-    line = f"{state.status}: {state.id} {state.title} ({used})"
-    if state.status == "done":
-        return line + (f", merged into {state.base} as {state.merged[:10]}" if state.merged else "")
-    if state.reason:
-        line += f"\n  why: {state.reason.partition(chr(10))[0]}"
-    if state.branch:
-        line += f"\n  its work: branch {state.branch}, in {state.worktree}"
-    if state.status in ("failed", "cancelled"):
-        line += f"\n  once more: ralph work --task {state.id}"
-    return line

@@ -1,1 +1,1 @@
-"""The pure core: values and decisions. No I/O, no clock, no randomness, standard library only."""
+"""The machine of one run, the board of many, and the values they decide on. Pure: no I/O, no clock, no randomness."""

@@ -12,14 +12,18 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-MOST_SENT_BACK = 3
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ralph.core.model import RunVerdict, complete
+
+MAX_SENT_BACK = 3
 """How often a role may send a task back to the first one."""
 
-MOST_MERGE_RETRIES = 1
+MAX_MERGE_RETRIES = 1
 """How often a conflict or a red merge goes back to the first role before the job is blocked."""
 
 
@@ -39,14 +43,6 @@ LOST = ENDED - {JobState.DONE}
 _MERGEABLE = frozenset({JobState.PROVED, JobState.MERGING})
 
 
-class RunVerdict(StrEnum):
-    PROVED = "proved"
-    REFUSED = "refused"
-    FAILED = "failed"
-    STOPPED = "stopped"
-    LOST = "lost"
-
-
 class MergeVerdict(StrEnum):
     OK = "ok"
     CONFLICT = "conflict"
@@ -55,14 +51,12 @@ class MergeVerdict(StrEnum):
     LOST = "lost"
 
 
-@dataclass(frozen=True, slots=True)
-class Role:
+class Role(Struct, frozen=True):
     name: str
     agent: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(Struct, frozen=True):
     """One child run. `unwanted`: another attempt has won, or the job is over; `stopping`: it was told."""
 
     attempt: int
@@ -71,8 +65,7 @@ class Running:
     stopping: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(Struct, frozen=True):
     """One task on its way. `attempts` run the first role side by side; the first proved one wins."""
 
     id: str
@@ -91,22 +84,20 @@ class Job:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
+class Links(Struct, frozen=True):
     """Where each job stands in the list, and who waits for it: all boards with the same jobs share them."""
 
     places: Mapping[str, int]
     dependents: Mapping[str, tuple[str, ...]]
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
+class Board(Struct, frozen=True):
     """`jobs` keeps the order in which they were added."""
 
     jobs: tuple[Job, ...]
     slots: int = 1
     per_agent: tuple[tuple[str, int], ...] = ()
-    links: Links = field(default=Links({}, {}), compare=False, repr=False)
+    links: Links = Links({}, {})
 
     def job(self, id: str) -> Job:
         return self.jobs[self.links.places[id]]
@@ -115,8 +106,7 @@ class Board:
 # ---- actions ----
 
 
-@dataclass(frozen=True, slots=True)
-class StartRun:
+class StartRun(Struct, frozen=True):
     job: str
     role: str
     attempt: int
@@ -124,14 +114,12 @@ class StartRun:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StopRun:
+class StopRun(Struct, frozen=True):
     job: str
     attempt: int
 
 
-@dataclass(frozen=True, slots=True)
-class Merge:
+class Merge(Struct, frozen=True):
     job: str
     attempt: int
 
@@ -142,32 +130,28 @@ Action = StartRun | StopRun | Merge
 # ---- facts ----
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnded:
+class RoleRunEnded(Struct, frozen=True):
     job: str
     attempt: int
     verdict: RunVerdict
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Merged:
+class Merged(Struct, frozen=True):
     job: str
     verdict: MergeVerdict
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Added:
+class JobAdded(Struct, frozen=True):
     job: Job
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class JobCancelled(Struct, frozen=True):
     job: str
 
 
-Fact = RunEnded | Merged | Added | Cancelled
+Fact = RoleRunEnded | Merged | JobAdded | JobCancelled
 
 
 class Cycle(ValueError):
@@ -204,7 +188,7 @@ def begin(board: Board, action: Action) -> Board:
 
 def apply(board: Board, fact: Fact) -> Board:
     board = _FACTS[type(fact)](board, fact)
-    id = fact.job.id if isinstance(fact, Added) else fact.job
+    id = fact.job.id if isinstance(fact, JobAdded) else fact.job
     return _followed(board, [id, *board.links.dependents[id]])
 
 
@@ -301,7 +285,7 @@ def _starts(board: Board, live: list[Job]) -> Iterable[StartRun]:
 # ---- what follows ----
 
 
-def _run_ended(board: Board, fact: RunEnded) -> Board:
+def _run_ended(board: Board, fact: RoleRunEnded) -> Board:
     job = board.job(fact.job)
     run = next((run for run in job.running if run.attempt == fact.attempt), None)
     if run is None:
@@ -310,7 +294,7 @@ def _run_ended(board: Board, fact: RunEnded) -> Board:
     return _put(board, job if run.unwanted else _RUN_VERDICTS[fact.verdict](job, fact))
 
 
-def _proved(job: Job, fact: RunEnded) -> Job:
+def _proved(job: Job, fact: RoleRunEnded) -> Job:
     job = _unwanted(replace(job, winner=fact.attempt, pending=(), reason=""))
     if job.role + 1 < len(job.roles):
         return replace(job, role=job.role + 1, pending=(job.winner,))
@@ -322,36 +306,39 @@ def _unwanted(job: Job) -> Job:
     return replace(job, running=tuple(replace(run, unwanted=True) for run in job.running))
 
 
-def _refused(job: Job, fact: RunEnded) -> Job:
-    if job.role == 0 or job.sent_back >= MOST_SENT_BACK:
+def _refused(job: Job, fact: RoleRunEnded) -> Job:
+    if job.role == 0 or job.sent_back >= MAX_SENT_BACK:
         return _failed(job, fact)
     return replace(job, role=0, pending=(job.winner,), sent_back=job.sent_back + 1, reason=fact.reason)
 
 
-def _failed(job: Job, fact: RunEnded) -> Job:
+def _failed(job: Job, fact: RoleRunEnded) -> Job:
     if job.pending or any(not run.unwanted for run in job.running):
         return job
     return replace(job, state=JobState.FAILED, reason=fact.reason)
 
 
-def _stopped(job: Job, fact: RunEnded) -> Job:
+def _stopped(job: Job, fact: RoleRunEnded) -> Job:
     """Somebody has stopped it: other attempts go on, and without any the job is cancelled."""
     job = _failed(job, replace(fact, reason="cancelled"))
     return replace(job, state=JobState.CANCELLED) if job.state is JobState.FAILED else job
 
 
-def _lost(job: Job, fact: RunEnded) -> Job:
+def _lost(job: Job, fact: RoleRunEnded) -> Job:
     """The process that drove it is gone: it is started again."""
     return replace(job, pending=(*job.pending, fact.attempt))
 
 
-_RUN_VERDICTS: dict[RunVerdict, Callable[[Job, RunEnded], Job]] = {
-    RunVerdict.PROVED: _proved,
-    RunVerdict.REFUSED: _refused,
-    RunVerdict.FAILED: _failed,
-    RunVerdict.STOPPED: _stopped,
-    RunVerdict.LOST: _lost,
-}
+_RUN_VERDICTS: dict[RunVerdict, Callable[[Job, RoleRunEnded], Job]] = complete(
+    RunVerdict,
+    {
+        RunVerdict.PROVED: _proved,
+        RunVerdict.REFUSED: _refused,
+        RunVerdict.FAILED: _failed,
+        RunVerdict.STOPPED: _stopped,
+        RunVerdict.LOST: _lost,
+    },
+)
 
 
 def _merged(board: Board, fact: Merged) -> Board:
@@ -364,7 +351,7 @@ def _merged(board: Board, fact: Merged) -> Board:
         job = replace(job, state=JobState.CANCELLED, reason="cancelled")
     elif fact.verdict is MergeVerdict.LOST:
         job = replace(job, state=JobState.PROVED)
-    elif fact.verdict is MergeVerdict.HELD or job.merge_retries >= MOST_MERGE_RETRIES:
+    elif fact.verdict is MergeVerdict.HELD or job.merge_retries >= MAX_MERGE_RETRIES:
         job = replace(job, state=JobState.BLOCKED)
     else:
         retries = job.merge_retries + 1
@@ -372,13 +359,13 @@ def _merged(board: Board, fact: Merged) -> Board:
     return _put(board, job)
 
 
-def _added(board: Board, fact: Added) -> Board:
+def _added(board: Board, fact: JobAdded) -> Board:
     board = replace(board, jobs=(*board.jobs, fact.job))
     _check(board)
     return _linked(board)
 
 
-def _cancelled(board: Board, fact: Cancelled) -> Board:
+def _cancelled(board: Board, fact: JobCancelled) -> Board:
     job = board.job(fact.job)
     if job.state in ENDED:
         return board
@@ -388,10 +375,10 @@ def _cancelled(board: Board, fact: Cancelled) -> Board:
 
 
 _FACTS: dict[type[Fact], Callable[[Board, Any], Board]] = {
-    RunEnded: _run_ended,
+    RoleRunEnded: _run_ended,
     Merged: _merged,
-    Added: _added,
-    Cancelled: _cancelled,
+    JobAdded: _added,
+    JobCancelled: _cancelled,
 }
 
 

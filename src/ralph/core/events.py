@@ -7,8 +7,9 @@ An agent's own events have the time `at` which the agent gave them, if it gave o
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from ralph.core.model import (
     FailAction,
@@ -27,7 +28,7 @@ from ralph.core.model import (
 # ---- what the agent did ----
 
 
-MOST_DEPTH = 50
+MAX_DEPTH = 50
 """A value that is nested deeper is shown as the text that it is."""
 
 
@@ -67,7 +68,7 @@ class Body:
 def _is_deep(value: Any) -> bool:
     """Is it nested deeper than anything that people read, and than a view can walk?"""
     level = [value]
-    for _ in range(MOST_DEPTH):
+    for _ in range(MAX_DEPTH):
         dicts = [inner for each in level if isinstance(each, dict) for inner in each.values()]
         level = dicts + [inner for each in level if isinstance(each, list) for inner in each]
         if not level:
@@ -85,8 +86,7 @@ def _as_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
+class Text(Struct, frozen=True):
     """Text that the agent printed: whole lines, or the rest of one. `thinking`: for itself, no answer."""
 
     text: str
@@ -94,15 +94,13 @@ class Text:
     at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Noise:
+class Noise(Struct, frozen=True):
     """What the agent printed on stderr: shown, never a claim."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class ToolStart:
+class ToolStart(Struct, frozen=True):
     """A tool was called. `inside`: the id of the tool (a subagent) that called it."""
 
     id: str
@@ -112,36 +110,31 @@ class ToolStart:
     at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolEnd:
+class ToolEnd(Struct, frozen=True):
     id: str
     output: Body
     is_error: bool = False
     at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TodoItem:
+class TodoItem(Struct, frozen=True):
     text: str
     status: TodoStatus
 
 
-@dataclass(frozen=True, slots=True)
-class Todo:
+class Todo(Struct, frozen=True):
     """The agent's task list as it is now."""
 
     items: tuple[TodoItem, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
+class AgentProgress(Struct, frozen=True):
     """Where the agent stands: its session, its model, what keeps it from ending."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
+class Result(Struct, frozen=True):
     """The agent has given its result. `usage` is of the whole process so far."""
 
     usage: Usage
@@ -149,8 +142,7 @@ class Result:
     at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Limited:
+class Limited(Struct, frozen=True):
     """The agent's provider refuses to serve it. `retry_at`: when it will serve again, if it says so."""
 
     kind: LimitKind
@@ -158,8 +150,7 @@ class Limited:
     retry_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
+class Retry(Struct, frozen=True):
     """The agent tries again by itself, in so many seconds if it says so. `of` is 0 if nobody knows."""
 
     why: str
@@ -168,15 +159,13 @@ class Retry:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class AgentError(Struct, frozen=True):
     """An error that the agent reports of itself."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
+class Unread(Struct, frozen=True):
     """A line that means nothing to this version of Ralph: shown in verbose mode, never fatal."""
 
     line: str
@@ -186,8 +175,7 @@ class Unread:
 # ---- what the harness did ----
 
 
-@dataclass(frozen=True, slots=True)
-class RunStarted:
+class RunStarted(Struct, frozen=True):
     run: str
     flow: str
     directory: str
@@ -205,8 +193,7 @@ class RunStarted:
     network: Network = Network.OPEN
 
 
-@dataclass(frozen=True, slots=True)
-class IterationStarted:
+class IterationStarted(Struct, frozen=True):
     """`role`, `story`: what the iteration of a PRD loop is about."""
 
     iteration: int
@@ -217,8 +204,7 @@ class IterationStarted:
     story: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AgentStarted:
+class AgentStarted(Struct, frozen=True):
     """`prompt` is the beginning of the prompt, `prompt_chars` its whole length."""
 
     purpose: Purpose
@@ -227,15 +213,13 @@ class AgentStarted:
     prompt_chars: int
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class UsageReported(Struct, frozen=True):
     """What the agent process in hand has used so far."""
 
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
-class AgentEnded:
+class AgentEnded(Struct, frozen=True):
     """`unread` is the number of lines that meant nothing to Ralph."""
 
     purpose: Purpose
@@ -243,33 +227,28 @@ class AgentEnded:
     unread: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class CheckStarted:
+class CheckStarted(Struct, frozen=True):
     check: str
 
 
-@dataclass(frozen=True, slots=True)
-class CheckEnded:
+class CheckEnded(Struct, frozen=True):
     verdict: Verdict
     fail_action: FailAction
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class Holding:
+class Holding(Struct, frozen=True):
     hold: Hold
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimLooked:
+class ClaimLooked(Struct, frozen=True):
     """Whether the agent has said that it is done, and in which words it would have to."""
 
     expected: str
     found: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """What the agent made was committed."""
 
     iteration: int
@@ -277,16 +256,14 @@ class Committed:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Notice:
+class Notice(Struct, frozen=True):
     """Something that people should know. `detail` is shown in verbose mode only."""
 
     text: str
     detail: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class RunEnded:
+class RunEnded(Struct, frozen=True):
     """`files` is how many files the run has changed, if that can be known; `commits` what it has made."""
 
     run: str
@@ -298,8 +275,7 @@ class RunEnded:
     commits: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TaskMoved:
+class TaskMoved(Struct, frozen=True):
     """A task has got another status, or is in the hands of another role. `reason`: why it came back, or stopped."""
 
     task: str
@@ -310,14 +286,14 @@ class TaskMoved:
 
 
 AgentEvent = (
-    Text | Noise | ToolStart | ToolEnd | Todo | Progress | Result | Limited | Retry | Problem | Unread
+    Text | Noise | ToolStart | ToolEnd | Todo | AgentProgress | Result | Limited | Retry | AgentError | Unread
 )
 Event = (
     AgentEvent
     | RunStarted
     | IterationStarted
     | AgentStarted
-    | Used
+    | UsageReported
     | AgentEnded
     | CheckStarted
     | CheckEnded

@@ -12,8 +12,9 @@ every required check is green, and nothing but `judged` leads to a complete outc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from ralph.core import claims, policy
 from ralph.core.model import (
@@ -29,7 +30,6 @@ from ralph.core.model import (
     Fail,
     FailAction,
     Feedback,
-    Flow,
     Hold,
     HoldWhy,
     Look,
@@ -57,7 +57,7 @@ from ralph.core.model import (
 WAIT_EXIT = 42
 """The exit code by which a supervised agent says that it waits for something outside."""
 
-MOST_EMPTIES = 3
+MAX_EMPTIES = 3
 
 ARROWS: tuple[tuple[Phase, str, Phase], ...] = (
     (Phase.BEFORE, "may start", Phase.WORK),
@@ -285,7 +285,7 @@ _RESULT_OF: dict[type[Step], type[Result]] = {
 
 
 def _before(state: State, seen: Seen) -> State:
-    """May another iteration start? S3's order: what is already done, then the limits."""
+    """May another iteration start? First what is already done, then the limits."""
     state = replace(state, before=seen, after=None, claimed=False, judged=False, verdicts=())
     if seen.problem:
         return _stop(state, Cause.CONFIG, seen.problem)
@@ -402,7 +402,7 @@ def _committed(state: State, did: Did) -> State:
     state = _undone(state, did.undone)
     if not did.over:
         return state
-    if did.detail and state.plan.flow is Flow.WORK:
+    if did.detail and state.plan.rules.must_commit:
         return _finish(_not_committed(state, did.detail))
     return _finish(_note(state, did.detail) if did.detail else state)
 
@@ -470,7 +470,7 @@ def _is_green(state: State, verdict: Verdict) -> bool:
 def _finish(state: State) -> State:
     """The iteration is over: complete, or go round again with feedback."""
     if state.judged:
-        if state.plan.flow is Flow.SUPERVISE and state.after and state.after.children:
+        if state.after and state.after.children:
             return replace(state, phase=Phase.CHILDREN, hold=_wait_for_children(state))
         return _complete(state)
     if state.approved:
@@ -511,7 +511,7 @@ def _complete(state: State) -> State:
     if state.approved:
         state = _note(state, "auto-approved: the iterations were used up")
         return _stop(state, Cause.AUTO_APPROVED, "approved at the limit, every required check green")
-    if state.plan.flow is Flow.SUPERVISE and not state.verdicts:
+    if state.plan.claim.kind is ClaimKind.DONE and not state.verdicts:
         return _stop(state, Cause.PROVED, "DONE is there, and no child is left")
     if state.plan.claim.kind is ClaimKind.BOARD:
         reasons = "; ".join(verdict.reason for verdict in state.verdicts)
@@ -534,9 +534,9 @@ def _claimed_without_work(state: State) -> State:
 
 
 def _out_of_iterations(state: State) -> State:
-    n, of = state.iteration, "restarts" if state.plan.flow is Flow.SUPERVISE else "iterations"
-    last = f"; the last one: {state.unproved}" if state.plan.flow is Flow.WORK and state.unproved else ""
-    reason = f"{n} of {state.limits.iterations} {of} used without completion{last}"
+    rules = state.plan.rules
+    last = f"; the last one: {state.unproved}" if rules.explains_limit and state.unproved else ""
+    reason = f"{state.iteration} of {state.limits.iterations} {rules.counted} used without completion{last}"
     return _stop(state, Cause.ITERATIONS, reason)
 
 
@@ -557,7 +557,7 @@ def _claim_by_tag(state: State) -> bool:
 
 def _wait_reason(state: State, seen: Seen) -> str:
     ran = state.ran
-    if state.plan.flow is Flow.SUPERVISE and ran is not None and ran.exit == WAIT_EXIT:
+    if state.plan.rules.waits_on_exit_code and ran is not None and ran.exit == WAIT_EXIT:
         return f"the agent exited with {WAIT_EXIT}: it waits for something outside"
     return seen.wait
 
@@ -566,7 +566,7 @@ def _is_retried_empty(state: State, seen: Seen) -> bool:
     """An empty answer of a PRD loop that changed nothing is asked again and costs no iteration."""
     return (
         _may_be_asked_again(state)
-        and state.empties < MOST_EMPTIES
+        and state.empties < MAX_EMPTIES
         and state.before is not None
         and state.before.tree == seen.tree
         and _legal(state.before) == _legal(seen)
@@ -575,7 +575,7 @@ def _is_retried_empty(state: State, seen: Seen) -> bool:
 
 def _may_be_asked_again(state: State) -> bool:
     ran = state.ran
-    return state.plan.flow is Flow.PRD and ran is not None and ran.ended is Ended.EMPTY and not _illegal(ran)
+    return state.plan.rules.asks_again and ran is not None and ran.ended is Ended.EMPTY and not _illegal(ran)
 
 
 def _legal(seen: Seen) -> str:

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Iterable, Mapping
+from enum import Enum, StrEnum
+from typing import TypeVar
+
+from msgspec import Struct, field
+
+K = TypeVar("K", bound=Enum)
+V = TypeVar("V")
+
+
+def complete(keys: Iterable[K], table: Mapping[K, V]) -> dict[K, V]:
+    """The table, which must have an entry for each key: one that was forgotten is an error at import."""
+    if missing := [str(key) for key in keys if key not in table]:
+        raise TypeError(f"A table has no entry for: {', '.join(missing)}")
+    return dict(table)
 
 
 class Flow(StrEnum):
@@ -44,17 +57,20 @@ class Outcome(StrEnum):
         return _EXIT_CODES[self]
 
 
-_EXIT_CODES = {
-    Outcome.COMPLETE: 0,
-    Outcome.LIMIT: 1,
-    Outcome.FATAL: 2,
-    Outcome.WAITING: 3,
-    Outcome.INTERRUPTED: 130,
-}
+_EXIT_CODES = complete(
+    Outcome,
+    {
+        Outcome.COMPLETE: 0,
+        Outcome.LIMIT: 1,
+        Outcome.FATAL: 2,
+        Outcome.WAITING: 3,
+        Outcome.INTERRUPTED: 130,
+    },
+)
 
 
 class Cause(StrEnum):
-    """Why a run ended. The cause owns the outcome; the text of a reason is only for people."""
+    """Why a run ended. The cause owns the outcome and what it means for a task; the text of a reason is for people."""
 
     PROVED = "proved"
     AUTO_APPROVED = "auto_approved"
@@ -77,29 +93,53 @@ class Cause(StrEnum):
 
     @property
     def outcome(self) -> Outcome:
-        return _OUTCOMES[self]
+        return _CAUSES[self].outcome
+
+    @property
+    def verdict(self) -> RunVerdict | None:
+        return _CAUSES[self].verdict
 
 
-_OUTCOMES = {
-    Cause.PROVED: Outcome.COMPLETE,
-    Cause.AUTO_APPROVED: Outcome.COMPLETE,
-    Cause.ITERATIONS: Outcome.LIMIT,
-    Cause.COST: Outcome.LIMIT,
-    Cause.TOKENS: Outcome.LIMIT,
-    Cause.DURATION: Outcome.LIMIT,
-    Cause.STAGNATION: Outcome.LIMIT,
-    Cause.CRASH_LOOP: Outcome.LIMIT,
-    Cause.VERIFICATION: Outcome.LIMIT,
-    Cause.REFUSED: Outcome.LIMIT,
-    Cause.CONFIG: Outcome.FATAL,
-    Cause.UNSTARTABLE: Outcome.FATAL,
-    Cause.AUTH: Outcome.FATAL,
-    Cause.DENIED: Outcome.FATAL,
-    Cause.WAIT_MARKER: Outcome.WAITING,
-    Cause.LIMIT_WAIT: Outcome.WAITING,
-    Cause.SIGNAL: Outcome.INTERRUPTED,
-    Cause.CANCELLED: Outcome.INTERRUPTED,
-}
+class RunVerdict(StrEnum):
+    """What the end of a role's run means for its task."""
+
+    PROVED = "proved"
+    REFUSED = "refused"
+    FAILED = "failed"
+    STOPPED = "stopped"
+    LOST = "lost"
+
+
+class CauseMeaning(Struct, frozen=True):
+    """`verdict`: for the task whose role it was; None: all work stops, and the task stays where it is."""
+
+    outcome: Outcome
+    verdict: RunVerdict | None = None
+
+
+_CAUSES = complete(
+    Cause,
+    {
+        Cause.PROVED: CauseMeaning(Outcome.COMPLETE, RunVerdict.PROVED),
+        Cause.AUTO_APPROVED: CauseMeaning(Outcome.COMPLETE, RunVerdict.PROVED),
+        Cause.ITERATIONS: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
+        Cause.COST: CauseMeaning(Outcome.LIMIT, RunVerdict.FAILED),
+        Cause.TOKENS: CauseMeaning(Outcome.LIMIT, RunVerdict.FAILED),
+        Cause.DURATION: CauseMeaning(Outcome.LIMIT, RunVerdict.FAILED),
+        Cause.STAGNATION: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
+        Cause.CRASH_LOOP: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
+        Cause.VERIFICATION: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
+        Cause.REFUSED: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
+        Cause.CONFIG: CauseMeaning(Outcome.FATAL),
+        Cause.UNSTARTABLE: CauseMeaning(Outcome.FATAL),
+        Cause.AUTH: CauseMeaning(Outcome.FATAL),
+        Cause.DENIED: CauseMeaning(Outcome.FATAL),
+        Cause.WAIT_MARKER: CauseMeaning(Outcome.WAITING),
+        Cause.LIMIT_WAIT: CauseMeaning(Outcome.WAITING),
+        Cause.SIGNAL: CauseMeaning(Outcome.INTERRUPTED),
+        Cause.CANCELLED: CauseMeaning(Outcome.INTERRUPTED, RunVerdict.STOPPED),
+    },
+)
 
 
 class ClaimKind(StrEnum):
@@ -201,11 +241,62 @@ class Network(StrEnum):
     ALLOW_LIST = "allow-list"
 
 
+# ---- what differs between the flows ----
+
+
+class TreeWatch(StrEnum):
+    """When a run finds out whether its tree has changed, which costs time: never, after failures, always."""
+
+    NEVER = "never"
+    FAILURES = "failures"
+    ALWAYS = "always"
+
+
+class FlowRules(Struct, frozen=True):
+    """What differs from flow to flow; all else is in the plan of a run.
+
+    `counted`: what the limit of iterations is called in the outcome. `must_commit`: work that cannot be committed is
+    not done. `explains_limit`: the outcome at that limit says what was red last. `asks_again`: an empty answer that
+    changed nothing costs no iteration. `waits_on_exit_code`: exit code 42 means waiting. `judges_answers`: checks read
+    the agent's answer, so more of it is kept. `reuses_results`: a command that several checks run is run once per
+    iteration. `locks_folder_only`: others may run in the directories above. `is_part`: of a larger work, which tells
+    the user what concerns all of it.
+    """
+
+    counted: str = "iterations"
+    tree: TreeWatch = TreeWatch.ALWAYS
+    must_commit: bool = False
+    explains_limit: bool = False
+    asks_again: bool = False
+    waits_on_exit_code: bool = False
+    judges_answers: bool = False
+    reuses_results: bool = False
+    locks_folder_only: bool = False
+    is_part: bool = False
+
+
+FLOW_RULES = complete(
+    Flow,
+    {
+        Flow.RUN: FlowRules(tree=TreeWatch.NEVER),
+        Flow.SUPERVISE: FlowRules(counted="restarts", waits_on_exit_code=True, locks_folder_only=True),
+        Flow.PRD: FlowRules(asks_again=True),
+        Flow.WORK: FlowRules(
+            tree=TreeWatch.FAILURES,
+            must_commit=True,
+            explains_limit=True,
+            judges_answers=True,
+            reuses_results=True,
+            is_part=True,
+        ),
+    },
+)
+
+
 # ---- the plan ----
 
 
-@dataclass(frozen=True, slots=True)
-class ClaimRule:
+class ClaimRule(Struct, frozen=True):
     """How the agent says that it is done. `strict`: the tag alone on the last non-empty line."""
 
     kind: ClaimKind = ClaimKind.TAG
@@ -214,8 +305,7 @@ class ClaimRule:
     strict: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSpec:
+class AgentSpec(Struct, frozen=True):
     """One agent command line. `type` names the adapter; `idle_seconds`: such a silence is a hang, 0: never."""
 
     name: str
@@ -228,8 +318,7 @@ class AgentSpec:
     idle_seconds: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """One way to find out whether a claim is true. `config` is the method's own JSON."""
 
     name: str
@@ -241,8 +330,7 @@ class Check:
     hint: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """What a run may use. 0 is no limit, except for `iterations`."""
 
     iterations: int = 10
@@ -256,8 +344,7 @@ class Limits:
     children_seconds: float = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(Struct, frozen=True):
     """How long to wait between attempts, and when failing again and again is a crash loop."""
 
     kind: RestartKind = RestartKind.BACKOFF
@@ -268,8 +355,7 @@ class Restart:
     most_same: int = 5
 
 
-@dataclass(frozen=True, slots=True)
-class TaskBrief:
+class TaskBrief(Struct, frozen=True):
     """What the prompt of a task's role is made from. `told`: why the task came back to this role."""
 
     id: str
@@ -285,8 +371,7 @@ class TaskBrief:
     told: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Prd:
+class Prd(Struct, frozen=True):
     """A PRD loop: the folder with its task list, from the project, and how strict its reviews are."""
 
     folder: str = "ralph"
@@ -294,8 +379,7 @@ class Prd:
     review_cap: int = 5
 
 
-@dataclass(frozen=True, slots=True)
-class PromptSource:
+class PromptSource(Struct, frozen=True):
     """Where the base prompt comes from (`text`, `file` or `task`) and what is added to it.
 
     `prd`: what the variables in it stand for.
@@ -310,8 +394,7 @@ class PromptSource:
     prd: Prd | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Scm:
+class Scm(Struct, frozen=True):
     """The version control command and its tasks, run after an iteration with green checks.
 
     `message`: of every commit; without one the agent is asked for it.
@@ -331,8 +414,7 @@ MARKER = ".ralph-active"
 OURS = frozenset({TASK_BUS, PROJECT_BUS, MARKER})
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFolder:
+class TaskFolder(Struct, frozen=True):
     """Where a supervised agent leaves DONE, markers and messages, and by which names it goes."""
 
     path: str
@@ -341,33 +423,30 @@ class TaskFolder:
     poll_seconds: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class GuardRule:
+class GuardPattern(Struct, frozen=True):
     """A glob on a simple command, and why it is allowed or denied."""
 
     pattern: str
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Guarding:
+class Guarding(Struct, frozen=True):
     """The rules of the command guard that the user has added; `enabled`: does it watch at all?"""
 
     enabled: bool = True
-    allow: tuple[GuardRule, ...] = ()
-    deny: tuple[GuardRule, ...] = ()
+    allow: tuple[GuardPattern, ...] = ()
+    deny: tuple[GuardPattern, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxSpec:
-    """Which rung of the ladder agents and checks run on, and what is different from its defaults there.
+class SandboxSpec(Struct, frozen=True):
+    """Which sandbox backend agents and checks run on, and what is different from its defaults there.
 
     `hosts`: allowed beside those of the agent. `variables`: passed beside those that every command gets.
     `downgraded`: why there is no sandbox, though one was looked for. `image`: of containers, "" for the usual one.
     0 is no limit.
     """
 
-    rung: str = "direct"
+    backend: str = field(default="direct", name="rung")
     network: Network = Network.OPEN
     hosts: tuple[str, ...] = ()
     writable: tuple[str, ...] = ()
@@ -381,17 +460,16 @@ class SandboxSpec:
 
     @property
     def is_real(self) -> bool:
-        return self.rung != "direct"
+        return self.backend != "direct"
 
 
 NO_SANDBOX = SandboxSpec()
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """Everything a run needs to know. Journalled as row 0: resume does not read settings again.
 
-    `task_id`: the task whose role this is. `base`: the commit that its changes are counted from. `judge`: who is
+    `run`: its id, "" until the store has given it one. `task_id`: the task whose role this is. `base`: the commit that its changes are counted from. `judge`: who is
     asked whether criteria are met; without one, the first agent with a small model. `guard`: None in a plan from
     before there was one.
     """
@@ -417,12 +495,47 @@ class Plan:
     guard: Guarding | None = None
     sandbox: SandboxSpec = NO_SANDBOX
 
+    @property
+    def rules(self) -> FlowRules:
+        return FLOW_RULES[self.flow]
+
+
+# ---- who is notified ----
+
+
+class Occasion(StrEnum):
+    """`waiting`: it needs somebody. `limit`: a provider serves it no more for now. `budget`: 80 % of one are used."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    WAITING = "waiting"
+    LIMIT = "limit"
+    BUDGET = "budget"
+
+
+class NotifyTargets(Struct, frozen=True):
+    """How people are reached: addresses as apprise knows them, a shell command, and on which occasions."""
+
+    urls: tuple[str, ...] = ()
+    command: str = ""
+    on: tuple[Occasion, ...] = tuple(Occasion)
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.urls or self.command) or not self.on
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        """The addresses are secrets: they hold tokens."""
+        return frozenset(
+            part for url in self.urls for part in (url, url.partition("://")[2]) if len(part) >= 8
+        )
+
 
 # ---- what is measured ----
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(Struct, frozen=True):
     """What the agents reported to have used."""
 
     cost_usd: float = 0.0
@@ -445,8 +558,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Left:
+class Left(Struct, frozen=True):
     """What one agent process may still use. None is no limit."""
 
     cost_usd: float | None = None
@@ -458,8 +570,7 @@ class Left:
     done_seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Meter:
+class Meter(Struct, frozen=True):
     """What the agent process in hand has used so far; times are monotonic.
 
     `is_over`: it gave its result. `is_refused`: its provider will not serve it, however often it asks.
@@ -475,8 +586,7 @@ class Meter:
     done: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(Struct, frozen=True):
     """How a command ended.
 
     `ended` is set when ralph ended it, `error` when it could not be started, `lost` when its warden was
@@ -493,16 +603,14 @@ class Exit:
     left: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Feedback:
+class Feedback(Struct, frozen=True):
     """What a failed check tells the next iteration."""
 
     action: FailAction
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(Struct, frozen=True):
     """What a check found out. `degraded`: it could not be checked as it should have been.
 
     `parts`: the verdicts of its stages, or of each criterion.
@@ -518,8 +626,7 @@ class Verdict:
     parts: tuple[Verdict, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class BoardSeen:
+class BoardSeen(Struct, frozen=True):
     """What the story board says, and what the iteration did to it that it may not, which was undone.
 
     `legal`: the board as it may be, and is; `unapproved`: the same without what was approved in this iteration.
@@ -541,13 +648,11 @@ class BoardSeen:
 # ---- steps: what the machine asks for ----
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(Struct, frozen=True):
     pass
 
 
-@dataclass(frozen=True, slots=True)
-class RunAgent:
+class RunAgent(Struct, frozen=True):
     purpose: Purpose
     iteration: int
     agent: str
@@ -559,28 +664,24 @@ class RunAgent:
     story: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Restore:
+class Restore(Struct, frozen=True):
     """Take an approval back that the checks have refuted."""
 
     board: str
     told: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RunChecks:
+class RunChecks(Struct, frozen=True):
     iteration: int
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Commit:
+class Commit(Struct, frozen=True):
     iteration: int
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Struct, frozen=True):
     """Wait: `until` is wall-clock time (a limit's reset), `seconds` a monotonic duration."""
 
     why: HoldWhy
@@ -588,8 +689,7 @@ class Hold:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Stop:
+class Stop(Struct, frozen=True):
     cause: Cause
     reason: str
     notes: tuple[str, ...] = ()
@@ -605,8 +705,7 @@ Step = Look | RunAgent | Restore | RunChecks | Commit | Hold | Stop
 # ---- results: what happened. `at` is wall-clock time, `took` monotonic seconds ----
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(Struct, frozen=True):
     """`waited`: for how many seconds DONE was there already."""
 
     at: float
@@ -622,8 +721,7 @@ class Seen:
     waited: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ran:
+class Ran(Struct, frozen=True):
     """`board`: what the agent has made of the story board; what it may not do to it was undone at once."""
 
     at: float
@@ -642,8 +740,7 @@ class Ran:
     board: BoardSeen | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
+class Checked(Struct, frozen=True):
     """`undone`: what a check did to the files of a PRD loop."""
 
     at: float
@@ -654,8 +751,7 @@ class Checked:
     undone: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Did:
+class Did(Struct, frozen=True):
     """The result of Restore, Commit, Hold and Stop.
 
     `over`: a hold's time has passed, a commit was not cut off. `detail`: what did not go well. `made`: the commit that was made.
@@ -678,13 +774,11 @@ Result = Seen | Ran | Checked | Did
 # ---- commands: legal in every phase ----
 
 
-@dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Struct, frozen=True):
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Cancel:
+class Cancel(Struct, frozen=True):
     """`cause` says who asked. `now`: the agent in hand is ended, else it may finish its operation."""
 
     at: float
@@ -692,15 +786,13 @@ class Cancel:
     now: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Steer:
+class Steer(Struct, frozen=True):
     at: float
     id: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Struct, frozen=True):
     """Go on. The limits replace those of the run where they are given."""
 
     at: float
@@ -710,8 +802,7 @@ class Resume:
     seconds: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Fail:
+class Fail(Struct, frozen=True):
     """The driver cannot go on (a disk error, a swapped directory): stop as fatal."""
 
     at: float
@@ -735,8 +826,7 @@ class Phase(StrEnum):
     CHILDREN = "children"
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(Struct, frozen=True):
     """All that is known of one run.
 
     `now` is the time of the last fact; `again`, how often this iteration was started without counting;

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ralph.core.model import (
     AgentSpec,

@@ -18,6 +18,15 @@ _CONTROLS = re.compile(
 _CARRIAGE = re.compile(r"\r+\n|\r+")
 
 
+def is_text(value: str) -> bool:
+    """Can it be written as UTF-8? A lone surrogate cannot."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def clean(text: str) -> str:
     """No escape sequence, no control character but tab and newline, no bidirectional override."""
     if not _CONTROLS.search(text):

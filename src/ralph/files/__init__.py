@@ -1,1 +1,1 @@
-"""Files that somebody else has written, or will read: rubbish is one clear error, with its line."""
+"""Files that somebody else has written: rubbish is one clear error, with its line."""

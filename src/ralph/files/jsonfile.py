@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
+
+from msgspec import Struct
 
 from ralph.errors import RalphError
 from ralph.files.textfile import read_text
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class JsonDocument(Struct, frozen=True):
     """A JSON object, and the text it was read from."""
 
     path: Path
@@ -26,7 +26,7 @@ class Document:
         return line_of(self.text, keys)
 
 
-def read_object(path: Path, most: int, what: str) -> Document:
+def read_object(path: Path, most: int, what: str) -> JsonDocument:
     text = read_text(str(path), most=most, what=what, follow=False)
     if text.startswith("\ufeff"):
         raise RalphError(f"{path}:1: begins with a byte order mark.", "Save it as UTF-8 without one.")
@@ -38,7 +38,7 @@ def read_object(path: Path, most: int, what: str) -> Document:
         raise RalphError(_unusable(path, text, error)) from None
     if not isinstance(values, dict):
         raise RalphError(f"{path}:1: a {what} must be a JSON object, not {_json_type(values)}.")
-    return Document(path, text, values)
+    return JsonDocument(path, text, values)
 
 
 def parse_strictly(text: str) -> Any:
@@ -57,6 +57,11 @@ def scalars(value: Any, keys: tuple[str, ...] = ()) -> Iterator[tuple[list[str],
             yield from scalars(inner, (*keys, str(number)))
     else:
         yield list(keys), value
+
+
+def dotted(keys: Sequence[str]) -> str:
+    """A path as people write it: `a.b[0]`."""
+    return "".join(f"[{key}]" if key.isdigit() else f".{key}" for key in keys).lstrip(".")
 
 
 def parse_any(text: str, name: str) -> Any:
@@ -82,15 +87,11 @@ def line_of(text: str, keys: Sequence[str]) -> int:
 
 
 class _Repeated(ValueError):
-    def __init__(self, key: str) -> None:
-        super().__init__(key)
-        self.key = key
+    """A key that stands there twice."""
 
 
 class _NoNumber(ValueError):
-    def __init__(self, word: str) -> None:
-        super().__init__(word)
-        self.word = word
+    """A word in the place of a number."""
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -110,11 +111,11 @@ def _unusable(path: Path, text: str, error: Exception) -> str:
     if isinstance(error, RecursionError):
         return f"{path}:1: nested too deeply."
     if isinstance(error, _Repeated):
-        return (
-            f"{path}:{_line(text, _repetition(text, error.key))}: the key {error.key!r} stands there twice."
-        )
+        (key,) = error.args
+        return f"{path}:{_line(text, _repetition(text, key))}: the key {key!r} stands there twice."
     if isinstance(error, _NoNumber):
-        return f"{path}:{_line_of_word(text, error.word.__eq__)}: {error.word} is no JSON number."
+        (word,) = error.args
+        return f"{path}:{_line_of_word(text, word.__eq__)}: {word} is no JSON number."
     line = _line_of_word(text, lambda word: len(word) > 4000 and word[0] != '"')
     return f"{path}:{line}: a number has too many digits."
 

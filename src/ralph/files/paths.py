@@ -1,9 +1,11 @@
-"""Paths as the disk knows them."""
+"""Paths as the disk knows them, and where the Claude Code plugin is installed."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+
+PLUGIN = Path(__file__).parents[1] / "plugin"
 
 
 def real(path: Path) -> Path:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ralph.core import stories
 from ralph.core.model import Prd
 from ralph.errors import RalphError
 from ralph.files.jsonfile import parse_any, parse_strictly
+from ralph.stories import rules
 
 TASKS = "tasks.json"
-MOST_TASKS = 4 << 20
+MAX_TASKS = 4 << 20
 
 
 def text_of(data: bytes | None, path: str) -> str:
     if data is None:
         raise RalphError(
-            f"{path} is not there, is no plain file, or is larger than {MOST_TASKS >> 20} MB.",
+            f"{path} is not there, is no plain file, or is larger than {MAX_TASKS >> 20} MB.",
             "`ralph prd init --force` makes what is missing.",
         )
     try:
@@ -36,9 +36,9 @@ def parsed(text: str) -> Any:
 def valid(text: str, path: str, prd: Prd) -> dict[str, Any]:
     """A task list that a loop can work on; what is wrong with it is one error."""
     board = load(text, path)
-    found = stories.schema_problems(board)
+    found = rules.schema_problems(board)
     if not found and not prd.skip_review:
-        found = stories.invariant_problems(board, prd.review_cap)
+        found = rules.invariant_problems(board, prd.review_cap)
     if found:
         more = f" And {len(found) - 1} more." if len(found) > 1 else ""
         raise RalphError(f"{path}: {found[0]}{more}", _advice(board))

@@ -30,6 +30,10 @@ def read_text(path: str, *, most: int, what: str, follow: bool = True) -> str:
         raise RalphError(f"{path}: the {what} cannot be read: {error.strerror}.") from None
     finally:
         os.close(descriptor)
+    return decoded(data, path, what)
+
+
+def decoded(data: bytes, path: str, what: str) -> str:
     try:
         return data.decode()
     except UnicodeDecodeError as error:

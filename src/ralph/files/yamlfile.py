@@ -8,19 +8,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
 import yaml
+from msgspec import Struct, field
 from yaml.constructor import SafeConstructor
 from yaml.resolver import Resolver
 
 from ralph.errors import RalphError
 from ralph.files import jsonfile
 
-MOST_DEEP = 50
-MOST_UNFOLDED = 1 << 20
+MAX_DEEP = 50
+MAX_UNFOLDED = 1 << 20
 """By how many characters a file may grow when its aliases are unfolded."""
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -28,8 +28,7 @@ _TAG = "tag:yaml.org,2002:"
 _QUOTES = "A text with `: `, ` #` or a special character at its beginning needs quotes; indent with spaces."
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class YamlDocument(Struct, frozen=True):
     """One document of a file. `problems`: by line, what YAML allows and we do not.
 
     `line_of`: the line of the key that a path leads to; of the last one on the way that is there.
@@ -40,7 +39,7 @@ class Document:
     line_of: Callable[[Sequence[str]], int]
 
 
-def parse(text: str, name: str) -> list[Document]:
+def parse(text: str, name: str) -> list[YamlDocument]:
     """All documents of a text; `name` is what errors call it."""
     text = text.removeprefix("\ufeff")
     if text.lstrip()[:1] in ("{", "["):
@@ -49,9 +48,9 @@ def parse(text: str, name: str) -> list[Document]:
         except json.JSONDecodeError:
             pass
         else:
-            if _is_deeper(values, MOST_DEEP):
+            if _is_deeper(values, MAX_DEEP):
                 raise RalphError(f"{name}:1: nested too deeply.")
-            return [Document(values, (), partial(jsonfile.line_of, text))]
+            return [YamlDocument(values, (), partial(jsonfile.line_of, text))]
     try:
         return list(_documents(text, name))
     except yaml.MarkedYAMLError as error:
@@ -67,7 +66,7 @@ def _is_deeper(value: Any, than: int) -> bool:
     return inner is not None and (than == 0 or any(_is_deeper(each, than - 1) for each in inner))
 
 
-def _documents(text: str, name: str) -> Iterator[Document]:
+def _documents(text: str, name: str) -> Iterator[YamlDocument]:
     """Nodes, which know their lines, take thirty times the memory of the text: there are none unless one is asked for."""
 
     @cache
@@ -80,9 +79,9 @@ def _documents(text: str, name: str) -> Iterator[Document]:
     events = yaml.parse(text, Loader=_LOADER)
     starts = (event for event in events if isinstance(event, yaml.DocumentStartEvent))
     for number, _ in enumerate(starts):
-        reader = _Reader(name, events, len(text) + MOST_UNFOLDED)
+        reader = _Reader(name, events, len(text) + MAX_UNFOLDED)
         values = reader.value(next(events), 0)
-        yield Document(values, tuple(reader.problems), partial(line_of, number))
+        yield YamlDocument(values, tuple(reader.problems), partial(line_of, number))
 
 
 def _line(at: yaml.Event | yaml.Node) -> int:
@@ -106,8 +105,7 @@ def _line_in(node: yaml.Node, keys: Sequence[str]) -> int:
     return line
 
 
-@dataclass
-class _Reader:
+class _Reader(Struct):
     """Events become values; `left`: how many characters may still come out of them.
 
     `anchors`: each with its value and how many characters that is; None while it is being read.
@@ -139,7 +137,7 @@ class _Reader:
         if isinstance(event, yaml.ScalarEvent):
             self._spend(event, len(event.value))
             return self._scalar(event)
-        if depth == MOST_DEEP:
+        if depth == MAX_DEEP:
             raise self._error(event, "nested too deeply")
         is_mapping = isinstance(event, yaml.MappingStartEvent)
         inside = self._mapping(event, depth + 1) if is_mapping else self._sequence(depth + 1)

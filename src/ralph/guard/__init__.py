@@ -1,1 +1,1 @@
-"""The command guard: what destroys is stopped before it runs."""
+"""The command guard: rules over `shell` that deny destructive commands before they run."""

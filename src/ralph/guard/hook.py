@@ -6,16 +6,18 @@ become a denial. The parent imports nothing that the interpreter has not loaded.
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ralph.guard.judge import Guard
-    from ralph.guard.model import Place, Verdict
+    from ralph.guard.model import GuardVerdict
+    from ralph.shell.context import ShellContext
 
 ALLOW, DENY = 0, 2
-MOST_INPUT = 1 << 22
+MAX_INPUT = 1 << 22
 BUSY_SECONDS = 0.3
 """Of the processor's time, for one verdict."""
 WAIT_SECONDS = 4.0
@@ -36,6 +38,7 @@ _FAILED = "Ralph's guard could not judge the command ({}), so it was not run. Tr
 
 def main(arguments: list[str]) -> int:
     """Judge what stands on stdin, inside of a run; outside of one there is nothing to say."""
+    gc.disable()  # no garbage lives long enough to be worth its time
     if not os.environ.get("RALPH_RUN_ID"):
         return ALLOW
     try:
@@ -71,7 +74,7 @@ def _from_child(arguments: list[str]) -> bytes:
 
 def _stdin() -> bytes:
     data = b""
-    while len(data) <= MOST_INPUT and (piece := os.read(0, 1 << 20)):
+    while len(data) <= MAX_INPUT and (piece := os.read(0, 1 << 20)):
         data += piece
     return data
 
@@ -115,10 +118,10 @@ def answer(data: bytes, arguments: list[str]) -> bytes:
     return denial(f"Denied by Ralph's guard, rule {verdict.rule}: {verdict.reason}{part}")
 
 
-def _verdict(data: bytes, arguments: list[str]) -> Verdict | None:
+def _verdict(data: bytes, arguments: list[str]) -> GuardVerdict | None:
     import json
 
-    if len(data) > MOST_INPUT:
+    if len(data) > MAX_INPUT:
         raise ValueError("the hook's input is too long")
     given = json.loads(data)
     if not isinstance(given, dict):
@@ -132,14 +135,14 @@ def _verdict(data: bytes, arguments: list[str]) -> Verdict | None:
         raise TypeError(f"the input of {tool} is no JSON object")
     from ralph.guard import setup
 
-    place = setup.place(given.get("cwd"))
-    guard = setup.guard(place, arguments)
+    context = setup.context(given.get("cwd"))
+    guard = setup.guard(context, arguments)
     if guard is None:
         return None
-    return _command(guard, place, values) if tool in SHELLS else _file(guard, place, values)
+    return _command(guard, context, values) if tool in SHELLS else _file(guard, context, values)
 
 
-def _command(guard: Guard, place: Place, values: dict[str, object]) -> Verdict:
+def _command(guard: Guard, context: ShellContext, values: dict[str, object]) -> GuardVerdict:
     command = values.get("command")
     if isinstance(command, list):
         import shlex
@@ -147,14 +150,14 @@ def _command(guard: Guard, place: Place, values: dict[str, object]) -> Verdict:
         command = shlex.join(str(word) for word in command)
     if not isinstance(command, str):
         raise TypeError("there is no command")
-    return guard.judge(command, place)
+    return guard.judge(command, context)
 
 
-def _file(guard: Guard, place: Place, values: dict[str, object]) -> Verdict | None:
+def _file(guard: Guard, context: ShellContext, values: dict[str, object]) -> GuardVerdict | None:
     path = values.get("file_path", values.get("notebook_path"))
     if not isinstance(path, str):
         raise TypeError("there is no path of a file")
-    return guard.judge_file(path, place)
+    return guard.judge_file(path, context)
 
 
 def run(arguments: list[str]) -> None:

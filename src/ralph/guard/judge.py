@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from ralph.guard.grammar import Unreadable
-from ralph.guard.model import Command, Denied, Place, Rule, Verdict
+from ralph.guard.model import Denied, DenyRule, GuardVerdict
 from ralph.guard.patterns import matches, programs
-from ralph.guard.reader import Reader
 from ralph.guard.rules import (
     cloud,
     containers,
@@ -19,13 +17,18 @@ from ralph.guard.rules import (
     secrets,
     system,
 )
-from ralph.guard.words import MARKS, Word, shown
+from ralph.shell.command import UNREADABLE as UNREADABLE_TEXT
+from ralph.shell.command import SimpleCommand
+from ralph.shell.context import ShellContext
+from ralph.shell.parser import Unreadable
+from ralph.shell.reader import read
+from ralph.shell.words import Word, shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-RULES: tuple[Rule, ...] = (
+RULES: tuple[DenyRule, ...] = (
     *deletion.RULES,
     *files.RULES,
     *disks.RULES,
@@ -40,7 +43,7 @@ RULES: tuple[Rule, ...] = (
 )
 UNREADABLE = "unreadable"
 _IN_CONTAINERS = ("cloud", "deletion")
-MOST_PART = 300
+MAX_PART = 300
 
 
 class Guard:
@@ -49,11 +52,11 @@ class Guard:
     def __init__(self, allow: Sequence[tuple[str, str]] = (), deny: Sequence[tuple[str, str]] = ()) -> None:
         self._allow = tuple(pattern for pattern, _ in allow)
         self._deny = tuple(
-            Rule(f"settings: {pattern}", "settings", reason, pattern) for pattern, reason in deny
+            DenyRule(f"settings: {pattern}", "settings", reason, pattern) for pattern, reason in deny
         )
-        self._by_program: dict[str, list[tuple[Rule, str]]] = {}
+        self._by_program: dict[str, list[tuple[DenyRule, str]]] = {}
         """By program: a rule, and the one of its patterns."""
-        self._functions: list[tuple[Rule, Callable[[Command, Place], bool]]] = []
+        self._functions: list[tuple[DenyRule, Callable[[SimpleCommand, ShellContext], bool]]] = []
         for rule in RULES:
             if isinstance(rule.match, str | tuple):
                 for pattern in (rule.match,) if isinstance(rule.match, str) else rule.match:
@@ -62,40 +65,37 @@ class Guard:
             else:
                 self._functions.append((rule, rule.match))
 
-    def judge(self, text: str, place: Place) -> Verdict:
+    def judge(self, text: str, context: ShellContext) -> GuardVerdict:
         """A text that cannot be read is denied."""
 
-        def check(command: Command) -> None:
-            rule = self._denied_by(command, place)
+        def check(command: SimpleCommand) -> None:
+            if command.program == UNREADABLE_TEXT:
+                raise Unreadable(command.args[0])
+            rule = self._denied_by(command, context)
             if rule is not None and not self._is_allowed(command):
-                raise Denied(rule, shown(command.text)[:MOST_PART])
+                raise Denied(rule, shown(command.text)[:MAX_PART])
 
         try:
-            if not MARKS.isdisjoint(text) or "\0" in text:
-                raise Unreadable("the command has characters that no command needs")
-            reader = Reader(place, check)
-            reader.read(text)
-            reader.finish()
+            read(text, context, check)
         except Denied as denied:
             rule = denied.rule
-            return Verdict(False, rule.name, rule.category, rule.reason, denied.part)
-        except (Unreadable, RecursionError) as error:
-            why = str(error) if isinstance(error, Unreadable) else "it is nested too deeply"
+            return GuardVerdict(False, rule.name, rule.category, rule.reason, denied.part)
+        except Unreadable as error:
             reason = (
-                f"Ralph's guard cannot read it: {why}. Write it in a simpler way, or in several commands."
+                f"Ralph's guard cannot read it: {error}. Write it in a simpler way, or in several commands."
             )
-            return Verdict(False, UNREADABLE, UNREADABLE, reason, shown(text)[:MOST_PART])
-        return Verdict(True)
+            return GuardVerdict(False, UNREADABLE, UNREADABLE, reason, shown(text)[:MAX_PART])
+        return GuardVerdict(True)
 
-    def judge_file(self, path: str, place: Place) -> Verdict:
+    def judge_file(self, path: str, context: ShellContext) -> GuardVerdict:
         """A file that a tool other than a shell would write."""
-        command = Command("tee", [Word(path)], path, place.directory)
+        command = SimpleCommand("tee", [Word(path)], path, context.directory)
         for rule in files.RULES:
-            if callable(rule.match) and rule.match(command, place):
-                return Verdict(False, rule.name, rule.category, rule.reason, path[:MOST_PART])
-        return Verdict(True)
+            if callable(rule.match) and rule.match(command, context):
+                return GuardVerdict(False, rule.name, rule.category, rule.reason, path[:MAX_PART])
+        return GuardVerdict(True)
 
-    def _denied_by(self, command: Command, place: Place) -> Rule | None:
+    def _denied_by(self, command: SimpleCommand, context: ShellContext) -> DenyRule | None:
         for rule in self._deny:
             if _fits(command, str(rule.match)):
                 return rule
@@ -103,20 +103,20 @@ class Guard:
             if _holds(rule, command) and matches(pattern, command):
                 return rule
         for rule, match in self._functions:
-            if _holds(rule, command) and match(command, place):
+            if _holds(rule, command) and match(command, context):
                 return rule
         return None
 
-    def _is_allowed(self, command: Command) -> bool:
+    def _is_allowed(self, command: SimpleCommand) -> bool:
         return any(_fits(command, pattern) for pattern in self._allow)
 
 
-def _holds(rule: Rule, command: Command) -> bool:
+def _holds(rule: DenyRule, command: SimpleCommand) -> bool:
     """Most of what is done in a container hurts nobody."""
     return not command.contained or rule.category in _IN_CONTAINERS
 
 
-def _fits(command: Command, pattern: str) -> bool:
+def _fits(command: SimpleCommand, pattern: str) -> bool:
     from fnmatch import fnmatchcase
 
     return fnmatchcase(shown(command.words), pattern)

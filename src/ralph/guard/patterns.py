@@ -11,12 +11,13 @@ Asking for help, for a version, or for a dry run is never matched.
 
 from __future__ import annotations
 
-from ralph.guard.words import words_of
+from ralph.shell.arguments import has_option
+from ralph.shell.words import words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from ralph.guard.model import Command
-    from ralph.guard.words import Word
+    from ralph.shell.command import SimpleCommand
+    from ralph.shell.words import Word
 
 # Options before the operands that take a value, so that the value is not taken for an operand.
 _VALUED = {
@@ -62,7 +63,7 @@ _DRY = frozenset(
 _DRY |= {"-DdryRun", "-DdryRun=true", "-WhatIf", "--what-if", "--noop"}
 
 
-def is_harmless(command: Command) -> bool:
+def is_harmless(command: SimpleCommand) -> bool:
     """It only asks for help, or what would happen."""
     words = set(command.args)
     is_question = bool(words & _HELP) or (command.args[-1:] == ["-h"] and command.program in _SHORT_HELP)
@@ -70,7 +71,7 @@ def is_harmless(command: Command) -> bool:
     return is_question or bool(words & _DRY)
 
 
-def operands(command: Command) -> list[Word]:
+def operands(command: SimpleCommand) -> list[Word]:
     valued = _VALUED.get(command.program, "").split()
     found: list[Word] = []
     skip = False
@@ -90,35 +91,7 @@ def operands(command: Command) -> list[Word]:
     return found
 
 
-def has_option(command: Command, option: str) -> bool:
-    """`-f` is also in `-rf`; `--a=b` is also `--a b`; `-x*` is a glob; git takes `--forc` for `--force`."""
-    words = command.args
-    if "*" in option:
-        from fnmatch import fnmatchcase
-
-        return any(fnmatchcase(word, option) for word in words)
-    name, equals, value = option.partition("=")
-    for number, word in enumerate(words):
-        if word == "--":
-            return False
-        has_value = not equals and option.startswith("--") and word.startswith(option + "=")
-        is_short = command.program == "git" and len(word) > 3 and option.startswith(word) and word[:2] == "--"
-        if word == option or is_short or (has_value and not word.endswith("=false")):
-            return True
-        if equals and word == name and number + 1 < len(words) and words[number + 1] == value:
-            return True
-        if (
-            len(option) == 2
-            and word[:1] == "-"
-            and word[1:2] != "-"
-            and option[1] in word[1:]
-            and word[1:].isalpha()
-        ):
-            return True
-    return False
-
-
-def matches(pattern: str, command: Command) -> bool:
+def matches(pattern: str, command: SimpleCommand) -> bool:
     """Does a command fit a pattern whose program it has?"""
     words = pattern.split()
     given: list[Word] | None = None

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 
 from ralph.guard.judge import Guard
-from ralph.guard.model import Place
-from ralph.guard.paths import is_temp
+from ralph.shell.context import ShellContext
+from ralph.shell.paths import is_temp
 
 SETTINGS = ".ralph/settings.json"
-MOST_BYTES = 1 << 20
+MAX_BYTES = 1 << 20
 FILE_OPTION = "--settings"
 
 
-def place(directory: object = None) -> Place:
+def context(directory: object = None) -> ShellContext:
     """A directory that is not given or not there is no reason not to judge."""
     if not isinstance(directory, str) or not directory.startswith("/"):
         try:
@@ -21,7 +21,7 @@ def place(directory: object = None) -> Place:
         except OSError:
             directory = "/nowhere"
     env = dict(os.environ)
-    found = Place(_plain(directory), _home(env), env=env, own=_own(env))
+    found = ShellContext(_plain(directory), _home(env), env=env, own=_own(env))
     project = env.get("CLAUDE_PROJECT_DIR", "")
     is_away = is_temp(found.directory, found) and project.startswith("/") and os.path.isdir(project)
     found.top = top_of(_plain(project) if is_away else found.directory)
@@ -64,7 +64,7 @@ def top_of(directory: str) -> str:
     return directory
 
 
-def guard(place: Place, arguments: list[str]) -> Guard | None:
+def guard(context: ShellContext, arguments: list[str]) -> Guard | None:
     """The rules as configured; None if the guard is switched off.
 
     `--settings FILE`: what the run began with, kept where the agent cannot change it.
@@ -74,7 +74,7 @@ def guard(place: Place, arguments: list[str]) -> Guard | None:
         block = _read(arguments[arguments.index(FILE_OPTION) + 1])
     else:
         for name in (SETTINGS, SETTINGS.replace(".json", ".local.json")):
-            found = _read(f"{place.top}/{name}").get("guard", {})
+            found = _read(f"{context.top}/{name}").get("guard", {})
             if not isinstance(found, dict):
                 raise TypeError(f"{name}: guard is no JSON object")
             block = {**block, **found}
@@ -86,7 +86,7 @@ def guard(place: Place, arguments: list[str]) -> Guard | None:
 def _read(path: str) -> dict[str, object]:
     try:
         with open(path, "rb") as file:
-            data = file.read(MOST_BYTES)
+            data = file.read(MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return {}
     import json

@@ -1,1 +1,1 @@
-"""The driver of one run, and what it acts with: it asks the machine for a step, does it, journals it, applies it."""
+"""One run being driven: ask the machine for a step, do it, journal it, apply it."""

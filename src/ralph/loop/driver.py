@@ -11,7 +11,8 @@ import hashlib
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from ralph.agents.base import Prompt
 from ralph.core import machine, policy
@@ -37,7 +38,6 @@ from ralph.core.model import (
     Did,
     Ended,
     Fail,
-    Flow,
     Hold,
     HoldWhy,
     Look,
@@ -54,19 +54,20 @@ from ralph.core.model import (
     Steer,
     Step,
     Stop,
+    TreeWatch,
 )
 from ralph.errors import RalphError
 from ralph.files.textfile import read_text
-from ralph.loop import ears
-from ralph.loop.caller import Call, Caller
-from ralph.loop.ears import Ears, InterruptedWait
-from ralph.loop.place import Place
-from ralph.loop.workbench import Iteration, Workshop
-from ralph.redact import secret_values, secrets_of
+from ralph.loop import inbox
+from ralph.loop.agent_runner import AgentCall, AgentRunner
+from ralph.loop.check_runner import CheckedIteration, CheckRunner
+from ralph.loop.inbox import InterruptedWait
+from ralph.loop.run_context import RunContext
 from ralph.scm.git import GitError
 from ralph.scm.snapshots import snapshot_name
+from ralph.store.streams import stream_name
 
-MOST_PROMPT_BYTES = 256 << 20
+MAX_PROMPT_BYTES = 256 << 20
 RECHECK_SECONDS = 30.0
 """How often a hold looks at the wall clock again: a laptop sleeps."""
 
@@ -74,23 +75,21 @@ RECHECK_SECONDS = 30.0
 class Driver:
     """Drives one run from a state to its stop."""
 
-    def __init__(self, place: Place, state: State) -> None:
-        self._place = place
+    def __init__(self, context: RunContext, state: State) -> None:
+        self._context = context
         self._state = state
         self.plan = state.plan
-        self._tell = place.tell
-        self._journal = place.journal
+        self._tell = context.tell
+        self._journal = context.journal
         self._base_prompt: str | None = None
-        self._ears = Ears(place, state.plan.run, self._deliver)
+        self._inbox = context.inbox
+        self._inbox.on_guidance = self._deliver
         self._signals = 0
         self._noticed: set[str] = set()
         self._guided: set[int] = set()
         self.files_changed: int | None = None
-        variables = [os.environ, *(dict(agent.env) for agent in state.plan.agents)]
-        known = frozenset(value for each in variables for value in secret_values(each))
-        self._secrets = secrets_of(known | place.secrets)
-        self._caller = Caller(place, state.plan, self._ears, self._secrets)
-        self._workshop = Workshop(place, state.plan, self._ears, self._caller, self._secrets)
+        self._agents = AgentRunner(context)
+        self._checks = CheckRunner(context, self._agents)
 
     def drive(self) -> State:
         """Step by step until the machine says stop."""
@@ -100,11 +99,11 @@ class Driver:
                 self._hear()
                 step = machine.next_step(self._state)
                 seq = self._journal.begin(step, self._now())
-                self._ears.with_room(self._journal.flush)
+                self._inbox.retry_when_full(self._journal.flush)
                 result = self._do(step, seq)
                 self._state = machine.apply(self._state, result)
                 self._journal.complete(step, result, self._state)
-                self._ears.with_room(self._journal.flush)
+                self._inbox.retry_when_full(self._journal.flush)
                 if isinstance(step, Stop):
                     return self._state
         except InterruptedWait:
@@ -113,7 +112,7 @@ class Driver:
             return self._give_up(error)
 
     def _do(self, step: Step, seq: int) -> Result:
-        started = self._place.clock.monotonic()
+        started = self._context.clock.monotonic()
         match step:
             case Look():
                 return self._look(started)
@@ -134,13 +133,13 @@ class Driver:
 
     def _stop(self, step: Stop, started: float) -> Did:
         """What is left to do at the end. A run that is killed on the way does it again when it is resumed."""
-        if self._place.supervised is not None:
-            self._place.supervised.end_children()
+        if self._context.supervised is not None:
+            self._context.supervised.end_children()
         self._snapshot()
         self.files_changed = self._count_files()
-        if self._place.supervised is not None:
-            self._place.supervised.post_end(step, self._state.iteration)
-        self._place.ended(step)
+        if self._context.supervised is not None:
+            self._context.supervised.post_end(step, self._state.iteration)
+        self._context.ended(step)
         return Did(self._now(), self._since(started), files=self.files_changed)
 
     # ---- Look ----
@@ -152,47 +151,48 @@ class Driver:
         try:
             if self._state.phase is Phase.BEFORE:
                 prompt = hashlib.sha256(self._read_prompt().encode()).hexdigest()[:16]
-                tree = self._snapshot() or (self._place.work.tree() if self._wants_tree() else "")
+                tree = self._snapshot() or (self._context.vcs.tree() if self._wants_tree() else "")
             elif self._state.phase is Phase.CHANGES:
-                changed = self._place.work.has_changes()
+                changed = self._context.vcs.has_changes()
             elif self._wants_tree():
-                tree = self._place.work.tree()
+                tree = self._context.vcs.tree()
         except GitError as error:
             self._warn(error)
         except RalphError as error:
             problem = error.message
         board, problem = self._look_at_board(problem)
         seen = Seen(self._now(), self._since(started), problem, prompt, board, tree=tree, changed=changed)
-        if self._place.supervised is None:
+        if self._context.supervised is None:
             return seen
         attempt = self._state.iteration if self._state.phase is Phase.AFTER else None
-        return self._place.supervised.look(seen, after_attempt=attempt)
+        return self._context.supervised.look(seen, after_attempt=attempt)
 
     def _look_at_board(self, problem: str) -> tuple[BoardSeen | None, str]:
         """The task list of a PRD loop: as people have left it, or as it was when the agent had ended."""
         if self._state.phase is Phase.AFTER and self._state.ran is not None:
             return self._state.ran.board, problem
-        if self._place.board is None or problem or self._state.phase is not Phase.BEFORE:
+        if self._context.stories is None or problem or self._state.phase is not Phase.BEFORE:
             return None, problem
         try:
-            return self._place.board.before(), ""
+            return self._context.stories.before(), ""
         except RalphError as error:
-            return None, f"{error.message} {error.hint}".strip()
+            return None, error.text
 
     def _wants_tree(self) -> bool:
         """Whether nothing has changed matters only to some runs, and finding out costs time."""
         if self.plan.claim.kind is ClaimKind.GIVEN:
             return False
-        if self._state.limits.stagnation > 0 or self.plan.flow not in (Flow.RUN, Flow.WORK):
+        watch = self.plan.rules.tree
+        if self._state.limits.stagnation > 0 or watch is TreeWatch.ALWAYS:
             return True
         ran = self._state.ran
         has_failed = ran is not None and ran.ended is not Ended.OK
-        return self.plan.flow is Flow.WORK and (self._state.phase is Phase.BEFORE or has_failed)
+        return watch is TreeWatch.FAILURES and (self._state.phase is Phase.BEFORE or has_failed)
 
     def _snapshot(self) -> str:
         """Keep the tree before the iteration that comes next. One that fails is a loud note, not a stop."""
         try:
-            kept = self._place.work.snapshot(snapshot_name(self._state.iteration, self._state.again))
+            kept = self._context.vcs.snapshot(snapshot_name(self._state.iteration, self._state.again))
             if kept is None:
                 return ""
         except RalphError as error:
@@ -204,12 +204,12 @@ class Driver:
 
     def _count_files(self) -> int | None:
         try:
-            return self._place.work.files_changed()
+            return self._context.vcs.files_changed()
         except RalphError:
             return None
 
     def _warn(self, error: RalphError) -> None:
-        self._notice_once(f"{error.message} {error.hint}".strip())
+        self._notice_once(error.text)
 
     def _notice_once(self, text: str) -> None:
         if text not in self._noticed:
@@ -221,8 +221,8 @@ class Driver:
         source = self.plan.prompt
         if source.file:
             path = os.path.join(self.plan.directory, source.file)
-            self._place.rooms.check_way(path)
-            self._base_prompt = read_text(path, most=MOST_PROMPT_BYTES, what="prompt file")
+            self._context.confinement.check_way(path)
+            self._base_prompt = read_text(path, most=MAX_PROMPT_BYTES, what="prompt file")
         else:
             self._base_prompt = source.text
         return self._base_prompt
@@ -237,22 +237,22 @@ class Driver:
             )
             if spec.prompt_via is not PromptVia.NONE:
                 self._journal.delivered(tuple(steer.id for steer in step.steer), step.iteration)
-        call = Call(step, spec, prompt, f"{step.iteration:03d}-{seq}.{step.purpose}")
+        call = AgentCall(step, spec, prompt, stream_name(step.iteration, seq, step.purpose))
         ran = self._call_and_rule(call)
         if step.purpose is Purpose.WORK and self.plan.claim.kind is ClaimKind.TAG:
             rule = self.plan.claim
             self._tell(ClaimLooked(f"<{rule.tag}>{rule.text}</{rule.tag}>", ran.claim))
         return ran
 
-    def _call_and_rule(self, call: Call) -> Ran:
+    def _call_and_rule(self, call: AgentCall) -> Ran:
         """What the agent does to the board of a PRD loop and may not do is undone at once, however it ends."""
-        room, before, of = self._place.board, self._state.before, self._state.limits.iterations
-        if room is None or before is None or before.board is None or call.step.purpose is not Purpose.WORK:
-            return self._caller.call(call, of)
+        stories, before, of = self._context.stories, self._state.before, self._state.limits.iterations
+        if stories is None or before is None or before.board is None or call.step.purpose is not Purpose.WORK:
+            return self._agents.call(call, of)
         found = before.board
-        self._ears.with_room(lambda: room.begin(of, found))
-        ran = self._caller.call(call, of)
-        board = self._ears.with_room(lambda: room.rule(found, before.tree))
+        self._inbox.retry_when_full(lambda: stories.begin(of, found))
+        ran = self._agents.call(call, of)
+        board = self._inbox.retry_when_full(lambda: stories.rule(found, before.tree))
         self._tell_undone(board.illegal)
         for text in board.told:
             self._tell(Notice(f"For the next iteration: {text}."))
@@ -261,8 +261,8 @@ class Driver:
     def _tell_undone(self, undone: Sequence[str]) -> None:
         for text in undone:
             self._tell(Notice(f"Undone: {text}."))
-        if undone and self._place.board is not None:
-            self._notice_once(f"Copies of what was put back are in {self._place.board.undone}")
+        if undone and self._context.stories is not None:
+            self._notice_once(f"Copies of what was put back are in {self._context.stories.undone}")
 
     def _spec(self, step: RunAgent) -> AgentSpec:
         return next(agent for agent in self.plan.agents if agent.name == step.agent)
@@ -275,7 +275,9 @@ class Driver:
         else:
             base = self._base_prompt if self._base_prompt is not None else self._read_prompt()
             name, text = f"{step.iteration:03d}", prompts.build(base, step, self.plan.prompt, self.plan.claim)
-        return Prompt(text, self._ears.with_room(lambda: self._place.runtime.write_prompt(name, text)))
+        return Prompt(
+            text, self._inbox.retry_when_full(lambda: self._context.runtime.write_prompt(name, text))
+        )
 
     # ---- RunChecks ----
 
@@ -284,7 +286,7 @@ class Driver:
         check = next(check for check in self.plan.checks if check.name == step.names[0])
         self._tell(CheckStarted(check.name))
         with self._held_board() as undone:
-            found = self._workshop.check(check, self._iteration(step, seq))
+            found = self._checks.check(check, self._iteration(step, seq))
         retry_at = found.retry_at or self._now() + policy.LIMIT_BACKOFF if found.is_limited else None
         if found.verdict is not None:
             self._tell(CheckEnded(found.verdict, check.fail_action, self._since(started)))
@@ -298,34 +300,36 @@ class Driver:
         The list says in the end what they did to the files of a PRD loop, and was undone.
         """
         undone: list[str] = []
-        room = self._place.board
-        if room is None:
+        board = self._context.stories
+        if board is None:
             yield undone
             return
-        self._ears.with_room(room.hold)
+        self._inbox.retry_when_full(board.hold)
         try:
             yield undone
         finally:
-            undone += self._ears.with_room(room.release)
+            undone += self._inbox.retry_when_full(board.release)
             self._tell_undone(undone)
 
-    def _iteration(self, step: RunChecks, seq: int) -> Iteration:
+    def _iteration(self, step: RunChecks, seq: int) -> CheckedIteration:
         state = self._state
         left = policy.left(state.limits, state.usage, state.elapsed, self.plan.judge or self.plan.agents[0])
         answer = state.ran.text if state.ran is not None else ""
         board = state.after.board if state.after else None
         legal = board.legal if board else ""
-        return Iteration(step.iteration, state.limits.iterations, seq, answer, state.claimed, left, legal)
+        return CheckedIteration(
+            step.iteration, state.limits.iterations, seq, answer, state.claimed, left, legal
+        )
 
     # ---- Restore ----
 
     def _restore(self, step: Restore, started: float) -> Did:
         """Take back what was approved and is refuted."""
         board = self._state.after.board if self._state.after else None
-        assert self._place.board is not None and board is not None
+        assert self._context.stories is not None and board is not None
         self._tell_undone(step.told)
-        room = self._place.board
-        self._ears.with_room(lambda: room.refute(board.legal, step.board, step.told))
+        stories = self._context.stories
+        self._inbox.retry_when_full(lambda: stories.refute(board.legal, step.board, step.told))
         return Did(self._now(), self._since(started))
 
     # ---- Commit ----
@@ -338,14 +342,9 @@ class Driver:
 
     def _do_commit(self, step: Commit, started: float) -> Did:
         """What fails is shown; the loop goes on. What is cut off is done again."""
-        try:
-            done = self._place.work.commit(step.iteration, step.message)
-        except RalphError as error:
-            if self._ears.is_interrupted():
-                return Did(self._now(), self._since(started), over=False)
-            return Did(self._now(), self._since(started), detail=f"{error.message} {error.hint}".strip())
-        problems = tuple(self._secrets.text(problem) for problem in done.problems)
-        is_cut_off = self._ears.is_interrupted() and bool(problems)
+        done = self._context.vcs.commit(step.iteration, step.message)
+        problems = tuple(self._context.secrets.text(problem) for problem in done.problems)
+        is_cut_off = self._inbox.is_interrupted() and bool(problems)
         for problem in () if is_cut_off else problems:
             self._tell(Notice(problem))
         if done.commit:
@@ -359,9 +358,9 @@ class Driver:
     def _hold(self, step: Hold, started: float) -> Did:
         """Wait until the time has come or a command says otherwise. Resets follow the wall clock."""
         self._tell(Holding(step))
-        supervised = self._place.supervised
+        supervised = self._context.supervised
         while True:
-            if self._ears.is_woken(self._signals):
+            if self._inbox.is_woken(self._signals):
                 return Did(self._now(), self._since(started), over=False)
             if supervised is not None and supervised.is_hold_over(step.why):
                 return Did(self._now(), self._since(started))
@@ -369,12 +368,12 @@ class Driver:
             if left is not None and left <= 0:
                 return Did(self._now(), self._since(started), detail=self._end_of_hold(step))
             patience = RECHECK_SECONDS if left is None else min(left, RECHECK_SECONDS)
-            self._place.wakeup.wait(min(patience, ears.COMMAND_SECONDS))
+            self._context.wakeup.wait(min(patience, inbox.COMMAND_SECONDS))
 
     def _end_of_hold(self, step: Hold) -> str:
-        if step.why is not HoldWhy.CHILDREN or self._place.supervised is None:
+        if step.why is not HoldWhy.CHILDREN or self._context.supervised is None:
             return ""
-        count = self._place.supervised.end_children()
+        count = self._context.supervised.end_children()
         return f"{count} {'child' if count == 1 else 'children'} had to be ended"
 
     def _hold_left(self, step: Hold, started: float) -> float | None:
@@ -388,9 +387,9 @@ class Driver:
 
     def _hear(self) -> None:
         """Apply what people have said since the last step."""
-        for number, command in self._ears.new_commands():
+        for number, command in self._inbox.new_commands():
             self._apply(command, number)
-        signals = self._ears.signals()
+        signals = self._inbox.signals()
         if signals > self._signals:
             self._signals = signals
             self._apply(Cancel(self._now(), Cause.SIGNAL, now=signals > 1), None)
@@ -401,7 +400,7 @@ class Driver:
 
     def _deliver(self, guidance: tuple[Steer, ...]) -> None:
         """A command without a prompt hears guidance at once, on the bus of its task, and each only once."""
-        supervised = self._place.supervised
+        supervised = self._context.supervised
         if supervised is None or self.plan.agents[0].prompt_via is not PromptVia.NONE:
             return
         for steer in guidance:
@@ -421,24 +420,20 @@ class Driver:
         state = machine.apply(replace(self._state, stop=None), Cancel(self._now(), Cause.SIGNAL))
         return machine.apply(state, Did(self._now()))
 
-    def is_interrupted(self) -> bool:
-        """Must the process in hand be ended?"""
-        return self._ears.is_interrupted()
-
     def _give_up(self, error: RalphError | OSError) -> State:
         """The driver cannot go on: the run stops as fatal, in the journal too if that can be written."""
         if isinstance(error, RalphError):
-            reason = f"{error.message} {error.hint}".strip()
+            reason = error.text
         else:
             where = [os.fsdecode(error.filename)] if isinstance(error.filename, str | bytes) else []
             reason = ": ".join([*where, error.strerror or str(error)])
         fail = Fail(self._now(), reason)
         self._state = machine.apply(self._state, fail)
         assert self._state.stop is not None
-        if self._place.supervised is not None:
-            self._place.supervised.post_end(self._state.stop, self._state.iteration)
+        if self._context.supervised is not None:
+            self._context.supervised.post_end(self._state.stop, self._state.iteration)
         try:
-            self._place.ended(self._state.stop)
+            self._context.ended(self._state.stop)
             self._journal.command(fail, self._state)
             self._journal.flush()
         except RalphError:
@@ -446,7 +441,7 @@ class Driver:
         return self._state
 
     def _now(self) -> float:
-        return self._place.clock.wall()
+        return self._context.clock.wall()
 
     def _since(self, started: float) -> float:
-        return self._place.clock.monotonic() - started
+        return self._context.clock.monotonic() - started

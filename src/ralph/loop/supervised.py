@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.core.model import Cancel, HoldWhy, Seen, Stop
 from ralph.process.client import Warden
@@ -16,8 +18,7 @@ CHILD_SECONDS = LIVE_GRACE + 2.0
 """How long the runs that an agent has started may take to end when they are told to."""
 
 
-@dataclass(slots=True)
-class Supervised:
+class Supervised(Struct):
     """The folder of the task, and the children of its agent: processes left behind, and runs of their own."""
 
     folder: Folder

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ralph.modelserver.script import Usage
+from msgspec import Struct
+
+from ralph.modelserver.script import TokenCounts
 
 Json = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class ToolCall(Struct, frozen=True):
     """A tool call as the CLI that asked understands it; a text as input is for tools that take free text."""
 
     id: str
@@ -25,20 +25,18 @@ class Call:
         return self.input if isinstance(self.input, str) else json.dumps(self.input)
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class ModelAnswer(Struct, frozen=True):
     """What the model says in one turn. `id` is unique in the life of a server."""
 
     id: str
     model: str
-    usage: Usage
+    usage: TokenCounts
     thinking: str = ""
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """An answer that is no success."""
 
     status: int
@@ -56,15 +54,19 @@ class Wire(Protocol):
 
     def counts(self, path: str) -> bool:
         """Is this the path that counts tokens?"""
+        return False
 
     def count(self, tokens: int) -> Json:
         """The answer of the path that counts tokens."""
+        return {"input_tokens": tokens}
 
     def streams(self, path: str, body: Json) -> bool:
         """Does the client want events?"""
+        return bool(body.get("stream"))
 
     def model(self, path: str, body: Json) -> str:
         """The model that was asked for."""
+        return str(body.get("model", "scripted"))
 
     def tools(self, body: Json) -> frozenset[str]:
         """The names of the tools that the request advertises."""
@@ -72,13 +74,13 @@ class Wire(Protocol):
     def schema(self, body: Json) -> Json | None:
         """The JSON Schema that the answer's text must have."""
 
-    def whole(self, answer: Answer) -> Json:
+    def whole(self, answer: ModelAnswer) -> Json:
         """The answer in one piece."""
 
-    def events(self, answer: Answer, body: Json) -> list[bytes]:
+    def events(self, answer: ModelAnswer, body: Json) -> list[bytes]:
         """The answer as a stream."""
 
-    def malformed(self, answer: Answer) -> list[bytes]:
+    def malformed(self, answer: ModelAnswer) -> list[bytes]:
         """The beginning of a stream, and then what no client can read."""
 
     def error_event(self, kind: str, message: str) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ralph.modelserver.answer import BROKEN, Answer, Json, Refusal, pieces, sse
+from ralph.modelserver.answer import BROKEN, Json, ModelAnswer, Refusal, Wire, pieces, sse
 
 KINDS = {
     400: "invalid_request_error",
@@ -19,7 +19,7 @@ KINDS = {
 }
 
 
-class Anthropic:
+class AnthropicWire(Wire):
     name = "anthropic"
 
     def serves(self, path: str) -> bool:
@@ -28,15 +28,6 @@ class Anthropic:
     def counts(self, path: str) -> bool:
         return path.endswith("/messages/count_tokens")
 
-    def count(self, tokens: int) -> Json:
-        return {"input_tokens": tokens}
-
-    def streams(self, path: str, body: Json) -> bool:
-        return bool(body.get("stream"))
-
-    def model(self, path: str, body: Json) -> str:
-        return str(body.get("model", "scripted"))
-
     def tools(self, body: Json) -> frozenset[str]:
         return frozenset(tool["name"] for tool in body.get("tools", []))
 
@@ -44,10 +35,10 @@ class Anthropic:
         schema: Json | None = body.get("output_config", {}).get("format", {}).get("schema")
         return schema
 
-    def whole(self, answer: Answer) -> Json:
+    def whole(self, answer: ModelAnswer) -> Json:
         return _message(answer, _blocks(answer), _stop(answer))
 
-    def events(self, answer: Answer, body: Json) -> list[bytes]:
+    def events(self, answer: ModelAnswer, body: Json) -> list[bytes]:
         start = _message(answer, [], None)
         start["usage"]["output_tokens"] = 0
         found = [_event("message_start", message=start)]
@@ -58,7 +49,7 @@ class Anthropic:
         found.append(_event("message_stop"))
         return found
 
-    def malformed(self, answer: Answer) -> list[bytes]:
+    def malformed(self, answer: ModelAnswer) -> list[bytes]:
         return [self.events(answer, {})[0], b"event: content_block_start\n" + BROKEN]
 
     def error_event(self, kind: str, message: str) -> bytes:
@@ -86,7 +77,7 @@ class Anthropic:
         return Refusal(429, self.error(429, "", message), headers)
 
 
-def _message(answer: Answer, content: list[Json], stop: str | None) -> Json:
+def _message(answer: ModelAnswer, content: list[Json], stop: str | None) -> Json:
     return {
         "id": f"msg_{answer.id}",
         "type": "message",
@@ -104,7 +95,7 @@ def _message(answer: Answer, content: list[Json], stop: str | None) -> Json:
     }
 
 
-def _blocks(answer: Answer) -> list[Json]:
+def _blocks(answer: ModelAnswer) -> list[Json]:
     found: list[Json] = []
     if answer.thinking:
         found.append({"type": "thinking", "thinking": answer.thinking, "signature": "c2NyaXB0ZWQ="})
@@ -136,7 +127,7 @@ def _block_events(index: int, block: Json) -> list[bytes]:
     ]
 
 
-def _stop(answer: Answer) -> str:
+def _stop(answer: ModelAnswer) -> str:
     return "tool_use" if answer.calls else "end_turn"
 
 

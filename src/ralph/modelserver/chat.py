@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.modelserver.answer import BROKEN, Answer, Json, Refusal, pieces, sse
+from ralph.modelserver.answer import BROKEN, Json, ModelAnswer, Refusal, Wire, pieces, sse
 
 KINDS = {
     400: "invalid_request_error",
@@ -15,23 +15,11 @@ KINDS = {
 }
 
 
-class Chat:
+class ChatWire(Wire):
     name = "chat"
 
     def serves(self, path: str) -> bool:
         return path.endswith("/chat/completions")
-
-    def counts(self, path: str) -> bool:
-        return False
-
-    def count(self, tokens: int) -> Json:
-        raise NotImplementedError("this API has no way to count tokens")
-
-    def streams(self, path: str, body: Json) -> bool:
-        return bool(body.get("stream"))
-
-    def model(self, path: str, body: Json) -> str:
-        return str(body.get("model", "scripted"))
 
     def tools(self, body: Json) -> frozenset[str]:
         return frozenset(tool["function"]["name"] for tool in body.get("tools", []))
@@ -40,7 +28,7 @@ class Chat:
         schema: Json | None = body.get("response_format", {}).get("json_schema", {}).get("schema")
         return schema
 
-    def whole(self, answer: Answer) -> Json:
+    def whole(self, answer: ModelAnswer) -> Json:
         message: Json = {"role": "assistant", "content": answer.text or None}
         if answer.thinking:
             message["reasoning_content"] = answer.thinking
@@ -49,7 +37,7 @@ class Chat:
         choice = {"index": 0, "message": message, "finish_reason": _finish(answer), "logprobs": None}
         return _head(answer, "chat.completion") | {"choices": [choice], "usage": _usage(answer)}
 
-    def events(self, answer: Answer, body: Json) -> list[bytes]:
+    def events(self, answer: ModelAnswer, body: Json) -> list[bytes]:
         deltas: list[Json] = [{"role": "assistant", "content": ""}]
         deltas += [{"reasoning_content": piece} for piece in pieces(answer.thinking)]
         deltas += [{"content": piece} for piece in pieces(answer.text)]
@@ -61,7 +49,7 @@ class Chat:
             chunks.append(_head(answer, "chat.completion.chunk") | {"choices": [], "usage": _usage(answer)})
         return [*map(sse, chunks), b"data: [DONE]\n\n"]
 
-    def malformed(self, answer: Answer) -> list[bytes]:
+    def malformed(self, answer: ModelAnswer) -> list[bytes]:
         return [self.events(answer, {})[0], BROKEN]
 
     def error_event(self, kind: str, message: str) -> bytes:
@@ -81,16 +69,16 @@ def openai_error(status: int, kind: str, message: str) -> Json:
     return {"error": {"message": message, "type": kind, "code": kind, "param": None}}
 
 
-def _head(answer: Answer, kind: str) -> Json:
+def _head(answer: ModelAnswer, kind: str) -> Json:
     return {"id": f"chatcmpl-{answer.id}", "object": kind, "created": 0, "model": answer.model}
 
 
-def _chunk(answer: Answer, delta: Json, finish: str | None) -> Json:
+def _chunk(answer: ModelAnswer, delta: Json, finish: str | None) -> Json:
     choice = {"index": 0, "delta": delta, "finish_reason": finish}
     return _head(answer, "chat.completion.chunk") | {"choices": [choice]}
 
 
-def _calls(answer: Answer) -> list[Json]:
+def _calls(answer: ModelAnswer) -> list[Json]:
     return [
         {
             "id": f"call_{call.id}",
@@ -109,11 +97,11 @@ def _call_deltas(index: int, call: Json) -> list[Json]:
     return [{"tool_calls": [part]} for part in (begun, *rest)]
 
 
-def _finish(answer: Answer) -> str:
+def _finish(answer: ModelAnswer) -> str:
     return "tool_calls" if answer.calls else "stop"
 
 
-def _usage(answer: Answer) -> Json:
+def _usage(answer: ModelAnswer) -> Json:
     usage = answer.usage
     return {
         "prompt_tokens": usage.input,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 KEY = "sk-test-local"
 """A key that opens nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Client:
+class Client(Struct, frozen=True):
     """One CLI: its command for a prompt on stdin, the variables and the file in its home that it needs."""
 
     argv: tuple[str, ...]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ralph.modelserver.answer import BROKEN, Answer, Json, Refusal, pieces, sse
+from ralph.modelserver.answer import BROKEN, Json, ModelAnswer, Refusal, Wire, pieces, sse
 
 KINDS = {
     400: "INVALID_ARGUMENT",
@@ -18,7 +18,7 @@ KINDS = {
 _TYPE = "type.googleapis.com/google.rpc"
 
 
-class Gemini:
+class GeminiWire(Wire):
     name = "gemini"
 
     def serves(self, path: str) -> bool:
@@ -46,10 +46,10 @@ class Gemini:
         schema: Json | None = config.get("responseJsonSchema") or config.get("responseSchema")
         return schema
 
-    def whole(self, answer: Answer) -> Json:
+    def whole(self, answer: ModelAnswer) -> Json:
         return _chunk(answer, _parts(answer, [answer.thinking], [answer.text]), "STOP")
 
-    def events(self, answer: Answer, body: Json) -> list[bytes]:
+    def events(self, answer: ModelAnswer, body: Json) -> list[bytes]:
         parts = _parts(answer, pieces(answer.thinking), pieces(answer.text))
         last = parts[-1:]
         return [
@@ -57,7 +57,7 @@ class Gemini:
             sse(_chunk(answer, last, "STOP")),
         ]
 
-    def malformed(self, answer: Answer) -> list[bytes]:
+    def malformed(self, answer: ModelAnswer) -> list[bytes]:
         return [sse(_chunk(answer, [{"text": "…"}], None)), BROKEN]
 
     def error_event(self, kind: str, message: str) -> bytes:
@@ -80,7 +80,7 @@ class Gemini:
         return Refusal(429, body)
 
 
-def _parts(answer: Answer, thinking: list[str], text: list[str]) -> list[Json]:
+def _parts(answer: ModelAnswer, thinking: list[str], text: list[str]) -> list[Json]:
     found: list[Json] = [{"text": piece, "thought": True} for piece in thinking if piece]
     found += [{"text": piece} for piece in text if piece]
     for call in answer.calls:
@@ -88,7 +88,7 @@ def _parts(answer: Answer, thinking: list[str], text: list[str]) -> list[Json]:
     return found
 
 
-def _chunk(answer: Answer, parts: list[Json], finish: str | None) -> Json:
+def _chunk(answer: ModelAnswer, parts: list[Json], finish: str | None) -> Json:
     usage = answer.usage
     candidate: dict[str, Any] = {"index": 0, "content": {"role": "model", "parts": parts}}
     if finish:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import threading
-from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Literal
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from ralph.errors import RalphError
 from ralph.modelserver import tools
-from ralph.modelserver.answer import Answer, Json, Refusal, Wire, conversation, sample
-from ralph.modelserver.script import Script, Turn, Usage
+from ralph.modelserver.answer import Json, ModelAnswer, Refusal, Wire, conversation, sample
+from ralph.modelserver.script import ModelScript, ModelTurn, TokenCounts
 
 Played = int | Literal["side", "refused"]
 """The number of the script's turn, from 1; a side call; or a request that could not be answered."""
@@ -25,8 +27,7 @@ class Ending(Enum):
     """A hang before the first byte."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(Struct, frozen=True):
     """What goes over the connection. Of a reply that ends early the first `sent` pieces do."""
 
     pieces: tuple[bytes, ...]
@@ -41,7 +42,7 @@ class Reply:
 class Player:
     """Plays a script, one turn for each request that is no side call. Safe for several threads."""
 
-    def __init__(self, script: Script) -> None:
+    def __init__(self, script: ModelScript) -> None:
         self._script = script
         self._lock = threading.Lock()
         self._asked = 0
@@ -61,7 +62,9 @@ class Player:
         if is_side:
             schema = wire.schema(body)
             text = json.dumps(sample(schema)) if schema else self._script.side
-            return _answered(wire, path, body, Answer(number, model, Usage(10, 1), text=text)), "side"
+            return _answered(
+                wire, path, body, ModelAnswer(number, model, TokenCounts(10, 1), text=text)
+            ), "side"
         if index is None:
             return refused(wire, 400, "The script is over: it has no turn for this request."), "refused"
         turn = self._script.turns[index]
@@ -69,7 +72,7 @@ class Player:
             calls = tools.calls(turn.tools, advertised, number)
         except RalphError as error:
             return refused(wire, 400, error.message), "refused"
-        answer = Answer(number, model, turn.usage, turn.thinking, turn.text, calls)
+        answer = ModelAnswer(number, model, turn.usage, turn.thinking, turn.text, calls)
         reply = _played(wire, path, body, turn, answer, now)
         headers = reply.headers + tuple(turn.headers.items())
         return replace(reply, delay=turn.delay, headers=headers), index + 1
@@ -80,7 +83,7 @@ def refused(wire: Wire, status: int, message: str) -> Reply:
     return _refusal(Refusal(status, wire.error(status, "", message)))
 
 
-def _played(wire: Wire, path: str, body: Json, turn: Turn, answer: Answer, now: float) -> Reply:
+def _played(wire: Wire, path: str, body: Json, turn: ModelTurn, answer: ModelAnswer, now: float) -> Reply:
     """A turn's answer or fault, without its delay and headers."""
     if turn.status is not None:
         message = turn.message or f"The script says {turn.status}."
@@ -106,7 +109,7 @@ def _played(wire: Wire, path: str, body: Json, turn: Turn, answer: Answer, now: 
     return whole
 
 
-def _answered(wire: Wire, path: str, body: Json, answer: Answer) -> Reply:
+def _answered(wire: Wire, path: str, body: Json, answer: ModelAnswer) -> Reply:
     if wire.streams(path, body):
         return Reply(tuple(wire.events(answer, body)), streams=True)
     text = json.dumps(wire.whole(answer)).encode()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ralph.modelserver.answer import BROKEN, Answer, Call, Json, Refusal, pieces, sse
+from ralph.modelserver.answer import BROKEN, Json, ModelAnswer, Refusal, ToolCall, Wire, pieces, sse
 from ralph.modelserver.chat import openai_error
 
 
-class Responses:
+class ResponsesWire(Wire):
     name = "responses"
 
     def serves(self, path: str) -> bool:
@@ -20,12 +20,6 @@ class Responses:
     def count(self, tokens: int) -> Json:
         return {"object": "response.input_tokens", "input_tokens": tokens}
 
-    def streams(self, path: str, body: Json) -> bool:
-        return bool(body.get("stream"))
-
-    def model(self, path: str, body: Json) -> str:
-        return str(body.get("model", "scripted"))
-
     def tools(self, body: Json) -> frozenset[str]:
         return frozenset(tool.get("name", tool["type"]) for tool in body.get("tools", []))
 
@@ -33,10 +27,10 @@ class Responses:
         schema: Json | None = body.get("text", {}).get("format", {}).get("schema")
         return schema
 
-    def whole(self, answer: Answer) -> Json:
+    def whole(self, answer: ModelAnswer) -> Json:
         return _response(answer, "completed", _items(answer))
 
-    def events(self, answer: Answer, body: Json) -> list[bytes]:
+    def events(self, answer: ModelAnswer, body: Json) -> list[bytes]:
         begun = _response(answer, "in_progress", [])
         found: list[Json] = [
             {"type": "response.created", "response": begun},
@@ -47,7 +41,7 @@ class Responses:
         found.append({"type": "response.completed", "response": self.whole(answer)})
         return [sse(event | {"sequence_number": number}, event["type"]) for number, event in enumerate(found)]
 
-    def malformed(self, answer: Answer) -> list[bytes]:
+    def malformed(self, answer: ModelAnswer) -> list[bytes]:
         return [self.events(answer, {})[0], b"event: response.output_item.done\n" + BROKEN]
 
     def error_event(self, kind: str, message: str) -> bytes:
@@ -69,7 +63,7 @@ class Responses:
         return Refusal(429, {"error": error})
 
 
-def _response(answer: Answer, status: str, output: list[Json]) -> Json:
+def _response(answer: ModelAnswer, status: str, output: list[Json]) -> Json:
     usage = answer.usage
     counted = {
         "input_tokens": usage.input,
@@ -90,7 +84,7 @@ def _response(answer: Answer, status: str, output: list[Json]) -> Json:
     }
 
 
-def _items(answer: Answer) -> list[Json]:
+def _items(answer: ModelAnswer) -> list[Json]:
     found: list[Json] = []
     if answer.thinking:
         summary = [{"type": "summary_text", "text": answer.thinking}]
@@ -109,7 +103,7 @@ def _items(answer: Answer) -> list[Json]:
     return found + [_call(call) for call in answer.calls]
 
 
-def _call(call: Call) -> Json:
+def _call(call: ToolCall) -> Json:
     common = {"call_id": f"call_{call.id}", "name": call.name, "status": "completed"}
     if isinstance(call.input, str):
         return {"type": "custom_tool_call", "id": f"ctc_{call.id}", "input": call.input} | common

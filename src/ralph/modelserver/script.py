@@ -16,7 +16,7 @@ import msgspec
 from ralph.errors import RalphError
 from ralph.files.textfile import read_text
 
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 FAULTS = ("status", "usage_limit", "hang", "hang_after", "cut", "malformed", "stream_error", "empty")
 
 Natural = Annotated[int, msgspec.Meta(ge=0)]
@@ -39,7 +39,7 @@ class Edit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     new: str
 
 
-class Todo(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TodoEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One entry of the agent's task list."""
 
     text: Name
@@ -60,7 +60,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read: Name | None = None
     write: Write | None = None
     edit: Edit | None = None
-    todo: list[Todo | str] | None = None
+    todo: list[TodoEntry | str] | None = None
     call: Named | None = None
 
     def __post_init__(self) -> None:
@@ -72,7 +72,7 @@ class Tool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return next(name for name in self.__struct_fields__ if getattr(self, name) is not None)
 
 
-class Usage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TokenCounts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Tokens of one answer. `cached` is a part of `input`."""
 
     input: Natural = 1000
@@ -95,13 +95,13 @@ class UsageLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.resets_at if self.resets_at is not None else int(now) + self.resets_in
 
 
-class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ModelTurn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One answer: thinking, text and tool calls in this order, or a fault."""
 
     text: str = ""
     thinking: str = ""
     tools: list[Tool] = []
-    usage: Usage = Usage()
+    usage: TokenCounts = TokenCounts()
     times: Annotated[int, msgspec.Meta(ge=1)] | Literal["forever"] = 1
     delay: Seconds = 0.0
     when: str = ""
@@ -134,8 +134,8 @@ class Turn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ValueError("Expected text, thinking, tools or a fault (`empty: true` for an empty answer)")
 
 
-class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    turns: Annotated[list[Turn], msgspec.Meta(min_length=1)]
+class ModelScript(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    turns: Annotated[list[ModelTurn], msgspec.Meta(min_length=1)]
     then: Literal["repeat", "error"] = "repeat"
     """After the last turn: that turn again, or an error."""
     side: str = "ok"
@@ -158,18 +158,18 @@ class Script(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return mine[-1] if mine and self.then == "repeat" else None
 
 
-def load(path: str) -> Script:
+def load(path: str) -> ModelScript:
     """A script from a file; an error names the file and the key."""
-    return parse(read_text(path, most=MOST_BYTES, what="script"), path)
+    return parse(read_text(path, most=MAX_BYTES, what="script"), path)
 
 
-def parse(text: str, name: str = "script") -> Script:
+def parse(text: str, name: str = "script") -> ModelScript:
     """A script from YAML or JSON text; `name` is what errors call it."""
     import yaml
 
     try:
         values = yaml.safe_load(text)
-        script = msgspec.convert(values, Script)
+        script = msgspec.convert(values, ModelScript)
         json.dumps(values)  # bodies and inputs go out as JSON: no dates, nothing that contains itself
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)

@@ -8,29 +8,29 @@ import socket
 import threading
 import time
 from collections import deque
-from dataclasses import asdict, dataclass
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
 from typing import IO, Any, Self
 from urllib.parse import urlsplit
 
+from msgspec import Struct, to_builtins
+
 from ralph.errors import RalphError
 from ralph.modelserver.answer import Json, Wire, conversation
-from ralph.modelserver.anthropic import Anthropic
-from ralph.modelserver.chat import Chat
-from ralph.modelserver.gemini import Gemini
+from ralph.modelserver.anthropic import AnthropicWire
+from ralph.modelserver.chat import ChatWire
+from ralph.modelserver.gemini import GeminiWire
 from ralph.modelserver.player import Ending, Played, Player, Reply, refused
-from ralph.modelserver.responses import Responses
-from ralph.modelserver.script import Script
+from ralph.modelserver.responses import ResponsesWire
+from ralph.modelserver.script import ModelScript
 
-WIRES: tuple[Wire, ...] = (Anthropic(), Responses(), Chat(), Gemini())
-MOST_BYTES = 64 << 20
-MOST_REQUESTS = 10_000
+WIRES: tuple[Wire, ...] = (AnthropicWire(), ResponsesWire(), ChatWire(), GeminiWire())
+MAX_BYTES = 64 << 20
+MAX_REQUESTS = 10_000
 MODELS = {"object": "list", "data": [{"id": "scripted", "object": "model", "type": "model"}]}
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(Struct, frozen=True):
     """One request that came in, and what was played for it."""
 
     time: float
@@ -52,8 +52,8 @@ class ModelServer:
     ...     assert "hello" in server.requests[-1].said()
     """
 
-    def __init__(self, script: Script, port: int = 0, log: str | None = None) -> None:
-        self._requests: deque[Request] = deque(maxlen=MOST_REQUESTS)
+    def __init__(self, script: ModelScript, port: int = 0, log: str | None = None) -> None:
+        self._requests: deque[Request] = deque(maxlen=MAX_REQUESTS)
         self._lock = threading.Lock()
         self._log: IO[str] | None = None
         try:
@@ -103,19 +103,14 @@ class ModelServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _note(self, request: Request) -> None:
         with self._lock:
             self._requests.append(request)
             if self._log:
-                self._log.write(json.dumps(asdict(request)) + "\n")
+                self._log.write(json.dumps(to_builtins(request)) + "\n")
                 self._log.flush()
 
 
@@ -145,10 +140,8 @@ class _Server(ThreadingHTTPServer):
         self.closing.set()
         with self._guard:
             for connection in self._open:
-                try:
+                with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
-                except OSError:
-                    pass
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is nothing to report."""
@@ -183,9 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
         data = self._read()
         if data is None:
             self.close_connection = True
-            reply = refused(
-                wire, 413, f"The body must have a Content-Length of at most {MOST_BYTES:,} bytes."
-            )
+            reply = refused(wire, 413, f"The body must have a Content-Length of at most {MAX_BYTES:,} bytes.")
             self._note(wire.name, {}, played)
             return self._send(reply)
         try:
@@ -209,7 +200,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _read(self) -> bytes | None:
         """The body; None when it has no sane length."""
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > MOST_BYTES:
+        if not length.isdecimal() or int(length) > MAX_BYTES:
             return None
         return self.rfile.read(int(length))
 

@@ -7,17 +7,17 @@ from collections.abc import Callable
 from typing import Any
 
 from ralph.errors import RalphError
-from ralph.modelserver.answer import Call
-from ralph.modelserver.script import Edit, Todo, Tool, Write
+from ralph.modelserver.answer import ToolCall
+from ralph.modelserver.script import Edit, TodoEntry, Tool, Write
 
 Input = dict[str, Any] | str
 Builder = Callable[[Any], list[Input]]
 
 
-def calls(tools: list[Tool], advertised: frozenset[str], prefix: str) -> tuple[Call, ...]:
+def calls(tools: list[Tool], advertised: frozenset[str], prefix: str) -> tuple[ToolCall, ...]:
     """The calls for a turn's tools; an error says which tool the CLI does not have."""
     found = [call for tool in tools for call in _translate(tool, advertised)]
-    return tuple(Call(f"{prefix}_{number}", name, input) for number, (name, input) in enumerate(found, 1))
+    return tuple(ToolCall(f"{prefix}_{number}", name, input) for number, (name, input) in enumerate(found, 1))
 
 
 def _translate(tool: Tool, advertised: frozenset[str]) -> list[tuple[str, Input]]:
@@ -53,9 +53,9 @@ def _changed(edit: Edit) -> str:
     return f"*** Begin Patch\n*** Update File: {edit.path}\n@@\n{old}{new}*** End Patch"
 
 
-def _todos(todos: list[Todo | str], text: str, **more: str) -> list[dict[str, str]]:
+def _todos(todos: list[TodoEntry | str], text: str, **more: str) -> list[dict[str, str]]:
     """Entries of a task list; `text` is what the agent calls the text."""
-    entries = [Todo(todo) if isinstance(todo, str) else todo for todo in todos]
+    entries = [TodoEntry(todo) if isinstance(todo, str) else todo for todo in todos]
     return [{text: todo.text, "status": todo.status} | more for todo in entries]
 
 

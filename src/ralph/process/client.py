@@ -9,18 +9,18 @@ import select
 import socket
 import stat
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
-from typing import IO
+
+from msgspec import Struct
 
 from ralph.core.model import Ended, Exit
 from ralph.files.compiled import compiled
+from ralph.files.unnamed import unnamed_file
 from ralph.process import orphans, warden
 from ralph.process.orphans import Orphans
-from ralph.process.step import ANSWER_SECONDS, Reader, Step, Watch
+from ralph.process.step import ANSWER_SECONDS, OutputReader, Step, Watch
 
 _PIPE_BYTES = 1 << 18
 _NULL_DEVICE = "/dev/null"
@@ -30,8 +30,7 @@ _DROPPED = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "PWD
 the directory that Ralph was called from."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class ProcessCommand(Struct, frozen=True):
     """What to start. `directory` and `stdin` are open descriptors; without stdin it reads nothing.
 
     `merged`: stdout and stderr are one stream, read as stdout.
@@ -103,14 +102,7 @@ def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     return environment | dict(extra)
 
 
-def _opened_program() -> int:
-    """An open file with the warden's program, as Python runs it at once."""
-    with tempfile.TemporaryFile(buffering=0) as file:
-        file.write(compiled(warden))
-        return fcntl.fcntl(file.fileno(), fcntl.F_DUPFD_CLOEXEC, 10)
-
-
-_PROGRAM = _opened_program()
+_PROGRAM = unnamed_file(compiled(warden))
 """The warden's program as it is now: an upgrade under a running loop does not change it."""
 
 
@@ -172,7 +164,7 @@ class Warden:
 
     # ---- one command ----
 
-    def run(self, command: Command, reader: Reader, watch: Watch) -> Exit:
+    def run(self, command: ProcessCommand, reader: OutputReader, watch: Watch) -> Exit:
         """Start the command and stay with it until it and everything it started is gone."""
         if any("\0" in word for word in command.argv) or any(
             not name or "\0" in name or "=" in name for name in command.environment
@@ -194,7 +186,7 @@ class Warden:
             for descriptor in readers:
                 os.close(descriptor)
 
-    def _send_command(self, command: Command, descriptors: list[int]) -> bool:
+    def _send_command(self, command: ProcessCommand, descriptors: list[int]) -> bool:
         argv = [os.fsencode(argument) for argument in command.argv]
         environment = [
             os.fsencode(f"{name}={value}") for name, value in command.environment.items() if "\0" not in value
@@ -324,8 +316,7 @@ class _Collected:
         self.err += data
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class ProcessOutput(Struct, frozen=True):
     """What a short command did. `problem`: it could not be started. `is_cut`: it had more to say than was wanted."""
 
     exit: Exit
@@ -352,25 +343,27 @@ def output_of(
     stdin: bytes = b"",
     watch: Watch = lambda seconds, idle: None,
     most: int | None = None,
-) -> Output:
+) -> ProcessOutput:
     """Run a short command of the harness itself, and collect what it prints; after `most` bytes it is ended."""
     program, problem = find_program(argv[0], environment.get("PATH", os.defpath), directory)
     if problem:
-        return Output(Exit(error=errno.ENOENT), b"", b"", f"{argv[0]}: {problem}")
+        return ProcessOutput(Exit(error=errno.ENOENT), b"", b"", f"{argv[0]}: {problem}")
     collected = _Collected(most)
 
     def watched(seconds: float, idle: float) -> Ended | None:
         return Ended.OK if collected.is_full else watch(seconds, idle)
 
-    with _file_with(stdin) if stdin else nullcontext() as file:
-        given = file.fileno() if file is not None else None
-        exit = owner.run(Command([program, *argv[1:]], environment, directory, given), collected, watched)
-    return Output(exit, collected.out, collected.err, is_cut=collected.is_full)
+    with _file_with(stdin) if stdin else nullcontext() as given:
+        exit = owner.run(
+            ProcessCommand([program, *argv[1:]], environment, directory, given), collected, watched
+        )
+    return ProcessOutput(exit, collected.out, collected.err, is_cut=collected.is_full)
 
 
 @contextmanager
-def _file_with(data: bytes) -> Iterator[IO[bytes]]:
-    with tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.seek(0)
-        yield file
+def _file_with(data: bytes) -> Iterator[int]:
+    descriptor = unnamed_file(data)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

@@ -13,7 +13,8 @@ import selectors
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 PERIOD = 0.03
 """Seconds from one look to the next: meanwhile output gathers, so that a line comes late, but with others."""
@@ -31,8 +32,7 @@ _NOBODY = -1
 Take = Callable[[bytes], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Taker:
+class _Taker(Struct, frozen=True):
     """`flood`: with so much in one pause, whoever writes would soon have to wait for us."""
 
     take: Take

@@ -32,7 +32,8 @@ def note_strangers() -> None:
     global _strangers
     with starting:
         if _strangers is None:
-            _strangers = frozenset(warden.children_by_parent().get(os.getpid(), ()))
+            tree = warden.children_by_parent() if warden.has_children() else {}
+            _strangers = frozenset(tree.get(os.getpid(), ()))
 
 
 def kill(pid: int) -> None:

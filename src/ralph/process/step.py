@@ -28,7 +28,7 @@ _gatherer = Gatherer()
 """Reads for all wardens where there are several; one alone reads for itself."""
 
 
-class Reader(Protocol):
+class OutputReader(Protocol):
     """Takes what a command prints, in big pieces that may end anywhere; one at a time, but from any thread."""
 
     def stdout(self, data: bytes) -> None: ...

@@ -1,1 +1,1 @@
-"""Where agents and checks run: the rungs of a ladder, one file each."""
+"""Where agents and checks run: one file per backend, the proxy, the probes."""

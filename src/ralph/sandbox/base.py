@@ -1,11 +1,11 @@
-"""What a rung of the sandbox ladder has to do. A new one is one file and one line in `registry.py`.
+"""What a sandbox backend has to do. A new one is one file and one line in `registry.py`.
 
 Three moments:
-- Before a run, and for `ralph doctor`: `problem` says why the rung cannot be used on this machine. It is asked with
+- Before a run, and for `ralph doctor`: `problem` says why the backend cannot be used on this machine. It is asked with
   a `Run` to try things out; nothing here starts a process itself.
 - Once per ralph process that drives a run: `opened` is a context. On entering, it removes what a killed ralph has
   left of this run or of any other, and makes what lives as long as the run: a proxy, a container. If that cannot be
-  done it raises RalphError, and the run does not begin: a rung never lets a command out because it failed. Leaving
+  done it raises RalphError, and the run does not begin: a backend never lets a command out because it failed. Leaving
   removes it all.
 - For each command: `wrap` turns it into one that the warden can start outside and that does its work inside. The
   warden's signals (TERM to every process that it sees, later KILL) must reach the inner process, stdin and the two
@@ -13,7 +13,7 @@ Three moments:
   ended and before anything looks at the files: there leftovers inside are ended, files that are copied are waited
   for, and the exit is told as the inner process had it.
 
-A command sees a `Room`: what is not named there is up to the rung, but never writable, and never somebody's secret.
+A command sees a `Room`: what is not named there is up to the backend, but never writable, and never somebody's secret.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
+
+from msgspec import Struct
 
 from ralph.core.model import Exit, Network
 
@@ -40,29 +41,27 @@ class Root(Enum):
     MACHINE = "that of a machine of its own"
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """What a short command of the rung itself did. `code` is None if it could not be started or was ended."""
+class SandboxOutput(Struct, frozen=True):
+    """What a short command of the backend itself did. `code` is None if it could not be started or was ended."""
 
     code: int | None
     out: bytes
     err: str
 
 
-Run = Callable[[Sequence[str], float], Output]
+RunCommand = Callable[[Sequence[str], float], SandboxOutput]
 """(command line, seconds) -> what it did. It runs outside, under the warden."""
 
 Tell = Callable[[str], None]
 """Say something to those who watch the run; may be called from any thread."""
 
 
-@dataclass(frozen=True, slots=True)
-class Walls:
+class Boundary(Struct, frozen=True):
     """What is the same for every command of a run.
 
-    `state`: a directory for the rung's own files, out of reach for what runs inside. `writable`: the trees that some
+    `state`: a directory for the backend's own files, out of reach for what runs inside. `writable`: the trees that some
     command of the run may write to, the worktree first. `read_only`: those that every command may read besides, for
-    rungs that must know it before. `hosts`: "name" (ports 443 and 80, public addresses only) or "name:port" (that
+    backends that must know it before. `hosts`: "name" (ports 443 and 80, public addresses only) or "name:port" (that
     port, at any address but link-local ones). 0 is no limit.
     """
 
@@ -76,8 +75,7 @@ class Walls:
     read_only: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Room:
+class Mounts(Struct, frozen=True):
     """What one command finds. Every path is absolute and resolved, and is the same inside as outside.
 
     `directory`: where it starts. What is in none of the lists is hidden if it belongs to people (homes, runtime and
@@ -93,9 +91,8 @@ class Room:
     copied: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Wrapped:
-    """What the warden is to start instead; `mark`: what the rung knows it by."""
+class WrappedCommand(Struct, frozen=True):
+    """What the warden is to start instead; `mark`: what the backend knows it by."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
@@ -103,14 +100,24 @@ class Wrapped:
 
 
 class Sandbox(Protocol):
-    """An opened rung: wraps the commands of one run."""
+    """An opened backend: wraps the commands of one run."""
 
-    def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped: ...
+    def wrap(self, argv: Sequence[str], environment: Mapping[str, str], mounts: Mounts) -> WrappedCommand: ...
 
-    def after(self, exit: Exit, wrapped: Wrapped) -> Exit: ...
+    def after(self, exit: Exit, wrapped: WrappedCommand) -> Exit: ...
 
 
-class Rung(Protocol):
+class BackendOptions(Struct, frozen=True):
+    """What a run says to its backend. `image`: of containers, "" for the usual one. `agent`: whose machine it is, and
+    `home`, in which its login is kept.
+    """
+
+    image: str = ""
+    agent: str = ""
+    home: str = ""
+
+
+class Backend(Protocol):
     """One way to run a command so that it can do no harm. `name` is what the user says."""
 
     @property
@@ -119,7 +126,7 @@ class Rung(Protocol):
     @property
     def root(self) -> Root: ...
 
-    def problem(self, run: Run) -> str:
+    def problem(self, run: RunCommand) -> str:
         """Why it cannot be used here, in words; "" if it can."""
 
-    def opened(self, walls: Walls, run: Run, tell: Tell) -> AbstractContextManager[Sandbox]: ...
+    def opened(self, boundary: Boundary, run: RunCommand, tell: Tell) -> AbstractContextManager[Sandbox]: ...

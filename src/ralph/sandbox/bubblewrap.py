@@ -28,7 +28,17 @@ from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
 from ralph.files.compiled import compiled
 from ralph.sandbox import inside
-from ralph.sandbox.base import PEOPLES, Room, Root, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.base import (
+    PEOPLES,
+    BackendOptions,
+    Boundary,
+    Mounts,
+    Root,
+    RunCommand,
+    Sandbox,
+    Tell,
+    WrappedCommand,
+)
 from ralph.sandbox.outside import as_it_died, find_program
 from ralph.sandbox.proxy import opened_proxy
 
@@ -60,7 +70,7 @@ class Bubblewrap:
     name = "bubblewrap"
     root = Root.OURS
 
-    def problem(self, run: Run) -> str:
+    def problem(self, run: RunCommand) -> str:
         if not sys.platform.startswith("linux"):
             return "it is for Linux only"
         if not (program := find_program("bwrap")):
@@ -68,7 +78,7 @@ class Bubblewrap:
         return "" if _users(program, run) is not None else _words(_attempt(program, _USERS[-1], run))
 
     @contextmanager
-    def opened(self, walls: Walls, run: Run, tell: Tell) -> Iterator[Sandbox]:
+    def opened(self, boundary: Boundary, run: RunCommand, tell: Tell) -> Iterator[Sandbox]:
         program = find_program("bwrap")
         users = _users(program, run) if program else None
         if users is None:
@@ -77,44 +87,46 @@ class Bubblewrap:
             )
         with ExitStack() as stack:
             socket = ""
-            if walls.network is Network.ALLOW_LIST:
-                socket = stack.enter_context(opened_proxy(walls.state, walls.hosts, tell))
-            if walls.processes and os.geteuid() == 0:
+            if boundary.network is Network.ALLOW_LIST:
+                socket = stack.enter_context(opened_proxy(boundary.state, boundary.hosts, tell))
+            if boundary.processes and os.geteuid() == 0:
                 tell("sandbox.processes has no effect for root: Linux does not count its processes.")
-            first = os.path.join(walls.state, os.path.basename(FIRST))
+            first = os.path.join(boundary.state, os.path.basename(FIRST))
             Path(first).write_bytes(_FIRST)
-            yield Bubble(program, users, walls, first, socket)
+            yield Bubble(program, users, boundary, first, socket)
 
 
 class Bubble:
     """The walls of one run."""
 
-    def __init__(self, program: str, users: Sequence[str], walls: Walls, first: str, socket: str) -> None:
+    def __init__(
+        self, program: str, users: Sequence[str], boundary: Boundary, first: str, socket: str
+    ) -> None:
         self._program = program
         self._users = users
-        self._walls = walls
+        self._boundary = boundary
         self._first = first
         self._socket = socket
 
-    def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped:
-        walls = self._walls
-        network = () if walls.network is Network.OPEN else ("--unshare-net",)
-        limits = str(walls.memory_mb), str(walls.processes), SOCKET if self._socket else ""
+    def wrap(self, argv: Sequence[str], environment: Mapping[str, str], mounts: Mounts) -> WrappedCommand:
+        boundary = self._boundary
+        network = () if boundary.network is Network.OPEN else ("--unshare-net",)
+        limits = str(boundary.memory_mb), str(boundary.processes), SOCKET if self._socket else ""
         first = (sys.executable, "-I", "-S", FIRST, *limits, "--", *argv)
-        options = (*self._users, *_NAMESPACES, *network, *_LIFE, *_system(), *self._mounts(room))
-        words = (self._program, *options, "--chdir", room.directory, "--", *first)
-        return Wrapped(("/bin/sh", "-c", _DEAF, *words), environment)
+        options = (*self._users, *_NAMESPACES, *network, *_LIFE, *_system(), *self._mounts(mounts))
+        words = (self._program, *options, "--chdir", mounts.directory, "--", *first)
+        return WrappedCommand(("/bin/sh", "-c", _DEAF, *words), environment)
 
-    def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
+    def after(self, exit: Exit, wrapped: WrappedCommand) -> Exit:
         return as_it_died(exit)
 
-    def _mounts(self, room: Room) -> Iterator[str]:
+    def _mounts(self, mounts: Mounts) -> Iterator[str]:
         """Outer directories before inner ones, so that each inner one counts."""
-        kinds = dict.fromkeys(room.read_only, "--ro-bind")
-        kinds |= dict.fromkeys(room.writable, "--bind")
-        hidden = {*_people(), *room.hidden, *(_SECRETS if os.geteuid() == 0 else ()), *_host_keys()}
-        kinds |= {path: "" for path in hidden if path not in kinds or path in room.hidden}
-        sources = {target: source for source, target in room.copied}
+        kinds = dict.fromkeys(mounts.read_only, "--ro-bind")
+        kinds |= dict.fromkeys(mounts.writable, "--bind")
+        hidden = {*_people(), *mounts.hidden, *(_SECRETS if os.geteuid() == 0 else ()), *_host_keys()}
+        kinds |= {path: "" for path in hidden if path not in kinds or path in mounts.hidden}
+        sources = {target: source for source, target in mounts.copied}
         kinds |= dict.fromkeys(sources, "--bind")
         kinds |= {path: "" for path in _sockets() if not _is_seen_to(path, kinds)}
         for path in sorted(kinds, key=lambda path: path.count("/") if path != "/" else 0):
@@ -130,7 +142,7 @@ class Bubble:
             yield from ("--bind", self._socket, SOCKET)
 
 
-def _users(program: str, run: Run) -> tuple[str, ...] | None:
+def _users(program: str, run: RunCommand) -> tuple[str, ...] | None:
     """How users are told apart inside, as well as this machine can do it."""
     for words in (*_USERS, *([()] if os.geteuid() == 0 else [])):
         if _attempt(program, words, run) == "":
@@ -138,7 +150,7 @@ def _users(program: str, run: Run) -> tuple[str, ...] | None:
     return None
 
 
-def _attempt(program: str, users: Sequence[str], run: Run) -> str:
+def _attempt(program: str, users: Sequence[str], run: RunCommand) -> str:
     done = run((program, *users, *_NAMESPACES, *_LIFE, *_system(), "--", "/bin/true"), _TRY_SECONDS)
     return "" if done.code == 0 else done.err.strip() or "bwrap does not end"
 
@@ -205,3 +217,7 @@ def _is_seen_to(path: str, kinds: Mapping[str, str]) -> bool:
         if path in kinds:
             return kinds[path] != "--ro-bind"
     return False
+
+
+def backend(options: BackendOptions) -> Bubblewrap:
+    return Bubblewrap()

@@ -33,15 +33,26 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.core.model import Exit, Network
 from ralph.errors import RalphError
 from ralph.sandbox import inside
-from ralph.sandbox.base import Room, Root, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.base import (
+    BackendOptions,
+    Boundary,
+    Mounts,
+    Root,
+    RunCommand,
+    Sandbox,
+    Tell,
+    WrappedCommand,
+)
 from ralph.sandbox.outside import USUAL, as_it_died, complaint, find_program, is_locked, locked
+from ralph.sandbox.programs import within
 from ralph.sandbox.proxy import opened_proxy
 from ralph.sandbox.seccomp import without_namespaces
 
@@ -69,8 +80,7 @@ _CLIENT = ("DOCKER_", "CONTAINER", "XDG_", "DBUS_SESSION_BUS_ADDRESS", "HOME", "
 """Variables that the client itself needs; they do not go inside unless the command has them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Engine:
+class Engine(Struct, frozen=True):
     """An engine that works here. `users`: the options by which files belong to the user; `calls`: a profile, "" for its own."""
 
     program: str
@@ -80,40 +90,39 @@ class Engine:
     calls: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(Struct, frozen=True):
     image: str = IMAGE
     name: str = "container"
     root: Root = Root.IMAGE
 
-    def problem(self, run: Run) -> str:
+    def problem(self, run: RunCommand) -> str:
         found = self._engine(run)
         return found if isinstance(found, str) else ""
 
     @contextmanager
-    def opened(self, walls: Walls, run: Run, tell: Tell) -> Iterator[Sandbox]:
+    def opened(self, boundary: Boundary, run: RunCommand, tell: Tell) -> Iterator[Sandbox]:
         engine = self._engine(run)
         if isinstance(engine, str):
             raise RalphError(f"No container can be used: {engine}.", "See `ralph doctor --sandbox`.")
         with ExitStack() as stack:
             stack.enter_context(
-                locked(Path(walls.state, _LOCK), "Another ralph drives this run in containers.")
+                locked(Path(boundary.state, _LOCK), "Another ralph drives this run in containers.")
             )
-            Path(walls.state, _EMPTY).mkdir(mode=0o555, exist_ok=True)
-            Path(walls.state, _CALLS).write_text(engine.calls)
-            _remove_stale(engine, walls.state, run)
+            Path(boundary.state, _EMPTY).mkdir(mode=0o555, exist_ok=True)
+            Path(boundary.state, _CALLS).write_text(engine.calls)
+            _remove_stale(engine, boundary.state, run)
             socket = ""
-            if walls.network is Network.ALLOW_LIST:
+            if boundary.network is Network.ALLOW_LIST:
                 self._check_forwarder(engine, run)
-                socket = stack.enter_context(opened_proxy(walls.state, walls.hosts, tell))
-                Path(walls.state, os.path.basename(_FIRST)).write_text(_SOURCE)
-            box = Box(engine, self.image, walls, socket, run, tell)
+                socket = stack.enter_context(opened_proxy(boundary.state, boundary.hosts, tell))
+                Path(boundary.state, os.path.basename(_FIRST)).write_text(_SOURCE)
+            box = Box(engine, self.image, boundary, socket, run, tell)
             try:
                 yield box
             finally:
                 box.remove_all()
 
-    def _engine(self, run: Run) -> Engine | str:
+    def _engine(self, run: RunCommand) -> Engine | str:
         """The first engine that works and has the image, else why there is none."""
         problems = []
         for name in ENGINES:
@@ -126,7 +135,7 @@ class Container:
             problems.append(f"{name}: {found}")
         return "; ".join(problems)
 
-    def _tried(self, program: str, run: Run) -> Engine | str:
+    def _tried(self, program: str, run: RunCommand) -> Engine | str:
         version = run((program, "--version"), _SECONDS)
         if version.code != 0:
             return complaint(version)
@@ -146,7 +155,7 @@ class Container:
             return f"no container can be started: {complaint(tried)}"
         return Engine(program, is_podman, users, _path_in(image.out), calls if is_podman else "")
 
-    def _check_forwarder(self, engine: Engine, run: Run) -> None:
+    def _check_forwarder(self, engine: Engine, run: RunCommand) -> None:
         """With an allow-list, the way to the proxy is a program inside."""
         if not sys.platform.startswith("linux"):
             raise RalphError(
@@ -168,31 +177,35 @@ _SOURCE = Path(inside.__file__).read_text()
 class Box:
     """The containers of one run."""
 
-    def __init__(self, engine: Engine, image: str, walls: Walls, socket: str, run: Run, tell: Tell) -> None:
-        self._engine, self._image, self._walls, self._socket = engine, image, walls, socket
+    def __init__(
+        self, engine: Engine, image: str, boundary: Boundary, socket: str, run: RunCommand, tell: Tell
+    ) -> None:
+        self._engine, self._image, self._boundary, self._socket = engine, image, boundary, socket
         self._run, self._tell = run, tell
         self._numbers = count(1)
         self._lock = threading.Lock()
 
-    def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped:
-        name = f"ralph-{re.sub('[^A-Za-z0-9_.-]', '-', self._walls.run)}-{os.getpid()}-{next(self._numbers)}"
-        mounts, own = _Mounts(room, environment.get("HOME", "")), _client_variables()
+    def wrap(self, argv: Sequence[str], environment: Mapping[str, str], mounts: Mounts) -> WrappedCommand:
+        name = (
+            f"ralph-{re.sub('[^A-Za-z0-9_.-]', '-', self._boundary.run)}-{os.getpid()}-{next(self._numbers)}"
+        )
+        mounted, own = _Mounts(mounts, environment.get("HOME", "")), _client_variables()
         first = ("python3", "-I", "-S", _FIRST, "0", "0", _SOCKET, "--") if self._socket else ()
         words = [
             *(self._engine.program, "run", "--rm", "--pull", "never", "--name", name, "--stop-timeout", "0"),
             *("--interactive", "--init", "--read-only"),
-            *_labels(self._walls),
-            *self._walls_options(),
-            *self._mounted(mounts),
+            *_labels(self._boundary),
+            *self._boundary_options(),
+            *self._mounted(mounted),
             *self._proxy_options(),
             *_variables(environment, own),
-            *("--env", f"PATH={mounts.path(environment.get('PATH', ''), self._engine.path)}"),
-            *("--entrypoint", "/bin/sh", self._image, "-c", _START, room.directory),
-            *(*first, mounts.program(argv[0]), *argv[1:]),
+            *("--env", f"PATH={mounted.path(environment.get('PATH', ''), self._engine.path)}"),
+            *("--entrypoint", "/bin/sh", self._image, "-c", _START, mounts.directory),
+            *(*first, mounted.program(argv[0]), *argv[1:]),
         ]
-        return Wrapped(words, {**environment, **own, "PATH": os.environ.get("PATH", USUAL)}, name)
+        return WrappedCommand(words, {**environment, **own, "PATH": os.environ.get("PATH", USUAL)}, name)
 
-    def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
+    def after(self, exit: Exit, wrapped: WrappedCommand) -> Exit:
         """The client has ended, and nobody knows how: the container goes in any case."""
         self._remove([wrapped.mark])
         return as_it_died(exit)
@@ -200,7 +213,7 @@ class Box:
     def remove_all(self) -> None:
         """Whatever is left of the run."""
         found = _listed(
-            self._engine, (f"label={RUN}={self._walls.run}", f"label={OWNER}={owner()}"), self._run
+            self._engine, (f"label={RUN}={self._boundary.run}", f"label={OWNER}={owner()}"), self._run
         )
         if found is None:
             self._tell(
@@ -215,49 +228,51 @@ class Box:
         if done:
             self._tell(f"A container could not be removed ({done}): it goes when the next run starts.")
 
-    def _walls_options(self) -> Iterator[str]:
-        walls = self._walls
+    def _boundary_options(self) -> Iterator[str]:
+        boundary = self._boundary
         yield from ("--cap-drop", "ALL", "--security-opt", "no-new-privileges", *self._engine.users)
         if self._engine.calls:
-            yield from ("--security-opt", f"seccomp={os.path.join(walls.state, _CALLS)}")
+            yield from ("--security-opt", f"seccomp={os.path.join(boundary.state, _CALLS)}")
         if os.path.exists("/sys/fs/selinux/enforce"):
             yield from ("--security-opt", "label=disable")  # else what is mounted could not be read
-        if walls.network is not Network.OPEN:
+        if boundary.network is not Network.OPEN:
             yield from ("--network", "none")
         if self._engine.is_podman:
             yield "--http-proxy=false"
-        if walls.memory_mb:
-            yield from ("--memory", f"{walls.memory_mb}m", "--memory-swap", f"{walls.memory_mb}m")
-        if walls.processes:
-            yield from ("--pids-limit", str(walls.processes))
+        if boundary.memory_mb:
+            yield from ("--memory", f"{boundary.memory_mb}m", "--memory-swap", f"{boundary.memory_mb}m")
+        if boundary.processes:
+            yield from ("--pids-limit", str(boundary.processes))
 
     def _mounted(self, mounts: _Mounts) -> Iterator[str]:
         more = ",notmpcopyup" if self._engine.is_podman else ""
         for place in mounts.private:
             yield from ("--tmpfs", f"{place}:rw,exec,nosuid,nodev,mode=1777{more}")
-        yield from mounts.bound(os.path.join(self._walls.state, _EMPTY))
+        yield from mounts.bound(os.path.join(self._boundary.state, _EMPTY))
 
     def _proxy_options(self) -> Iterator[str]:
         if self._socket:
             yield from _bound(self._socket, _SOCKET)
-            yield from _bound(os.path.join(self._walls.state, os.path.basename(_FIRST)), _FIRST, "readonly")
+            yield from _bound(
+                os.path.join(self._boundary.state, os.path.basename(_FIRST)), _FIRST, "readonly"
+            )
 
 
 class _Mounts:
     """What of a room is put into a container."""
 
-    def __init__(self, room: Room, home: str) -> None:
-        kinds = dict.fromkeys(room.read_only, "readonly") | dict.fromkeys(room.writable, "")
-        sources = {target: source for source, target in room.copied}
+    def __init__(self, mounts: Mounts, home: str) -> None:
+        kinds = dict.fromkeys(mounts.read_only, "readonly") | dict.fromkeys(mounts.writable, "")
+        sources = {target: source for source, target in mounts.copied}
         kinds |= dict.fromkeys(sources, "")
         self._kinds = {path: kind for path, kind in kinds.items() if os.path.exists(sources.get(path, path))}
         self._sources = sources
-        self._hidden = [path for path in room.hidden if os.path.exists(path) and self.has(path)]
+        self._hidden = [path for path in mounts.hidden if os.path.exists(path) and self.has(path)]
         private = dict.fromkeys((*_PRIVATE, *([home] if home not in ("", "/") else [])))
         self.private = [place for place in private if place not in self._kinds]
 
     def has(self, path: str) -> bool:
-        return any(path == place or path.startswith(f"{place.rstrip('/')}/") for place in self._kinds)
+        return within(path, self._kinds)
 
     def program(self, name: str) -> str:
         """Its path where that is mounted; else the image has its own of that name."""
@@ -282,8 +297,8 @@ def _bound(source: str, target: str, *more: str) -> Iterator[str]:
     yield from ("--mount", text.getvalue())
 
 
-def _labels(walls: Walls) -> Iterator[str]:
-    for key, value in ((RUN, walls.run), (STATE, walls.state), (OWNER, owner())):
+def _labels(boundary: Boundary) -> Iterator[str]:
+    for key, value in ((RUN, boundary.run), (STATE, boundary.state), (OWNER, owner())):
         yield from ("--label", f"{key}={value}")
 
 
@@ -321,7 +336,7 @@ def _client_variables() -> dict[str, str]:
 # ---- what is left of runs ----
 
 
-def _remove_stale(engine: Engine, state: str, run: Run) -> None:
+def _remove_stale(engine: Engine, state: str, run: RunCommand) -> None:
     """Containers whose ralph is gone, of this run or of any other."""
     found = _listed(engine, (f"label={OWNER}={owner()}",), run)
     if found is None:
@@ -340,7 +355,9 @@ def _remove_stale(engine: Engine, state: str, run: Run) -> None:
         )
 
 
-def _listed(engine: Engine, filters: Iterable[str], run: Run) -> list[tuple[str, dict[str, str]]] | None:
+def _listed(
+    engine: Engine, filters: Iterable[str], run: RunCommand
+) -> list[tuple[str, dict[str, str]]] | None:
     """Containers with their labels; None: the engine does not answer."""
     chosen = [word for each in filters for word in ("--filter", each)]
     listed = run((engine.program, "ps", "--all", "--quiet", "--no-trunc", *chosen), _SECONDS)
@@ -362,7 +379,7 @@ def _listed(engine: Engine, filters: Iterable[str], run: Run) -> list[tuple[str,
     return found
 
 
-def _removed(engine: Engine, names: Sequence[str], run: Run) -> str:
+def _removed(engine: Engine, names: Sequence[str], run: RunCommand) -> str:
     """Remove containers, running or not; returns what went wrong. What counts is that they are gone."""
     for turn in range(_TRIES):
         if turn:
@@ -376,3 +393,7 @@ def _removed(engine: Engine, names: Sequence[str], run: Run) -> str:
         if left.code is not None and not left.out.split():
             return ""
     return complaint(done)
+
+
+def backend(options: BackendOptions) -> Container:
+    return Container(options.image or IMAGE)

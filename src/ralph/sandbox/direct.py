@@ -6,24 +6,24 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from ralph.core.model import Exit
-from ralph.sandbox.base import Room, Root, Run, Sandbox, Tell, Walls, Wrapped
+from ralph.sandbox.base import Boundary, Mounts, Root, RunCommand, Sandbox, Tell, WrappedCommand
 
 
-class Direct:
+class NoSandbox:
     name = "direct"
     root = Root.OURS
 
-    def problem(self, run: Run) -> str:
+    def problem(self, run: RunCommand) -> str:
         return ""
 
     @contextmanager
-    def opened(self, walls: Walls, run: Run, tell: Tell) -> Iterator[Sandbox]:
+    def opened(self, boundary: Boundary, run: RunCommand, tell: Tell) -> Iterator[Sandbox]:
         yield NoWalls()
 
 
 class NoWalls:
-    def wrap(self, argv: Sequence[str], environment: Mapping[str, str], room: Room) -> Wrapped:
-        return Wrapped(argv, environment)
+    def wrap(self, argv: Sequence[str], environment: Mapping[str, str], mounts: Mounts) -> WrappedCommand:
+        return WrappedCommand(argv, environment)
 
-    def after(self, exit: Exit, wrapped: Wrapped) -> Exit:
+    def after(self, exit: Exit, wrapped: WrappedCommand) -> Exit:
         return exit

@@ -1,4 +1,4 @@
-"""What rungs do outside of their walls: find their program, understand it, and hold a lock as long as they live."""
+"""What backends do outside of their walls: find their program, understand it, and hold a lock as long as they live."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from ralph.core.model import Exit
 from ralph.errors import RalphError
-from ralph.sandbox.base import Output
+from ralph.sandbox.base import SandboxOutput
 
 USUAL = "/usr/bin:/bin:/usr/local/bin:/usr/sbin:/sbin"
 """Looked at before PATH, which may have directories that an agent can write to."""
@@ -22,7 +23,7 @@ def find_program(name: str) -> str:
     return shutil.which(name, path=USUAL) or shutil.which(name) or ""
 
 
-def complaint(done: Output) -> str:
+def complaint(done: SandboxOutput) -> str:
     """What a command that failed said first, but for warnings."""
     if done.code is None:
         return "it does not answer"

@@ -76,23 +76,17 @@ def _open_to_write(path: str) -> Seen:
 
 
 def _connect(path: str) -> Seen:
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(_SECONDS)
-        try:
-            client.connect(path)
-        except OSError as error:
-            return False, error.strerror or str(error)
-    return True, f"{path} answers"
+    return _reach(socket.AF_UNIX, path, path)
 
 
-def _reach(family: socket.AddressFamily, address: tuple[Any, ...]) -> Seen:
+def _reach(family: socket.AddressFamily, address: Any, name: str) -> Seen:
     with socket.socket(family) as client:
         client.settimeout(_SECONDS)
         try:
             client.connect(address)
         except OSError as error:
             return False, error.strerror or str(error)
-    return True, f"{address[0]} port {address[1]} answers"
+    return True, f"{name} answers"
 
 
 def _ask_proxy(request: str) -> Seen:
@@ -183,7 +177,7 @@ def _mount(directory: str) -> Seen:
 
 
 def probes(at: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Seen]]]:
-    """Every probe by its name, as `flows/doctor_sandbox.py` has them."""
+    """Every probe by its name, as `doctor/sandbox.py` has them."""
     yield "worktree", lambda: _write(f"{at['worktree']}/written")
     yield "commit", lambda: _run("git", "-C", at["worktree"], "commit", "-q", "--allow-empty", "-m", "inside")
     yield "login", lambda: _read(at["login"])
@@ -223,9 +217,9 @@ def probes(at: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Seen]]]:
 
 
 def _ways_out(at: dict[str, Any]) -> Iterator[Seen]:
-    yield _reach(socket.AF_INET, ("127.0.0.1", at["port"]))
-    yield _reach(socket.AF_INET, ("1.1.1.1", 443))
-    yield _reach(socket.AF_INET6, ("2606:4700:4700::1111", 443))
+    for host, port in (("127.0.0.1", at["port"]), ("1.1.1.1", 443), ("2606:4700:4700::1111", 443)):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        yield _reach(family, (host, port), f"{host} port {port}")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         try:
             client.sendto(b"\0", ("1.1.1.1", 53))

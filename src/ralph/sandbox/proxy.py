@@ -16,18 +16,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from ralph.sandbox import hello
 from ralph.sandbox.base import Tell
 
 TLS, HTTP = 443, 80
 USUAL_PORTS = (TLS, HTTP)
-MOST_LOGGED = 10_000
-MOST_TOLD = 1000
-MOST_HEAD = 65536
-MOST_CONNECTIONS = 256
+MAX_LOGGED = 10_000
+MAX_TOLD = 1000
+MAX_HEAD = 65536
+MAX_CONNECTIONS = 256
 _PATIENCE = 30.0
 _CHUNK = 65536
 _NAME = "proxy.sock"
@@ -40,8 +41,7 @@ class Refused(Exception):
     """Why a connection is not made, in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(Struct, frozen=True):
     """One entry of the list: a name, or `*.` and the end of one; with a port, that one alone."""
 
     name: str
@@ -155,10 +155,10 @@ class _Log:
         text = f"{where[:300]}: {why}"
         with self._lock:
             self._logged += 1
-            is_new = text not in self._told and len(self._told) < MOST_TOLD
+            is_new = text not in self._told and len(self._told) < MAX_TOLD
             if is_new:
                 self._told.add(text)
-            if self._logged <= MOST_LOGGED:
+            if self._logged <= MAX_LOGGED:
                 with suppress(OSError), open(self._path, "a", errors="replace") as file:
                     file.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {text}\n")
         if is_new:
@@ -179,7 +179,7 @@ class Proxy:
         self._allowed = allowed
         self._log = log
         self._resolve = resolve
-        self._room = threading.Semaphore(MOST_CONNECTIONS)
+        self._room = threading.Semaphore(MAX_CONNECTIONS)
 
     def serve(self) -> None:
         while True:
@@ -313,7 +313,7 @@ _OURS = frozenset({"host", "connection", "keep-alive", "upgrade"})
 def _read_head(client: socket.socket, data: bytes = b"") -> tuple[str, bytes]:
     while b"\r\n\r\n" not in data:
         piece = client.recv(_CHUNK)
-        if not piece or len(data) > MOST_HEAD:
+        if not piece or len(data) > MAX_HEAD:
             raise ValueError("no request")
         data += piece
     head, _, rest = data.partition(b"\r\n\r\n")

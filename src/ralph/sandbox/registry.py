@@ -1,41 +1,52 @@
-"""The ladder: every rung, the best first. A new one is one file and one line here."""
+"""Every sandbox backend, the best first. A new one is one file and one line here."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 
 from ralph.errors import RalphError
-from ralph.sandbox.base import Run, Rung
-from ralph.sandbox.bubblewrap import Bubblewrap
-from ralph.sandbox.container import IMAGE, Container
-from ralph.sandbox.direct import Direct
-from ralph.sandbox.docker import DockerSandbox
+from ralph.registry import Registry
+from ralph.sandbox.base import Backend, BackendOptions, RunCommand
+from ralph.sandbox.direct import NoSandbox
 
-DIRECT = Direct()
-
-
-def ladder(image: str = "", agent: str = "", auth: str = "") -> dict[str, Rung]:
-    """`image`: of containers. `agent`: whose machine it is, and `auth`, where its login is kept, for Docker Sandbox."""
-    rungs = (DockerSandbox(agent, auth), Bubblewrap(), Container(image or IMAGE), DIRECT)
-    return {rung.name: rung for rung in rungs}
+DIRECT = NoSandbox()
+_MODULES = {"docker-sandbox": "docker_sandbox", "bubblewrap": "bubblewrap", "container": "container"}
+NAMES = (*_MODULES, DIRECT.name)
 
 
-NAMES = tuple(ladder())
+def all_backends(image: str = "", agent: str = "", home: str = "") -> Registry[Backend]:
+    """Each as a run needs it, see `BackendOptions`; those that nobody asks for are not loaded."""
+    options = BackendOptions(image, agent, home)
+
+    def load(name: str) -> Backend:
+        if name == DIRECT.name:
+            return DIRECT
+        backend: Backend = import_module(f"ralph.sandbox.{_MODULES[name]}").backend(options)
+        return backend
+
+    return Registry(NAMES, load)
 
 
-def find(name: str, rungs: dict[str, Rung]) -> Rung:
-    if name not in rungs:
-        raise RalphError(f"There is no sandbox {name!r}.", f"Known: {', '.join(rungs)}.")
-    return rungs[name]
+def canonical(name: str) -> str:
+    """The name of a backend by one that it had in earlier versions, which stored runs and settings may use."""
+    return {"docker": "docker-sandbox"}.get(name, name)
 
 
-def best(rungs: dict[str, Rung], run: Run) -> tuple[Rung, dict[str, str]]:
-    """The best rung that can be used here, be it `direct`, and what is wrong with those that are better."""
+def find(name: str, backends: Mapping[str, Backend]) -> Backend:
+    name = canonical(name)
+    if name not in backends:
+        raise RalphError(f"There is no sandbox {name!r}.", f"Known: {', '.join(backends)}.")
+    return backends[name]
+
+
+def best(backends: Mapping[str, Backend], run: RunCommand) -> tuple[Backend, dict[str, str]]:
+    """The best backend that can be used here, be it `direct`, and what is wrong with those that are better."""
     problems: dict[str, str] = {}
-    for rung in rungs.values():
-        if not (problem := rung.problem(run)):
-            return rung, problems
-        problems[rung.name] = problem
+    for backend in backends.values():
+        if not (problem := backend.problem(run)):
+            return backend, problems
+        problems[backend.name] = problem
     return DIRECT, problems
 
 

@@ -33,9 +33,9 @@ def _regular(pattern: str) -> str:
     return ".*".join(re.escape(part) for part in pattern.split("*"))
 
 
-def ours(rung: str) -> dict[str, str]:
+def ours(backend: str) -> dict[str, str]:
     """What a command is told of its sandbox."""
-    told = {"IS_SANDBOX": "1", "RALPH_SANDBOX": rung, "TMPDIR": "/tmp"}
+    told = {"IS_SANDBOX": "1", "RALPH_SANDBOX": backend, "TMPDIR": "/tmp"}
     told["GIT_CONFIG_COUNT"] = str(len(_NO_SIGNING))
     for number, (key, value) in enumerate(_NO_SIGNING.items()):
         told |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}

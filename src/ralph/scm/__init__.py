@@ -1,1 +1,1 @@
-"""Git, and any other version control command: snapshots that lose nothing, commits of what is good."""
+"""Git, and any other version control command: snapshots, going back, commits, worktrees, diffs."""

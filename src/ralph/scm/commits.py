@@ -7,22 +7,22 @@ import re
 import shlex
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.core.model import Scm
 from ralph.core.text import clean
+from ralph.scm.baseline import Baseline, BaselineRecord, add_all, led_elsewhere
 from ralph.scm.git import Git, GitError, Runner, paths
 from ralph.scm.repository import Repository
-from ralph.scm.start import Recorded, Start, add_all, led_elsewhere
 from ralph.scm.user_git import UserGit
 
 _MARK = re.compile(rb"^<{7} ", re.MULTILINE)
 TRAILER = "Ralph-Run"
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(Struct, frozen=True):
     """What the tasks came to. `commit` is the new commit; `problems` are shown, and the loop goes on."""
 
     commit: str = ""
@@ -33,29 +33,29 @@ class GitTasks:
     """`scm.tasks` with git."""
 
     def __init__(
-        self, repository: Repository, run: Runner, scm: Scm, run_id: str, recorded: Recorded
+        self, repository: Repository, run: Runner, scm: Scm, run_id: str, baseline: Baseline
     ) -> None:
         self._git = Git(repository, run)
-        self._user_git = UserGit(repository, run, recorded)
+        self._user_git = UserGit(repository, run, baseline)
         self._scm = scm
         self._run = run_id
-        self._recorded = recorded
+        self._baseline = baseline
 
     def has_changes(self) -> bool:
-        return self._recorded.has_changes()
+        return self._baseline.has_changes()
 
     def do(self, iteration: int, message: str) -> Done:
-        start = self._recorded.load()
+        start = self._baseline.load()
         commit, problems = "", []
         for task in self._scm.tasks:
-            words, problem = shlex.split(task), ""
+            words, problem = _words(task)
             try:
                 if words[:1] == ["commit"]:
                     commit, problem = self._commit(iteration, message, words[1:])
                 elif words:
                     problem = self._other(start, words)
             except GitError as error:
-                problem = f"{error.message} {error.hint}".strip()
+                problem = error.text
             if problem and problem not in problems:
                 problems.append(problem)
         return Done(commit, tuple(problems))
@@ -68,7 +68,7 @@ class GitTasks:
             return already, ""
         if path := self._conflict():
             return "", f"Not committed: {path} has a conflict of a merge. Next: resolve it, then: git commit"
-        added = add_all(self._user_git, self._git, self._recorded.left_out())
+        added = add_all(self._user_git, self._git, self._baseline.left_out())
         if added.code:
             return "", self._user_git.failure("add", added)
         if self._git.attempt("diff", "--cached", "--quiet", "--ignore-submodules=dirty").code == 0:
@@ -101,8 +101,8 @@ class GitTasks:
 
     # ---- the other tasks ----
 
-    def _other(self, start: Start, words: list[str]) -> str:
-        if changed := led_elsewhere(start, self._recorded.config()):
+    def _other(self, start: BaselineRecord, words: list[str]) -> str:
+        if changed := led_elsewhere(start, self._baseline.config()):
             return (
                 f"git {words[0]} was not run: {changed[0]} has changed since the run began."
                 f" If that is right, run it yourself: git {shlex.join(words)}"
@@ -114,8 +114,8 @@ class GitTasks:
 class Committer:
     """Commits files that the harness itself has written."""
 
-    def __init__(self, repository: Repository, run: Runner, recorded: Recorded, project: Path) -> None:
-        self._user_git = UserGit(repository, run, recorded)
+    def __init__(self, repository: Repository, run: Runner, baseline: Baseline, project: Path) -> None:
+        self._user_git = UserGit(repository, run, baseline)
         self._prefix = os.path.relpath(project, repository.top)
 
     def commit_files(self, names: Iterable[str], message: str) -> str:
@@ -152,10 +152,21 @@ class OtherTasks:
     def do(self, iteration: int, message: str) -> Done:
         problems = []
         for task in self._scm.tasks:
-            words = shlex.split(task)
+            words, problem = _words(task)
+            if problem:
+                problems.append(problem)
+                continue
             if words[:1] == ["commit"]:
                 words += ["-m", clean(message)]
             done = self._runner([self._scm.command, *words], {}, b"")
             if done.code:
                 problems.append(f"{self._scm.command} {words[0]} failed: {clean(done.err.strip()[-500:])}")
         return Done("", tuple(problems))
+
+
+def _words(task: str) -> tuple[list[str], str]:
+    """The words of a task, and what is wrong with them."""
+    try:
+        return shlex.split(task), ""
+    except ValueError as error:
+        return [], f"scm.tasks: {task!r} was not run: {error}."

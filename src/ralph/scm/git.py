@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.errors import RalphError
 from ralph.scm.repository import Repository
 from ralph.scm.stale import is_freed
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class GitOutput(Struct, frozen=True):
     code: int
     out: bytes
     err: str
 
 
-Runner = Callable[[list[str], Mapping[str, str], bytes], Output]
+Runner = Callable[[list[str], Mapping[str, str], bytes], GitOutput]
 """(command line, variables, stdin) -> what it did. The loop hands it in: it runs under the warden."""
 
 _OFF = {
@@ -54,7 +54,7 @@ _IDENTITY = {
     for what, value in (("NAME", "Ralph"), ("EMAIL", "ralph@localhost"))
 }
 
-MOST_NAMED = 10
+MAX_NAMED = 10
 """How many files of git's complaint are told."""
 
 UNREPLACED = {"GIT_NO_REPLACE_OBJECTS": "1"}
@@ -93,8 +93,8 @@ def gist(error: str) -> str:
     for number, line in enumerate(lines, 1):
         if line.lstrip().startswith(("fatal:", "error:")):
             files = [name.strip() for name in takewhile(lambda line: line.startswith("\t"), lines[number:])]
-            more = [f"{len(files) - MOST_NAMED} more"] if len(files) > MOST_NAMED else []
-            return f"{line.strip()} {', '.join(files[:MOST_NAMED] + more)}".strip()
+            more = [f"{len(files) - MAX_NAMED} more"] if len(files) > MAX_NAMED else []
+            return f"{line.strip()} {', '.join(files[:MAX_NAMED] + more)}".strip()
     return lines[-1].strip() if lines else "it failed"
 
 
@@ -120,7 +120,7 @@ class Git:
             raise GitError.of(arguments[0], done.err, self.repository)
         return done.out
 
-    def attempt(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> Output:
+    def attempt(self, *arguments: str, index: Path | None = None, stdin: bytes = b"") -> GitOutput:
         variables = self.variables() | ({"GIT_INDEX_FILE": str(index)} if index else {})
         done = self._run(["git", *arguments], variables, stdin)
         if done.code and is_freed(done.err, self.repository, index):

@@ -4,34 +4,34 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec import Struct
+
 from ralph.errors import RalphError
+from ralph.scm.baseline import all_but
 from ralph.scm.git import Git, Runner, paths
 from ralph.scm.repository import Repository
 from ralph.scm.snapshots import ref_of
-from ralph.scm.start import all_but
+
+_NO_PROGRAMS = ("--no-ext-diff", "--no-textconv")
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(Struct, frozen=True):
     """What happened to one file: `A` added, `M` changed, `D` removed, `T` of another type."""
 
     kind: str
     path: str
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True):
     """A snapshot: its commit and its tree."""
 
     commit: str
     tree: str
 
 
-@dataclass(frozen=True, slots=True)
-class Counted:
+class Counted(Struct, frozen=True):
     """How many lines of a file were added and removed; None: it is no text."""
 
     path: str
@@ -94,16 +94,7 @@ class History:
         if not trees:
             return []
         asked = "".join(f"{old} {new}\n" for old, new in trees)
-        words = (
-            "diff-tree",
-            "--stdin",
-            "-r",
-            "--numstat",
-            "-z",
-            "--no-renames",
-            "--no-ext-diff",
-            "--no-textconv",
-        )
+        words = ("diff-tree", "--stdin", "-r", "--numstat", "-z", "--no-renames", *_NO_PROGRAMS)
         return _by_pair(self.git(*words, stdin=asked.encode(), index=self._index), trees)
 
     def diff(self, old: str, new: str, *options: str) -> str:
@@ -118,8 +109,9 @@ class History:
 
     def _diff(self, *arguments: str) -> str:
         """Without colours, and no program of the repository runs for it."""
-        options = ("--no-ext-diff", "--no-textconv", "--no-color")
-        return self.git("diff", *options, *arguments, index=self._index).decode(errors="replace")
+        return self.git("diff", *_NO_PROGRAMS, "--no-color", *arguments, index=self._index).decode(
+            errors="replace"
+        )
 
     def touched(self, old: str, new: str, globs: Sequence[str], absent: Sequence[str]) -> list[Change]:
         """Files of the old tree that match a glob and are changed or gone in the new one.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from ralph.scm.git import GitError, Output, Runner
+from ralph.scm.git import GitError, GitOutput, Runner
 from ralph.scm.repository import Repository
 
 _WRITTEN = ("index", "objects", "refs", "refs/heads", "refs/ralph", "packed-refs", "logs", "COMMIT_EDITMSG")
@@ -18,7 +18,7 @@ def pinned(run: Runner, repository: Repository, directory: int, known: str, hint
     """A runner that refuses git once the repository, whose top is the open directory, is not the `known` one."""
     place = seen_from(repository.top, repository.git_dir)
 
-    def checked(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> Output:
+    def checked(argv: list[str], variables: Mapping[str, str], stdin: bytes) -> GitOutput:
         if "GIT_DIR" in variables and not (known and identity(place, directory) == known):
             raise GitError(
                 f"{repository.git_dir} is not the git directory any more that the run began with:"

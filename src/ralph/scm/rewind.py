@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.scm.git import Git, Runner, listed, paths
 from ralph.scm.history import Change, History, changes_between
@@ -12,8 +13,7 @@ from ralph.scm.repository import Repository, repository_at
 from ralph.scm.snapshots import Snapshot, Snapshots
 
 
-@dataclass(frozen=True, slots=True)
-class Rewind:
+class Rewind(Struct, frozen=True):
     """What would happen: from the tree as it is now, which was kept first, to the target.
 
     A change of kind `A` brings a file back, `D` removes one. `moved_head`: where HEAD was then, if it has moved.

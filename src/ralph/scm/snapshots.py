@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass, field
 from pathlib import Path
+
+from msgspec import Struct, field
 
 from ralph.core.model import OURS
 from ralph.errors import RalphError
+from ralph.files.paths import real
 from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
 
@@ -22,19 +24,17 @@ HUGE_FILE = 50 << 20
 HUGE_NESTED = 200 << 20
 """A nested repository with more packed objects than this is left out, and named."""
 
-_MOST_UNREADABLE = 20
+_MAX_UNREADABLE = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     ref: str
     commit: str
     tree: str
     notes: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
-class _Copy:
+class _Copy(Struct):
     """A copy of the index, brought up to what is in the working tree. `staged`: the index as it was."""
 
     index: Path
@@ -42,8 +42,7 @@ class _Copy:
     left_out: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
+class _Change(Struct, frozen=True):
     """One entry of `git status`: what differs between HEAD and the index, and the index and the tree."""
 
     in_index: str
@@ -157,7 +156,7 @@ class Snapshots:
 
     def _add(self, copy: _Copy, changed: list[str]) -> None:
         """Put files into the copy; one that cannot be read is left out, and named."""
-        for _ in range(_MOST_UNREADABLE):
+        for _ in range(_MAX_UNREADABLE):
             if not changed:
                 return
             done = self._git.attempt(
@@ -170,7 +169,7 @@ class Snapshots:
                 raise GitError.of("update-index", done.err, self._git.repository)
             copy.left_out.append(f"{bad} cannot be read and is not kept")
             changed = [path for path in changed if path != bad]
-        raise GitError(f"More than {_MOST_UNREADABLE} files cannot be read.")
+        raise GitError(f"More than {_MAX_UNREADABLE} files cannot be read.")
 
     def _embed(self, copy: _Copy, path: str, name: str) -> None:
         """Put the files of a nested repository into the tree, as if they were plain files of ours."""
@@ -197,17 +196,10 @@ class Snapshots:
 
     def _holds(self, nested: Repository) -> bool:
         """Does all that git would write to lie inside of our repository, whatever links there are?"""
-        ours = [
-            Path(os.path.realpath(each)) for each in (self._git.repository.top, self._git.repository.common)
-        ]
-        written = (
-            nested.top,
-            nested.git_dir,
-            nested.common,
-            nested.common / "objects",
-            nested.common / "refs",
-        )
-        return all(any(Path(os.path.realpath(each)).is_relative_to(o) for o in ours) for each in written)
+        ours = [real(each) for each in (self._git.repository.top, self._git.repository.common)]
+        shared = (nested.common, nested.common / "objects", nested.common / "refs")
+        written = (nested.top, nested.git_dir, *shared)
+        return all(any(real(each).is_relative_to(place) for place in ours) for each in written)
 
 
 def _is_nested(path: Path) -> bool:

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 from ralph.core.text import clean
-from ralph.scm.git import UNREPLACED, Output, Runner, config_variables, gist, hint_for
+from ralph.scm.baseline import Baseline, overrides
+from ralph.scm.git import UNREPLACED, GitOutput, Runner, config_variables, gist, hint_for
 from ralph.scm.repository import Repository
 from ralph.scm.stale import is_freed
-from ralph.scm.start import Recorded, overrides
 
 
 class UserGit:
     """Calls git in one working tree for the user."""
 
-    def __init__(self, repository: Repository, run: Runner, recorded: Recorded) -> None:
+    def __init__(self, repository: Repository, run: Runner, baseline: Baseline) -> None:
         self._repository = repository
         self._runner = run
-        self._recorded = recorded
+        self._baseline = baseline
 
-    def __call__(self, *words: str, stdin: bytes = b"") -> Output:
+    def __call__(self, *words: str, stdin: bytes = b"") -> GitOutput:
         done = self._call(words, stdin)
         if done.code and is_freed(done.err, self._repository):
             done = self._call(words, stdin)
         return done
 
-    def _call(self, words: tuple[str, ...], stdin: bytes) -> Output:
-        pinned = overrides(self._recorded.load(), self._recorded.config(), self._recorded.hooks)
+    def _call(self, words: tuple[str, ...], stdin: bytes) -> GitOutput:
+        pinned = overrides(self._baseline.load(), self._baseline.config(), self._baseline.hooks)
         variables = {
             "GIT_DIR": str(self._repository.git_dir),
             "GIT_WORK_TREE": str(self._repository.top),
@@ -34,7 +34,7 @@ class UserGit:
         }
         return self._runner(["git", *words], variables | UNREPLACED | config_variables(pinned), stdin)
 
-    def failure(self, what: str, done: Output) -> str:
+    def failure(self, what: str, done: GitOutput) -> str:
         """What went wrong in git's own words, and what to do next."""
         error = done.err.strip() or done.out.decode(errors="replace")
         hint = hint_for(error, self._repository)

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ralph.files.paths import real
+from ralph.scm.baseline import Baseline, add_all
 from ralph.scm.git import Git, GitError, Runner, listed, paths
 from ralph.scm.repository import Repository, repository_at
-from ralph.scm.start import Recorded, add_all
 from ralph.scm.user_git import UserGit
 
 _READY = "ralph-ready"
@@ -40,9 +40,9 @@ def mark_ready(repository: Repository) -> None:
 class Worktrees:
     """The worktrees of one repository, seen from the user's own checkout."""
 
-    def __init__(self, repository: Repository, run: Runner, recorded: Recorded) -> None:
+    def __init__(self, repository: Repository, run: Runner, baseline: Baseline) -> None:
         self.git = Git(repository, run)
-        self._user_git = UserGit(repository, run, recorded)
+        self._user_git = UserGit(repository, run, baseline)
 
     # ---- what is there ----
 
@@ -188,10 +188,10 @@ def _wipe(path: Path) -> None:
 class Tree:
     """A working tree that Ralph merges in. All but `advance` and `take_back` is only for Ralph's own."""
 
-    def __init__(self, repository: Repository, run: Runner, recorded: Recorded) -> None:
+    def __init__(self, repository: Repository, run: Runner, baseline: Baseline) -> None:
         self.repository = repository
         self.git = Git(repository, run)
-        self._user_git = UserGit(repository, run, recorded)
+        self._user_git = UserGit(repository, run, baseline)
 
     # ---- where HEAD is ----
 

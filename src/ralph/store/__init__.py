@@ -1,1 +1,1 @@
-"""The only writer of durable state: the journal, the commands for live runs, locks, files of a run."""
+"""The only writer of durable state: journal, runs and their commands, tasks, bus, locks, files."""

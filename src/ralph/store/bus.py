@@ -23,13 +23,22 @@ import msgspec
 from ralph.core.model import PROJECT_BUS, TASK_BUS
 from ralph.errors import RalphError
 from ralph.store.files import opened_directory, write_all
-from ralph.store.messages import MOST_BYTES, Damage, Found, Message, encode, find_ids, scan, scan_end
+from ralph.store.messages import (
+    MAX_BYTES,
+    BusMessage,
+    Damage,
+    LocatedMessage,
+    encode,
+    find_ids,
+    scan,
+    scan_end,
+)
 
 FACT, INFO, WARNING, ERROR, WAIT = "FACT", "INFO", "WARNING", "ERROR", "wait_without_restart"
 TYPES = (FACT, INFO, WARNING, ERROR, WAIT)
 """The types that mean something to Ralph; any other word is a type too."""
 
-MOST_FILE = 4 << 30
+MAX_FILE = 4 << 30
 """Bytes of a bus; a larger file is neither read nor written."""
 
 PATIENCE = 30.0
@@ -95,7 +104,7 @@ class Bus:
         """
         if seq is not None and not _RUN.fullmatch(run):
             raise ValueError(f"a message with a sequence number needs a run, not {run!r}")
-        message = Message("", at, as_type(type), task[:255], run[:100], body)
+        message = BusMessage("", at, as_type(type), task[:255], run[:100], body)
         with _locked(self.path) as descriptor:
             end, moved = self._recovered(descriptor)
             id = f"{run}.{seq}"
@@ -111,7 +120,7 @@ class Bus:
 
     def _append(self, descriptor: int, data: bytes, end: int) -> None:
         """All of it or nothing; normally one write."""
-        if end + len(data) > MOST_FILE:
+        if end + len(data) > MAX_FILE:
             raise RalphError(f"{self.path}: the message bus is full ({end:,} bytes).", _MOVE_AWAY)
         try:
             write_all(descriptor, data)
@@ -137,7 +146,7 @@ class Bus:
             self._move_aside(os.pread(descriptor, torn.bytes, torn.offset))
             os.ftruncate(descriptor, torn.offset)
             return torn.offset, torn
-        if found and not any(isinstance(item, Found) for item in found):
+        if found and not any(isinstance(item, LocatedMessage) for item in found):
             _refuse_rubbish(self.path, descriptor)
         return end, None
 
@@ -173,12 +182,12 @@ class _Seen:
 # ---- reading ----
 
 
-def read(path: Path, since: str | None = None) -> Iterator[Message | Damage]:
+def read(path: Path, since: str | None = None) -> Iterator[BusMessage | Damage]:
     """All messages, or those after the one with this id; memory does not grow with the file."""
-    return Reader(path, since).news()
+    return BusReader(path, since).news()
 
 
-class Reader:
+class BusReader:
     """Reads a bus, and later what has come since. A bus that is not there yet has no messages."""
 
     def __init__(self, path: Path, since: str | None = None) -> None:
@@ -198,7 +207,7 @@ class Reader:
                 torn = found and isinstance(found[-1], Damage) and found[-1].is_torn
                 self._offset = found[-1].offset if torn else end
 
-    def news(self) -> Iterator[Message | Damage]:
+    def news(self) -> Iterator[BusMessage | Damage]:
         """What has come since the last time. A torn end is told once: the next writer moves it aside."""
         with self._opened() as descriptor:
             if descriptor is None:
@@ -210,7 +219,7 @@ class Reader:
                 self._told = torn
                 yield torn
 
-    def _read(self, descriptor: int, end: int) -> Generator[Message | Damage, None, Damage | None]:
+    def _read(self, descriptor: int, end: int) -> Generator[BusMessage | Damage, None, Damage | None]:
         """Up to `end`; returns the torn end, if there is one."""
         for item in scan(descriptor, self._offset, end):
             if isinstance(item, Damage):
@@ -219,7 +228,7 @@ class Reader:
                 if item.bytes == end:
                     _refuse_rubbish(self.path, descriptor)
             self._offset = item.offset + item.bytes
-            yield item.message if isinstance(item, Found) else item
+            yield item.message if isinstance(item, LocatedMessage) else item
         return None
 
     def _go_behind(self, since: str) -> None:
@@ -267,7 +276,7 @@ def _open(path: Path, flags: int) -> int:
             raise RalphError(f"{path}: the message bus is no regular file.", _MOVE_AWAY) from None
         raise _error(path, "cannot be opened", error) from None
     status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode) and status.st_size <= MOST_FILE:
+    if stat.S_ISREG(status.st_mode) and status.st_size <= MAX_FILE:
         return descriptor
     os.close(descriptor)
     if stat.S_ISREG(status.st_mode):
@@ -345,14 +354,14 @@ def _refuse_rubbish(path: Path, descriptor: int) -> None:
         raise RalphError(f"{path}: this is no message bus, but binary data.", _MOVE_AWAY)
 
 
-def _encoded(message: Message) -> bytes:
+def _encoded(message: BusMessage) -> bytes:
     try:
         data = encode(message)
     except UnicodeEncodeError:
         raise RalphError("The message is not UTF-8 text.") from None
-    if len(data) > MOST_BYTES:
+    if len(data) > MAX_BYTES:
         raise RalphError(
-            f"The message is too long: {len(data):,} bytes as it is written, at most {MOST_BYTES:,}.",
+            f"The message is too long: {len(data):,} bytes as it is written, at most {MAX_BYTES:,}.",
             "Put it into a file and post where it is.",
         )
     return data

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import Struct
+from msgspec.structs import fields, replace
 
 from ralph.core import model
 from ralph.core.model import Hold, Limits, Phase, Plan, State, Stop, Usage
@@ -38,7 +39,6 @@ KINDS: dict[str, type[Any]] = {
     "resume": model.Resume,
     "fail": model.Fail,
 }
-COMMANDS = frozenset({"pause", "cancel", "steer", "resume", "fail"})
 ENDS = frozenset({"stop", "fail"})
 """With such a row a run is over. One that has only decided to stop is not: what its end has to do is yet to be done."""
 
@@ -79,8 +79,7 @@ def decoded(decoder: msgspec.json.Decoder[T], text: str, what: str) -> T:
         raise RalphError(f"The journal is damaged: {what} cannot be read ({error}).", _DAMAGED) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Brief:
+class RunBrief(Struct, frozen=True):
     """The part of a state that a list of runs needs. `stop`: how the run has ended; None until it is over."""
 
     phase: Phase
@@ -95,10 +94,10 @@ class Brief:
     stop: Stop | None
 
 
-_brief = msgspec.json.Decoder(Brief)
+_brief = msgspec.json.Decoder(RunBrief)
 
 
-def decode_brief(kind: str, text: str, run: str) -> Brief:
+def decode_brief(kind: str, text: str, run: str) -> RunBrief:
     """Of the state after a row of this kind."""
     brief = decoded(_brief, text, f"the state of run {run}")
     return brief if kind in ENDS else replace(brief, stop=None)

@@ -57,6 +57,14 @@ def write(directory: int, name: str, data: bytes, *, mode: int = 0o644, durable:
         os.fsync(directory)
 
 
+def status_of(directory: int, name: str) -> os.stat_result | None:
+    """Of what is there, link or not; None: nothing is."""
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+
+
 def create(directory: int, name: str, mode: int) -> int:
     """A new file of this name. Whatever has the name now, a link or a pipe, is removed, not opened."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

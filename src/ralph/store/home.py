@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
 
 from ralph.errors import RalphError
 from ralph.store.database import open_database, open_to_read
 from ralph.store.files import opened_directory
 from ralph.store.runtime import ignore_runtime_files
-from ralph.store.tasks import Tasks
 
 if TYPE_CHECKING:
     from ralph.store.runs import Runs
+    from ralph.store.tasks import Tasks
 
 
-@dataclass(frozen=True, slots=True)
-class Home:
+class Home(Struct, frozen=True):
     """The state directory. `warning` says why it is not where it usually is."""
 
     path: Path
@@ -46,6 +45,8 @@ class Home:
 
     def tasks(self, project: str) -> Tasks:
         """The tasks of a project, on a connection of its own."""
+        from ralph.store.tasks import Tasks
+
         return Tasks(open_database(self.database), self.database, project)
 
     def to_read(self) -> Runs:
@@ -57,13 +58,19 @@ class Home:
     def prd(self, directory: str, folder: str) -> Path:
         """Where copies of the files of a PRD loop are kept, by the name of the folder, whatever is there now."""
         path = os.path.join(os.path.realpath(directory), os.path.normpath(folder))
-        return self.path / "prd" / hashlib.sha256(os.fsencode(path)).hexdigest()[:32]
+        return self.path / "prd" / _digest(os.fsencode(path))[:32]
 
     def worktree(self, project: str, task: str, attempt: int = 1) -> Path:
         """Where an attempt at a task has its own copy of the project."""
-        place = hashlib.sha256(project.encode(errors="surrogateescape")).hexdigest()[:8]
+        place = _digest(project.encode(errors="surrogateescape"))[:8]
         name = task if attempt == 1 else f"{task}+{attempt}"
         return self.path / "worktrees" / f"{Path(project).parent.name}-{place}" / name
+
+
+def _digest(data: bytes) -> str:
+    import hashlib  # OpenSSL comes with it
+
+    return hashlib.sha256(data).hexdigest()
 
 
 def find_home(directory: Path) -> Home:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from ralph.core.model import Command, Look, Plan, Result, State, Step
+from msgspec import Struct
+
+from ralph.core.model import Command, Did, Look, Plan, Result, RunAgent, State, Step
 from ralph.errors import RalphError
 from ralph.store import codec
+from ralph.store.codec import RunBrief
 from ralph.store.database import clear_errors, transaction
 
 _INSERT = "INSERT INTO journal (run, seq, kind, body, started) VALUES (?, ?, ?, ?, ?)"
@@ -23,22 +25,42 @@ _WHOLE = (
     " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _COMPLETE = "UPDATE journal SET result_kind = ?, result = ?, state = ?, ended = ? WHERE run = ? AND seq = ?"
+_STEPS = (
+    "SELECT seq, started, ended, kind, body, result_kind, result,"
+    f" CASE WHEN kind IN ({', '.join(map(repr, sorted(codec.ENDS)))}) THEN state END"
+    " FROM journal WHERE run = ? AND seq > ?"
+)
+"""Without the states, which are most of the bytes, but where a run has ended."""
 _APPLIED = "UPDATE commands SET applied = ? WHERE id = ?"
 _DELIVERED = "UPDATE commands SET delivered = ? WHERE id = ?"
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One journalled step, command or plan."""
+class JournalStep(Struct, frozen=True):
+    """One journalled step, command or plan; what came of it is decoded when it is asked for."""
 
+    run: str
     seq: int
-    kind: str
-    body: str
     started: float
-    result_kind: str | None
-    result: str | None
-    state: str | None
     ended: float | None
+    step: Plan | Step | Command
+    _result: tuple[str, str] | None = None
+    _end: tuple[str, str] | None = None
+
+    @property
+    def is_in_hand(self) -> bool:
+        """Has it begun, and not ended? If others follow, it was cut off."""
+        return self.ended is None
+
+    @property
+    def result(self) -> Result | None:
+        """None while a step is in hand, and for commands and plans."""
+        result: Result | None = codec.decode(*self._result) if self._result else None
+        return result
+
+    @property
+    def end(self) -> RunBrief | None:
+        """How the run stood when this ended it; None if it did not."""
+        return codec.decode_brief(*self._end, self.run) if self._end else None
 
 
 class Journal:
@@ -76,10 +98,10 @@ class Journal:
             self._unwritten.append((_COMPLETE, (kind, body, after, result.at, self._run, self._seq)))
             self._urgent = True
 
-    def complete_cut_off(self, row: Row, result: Result, state: State) -> None:
+    def complete_cut_off(self, entry: JournalStep, result: Result, state: State) -> None:
         """A step that was in hand when ralph died gets its result afterwards."""
         kind, body, after = codec.kind_of(result), codec.encode(result), codec.encode_state(state)
-        self._unwritten.append((_COMPLETE, (kind, body, after, result.at, self._run, row.seq)))
+        self._unwritten.append((_COMPLETE, (kind, body, after, result.at, self._run, entry.seq)))
         self._urgent = True
 
     def command(self, command: Command, state: State, queued: int | None = None) -> None:
@@ -126,58 +148,60 @@ class Journal:
             )
 
 
-def rows(db: sqlite3.Connection, path: Path, run: str, after: int = -1) -> Iterator[Row]:
-    """The rows of a run in the order in which they were applied."""
-    query = (
-        "SELECT seq, kind, body, started, result_kind, result, state, ended FROM journal"
-        " WHERE run = ? AND seq > ? ORDER BY seq"
-    )
+def steps(
+    db: sqlite3.Connection, path: Path, run: str, after: int = -1, *, looks: bool = True
+) -> Iterator[JournalStep]:
+    """The rows of a run in the order in which they were applied; looks are half of them, and few readers need those."""
+    query = f"{_STEPS} ORDER BY seq" if looks else f"{_STEPS} AND kind <> 'look' ORDER BY seq"
     with clear_errors(path):
-        for values in db.execute(query, (run, after)):
-            yield Row(*values)
-
-
-def facts(db: sqlite3.Connection, path: Path, run: str, after: int = -1) -> list[Row]:
-    """The same rows without most of their bytes: a state is there only where a run has ended, else it is ""."""
-    query = (
-        "SELECT seq, kind, body, started, result_kind, result,"
-        " CASE WHEN state IS NULL OR kind IN ('stop', 'fail') THEN state ELSE '' END, ended FROM journal"
-        " WHERE run = ? AND seq > ? ORDER BY seq"
-    )
-    with clear_errors(path):
-        return [Row(*values) for values in db.execute(query, (run, after)).fetchall()]
+        for seq, started, ended, kind, body, result_kind, result, state in db.execute(query, (run, after)):
+            came = (result_kind, result) if result is not None else None
+            end = (kind, state) if state is not None else None
+            yield JournalStep(run, seq, started, ended, codec.decode(kind, body), came, end)
 
 
 def commits(db: sqlite3.Connection, path: Path, run: str) -> tuple[str, ...]:
     """The commits that a run has made."""
-    made = (row.result for row in facts(db, path, run) if row.kind == "commit" and row.result)
-    done = (codec.decode("did", result) for result in made)
-    return tuple(did.made for did in done if did.made)
+    query = "SELECT result FROM journal WHERE run = ? AND kind = 'commit' AND result IS NOT NULL ORDER BY seq"
+    with clear_errors(path):
+        rows = db.execute(query, (run,)).fetchall()
+    found: list[Did] = [codec.decode("did", result) for (result,) in rows]
+    return tuple(did.made for did in found if did.made)
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
+def plan_of(db: sqlite3.Connection, path: Path, run: str) -> Plan | None:
+    with clear_errors(path):
+        row = db.execute("SELECT body FROM journal WHERE run = ? AND seq = 0", (run,)).fetchone()
+    plan: Plan | None = codec.decode("plan", row[0]) if row else None
+    return plan
+
+
+class LoadedRun(Struct, frozen=True):
     """What resume starts from: the last state, and the step that was in hand when ralph died.
 
     `is_over`: it has stopped, and all that its end has to do was done.
     """
 
     state: State
-    half_done: Row | None
+    half_done: JournalStep | None
     is_over: bool = False
 
+    @property
+    def has_cut_off_agent(self) -> bool:
+        return self.half_done is not None and isinstance(self.half_done.step, RunAgent)
 
-LAST_STATE = "SELECT kind, state FROM journal WHERE run = ? AND state IS NOT NULL ORDER BY seq DESC LIMIT 1"
-_NEWEST = "SELECT max(seq) FROM journal WHERE run = ?"
+
+LAST_STATE = (
+    "SELECT kind, state, seq FROM journal WHERE run = ? AND state IS NOT NULL ORDER BY seq DESC LIMIT 1"
+)
 
 
-def load(db: sqlite3.Connection, path: Path, run: str) -> Loaded:
+def load(db: sqlite3.Connection, path: Path, run: str) -> LoadedRun:
+    plan = plan_of(db, path, run)
+    if plan is None:
+        raise RalphError(f"Run {run} is not in the store {path}.")
     with clear_errors(path):
-        first = next(rows(db, path, run), None)
-        if first is None:
-            raise RalphError(f"Run {run} is not in the store {path}.")
-        plan: Plan = codec.decode("plan", first.body)
-        kind, state = db.execute(LAST_STATE, (run,)).fetchone()
-        newest = next(rows(db, path, run, after=db.execute(_NEWEST, (run,)).fetchone()[0] - 1))
-    half_done = newest if newest.state is None else None
-    return Loaded(codec.decode_state(state, plan), half_done, is_over=kind in codec.ENDS)
+        kind, state, seq = db.execute(LAST_STATE, (run,)).fetchone()
+    since = list(steps(db, path, run, after=seq))
+    half_done = since[-1] if since else None
+    return LoadedRun(codec.decode_state(state, plan), half_done, is_over=kind in codec.ENDS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import os
 import time
 from pathlib import Path
@@ -73,6 +72,8 @@ def _lock(directory: Path, state: Path, how: int) -> int:
 
 def _lock_file(directory: Path, state: Path, how: int) -> int:
     """Where a directory cannot be locked: a file in the state directory, named by the real path."""
+    import hashlib  # hardly ever needed, and OpenSSL comes with it
+
     locks = state / "locks"
     name = hashlib.sha256(os.fsencode(os.path.realpath(directory))).hexdigest()[:32]
     try:

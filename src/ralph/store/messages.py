@@ -23,10 +23,10 @@ from enum import StrEnum
 
 import msgspec
 
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 """Of one message in the file."""
 
-_MOST_HEADING = 8 << 10
+_MAX_HEADING = 8 << 10
 _CHUNK = 1 << 20
 _BEGIN = b"## "
 _BORDER = b"\n## "
@@ -40,7 +40,7 @@ _ESCAPES = {
 _ESCAPE = re.compile(r"\\(?:u((?!d[89a-f])[0-9a-f]{4})|\\)")
 
 
-class Message(msgspec.Struct, frozen=True):
+class BusMessage(msgspec.Struct, frozen=True):
     """One message. `task` and `run` are empty where there is none."""
 
     id: str
@@ -70,12 +70,12 @@ class Damage(msgspec.Struct, frozen=True):
         return self.kind is DamageKind.TORN
 
 
-class Found(msgspec.Struct, frozen=True):
+class LocatedMessage(msgspec.Struct, frozen=True):
     """A message and where it stands."""
 
     offset: int
     bytes: int
-    message: Message
+    message: BusMessage
 
     @property
     def end(self) -> int:
@@ -97,7 +97,7 @@ class _Fields(msgspec.Struct):
 _decode_fields = msgspec.json.Decoder(_Fields).decode
 
 
-def encode(message: Message) -> bytes:
+def encode(message: BusMessage) -> bytes:
     """A message as it stands in the file; a lone surrogate anywhere is a UnicodeEncodeError."""
     for text in (message.id, message.task, message.run):
         text.encode()
@@ -125,7 +125,7 @@ def _unescaped(found: re.Match[str]) -> str:
     return chr(int(found[1], 16)) if found[1] else "\\"
 
 
-def _decoded(fields: _Fields, quoted: bytes) -> Message | None:
+def _decoded(fields: _Fields, quoted: bytes) -> BusMessage | None:
     """The message, if every line of its body is quoted."""
     inner = quoted[:-2]
     if not inner.startswith(b"\n> ") or not quoted.endswith(b"\n\n"):
@@ -138,7 +138,7 @@ def _decoded(fields: _Fields, quoted: bytes) -> Message | None:
         return None
     if fields.escaped:
         body = _ESCAPE.sub(_unescaped, body)
-    return Message(fields.id, fields.time, fields.type, fields.task, fields.run, body)
+    return BusMessage(fields.id, fields.time, fields.type, fields.task, fields.run, body)
 
 
 class _Stretch:
@@ -176,9 +176,9 @@ class _Stretch:
         self._at += size
         self.offset += size
 
-    def record(self) -> tuple[Message | None, int]:
+    def record(self) -> tuple[BusMessage | None, int]:
         """The message that stands here, and how long it says it is; 0 if there is no heading here."""
-        self.ensure(_MOST_HEADING)
+        self.ensure(_MAX_HEADING)
         match = _HEADING.match(self._data, self._at)
         if not match:
             return None, 0
@@ -188,7 +188,7 @@ class _Stretch:
             return None, 0
         heading, crc = match[0], match[2]
         size = len(heading) + fields.bytes
-        if not len(heading) < size <= MOST_BYTES:
+        if not len(heading) < size <= MAX_BYTES:
             return None, 0
         if self.ensure(size) < size or self._data.find(_BORDER, self._at, self._at + size) >= 0:
             return None, size
@@ -199,7 +199,7 @@ class _Stretch:
 
     def is_cut_off(self, size: int) -> bool:
         """Is this the beginning of a message whose rest is missing? `size` is how long it says it is."""
-        there = self.ensure(size or _MOST_HEADING)
+        there = self.ensure(size or _MAX_HEADING)
         if there < self.left:
             return False
         if size:
@@ -221,7 +221,7 @@ class _Stretch:
         return None
 
 
-def scan(descriptor: int, start: int, end: int) -> Iterator[Found | Damage]:
+def scan(descriptor: int, start: int, end: int) -> Iterator[LocatedMessage | Damage]:
     """All that stands between these places; a message begins at `start`. Memory does not grow with the file."""
     stretch = _Stretch(descriptor, start, end)
     lost = start
@@ -234,7 +234,7 @@ def scan(descriptor: int, start: int, end: int) -> Iterator[Found | Damage]:
             yield Damage(DamageKind.TORN, stretch.offset, stretch.left)
             return
         if message:
-            yield Found(stretch.offset, size, message)
+            yield LocatedMessage(stretch.offset, size, message)
             stretch.skip(size)
             lost = stretch.offset
         else:
@@ -243,7 +243,7 @@ def scan(descriptor: int, start: int, end: int) -> Iterator[Found | Damage]:
         yield Damage(DamageKind.DAMAGED, lost, stretch.offset - lost)
 
 
-def scan_end(descriptor: int, end: int) -> list[Found | Damage]:
+def scan_end(descriptor: int, end: int) -> list[LocatedMessage | Damage]:
     """The last message before `end`, and what comes after it."""
     size = 4 << 10
     while True:
@@ -251,12 +251,12 @@ def scan_end(descriptor: int, end: int) -> list[Found | Damage]:
         border = os.pread(descriptor, end - start, start).rfind(_BORDER)
         if border >= 0:
             return list(scan(descriptor, start + border + 1, end))
-        if start == 0 or size > 2 * MOST_BYTES:
+        if start == 0 or size > 2 * MAX_BYTES:
             return list(scan(descriptor, start, end))
         size *= 8
 
 
-def find_ids(descriptor: int, beginning: str, start: int, end: int) -> Iterator[Found]:
+def find_ids(descriptor: int, beginning: str, start: int, end: int) -> Iterator[LocatedMessage]:
     """The messages whose ids begin like this; nothing else is decoded, so this is quick."""
     needle = b'"id":' + json.dumps(beginning)[:-1].encode()
     while start < end:
@@ -272,9 +272,9 @@ def find_ids(descriptor: int, beginning: str, start: int, end: int) -> Iterator[
         start += max(1, len(piece) - len(needle) + 1)
 
 
-def _message_around(descriptor: int, place: int, end: int) -> Found | None:
+def _message_around(descriptor: int, place: int, end: int) -> LocatedMessage | None:
     """The message that has this place in its heading."""
-    before = max(0, place - _MOST_HEADING)
+    before = max(0, place - _MAX_HEADING)
     line = before + os.pread(descriptor, place - before, before).rfind(b"\n") + 1
-    message, size = _Stretch(descriptor, line, end, _MOST_HEADING).record()
-    return Found(line, size, message) if message else None
+    message, size = _Stretch(descriptor, line, end, _MAX_HEADING).record()
+    return LocatedMessage(line, size, message) if message else None

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from ralph.errors import RalphError
 from ralph.store import files
 
-MOST_BYTES = 16 << 20
+MAX_BYTES = 16 << 20
 ASIDE = ".undone"
 
 
@@ -25,7 +25,7 @@ class PrdFolder:
         self._project = project
         self._parts = [part for part in path.split("/") if part not in ("", ".")]
 
-    def read(self, name: str, most: int = MOST_BYTES) -> bytes | None:
+    def read(self, name: str, most: int = MAX_BYTES) -> bytes | None:
         """What is in a file; None: there is no such file, or something else, or too much."""
         try:
             with self._opened() as folder:
@@ -66,7 +66,7 @@ class PrdFolder:
             yield folder
 
 
-def read(directory: int, name: str, most: int = MOST_BYTES) -> bytes | None:
+def read(directory: int, name: str, most: int = MAX_BYTES) -> bytes | None:
     """A regular file, never through a link."""
     flags = files.OLD_FILE | os.O_NONBLOCK
     try:
@@ -107,7 +107,5 @@ def _make_way(directory: int, name: str) -> None:
 
 def _mode(directory: int, name: str) -> int:
     """0: nothing is there."""
-    try:
-        return os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
-    except FileNotFoundError:
-        return 0
+    status = files.status_of(directory, name)
+    return status.st_mode if status else 0

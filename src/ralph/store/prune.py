@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.errors import RalphError
 from ralph.store.home import Home
@@ -14,14 +15,13 @@ LARGE = 2 << 30
 """From this size on the store says that it could be pruned."""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     run: Run
     ended: float
     bytes: int
 
 
-def candidates(home: Home, before: float, keep: int | None = None) -> list[Candidate]:
+def candidates(home: Home, before: float, keep: int | None) -> list[Candidate]:
     """Runs that no process drives and that ended before a time, or are too much; the oldest first."""
     runs = home.runs()
     try:

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.core import machine
 from ralph.core.model import Command, Flow, Plan, Steer
 from ralph.errors import RalphError
 from ralph.store import codec
-from ralph.store.codec import Brief
+from ralph.store.codec import RunBrief
 from ralph.store.database import Taken, clear_errors, transaction
-from ralph.store.journal import LAST_STATE
+from ralph.store.journal import LAST_STATE, plan_of
 
 _COLUMNS = "id, project, directory, flow, parent, created, pid, pid_start, task, role"
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(Struct, frozen=True):
     """One row of the list of runs."""
 
     id: str
@@ -42,6 +42,14 @@ class Run:
         if self.pid is None or self.pid_start is None:
             return False
         return process_start(self.pid) == self.pid_start
+
+
+class Guidance(Struct, frozen=True):
+    """What a person told the run; `iteration`: whose prompt had it, None if none yet."""
+
+    at: float
+    text: str
+    iteration: int | None
 
 
 def parent_run() -> str | None:
@@ -75,7 +83,7 @@ def _boot_id() -> str:
 
 def new_id(at: float) -> str:
     """A run id sorts by time: date, time (UTC) and four hexadecimal digits."""
-    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(at)) + "-" + secrets.token_hex(2)
+    return time.strftime("%Y%m%d-%H%M%S", time.gmtime(at)) + "-" + os.urandom(2).hex()
 
 
 class Runs:
@@ -86,12 +94,12 @@ class Runs:
         self.path = path
         self._version = -1
 
-    def create(self, flow: Flow, directory: str, project: str, make_plan: Callable[[str], Plan]) -> Run:
-        """A new run and its plan, row 0 of its journal, in one transaction."""
-        at, pid = time.time(), os.getpid()
+    def create(self, plan: Plan, directory: str, project: str) -> Run:
+        """A new run and its plan, with the run's id, as row 0 of its journal, in one transaction."""
+        at, pid, flow = time.time(), os.getpid(), plan.flow
         for _ in range(10):
             id, mine = new_id(at), process_start(pid)
-            plan = make_plan(id)
+            plan = replace(plan, run=id)
             whose = plan.task_id or None, plan.role or None
             run = Run(id, project, directory, flow, parent_run(), at, pid, mine, *whose)
             first = codec.encode(plan), codec.encode_state(machine.start(plan, at))
@@ -159,9 +167,9 @@ class Runs:
         ids = ", ".join(run.id for run in runs[:5])
         raise RalphError(f"{name!r} could be several runs: {ids}.", "Give more of the id.")
 
-    def brief(self, id: str) -> Brief:
+    def brief(self, id: str) -> RunBrief:
         with clear_errors(self.path):
-            kind, state = self.db.execute(LAST_STATE, (id,)).fetchone() or ("", "")
+            kind, state, _ = self.db.execute(LAST_STATE, (id,)).fetchone() or ("", "", -1)
         return codec.decode_brief(kind, state, id)
 
     def last_agent(self, id: str) -> int:
@@ -182,10 +190,7 @@ class Runs:
         return -1 if found is None else int(found)
 
     def plan(self, id: str) -> Plan | None:
-        with clear_errors(self.path):
-            row = self.db.execute("SELECT body FROM journal WHERE run = ? AND seq = 0", (id,)).fetchone()
-        plan: Plan | None = codec.decode("plan", row[0]) if row else None
-        return plan
+        return plan_of(self.db, self.path, id)
 
     def last_rows(self) -> dict[str, int]:
         """The number of the last row of each run: whatever happens to a run, it grows."""
@@ -249,6 +254,15 @@ class Runs:
                 "SELECT id, kind, body FROM commands WHERE run = ? AND applied IS NULL ORDER BY id", (run,)
             ).fetchall()
         return [(id, _numbered(id, codec.decode(kind, body))) for id, kind, body in rows]
+
+    def guidance(self, run: str) -> list[Guidance]:
+        """What people have told the run, in the order in which they did."""
+        with clear_errors(self.path):
+            rows = self.db.execute(
+                "SELECT body, delivered FROM commands WHERE run = ? AND kind = 'steer' ORDER BY id", (run,)
+            ).fetchall()
+        steers: Iterator[tuple[Steer, int | None]] = ((codec.decode("steer", body), at) for body, at in rows)
+        return [Guidance(steer.at, steer.text, iteration) for steer, iteration in steers]
 
     def delivery(self, number: int) -> tuple[bool, int | None]:
         """Has a queued command been applied, and with which iteration was it delivered?"""

@@ -1,4 +1,4 @@
-"""The runtime files of a run: prompts and guardrail logs in `.ralph/`, raw streams in the state directory."""
+"""The runtime files of a run: prompts and guardrail logs in `.ralph/`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from ralph.errors import RalphError
 from ralph.store import files
 
 DIRECTORY = ".ralph"
-MOST_LOG_BYTES = 256 << 20
-MOST_STREAM_BYTES = 64 << 20
+MAX_LOG_BYTES = 256 << 20
 
 _PIECE = 1 << 20
 _LONGEST_ESCAPE = 1000
@@ -70,7 +69,7 @@ class Runtime:
 
     def open_log(self, name: str) -> Capped:
         with self._opened() as directory:
-            return Capped(files.create(directory, name, 0o644), MOST_LOG_BYTES)
+            return Capped(files.create(directory, name, 0o644), MAX_LOG_BYTES)
 
     def has_logged(self, path: str, text: str) -> bool:
         """Is this text anywhere in a log? It is looked at piece by piece, as people would see it."""
@@ -117,35 +116,6 @@ class Capped:
             with suppress(OSError):
                 files.write_all(self._descriptor, b"\n[ralph] %d more bytes were not kept\n" % self.lost)
         os.close(self._descriptor)
-
-
-class Stream:
-    """The raw output of one agent process: made when the first byte comes."""
-
-    def __init__(self, directory: int, name: str) -> None:
-        self._directory = directory
-        self._name = name
-        self._file: Capped | None = None
-        self._problem = ""
-
-    def write(self, data: bytes) -> None:
-        if self._problem or not data:
-            return
-        if self._file is None:
-            try:
-                descriptor = files.create(self._directory, self._name, 0o600)
-            except OSError as error:
-                self._problem = error.strerror or str(error)
-                return
-            self._file = Capped(descriptor, MOST_STREAM_BYTES)
-        self._file.write(data)
-
-    def close(self) -> str:
-        """Returns why something could not be kept, if so."""
-        if self._file is not None:
-            self._file.close()
-            self._problem = self._problem or self._file.problem
-        return self._problem
 
 
 def ignore_runtime_files(directory: int) -> None:

@@ -19,10 +19,10 @@ PATH = f"{DIRECTORY}/{NAME}"
 def check_writable(project: Path) -> None:
     """Refuse early what `write` would refuse; makes nothing."""
     with files.opened_directory(str(project)) as parent:
-        inside = _status(parent, DIRECTORY) is not None
+        inside = files.status_of(parent, DIRECTORY) is not None
         if inside:
             with files.opened_directory(DIRECTORY, parent) as directory:
-                _check_old(_status(directory, NAME))
+                _check_old(files.status_of(directory, NAME))
         place = project / DIRECTORY if inside else project
         if not os.access(place, os.W_OK | os.X_OK):
             raise RalphError(f"{place}: it is not writable.", "Check its owner and its mode.")
@@ -39,7 +39,7 @@ def write(project: Path, data: bytes) -> str | None:
     """
     try:
         with files.opened_directory(str(project)) as parent:
-            is_new = _status(parent, DIRECTORY) is None
+            is_new = files.status_of(parent, DIRECTORY) is None
             try:
                 with files.opened_directory(DIRECTORY, parent, make=True) as directory:
                     ignore_runtime_files(directory)
@@ -54,7 +54,7 @@ def write(project: Path, data: bytes) -> str | None:
 
 
 def _replace(directory: int, data: bytes) -> str | None:
-    old = _status(directory, NAME)
+    old = files.status_of(directory, NAME)
     _check_old(old)
     mode = stat.S_IMODE(old.st_mode) if old and stat.S_ISREG(old.st_mode) else 0o644
     if old is None or (stat.S_ISREG(old.st_mode) and _holds(directory, data)):
@@ -74,7 +74,7 @@ def _replace(directory: int, data: bytes) -> str | None:
 def _keep(directory: int) -> str:
     """A second name for the old file, link or not, readable or not; an earlier one is never overwritten."""
     names = (f"{NAME}.bak{suffix}" for suffix in itertools.chain([""], (f".{n}" for n in itertools.count(2))))
-    name = next(name for name in names if _status(directory, name) is None)
+    name = next(name for name in names if files.status_of(directory, name) is None)
     try:
         os.link(NAME, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
     except OSError:  # a file system without hard links, or somebody else's file
@@ -97,13 +97,6 @@ def _holds(directory: int, data: bytes) -> bool:
         return False
     with os.fdopen(descriptor, "rb") as file:
         return file.read(len(data) + 1) == data
-
-
-def _status(directory: int, name: str) -> os.stat_result | None:
-    try:
-        return os.stat(name, dir_fd=directory, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
 
 
 def _check_old(old: os.stat_result | None) -> None:

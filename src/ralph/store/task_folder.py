@@ -6,13 +6,14 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from ralph.core.model import Steer, TaskFolder
 from ralph.errors import RalphError
-from ralph.store.bus import FACT, INFO, WAIT, Bus, Reader, project_bus, read, task_bus
-from ralph.store.messages import Message
+from ralph.store.bus import FACT, INFO, WAIT, Bus, BusReader, project_bus, read, task_bus
+from ralph.store.messages import BusMessage
 
 DONE, WAIT_MARKER = "DONE", "WAIT_WITHOUT_RESTART"
 
@@ -23,8 +24,7 @@ STARTED = 1
 """The kind of message that says that an attempt has begun."""
 
 
-@dataclass(frozen=True, slots=True)
-class Markers:
+class Markers(Struct, frozen=True):
     """What lies in the folder. `problem`: something is in the place of DONE that is none."""
 
     done: bool = False
@@ -40,7 +40,7 @@ class Folder:
         self._task = task
         self._run = run
         self._bus, self._project = Bus(task_bus(self.path)), Bus(project_bus(self.path))
-        self._news: Reader | None = None
+        self._news: BusReader | None = None
 
     # ---- markers ----
 
@@ -72,7 +72,7 @@ class Folder:
 
     def begin_attempt(self) -> None:
         """Messages from before are no signals of the attempt that begins now."""
-        self._news = Reader(task_bus(self.path))
+        self._news = BusReader(task_bus(self.path))
         with suppress(RalphError):
             self._news.skip()
 
@@ -80,23 +80,22 @@ class Folder:
         """What this attempt, which has just ended, has said that it waits for, by a message."""
         with suppress(RalphError):
             if self._news is None:  # ralph was killed meanwhile: the attempt's own beginning is on the bus
-                self._news = Reader(task_bus(self.path), f"{self._run}.{sequence(attempt, STARTED)}")
+                self._news = BusReader(task_bus(self.path), f"{self._run}.{sequence(attempt, STARTED)}")
             for message in self._news.news():
-                if isinstance(message, Message) and message.type == WAIT:
+                if isinstance(message, BusMessage) and message.type == WAIT:
                     return message.body.strip().partition("\n")[0] or "the agent waits for something outside"
         return ""
 
     def post(self, at: float, type: str, body: str, seq: int) -> str:
         """Post for this run; returns what went wrong, for a message is never worth a run."""
-        try:
-            self._bus.post(at, type, body, task=self._task.name, run=self._run, seq=seq)
-        except RalphError as error:
-            return error.message
-        return ""
+        return self._post(self._bus, at, type, body, seq)
 
     def post_to_project(self, at: float, body: str, seq: int) -> str:
+        return self._post(self._project, at, FACT, body, seq)
+
+    def _post(self, bus: Bus, at: float, type: str, body: str, seq: int) -> str:
         try:
-            self._project.post(at, FACT, body, task=self._task.name, run=self._run, seq=seq)
+            bus.post(at, type, body, task=self._task.name, run=self._run, seq=seq)
         except RalphError as error:
             return error.message
         return ""
@@ -107,7 +106,7 @@ class Folder:
 
     def has_guidance(self, number: int) -> bool:
         id = f"{self._run}.{GUIDANCE + number}"
-        return any(isinstance(item, Message) and item.id == id for item in read(task_bus(self.path)))
+        return any(isinstance(item, BusMessage) and item.id == id for item in read(task_bus(self.path)))
 
     # ---- being told ----
 

@@ -6,13 +6,13 @@ import sqlite3
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from ralph.core.tasks import Progress, Task, TaskCompletionSpec, TaskStatus
+from ralph.core.task_model import Task, TaskCompletionSpec, TaskProgress, TaskStatus
 from ralph.errors import RalphError
 from ralph.store.database import Taken, clear_errors, transaction
 
@@ -20,7 +20,7 @@ _encode = msgspec.json.encode
 _TEXTS = msgspec.json.Decoder(tuple[str, ...])
 _OBJECT = msgspec.json.Decoder(dict[str, Any])
 _SPEC = msgspec.json.Decoder(TaskCompletionSpec)
-_PROGRESS = msgspec.json.Decoder(Progress)
+_PROGRESS = msgspec.json.Decoder(TaskProgress)
 
 T = TypeVar("T")
 
@@ -46,7 +46,7 @@ class Stored(NamedTuple):
     attempts: int
 
 
-class Brief(NamedTuple):
+class TaskBriefRow(NamedTuple):
     """What a list shows of a task."""
 
     project: str
@@ -81,16 +81,14 @@ class Tasks:
 
     def briefs(
         self, spec: str | None = None, status: TaskStatus | None = None, *, everywhere: bool = False
-    ) -> list[Brief]:
+    ) -> list[TaskBriefRow]:
         """The same, but only what a list shows: thousands take no time."""
-        rows = self._select(Brief._fields, spec, status, everywhere=everywhere)
-        return [Brief._make((*row[:-1], self._texts(row[-1], row[1]))) for row in rows]
+        rows = self._select(TaskBriefRow._fields, spec, status, everywhere=everywhere)
+        return [TaskBriefRow._make((*row[:-1], self._texts(row[-1], row[1]))) for row in rows]
 
     def get(self, id: str) -> Task | None:
-        query = f"SELECT {', '.join(Stored._fields)} FROM tasks WHERE project = ? AND id = ?"
-        with clear_errors(self.path):
-            row = self.db.execute(query, (self.project, id)).fetchone()
-        return self.read(Stored._make(row)) if row else None
+        rows = self._rows(", ".join(Stored._fields), "AND id = ?", id)
+        return self.read(Stored._make(rows[0])) if rows else None
 
     def find(self, id: str) -> Task:
         """A task by its id; case does not matter where no other task differs by it alone."""
@@ -100,12 +98,10 @@ class Tasks:
 
     def resolve(self, id: str) -> str:
         """The id of a task as it was given to it; the task itself is not read, it may be damaged."""
-        query = "SELECT id FROM tasks WHERE project = ? AND id = ?"
-        with clear_errors(self.path):
-            for collation in ("", " COLLATE NOCASE"):
-                rows = self.db.execute(query + collation, (self.project, id)).fetchall()
-                if len(rows) == 1:
-                    return str(rows[0][0])
+        for collation in ("", " COLLATE NOCASE"):
+            rows = self._rows("id", "AND id = ?" + collation, id)
+            if len(rows) == 1:
+                return str(rows[0][0])
         raise self._missing(id)
 
     @staticmethod
@@ -114,54 +110,46 @@ class Tasks:
 
     def graph(self) -> dict[str, tuple[str, ...]]:
         """What each task depends on."""
-        with clear_errors(self.path):
-            rows = self.db.execute("SELECT id, dependencies FROM tasks WHERE project = ?", (self.project,))
-            return {id: self._texts(text, id) for id, text in rows}
+        return {id: self._texts(text, id) for id, text in self._rows("id, dependencies")}
 
     def dependents(self, id: str) -> list[str]:
         """Who depends on a task; the task itself is not read."""
-        query = "SELECT id, dependencies FROM tasks WHERE project = ? AND id <> ? ORDER BY rowid"
-        with clear_errors(self.path):
-            rows = self.db.execute(query, (self.project, id)).fetchall()
+        rows = self._rows("id, dependencies", "AND id <> ? ORDER BY rowid", id)
         return [other for other, text in rows if id in self._texts(text, other)]
 
     def statuses(self) -> dict[str, str]:
         """The status of each task, as it is written in the store."""
-        with clear_errors(self.path):
-            rows = self.db.execute("SELECT id, status FROM tasks WHERE project = ?", (self.project,))
-            return dict(rows.fetchall())
+        return dict(self._rows("id, status"))
 
     def counts(self) -> dict[str, int]:
         """How many tasks there are of each status."""
-        query = "SELECT status, count(*) FROM tasks WHERE project = ? GROUP BY status"
-        with clear_errors(self.path):
-            return dict(self.db.execute(query, (self.project,)).fetchall())
+        return dict(self._rows("status, count(*)", "GROUP BY status"))
 
     def totals(self) -> dict[str, int]:
         """How many tasks each project has."""
         with clear_errors(self.path):
             return dict(self.db.execute("SELECT project, count(*) FROM tasks GROUP BY project").fetchall())
 
-    def progress(self, id: str) -> Progress:
-        with clear_errors(self.path):
-            row = self.db.execute(
-                "SELECT progress FROM tasks WHERE project = ? AND id = ?", (self.project, id)
-            ).fetchone()
-        return self._decode(row[0], _PROGRESS, id) if row and row[0] else Progress()
+    def progress(self, id: str) -> TaskProgress:
+        rows = self._rows("progress", "AND id = ?", id)
+        return self._decode(rows[0][0], _PROGRESS, id) if rows and rows[0][0] else TaskProgress()
 
-    def progresses(self) -> dict[str, Progress]:
+    def progresses(self) -> dict[str, TaskProgress]:
         """How far the work has come with each task that it was begun with."""
-        query = "SELECT id, progress FROM tasks WHERE project = ? AND progress IS NOT NULL"
-        with clear_errors(self.path):
-            rows = self.db.execute(query, (self.project,)).fetchall()
+        rows = self._rows("id, progress", "AND progress IS NOT NULL")
         return {id: self._decode(text, _PROGRESS, id) for id, text in rows}
 
     def ids(self, status: TaskStatus, spec: str | None = None) -> list[str]:
         """The tasks of one status, by priority; nothing else of them is read."""
         of_spec, values = (" AND spec_id = ?", (spec,)) if spec is not None else ("", ())
-        query = f"SELECT id FROM tasks WHERE project = ? AND status = ?{of_spec} ORDER BY priority, rowid"
+        rows = self._rows("id", f"AND status = ?{of_spec} ORDER BY priority, rowid", status, *values)
+        return [id for (id,) in rows]
+
+    def _rows(self, columns: str, more: str = "", *values: Any) -> list[tuple[Any, ...]]:
+        """Of the tasks of this project; `more`: which of them, and how, with these values."""
+        query = f"SELECT {columns} FROM tasks WHERE project = ? {more}"
         with clear_errors(self.path):
-            return [id for (id,) in self.db.execute(query, (self.project, status, *values))]
+            return self.db.execute(query, (self.project, *values)).fetchall()
 
     def _select(
         self, names: Sequence[str], spec: str | None, status: TaskStatus | None, *, everywhere: bool
@@ -245,30 +233,24 @@ class Tasks:
     def put(self, task: Task) -> None:
         """Write a task that is there already; how far the work has come stays as it is."""
         values = self.as_stored(replace(task, updated_at=time.time()))
-        assignments = ", ".join(f"{name} = ?" for name in Stored._fields)
-        with self.writing():
-            self.db.execute(
-                f"UPDATE tasks SET {assignments} WHERE project = ? AND id = ?",
-                (*values, self.project, task.id),
-            )
+        self._update(task.id, ", ".join(f"{name} = ?" for name in Stored._fields), *values)
 
-    def keep_progress(self, id: str, **changes: Any) -> Progress:
+    def keep_progress(self, id: str, **changes: Any) -> TaskProgress:
         """Change some of what is known of the way of a task; the rest stays as others have left it."""
         with self.writing():
             progress = replace(self.progress(id), **changes)
-            self.db.execute(
-                "UPDATE tasks SET progress = ? WHERE project = ? AND id = ?",
-                (_encode(progress).decode(), self.project, id),
-            )
+            self._update(id, "progress = ?", _encode(progress).decode())
         return progress
 
-    def move(self, id: str, status: TaskStatus, progress: Progress, iteration: int | None = None) -> None:
+    def move(self, id: str, status: TaskStatus, progress: TaskProgress, iteration: int | None = None) -> None:
         """The work on a task has come so far."""
+        assignments = "status = ?, progress = ?, iteration = ifnull(?, iteration), updated_at = ?"
+        self._update(id, assignments, status, _encode(progress).decode(), iteration, time.time())
+
+    def _update(self, id: str, assignments: str, *values: Any) -> None:
         with self.writing():
             self.db.execute(
-                "UPDATE tasks SET status = ?, progress = ?, iteration = ifnull(?, iteration), updated_at = ?"
-                " WHERE project = ? AND id = ?",
-                (status, _encode(progress).decode(), iteration, time.time(), self.project, id),
+                f"UPDATE tasks SET {assignments} WHERE project = ? AND id = ?", (*values, self.project, id)
             )
 
     def delete(self, id: str) -> None:

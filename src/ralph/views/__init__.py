@@ -1,1 +1,1 @@
-"""What people and programs see of a run. Views read events and the store, never the loop."""
+"""Console, JSON lines, tables, reports, dashboard: they read events and the store, never the loop."""

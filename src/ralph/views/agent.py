@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from msgspec import Struct
+
 from ralph.core.events import (
+    AgentError,
+    AgentProgress,
     Limited,
     Noise,
-    Problem,
-    Progress,
     Result,
     Retry,
     Text,
@@ -26,8 +27,7 @@ from ralph.core.text import clean
 COLOURS = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class ViewOptions(Struct, frozen=True):
     """What the user wants to see, and how. `stream`: the agent's work. `verbose`: everything else too.
 
     Emoji and colour are None where the terminal decides.
@@ -42,8 +42,7 @@ class Look:
     most_chars: int = 2000
 
 
-@dataclass(frozen=True, slots=True)
-class _Marks:
+class _Marks(Struct, frozen=True):
     tool: str
     ok: str
     error: str
@@ -97,8 +96,8 @@ _TELLING = (
     *("file_path", "filePath", "notebook_path", "absolute_path", "path", "command", "cmd", "pattern"),
     *("query", "url", "subject", "description", "prompt", "name"),
 )
-_MOST_SUMMARY = 120
-_MOST_KEPT = 10_000
+_MAX_SUMMARY = 120
+_MAX_KEPT = 10_000
 
 _LIMITS = {
     LimitKind.USAGE: "Usage limit",
@@ -112,7 +111,7 @@ _LIMITS = {
 class AgentLines:
     """Turns the events of one agent process after the other into text; `begin` starts a new one."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: ViewOptions) -> None:
         self._look = look
         self._marks = _EMOJI if look.emoji else _TEXT
         self._handlers: dict[type[Any], Callable[[Any], str]] = {
@@ -121,11 +120,11 @@ class AgentLines:
             ToolStart: self._tool_start,
             ToolEnd: self._tool_end,
             Todo: self._todo,
-            Progress: self._progress,
+            AgentProgress: self._progress,
             Result: self._result,
             Limited: self._limited,
             Retry: self._retry,
-            Problem: self._problem,
+            AgentError: self._problem,
             Unread: self._unread,
         }
         self.begin(0.0)
@@ -163,7 +162,7 @@ class AgentLines:
         self._tools += 1
         name = clean(event.name)
         summary = _summary(event.input.value)
-        if len(self._running) < _MOST_KEPT:
+        if len(self._running) < _MAX_KEPT:
             self._running[event.id] = f"{name}({summary})"
         if event.name in _TODO_TOOLS:
             return ""
@@ -181,8 +180,8 @@ class AgentLines:
             self._paint("red", f"{self._marks.error}Error") if event.is_error else f"{self._marks.ok}Result"
         )
         of = f" {self._marks.back} {name}" if name else ""
-        count = text.count("\n") + (not text.endswith("\n")) if text else 0
-        head = f"{what}{of} ({_count(count, 'line')}, {_count(len(text), 'char')})\n"
+        lines = text.count("\n") + (not text.endswith("\n")) if text else 0
+        head = f"{what}{of} ({count(lines, 'line')}, {count(len(text), 'char')})\n"
         return head + self._preview(text)
 
     def _preview(self, text: str) -> str:
@@ -211,7 +210,7 @@ class AgentLines:
         percent = f" ({100 * done // of}%)" if of else ""
         return "\n".join([*lines, f"  {marks.progress}Progress: {done}/{of}{percent}", "", ""])
 
-    def _progress(self, event: Progress) -> str:
+    def _progress(self, event: AgentProgress) -> str:
         return self._paint("dim", f"{_one_line(event.text)}\n")
 
     def _result(self, event: Result) -> str:
@@ -230,7 +229,7 @@ class AgentLines:
         wait = "" if event.seconds is None else f" in {duration(event.seconds)}"
         return self._paint("yellow", f"{self._marks.retry}Retry{count}{wait}: {_one_line(event.why)}\n")
 
-    def _problem(self, event: Problem) -> str:
+    def _problem(self, event: AgentError) -> str:
         return self._paint("red", f"{self._marks.error}{_one_line(event.text)}\n")
 
     def _unread(self, event: Unread) -> str:
@@ -260,14 +259,14 @@ def _summary(value: Any) -> str:
     if isinstance(value, list):
         value = " ".join(_summary(each) for each in value[:20])
     text = _one_line(str(value)) if value is not None else ""
-    return text if len(text) <= _MOST_SUMMARY else f"{text[: _MOST_SUMMARY - 1]}…"
+    return text if len(text) <= _MAX_SUMMARY else f"{text[: _MAX_SUMMARY - 1]}…"
 
 
 def _one_line(text: str) -> str:
     return " ".join(clean(text[:2000]).split())
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

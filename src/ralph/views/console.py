@@ -6,8 +6,9 @@ import os
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TextIO, get_args
+
+from msgspec.structs import replace
 
 from ralph.core.events import (
     AgentEnded,
@@ -23,37 +24,55 @@ from ralph.core.events import (
     Notice,
     RunEnded,
     RunStarted,
-    Used,
+    UsageReported,
 )
-from ralph.core.model import Cause, Ended, Flow, HoldWhy, Network, Outcome, Permissions, Purpose, Usage
+from ralph.core.model import (
+    Cause,
+    Ended,
+    Flow,
+    HoldWhy,
+    Network,
+    Outcome,
+    Permissions,
+    Purpose,
+    Usage,
+    complete,
+)
 from ralph.core.text import clean
-from ralph.views.agent import AgentLines, Look, duration, paint
-from ralph.views.outlet import Outlet, Sink
+from ralph.views.agent import AgentLines, ViewOptions, count, duration, paint
+from ralph.views.writer import Sink, ThreadedWriter
 
-_NEXT = {
-    Cause.ITERATIONS: "Go on with more: ralph resume {run} -m N",
-    Cause.COST: "Go on with more: ralph resume {run} --max-cost-usd USD",
-    Cause.TOKENS: "Go on with more: ralph resume {run} --max-tokens N",
-    Cause.DURATION: "Go on with more: ralph resume {run} --max-duration-seconds S",
-    Cause.STAGNATION: 'Tell it what to do: ralph steer {run} "…", then: ralph resume {run}',
-    Cause.CRASH_LOOP: "See why with: ralph logs {run}, then: ralph resume {run}",
-    Cause.VERIFICATION: "See what is red with: ralph status {run}",
-    Cause.REFUSED: "See why with: ralph logs {run}",
-    Cause.CONFIG: "Mend that, then: ralph resume {run}",
-    Cause.UNSTARTABLE: "Mend it (ralph doctor looks at the configured agents), then: ralph resume {run}",
-    Cause.AUTH: "Log in, then: ralph resume {run}",
-    Cause.DENIED: "Change that, and start again.",
-    Cause.WAIT_MARKER: "When it is over: ralph resume {run}",
-    Cause.LIMIT_WAIT: "When it is over: ralph resume {run}",
-    Cause.SIGNAL: "Go on with: ralph resume {run}",
-    Cause.CANCELLED: "Go on with: ralph resume {run}",
-}
+_NEXT = complete(
+    Cause,
+    {
+        Cause.PROVED: "",
+        Cause.AUTO_APPROVED: "",
+        Cause.ITERATIONS: "Go on with more: ralph resume {run} -m N",
+        Cause.COST: "Go on with more: ralph resume {run} --max-cost-usd USD",
+        Cause.TOKENS: "Go on with more: ralph resume {run} --max-tokens N",
+        Cause.DURATION: "Go on with more: ralph resume {run} --max-duration-seconds S",
+        Cause.STAGNATION: 'Tell it what to do: ralph steer {run} "…", then: ralph resume {run}',
+        Cause.CRASH_LOOP: "See why with: ralph logs {run}, then: ralph resume {run}",
+        Cause.VERIFICATION: "See what is red with: ralph status {run}",
+        Cause.REFUSED: "See why with: ralph logs {run}",
+        Cause.CONFIG: "Mend that, then: ralph resume {run}",
+        Cause.UNSTARTABLE: "Mend it (ralph doctor looks at the configured agents), then: ralph resume {run}",
+        Cause.AUTH: "Log in, then: ralph resume {run}",
+        Cause.DENIED: "Change that, and start again.",
+        Cause.WAIT_MARKER: "When it is over: ralph resume {run}",
+        Cause.LIMIT_WAIT: "When it is over: ralph resume {run}",
+        Cause.SIGNAL: "Go on with: ralph resume {run}",
+        Cause.CANCELLED: "Go on with: ralph resume {run}",
+    },
+)
+"""What to do after each end; nothing where there is nothing to do."""
+
 _NEXT_OF: dict[str, dict[Cause, str]] = {
     Flow.PRD: {
         Cause.VERIFICATION: "Mend it, or set a story back to needs_review, then: ralph resume {run}",
         Cause.AUTO_APPROVED: "Look at the notes of these stories: ralph prd status",
     },
-    Flow.WORK: dict.fromkeys(_NEXT, "Go on with its task: ralph work --task ID"),
+    Flow.WORK: {cause: "Go on with its task: ralph work --task ID" for cause, hint in _NEXT.items() if hint},
 }
 QUIET_SECONDS = 1.0
 """A run shorter than this needs no status line."""
@@ -91,7 +110,9 @@ class Console:
 
     check_word = "Guardrail"
 
-    def __init__(self, out: TextIO, err: TextIO, look: Look, sink: Callable[[TextIO], Sink] = Outlet) -> None:
+    def __init__(
+        self, out: TextIO, err: TextIO, look: ViewOptions, sink: Callable[[TextIO], Sink] = ThreadedWriter
+    ) -> None:
         self._out, self._err = sink(out), sink(err)
         self._colour = wants_colour(err) if look.colour is None else look.colour
         self._colour_result = wants_colour(out) if look.colour is None else look.colour
@@ -103,7 +124,7 @@ class Console:
         self._flow = ""
         self._run = self._main_agent = ""
         self._status = _Status(err, self._agent, self._colour)
-        if isinstance(self._err, Outlet) and is_able(err):
+        if isinstance(self._err, ThreadedWriter) and is_able(err):
             self._err.status = self._status
         self._handlers: dict[type[Any], Callable[[Any, float], None]] = {
             **dict.fromkeys(get_args(AgentEvent), self._agent_did),
@@ -111,7 +132,7 @@ class Console:
             IterationStarted: self._iteration_started,
             AgentStarted: self._agent_started,
             AgentEnded: self._agent_ended,
-            Used: self._used,
+            UsageReported: self._used,
             CheckStarted: self._check_started,
             CheckEnded: self._check_ended,
             ClaimLooked: self._claim_looked,
@@ -139,7 +160,7 @@ class Console:
         if self._look.stream and (self._is_work or self._look.verbose):
             self._write(self._agent(event, at))
 
-    def _used(self, event: Used, at: float) -> None:
+    def _used(self, event: UsageReported, at: float) -> None:
         self._status.in_hand = event.usage
 
     def _agent_started(self, event: AgentStarted, at: float) -> None:
@@ -249,7 +270,7 @@ class Console:
             lines.append(f"  {count(event.files, 'file')} changed{made}: ralph diff {event.run}")
             lines.append(f"  To undo all of it: ralph rewind {event.run} 1")
         lines += [f"  note: {clean(note)}" for note in stop.notes]
-        if hint := _NEXT_OF.get(self._flow, {}).get(stop.cause) or _NEXT.get(stop.cause):
+        if hint := _NEXT_OF.get(self._flow, {}).get(stop.cause) or _NEXT[stop.cause]:
             lines.append(f"  {hint.format(run=event.run)}")
         self._line("")
         self.flush()
@@ -330,10 +351,6 @@ _ENDS = {
     Ended.UNSTARTABLE: "could not be started",
     Ended.INTERRUPTED: "was interrupted",
 }
-
-
-def count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def usage_words(usage: Usage) -> list[str]:

@@ -10,7 +10,7 @@ import msgspec
 from ralph.core import events
 from ralph.core.events import Event
 from ralph.core.text import clean
-from ralph.views.outlet import Sink
+from ralph.views.writer import Sink
 
 KINDS: dict[type[Event], str] = {
     events.RunStarted: "run_started",
@@ -21,13 +21,13 @@ KINDS: dict[type[Event], str] = {
     events.ToolStart: "tool_start",
     events.ToolEnd: "tool_end",
     events.Todo: "todo",
-    events.Progress: "progress",
+    events.AgentProgress: "progress",
     events.Result: "result",
     events.Limited: "limit",
     events.Retry: "retry",
-    events.Problem: "error",
+    events.AgentError: "error",
     events.Unread: "unread",
-    events.Used: "used",
+    events.UsageReported: "used",
     events.AgentEnded: "agent_ended",
     events.CheckStarted: "check_started",
     events.CheckEnded: "check_ended",

@@ -28,7 +28,7 @@ def print_lines(
     titles: Sequence[str], rows: Sequence[Sequence[str]], *, wide: int, accent: int, styles: Mapping[str, str]
 ) -> None:
     """Aligned columns. `wide`: the one that gives way on a terminal; `accent`: the one with `styles` (SGR codes)."""
-    cells = [[_one_line(cell) for cell in row] for row in rows]
+    cells = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(_width, column)) for column in zip(titles, *cells, strict=True)]
     if sys.stdout.isatty():
         room = shutil.get_terminal_size().columns - sum(widths) - len(_GAP) * (len(widths) - 1)
@@ -51,8 +51,8 @@ def _padded(cell: str, width: int) -> str:
     return cell + " " * (width - _width(cell))
 
 
-def _one_line(cell: str) -> str:
-    return cell if cell.isascii() and cell.isprintable() else " ".join(clean(cell).split())
+def one_line(text: str) -> str:
+    return text if text.isascii() and text.isprintable() else " ".join(clean(text).split())
 
 
 def _width(text: str) -> int:

@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from ralph.core.model import Checked, Ended, HoldWhy, Plan, Purpose, Ran, RunAgent, SandboxSpec, Steer
-from ralph.store import codec
-from ralph.store.codec import Brief
-from ralph.store.database import clear_errors
-from ralph.store.journal import Row, facts
-from ralph.store.runs import Run, Runs
+from msgspec import Struct, to_builtins
+from msgspec.structs import replace
+
+from ralph.core.model import (
+    Checked,
+    Commit,
+    Ended,
+    Hold,
+    HoldWhy,
+    Plan,
+    Purpose,
+    Ran,
+    Restore,
+    RunAgent,
+    RunChecks,
+    SandboxSpec,
+    Stop,
+)
+from ralph.store.codec import RunBrief
+from ralph.store.journal import JournalStep, steps
+from ralph.store.runs import Guidance, Run, Runs
 
 RUNNING, PAUSED, WAITING, CRASHED, ENDED = "running", "paused", "waiting", "crashed", "ended"
 
 
-@dataclass(frozen=True, slots=True)
-class Summary:
+class Summary(Struct, frozen=True):
     """One run as `ralph status --json` shows it."""
 
     id: str
@@ -44,8 +57,17 @@ class Summary:
     role: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Iteration:
+class VerdictSummary(Struct, frozen=True):
+    """What one check found."""
+
+    check: str
+    green: bool
+    required: bool
+    reason: str
+    log: str
+
+
+class IterationSummary(Struct, frozen=True):
     """What one iteration came to."""
 
     iteration: int
@@ -56,22 +78,23 @@ class Iteration:
     seconds: float
     cost: float
     tokens: int
-    verdicts: tuple[dict[str, Any], ...] = ()
+    verdicts: tuple[VerdictSummary, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Detail:
+class Detail(Struct, frozen=True):
     summary: Summary
     agent: str
     sandbox: str
     checks: tuple[str, ...]
     prompt: str
     doing: str
-    iterations: tuple[Iteration, ...]
-    steered: tuple[dict[str, Any], ...]
+    iterations: tuple[IterationSummary, ...]
+    steered: tuple[Guidance, ...]
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self.summary) | {k: v for k, v in asdict(self).items() if k != "summary"}
+        values: dict[str, Any] = to_builtins(self)
+        summary: dict[str, Any] = values.pop("summary")
+        return summary | values
 
 
 def summaries(runs: Runs, sum_up: Callable[[Runs, Run], Summary] | None = None) -> list[Summary]:
@@ -128,7 +151,7 @@ def summary(runs: Runs, run: Run) -> Summary:
     )
 
 
-def state_of(brief: Brief, *, live: bool) -> str:
+def state_of(brief: RunBrief, *, live: bool) -> str:
     if brief.stop:
         return ENDED
     if not live:
@@ -140,10 +163,10 @@ def state_of(brief: Brief, *, live: bool) -> str:
     return RUNNING
 
 
-def detail(runs: Runs, run: Run, journal: Sequence[Row] | None = None) -> Detail:
+def detail(runs: Runs, run: Run, journal: Sequence[JournalStep] | None = None) -> Detail:
     """`journal`: its rows, if the caller has them."""
-    journal = facts(runs.db, runs.path, run.id) if journal is None else journal
-    plan: Plan | None = codec.decode("plan", journal[0].body) if journal else None
+    journal = list(steps(runs.db, runs.path, run.id, looks=False)) if journal is None else journal
+    plan = plan_in(journal)
     return Detail(
         summary=summary(runs, run),
         agent=plan.agents[0].name if plan else "",
@@ -152,8 +175,14 @@ def detail(runs: Runs, run: Run, journal: Sequence[Row] | None = None) -> Detail
         prompt=asked_of(plan) if plan else "",
         doing=_doing(journal) if run.is_live else "",
         iterations=tuple(_iterations(journal)),
-        steered=tuple(steered(runs, run.id)),
+        steered=tuple(runs.guidance(run.id)),
     )
+
+
+def plan_in(journal: Sequence[JournalStep]) -> Plan | None:
+    """The plan is the first row of every journal."""
+    first = journal[0].step if journal else None
+    return first if isinstance(first, Plan) else None
 
 
 def asked_of(plan: Plan) -> str:
@@ -164,59 +193,43 @@ def asked_of(plan: Plan) -> str:
 
 def sandbox_in_words(spec: SandboxSpec) -> str:
     if spec.is_real:
-        return f"{spec.rung}, network {spec.network}"
+        return f"{spec.backend}, network {spec.network}"
     return f"none ({spec.downgraded})" if spec.downgraded else "none"
 
 
-def _doing(journal: Sequence[Row]) -> str:
+_DOING: dict[type, str] = {
+    RunAgent: "the agent works",
+    RunChecks: "a check runs",
+    Hold: "it waits",
+    Restore: "restore",
+    Commit: "commit",
+    Stop: "stop",
+}
+
+
+def _doing(journal: Sequence[JournalStep]) -> str:
     """The step in hand, in words."""
     last = journal[-1] if journal else None
-    if last is None or last.state is not None:
+    if last is None or not last.is_in_hand:
         return "between two steps"
     since = time.strftime("%H:%M:%S", time.localtime(last.started))
-    words = {"run_agent": "the agent works", "run_checks": "a check runs", "hold": "it waits"}
-    return f"{words.get(last.kind, last.kind)} since {since}"
+    return f"{_DOING[type(last.step)]} since {since}"
 
 
-def _iterations(journal: Sequence[Row]) -> list[Iteration]:
-    found: list[Iteration] = []
-    for row in journal:
-        if row.result is None or row.result_kind is None:
-            continue
-        if row.kind == "run_agent":
-            step: RunAgent = codec.decode("run_agent", row.body)
-            ran: Ran = codec.decode("ran", row.result)
-            if step.purpose is Purpose.WORK:
+def _iterations(journal: Sequence[JournalStep]) -> list[IterationSummary]:
+    found: list[IterationSummary] = []
+    for entry in journal:
+        match entry.step:
+            case RunAgent(purpose=Purpose.WORK) as step if isinstance(ran := entry.result, Ran):
+                used = round(ran.took, 3), ran.usage.cost_usd, ran.usage.tokens
                 found.append(
-                    Iteration(
-                        step.iteration,
-                        ran.agent,
-                        ran.ended,
-                        ran.exit,
-                        ran.claim,
-                        round(ran.took, 3),
-                        ran.usage.cost_usd,
-                        ran.usage.tokens,
-                    )
+                    IterationSummary(step.iteration, ran.agent, ran.ended, ran.exit, ran.claim, *used)
                 )
-        elif row.kind == "run_checks":
-            if not found:  # a merge: no agent works, there are only checks
-                found.append(Iteration(0, "", Ended.OK, None, True, 0.0, 0.0, 0))
-            checked: Checked = codec.decode("checked", row.result)
-            verdicts = tuple(
-                {"check": v.check, "green": v.green, "required": v.required, "reason": v.reason, "log": v.log}
-                for v in checked.verdicts
-            )
-            found[-1] = replace(found[-1], verdicts=(*found[-1].verdicts, *verdicts))
-    return found
-
-
-def steered(runs: Runs, run: str) -> list[dict[str, Any]]:
-    query = "SELECT body, applied, delivered FROM commands WHERE run = ? AND kind = 'steer' ORDER BY id"
-    found = []
-    with clear_errors(runs.path):
-        rows = runs.db.execute(query, (run,)).fetchall()
-    for body, _, delivered in rows:
-        steer: Steer = codec.decode("steer", body)
-        found.append({"at": steer.at, "text": steer.text, "iteration": delivered})
+            case RunChecks() if isinstance(checked := entry.result, Checked):
+                if not found:  # a merge: no agent works, there are only checks
+                    found.append(IterationSummary(0, "", Ended.OK, None, True, 0.0, 0.0, 0))
+                verdicts = (
+                    VerdictSummary(v.check, v.green, v.required, v.reason, v.log) for v in checked.verdicts
+                )
+                found[-1] = replace(found[-1], verdicts=(*found[-1].verdicts, *verdicts))
     return found

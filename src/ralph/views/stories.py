@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
-from ralph.core import stories
+from ralph.stories import rules
 
 TODO, PASSES, CAPPED = "todo", "passes", "auto-approved"
-STATES = (TODO, stories.NEEDS_REVIEW, stories.CHANGES_REQUESTED, PASSES, CAPPED, stories.APPROVED)
+
+
+class StateStyle(NamedTuple):
+    """The tone of a state in the dashboard, and its colour in a table."""
+
+    tone: str
+    colour: str = ""
+
+
+STATES = {
+    TODO: StateStyle("dim"),
+    rules.NEEDS_REVIEW: StateStyle("busy", "yellow"),
+    rules.CHANGES_REQUESTED: StateStyle("wait", "red"),
+    PASSES: StateStyle("done", "green"),
+    CAPPED: StateStyle("wait", "yellow"),
+    rules.APPROVED: StateStyle("done", "green"),
+}
 """In the order in which a story goes through them."""
 
 
@@ -22,4 +38,4 @@ def state_of(story: Mapping[str, Any]) -> str:
 
 def is_capped(story: Mapping[str, Any]) -> bool:
     """Is it approved only because there were enough reviews?"""
-    return story.get("passes") is True and str(story.get("reviewFeedback")).startswith(stories.AT_CAP)
+    return story.get("passes") is True and str(story.get("reviewFeedback")).startswith(rules.AT_CAP)

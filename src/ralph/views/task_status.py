@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Iterator
 
-from ralph.core.model import Checked, Ended, Purpose, Ran, RunAgent
-from ralph.core.tasks import Progress, Task
+from msgspec import Struct, field
+
+from ralph.core.model import Checked, Ended, Purpose, Ran, RunAgent, RunChecks
+from ralph.core.task_model import Task, TaskProgress
 from ralph.scm.worktrees import branch_of
-from ralph.store import codec
 from ralph.store.home import Home
-from ralph.store.journal import Row, facts
+from ralph.store.journal import JournalStep, steps
 from ralph.store.runs import Run, Runs
-from ralph.views.status import state_of
+from ralph.views.status import summary
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """One attempt to prove a promise, as S2's history has it."""
+class Verification(Struct, frozen=True):
+    """One attempt to prove a promise."""
 
     iteration: int
     promise_found: bool
@@ -26,8 +25,7 @@ class Verification:
     timestamp: float
 
 
-@dataclass(frozen=True, slots=True)
-class RoleRun:
+class RoleRun(Struct, frozen=True):
     """One role's run at a task."""
 
     run: str
@@ -42,8 +40,7 @@ class RoleRun:
     verification_results: tuple[Verification, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TaskState:
+class TaskState(Struct, frozen=True):
     """A task on its way, as `ralph status TASK --json` shows it."""
 
     id: str
@@ -63,7 +60,7 @@ class TaskState:
     runs: tuple[RoleRun, ...]
 
 
-def task_state(home: Home, runs: Runs, project: str, task: Task, progress: Progress) -> TaskState:
+def task_state(home: Home, runs: Runs, project: str, task: Task, progress: TaskProgress) -> TaskState:
     found = tuple(role_run(runs, run) for run in reversed(runs.of_task(project, task.id)))
     path = home.worktree(project, task.id, progress.attempt)
     return TaskState(
@@ -86,60 +83,50 @@ def task_state(home: Home, runs: Runs, project: str, task: Task, progress: Progr
 
 
 def role_run(runs: Runs, run: Run) -> RoleRun:
-    brief = runs.brief(run.id)
-    stop = brief.stop
-    state = stop.outcome if stop else state_of(brief, live=run.is_live)
-    history = _History()
-    for row in facts(runs.db, runs.path, run.id):
-        history.hear(row)
+    about = summary(runs, run)
     return RoleRun(
         run=run.id,
         role=run.role or "",
-        state=state,
-        reason=stop.reason if stop else "",
-        iteration=brief.iteration,
-        max_iterations=brief.limits.iterations,
-        cost=brief.usage.cost_usd,
-        tokens=brief.usage.tokens,
-        seconds=brief.elapsed,
-        verification_results=tuple(history.found()),
+        state=about.outcome or about.state,
+        reason=about.reason or "",
+        iteration=about.iteration,
+        max_iterations=about.max_iterations,
+        cost=about.cost,
+        tokens=about.tokens,
+        seconds=about.elapsed,
+        verification_results=tuple(_verifications(steps(runs.db, runs.path, run.id, looks=False))),
     )
 
 
-class _History:
-    """Gathers the verdicts of each iteration."""
+class _Attempt(Struct):
+    """An iteration, and what its checks said."""
 
-    def __init__(self) -> None:
-        self._iterations: dict[int, dict[str, Any]] = {}
-        self._now = 0
+    claimed: bool
+    at: float
+    red: list[str] = field(default_factory=list)
+    green: list[str] = field(default_factory=list)
 
-    def hear(self, row: Row) -> None:
-        if row.kind == "run_agent" and row.result:
-            step: RunAgent = codec.decode("run_agent", row.body)
-            ran: Ran = codec.decode("ran", row.result)
-            if step.purpose is Purpose.WORK and ran.ended not in (Ended.INTERRUPTED, Ended.LIMIT):
-                self._now = step.iteration
-                self._iterations[self._now] = {"found": ran.claim, "red": [], "green": [], "at": ran.at}
-        elif row.kind == "run_checks" and row.result:
-            checked: Checked = codec.decode("checked", row.result)
-            about = self._iterations.setdefault(
-                self._now, {"found": True, "red": [], "green": [], "at": checked.at}
-            )
-            about["at"] = checked.at
-            for verdict in checked.verdicts:
-                words = f"{verdict.check}: {verdict.reason}" + (" (degraded)" if verdict.degraded else "")
-                about["green" if verdict.green or not verdict.required else "red"].append(words)
+    @property
+    def reason(self) -> str:
+        if self.claimed or self.red:
+            return "; ".join(self.red or self.green)
+        return "No completion promise found"
 
-    def found(self) -> list[Verification]:
-        return [
-            Verification(
-                number,
-                about["found"],
-                about["found"] and not about["red"],
-                "; ".join(about["red"] or about["green"])
-                if about["found"] or about["red"]
-                else "No completion promise found",
-                about["at"],
-            )
-            for number, about in self._iterations.items()
-        ]
+
+def _verifications(journal: Iterable[JournalStep]) -> Iterator[Verification]:
+    attempts: dict[int, _Attempt] = {}
+    number = 0
+    for entry in journal:
+        match entry.step:
+            case RunAgent(purpose=Purpose.WORK) as step if isinstance(ran := entry.result, Ran):
+                if ran.ended not in (Ended.INTERRUPTED, Ended.LIMIT):
+                    number = step.iteration
+                    attempts[number] = _Attempt(ran.claim, ran.at)
+            case RunChecks() if isinstance(checked := entry.result, Checked):
+                attempt = attempts.setdefault(number, _Attempt(claimed=True, at=checked.at))
+                attempt.at = checked.at
+                for verdict in checked.verdicts:
+                    words = f"{verdict.check}: {verdict.reason}" + " (degraded)" * verdict.degraded
+                    (attempt.green if verdict.green or not verdict.required else attempt.red).append(words)
+    for number, each in attempts.items():
+        yield Verification(number, each.claimed, each.claimed and not each.red, each.reason, each.at)

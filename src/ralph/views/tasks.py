@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 import msgspec
-from msgspec import Raw
+from msgspec import Raw, Struct
 
-from ralph.core.tasks import ROLES, Progress, Task, TaskStatus
+from ralph.core.task_model import ROLES, Task, TaskProgress, TaskStatus
 from ralph.core.text import clean
-from ralph.store.tasks import Brief, Stored
+from ralph.store.tasks import Stored, TaskBriefRow
 from ralph.views.lines import print_lines, styled
 
 STYLES: dict[str, str] = {
@@ -84,7 +83,7 @@ def _iso(at: float) -> str:
 # ---- for people ----
 
 
-def print_list(found: Sequence[Brief], *, with_project: bool) -> None:
+def print_list(found: Sequence[TaskBriefRow], *, with_project: bool) -> None:
     titles: tuple[str, ...] = ("task", "status", "priority", "spec", "title", "depends on")
     rows: list[tuple[str, ...]] = [
         (task.id, task.status, str(task.priority), task.spec_id, task.title, ", ".join(task.dependencies))
@@ -96,8 +95,7 @@ def print_list(found: Sequence[Brief], *, with_project: bool) -> None:
     print_lines(titles, rows, wide=titles.index("title"), accent=titles.index("status"), styles=STYLES)
 
 
-@dataclass(frozen=True, slots=True)
-class RoleView:
+class RoleView(Struct, frozen=True):
     """What a role of a task has to prove. `remark`: where that comes from, or that the role is skipped."""
 
     name: str
@@ -114,7 +112,7 @@ Paint = Callable[[str, str], str]
 
 
 def detail(
-    task: Task, project: str, progress: Progress, roles: Iterable[RoleView], paint: Paint = styled
+    task: Task, project: str, progress: TaskProgress, roles: Iterable[RoleView], paint: Paint = styled
 ) -> str:
     title = paint(clean(f"{task.id}  {task.title}"), _BOLD)
     return "\n".join([title, *facts(task, project, progress, paint), *criteria(task, roles, paint)])
@@ -136,7 +134,7 @@ def criteria(task: Task, roles: Iterable[RoleView], paint: Paint) -> list[str]:
     return lines
 
 
-def facts(task: Task, project: str, progress: Progress, paint: Paint) -> Iterator[str]:
+def facts(task: Task, project: str, progress: TaskProgress, paint: Paint) -> Iterator[str]:
     """First how it stands, and why."""
     word = paint(task.status, STYLES.get(task.status, ""))
     why = f": {progress.reason}" if progress.reason else ""

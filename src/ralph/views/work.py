@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, TextIO
+
+from msgspec import Struct
 
 from ralph.core.events import (
     CheckEnded,
@@ -18,14 +19,14 @@ from ralph.core.events import (
     RunEnded,
     RunStarted,
     TaskMoved,
-    Used,
+    UsageReported,
 )
 from ralph.core.model import HoldWhy, Outcome, Usage
 from ralph.core.text import clean
-from ralph.views.agent import Look, duration
-from ralph.views.console import Console, count, is_able, usage_words
+from ralph.views.agent import ViewOptions, count, duration
+from ralph.views.console import Console, is_able, usage_words
 from ralph.views.jsonl import JsonLines
-from ralph.views.outlet import Outlet, Sink
+from ralph.views.writer import Sink, ThreadedWriter
 
 _COLOURS = {"done": "green", "failed": "red", "blocked": "red", "cancelled": "yellow"}
 
@@ -35,7 +36,9 @@ class OneTask(Console):
 
     check_word = "Verification"
 
-    def __init__(self, out: TextIO, err: TextIO, look: Look, sink: Callable[[TextIO], Sink] = Outlet) -> None:
+    def __init__(
+        self, out: TextIO, err: TextIO, look: ViewOptions, sink: Callable[[TextIO], Sink] = ThreadedWriter
+    ) -> None:
         super().__init__(out, err, look, sink)
         self._is_merging = False
         self._handlers |= {TaskMoved: self._moved}
@@ -63,8 +66,7 @@ class OneTask(Console):
             self._line(f"  note: {clean(note)}")
 
 
-@dataclass(slots=True)
-class _Line:
+class _Line(Struct):
     """What is known of one task."""
 
     status: str = "todo"
@@ -144,7 +146,7 @@ def _said_check(line: _Line, event: CheckEnded) -> str:
     return f"{event.verdict.check}: {'green' if event.verdict.green else 'RED'} ({event.verdict.reason})"
 
 
-def _said_used(line: _Line, event: Used) -> str:
+def _said_used(line: _Line, event: UsageReported) -> str:
     line.in_hand = event.usage
     return ""
 
@@ -166,7 +168,7 @@ _SAID: dict[type[Event], Callable[[_Line, Any], str]] = {
     TaskMoved: _said_moved,
     IterationStarted: _said_iteration,
     CheckEnded: _said_check,
-    Used: _said_used,
+    UsageReported: _said_used,
     RunEnded: _said_ended,
     Holding: _said_holding,
     Notice: _said_notice,
@@ -180,7 +182,7 @@ def moved(event: TaskMoved) -> str:
     return clean(f"{event.task} {event.title} → {event.status}{role}{why}")
 
 
-class TaskJson:
+class WorkTaskJson:
     """One JSON object per event, with the id of its task."""
 
     def __init__(self, lines: JsonLines) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from ralph.checks.base import Method, Workbench
-from ralph.core.diff import added
+from ralph.checks.base import CheckContext, Method
 from ralph.core.model import Check, Feedback, Verdict
+from ralph.scm.diff import added
 
 
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -15,9 +15,9 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     most: int = 400
 
 
-def run(check: Check, bench: Workbench) -> Verdict:
+def run(check: Check, context: CheckContext) -> Verdict:
     config = msgspec.json.decode(check.config, type=Config)
-    count = sum(block.text.count("\n") + 1 for block in added(bench.diff()))
+    count = sum(block.text.count("\n") + 1 for block in added(context.diff()))
     if count <= config.most:
         return Verdict(check.name, green=True, required=check.required, reason=f"{count} lines were added")
     reason = f"{count} lines were added, at most {config.most} are allowed"

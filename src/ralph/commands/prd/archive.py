@@ -9,10 +9,6 @@ import click
 
 from ralph.commands.common import open_home
 from ralph.commands.prd.options import folder_option, project_option, say_undone
-from ralph.core.text import clean
-from ralph.flows import prd as flow
-from ralph.flows import prd_archive, session
-from ralph.flows.where import here
 
 
 @click.command("archive")
@@ -27,17 +23,22 @@ def archive_(project_dir: Path, ralph_dir: str, label: str, as_json: bool) -> in
     Refused while a loop runs. Stories that are not finished stand in the summary as that. Killed on the way, it can be
     called again.
     """
+    from ralph.core.text import clean
+    from ralph.prd import archive, plan
+    from ralph.runs import background, locking
+    from ralph.runs.location import here
+
     home = open_home()
-    inputs = flow.Inputs(project_dir, flow.inside(project_dir, ralph_dir))
-    with session.signals() as wakeup:
-        lock = session.lock(home, here(project_dir), wakeup, lambda event: None)
+    inputs = plan.PrdInputs(project_dir, plan.inside(project_dir, ralph_dir))
+    with background.signals() as wakeup:
+        lock = locking.lock(home, here(project_dir), wakeup, lambda event: None)
         try:
-            say_undone(flow.take_over(home, inputs))
-            done = prd_archive.archive(inputs, label)
+            say_undone(plan.take_over(home, inputs))
+            done = archive.archive(inputs, label)
         finally:
             os.close(lock)
     if as_json:
-        click.echo(prd_archive.as_json(done))
+        click.echo(archive.as_json(done))
         return 0
     counts = done.counts
     reviews = f"{counts.reviews} review{'s' * (counts.reviews != 1)}"

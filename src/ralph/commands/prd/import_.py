@@ -9,10 +9,6 @@ import click
 
 from ralph.commands.common import open_home
 from ralph.commands.prd.options import folder_option, project_option, say_undone
-from ralph.core.text import clean
-from ralph.flows import prd as flow
-from ralph.flows import prd_files, prd_import, session
-from ralph.flows.where import here
 
 
 @click.command("import")
@@ -36,13 +32,18 @@ def import_(file: Path, project_dir: Path, ralph_dir: str, force: bool, trust: b
     ralph prd import prd.json
     ralph prd import TODO.md --project-dir ~/shop
     """
-    home, folder = open_home(), flow.inside(project_dir, ralph_dir)
-    imported = prd_import.read(file, prd_files.named_branch(project_dir, folder), trust=trust)
-    with session.signals() as wakeup:
-        lock = session.lock(home, here(project_dir), wakeup, lambda event: None)
+    from ralph.core.text import clean
+    from ralph.prd import files, import_lists, plan
+    from ralph.runs import background, locking
+    from ralph.runs.location import here
+
+    home, folder = open_home(), plan.inside(project_dir, ralph_dir)
+    imported = import_lists.read(file, files.named_branch(project_dir, folder), trust=trust)
+    with background.signals() as wakeup:
+        lock = locking.lock(home, here(project_dir), wakeup, lambda event: None)
         try:
-            say_undone(flow.take_over(home, flow.Inputs(project_dir, folder)))
-            kept = prd_import.write(project_dir, folder, imported, force=force)
+            say_undone(plan.take_over(home, plan.PrdInputs(project_dir, folder)))
+            kept = import_lists.write(project_dir, folder, imported, force=force)
         finally:
             os.close(lock)
     for line in (*imported.said, *kept):

@@ -7,9 +7,6 @@ from pathlib import Path
 import click
 
 from ralph.commands.prd.options import folder_option, project_option
-from ralph.core.text import clean
-from ralph.flows import prd_files
-from ralph.flows.prd import inside
 
 
 @click.command("init")
@@ -27,8 +24,12 @@ def init_(project_dir: Path, name: str, ralph_dir: str, force: bool) -> int:
     \b
     ralph prd init --name login
     """
+    from ralph.core.text import clean
+    from ralph.prd import files
+    from ralph.prd.plan import inside
+
     folder = inside(project_dir, ralph_dir)
-    made = prd_files.make(project_dir, folder, name, force=force)
+    made = files.make(project_dir, folder, name, force=force)
     for each in made.new:
         click.echo(f"made   {each if each == '.gitignore' else f'{folder}/{each}'}")
     for each in made.old:

@@ -8,14 +8,17 @@ from typing import Any, TypeVar
 
 import click
 
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.files.paths import real
+
+CLAUDE = "claude"
+"""The agent where none is configured, as the plugin has it."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _existing(ctx: click.Context, param: click.Parameter, value: Path) -> Path:
+    from ralph.files.paths import real
+
     if not value.is_dir():
         raise RalphError(f"--project-dir {value}: there is no such directory.")
     return real(value)
@@ -42,14 +45,8 @@ def folder_option(function: F) -> F:
     )(function)
 
 
-def default_agent(settings_file: str | None) -> str | None:
-    """Without any configured agent it is Claude Code, as the plugin has it."""
-    from ralph.settings import load
-
-    configured = load(Path(settings_file) if settings_file else None).settings.agent.command
-    return None if configured.strip() else "claude"
-
-
 def say_undone(what: Iterable[str]) -> None:
+    from ralph.core.text import clean
+
     for text in what:
         click.echo(clean(f"Undone, from a loop that was killed: {text}."), err=True)

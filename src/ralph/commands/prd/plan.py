@@ -5,19 +5,16 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ralph.commands.common import load_with_agent, open_home
-from ralph.commands.prd.options import default_agent, folder_option, project_option
-from ralph.core.text import clean
+from ralph.commands.prd.options import CLAUDE, folder_option, project_option
 from ralph.errors import RalphError
-from ralph.files.paths import real
-from ralph.flows import prd as flow
-from ralph.flows import prd_files, prd_plan
-from ralph.flows.run import agent_specs
-from ralph.flows.where import here
-from ralph.store import locks
+
+if TYPE_CHECKING:
+    from ralph.prd.plan import PrdInputs
 
 
 @click.command("plan")
@@ -48,11 +45,18 @@ def plan_(
     ralph prd plan
     ralph prd plan --from docs/login.md --agent codex
     """
+    from ralph.core.text import clean
+    from ralph.files.paths import real
+    from ralph.prd import files, plan, planning
+    from ralph.runs.location import here
+    from ralph.runs.run_plan import agent_specs
+    from ralph.store import locks
+
     source = real(source) if source is not None else None
     os.chdir(project_dir)
-    inputs = flow.Inputs(project_dir, flow.inside(project_dir, ralph_dir))
+    inputs = plan.PrdInputs(project_dir, plan.inside(project_dir, ralph_dir))
     folder = project_dir / inputs.folder
-    prd_files.require_folder(folder)
+    files.require_folder(folder)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise RalphError(
             "Planning is a conversation: it needs a terminal.",
@@ -63,27 +67,30 @@ def plan_(
         raise RalphError(
             f"A run works in {project_dir}.", "Wait for it, or pause it: `ralph status` shows it."
         )
-    agent = agent or default_agent(settings_file)
-    spec = agent_specs(load_with_agent(settings_file, {}, agent).settings.agent, None)[0]
-    for line in prd_plan.take_prd(inputs, source, force=force) if source else ():
+    settings = load_with_agent(settings_file, {}, agent or None, CLAUDE).settings
+    spec = agent_specs(settings.agent, None)[0]
+    for line in planning.take_prd(inputs, source, force=force) if source else ():
         click.echo(clean(line), err=True)
-    before = prd_plan.current_list(inputs)
-    code = prd_plan.talk(inputs, spec)
+    before = planning.current_list(inputs)
+    code = planning.talk(inputs, spec)
     if code:
         click.echo(clean(f"{spec.name} ended with exit code {code}."), err=True)
-    return _report(inputs, prd_plan.problems(inputs, before))
+    return _report(inputs, planning.problems(inputs, before))
 
 
-def _report(inputs: flow.Inputs, problems: list[str]) -> int:
+def _report(inputs: PrdInputs, problems: list[str]) -> int:
+    from ralph.core.text import clean
+    from ralph.prd import plan
+
     if problems:
         lines = "\n  ".join(clean(each) for each in problems)
         raise RalphError(
             f"The plan is not ready:\n  {lines}", "Mend it, or talk about it once more: ralph prd plan"
         )
-    board = flow.load_board(inputs)
+    board = plan.load_board(inputs)
     count = len(board["userStories"])
     click.echo(f"Planned: {count} {'story' if count == 1 else 'stories'}.")
-    for line in flow.introduction(board, inputs):
+    for line in plan.introduction(board, inputs):
         click.echo(clean(line), err=True)
     click.echo("Next: read both files, commit them, then: ralph prd run", err=True)
     return 0

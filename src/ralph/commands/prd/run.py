@@ -18,13 +18,8 @@ from ralph.commands.common import (
     start,
     view_options,
 )
-from ralph.commands.prd.options import default_agent, folder_option, project_option, say_undone
-from ralph.core.model import Flow
-from ralph.core.stories import REVIEW_CAP
-from ralph.core.text import clean
-from ralph.flows import prd as flow
-from ralph.flows.sandboxing import AUTO, Wanted, choose
-from ralph.flows.where import here
+from ralph.commands.prd.options import CLAUDE, folder_option, project_option, say_undone
+from ralph.stories.rules import REVIEW_CAP
 
 
 @click.command(
@@ -59,7 +54,7 @@ def run_(
     model: str,
     agent: str | None,
     sandbox: bool | None,
-    sandbox_rung: str | None,
+    sandbox_backend: str | None,
     skip_review: bool,
     review_cap: int,
     settings_file: str | None,
@@ -76,24 +71,27 @@ def run_(
     ralph prd run
     ralph prd run -n 30 -m opus --review-cap 3
     """
+    from ralph.core.text import clean
+    from ralph.prd import plan
+    from ralph.runs.location import here
+    from ralph.runs.sandbox_choice import AUTO, Wanted, choose
+
     os.chdir(project_dir)
-    folder = flow.inside(project_dir, ralph_dir)
-    inputs = flow.Inputs(project_dir, folder, max_iterations, model, skip_review, review_cap)
-    loaded = load_with_agent(settings_file, {}, agent or default_agent(settings_file))
-    flow.plan("check", loaded.settings, inputs)
-    chosen = choose(loaded, Wanted(sandbox, sandbox_rung), AUTO)
+    folder = plan.inside(project_dir, ralph_dir)
+    inputs = plan.PrdInputs(project_dir, folder, max_iterations, model, skip_review, review_cap)
+    loaded = load_with_agent(settings_file, {}, agent or None, CLAUDE)
+    chosen = choose(loaded, Wanted(sandbox, sandbox_backend), AUTO)
     look = make_look(loaded.settings, verbose=verbose, stream=loaded.settings.stream_agent_output)
     home = open_home()
 
     def look_around() -> None:
-        say_undone(flow.take_over(home, inputs))
-        for line in flow.introduction(flow.load_board(inputs), inputs):
+        say_undone(plan.take_over(home, inputs))
+        for line in plan.introduction(plan.load_board(inputs), inputs):
             click.echo(clean(line), err=True)
 
     return start(
-        Flow.PRD,
+        plan.plan(loaded.settings, inputs, chosen),
         here(inputs.directory),
-        lambda id: flow.plan(id, loaded.settings, inputs, chosen),
         partial(make_view, look, as_json=as_json),
         home,
         look_around,

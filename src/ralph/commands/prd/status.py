@@ -3,56 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
-import sys
-import textwrap
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ralph.commands.common import COUNT
 from ralph.commands.prd.options import folder_option, project_option
-from ralph.core import stories
-from ralph.core.text import clean
 from ralph.errors import RalphError
-from ralph.files.storyfile import MOST_TASKS, TASKS, load, text_of
-from ralph.flows import prd_files
-from ralph.flows.prd import (
-    PLAN_IT,
-    Inputs,
-    current_branch,
-    inside,
-    is_unsettled,
-    iterations_needed,
-    last_rules,
-    running,
-    unverified,
-    wrong_branch,
-)
-from ralph.store.home import find_home
-from ralph.views.stories import CAPPED, is_capped, state_of
-from ralph.views.table import print_table
+from ralph.stories.rules import REVIEW_CAP
 
-FIELDS = (
-    "id",
-    "title",
-    "priority",
-    "passes",
-    "reviewStatus",
-    "reviewCount",
-    "reviewFeedback",
-    "dependsOn",
-)
-STYLES = {
-    CAPPED: "yellow",
-    "approved": "green",
-    "needs_review": "yellow",
-    "changes_requested": "red",
-    "passes": "green",
-}
+if TYPE_CHECKING:
+    from ralph.prd.plan import PrdInputs
 
 
 @click.command("status")
@@ -65,7 +27,7 @@ STYLES = {
     "--review-cap",
     type=COUNT,
     metavar="N",
-    help=f"As a run with this cap would see it. [that of the last run, else {stories.REVIEW_CAP}]",
+    help=f"As a run with this cap would see it. [that of the last run, else {REVIEW_CAP}]",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 def status_(
@@ -75,23 +37,32 @@ def status_(
 
     A list that has problems is shown with all of them, as far as it can be shown; exit code 2 then.
     """
+    from msgspec.structs import replace
+
+    from ralph.commands.prd.status_text import print_stories, state_of_list
+    from ralph.core.text import clean
+    from ralph.files.storyfile import TASKS
+    from ralph.prd.plan import PrdInputs, inside, last_rules
+    from ralph.store.home import find_home
+    from ralph.stories import rules
+
     folder = inside(project_dir, ralph_dir)
-    inputs = Inputs(project_dir, folder)
+    inputs = PrdInputs(project_dir, folder)
     path = project_dir / folder / TASKS
     board = _read(inputs, path)
-    problems = stories.schema_problems(board)
+    problems = rules.schema_problems(board)
     is_begun = not problems and _is_begun(board)
     last = last_rules(find_home(project_dir), inputs) if is_begun else inputs.prd
     inputs = replace(
         inputs, skip_review=skip_review or last.skip_review, review_cap=review_cap or last.review_cap
     )
     if not problems and not inputs.skip_review:
-        problems = stories.invariant_problems(board, inputs.review_cap)
-    state = _state(board, inputs, problems)
+        problems = rules.invariant_problems(board, inputs.review_cap)
+    state = state_of_list(board, inputs, problems)
     if as_json:
         click.echo(json.dumps(state, indent=2, ensure_ascii=False))
         return 2 if problems else 0
-    _show(state, inputs)
+    print_stories(state, inputs)
     if problems:
         lines = "\n  ".join(clean(each) for each in problems)
         raise RalphError(f"{path}: {len(problems)} problem{'s' * (len(problems) > 1)}.\n  {lines}")
@@ -102,88 +73,14 @@ def _is_begun(board: dict[str, Any]) -> bool:
     return any(story["passes"] or story["reviewStatus"] for story in board["userStories"])
 
 
-def _read(inputs: Inputs, path: Path) -> Any:
-    prd_files.require_folder(path.parent)
-    with prd_files.opened(inputs.directory, inputs.folder) as place:
-        text = text_of(place.read(TASKS, MOST_TASKS), str(path))
-    if prd_files.is_unplanned(text):
+def _read(inputs: PrdInputs, path: Path) -> Any:
+    from ralph.files.storyfile import MAX_TASKS, TASKS, load, text_of
+    from ralph.prd import files
+    from ralph.prd.plan import PLAN_IT
+
+    files.require_folder(path.parent)
+    with files.opened(inputs.directory, inputs.folder) as place:
+        text = text_of(place.read(TASKS, MAX_TASKS), str(path))
+    if files.is_unplanned(text):
         raise RalphError(f"Nothing is planned in {path} yet.", PLAN_IT)
     return load(text, str(path))
-
-
-def _state(board: Any, inputs: Inputs, problems: list[str]) -> dict[str, Any]:
-    """All that can be said of a list; where it is wrong, that is less."""
-    values = board if isinstance(board, dict) else {}
-    found = values.get("userStories")
-    listed = [story for story in found if isinstance(story, dict)] if isinstance(found, list) else []
-    is_valid = not stories.schema_problems(board)
-    skip = inputs.skip_review
-    return {
-        "project": values.get("project"),
-        "branchName": values.get("branchName"),
-        "branch": current_branch(inputs.directory),
-        "mode": stories.mode_of(board, skip_review=skip) if is_valid else None,
-        "next": stories.next_story(board, skip_review=skip) if is_valid else None,
-        "complete": is_valid and not problems and stories.is_complete(board, skip_review=skip),
-        "approvedAtCap": stories.approved_at_cap(board) if is_valid else [],
-        "verifyCommands": values.get("verifyCommands") or [],
-        "running": running(inputs.directory),
-        "unsettled": is_unsettled(find_home(inputs.directory), inputs),
-        "problems": problems,
-        "stories": [{name: story.get(name) for name in FIELDS} for story in listed],
-    }
-
-
-def _show(state: dict[str, Any], inputs: Inputs) -> None:
-    if state["stories"]:
-        rows = [_row(story) for story in state["stories"]]
-        print_table(("story", "state", "reviews", "priority", "title", "waits for"), rows, STYLES)
-    if state["problems"]:
-        return
-    for line in _words(state, inputs):
-        click.echo(_wrapped(clean(line)))
-
-
-def _wrapped(line: str) -> str:
-    """On a terminal, broken between words."""
-    if not sys.stdout.isatty():
-        return line
-    return textwrap.fill(line, max(40, shutil.get_terminal_size().columns - 1), subsequent_indent="  ")
-
-
-def _row(story: dict[str, Any]) -> tuple[str, ...]:
-    state = state_of(story)
-    waits = story["dependsOn"] if isinstance(story["dependsOn"], list) else []
-    cells = (story["id"], state, story["reviewCount"], story["priority"], story["title"])
-    return (*("" if cell is None else str(cell) for cell in cells), ", ".join(map(str, waits)))
-
-
-def _words(state: dict[str, Any], inputs: Inputs) -> Iterator[str]:
-    done = sum(bool(story["passes"]) for story in state["stories"])
-    yield f"{done} of {len(state['stories'])} stories done."
-    for story in state["stories"]:
-        if is_capped(story):
-            left = story["reviewFeedback"].removeprefix(stories.AT_CAP).strip()
-            yield f"{story['id']} only because the review cap was reached: {_short(left)}"
-        elif story["reviewStatus"] == stories.CHANGES_REQUESTED:
-            yield f"{story['id']} has to be changed: {_short(story['reviewFeedback'])}"
-    if state["complete"]:
-        yield "Every story is done." if inputs.skip_review else "Every story is approved."
-        yield "Put the loop away with: ralph prd archive"
-    elif state["running"]:
-        yield f"A loop is running (process {state['running']}): {state['mode']} {state['next']}."
-    else:
-        todo = len(state["stories"]) - done
-        yield f"Next: {state['mode']} {state['next']}, with: ralph prd run{' --skip-review' * inputs.skip_review}"
-        yield f"About {iterations_needed(todo, inputs)} iterations are needed for what is left."
-    if state["unsettled"]:
-        yield "A loop was killed in the middle of an iteration: what that one may not do is undone by the next command."
-    if state["branch"] not in (None, state["branchName"]):
-        yield wrong_branch(state["branch"], state["branchName"])
-    if not state["verifyCommands"]:
-        yield unverified(inputs)
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 200 else f"{line[:200]}…"

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from ralph.commands.ask import ask, is_yes
 from ralph.commands.common import complete_task, open_tasks, task_argument, work_settings
 from ralph.commands.task.options import EDITED, TaskCommand, changed, explained, is_given, task_options
-from ralph.core.tasks import TaskStatus
+from ralph.core.task_model import TaskStatus
 from ralph.errors import RalphError
-from ralph.flows import tasks as flow
-from ralph.flows.task_form import BY_WORK, read
-from ralph.flows.tasks import FOLLOWUP_OF
-from ralph.store.tasks import Tasks
+
+if TYPE_CHECKING:
+    from ralph.store.tasks import Tasks
+
+STATUSES = ("todo", "done", "failed", "blocked", "cancelled")
+"""What a person may say; the others are set by work on the task."""
 
 
 @click.command("create", cls=TaskCommand)
@@ -57,6 +58,8 @@ def followup_(id: str, new_id: str, title: str, **options: Any) -> int:
         --outcome "A new key signs all tokens within a day of its rotation" \\
         --acceptance "Tokens signed with the last key are valid until they expire"
     """
+    from ralph.tasks.edit import FOLLOWUP_OF
+
     with open_tasks() as tasks:
         origin = tasks.find(id)
         values = {"id": new_id, "spec_id": origin.spec_id, "title": title}
@@ -65,8 +68,11 @@ def followup_(id: str, new_id: str, title: str, **options: Any) -> int:
 
 
 def _create(tasks: Tasks, values: dict[str, Any], options: dict[str, Any]) -> None:
+    from ralph.tasks import edit
+    from ralph.tasks.form import read
+
     entry = read(changed(values, options), work_settings())
-    added = flow.add(tasks, [entry])
+    added = edit.add(tasks, [entry])
     if added.problems:
         raise explained(f"{entry.id} was not created", [found.problem for found in added.problems])
     click.echo(f"Created {entry.id}.")
@@ -77,7 +83,7 @@ def _create(tasks: Tasks, values: dict[str, Any], options: dict[str, Any]) -> No
 @click.option("--title", metavar="TEXT", help="Another title.")
 @click.option(
     "--status",
-    type=click.Choice([each.value for each in TaskStatus if each not in BY_WORK]),
+    type=click.Choice(STATUSES),
     metavar="STATUS",
     help="todo, done, failed, blocked or cancelled; todo: `ralph work` takes it up again.",
 )
@@ -101,6 +107,8 @@ def edit_(
     ralph task edit TASK-001 --priority 1 --tester-verify-cmd "pytest tests"
     ralph task edit TASK-001 --status todo
     """
+    from ralph.tasks import edit
+
     if not is_given(options | {"title": title, "status": status, "removed": remove_dependency}):
         raise RalphError(
             "There is nothing to change.", "Say what: `ralph task edit --help` lists the options."
@@ -114,7 +122,7 @@ def edit_(
         return changed(values | ({"title": title} if title is not None else {}), options)
 
     with open_tasks() as tasks:
-        task, problems = flow.edit(tasks, id, change, work_settings(), TaskStatus(status) if status else None)
+        task, problems = edit.edit(tasks, id, change, work_settings(), TaskStatus(status) if status else None)
     if problems:
         raise explained(f"{task.id} was not changed", problems, EDITED)
     click.echo(f"Changed {task.id}.")
@@ -130,15 +138,18 @@ def delete_(id: str, force: bool, yes: bool) -> int:
 
     A task that is being worked on is refused, and without --force one that others depend on.
     """
+    from ralph.commands.ask import ask, is_yes
+    from ralph.tasks import edit
+
     with open_tasks() as tasks:
         id = tasks.resolve(id)
         if not yes and sys.stdin.isatty() and not ask(f"Delete {id}? (y/N)", is_yes):
             click.echo("Nothing was deleted.", err=True)
             return 0
-        deleted = flow.delete(tasks, id, force=force)
+        deleted = edit.delete(tasks, id, force=force)
     freed = deleted.dependents
     note = (
-        f" {flow.listed(freed)} {'does' if len(freed) == 1 else 'do'} not depend on it any more."
+        f" {edit.listed(freed)} {'does' if len(freed) == 1 else 'do'} not depend on it any more."
         if freed
         else ""
     )

@@ -7,16 +7,15 @@ import stat
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from ralph.commands.common import complete_task, open_tasks, work_settings
-from ralph.core.tasks import Task
 from ralph.errors import RalphError
-from ralph.files.paths import real
-from ralph.flows import task_file
-from ralph.flows import tasks as flow
-from ralph.store import files
+
+if TYPE_CHECKING:
+    from ralph.core.task_model import Task
 
 
 @click.command("import")
@@ -34,9 +33,11 @@ def import_(file: str, check: bool, update: bool, spec: str | None) -> int:
     ralph task import plan.yaml --check
     ralph task import plan.yaml --update
     """
+    from ralph.tasks import edit, task_file
+
     read = task_file.load(file, work_settings(), spec or "")
     with open_tasks() as tasks:
-        added = flow.add(tasks, read.entries, update=update, check=check or bool(read.problems))
+        added = edit.add(tasks, read.entries, update=update, check=check or bool(read.problems))
     if read.problems or added.problems:
         raise read.explained(added.problems)
     words = _counted(len(read.entries))
@@ -60,6 +61,8 @@ def export_(ids: tuple[str, ...], spec: str | None, output: str | None) -> int:
     It is a list; for one ID, a single `task:`. What work has made of them is left out: iterations, times, and a status
     of work in progress.
     """
+    from ralph.tasks import task_file
+
     with open_tasks() as tasks:
         found = [tasks.find(id) for id in dict.fromkeys(ids)] if ids else tasks.all()
     found = [task for task in found if spec in (None, task.spec_id)]
@@ -79,10 +82,12 @@ def export_(ids: tuple[str, ...], spec: str | None, output: str | None) -> int:
 
 def _warn(found: Sequence[Task]) -> None:
     """What could not be imported again as it is."""
+    from ralph.tasks.edit import listed
+
     ids = {task.id for task in found}
     for task in found:
         if missing := [id for id in task.dependencies if id not in ids]:
-            _say(f"{task.id} depends on {flow.listed(missing)}, which is not exported.")
+            _say(f"{task.id} depends on {listed(missing)}, which is not exported.")
         if task.completion_spec is None:
             _say(f"{task.id} has no completion spec; it cannot be imported like this.")
 
@@ -92,6 +97,9 @@ def _say(text: str) -> None:
 
 
 def _write(path: Path, text: str) -> None:
+    from ralph.files.paths import real
+    from ralph.store import files
+
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             raise RalphError(f"{path} is no regular file.")

@@ -6,15 +6,19 @@ import sys
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 
 from ralph.commands.common import open_tasks, task_argument, work_settings
-from ralph.core.tasks import Task, TaskStatus
-from ralph.store.tasks import Stored, Tasks
-from ralph.views import tasks as view
 
 if TYPE_CHECKING:
+    from ralph.core.task_model import Task
     from ralph.settings import WorkSettings
+    from ralph.store.tasks import Stored, Tasks
+    from ralph.views.tasks import RoleView
+
+STATUSES = (
+    *("todo", "implementing", "reviewing", "testing", "qa"),
+    *("done", "failed", "blocked", "cancelled"),
+)
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
 
@@ -23,7 +27,7 @@ _json_option = click.option("--json", "as_json", is_flag=True, help="The same as
 @click.option("--spec", metavar="SPEC", help="Only the tasks of this spec.")
 @click.option(
     "--status",
-    type=click.Choice([each.value for each in TaskStatus]),
+    type=click.Choice(STATUSES),
     metavar="STATUS",
     help="Only these: todo, implementing, reviewing, testing, qa, done, failed, blocked, cancelled.",
 )
@@ -36,6 +40,9 @@ def list_(spec: str | None, status: str | None, everywhere: bool, as_json: bool)
     ralph task list --status failed
     ralph task list --spec auth --json
     """
+    from ralph.core.task_model import TaskStatus
+    from ralph.views import tasks as view
+
     chosen = TaskStatus(status) if status else None
     with open_tasks() as tasks:
         if as_json:
@@ -58,6 +65,8 @@ def show_(id: str, as_json: bool) -> int:
 
     They come from the task itself, else from the settings (`ralph`), else they are the role's defaults.
     """
+    from ralph.views import tasks as view
+
     with open_tasks() as tasks:
         task = tasks.find(id)
         progress = tasks.progress(task.id)
@@ -69,18 +78,19 @@ def show_(id: str, as_json: bool) -> int:
     return 0
 
 
-def role_views(task: Task, settings: WorkSettings) -> list[view.RoleView]:
+def role_views(task: Task, settings: WorkSettings) -> list[RoleView]:
     """What each role has to prove, with nothing left open."""
-    from ralph.core.tasks import ROLES
+    from ralph.core.task_model import ROLES
     from ralph.files import yamlfile
-    from ralph.flows.criteria import in_force
+    from ralph.tasks.criteria import in_force
+    from ralph.views.tasks import RoleView
 
     roles = []
     for role in ROLES:
         force = in_force(task, role, settings)
         remark = "from the task" if force.is_own else "by default"
         roles.append(
-            view.RoleView(
+            RoleView(
                 role,
                 force.promise,
                 force.description,
@@ -94,6 +104,10 @@ def role_views(task: Task, settings: WorkSettings) -> list[view.RoleView]:
 
 
 def _write_all(tasks: Tasks, rows: list[Stored]) -> None:
+    import msgspec
+
+    from ralph.views import tasks as view
+
     try:
         data = view.encoded([view.to_json(row) for row in rows])
     except msgspec.DecodeError:

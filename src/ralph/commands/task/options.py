@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
-from click.shell_completion import CompletionItem
 
-from ralph.checks.registry import verification_methods
 from ralph.commands.common import COUNT, complete_task
-from ralph.core.tasks import ROLES, VerificationMethod
+from ralph.core.task_model import ROLES, VerificationMethod
 from ralph.errors import RalphError
-from ralph.flows import templates
-from ralph.flows.task_file import dotted, explain, said
-from ralph.flows.tasks import EXISTS
-from ralph.flows.verification import Keys, Problem
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from ralph.tasks.verification import Keys, TaskProblem
 
 F = TypeVar("F", bound=Callable[..., Any])
 Values = dict[str, Any]
@@ -50,9 +49,23 @@ class TaskCommand(click.Command):
 
 def _complete(words: Callable[[], Iterable[str]]) -> Any:
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
         return [CompletionItem(word) for word in words() if word.startswith(incomplete)]
 
     return complete
+
+
+def _methods() -> Iterable[str]:
+    from ralph.checks.registry import verification_methods
+
+    return verification_methods()
+
+
+def _templates() -> Iterable[str]:
+    from ralph.tasks.templates import TEMPLATES
+
+    return TEMPLATES
 
 
 def task_options(function: F) -> F:
@@ -99,7 +112,7 @@ def _role_options(role: str) -> Iterable[Callable[[F], F]]:
     yield option(
         "verify",
         metavar="METHOD",
-        shell_complete=_complete(verification_methods),
+        shell_complete=_complete(_methods),
         help="How that is verified: string_match, semantic, external.",
     )
     yield option("verify-cmd", metavar="CMD", help="The command that must succeed; implies external.")
@@ -110,7 +123,7 @@ def _role_options(role: str) -> Iterable[Callable[[F], F]]:
     yield option(
         "template",
         metavar="NAME",
-        shell_complete=_complete(lambda: templates.TEMPLATES),
+        shell_complete=_complete(_templates),
         help="A ready verification: see `ralph task templates`.",
     )
     yield option(
@@ -160,6 +173,8 @@ def _criteria(role: str, old: Values, options: Values) -> Values:
 
 def _verification(role: str, options: Values) -> tuple[str | None, Values]:
     """The method and the part of its config that the options say; several ways at once contradict each other."""
+    from ralph.tasks import templates
+
     ways: dict[str, tuple[str, Values]] = {}
     if (name := options[f"{role}_template"]) is not None:
         _, template = templates.find(name)
@@ -210,8 +225,11 @@ _HINTS = {
 }
 
 
-def explained(what: str, problems: Sequence[Problem], names: Mapping[str, str] = _NAMES) -> RalphError:
+def explained(what: str, problems: Sequence[TaskProblem], names: Mapping[str, str] = _NAMES) -> RalphError:
     """All problems at once, by the arguments and options that they are about."""
+    from ralph.tasks.edit import EXISTS
+    from ralph.tasks.task_file import explain, said
+
     lines = [said(_option(problem.keys, names), problem.text) for problem in problems]
     about = {key for problem in problems for key in problem.keys}
     hint = next((text for key, text in _HINTS.items() if key in about), "")
@@ -221,6 +239,8 @@ def explained(what: str, problems: Sequence[Problem], names: Mapping[str, str] =
 
 
 def _option(keys: Keys, names: Mapping[str, str]) -> str:
+    from ralph.tasks.task_file import dotted
+
     if keys[:1] != ("completion",):
         first, rest = keys[0], keys[1:] if keys[1:] and not keys[1].isdigit() else ()
         return dotted((names.get(first, f"--{first}"), *rest))

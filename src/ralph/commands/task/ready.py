@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
-from ralph.flows import templates
-from ralph.flows.templates import TEMPLATES, Template
-from ralph.views.lines import print_lines
-from ralph.views.tasks import encoded
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from ralph.tasks.templates import Template
 
 
 def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    from ralph.tasks.templates import TEMPLATES
+
     return [
         CompletionItem(name, help=template.summary)
         for name, template in TEMPLATES.items()
@@ -32,6 +35,10 @@ def templates_(name: str | None, as_json: bool) -> int:
     ralph task templates pytest-coverage
     ralph task create … --tester-template pytest-coverage
     """
+    from ralph.tasks import templates
+    from ralph.views.lines import print_lines
+    from ralph.views.tasks import encoded
+
     if name is not None:
         known, template = templates.find(name)
         if as_json:
@@ -39,9 +46,9 @@ def templates_(name: str | None, as_json: bool) -> int:
         else:
             click.echo(templates.to_yaml(template), nl=False)
     elif as_json:
-        _write(encoded([_to_json(*each) for each in TEMPLATES.items()]))
+        _write(encoded([_to_json(*each) for each in templates.TEMPLATES.items()]))
     else:
-        rows = [(name, each.role, each.method, each.summary) for name, each in TEMPLATES.items()]
+        rows = [(name, each.role, each.method, each.summary) for name, each in templates.TEMPLATES.items()]
         print_lines(("template", "role", "method", "what it proves"), rows, wide=3, accent=0, styles={})
     return 0
 

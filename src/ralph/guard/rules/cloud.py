@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard import paths
-from ralph.guard.model import Command, Place, Rule
-from ralph.guard.patterns import has_option, is_harmless, operands
-from ralph.guard.words import Word, words_of
+from ralph.guard.model import DenyRule
+from ralph.guard.patterns import is_harmless, operands
+from ralph.shell import paths
+from ralph.shell.arguments import has_option
+from ralph.shell.command import SimpleCommand
+from ralph.shell.context import ShellContext
+from ralph.shell.words import Word, words_of
 
 CATEGORY = "cloud"
 _CLIENTS = words_of(
@@ -27,11 +30,11 @@ _MODELS = r"objects\.all\(\)\.delete\(|\.(?:delete|destroy)_all\b|\bdrop_all\("
 """What frameworks call it, in code for their shells."""
 
 
-def _sql(command: Command, place: Place) -> bool:
+def _sql(command: SimpleCommand, context: ShellContext) -> bool:
     is_framework = "manage.py" in (command.program, *(word.rpartition("/")[2] for word in command.args[:1]))
     if not (command.program in _CLIENTS or is_framework) or is_harmless(command):
         return False
-    if command.program in ("sqlite3", "sqlite") and _is_scratch(command, place):
+    if command.program in ("sqlite3", "sqlite") and _is_scratch(command, context):
         return False
     texts = [
         *(word.partition("=")[2] if word.startswith("--") else word for word in command.args),
@@ -41,12 +44,10 @@ def _sql(command: Command, place: Place) -> bool:
     return any(_destroys(text) for text in texts if len(text) > 5)
 
 
-def _is_scratch(command: Command, place: Place) -> bool:
+def _is_scratch(command: SimpleCommand, context: ShellContext) -> bool:
     """A database in memory, or in a file for the moment."""
     name = next(iter(operands(command)), Word(""))
-    return (
-        name == ":memory:" or paths.zone(paths.resolve(name, command.directory, place), place) == paths.TEMP
-    )
+    return name == ":memory:" or paths.zone_of(name, command.directory, context) == paths.TEMP
 
 
 def _destroys(text: str) -> bool:
@@ -60,7 +61,7 @@ def _destroys(text: str) -> bool:
     return False
 
 
-def _redis(command: Command, place: Place) -> bool:
+def _redis(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program not in ("redis-cli", "valkey-cli", "keydb-cli"):
         return False
     words = [word.upper() for word in operands(command)] + command.stdin.upper().split()
@@ -81,7 +82,7 @@ _VERBS = (
 )
 
 
-def _aws(command: Command, place: Place) -> bool:
+def _aws(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program != "aws" or is_harmless(command):
         return False
     words = operands(command)[:3]
@@ -92,7 +93,7 @@ def _aws(command: Command, place: Place) -> bool:
     return any(re.match(_VERBS, word) for word in words[1:2])
 
 
-def _gcp_azure(command: Command, place: Place) -> bool:
+def _gcp_azure(command: SimpleCommand, context: ShellContext) -> bool:
     """The verb is the last of the first operands."""
     if command.program not in words_of(
         "gcloud az doctl linode-cli oci ibmcloud hcloud scw civo exo openstack aliyun yc"
@@ -106,7 +107,7 @@ def _gcp_azure(command: Command, place: Place) -> bool:
     return any(word in bad for word in operands(command)[:6])
 
 
-def _scale_down(command: Command, place: Place) -> bool:
+def _scale_down(command: SimpleCommand, context: ShellContext) -> bool:
     return (
         command.program in ("kubectl", "oc")
         and not {"scale", "patch"}.isdisjoint(command.args)
@@ -114,7 +115,7 @@ def _scale_down(command: Command, place: Place) -> bool:
     )
 
 
-def _migration(command: Command, place: Place) -> bool:
+def _migration(command: SimpleCommand, context: ShellContext) -> bool:
     """Tools of frameworks that drop what they have made."""
     words = [*operands(command)]
     names = frozenset(
@@ -159,9 +160,9 @@ _INFRA = "It changes real infrastructure. Make a plan and leave applying it to t
 _DATA = "It destroys data. Work on a copy that you made, or leave it to the user."
 
 RULES = (
-    Rule("aws-delete", CATEGORY, _CLOUD, _aws),
-    Rule("cloud-delete", CATEGORY, _CLOUD, _gcp_azure),
-    Rule(
+    DenyRule("aws-delete", CATEGORY, _CLOUD, _aws),
+    DenyRule("cloud-delete", CATEGORY, _CLOUD, _gcp_azure),
+    DenyRule(
         "cloud-tools",
         CATEGORY,
         _CLOUD,
@@ -188,8 +189,8 @@ RULES = (
             "nomad job|system|stop stop|gc",
         ),
     ),
-    Rule("kubectl-scale", CATEGORY, _CLOUD, _scale_down),
-    Rule(
+    DenyRule("kubectl-scale", CATEGORY, _CLOUD, _scale_down),
+    DenyRule(
         "infrastructure",
         CATEGORY,
         _INFRA,
@@ -202,7 +203,7 @@ RULES = (
             "cdk|sam|serverless|sls|copilot|eb|amplify|sst|eksctl|kops|cdktf destroy|delete|remove|terminate",
         ),
     ),
-    Rule(
+    DenyRule(
         "database-tools",
         CATEGORY,
         _DATA,
@@ -226,28 +227,27 @@ RULES = (
             "dotnet ef database drop",
             "etcdctl del",
             "vault delete|destroy",
-            "vault kv delete|destroy|metadata",
             "influx delete",
             "consul kv|leave|force-leave delete",
             "kafka-topics|kafka-topics.sh|rabbitmqctl|kcat --delete|delete_queue|reset|purge_queue|stop_app",
             "rabbitmqctl reset|force_reset|delete_queue|purge_queue|stop|delete_vhost|delete_user",
         ),
     ),
-    Rule(
+    DenyRule(
         "sql",
         CATEGORY,
         "It destroys data in a database. Work on a copy that you made, or leave it to the user.",
         _sql,
     ),
-    Rule("redis", CATEGORY, _DATA, _redis),
-    Rule("framework-drop", CATEGORY, _DATA, _migration),
-    Rule(
-        "elastic", CATEGORY, _DATA, lambda command, place: command.program == "curl" and _is_delete(command)
+    DenyRule("redis", CATEGORY, _DATA, _redis),
+    DenyRule("framework-drop", CATEGORY, _DATA, _migration),
+    DenyRule(
+        "elastic", CATEGORY, _DATA, lambda command, context: command.program == "curl" and _is_delete(command)
     ),
 )
 
 
-def _is_delete(command: Command) -> bool:
+def _is_delete(command: SimpleCommand) -> bool:
     """`curl -X DELETE` to a host that is not this one, or to a search index."""
     words = command.args
     asks = any(word in ("-XDELETE", "--request=DELETE") for word in words) or any(

@@ -4,41 +4,37 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard import effects, paths
-from ralph.guard.model import Command, Place, Rule
-from ralph.guard.words import words_of
+from ralph.guard.model import DenyRule
+from ralph.shell import effects, paths
+from ralph.shell.command import SimpleCommand
+from ralph.shell.context import ShellContext
+from ralph.shell.words import words_of
 
 CATEGORY = "containers"
 _ENGINES = "docker|podman|nerdctl|docker-compose"
 _SOCKETS = ("docker.sock", "containerd.sock", "podman.sock", "crio.sock")
 _TOOLS = words_of(".cache .m2 .gradle .npm .cargo .ivy2 .nuget .yarn .pnpm .local/share/pnpm")
 _HOST = (
-    paths.ROOT,
-    paths.HOME,
-    paths.ABOVE,
-    paths.SYSTEM,
-    paths.DEVICE,
-    paths.HARNESS,
-    paths.AGENT,
-    paths.STARTUP,
+    *(paths.ROOT, paths.HOME, paths.ABOVE, paths.SYSTEM),
+    *(paths.DEVICE, paths.HARNESS, paths.AGENT, paths.STARTUP),
 )
 
 
-def _host_mount(command: Command, place: Place) -> bool:
+def _host_mount(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program not in _ENGINES.split("|"):
         return False
     for word, _ in effects.mounts(command):
         if not word.startswith(("/", ".", "~")):
             continue  # a volume with a name
-        path = paths.resolve(word, command.directory, place)
+        path = paths.resolve(word, command.directory, context)
         if path is None:
             continue
-        hidden = path[len(place.home) + 1 :] if paths.is_under(path, place.home) else ""
+        hidden = path[len(context.home) + 1 :] if paths.is_under(path, context.home) else ""
         if hidden.startswith(".") and not hidden.startswith(_TOOLS):
             return True
-        if path.endswith(_SOCKETS) or paths.is_secret(path, place):
+        if path.endswith(_SOCKETS) or paths.is_secret(path, context):
             return True
-        if paths.zone(path, place) in _HOST and not path.startswith(
+        if paths.zone(path, context) in _HOST and not path.startswith(
             ("/etc/localtime", "/etc/timezone", "/etc/ssl/certs")
         ):
             return True
@@ -54,7 +50,7 @@ _DESCRIBED = (
 """The same in a file for compose or kubectl."""
 
 
-def _described(command: Command, place: Place) -> bool:
+def _described(command: SimpleCommand, context: ShellContext) -> bool:
     return (
         command.program in (*_ENGINES.split("|"), "podman-compose", "kubectl", "oc")
         and bool(command.code)
@@ -63,7 +59,7 @@ def _described(command: Command, place: Place) -> bool:
     )
 
 
-def _everything(command: Command, place: Place) -> bool:
+def _everything(command: SimpleCommand, context: ShellContext) -> bool:
     """`docker rm -f $(docker ps -aq)`."""
     if command.program not in ("docker", "podman") or not command.args:
         return False
@@ -82,7 +78,7 @@ def _everything(command: Command, place: Place) -> bool:
 _PRIVILEGED = "It gives a container the host's rights. Run it without that."
 
 RULES = (
-    Rule(
+    DenyRule(
         "privileged",
         CATEGORY,
         _PRIVILEGED,
@@ -92,29 +88,29 @@ RULES = (
             "kubectl debug ~node/*",
             "kubectl|lxc|ctr|crictl --privileged",
             "lxc|incus ~security.privileged=true",
-            "lxc|incus|podman|docker -c=security.privileged=true",
+            "lxc|incus -c=security.privileged=true",
         ),
     ),
-    Rule("privileged-by-file", CATEGORY, _PRIVILEGED, _described),
-    Rule(
+    DenyRule("privileged-by-file", CATEGORY, _PRIVILEGED, _described),
+    DenyRule(
         "host-mount",
         CATEGORY,
         "It opens the host's files to a container. Mount the project or a directory in it.",
         _host_mount,
     ),
-    Rule(
+    DenyRule(
         "enter-host",
         CATEGORY,
         "It goes into another process's namespaces. Leave the host alone.",
         "nsenter|chroot|systemd-nspawn",
     ),
-    Rule(
+    DenyRule(
         "container-prune",
         CATEGORY,
         "It deletes what other projects keep in containers and volumes. Remove what is yours by its name.",
         f"{_ENGINES} system|volume|container|image|builder|network prune|reset",
     ),
-    Rule(
+    DenyRule(
         "delete-volumes",
         CATEGORY,
         "It deletes a volume with its data. Leave volumes to the user.",
@@ -125,13 +121,13 @@ RULES = (
             "docker-compose down -v|--volumes",
         ),
     ),
-    Rule(
+    DenyRule(
         "all-containers",
         CATEGORY,
         "It removes containers of other projects too. Name those that are yours.",
         _everything,
     ),
-    Rule(
+    DenyRule(
         "host-machine",
         CATEGORY,
         "It deletes a virtual machine. Leave that to the user.",

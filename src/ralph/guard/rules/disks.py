@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from ralph.guard import effects, paths
-from ralph.guard.model import Command, Place, Rule
+from ralph.guard.model import DenyRule
 from ralph.guard.patterns import is_harmless
+from ralph.shell import arguments, paths
+from ralph.shell.command import SimpleCommand
+from ralph.shell.context import ShellContext
 
 CATEGORY = "disks"
 _ENDLESS = ("/dev/zero", "/dev/urandom", "/dev/random", "/dev/full")
 
 
-def _fills(command: Command, place: Place) -> bool:
+def _fills(command: SimpleCommand, context: ShellContext) -> bool:
     """An endless source, a file to write, and nothing that ends it."""
     if command.program == "dd":
         given = [word.partition("=")[2] for word in command.args if word.startswith("if=")]
@@ -18,21 +20,21 @@ def _fills(command: Command, place: Place) -> bool:
         target = [word for word in command.args if word.startswith("of=") and word != "of=/dev/null"]
         return not is_bounded and bool(target) and any(name in _ENDLESS for name in given)
     targets = [target for operator, target in command.redirects if ">" in operator and target != "/dev/null"]
-    if not [target for target in targets if not target.isdigit()] or command.piped:
+    if not [target for target in targets if not target.isdecimal()] or command.piped:
         return False
     if command.program == "cat":
-        return any(word in _ENDLESS for word in effects.operands(command))
+        return any(word in _ENDLESS for word in arguments.operands(command))
     return command.program == "yes" and not command.upstream
 
 
-def _formats(command: Command, place: Place) -> bool:
+def _formats(command: SimpleCommand, context: ShellContext) -> bool:
     """A file system on anything but an image of one's own."""
     if not command.program.startswith("mkfs") and command.program not in _FORMATTERS:
         return False
     if is_harmless(command):
         return False
-    names = effects.operands(command, "-t -L -U -b -n -F")
-    zones = [paths.zone(paths.resolve(name, command.directory, place), place) for name in names[:1]]
+    names = arguments.operands(command, "-t -L -U -b -n -F")
+    zones = [paths.zone_of(name, command.directory, context) for name in names[:1]]
     return not zones or any(zone not in (paths.INSIDE, paths.TEMP) for zone in zones)
 
 
@@ -40,9 +42,11 @@ _FORMATTERS = ("mke2fs", "mkswap", "newfs", "mkntfs", "mkdosfs")
 _DISK = "It changes disks or file systems. Leave them to the user; work with files inside the project."
 
 RULES = (
-    Rule("fill-disk", CATEGORY, "It writes without end. Say how much: `head -c`, or `count=` of dd.", _fills),
-    Rule("format", CATEGORY, _DISK, _formats),
-    Rule(
+    DenyRule(
+        "fill-disk", CATEGORY, "It writes without end. Say how much: `head -c`, or `count=` of dd.", _fills
+    ),
+    DenyRule("format", CATEGORY, _DISK, _formats),
+    DenyRule(
         "disks",
         CATEGORY,
         _DISK,
@@ -58,7 +62,6 @@ RULES = (
             "mount ~*",
             "mount -a|-o|--bind|-t",
             "diskutil erase*|partition*|unmount*|zero*|secureErase|reformat|apfs",
-            "asr restore",
             "grub-install|efibootmgr|update-grub|flashrom|fwupdmgr|bootctl|dracut|update-initramfs",
         ),
     ),

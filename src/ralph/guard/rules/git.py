@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from ralph.guard import paths
-from ralph.guard.model import ASSIGNMENT, Command, Place, Rule
-from ralph.guard.patterns import has_option, is_harmless, operands
-from ralph.guard.words import Word, words_of
+from ralph.guard.model import DenyRule
+from ralph.guard.patterns import is_harmless, operands
+from ralph.shell import paths
+from ralph.shell.arguments import has_option
+from ralph.shell.command import ASSIGNMENT, SimpleCommand
+from ralph.shell.context import ShellContext
+from ralph.shell.words import Word, words_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,44 +23,46 @@ _KEYS = words_of(
 _SKIPS = ("HUSKY", "HUSKY_SKIP_HOOKS", "SKIP", "LEFTHOOK", "PRE_COMMIT_ALLOW_NO_CONFIG", "OVERCOMMIT_DISABLE")
 
 
-def _verb(command: Command) -> tuple[str, list[Word]]:
+def _verb(command: SimpleCommand) -> tuple[str, list[Word]]:
     found = operands(command) if command.program == "git" and not is_harmless(command) else []
     return (found[0], found[1:]) if found else ("", [])
 
 
-def _is_scratch(command: Command, place: Place) -> bool:
+def _is_scratch(command: SimpleCommand, context: ShellContext) -> bool:
     """In a repository for the moment, below /tmp: what it loses there is its own."""
     where = command.directory
-    if where is None or paths.is_under(where, place.top) or not paths.is_temp(where, place):
+    if where is None or paths.is_under(where, context.top) or not paths.is_temp(where, context):
         return False
     if any(word.startswith(("-C", "--git-dir", "--work-tree")) for word in command.args):
         return False
-    named = [paths.resolve(word, where, place) or "" for word in command.args]
-    is_elsewhere = any(paths.is_under(path, place.top) for path in named)
+    named = [paths.resolve(word, where, context) or "" for word in command.args]
+    is_elsewhere = any(paths.is_under(path, context.top) for path in named)
     return not is_elsewhere and not any(name.startswith("GIT_") for name in command.assigns)
 
 
-def _reset(command: Command, place: Place) -> bool:
+def _reset(command: SimpleCommand, context: ShellContext) -> bool:
     verb, _ = _verb(command)
     return verb == "reset" and (has_option(command, "--hard") or has_option(command, "--merge"))
 
 
-def _kept(match: Callable[[Command, Place], bool]) -> Callable[[Command, Place], bool]:
+def _kept(
+    match: Callable[[SimpleCommand, ShellContext], bool],
+) -> Callable[[SimpleCommand, ShellContext], bool]:
     """The same, but for a repository of the moment."""
-    return lambda command, place: match(command, place) and not _is_scratch(command, place)
+    return lambda command, context: match(command, context) and not _is_scratch(command, context)
 
 
-def _names_all(words: list[Word], command: Command, place: Place) -> bool:
+def _names_all(words: list[Word], command: SimpleCommand, context: ShellContext) -> bool:
     for word in words:
         if word in _WHOLE:
             return True
-        path = paths.resolve(word, command.directory, place)
-        if path is not None and paths.contents(path, word) == place.top:
+        path = paths.resolve(word, command.directory, context)
+        if path is not None and paths.contents(path, word) == context.top:
             return True
     return False
 
 
-def _force_push(command: Command, place: Place) -> bool:
+def _force_push(command: SimpleCommand, context: ShellContext) -> bool:
     verb, words = _verb(command)
     if verb != "push" or has_option(command, "-n"):
         return False
@@ -67,7 +72,7 @@ def _force_push(command: Command, place: Place) -> bool:
     )
 
 
-def _delete_remote(command: Command, place: Place) -> bool:
+def _delete_remote(command: SimpleCommand, context: ShellContext) -> bool:
     verb, words = _verb(command)
     if verb != "push" or has_option(command, "-n"):
         return False
@@ -75,24 +80,24 @@ def _delete_remote(command: Command, place: Place) -> bool:
     return gone or has_option(command, "--delete") or has_option(command, "-d")
 
 
-def _push_elsewhere(command: Command, place: Place) -> bool:
+def _push_elsewhere(command: SimpleCommand, context: ShellContext) -> bool:
     verb, words = _verb(command)
     if verb != "push" or not words:
         return False
     return "://" in words[0] or ("@" in words[0] and ":" in words[0])
 
 
-def _discard(command: Command, place: Place) -> bool:
+def _discard(command: SimpleCommand, context: ShellContext) -> bool:
     verb, words = _verb(command)
     if verb == "checkout":
         if has_option(command, "--force") or has_option(command, "-f"):
             return True
         behind = command.args[command.args.index(Word("--")) + 1 :] if "--" in command.args else words
-        return _names_all([word for word in behind if word != "--"], command, place)
+        return _names_all([word for word in behind if word != "--"], command, context)
     if verb == "restore":
         is_staged = has_option(command, "--staged") or has_option(command, "-S")
         is_tree = has_option(command, "--worktree") or has_option(command, "-W")
-        return (is_tree or not is_staged) and _names_all(words, command, place)
+        return (is_tree or not is_staged) and _names_all(words, command, context)
     if verb == "switch":
         return any(has_option(command, each) for each in ("--discard-changes", "--force", "-f"))
     if verb == "checkout-index":
@@ -100,27 +105,27 @@ def _discard(command: Command, place: Place) -> bool:
     return verb == "read-tree" and has_option(command, "--reset")
 
 
-def _clean(command: Command, place: Place) -> bool:
+def _clean(command: SimpleCommand, context: ShellContext) -> bool:
     verb, words = _verb(command)
     if verb != "clean" or has_option(command, "-n"):
         return False
     if not (has_option(command, "-f") or has_option(command, "--force") or _forces_clean(command)):
         return False
-    return not words or _names_all(words, command, place)
+    return not words or _names_all(words, command, context)
 
 
-def _forces_clean(command: Command) -> bool:
+def _forces_clean(command: SimpleCommand) -> bool:
     return any(word.lower() == "clean.requireforce=false" for word in command.args)
 
 
-def _remove_all(command: Command, place: Place) -> bool:
+def _remove_all(command: SimpleCommand, context: ShellContext) -> bool:
     verb, words = _verb(command)
     if verb != "rm" or has_option(command, "--cached") or has_option(command, "-n"):
         return False
-    return has_option(command, "-r") and _names_all(words, command, place)
+    return has_option(command, "-r") and _names_all(words, command, context)
 
 
-def _branches(command: Command, place: Place) -> bool:
+def _branches(command: SimpleCommand, context: ShellContext) -> bool:
     verb, _ = _verb(command)
     if verb != "branch":
         return False
@@ -128,7 +133,7 @@ def _branches(command: Command, place: Place) -> bool:
     return has_option(command, "-D") or is_forced
 
 
-def _skip_hooks(command: Command, place: Place) -> bool:
+def _skip_hooks(command: SimpleCommand, context: ShellContext) -> bool:
     verb, _ = _verb(command)
     if verb in ("commit", "push", "merge", "am", "rebase", "cherry-pick", "pull", "revert"):
         if has_option(command, "--no-verify") or (verb == "commit" and _short_n(command)):
@@ -137,7 +142,7 @@ def _skip_hooks(command: Command, place: Place) -> bool:
     return False
 
 
-def _short_n(command: Command) -> bool:
+def _short_n(command: SimpleCommand) -> bool:
     """`-n`, `-an`, `-anm`: letters behind one that takes a value belong to the value."""
     for word in command.args:
         if word.startswith("-") and not word.startswith("--"):
@@ -149,13 +154,13 @@ def _short_n(command: Command) -> bool:
     return False
 
 
-def _skip_variable(command: Command, place: Place) -> bool:
+def _skip_variable(command: SimpleCommand, context: ShellContext) -> bool:
     return command.program == ASSIGNMENT and command.args[0] in words_of(
         "HUSKY HUSKY_SKIP_HOOKS LEFTHOOK OVERCOMMIT_DISABLE"
     )
 
 
-def _settings(command: Command, place: Place) -> bool:
+def _settings(command: SimpleCommand, context: ShellContext) -> bool:
     """A key that runs code or goes round checks, however it is set."""
     if any(name.startswith("GIT_CONFIG") for name in command.assigns):
         return True
@@ -182,7 +187,7 @@ def _is_key(key: str) -> bool:
     )
 
 
-def _reads_config(command: Command, rest: list[Word]) -> bool:
+def _reads_config(command: SimpleCommand, rest: list[Word]) -> bool:
     asks = ("--get", "--list", "-l", "--get-all", "--get-regexp", "--show-origin", "--get-urlmatch")
     if any(has_option(command, each) for each in asks) or rest[:1] in (["get"], ["list"]):
         return True
@@ -190,7 +195,7 @@ def _reads_config(command: Command, rest: list[Word]) -> bool:
     return len(rest) < 2 and not any(has_option(command, each) for each in changes)
 
 
-def _global(command: Command, place: Place) -> bool:
+def _global(command: SimpleCommand, context: ShellContext) -> bool:
     verb, rest = _verb(command)
     if verb != "config" or _reads_config(command, rest):
         return False
@@ -200,61 +205,61 @@ def _global(command: Command, place: Place) -> bool:
 _HISTORY = "It destroys history that could be needed to get work back. Leave it; commit on top instead."
 
 RULES = (
-    Rule(
+    DenyRule(
         "git-force-push",
         CATEGORY,
         "It overwrites history on the remote. Push without force; if that is refused, pull or merge first.",
         _force_push,
     ),
-    Rule(
+    DenyRule(
         "git-delete-remote",
         CATEGORY,
         "It deletes a branch or tag on the remote. Leave that to the user.",
         _delete_remote,
     ),
-    Rule(
+    DenyRule(
         "git-push-elsewhere",
         CATEGORY,
         "It pushes to an address that is no configured remote. Push to a remote by its name.",
         _push_elsewhere,
     ),
-    Rule(
+    DenyRule(
         "git-reset-hard",
         CATEGORY,
         "It throws away uncommitted work. Commit or stash first, or use `git reset --soft` or `git revert`.",
         _kept(_reset),
     ),
-    Rule(
+    DenyRule(
         "git-discard",
         CATEGORY,
         "It throws away all uncommitted work. Name the files to restore, or stash them.",
         _kept(_discard),
     ),
-    Rule(
+    DenyRule(
         "git-clean",
         CATEGORY,
         "It deletes all untracked files. Delete those that have to go by their names; `git clean -n` lists them.",
         _kept(_clean),
     ),
-    Rule(
+    DenyRule(
         "git-remove-all",
         CATEGORY,
         "It deletes every tracked file. Name the files that have to go.",
         _kept(_remove_all),
     ),
-    Rule(
+    DenyRule(
         "git-force-branch",
         CATEGORY,
         "It deletes or moves a branch even if its commits are nowhere else. Use `git branch -d`.",
         _branches,
     ),
-    Rule(
+    DenyRule(
         "git-stash-drop",
         CATEGORY,
         "It throws away stashed work. Leave stashes as they are.",
         "git stash drop|clear",
     ),
-    Rule(
+    DenyRule(
         "git-prune",
         CATEGORY,
         _HISTORY,
@@ -267,7 +272,7 @@ RULES = (
             "git lfs prune",
         ),
     ),
-    Rule(
+    DenyRule(
         "git-rewrite",
         CATEGORY,
         "It rewrites the whole history. Leave that to the user.",
@@ -278,67 +283,67 @@ RULES = (
             "java ~*bfg*.jar",
         ),
     ),
-    Rule(
+    DenyRule(
         "git-tag-delete",
         CATEGORY,
         "It deletes or moves a tag. Leave tags to the user.",
         "git tag -d|--delete|-f|--force",
     ),
-    Rule(
+    DenyRule(
         "git-worktree-remove",
         CATEGORY,
         "It removes a worktree with the uncommitted work in it. Remove it without force, or leave it.",
         "git worktree remove --force|-f",
     ),
-    Rule(
+    DenyRule(
         "git-remote",
         CATEGORY,
         "It changes where the repository is pushed to. Leave remotes to the user.",
         "git remote set-url|remove|rm|rename",
     ),
-    Rule(
+    DenyRule(
         "git-skip-hooks",
         CATEGORY,
         "It goes round the project's hooks. Commit with them, and mend what they complain about.",
         _kept(_skip_hooks),
     ),
-    Rule(
+    DenyRule(
         "git-skip-variable",
         CATEGORY,
         "It switches the project's hooks off. Commit with them, and mend what they complain about.",
         _skip_variable,
     ),
-    Rule(
+    DenyRule(
         "git-uninstall-hooks",
         CATEGORY,
         "It takes the project's hooks away. Commit with them, and mend what they complain about.",
         "pre-commit|husky|lefthook|overcommit uninstall|--uninstall",
     ),
-    Rule(
+    DenyRule(
         "git-settings",
         CATEGORY,
         "This setting of git runs code or goes round checks. Run git without it.",
         _settings,
     ),
-    Rule(
+    DenyRule(
         "git-global",
         CATEGORY,
         "It changes git for all of the user's projects. Set it for this repository, without --global.",
         _global,
     ),
-    Rule(
+    DenyRule(
         "git-credentials",
         "secrets",
         "It prints the user's credentials. Git uses them by itself.",
         ("git credential fill|approve", "git config ~*.extraheader|*.password|*token*"),
     ),
-    Rule(
+    DenyRule(
         "git-submodule-deinit",
         CATEGORY,
         "It throws away the work in a submodule.",
         "git submodule deinit --force|-f",
     ),
-    Rule(
+    DenyRule(
         "git-external",
         "remote-code",
         "This address runs a command. Use https or ssh.",

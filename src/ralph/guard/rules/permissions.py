@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from ralph.guard import effects, paths
-from ralph.guard.model import Command, Place, Rule
+from ralph.guard.model import DenyRule
 from ralph.guard.patterns import is_harmless
-from ralph.guard.words import Word, words_of
+from ralph.shell import arguments, paths
+from ralph.shell.command import SimpleCommand
+from ralph.shell.context import ShellContext
+from ralph.shell.words import Word, words_of
 
 CATEGORY = "permissions"
 _FORBIDDEN = (
-    paths.ROOT,
-    paths.HOME,
-    paths.ABOVE,
-    paths.SYSTEM,
-    paths.DEVICE,
-    paths.STARTUP,
-    paths.OUTSIDE,
-    paths.GIT,
+    *(paths.ROOT, paths.HOME, paths.ABOVE, paths.SYSTEM),
+    *(paths.DEVICE, paths.STARTUP, paths.OUTSIDE, paths.GIT),
 )
 
 
-def _targets(command: Command) -> tuple[str, list[Word]]:
+_FOR_ALL = words_of("a+rwx ugo+rwx +rwx a+w o+w ugo+w a=rwx ugo=rwx a-rwx ugo-rwx a-r -rwx o+rwx a+rw u-r a=")
+
+
+def _targets(command: SimpleCommand) -> tuple[str, list[Word]]:
     """The mode or owner, and the files."""
     if any(word.startswith("--reference") for word in command.args):
-        return "", effects.operands(command)
+        return "", arguments.operands(command)
     # a mode like -w or -x looks like an option
     words = [
         word
@@ -33,55 +32,43 @@ def _targets(command: Command) -> tuple[str, list[Word]]:
     return (words[0], words[1:]) if words else ("", [])
 
 
-def _outside(command: Command, place: Place) -> bool:
+def _outside(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program not in words_of("chmod chown chgrp setfacl chattr xattr chflags chcon restorecon"):
         return False
     if is_harmless(command):
         return False
     mode, words = _targets(command)
     if command.program in ("setfacl", "chattr", "xattr", "restorecon"):
-        words = effects.operands(command)
+        words = arguments.operands(command)
     for word in words:
-        path = paths.resolve(word, command.directory, place)
+        path = paths.resolve(word, command.directory, context)
         if path is None:
             continue
-        zone = paths.zone(paths.contents(path, word), place)
+        zone = paths.zone(paths.contents(path, word), context)
         if zone == paths.STARTUP and mode.lstrip("0") in ("600", "700", "400", "go-rwx"):
             continue
-        if zone == paths.STARTUP and mode in ("644", "640") and not paths.is_secret(path, place):
+        if zone == paths.STARTUP and mode in ("644", "640") and not paths.is_secret(path, context):
             continue
         if zone in _FORBIDDEN:
             return True
     return False
 
 
-def _open_to_all(command: Command, place: Place) -> bool:
+def _open_to_all(command: SimpleCommand, context: ShellContext) -> bool:
     """Everything for everybody, in a whole tree; or nothing for anybody."""
     if command.program != "chmod":
         return False
-    if not effects.is_recursive(command) and "find" not in command.wrappers:
+    if not arguments.is_recursive(command) and "find" not in command.wrappers:
         return False
     mode, _ = _targets(command)
-    return mode.lstrip("0") in (
-        "777",
-        "666",
-        "a+rwx",
-        "ugo+rwx",
-        "+rwx",
-        "a+w",
-        "o+w",
-        "ugo+w",
-        "a=rwx",
-        "ugo=rwx",
-        "",
-    ) or (mode in ("000", "a-rwx", "ugo-rwx", "a-r", "-rwx", "o+rwx", "a+rw", "u-r", "a=", "0"))
+    return mode.lstrip("0") in ("", "777", "666") or mode in _FOR_ALL
 
 
-def _set_id(command: Command, place: Place) -> bool:
+def _set_id(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program == "chmod":
         mode, _ = _targets(command)
         digits = mode.lstrip("0")
-        is_octal = len(digits) == 4 and digits.isdigit() and digits[0] in "2467"
+        is_octal = len(digits) == 4 and digits.isdecimal() and digits[0] in "2467"
         return is_octal or any("s" in part.partition("+")[2] for part in mode.split(",")) or "=s" in mode
     if command.program == "install":
         at = next((n for n, word in enumerate(command.args) if word in ("-m", "--mode")), -1)
@@ -90,43 +77,45 @@ def _set_id(command: Command, place: Place) -> bool:
     return False
 
 
-def _to_root(command: Command, place: Place) -> bool:
+def _to_root(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program not in ("chown", "chgrp"):
         return False
     owner, _ = _targets(command)
-    is_far = effects.is_recursive(command) and "sudo" in command.wrappers and not owner.startswith(("$", "…"))
+    is_far = (
+        arguments.is_recursive(command) and "sudo" in command.wrappers and not owner.startswith(("$", "…"))
+    )
     return owner.partition(":")[0] in ("root", "0", "nobody") or (
         is_far and owner.isalnum() and owner == "www-data"
     )
 
 
 RULES = (
-    Rule(
+    DenyRule(
         "permissions-outside",
         CATEGORY,
         "It changes who may use files outside of the project. Change only files of the project.",
         _outside,
     ),
-    Rule(
+    DenyRule(
         "open-to-all",
         CATEGORY,
         "It gives a whole tree to everybody, or takes it from everybody. Change single files, as far as they need it.",
         _open_to_all,
     ),
-    Rule(
+    DenyRule(
         "set-id",
         CATEGORY,
         "It makes a program run with its owner's rights. Do without setuid and setgid.",
         _set_id,
     ),
-    Rule("to-root", CATEGORY, "It gives files away to root. Leave owners as they are.", _to_root),
-    Rule(
+    DenyRule("to-root", CATEGORY, "It gives files away to root. Leave owners as they are.", _to_root),
+    DenyRule(
         "immutable",
         CATEGORY,
         "It makes files that nobody can change or delete. Leave attributes alone.",
         "chattr ~+i|+a|-i|-a|=i",
     ),
-    Rule(
+    DenyRule(
         "capabilities",
         CATEGORY,
         "It gives a program rights of root. Leave that to the user.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ralph.guard.model import Rule
+from ralph.guard.model import DenyRule
 
 CATEGORY = "publishing"
 _PACKAGE = "It publishes a package, or takes one back. Leave that to the user; a dry run is allowed."
@@ -11,7 +11,7 @@ _HUB = "It changes the project's home on the net for everybody. Leave that to th
 _SITE = "It puts something on the net. Leave deployments to the user."
 
 RULES = (
-    Rule(
+    DenyRule(
         "publish-package",
         CATEGORY,
         _PACKAGE,
@@ -19,7 +19,6 @@ RULES = (
             "npm|pnpm|yarn|bun|lerna|vsce|ovsx|jsr|deno publish|unpublish",
             "yarn npm publish",
             "npm|pnpm deprecate|owner|dist-tag|access|star",
-            "pnpm|yarn|npm ~publish !--dry-run -r|--recursive|-ws|--workspaces",
             "changeset publish",
             "semantic-release|release-it|np|standard-version-publish !--dry-run|-d",
             "goreleaser release !--snapshot|--skip=publish|--skip-publish",
@@ -49,15 +48,15 @@ RULES = (
             "cap ~deploy|deploy:*",
         ),
     ),
-    Rule(
+    DenyRule(
         "setup-upload",
         CATEGORY,
         _PACKAGE,
-        lambda command, place: (
+        lambda command, context: (
             "setup.py" in command.args and bool({"upload", "register"} & set(command.args))
         ),
     ),
-    Rule(
+    DenyRule(
         "publish-image",
         CATEGORY,
         _IMAGE,
@@ -68,7 +67,7 @@ RULES = (
             "skopeo copy|delete|sync",
         ),
     ),
-    Rule(
+    DenyRule(
         "publish-release",
         CATEGORY,
         _HUB,
@@ -85,7 +84,7 @@ RULES = (
             "gh|glab api --method=DELETE|-X=DELETE|-XDELETE|--method=PUT|--method=PATCH|-X=PUT|-X=PATCH|-XPUT|-XPATCH",
         ),
     ),
-    Rule(
+    DenyRule(
         "deploy",
         CATEGORY,
         _SITE,

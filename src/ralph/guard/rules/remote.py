@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard import paths
-from ralph.guard.languages import language
-from ralph.guard.model import Command, Place, Rule
-from ralph.guard.patterns import has_option, is_harmless, operands
-from ralph.guard.running import SHELLS, values_of
-from ralph.guard.words import DECODED, NET, Word, strip_marks, words_of
+from ralph.guard.model import DenyRule
+from ralph.guard.patterns import is_harmless, operands
+from ralph.shell import paths
+from ralph.shell.arguments import has_option, values_of
+from ralph.shell.code.languages import SHELLS, language
+from ralph.shell.command import SimpleCommand
+from ralph.shell.context import ShellContext
+from ralph.shell.words import DECODED, NET, Word, strip_marks, words_of
 
 CODE = "remote-code"
 SHELL = "remote-shell"
@@ -21,7 +23,7 @@ _EXECUTES = r"(?i)\bexec\(|\beval\(|\beval\b|os\.system|subprocess|execSync|chil
 _LOCAL = ("localhost", "127.0.0.1", "[::1]", "0.0.0.0")
 
 
-def _from_net(command: Command, place: Place) -> bool:
+def _from_net(command: SimpleCommand, context: ShellContext) -> bool:
     if NET in command.code or NET in command.program:
         return True
     if not command.code or not language(command.program) or command.is_read:
@@ -33,13 +35,13 @@ def _from_net(command: Command, place: Place) -> bool:
     return bool(re.search(_FETCHES, text)) and bool(re.search(_EXECUTES, text))
 
 
-def _decoded(command: Command, place: Place) -> bool:
+def _decoded(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program in ("powershell", "pwsh") and any(word.lower()[:4] == "-enc" for word in command.args):
         return True
     return DECODED in command.code or DECODED in command.program
 
 
-def _from_address(command: Command, place: Place) -> bool:
+def _from_address(command: SimpleCommand, context: ShellContext) -> bool:
     """Interpreters and installers that take an address."""
     has_address = any(word.startswith(("http://", "https://")) for word in command.args)
     if command.program in ("deno", "bun") and has_address:
@@ -60,11 +62,11 @@ def _is_here(word: str) -> bool:
     return any(f"/{host}/" in word for host in ("127.0.0.1", "localhost", "0.0.0.0", "::1"))
 
 
-def _reverse(command: Command, place: Place) -> bool:
+def _reverse(command: SimpleCommand, context: ShellContext) -> bool:
     """A port may be tried, and this machine may be spoken to; a shell may read from neither."""
     is_shell = command.program in SHELLS
     for operator, target in command.redirects:
-        if is_shell and operator == "<&" and target.isdigit() and int(target) > 2:
+        if is_shell and operator == "<&" and target.isdecimal() and int(target) > 2:
             return True
         if target.startswith(_NETWORK_FILES):
             is_trial = command.program in (":", "true") or _is_here(target)
@@ -83,12 +85,12 @@ _TALKERS = ("telnet", "openssl", "websocat", "nc", "ncat", "netcat", "socat")
 _CATS = ("nc", "ncat", "netcat", "nc.traditional", "nc.openbsd", "pwncat")
 
 
-def _is_open(command: Command) -> bool:
+def _is_open(command: SimpleCommand) -> bool:
     """A shell that runs whatever it is told."""
     return command.program in SHELLS and not strip_marks(command.code).strip()
 
 
-def _netcat(command: Command, place: Place) -> bool:
+def _netcat(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program in _TALKERS and any(_is_open(each) for each in command.upstream):
         return True
     if command.program not in _CATS or (is_harmless(command) and "-e" not in command.args):
@@ -99,7 +101,7 @@ def _netcat(command: Command, place: Place) -> bool:
     return any(each.program in SHELLS for each in command.upstream)
 
 
-def _socat(command: Command, place: Place) -> bool:
+def _socat(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program != "socat":
         return False
     text = " ".join(command.args).lower()
@@ -108,17 +110,13 @@ def _socat(command: Command, place: Place) -> bool:
     )
 
 
-def _ssh(command: Command, place: Place) -> bool:
+def _ssh(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program not in ("ssh", "autossh", "plink"):
         return False
     if command.program == "autossh":
         return True
     for word in command.args:
-        if (
-            word.startswith("-")
-            and not word.startswith("--")
-            and any(letter in word[1:3] for letter in "RLDw")
-        ):
+        if word[:1] == "-" and word[1:].lstrip("46AaCfGgKkMNnqsTtVvXxYy")[:1] in ("R", "L", "D", "w"):
             return True
         if word.startswith("-o") or "=" in word:
             key = word.removeprefix("-o").strip().partition("=")[0].lower()
@@ -132,56 +130,54 @@ def _ssh(command: Command, place: Place) -> bool:
 _SERVERS = words_of("http.server SimpleHTTPServer serve http-server php ruby darkhttpd miniserve")
 
 
-def _serves(command: Command, place: Place) -> bool:
+def _serves(command: SimpleCommand, context: ShellContext) -> bool:
     """Files of more than the project, for everybody who asks."""
     if command.program not in _SERVERS or (command.program == "php" and "-S" not in command.args):
         return False
     named = [*values_of(command.args, "-t -d --directory")]
     if command.program in ("serve", "http-server", "darkhttpd", "miniserve"):
         named += operands(command)
-    zones = [
-        paths.zone(paths.resolve(word, command.directory, place), place) for word in named or [Word(".")]
-    ]
+    zones = [paths.zone_of(word, command.directory, context) for word in named or [Word(".")]]
     return any(zone in (paths.ROOT, paths.HOME, paths.ABOVE, paths.STARTUP) for zone in zones)
 
 
 _TUNNEL = "It opens the machine to others. Use addresses on localhost."
 
 RULES = (
-    Rule(
+    DenyRule(
         "remote-code",
         CODE,
         "It runs code from the network unseen. Download it to a file, read it, and ask the user if it has to run.",
         _from_net,
     ),
-    Rule(
+    DenyRule(
         "hidden-code",
         CODE,
         "It runs code that was made unreadable. Write the command out in plain text.",
         _decoded,
     ),
-    Rule(
+    DenyRule(
         "code-by-address",
         CODE,
         "It runs code from the network unseen. Download it to a file and read it first.",
         _from_address,
     ),
-    Rule(
+    DenyRule(
         "reverse-shell",
         SHELL,
         "It connects a shell or a file to the network. Use curl to look at a page.",
         _reverse,
     ),
-    Rule("netcat", SHELL, "It gives a shell or a port to others. Use `nc -z` to test a port.", _netcat),
-    Rule("socat", SHELL, _TUNNEL, _socat),
-    Rule(
+    DenyRule("netcat", SHELL, "It gives a shell or a port to others. Use `nc -z` to test a port.", _netcat),
+    DenyRule("socat", SHELL, _TUNNEL, _socat),
+    DenyRule(
         "serve-files",
         SHELL,
         "It serves files of the user to others. Serve a directory of the project.",
         _serves,
     ),
-    Rule("ssh-tunnel", SHELL, _TUNNEL, _ssh),
-    Rule(
+    DenyRule("ssh-tunnel", SHELL, _TUNNEL, _ssh),
+    DenyRule(
         "tunnel",
         SHELL,
         _TUNNEL,

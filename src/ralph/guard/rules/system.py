@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import re
 
-from ralph.guard.languages import language
-from ralph.guard.model import FORK_BOMB, Command, Place, Rule
-from ralph.guard.patterns import has_option, is_harmless
-from ralph.guard.processes import asks_broadly
-from ralph.guard.words import EVERYONE, UNKNOWN, words_of
+from ralph.guard.model import DenyRule
+from ralph.guard.patterns import is_harmless
+from ralph.shell.arguments import has_option
+from ralph.shell.code.languages import language
+from ralph.shell.command import FORK_BOMB, SimpleCommand
+from ralph.shell.context import ShellContext
+from ralph.shell.processes import asks_broadly
+from ralph.shell.words import EVERYONE, UNKNOWN, words_of
 
 CATEGORY = "system"
 _AS_ROOT = ("sudo", "doas", "pkexec")
@@ -18,7 +21,7 @@ _MANAGERS = words_of(
 )
 
 
-def _kill(command: Command, place: Place) -> bool:
+def _kill(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program not in ("kill", "pkill", "killall", "skill", "killall5", "tkill"):
         return False
     if is_harmless(command) or {"-l", "-L", "--list"} & set(command.args):
@@ -28,7 +31,7 @@ def _kill(command: Command, place: Place) -> bool:
     return _kills_many(command) if command.program == "kill" else asks_broadly(command)
 
 
-def _kills_many(command: Command) -> bool:
+def _kills_many(command: SimpleCommand) -> bool:
     words = list(command.args)
     if words and words[0] in ("-s", "-n", "--signal"):
         words = words[2:]
@@ -43,7 +46,7 @@ def _kills_many(command: Command) -> bool:
     ) or any(word == f"-{UNKNOWN}$$" for word in words)
 
 
-def _root_packages(command: Command, place: Place) -> bool:
+def _root_packages(command: SimpleCommand, context: ShellContext) -> bool:
     """Packages for the whole machine."""
     if is_harmless(command) or not set(_AS_ROOT) & set(command.wrappers):
         return False
@@ -53,7 +56,7 @@ def _root_packages(command: Command, place: Place) -> bool:
     return not reading & set(command.args[:2]) and bool(command.args)
 
 
-def _daemon(command: Command, place: Place) -> bool:
+def _daemon(command: SimpleCommand, context: ShellContext) -> bool:
     """What goes on when the iteration is over."""
     if command.program == "nohup":
         return command.background
@@ -64,9 +67,10 @@ def _daemon(command: Command, place: Place) -> bool:
     return False
 
 
-def _root_shell(command: Command, place: Place) -> bool:
+def _root_shell(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program in ("sudo", "doas"):
-        from ralph.guard.running import SHELLS, skip_options
+        from ralph.shell.arguments import skip_options
+        from ralph.shell.code.languages import SHELLS
 
         rest = skip_options(command.args, "-u -g -h -p -C -D -R -T -U --user --group")
         if not rest:
@@ -82,7 +86,7 @@ def _root_shell(command: Command, place: Place) -> bool:
     )
 
 
-def _fork_bomb(command: Command, place: Place) -> bool:
+def _fork_bomb(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program == FORK_BOMB:
         return True
     return bool(command.code) and bool(
@@ -92,24 +96,24 @@ def _fork_bomb(command: Command, place: Place) -> bool:
     )
 
 
-def _sysctl(command: Command, place: Place) -> bool:
+def _sysctl(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program != "sysctl" or is_harmless(command):
         return False
     return any(word in ("-w", "--write", "-p", "--load", "--system") or "=" in word for word in command.args)
 
 
-def _crontab(command: Command, place: Place) -> bool:
+def _crontab(command: SimpleCommand, context: ShellContext) -> bool:
     return command.program == "crontab" and {"-l"} != set(command.args) and not is_harmless(command)
 
 
-def _firewall(command: Command, place: Place) -> bool:
+def _firewall(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program not in words_of("iptables ip6tables ufw nft firewall-cmd pfctl ebtables ipset"):
         return False
     reading = {"-L", "--list", "-S", "status", "list", "--list-all", "-nL", "--state", "-nvL", "-sr"}
     return not reading & set(command.args) and not is_harmless(command)
 
 
-def _network(command: Command, place: Place) -> bool:
+def _network(command: SimpleCommand, context: ShellContext) -> bool:
     if command.program == "ip":
         return bool({"add", "del", "delete", "set", "flush", "replace", "change"} & set(command.args))
     if command.program in ("ifconfig", "route"):
@@ -126,7 +130,7 @@ _LATER = "It runs something later, outside of this iteration. Run it now, or lea
 _KERNEL = "It changes the kernel. Leave that to the user."
 
 RULES = (
-    Rule(
+    DenyRule(
         "services",
         CATEGORY,
         _SERVICE,
@@ -142,7 +146,7 @@ RULES = (
             "brew services start|stop|restart|run|kill",
         ),
     ),
-    Rule(
+    DenyRule(
         "power",
         CATEGORY,
         _STOP,
@@ -152,8 +156,8 @@ RULES = (
             "init|telinit 0|1|6",
         ),
     ),
-    Rule("crontab", CATEGORY, _LATER, _crontab),
-    Rule(
+    DenyRule("crontab", CATEGORY, _LATER, _crontab),
+    DenyRule(
         "run-later",
         CATEGORY,
         _LATER,
@@ -164,7 +168,7 @@ RULES = (
             "git maintenance start|register",
         ),
     ),
-    Rule(
+    DenyRule(
         "packages",
         CATEGORY,
         _PACKAGES,
@@ -177,27 +181,28 @@ RULES = (
             "rpm -e|--erase|-U|-i|--install|-F",
         ),
     ),
-    Rule("root-packages", CATEGORY, _PACKAGES, _root_packages),
-    Rule(
+    DenyRule("root-packages", CATEGORY, _PACKAGES, _root_packages),
+    DenyRule(
         "users",
         CATEGORY,
         _USERS,
         "useradd|userdel|usermod|adduser|deluser|groupadd|groupdel|groupmod|addgroup|delgroup|passwd|chpasswd|chsh|chfn|gpasswd|vipw|vigr|visudo|chage|sudoedit|newusers|dscl|sysadminctl|dseditgroup",
     ),
-    Rule(
+    DenyRule(
         "kernel",
         CATEGORY,
         _KERNEL,
         (
             "insmod|rmmod|modprobe|kmod|depmod|dkms|kextload|kextunload !-n|--show|-l|--list",
-            "bpftool|ldconfig-set|csrutil|nvram|spctl|grubby|kpatch",
-            "zramctl|swapoff|earlyoom",
+            "bpftool|csrutil|nvram|spctl|grubby|kpatch",
         ),
     ),
-    Rule("sysctl", CATEGORY, _KERNEL, _sysctl),
-    Rule("firewall", CATEGORY, "It changes the firewall. Leave that to the user.", _firewall),
-    Rule("network-setup", CATEGORY, "It changes the machine's network. Leave that to the user.", _network),
-    Rule(
+    DenyRule("sysctl", CATEGORY, _KERNEL, _sysctl),
+    DenyRule("firewall", CATEGORY, "It changes the firewall. Leave that to the user.", _firewall),
+    DenyRule(
+        "network-setup", CATEGORY, "It changes the machine's network. Leave that to the user.", _network
+    ),
+    DenyRule(
         "machine-settings",
         CATEGORY,
         "It changes settings of the machine. Leave that to the user.",
@@ -210,7 +215,7 @@ RULES = (
             "hostnamectl|timedatectl|localectl|dpkg-reconfigure|networksetup|scutil|systemsetup|pmset|tmutil|authconfig|nmcli|resolvectl|raspi-config|defaults set-*|set|write|delete|-set*|config|*--set*|disable*|modify|down|up|connection|revert",
         ),
     ),
-    Rule(
+    DenyRule(
         "clock",
         CATEGORY,
         "It sets the machine's clock. Leave that to the user.",
@@ -219,17 +224,17 @@ RULES = (
             "hwclock|ntpdate",
         ),
     ),
-    Rule(
+    DenyRule(
         "kill-many",
         CATEGORY,
         "It would end the harness, all processes, or those of others. End your own by their number or job: `kill %1`.",
         _kill,
     ),
-    Rule(
+    DenyRule(
         "fork-bomb", CATEGORY, "It starts itself again and again until the machine stands still.", _fork_bomb
     ),
-    Rule("daemon", CATEGORY, _DAEMON, _daemon),
-    Rule(
+    DenyRule("daemon", CATEGORY, _DAEMON, _daemon),
+    DenyRule(
         "daemon-tools",
         CATEGORY,
         _DAEMON,
@@ -241,13 +246,13 @@ RULES = (
             "pm2|forever start|startup|restart|kill",
         ),
     ),
-    Rule(
+    DenyRule(
         "root-shell",
         CATEGORY,
         "It opens a shell of another user. Run single commands, as the user that you are.",
         _root_shell,
     ),
-    Rule(
+    DenyRule(
         "logs",
         CATEGORY,
         "It removes the machine's logs. Leave them to the user.",

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
-from ralph.core import diff
+from msgspec.structs import replace
+
+from ralph.scm import diff
 from ralph.scm.history import Counted, History, Kept
-from ralph.views.report.model import Changes, Excerpt, FileChange
+from ralph.views.report.model import Changes, Excerpt
 
-MOST_DIFF = 48_000
+MAX_DIFF = 48_000
 """Characters of one iteration's diff that are shown."""
 
-MOST_IN_ALL = 800_000
+MAX_IN_ALL = 800_000
 """Characters of all diffs of one run."""
 
-MOST_FILES = 50
+MAX_FILES = 50
 """Files that are named for each iteration."""
 
-MOST_LINES = 5_000
+MAX_LINES = 5_000
 """Changed lines of one file that are shown; a longer one is only named."""
 
-MOST_SHOWN = 100
+MAX_SHOWN = 100
 """Iterations whose diffs are shown, the last ones; the others have their numbers."""
 
 
-def changes_of(history: History, run: str, iterations: Sequence[int]) -> dict[int, Changes]:
+def changes_of(
+    history: History, kept: Mapping[str, Kept], run: str, iterations: Sequence[int]
+) -> dict[int, Changes]:
     """By iteration; one that has no snapshot before or after it is not there."""
-    kept = history.kept()
     pairs = {
         number: (kept[str(number)], kept[str(number + 1)])
         for number in iterations
@@ -39,33 +41,31 @@ def changes_of(history: History, run: str, iterations: Sequence[int]) -> dict[in
 
 
 def _summed(files: Sequence[Counted]) -> Changes:
-    shown = tuple(FileChange(file.path, file.added, file.removed) for file in files[:MOST_FILES])
     added, removed = sum(file.added or 0 for file in files), sum(file.removed or 0 for file in files)
-    return Changes(len(files), added, removed, shown)
+    return Changes(len(files), added, removed, tuple(files[:MAX_FILES]))
 
 
 def _with_diffs(
     history: History, run: str, pairs: Mapping[int, tuple[Kept, Kept]], found: Mapping[int, Changes]
 ) -> dict[int, Changes]:
     """The last iterations with as much of their diffs as there is room for."""
-    room = MOST_IN_ALL
+    room = MAX_IN_ALL
     shown: dict[int, Changes] = {}
-    for number in [number for number, changes in found.items() if changes.count][-MOST_SHOWN:][::-1]:
+    for number in [number for number, changes in found.items() if changes.count][-MAX_SHOWN:][::-1]:
         old, new = pairs[number]
-        excerpt = (
-            _diff(history, old.tree, new.tree, found[number], min(room, MOST_DIFF)) if room > 0 else None
-        )
-        room -= len(excerpt.text) if excerpt else 0
-        if excerpt is None or excerpt.left_out:
-            text = excerpt.text if excerpt else ""
-            excerpt = Excerpt(text, excerpt.left_out if excerpt else 0, f"ralph diff {run} {number}")
+        excerpt = Excerpt()
+        if room > 0:
+            excerpt = _diff(history, old.tree, new.tree, found[number], min(room, MAX_DIFF))
+        if room <= 0 or excerpt.left_out:
+            excerpt = replace(excerpt, see=f"ralph diff {run} {number}")
+        room -= len(excerpt.text)
         shown[number] = replace(found[number], diff=excerpt)
     return shown
 
 
 def _diff(history: History, old: str, new: str, changes: Changes, most: int) -> Excerpt:
     """Long files are left out before git is asked for them; of the others each gets its share."""
-    is_whole = changes.count <= MOST_FILES and not any(map(_is_long, changes.files))
+    is_whole = changes.count <= MAX_FILES and not any(map(_is_long, changes.files))
     wanted = () if is_whole else tuple(file.path for file in changes.files if not _is_long(file))
     text = history.difference(old, new, *wanted) if is_whole or wanted else ""
     shown = diff.shortened(text, most)
@@ -77,9 +77,9 @@ def _diff(history: History, old: str, new: str, changes: Changes, most: int) -> 
     return Excerpt(shown, left_out)
 
 
-def _lines(file: FileChange) -> int:
+def _lines(file: Counted) -> int:
     return (file.added or 0) + (file.removed or 0)
 
 
-def _is_long(file: FileChange) -> bool:
-    return _lines(file) > MOST_LINES
+def _is_long(file: Counted) -> bool:
+    return _lines(file) > MAX_LINES

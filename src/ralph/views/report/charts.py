@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.views.agent import duration
 from ralph.views.report.model import Doing, Iteration, Report, Segment
 from ralph.views.report.words import DOING, money, short_number
 
-MOST_ROWS = 40
+MAX_ROWS = 40
 """Rows of a timeline; more iterations share one."""
 
-MOST_COLUMNS = 60
+MAX_COLUMNS = 60
 
 LONGEST_WAIT = 0.35
 """A wait is drawn no longer than this part of the longest work in a row: else a night of waiting hides the work."""
@@ -23,8 +25,7 @@ WIDEST = 9.0
 """Percent of the room that one column takes at most."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class ChartBar(Struct, frozen=True):
     """A piece of a row. `is_cut`: it is longer than it is drawn."""
 
     kind: str
@@ -34,23 +35,20 @@ class Bar:
     is_cut: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TimeRow:
+class TimeRow(Struct, frozen=True):
     label: str
     link: str
     note: str
-    bars: tuple[Bar, ...]
+    bars: tuple[ChartBar, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(Struct, frozen=True):
     rows: tuple[TimeRow, ...]
     kinds: tuple[tuple[str, str], ...]
     has_cut: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class ChartColumn(Struct, frozen=True):
     title: str
     x: float
     width: float
@@ -58,20 +56,18 @@ class Column:
     height: float
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(Struct, frozen=True):
     x1: float
     y1: float
     x2: float
     y2: float
 
 
-@dataclass(frozen=True, slots=True)
-class Columns:
+class Columns(Struct, frozen=True):
     """What each iteration used, and the line of the sum; `most` and `total` are the tops of the two scales."""
 
     name: str
-    columns: tuple[Column, ...]
+    columns: tuple[ChartColumn, ...]
     lines: tuple[Line, ...]
     most: str
     total: str
@@ -79,8 +75,7 @@ class Columns:
     last: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Group:
+class _Group(Struct, frozen=True):
     """Iterations that share a row or a column."""
 
     label: str
@@ -94,7 +89,7 @@ class _Group:
 
 def timeline(report: Report) -> Timeline | None:
     """One row for each iteration, or for several that follow each other, all on one scale; of a task one for each run."""
-    groups = _groups(report, MOST_ROWS)
+    groups = _groups(report, MAX_ROWS)
     if not groups:
         return None
     drawn = [group.segments for group in groups]
@@ -109,7 +104,7 @@ def timeline(report: Report) -> Timeline | None:
             kind = "red" if segment.is_red else str(segment.doing)
             kinds[kind] = "red check" if segment.is_red else DOING[segment.doing]
             title = f"{segment.label}: {duration(segment.seconds)}"
-            bars.append(Bar(kind, title, 100 * x / whole, 100 * size / whole, size < segment.seconds))
+            bars.append(ChartBar(kind, title, 100 * x / whole, 100 * size / whole, size < segment.seconds))
             x += size
         note = duration(sum(each.seconds for each in group.iterations))
         rows.append(TimeRow(group.label, group.link, note, tuple(bars)))
@@ -127,9 +122,8 @@ def _merged(segments: Iterable[Segment]) -> list[Segment]:
         last = found[-1] if found else None
         if last and (last.doing, last.is_red) == (segment.doing, segment.is_red):
             label = last.label if last.label == segment.label else DOING[segment.doing]
-            found[-1] = Segment(
-                last.doing, label, last.began, last.seconds + segment.seconds, segment.is_open, last.is_red
-            )
+            seconds = last.seconds + segment.seconds
+            found[-1] = replace(last, label=label, seconds=seconds, is_open=segment.is_open)
         else:
             found.append(segment)
     return found
@@ -148,17 +142,17 @@ def columns(report: Report) -> list[Columns]:
 def _columns(
     name: str, report: Report, value: Callable[[Iteration], float], shown: Callable[[float], str]
 ) -> Columns:
-    groups = _groups(report, MOST_COLUMNS)
+    groups = _groups(report, MAX_COLUMNS)
     amounts = [sum(map(value, group.iterations)) for group in groups]
     most, total, step = max(amounts) or 1.0, sum(amounts) or 1.0, 100 / len(groups)
-    found: list[Column] = []
+    found: list[ChartColumn] = []
     lines: list[Line] = []
     before = 0.0
     width = min(step * 0.64, WIDEST)
     for at, (group, amount) in enumerate(zip(groups, amounts, strict=True)):
         height, now = HEIGHT * amount / most, before + amount
         title = f"{group.label}: {shown(amount)}, {shown(now)} in all"
-        found.append(Column(title, (at + 0.5) * step - width / 2, width, HEIGHT - height, height))
+        found.append(ChartColumn(title, (at + 0.5) * step - width / 2, width, HEIGHT - height, height))
         y1, y2 = (HEIGHT * (1 - sum_ / total) for sum_ in (before, now))
         lines.append(Line(max(0.0, (at - 0.5) * step), y1, (at + 0.5) * step, y2))
         before = now

@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import os
-from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any, TypeVar
+
+from msgspec import Struct
+from msgspec.structs import fields
 
 from ralph.core.text import clean
 from ralph.redact import Secrets, secret_values, secrets_of
 from ralph.views.report.model import Excerpt
 
-MOST_LINE = 1_000
+MAX_LINE = 1_000
 """Characters of one line that are shown."""
 
-_MOST_PLAIN = 20_000
+_MAX_PLAIN = 20_000
 """Characters of any text that is not an excerpt already."""
 
 T = TypeVar("T")
 
 
 def beginning(text: str, most: int, see: str) -> Excerpt:
-    """The first characters of a text."""
-    return Excerpt(text[:most], max(0, len(text) - most), see if len(text) > most else "")
+    """The first characters of a text. `see`: the command that shows it all."""
+    return Excerpt(text[:most], len(text) - most, see) if len(text) > most else Excerpt(text)
 
 
 def ending(text: str, most: int, see: str) -> Excerpt:
     """The last characters of a text, where what counts stands in the end."""
-    return Excerpt(text[-most:], max(0, len(text) - most), see if len(text) > most else "")
+    return Excerpt(text[-most:], len(text) - most, see) if len(text) > most else Excerpt(text)
 
 
 def harmless(value: T) -> T:
@@ -44,22 +46,22 @@ def _harmless(value: Any, secrets: Secrets) -> Any:
     if isinstance(value, Enum):
         return value
     if isinstance(value, str):
-        return _short_lines(clean(secrets.text(value[: 4 * _MOST_PLAIN])))
+        return _short_lines(clean(secrets.text(value[: 4 * _MAX_PLAIN])))
     if isinstance(value, tuple):
         return tuple(_harmless(each, secrets) for each in value)
-    if is_dataclass(value) and not isinstance(value, type):
+    if isinstance(value, Struct):
         made = {field.name: _harmless(getattr(value, field.name), secrets) for field in fields(value)}
         return type(value)(**made)
     return value
 
 
 def _short_lines(text: str) -> str:
-    if len(text) <= MOST_LINE:
+    if len(text) <= MAX_LINE:
         return text
     return "\n".join(map(_short_line, text.split("\n")))
 
 
 def _short_line(line: str) -> str:
-    if len(line) <= MOST_LINE:
+    if len(line) <= MAX_LINE:
         return line
-    return f"{line[:MOST_LINE]} [... {len(line) - MOST_LINE:,} more characters in this line]"
+    return f"{line[:MAX_LINE]} [... {len(line) - MAX_LINE:,} more characters in this line]"

@@ -5,20 +5,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph import __version__
 from ralph.core.model import ClaimKind, Outcome, Plan, Usage
-from ralph.core.tasks import Progress, Task
+from ralph.core.task_model import Task, TaskProgress
 from ralph.errors import RalphError
 from ralph.scm.history import History
 from ralph.scm.snapshots import ref_of
 from ralph.scm.worktrees import branch_of
 from ralph.store.home import Home
-from ralph.store.journal import rows
+from ralph.store.journal import steps
 from ralph.store.runs import Run, Runs
 from ralph.views.report.changes import changes_of
-from ralph.views.report.chronicle import Chronicle, commands_of, used
 from ralph.views.report.excerpt import beginning, harmless
 from ralph.views.report.model import (
     FORMAT,
@@ -26,7 +27,6 @@ from ralph.views.report.model import (
     Changes,
     Excerpt,
     Found,
-    Guidance,
     Iteration,
     PlannedCheck,
     Proof,
@@ -37,18 +37,25 @@ from ralph.views.report.model import (
     RunReport,
     TaskFacts,
 )
-from ralph.views.report.storybook import MOST_FEEDBACK
-from ralph.views.status import Summary, sandbox_in_words, steered, summary
+from ralph.views.report.story_history import MAX_FEEDBACK
+from ralph.views.report.timeline import RunTimeline
+from ralph.views.status import Summary, sandbox_in_words, summary
 
-MOST_PROMPT = 4_000
-MOST_GUIDANCE = 200
+MAX_PROMPT = 4_000
+MAX_GUIDANCE = 200
 
 OpenHistory = Callable[[Run], AbstractContextManager[History]]
 """The snapshots of a run; an error where there are none. Views start no processes, so it is handed in."""
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class SnapshotRef(Struct, frozen=True):
+    """The ref that keeps a tree."""
+
+    ref: str
+    tree: str
+
+
+class ReportSources(Struct, frozen=True):
     """What a report is gathered from."""
 
     home: Home
@@ -56,7 +63,7 @@ class Sources:
     history: OpenHistory
 
 
-def report_of_run(sources: Sources, run: Run) -> Report:
+def report_of_run(sources: ReportSources, run: Run) -> Report:
     notes: list[str] = []
     one = _run(sources, run, notes)
     return harmless(
@@ -84,18 +91,9 @@ def report_of_run(sources: Sources, run: Run) -> Report:
     )
 
 
-def report_of_task(sources: Sources, project: str, task: Task, progress: Progress) -> Report:
+def report_of_task(sources: ReportSources, project: str, task: Task, progress: TaskProgress) -> Report:
     notes: list[str] = []
     runs = tuple(_run(sources, run, notes) for run in reversed(sources.runs.of_task(project, task.id)))
-    usage = Usage()
-    for run in runs:
-        usage = usage + Usage(
-            run.used.cost_usd,
-            run.used.input_tokens,
-            run.used.output_tokens,
-            run.used.cache_read_tokens,
-            run.used.cache_write_tokens,
-        )
     return harmless(
         Report(
             format=FORMAT,
@@ -112,7 +110,7 @@ def report_of_task(sources: Sources, project: str, task: Task, progress: Progres
             began=runs[0].began if runs else task.created_at,
             updated=runs[-1].updated if runs else task.updated_at,
             elapsed=sum(run.elapsed for run in runs),
-            used=used(usage),
+            used=sum((run.used for run in runs), Usage()),
             count=sum(run.count for run in runs),
             runs=runs,
             task=_facts(sources.home, project, task, progress),
@@ -128,7 +126,7 @@ def _state_of_task(task: Task, runs: tuple[RunReport, ...]) -> str:
     return f"{task.status}, {last}" if last not in ("", "ended") else str(task.status)
 
 
-def _facts(home: Home, project: str, task: Task, progress: Progress) -> TaskFacts:
+def _facts(home: Home, project: str, task: Task, progress: TaskProgress) -> TaskFacts:
     spec = task.completion_spec
     is_there = home.worktree(project, task.id, progress.attempt).exists()
     return TaskFacts(
@@ -164,21 +162,20 @@ def _turns(runs: tuple[RunReport, ...]) -> tuple[Review, ...]:
 # ---- one run ----
 
 
-def _run(sources: Sources, run: Run, notes: list[str]) -> RunReport:
-    runs, home = sources.runs, sources.home
+def _run(sources: ReportSources, run: Run, notes: list[str]) -> RunReport:
+    runs = sources.runs
     about = summary(runs, run)
     brief = runs.brief(run.id)
-    chronicle = Chronicle(run.id, time.time() if run.is_live else None)
-    for row in rows(runs.db, runs.path, run.id):
-        chronicle.hear(row)
-    plan = chronicle.plan
+    timeline = RunTimeline(run.id, time.time() if run.is_live else None)
+    for entry in steps(runs.db, runs.path, run.id):
+        timeline.hear(entry)
+    plan = timeline.plan
     if plan is None:
-        raise RalphError(f"Run {run.id} has no plan in the store {home.database}.")
-    iterations = chronicle.iterations()
-    iterations, kept = _with_changes(sources, run, plan, iterations, notes)
-    if chronicle.left_out:
+        raise RalphError(f"Run {run.id} has no plan in the store {runs.path}.")
+    iterations, snapshot = _with_changes(sources, run, plan, timeline.iterations, notes)
+    if timeline.left_out:
         notes.append(
-            f"{chronicle.left_out:,} iterations in the middle of run {run.id} are not listed:"
+            f"{timeline.left_out:,} iterations in the middle of run {run.id} are not listed:"
             f" `ralph status {run.id} --json` has them."
         )
     if short := [each.number for each in iterations if each.is_short]:
@@ -201,23 +198,25 @@ def _run(sources: Sources, run: Run, notes: list[str]) -> RunReport:
         agents=tuple(agent.name for agent in plan.agents),
         sandbox=sandbox_in_words(plan.sandbox),
         prompt=_prompt(plan),
-        checks=_planned(plan, chronicle),
+        checks=tuple(
+            PlannedCheck(check.name, check.method, timeline.commands[check.name], check.required)
+            for check in plan.checks
+        ),
         budget=Budget(
             brief.limits.iterations, brief.limits.cost_usd, brief.limits.tokens, brief.limits.seconds
         ),
-        used=used(brief.usage),
+        used=brief.usage,
         count=brief.iteration,
         iterations=iterations,
-        left_out=chronicle.left_out,
-        files=chronicle.files,
-        proof=_proof(about, plan, chronicle, iterations, kept),
-        remarks=(*_downgraded(plan, run), *_remarks(about, chronicle)),
+        left_out=timeline.left_out,
+        files=timeline.files,
+        proof=_proof(plan, timeline, iterations, snapshot) if about.outcome == Outcome.COMPLETE else None,
+        remarks=tuple(_remarks(about, plan, timeline)),
         guidance=tuple(
-            Guidance(each["at"], each["text"][:MOST_FEEDBACK], each["iteration"])
-            for each in steered(runs, run.id)[-MOST_GUIDANCE:]
+            replace(each, text=each.text[:MAX_FEEDBACK]) for each in runs.guidance(run.id)[-MAX_GUIDANCE:]
         ),
-        reviews=tuple(chronicle.reviews),
-        stories=chronicle.book.stories(),
+        reviews=tuple(timeline.reviews),
+        stories=timeline.stories.listed(),
         said=next((each.said for each in reversed(iterations) if each.said.text), Excerpt()),
     )
 
@@ -227,62 +226,43 @@ def _prompt(plan: Plan) -> Excerpt:
         return Excerpt()
     if plan.prompt.file:
         return Excerpt(f"the file {plan.prompt.file}")
-    return beginning(plan.prompt.text, MOST_PROMPT, f"ralph status {plan.run} --json")
-
-
-def _planned(plan: Plan, chronicle: Chronicle) -> tuple[PlannedCheck, ...]:
-    return tuple(
-        PlannedCheck(check.name, check.method, commands_of(check)[check.name], check.required)
-        for check in plan.checks
-    )
+    return beginning(plan.prompt.text, MAX_PROMPT, f"ralph status {plan.run} --json")
 
 
 def _with_changes(
-    sources: Sources, run: Run, plan: Plan, iterations: tuple[Iteration, ...], notes: list[str]
-) -> tuple[tuple[Iteration, ...], tuple[str, str]]:
-    """The iterations with what each has changed, and the last snapshot: its name and its tree."""
+    sources: ReportSources, run: Run, plan: Plan, iterations: tuple[Iteration, ...], notes: list[str]
+) -> tuple[tuple[Iteration, ...], SnapshotRef | None]:
+    """The iterations with what each has changed, and the last snapshot."""
     if not plan.snapshots or plan.claim.kind is ClaimKind.GIVEN:
-        return iterations, ("", "")
+        return iterations, None
     try:
         with sources.history(run) as history:
-            kept = {name: each for name, each in history.kept().items() if name.isdigit()}
-            found = changes_of(history, run.id, [each.number for each in iterations])
+            kept = history.kept()
+            found = changes_of(history, kept, run.id, [each.number for each in iterations])
     except RalphError as error:
         notes.append(f"There are no diffs of run {run.id}: {error.message}")
-        return iterations, ("", "")
+        return iterations, None
+    last = next((name for name in reversed(kept) if name.isdigit()), None)
     with_them = tuple(
-        replace(each, changes=found.get(each.number)) if not each.is_short else _counted(each, found)
-        for each in iterations
+        replace(each, changes=_shown(found.get(each.number), is_short=each.is_short)) for each in iterations
     )
-    name = next(reversed(kept), "")
-    return with_them, (name, kept[name].tree if name else "")
+    return with_them, SnapshotRef(ref_of(run.id, last), kept[last].tree) if last else None
 
 
-def _counted(iteration: Iteration, found: dict[int, Changes]) -> Iteration:
-    changes = found.get(iteration.number)
-    return replace(iteration, changes=replace(changes, files=(), diff=Excerpt()) if changes else None)
+def _shown(changes: Changes | None, *, is_short: bool) -> Changes | None:
+    return replace(changes, files=(), diff=Excerpt()) if changes and is_short else changes
 
 
 def _proof(
-    about: Summary,
-    plan: Plan,
-    chronicle: Chronicle,
-    iterations: tuple[Iteration, ...],
-    kept: tuple[str, str],
-) -> Proof | None:
-    """What the outcome stands on; only a complete run has it."""
-    if about.outcome != Outcome.COMPLETE:
-        return None
-    name, tree = kept
-    last = next((each for each in reversed(iterations) if each.checks), None)
-    checks = last.checks if last is not None else ()
-    verify = chronicle.book.verify_commands
+    plan: Plan, timeline: RunTimeline, iterations: tuple[Iteration, ...], snapshot: SnapshotRef | None
+) -> Proof:
+    checks = next((each.checks for each in reversed(iterations) if each.checks), ())
     return Proof(
         claim=_claim(plan),
-        checks=tuple(_with_commands(found, verify) for found in checks),
-        tree=tree or chronicle.tree,
-        snapshot=ref_of(about.id, name) if name else "",
-        commit=chronicle.commit,
+        checks=tuple(_with_commands(found, timeline.stories.verify_commands) for found in checks),
+        tree=snapshot.tree if snapshot else timeline.tree,
+        snapshot=snapshot.ref if snapshot else "",
+        commit=timeline.commit,
     )
 
 
@@ -302,23 +282,17 @@ def _claim(plan: Plan) -> str:
     }[rule.kind]
 
 
-def _downgraded(plan: Plan, run: Run) -> Iterator[Remark]:
-    if why := plan.sandbox.downgraded:
-        yield Remark(
-            RemarkKind.DEGRADED, f"there was no sandbox, though one was looked for: {why}", 0, run.created
-        )
-
-
-def _remarks(about: Summary, chronicle: Chronicle) -> tuple[Remark, ...]:
+def _remarks(about: Summary, plan: Plan, timeline: RunTimeline) -> Iterator[Remark]:
     """What was noted on the way, and what the outcome itself says and was not noted yet."""
-    texts = {remark.text for remark in chronicle.remarks}
-    kinds = {remark.kind for remark in chronicle.remarks}
-    found = list(chronicle.remarks)
+    if why := plan.sandbox.downgraded:
+        text = f"there was no sandbox, though one was looked for: {why}"
+        yield Remark(RemarkKind.DEGRADED, text, 0, about.created)
+    yield from timeline.remarks
+    texts, kinds = {remark.text for remark in timeline.remarks}, {remark.kind for remark in timeline.remarks}
     for note in about.notes:
         kind = next((kind for word, kind in _NOTED.items() if note.startswith(word)), None)
-        if note not in texts and (kind is None or kind not in kinds):
-            found.append(Remark(kind or RemarkKind.NOTE, note, 0, about.updated))
-    return tuple(found)
+        if note not in texts and kind not in kinds:
+            yield Remark(kind or RemarkKind.NOTE, note, 0, about.updated)
 
 
 _NOTED = {

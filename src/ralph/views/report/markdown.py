@@ -159,12 +159,7 @@ def _row(each: Iteration) -> str:
 
 
 def _iteration(each: Iteration) -> Iterator[str]:
-    parts = list(_details(each))
-    if parts:
-        yield from (f"### Iteration {each.number}", "", *parts)
-
-
-def _details(each: Iteration) -> Iterator[str]:
+    yield from (f"### Iteration {each.number}", "")
     for found in each.checks:
         yield from _found(found)
         if found.feedback.text:

@@ -5,8 +5,13 @@ Times are seconds since 1970, durations seconds.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
+
+from ralph.core.model import Usage
+from ralph.scm.history import Counted
+from ralph.store.runs import Guidance
 
 FORMAT = 1
 """Of `ralph report --json`; fields are only ever added."""
@@ -37,8 +42,7 @@ class RemarkKind(StrEnum):
     NOTE = "note"
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(Struct, frozen=True):
     """A text, perhaps not all of it: `left_out` is how much is missing (characters; of a diff also lines of files that
     are left out), and `see` the command that shows it.
     """
@@ -48,8 +52,7 @@ class Excerpt:
     see: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(Struct, frozen=True):
     """`is_open`: it goes on."""
 
     doing: Doing
@@ -60,21 +63,7 @@ class Segment:
     is_red: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
-    cost_usd: float = 0.0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-
-    @property
-    def tokens(self) -> int:
-        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(Struct, frozen=True):
     """What one check found. `parts`: its stages, or the criteria it looked at."""
 
     check: str
@@ -88,34 +77,22 @@ class Found:
     parts: tuple[Found, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FileChange:
-    """Lines added and removed; None for a binary file."""
-
-    path: str
-    added: int | None
-    removed: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(Struct, frozen=True):
     """What an iteration did to the files. `count`: how many files, of which `files` are the first."""
 
     count: int
     added: int
     removed: int
-    files: tuple[FileChange, ...] = ()
+    files: tuple[Counted, ...] = ()
     diff: Excerpt = Excerpt()
 
 
-@dataclass(frozen=True, slots=True)
-class MadeCommit:
+class MadeCommit(Struct, frozen=True):
     id: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Iteration:
+class Iteration(Struct, frozen=True):
     """One iteration. `ended`: how its agent ended, empty while it works. `moved`: what it did to a story, or that it
     refused. `is_short`: its texts are left out.
     """
@@ -132,7 +109,7 @@ class Iteration:
     detail: str = ""
     claim: bool = False
     moved: str = ""
-    used: Used = Used()
+    used: Usage = Usage()
     checks: tuple[Found, ...] = ()
     said: Excerpt = Excerpt()
     changes: Changes | None = None
@@ -140,30 +117,15 @@ class Iteration:
     is_open: bool = False
     is_short: bool = False
 
-    @property
-    def red(self) -> tuple[Found, ...]:
-        return tuple(found for found in self.checks if not found.green)
 
-
-@dataclass(frozen=True, slots=True)
-class Remark:
+class Remark(Struct, frozen=True):
     kind: RemarkKind
     text: str
     iteration: int = 0
     at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Guidance:
-    """What a person told the run; `iteration`: whose prompt had it, None if none yet."""
-
-    at: float
-    text: str
-    iteration: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(Struct, frozen=True):
     """One step in the life of a story or a task: who did what to it, and why."""
 
     at: float
@@ -175,8 +137,7 @@ class Review:
     iteration: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Story:
+class Story(Struct, frozen=True):
     id: str
     title: str
     status: str
@@ -185,8 +146,7 @@ class Story:
     at_cap: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Proof:
+class Proof(Struct, frozen=True):
     """Why the outcome can be believed: what was claimed, what was checked, and on which tree.
 
     `snapshot` is the ref that keeps the tree; `commit` the last one that the harness made.
@@ -199,16 +159,14 @@ class Proof:
     commit: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedCheck:
+class PlannedCheck(Struct, frozen=True):
     name: str
     method: str
     command: str
     required: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(Struct, frozen=True):
     """What the run may use; 0 is no limit."""
 
     iterations: int
@@ -217,8 +175,7 @@ class Budget:
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
-class RunReport:
+class RunReport(Struct, frozen=True):
     """One run. `left_out`: so many iterations in the middle are not listed."""
 
     id: str
@@ -236,7 +193,7 @@ class RunReport:
     prompt: Excerpt
     checks: tuple[PlannedCheck, ...]
     budget: Budget
-    used: Used
+    used: Usage
     count: int
     iterations: tuple[Iteration, ...]
     left_out: int = 0
@@ -250,8 +207,7 @@ class RunReport:
     sandbox: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskFacts:
+class TaskFacts(Struct, frozen=True):
     """A task as it was asked for, and how far it has come."""
 
     id: str
@@ -268,8 +224,7 @@ class TaskFacts:
     sent_back: int
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
+class Report(Struct, frozen=True):
     """`subject`: a run or a task. `notes`: what this report does not show, and how to see it."""
 
     format: int
@@ -286,7 +241,7 @@ class Report:
     began: float
     updated: float
     elapsed: float
-    used: Used
+    used: Usage
     count: int
     runs: tuple[RunReport, ...]
     task: TaskFacts | None = None

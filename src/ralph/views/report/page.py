@@ -10,7 +10,6 @@ import base64
 import hashlib
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import jinja2
 from markupsafe import Markup
@@ -39,26 +38,17 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= _filters()
-    environment.globals |= {"timeline": charts.timeline, "columns": charts.columns, "words": words}
-    return environment.get_template("page.html.jinja")
-
-
-def _filters() -> dict[str, Any]:
-    return {
+    environment.filters |= {
         "duration": duration,
         "moment": words.moment,
-        "clock": words.clock,
         "money": words.money,
         "number": words.number,
         "short": words.short_number,
-        "percent": _percent,
+        "percent": "{:.3f}%".format,
         "diff_lines": _diff_lines,
     }
-
-
-def _percent(value: float) -> str:
-    return f"{value:.3f}%"
+    environment.globals |= {"timeline": charts.timeline, "columns": charts.columns, "words": words}
+    return environment.get_template("page.html.jinja")
 
 
 def _diff_lines(text: str) -> list[tuple[str, str]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 
+from ralph.core.model import Usage
 from ralph.views.agent import duration
-from ralph.views.report.model import Doing, Iteration, Remark, RemarkKind, Report, Review, RunReport, Used
+from ralph.views.report.model import Doing, Iteration, Remark, RemarkKind, Report, Review, RunReport
 
 DOING = {
     Doing.AGENT: "agent",
@@ -28,7 +29,6 @@ REMARKS = {
     RemarkKind.NOTE: "Note",
 }
 
-_GOOD = ("complete", "done")
 _STILL = ("running", "paused", "waiting")
 
 
@@ -42,7 +42,8 @@ def tone(report: Report) -> str:
         return "live"
     if report.outcome in ("waiting", "interrupted"):
         return "weak"
-    if report.outcome or report.state.startswith(("failed", "blocked")) or is_crashed(report):
+    state = report.runs[-1].state if report.runs else ""
+    if report.outcome or report.state.startswith(("failed", "blocked")) or state == "crashed":
         return "bad"
     return "idle"
 
@@ -51,10 +52,6 @@ def is_weak(report: Report) -> bool:
     """Is it complete, but not by a proof alone?"""
     kinds = {remark.kind for run in report.runs for remark in run.remarks}
     return report.outcome == "complete" and bool(kinds & {RemarkKind.AUTO_APPROVED, RemarkKind.DEGRADED})
-
-
-def is_crashed(report: Report) -> bool:
-    return bool(report.runs) and report.runs[-1].state == "crashed"
 
 
 def verdict(report: Report) -> str:
@@ -91,10 +88,6 @@ def standing(report: Report) -> str:
 
 def moment(at: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(at)).strip()
-
-
-def clock(at: float) -> str:
-    return time.strftime("%H:%M:%S", time.localtime(at))
 
 
 def money(amount: float) -> str:
@@ -170,7 +163,7 @@ def review_where(review: Review) -> str:
     return f"by {review.by}, iteration {review.iteration}" if review.by else f"iteration {review.iteration}"
 
 
-def tokens_line(used: Used) -> str:
+def tokens_line(used: Usage) -> str:
     parts = [
         (used.input_tokens, "in"),
         (used.output_tokens, "out"),

@@ -14,7 +14,7 @@ from ralph.core.text import clean
 from ralph.errors import RalphError
 from ralph.views.status import CRASHED, Summary
 from ralph.views.tui.dialogs import Ask, Confirm, Pick, Read
-from ralph.views.tui.rows import Column, Row
+from ralph.views.tui.rows import Column, TableRow
 from ralph.views.tui.screen import Polled
 
 
@@ -110,7 +110,7 @@ class RunKeys(Polled):
             self.tell_error("It has no iteration yet that could be undone.")
             return
         rows = [
-            Row(number, ((f"as it was before iteration {number}", ""),))
+            TableRow(number, ((f"as it was before iteration {number}", ""),))
             for number in range(run.iteration, 0, -1)
         ]
         pick = Pick(f"Put the files of run {run.id} back", [Column("")], rows)
@@ -144,7 +144,7 @@ class RunKeys(Polled):
         except SuspendNotSupported:
             self.tell_error(f"There is no terminal for a pager here. Try: ralph logs {run.id}")
         except RalphError as error:
-            self.tell_error(f"{error.message} {error.hint}")
+            self.tell_error(error.text)
         self.app.refresh()
 
     def _needed(self) -> Summary | None:
@@ -160,7 +160,7 @@ class RunKeys(Polled):
         try:
             words = await asyncio.to_thread(action)
         except RalphError as error:
-            self.tell_error(f"{error.message} {error.hint}".strip())
+            self.tell_error(error.text)
         else:
             said(words)
         self.look()

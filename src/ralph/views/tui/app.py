@@ -14,7 +14,7 @@ from textual.binding import Binding, BindingType
 from textual.filter import LineFilter, NoColor
 from textual.widgets import Input
 
-from ralph.views.agent import Look
+from ralph.views.agent import ViewOptions
 from ralph.views.tui.actions import Actions
 from ralph.views.tui.colours import DARK, LIGHT, THEMES
 from ralph.views.tui.dialogs import HELP, Read
@@ -39,7 +39,7 @@ class RalphApp(App[None]):
         self,
         feed: Feed,
         actions: Actions,
-        look: Look,
+        look: ViewOptions,
         now: Callable[[], float],
         *,
         theme: str = "dark",

@@ -11,7 +11,7 @@ from textual.widget import Widget
 from ralph.views.tui.strips import Piece, cut, strip_of
 
 
-class Bar(Widget):
+class StatusBar(Widget):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._left: Sequence[Piece] = ()
@@ -34,7 +34,7 @@ class Bar(Widget):
         return strip_of(self, [*left, gap, *right], width, self.rich_style)
 
 
-class Tabs(Bar):
+class Tabs(StatusBar):
     """Names of views side by side, one of them on; a click on one turns it on, as its number does."""
 
     def __init__(self, names: Sequence[str], *, id: str | None = None) -> None:

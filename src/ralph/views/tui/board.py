@@ -12,9 +12,10 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
+from ralph.views.lines import one_line
 from ralph.views.tui.colours import STATES, ground
 from ralph.views.tui.feed import Card
-from ralph.views.tui.strips import Piece, fitted, one_line, strip_of
+from ralph.views.tui.strips import Piece, fitted, strip_of
 
 _LEAST, _MOST = 17, 44
 """Columns of a lane with cards."""
@@ -23,7 +24,7 @@ _ROOMY = 36
 """On a screen with so many lines a card has two of them and an empty one, else one."""
 
 
-class Board(Widget, can_focus=True):
+class BoardView(Widget, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left,h", "lane(-1)", "Lane left", show=False),
         Binding("right,l", "lane(1)", "Lane right", show=False),
@@ -36,11 +37,11 @@ class Board(Widget, can_focus=True):
     class Chosen(Message):
         """A card was opened."""
 
-        board: Board
+        board: BoardView
         id: str
 
         @property
-        def control(self) -> Board:
+        def control(self) -> BoardView:
             return self.board
 
     def __init__(self, lanes: Sequence[str], *, id: str | None = None) -> None:

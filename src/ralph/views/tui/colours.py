@@ -9,6 +9,8 @@ from rich.style import Style
 from textual.theme import Theme
 from textual.widget import Widget
 
+from ralph.views import stories
+
 DARK = Theme(
     name="ralph-dark",
     primary="#82aaff",
@@ -79,11 +81,7 @@ STATES = {
     "failed": "bad",
     "blocked": "bad",
     "cancelled": "dim",
-    "needs_review": "busy",
-    "changes_requested": "wait",
-    "passes": "done",
-    "auto-approved": "wait",
-    "approved": "done",
+    **{state: style.tone for state, style in stories.STATES.items()},
 }
 """The tone of every word for a state, of runs, tasks and stories."""
 

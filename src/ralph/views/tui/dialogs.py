@@ -11,9 +11,9 @@ from textual.containers import Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Input
 
-from ralph.views.tui.bar import Bar
-from ralph.views.tui.lines import Lines
-from ralph.views.tui.rows import Column, Row, RowList
+from ralph.views.tui.bar import StatusBar
+from ralph.views.tui.lines import LinesView
+from ralph.views.tui.rows import Column, RowList, TableRow
 
 _BACK = Binding("escape", "leave", "Back")
 
@@ -33,14 +33,14 @@ class Confirm(ModalScreen[bool]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Bar(id="question")
-            yield Lines(id="text")
+            yield StatusBar(id="question")
+            yield LinesView(id="text")
             yield _Answers(id="answers")
 
     def on_mount(self) -> None:
-        self.query_one("#question", Bar).set([(self._title, "bad")])
-        self.query_one("#text", Lines).set_text(self._text)
-        self.query_one("#answers", Bar).set(
+        self.query_one("#question", StatusBar).set([(self._title, "bad")])
+        self.query_one("#text", LinesView).set_text(self._text)
+        self.query_one("#answers", StatusBar).set(
             [("y", "busy"), (" yes    ", ""), ("n", "busy"), (" no, leave it", "")]
         )
 
@@ -51,7 +51,7 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(False)
 
 
-class _Answers(Bar):
+class _Answers(StatusBar):
     """Clickable: the left half of the words is yes."""
 
     async def on_click(self, event: object) -> None:
@@ -70,15 +70,17 @@ class Ask(ModalScreen[str | None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
-            yield Bar(id="question")
+            yield StatusBar(id="question")
             line = Input(self._value, id="line")
             line.cursor_blink = False
             yield line
-            yield Bar(id="answers")
+            yield StatusBar(id="answers")
 
     def on_mount(self) -> None:
-        self.query_one("#question", Bar).set([(self._title, "bold")])
-        self.query_one("#answers", Bar).set([(self._hint, "dim")], [("enter", "busy"), (" send ", "dim")])
+        self.query_one("#question", StatusBar).set([(self._title, "bold")])
+        self.query_one("#answers", StatusBar).set(
+            [(self._hint, "dim")], [("enter", "busy"), (" send ", "dim")]
+        )
         self.set_focus(self.query_one(Input))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
@@ -93,17 +95,19 @@ class Pick(ModalScreen[Any]):
 
     BINDINGS: ClassVar[list[BindingType]] = [_BACK]
 
-    def __init__(self, title: str, columns: Sequence[Column], rows: Sequence[Row], on: Any = None) -> None:
+    def __init__(
+        self, title: str, columns: Sequence[Column], rows: Sequence[TableRow], on: Any = None
+    ) -> None:
         super().__init__()
         self._title, self._columns, self._rows, self._on = title, columns, rows, on
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large"):
-            yield Bar(id="question")
+            yield StatusBar(id="question")
             yield RowList(self._columns, id="choices")
 
     def on_mount(self) -> None:
-        self.query_one("#question", Bar).set(
+        self.query_one("#question", StatusBar).set(
             [(self._title, "bold")],
             [("enter", "busy"), (" take it  ", "dim"), ("esc", "busy"), (" leave ", "dim")],
         )
@@ -130,12 +134,14 @@ class Read(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog large"):
-            yield Bar(id="question")
-            yield Lines(id="text")
+            yield StatusBar(id="question")
+            yield LinesView(id="text")
 
     def on_mount(self) -> None:
-        self.query_one("#question", Bar).set([(self._title, "bold")], [("esc", "busy"), (" back ", "dim")])
-        lines = self.query_one(Lines)
+        self.query_one("#question", StatusBar).set(
+            [(self._title, "bold")], [("esc", "busy"), (" back ", "dim")]
+        )
+        lines = self.query_one(LinesView)
         lines.set_text(self._text)
         self.set_focus(lines)
 

@@ -6,18 +6,19 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
 from ralph.core.events import Event
 from ralph.core.model import Flow, Plan, RunAgent, Usage
-from ralph.core.tasks import ROLES, Progress, Task, TaskStatus
+from ralph.core.task_model import ROLES, Task, TaskProgress, TaskStatus
 from ralph.errors import RalphError
-from ralph.store import codec
 from ralph.store.database import Missing
 from ralph.store.home import Home
-from ralph.store.journal import facts
+from ralph.store.journal import steps
 from ralph.store.runs import Run, Runs
 from ralph.store.tasks import Tasks
 from ralph.views import stories
@@ -30,8 +31,7 @@ TASK_LANES = tuple(str(status) for status in TaskStatus)
 ACTIVE = frozenset(defaults.status for defaults in ROLES.values())
 
 
-@dataclass(frozen=True, slots=True)
-class Project:
+class Project(Struct, frozen=True):
     """A project of the store: `id` as the store has it, the directory that people know, and how much there is of it."""
 
     id: str
@@ -44,8 +44,7 @@ class Project:
         return Path(self.directory).name or self.directory
 
 
-@dataclass(frozen=True, slots=True)
-class Overview:
+class Overview(Struct, frozen=True):
     """Every run with its depth, live ones first, and every project."""
 
     runs: tuple[tuple[int, Summary], ...] = ()
@@ -60,8 +59,7 @@ class Overview:
         return next((project for project in self.projects if project.id == id), None)
 
 
-@dataclass(frozen=True, slots=True)
-class Card:
+class Card(Struct, frozen=True):
     """A task or a story in its lane. `count`: its iterations, or how often it was reviewed."""
 
     id: str
@@ -71,8 +69,7 @@ class Card:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Boards:
+class Boards(Struct, frozen=True):
     """The tasks of a project by status, its stories by state; `problem`: why there are no stories to see."""
 
     tasks: tuple[Card, ...] = ()
@@ -80,12 +77,11 @@ class Boards:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TaskSeen:
+class TaskSeen(Struct, frozen=True):
     """A task with the criteria of its roles, and what its verifications found."""
 
     task: Task
-    progress: Progress
+    progress: TaskProgress
     roles: tuple[RoleView, ...]
     state: TaskState
 
@@ -99,8 +95,7 @@ class Past(Protocol):
     def in_hand(self) -> Usage: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Sources:
+class FeedSources(Struct, frozen=True):
     """What only others know: how a run is told again, and which criteria are in force for the roles of a
     task in a directory."""
 
@@ -108,8 +103,7 @@ class Sources:
     roles: Callable[[str, Task], Sequence[RoleView]]
 
 
-@dataclass(slots=True)
-class _Remembered:
+class _Remembered(Struct):
     """What does not change any more of a run that has ended."""
 
     run: Run
@@ -120,7 +114,7 @@ class _Remembered:
 class Feed:
     """Reads the store on one connection, for one caller at a time; raises `RalphError` where it cannot be read."""
 
-    def __init__(self, home: Home, sources: Sources) -> None:
+    def __init__(self, home: Home, sources: FeedSources) -> None:
         self.home = home
         self.sources = sources
         self._lock = threading.Lock()
@@ -212,12 +206,11 @@ class Feed:
 
     def _in_hand(self, runs: Runs, s: Summary, last: int) -> Summary:
         """A live run is in the iteration that it has begun, though it waits in it for a limit."""
-        for row in facts(runs.db, runs.path, s.id, last - 4):
-            if row.state is None and s.state != PAUSED:
-                self._since[s.id] = row.started
-            if row.kind == "run_agent":
-                step: RunAgent = codec.decode("run_agent", row.body)
-                s = replace(s, iteration=max(s.iteration, step.iteration))
+        for entry in steps(runs.db, runs.path, s.id, last - 4, looks=False):
+            if entry.is_in_hand and s.state != PAUSED:
+                self._since[s.id] = entry.started
+            if isinstance(entry.step, RunAgent):
+                s = replace(s, iteration=max(s.iteration, entry.step.iteration))
         return s
 
     def _projects(self, runs: Runs, found: Sequence[Summary]) -> Iterator[Project]:

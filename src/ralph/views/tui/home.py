@@ -17,13 +17,13 @@ from ralph.views import stories
 from ralph.views.agent import duration
 from ralph.views.status import CRASHED, PAUSED, RUNNING, WAITING, Summary
 from ralph.views.tui.actions import RunKeys
-from ralph.views.tui.bar import Bar
-from ralph.views.tui.board import Board
+from ralph.views.tui.bar import StatusBar
+from ralph.views.tui.board import BoardView
 from ralph.views.tui.colours import STATES
 from ralph.views.tui.dialogs import Pick, Read
 from ralph.views.tui.feed import TASK_LANES, Boards, Overview, Project
 from ralph.views.tui.panel import short_path, state_words, where_of
-from ralph.views.tui.rows import Cells, Column, Row, RowList
+from ralph.views.tui.rows import Cells, Column, RowList, TableRow
 from ralph.views.tui.strips import Piece
 from ralph.views.tui.task import story_words
 
@@ -70,9 +70,9 @@ class HomeScreen(RunKeys):
         yield words
         yield RowList(COLUMNS, id="runs", empty="Looking …")
         with Vertical(id="boards"):
-            yield Bar(id="board-title")
-            yield Board(TASK_LANES, id="tasks")
-            yield Board(stories.STATES, id="stories")
+            yield StatusBar(id="board-title")
+            yield BoardView(TASK_LANES, id="tasks")
+            yield BoardView(tuple(stories.STATES), id="stories")
 
     def on_mount(self) -> None:
         self.query_one("#filter").display = False
@@ -105,13 +105,13 @@ class HomeScreen(RunKeys):
     def _show_runs(self) -> None:
         words = self.query_one("#filter", Input).value.casefold().split()
         rows = [
-            Row(s.id, partial(self._cells, depth, s))
+            TableRow(s.id, partial(self._cells, depth, s))
             for depth, s in self._overview.runs
             if not words or all(word in self._searched(s) for word in words)
         ]
         self.query_one("#runs", RowList).set_rows(rows)
         states = Counter(s.state for _, s in self._overview.runs)
-        self.query_one("#title", Bar).set(
+        self.query_one("#title", StatusBar).set(
             list(_counted(states)), [(short_path(str(self.ralph.feed.home.path)), "dim")]
         )
 
@@ -138,7 +138,7 @@ class HomeScreen(RunKeys):
 
     def _show_boards(self) -> None:
         boards, project = self._boards, self._project(self._overview)
-        tasks, listed = self.query_one("#tasks", Board), self.query_one("#stories", Board)
+        tasks, listed = self.query_one("#tasks", BoardView), self.query_one("#stories", BoardView)
         tasks.set_cards(boards.tasks)
         listed.set_cards(boards.stories)
         has = bool(boards.tasks), bool(boards.stories)
@@ -157,7 +157,7 @@ class HomeScreen(RunKeys):
         elif not any(has):
             title.append(("   no tasks and no stories here", "dim"))
         more = [("b", "busy"), (" the other ", "dim")] if all(has) and not is_roomy else []
-        self.query_one("#board-title", Bar).set(title, more)
+        self.query_one("#board-title", StatusBar).set(title, more)
         wanted = 1 + sum(board.lines_needed + is_roomy for board in (tasks, listed) if board.display)
         self.query_one("#boards").styles.height = min(wanted, max(6, self.size.height * 5 // 9))
 
@@ -174,7 +174,7 @@ class HomeScreen(RunKeys):
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         self.ralph.open_run(event.key)
 
-    def on_board_chosen(self, event: Board.Chosen) -> None:
+    def on_board_view_chosen(self, event: BoardView.Chosen) -> None:
         project = self._project(self._overview)
         if project is None:
             return
@@ -214,11 +214,13 @@ class HomeScreen(RunKeys):
             Column("directory"),
         )
         follow = ("the one under the cursor", "accent"), ("", ""), ("", ""), ("as the cursor moves", "dim")
-        rows = [Row(FOLLOW, follow)]
+        rows = [TableRow(FOLLOW, follow)]
         for project in self._overview.projects:
             counts = [(str(number or ""), "") for number in (project.runs, project.tasks)]
             rows.append(
-                Row(project.id, ((project.name, "bold"), *counts, (short_path(project.directory), "dim")))
+                TableRow(
+                    project.id, ((project.name, "bold"), *counts, (short_path(project.directory), "dim"))
+                )
             )
         pick = Pick("Whose tasks and stories?", columns, rows, self._wanted)
         await self.app.push_screen(pick, self._take_project)

@@ -13,11 +13,11 @@ from textual.strip import Strip
 from ralph.views.tui.scrolled import Scrolled
 from ralph.views.tui.strips import Piece, parsed, strip_of, wrapped
 
-MOST_LINES = 5_000
+MAX_LINES = 5_000
 """Older lines are let go."""
 
 
-class Lines(Scrolled):
+class LinesView(Scrolled):
     """`follows`: it shows the end, until somebody scrolls up."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -62,8 +62,8 @@ class Lines(Scrolled):
             self._lines.pop()
             known -= 1
         self._put(text)
-        if was_open or not self._width or len(self._lines) > MOST_LINES:
-            self._lines = self._lines[-MOST_LINES:]
+        if was_open or not self._width or len(self._lines) > MAX_LINES:
+            self._lines = self._lines[-MAX_LINES:]
             self._draw_anew()
         else:
             for line in self._lines[known:]:

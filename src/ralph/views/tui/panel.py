@@ -13,18 +13,19 @@ from textual import events
 from ralph.core.model import Ended, TodoStatus
 from ralph.core.text import clean
 from ralph.views.agent import duration, short
+from ralph.views.lines import one_line
 from ralph.views.status import CRASHED, Summary
 from ralph.views.tui.colours import MARKS, STATES
-from ralph.views.tui.lines import Lines
-from ralph.views.tui.strips import Piece, fitted, one_line, wrapped
+from ralph.views.tui.lines import LinesView
+from ralph.views.tui.strips import Piece, fitted, wrapped
 from ralph.views.tui.watch import Panel
 
 _TODO = {TodoStatus.DONE: ("✓", "done"), TodoStatus.ACTIVE: ("▸", "busy"), TodoStatus.PENDING: ("·", "dim")}
-_MOST_TODO = 12
+_MAX_TODO = 12
 _NAMES = 10
 """Columns of the names at the left."""
 
-_MOST_LINES = 7
+_MAX_LINES = 7
 
 
 def short_path(path: str) -> str:
@@ -53,7 +54,7 @@ def state_words(s: Summary) -> Piece:
     return f"{MARKS.get(word, ' ')} {word}{cause}", STATES.get(word, "")
 
 
-class AgentPanel(Lines):
+class AgentPanel(LinesView):
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._panel: Panel | None = None
@@ -73,7 +74,7 @@ class AgentPanel(Lines):
         is_column = not self.screen.has_class("-narrow")
         lines = list(_column(self._panel, self._now, self.size.width - 2)) if is_column else []
         if not is_column:
-            lines = list(_rows(self._panel, self._now, self.size.width - 2))[:_MOST_LINES]
+            lines = list(_rows(self._panel, self._now, self.size.width - 2))[:_MAX_LINES]
         self.styles.height = "1fr" if is_column else len(lines)
         self.set_pieces(lines)
 
@@ -159,11 +160,11 @@ def _todo_words(panel: Panel) -> tuple[str, str]:
 
 
 def _todo(panel: Panel) -> Iterator[list[Piece]]:
-    for item in panel.todo[:_MOST_TODO]:
+    for item in panel.todo[:_MAX_TODO]:
         mark, name = _TODO[item.status]
         yield [(f" {mark} ", name), (one_line(item.text[:500]), "bold" if name == "busy" else "")]
-    if len(panel.todo) > _MOST_TODO:
-        yield [(f"   … {len(panel.todo) - _MOST_TODO} more", "dim")]
+    if len(panel.todo) > _MAX_TODO:
+        yield [(f"   … {len(panel.todo) - _MAX_TODO} more", "dim")]
 
 
 def _came_to(panel: Panel) -> Iterator[list[Piece]]:
@@ -177,15 +178,15 @@ def _came_to(panel: Panel) -> Iterator[list[Piece]]:
     elif last.ended not in (Ended.LIMIT, Ended.INTERRUPTED):
         yield [(" ✗ ", "bad"), ("the agent", ""), (f"  {last.ended}", "dim")]
     for verdict in last.verdicts:
-        mark, name = ("✓", "done") if verdict["green"] else ("✗", "bad")
-        check, reason = one_line(verdict["check"]), one_line(verdict["reason"])
+        mark, name = ("✓", "done") if verdict.green else ("✗", "bad")
+        check, reason = one_line(verdict.check), one_line(verdict.reason)
         yield [(f" {mark} ", name), (check, ""), (f"  {reason}", "dim")]
 
 
 def _remarks(panel: Panel, width: int) -> Iterator[list[Piece]]:
     detail, s = panel.detail, panel.detail.summary
     remarks = [("note", note) for note in s.notes]
-    remarks += [("guidance", f"{g['text']} ({_delivery(g['iteration'])})") for g in detail.steered]
+    remarks += [("guidance", f"{g.text} ({_delivery(g.iteration)})") for g in detail.steered]
     if s.state == CRASHED:
         remarks.append(("next", "its process is gone: r resumes it"))
     if remarks:

@@ -12,9 +12,10 @@ from textual.geometry import Region, Size
 from textual.message import Message
 from textual.strip import Strip
 
+from ralph.views.lines import one_line
 from ralph.views.tui.colours import ground
 from ralph.views.tui.scrolled import Scrolled
-from ralph.views.tui.strips import Piece, cut, fitted, one_line, strip_of
+from ralph.views.tui.strips import Piece, cut, fitted, strip_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +32,21 @@ Cells = tuple[Piece, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """`key`: whose row it is; a cell is a text and its tone. `cells` may be made when the row is drawn."""
 
     key: Any
     cells: Cells | Callable[[], Cells]
+
+
+@dataclass
+class _OfRow(Message):
+    list: RowList
+    key: Any
+
+    @property
+    def control(self) -> RowList:
+        return self.list
 
 
 class RowList(Scrolled):
@@ -51,40 +62,24 @@ class RowList(Scrolled):
         Binding("enter", "choose", "Open", show=False),
     ]
 
-    @dataclass
-    class Moved(Message):
+    class Moved(_OfRow):
         """The cursor is on another row."""
 
-        list: RowList
-        key: Any
-
-        @property
-        def control(self) -> RowList:
-            return self.list
-
-    @dataclass
-    class Chosen(Message):
+    class Chosen(_OfRow):
         """A row was opened."""
-
-        list: RowList
-        key: Any
-
-        @property
-        def control(self) -> RowList:
-            return self.list
 
     def __init__(self, columns: Sequence[Column], *, id: str | None = None, empty: str = "") -> None:
         super().__init__(id=id)
         self._columns = columns
         self._head = int(any(column.title for column in columns))
-        self._rows: Sequence[Row] = ()
+        self._rows: Sequence[TableRow] = ()
         self._cursor = 0
         self._empty = empty
         self._drawn: dict[int, tuple[Cells, bool] | None] = {}
 
     # ---- what is in it ----
 
-    def set_rows(self, rows: Sequence[Row]) -> None:
+    def set_rows(self, rows: Sequence[TableRow]) -> None:
         """Other rows; the cursor stays with the row of its key."""
         key, was = self.key, self._cursor
         if not (rows and self._rows):

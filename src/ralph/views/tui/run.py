@@ -15,19 +15,20 @@ from textual.containers import Container, Vertical
 
 from ralph.core.text import clean
 from ralph.errors import RalphError
+from ralph.views.lines import one_line
 from ralph.views.status import Detail, Summary
 from ralph.views.tui.actions import RunKeys
-from ralph.views.tui.bar import Bar, Tabs
-from ralph.views.tui.lines import Lines
+from ralph.views.tui.bar import StatusBar, Tabs
+from ralph.views.tui.lines import LinesView
 from ralph.views.tui.panel import AgentPanel, where_of
-from ralph.views.tui.rows import Column, Row, RowList
-from ralph.views.tui.strips import fitted, one_line
-from ralph.views.tui.watch import News, Panel, Watch
+from ralph.views.tui.rows import Column, RowList, TableRow
+from ralph.views.tui.strips import fitted
+from ralph.views.tui.watch import Panel, RunNews, Watch
 
 EVENTS, CHECKS, DIFF = range(3)
 TABS = ("Events", "Checks", "Diff")
 VERDICTS = (Column("iter", 4, right=True), Column("", 7), Column("check"), Column("what it found"))
-MOST_LOG = 1 << 18
+MAX_LOG = 1 << 18
 """Bytes of a check's log that are shown, the last ones."""
 
 _COLOURS = {"+": "32", "-": "31", "@": "36", "d": "1"}
@@ -58,33 +59,33 @@ class RunScreen(RunKeys):
             yield AgentPanel(id="panel")
             with Vertical(id="views"):
                 yield Tabs(TABS, id="tabs")
-                yield Lines(follows=True, id="events")
+                yield LinesView(follows=True, id="events")
                 with Vertical(id="checks"):
                     yield RowList(VERDICTS, id="verdicts", empty="No check has been run yet.")
-                    yield Bar(id="log-title")
-                    yield Lines(id="log")
-                yield Lines(id="diff")
+                    yield StatusBar(id="log-title")
+                    yield LinesView(id="log")
+                yield LinesView(id="diff")
 
     def on_mount(self) -> None:
-        self.query_one("#title", Bar).set([("Run ", "dim"), (self._run, "bold")])
+        self.query_one("#title", StatusBar).set([("Run ", "dim"), (self._run, "bold")])
         self._turn_on()
         super().on_mount()
 
     # ---- looking ----
 
-    def gather(self) -> News:
+    def gather(self) -> RunNews:
         return self._watch.news()
 
-    def show(self, found: News) -> None:
+    def show(self, found: RunNews) -> None:
         self._panel = found.panel
         s = found.panel.detail.summary
         asked, where = one_line(found.panel.detail.prompt), where_of(s)
         room = max(24, self.size.width - cell_len(f" Run {self._run}    {where}  "))
         about = fitted(asked, room) if cell_len(asked) > room else asked
         title = [("Run ", "dim"), (self._run, "bold"), (f"  {about}", "")]
-        self.query_one("#title", Bar).set(title, [(f"{where} ", "dim")])
+        self.query_one("#title", StatusBar).set(title, [(f"{where} ", "dim")])
         self.query_one(AgentPanel).set_panel(found.panel, self.ralph.now())
-        self.query_one("#events", Lines).add(found.text)
+        self.query_one("#events", LinesView).add(found.text)
         self.query_one("#verdicts", RowList).set_rows(_verdict_rows(found.panel.detail))
         if self._on == DIFF:
             self._look_at_diff()
@@ -118,13 +119,13 @@ class RunScreen(RunKeys):
         if key is None or run is None:
             return
         _, check, log, reason = key
-        self.query_one("#log-title", Bar).set([(check, "bold"), (f"  {log or reason}", "dim")])
+        self.query_one("#log-title", StatusBar).set([(check, "bold"), (f"  {log or reason}", "dim")])
         text = (
             (tail_of(_log_path(run, log)) or "It has printed nothing.")
             if log
             else f"This check has no log. It said: {clean(reason)}"
         )
-        self.query_one("#log", Lines).set_text(text)
+        self.query_one("#log", LinesView).set_text(text)
 
     # ---- what was changed ----
 
@@ -147,7 +148,7 @@ class RunScreen(RunKeys):
             self.run_worker(self._diff(self._diffed), group="diff", exclusive=True)
 
     async def _diff(self, iteration: int | None) -> None:
-        lines = self.query_one("#diff", Lines)
+        lines = self.query_one("#diff", LinesView)
         lines.set_text("\x1b[2mLooking …\x1b[0m")
         try:
             text = await asyncio.to_thread(self.ralph.actions.diff, self._run, iteration)
@@ -157,15 +158,15 @@ class RunScreen(RunKeys):
             lines.set_text("\n".join(map(_coloured, text.splitlines())) or "Nothing has changed.")
 
 
-def _verdict_rows(detail: Detail) -> list[Row]:
+def _verdict_rows(detail: Detail) -> list[TableRow]:
     """The newest iteration first."""
     rows = []
     for iteration in reversed(detail.iterations):
         for verdict in iteration.verdicts:
-            mark = ("✓ green", "done") if verdict["green"] else ("✗ RED", "bad")
-            key = (iteration.iteration, verdict["check"], verdict["log"], verdict["reason"])
-            cells = ((str(iteration.iteration), ""), mark, (verdict["check"], ""), (verdict["reason"], "dim"))
-            rows.append(Row(key, cells))
+            mark = ("✓ green", "done") if verdict.green else ("✗ RED", "bad")
+            key = (iteration.iteration, verdict.check, verdict.log, verdict.reason)
+            cells = ((str(iteration.iteration), ""), mark, (verdict.check, ""), (verdict.reason, "dim"))
+            rows.append(TableRow(key, cells))
     return rows
 
 
@@ -181,7 +182,7 @@ def _coloured(line: str) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if code else text
 
 
-def tail_of(path: Path, most: int = MOST_LOG) -> str:
+def tail_of(path: Path, most: int = MAX_LOG) -> str:
     """The end of a text file that anybody may have replaced by anything."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)

@@ -11,9 +11,10 @@ from textual.screen import Screen
 from textual.widgets import Footer
 
 from ralph.errors import RalphError
-from ralph.views.tui.bar import Bar
-from ralph.views.tui.lines import Lines
-from ralph.views.tui.strips import Piece, one_line, wrapped
+from ralph.views.lines import one_line
+from ralph.views.tui.bar import StatusBar
+from ralph.views.tui.lines import LinesView
+from ralph.views.tui.strips import Piece, wrapped
 
 if TYPE_CHECKING:
     from ralph.views.tui.app import RalphApp
@@ -41,8 +42,8 @@ class Polled(Screen[None]):
         """How often it has looked."""
 
     def compose(self) -> ComposeResult:
-        yield Bar(id="title")
-        yield Lines(id="trouble")
+        yield StatusBar(id="title")
+        yield LinesView(id="trouble")
         yield from self.body()
         yield Footer(compact=True, show_command_palette=False)
 
@@ -82,7 +83,7 @@ class Polled(Screen[None]):
         try:
             found = await asyncio.to_thread(self.gather)
         except RalphError as error:
-            self._tell_trouble(f"{error.message} {error.hint}".strip())
+            self._tell_trouble(error.text)
         else:
             if self._is_in_trouble:
                 self._tell_trouble("")
@@ -97,7 +98,7 @@ class Polled(Screen[None]):
 
     def _tell_trouble(self, text: str) -> None:
         self._is_in_trouble = bool(text)
-        for lines in self.query("#trouble").results(Lines):  # none, if the screen was left meanwhile
+        for lines in self.query("#trouble").results(LinesView):  # none, if the screen was left meanwhile
             pieces: list[Piece] = [(one_line(text), "bad")]
             lines.display = bool(text)
             lines.styles.height = min(4, len(wrapped(pieces, max(20, self.size.width - 2))))

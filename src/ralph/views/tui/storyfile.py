@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct, field
+
 from ralph.errors import RalphError
-from ralph.files.storyfile import MOST_TASKS, TASKS, load, text_of
+from ralph.files.storyfile import MAX_TASKS, TASKS, load, text_of
 from ralph.store.files import opened_directory
 from ralph.store.prd_folder import PrdFolder
 
 
-@dataclass(slots=True)
-class StoryFile:
+class StoryFile(Struct):
     """The task list of a PRD loop, read again when it has changed."""
 
     directory: str
@@ -40,7 +40,7 @@ class StoryFile:
     def _read(self, path: Path) -> None:
         try:
             with opened_directory(self.directory) as project:
-                data = PrdFolder(project, self.folder).read(TASKS, MOST_TASKS)
+                data = PrdFolder(project, self.folder).read(TASKS, MAX_TASKS)
             board = load(text_of(data, str(path)), str(path))
             listed = board.get("userStories") if isinstance(board, dict) else None
             self.stories = tuple(s for s in listed if isinstance(s, dict)) if isinstance(listed, list) else ()

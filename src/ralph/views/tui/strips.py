@@ -11,7 +11,6 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from ralph.core.text import clean
 from ralph.views.tui.colours import tone
 
 Piece = tuple[str, str]
@@ -20,10 +19,6 @@ Piece = tuple[str, str]
 _SGR = re.compile(r"\x1b\[([0-9;]*)m")
 _TONES = {"1": "bold", "2": "dim", "31": "red", "32": "done", "33": "wait", "36": "accent"}
 _STRONG = {"1;31": "bad", "1;33": "busy"}
-
-
-def one_line(text: str) -> str:
-    return text if text.isascii() and text.isprintable() else " ".join(clean(text).split())
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:

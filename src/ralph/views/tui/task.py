@@ -9,19 +9,20 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 
-from ralph.core.board import MOST_SENT_BACK
+from ralph.core.board import MAX_SENT_BACK
 from ralph.core.text import clean
 from ralph.views import stories, tasks
 from ralph.views.agent import duration
+from ralph.views.lines import one_line
 from ralph.views.task_status import RoleRun, Verification
-from ralph.views.tui.bar import Bar
+from ralph.views.tui.bar import StatusBar
 from ralph.views.tui.colours import STATES
 from ralph.views.tui.feed import TaskSeen, project_directory
-from ralph.views.tui.lines import Lines
+from ralph.views.tui.lines import LinesView
 from ralph.views.tui.panel import short_path
-from ralph.views.tui.rows import Column, Row, RowList
+from ralph.views.tui.rows import Column, RowList, TableRow
 from ralph.views.tui.screen import Polled
-from ralph.views.tui.strips import Piece, one_line
+from ralph.views.tui.strips import Piece
 
 HISTORY = (
     Column("role", 10),
@@ -44,7 +45,7 @@ class TaskScreen(Polled):
 
     def body(self) -> ComposeResult:
         with Vertical(id="task"):
-            yield Lines(id="criteria")
+            yield LinesView(id="criteria")
             yield RowList(HISTORY, id="history", empty="Nobody has worked on it yet.")
 
     def on_mount(self) -> None:
@@ -56,7 +57,7 @@ class TaskScreen(Polled):
 
     def show(self, found: TaskSeen) -> None:
         state = found.state
-        self.query_one("#title", Bar).set(
+        self.query_one("#title", StatusBar).set(
             [("Task ", "dim"), (one_line(f"{state.id}  {state.title}"), "bold")], list(_standing(found))
         )
         project = short_path(project_directory(self._project))
@@ -65,7 +66,7 @@ class TaskScreen(Polled):
         text = "\n".join([standing, *criteria, "", *facts])
         if text != self._text:
             self._text = text
-            self.query_one("#criteria", Lines).set_text(text)
+            self.query_one("#criteria", LinesView).set_text(text)
         rows = [row for run in reversed(state.runs) for row in _history(run)]
         history = self.query_one("#history", RowList)
         history.set_rows(rows)
@@ -84,20 +85,20 @@ def _standing(found: TaskSeen) -> Iterator[Piece]:
     state = found.state
     yield (state.status, STATES.get(state.status, ""))
     cost = f", ${state.cost:.2f}" if state.cost else ""
-    back = f", sent back {state.sent_back} of {MOST_SENT_BACK} times" if state.sent_back else ""
+    back = f", sent back {state.sent_back} of {MAX_SENT_BACK} times" if state.sent_back else ""
     yield (f" {state.role}, {state.iterations} iterations{cost}{back} ", "dim")
 
 
-def _history(run: RoleRun) -> Iterator[Row]:
+def _history(run: RoleRun) -> Iterator[TableRow]:
     """A run of a role, and below it each of its verifications; all of them open the run."""
     of = f"{run.iteration}/{run.max_iterations}" if run.role != "merge" else "-"
     used = duration(run.seconds) + (f", ${run.cost:.2f}" if run.cost else "")
     words = f"{used}  {run.reason}".strip()
-    yield Row(
+    yield TableRow(
         (run.run, 0), ((run.role, "bold"), (run.state, STATES.get(run.state, "")), (of, ""), (words, "dim"))
     )
     for number, found in enumerate(run.verification_results, 1):
-        yield Row(
+        yield TableRow(
             (run.run, number), (("", ""), _verdict(found), (str(found.iteration), ""), (found.reason, ""))
         )
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from ralph.core.events import IterationStarted, Todo, TodoItem
-from ralph.core.model import ClaimKind, Plan, RunAgent, Usage
-from ralph.store import codec
-from ralph.store.journal import Row, facts
+from ralph.core.model import ClaimKind, RunAgent, Usage
+from ralph.store.journal import JournalStep, steps
 from ralph.store.runs import Run, Runs
-from ralph.views.agent import Look
+from ralph.views.agent import ViewOptions
 from ralph.views.console import Console
-from ralph.views.status import Detail, detail
+from ralph.views.status import Detail, detail, plan_in
 from ralph.views.tui.feed import Feed, Past
 from ralph.views.work import OneTask
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
+class Panel(Struct, frozen=True):
     """What is known of a run at this moment. `usage` and `elapsed` are those of the step in hand too."""
 
     detail: Detail
@@ -34,8 +34,7 @@ class Panel:
     elapsed: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class News:
+class RunNews(Struct, frozen=True):
     """The panel as it is now, and the text that has come."""
 
     panel: Panel
@@ -58,29 +57,29 @@ class _Kept:
 class Watch:
     """Follows one run; each call of `news` tells what has come since the last one."""
 
-    def __init__(self, feed: Feed, run: str, look: Look, now: Callable[[], float]) -> None:
+    def __init__(self, feed: Feed, run: str, look: ViewOptions, now: Callable[[], float]) -> None:
         self.run = run
         self._feed = feed
         self._now = now
         self._look = look
         self._past: Past | None = None
         self._of: Runs | None = None
-        self._journal: list[Row] = []
+        self._journal: list[JournalStep] = []
         self._kept = _Kept()
         self._console = self._make_console(is_task=False)
         self._todo: tuple[TodoItem, ...] = ()
 
-    def news(self) -> News:
+    def news(self) -> RunNews:
         with self._feed.reading() as runs:
             run = runs.find(self.run)
             self._follow(runs, run)
-            self._journal = _grown(runs, self._journal, run.id)
+            self._read_on(runs)
             found = detail(runs, run, self._journal)
             in_hand = self._past.in_hand if self._past and found.doing else Usage()
             usage = runs.brief(run.id).usage + in_hand
         text = "".join(self._kept.pieces)
         self._kept.pieces.clear()
-        return News(self._panel(found, usage), text)
+        return RunNews(self._panel(found, usage), text)
 
     def _follow(self, runs: Runs, run: Run) -> None:
         if self._past is None or self._of is not runs:
@@ -95,6 +94,13 @@ class Watch:
                 self._todo = ()
             self._console(event, at)
 
+    def _read_on(self, runs: Runs) -> None:
+        """The journal with what has come; a step that was in hand is read again."""
+        while self._journal and self._journal[-1].is_in_hand:
+            self._journal.pop()
+        last = self._journal[-1].seq if self._journal else -1
+        self._journal += steps(runs.db, runs.path, self.run, last, looks=False)
+
     def _make_console(self, *, is_task: bool) -> Console:
         kind = OneTask if is_task else Console
         return kind(sys.stdout, sys.stderr, self._look, lambda stream: self._kept)
@@ -104,7 +110,7 @@ class Watch:
         if found.doing and iteration > found.summary.iteration:
             found = replace(found, summary=replace(found.summary, iteration=iteration))
         last = self._journal[-1] if self._journal else None
-        extra = self._now() - last.started if found.doing and last and last.state is None else 0.0
+        extra = self._now() - last.started if found.doing and last and last.is_in_hand else 0.0
         return Panel(
             detail=found,
             role=role or found.summary.role or "",
@@ -117,24 +123,15 @@ class Watch:
         )
 
 
-def _claim(journal: Sequence[Row]) -> str:
-    plan: Plan | None = codec.decode("plan", journal[0].body) if journal else None
+def _claim(journal: Sequence[JournalStep]) -> str:
+    plan = plan_in(journal)
     rule = plan.claim if plan else None
     return f"<{rule.tag}>{rule.text}</{rule.tag}>" if rule and rule.kind is ClaimKind.TAG else ""
 
 
-def _about(journal: Sequence[Row]) -> tuple[int, str, str]:
+def _about(journal: Sequence[JournalStep]) -> tuple[int, str, str]:
     """The last iteration that was begun, its role and its story."""
-    for row in reversed(journal):
-        if row.kind == "run_agent":
-            step: RunAgent = codec.decode("run_agent", row.body)
-            return step.iteration, step.role, step.story
+    for entry in reversed(journal):
+        if isinstance(entry.step, RunAgent):
+            return entry.step.iteration, entry.step.role, entry.step.story
     return 0, "", ""
-
-
-def _grown(runs: Runs, journal: list[Row], run: str) -> list[Row]:
-    """The journal with what has come; a step that was in hand is read again."""
-    whole = [row for row in journal if row.state is not None]
-    after = whole[-1].seq if whole else -1
-    known = [row for row in journal if row.seq <= after]
-    return known + facts(runs.db, runs.path, run, after)

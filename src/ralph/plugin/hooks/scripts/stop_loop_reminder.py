@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 MARKER = ".ralph-active"
 TASK_LIST = "1 (task list)"
 GIT_SECONDS = 30
-MOST_REASONS = 40
-MOST_BYTES = 64 << 20
-MOST_FILES = 10
+MAX_REASONS = 40
+MAX_BYTES = 64 << 20
+MAX_FILES = 10
 CACHES = frozenset(
     [
         "__pycache__",
@@ -180,8 +180,8 @@ def first_problem(loop: Loop) -> str:
 
 
 def listed(loop: Loop, title: str, found: list[str]) -> str:
-    more = len(found) - MOST_REASONS
-    shown = [*found[:MOST_REASONS], *([f"… and {more} more."] if more > 0 else [])]
+    more = len(found) - MAX_REASONS
+    shown = [*found[:MAX_REASONS], *([f"… and {more} more."] if more > 0 else [])]
     lines = "\n".join(f"- {each}" for each in shown)
     return f"This iteration cannot end yet. Check {title} of {loop.ralph_dir}/tasks.json:\n{lines}"
 
@@ -238,9 +238,9 @@ def _rules() -> Any:
     """Those of the file beside this one; nothing is written there."""
     sys.dont_write_bytecode = True
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    import stories  # type: ignore[import-not-found]
+    import story_rules  # type: ignore[import-not-found]
 
-    return stories
+    return story_rules
 
 
 # ---- check 3 ----
@@ -254,8 +254,8 @@ def uncommitted(loop: Loop) -> str:
     found = [path for path in changed_files(loop.directory) if not is_runtime_file(path)]
     if not found:
         return ""
-    more = len(found) - MOST_FILES
-    names = ", ".join(found[:MOST_FILES]) + (f" and {more} more" if more > 0 else "")
+    more = len(found) - MAX_FILES
+    names = ", ".join(found[:MAX_FILES]) + (f" and {more} more" if more > 0 else "")
     return UNCOMMITTED.format(names, loop.ralph_dir)
 
 
@@ -305,7 +305,7 @@ def read_file(path: str) -> bytes:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
             raise Problem("it is no regular file")
-        if found.st_size > MOST_BYTES:
+        if found.st_size > MAX_BYTES:
             raise Problem("it is too big")
         return _read_all(file)
     finally:

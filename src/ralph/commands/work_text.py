@@ -1,0 +1,50 @@
+"""What `ralph work` says in the end: what became of each task."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+from msgspec import to_builtins
+
+from ralph.core.text import clean
+from ralph.views.agent import count
+from ralph.views.task_status import TaskState, task_state
+
+if TYPE_CHECKING:
+    from ralph.store.home import Home
+    from ralph.work.scheduler import Work
+
+
+def print_summary(home: Home, project: str, work: Work, *, as_json: bool) -> None:
+    """What became of each task, on stdout."""
+    tasks, runs = home.tasks(project), home.runs()
+    known = [(task, tasks.progress(task.id)) for job in work.jobs if (task := tasks.get(job.id))]
+    found = [task_state(home, runs, project, task, progress) for task, progress in known]
+    reason = work.halt.reason if work.halt else ""
+    if as_json:
+        values = {"event": "work_ended", "tasks": [to_builtins(state) for state in found], "reason": reason}
+        click.echo(json.dumps(values, ensure_ascii=False))
+        return
+    click.echo("", err=True)
+    for state in found:
+        click.echo(clean(_line(state)))
+    if not found:
+        click.echo("There is nothing to do. Describe a task with: ralph task create --help", err=True)
+    if reason:
+        click.echo(clean(f"Stopped: {reason}\n  Go on with: ralph work"), err=True)
+
+
+def _line(state: TaskState) -> str:
+    used = f"{count(state.iterations, 'iteration')}" + (f", ${state.cost:.2f}" if state.cost else "")
+    line = f"{state.status}: {state.id} {state.title} ({used})"
+    if state.status == "done":
+        return line + (f", merged into {state.base} as {state.merged[:10]}" if state.merged else "")
+    if state.reason:
+        line += f"\n  why: {state.reason.partition(chr(10))[0]}"
+    if state.branch:
+        line += f"\n  its work: branch {state.branch}, in {state.worktree}"
+    if state.status in ("failed", "cancelled"):
+        line += f"\n  once more: ralph work --task {state.id}"
+    return line

@@ -1,0 +1,1 @@
+"""`ralph doctor`: can a run work here?"""

@@ -1,1 +1,0 @@
-"""Each flow turns its inputs into a Plan; the loop does the rest."""

@@ -1,0 +1,285 @@
+"""The loop's side of a check: the shell, the diff, the judge, and what was found out already in this iteration."""
+
+from __future__ import annotations
+
+import errno
+import json
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from ralph.agents.base import Prompt
+from ralph.agents.registry import as_judge
+from ralph.checks.base import Changed, CheckContext, Interrupted, JudgeAnswer, JudgeLimited, Shell
+from ralph.checks.registry import find_method
+from ralph.core.events import Notice
+from ralph.core.model import (
+    Check,
+    Ended,
+    Exit,
+    Left,
+    Purpose,
+    RunAgent,
+    Usage,
+    Verdict,
+)
+from ralph.core.text import clean
+from ralph.errors import RalphError
+from ralph.loop.agent_runner import AgentCall, AgentRunner
+from ralph.loop.confinement import path_of
+from ralph.loop.output import CheckLog
+from ralph.loop.run_context import RunContext
+from ralph.process import client
+from ralph.store.files import opened_directory
+from ralph.store.runtime import log_slugs, slug
+from ralph.store.streams import stream_name
+
+_NO_ANSWER = {Ended.AUTH, Ended.DENIED, Ended.UNSTARTABLE, Ended.BUDGET}
+"""Ends after which a judge would not answer the next time either."""
+
+POLL_SECONDS = 0.1
+
+
+class CheckedIteration(Struct, frozen=True):
+    """What a check is about: which iteration of how many, what the agent said, what is left to be used."""
+
+    number: int
+    of: int
+    seq: int
+    answer: str
+    is_claimed: bool
+    left: Left
+    board: str = ""
+
+
+class CheckOutcome(Struct, frozen=True):
+    """What came of a check. Without a verdict it is due again, at `retry_at` if it met a limit."""
+
+    verdict: Verdict | None
+    usage: Usage = Usage()
+    retry_at: float | None = None
+    is_limited: bool = False
+
+
+class CheckRunner:
+    """Runs the checks of one run."""
+
+    def __init__(self, context: RunContext, agents: AgentRunner) -> None:
+        self.context, self.plan, self.agents = context, context.plan, agents
+        self.slugs = log_slugs([check.name for check in self.plan.checks])
+        self.known: dict[tuple[object, ...], Shell] = {}
+        self._iteration = 0
+
+    def check(self, check: Check, iteration: CheckedIteration) -> CheckOutcome:
+        """One check from its start to its verdict."""
+        if iteration.number != self._iteration:
+            self.known.clear()
+            self._iteration = iteration.number
+        used = _Used()
+        context = RunCheckContext(
+            self, iteration, self.slugs[check.name], used, self.context.warden, self._is_ended
+        )
+        try:
+            return CheckOutcome(find_method(check.method).run(check, context), used.usage)
+        except Interrupted:
+            return CheckOutcome(None, used.usage)
+        except JudgeLimited as limited:
+            return CheckOutcome(None, used.usage, limited.retry_at, is_limited=True)
+        except RalphError:
+            if not self._is_ended():
+                raise
+            return CheckOutcome(None, used.usage)  # a command of ours was ended with the rest
+
+    def repeats(self, command: str) -> bool:
+        """Does more than one check of a task, or a stage of one, run this command?"""
+        written = json.dumps(command, ensure_ascii=False)
+        return self.plan.rules.reuses_results and sum(c.config.count(written) for c in self.plan.checks) != 1
+
+    def _is_ended(self) -> bool:
+        return self.context.inbox.is_interrupted()
+
+
+class _Used(Struct):
+    """What the judge has cost in one check, and how often it was asked."""
+
+    usage: Usage = Usage()
+    asked: int = 0
+    names: set[str] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class RunCheckContext(Struct, frozen=True):
+    """The means of one check, or of one stage of it."""
+
+    runner: CheckRunner
+    iteration: CheckedIteration
+    name: str
+    used: _Used
+    warden: client.Warden
+    is_ended: Callable[[], bool]
+
+    @property
+    def truncate(self) -> int:
+        return self.runner.plan.prompt.truncate
+
+    @property
+    def answer(self) -> str:
+        return self.iteration.answer
+
+    @property
+    def is_claimed(self) -> bool:
+        return self.iteration.is_claimed
+
+    @property
+    def board(self) -> str:
+        return self.iteration.board
+
+    # ---- commands ----
+
+    def shell(self, command: str, timeout: float, *, is_clean: bool = False, directory: str = ".") -> Shell:
+        key = (self._tree(command), command, timeout, is_clean, directory)
+        if key[0] and key in self.runner.known:
+            return self.runner.known[key]
+        with ExitStack() as stack:
+            try:
+                where, copy = stack.enter_context(self._opened(directory, is_clean=is_clean))
+            except RalphError as error:
+                return Shell(Exit(error=errno.EIO), error.message, is_cut=False, log="")
+            except OSError as error:
+                text = f"{directory}: {error.strerror}"
+                return Shell(Exit(error=error.errno or 0), text, is_cut=False, log="")
+            done = self._run(command, timeout, where, copy)
+        if done.exit.ended is None:
+            self.runner.known[key] = done
+        return done
+
+    def has_printed(self, done: Shell, text: str) -> bool:
+        if text in done.output or not (done.is_cut and done.log):
+            return text in done.output
+        return self.runner.context.runtime.has_logged(done.log, text)
+
+    def _tree(self, command: str) -> str:
+        """What the tree is named: only where checks repeat each other is it worth to find out."""
+        if self.runner.repeats(command):
+            with suppress(RalphError):
+                return self.runner.context.vcs.tree()
+        return ""
+
+    @contextmanager
+    def _opened(self, directory: str, *, is_clean: bool) -> Iterator[tuple[int, str]]:
+        """An open directory to run a command in, and the copy that it is in, if it is in one.
+
+        A copy that cannot be made is a red check, not a stop.
+        """
+        context = self.runner.context
+        with ExitStack() as stack:
+            where, copy = context.runtime.project, ""
+            if is_clean:
+                whole, project = stack.enter_context(context.vcs.fresh_copy())
+                copy = str(whole)
+                where = stack.enter_context(opened_directory(str(project)))
+            for part in directory.split("/"):
+                if part not in (".", ""):
+                    where = stack.enter_context(opened_directory(part, where))
+            yield where, copy
+
+    def _run(self, command: str, timeout: float, where: int, copy: str) -> Shell:
+        runner, number, confinement = self.runner, self.iteration.number, self.runner.context.confinement
+        name = f"guardrail_{number:03d}_{self._log_name()}.log"
+        log = runner.context.inbox.retry_when_full(lambda: runner.context.runtime.open_log(name))
+        reader = CheckLog(log, self.truncate, runner.context.secrets)
+
+        def watch(seconds: float, idle: float) -> Ended | None:
+            if self.is_ended():
+                return Ended.INTERRUPTED
+            return Ended.TIMEOUT if timeout and seconds >= timeout else None
+
+        environment = runner.agents.environment | runner.agents.variables(number, self.iteration.of)
+        inside = confinement.check(["/bin/sh", "-c", command], environment, path_of(where), copy)
+        started = client.ProcessCommand(inside.argv, inside.environment, where, merged=True)
+        try:
+            exit = confinement.after(self.warden.run(started, reader, watch), inside)
+        finally:
+            if lost := reader.close():
+                runner.context.tell(Notice(f".ralph/{name} was not kept whole: {lost}"))
+        return Shell(exit, clean(reader.head), reader.is_cut, f".ralph/{name}")
+
+    def _log_name(self) -> str:
+        """A second command of one check gets a log of its own."""
+        with self.used.lock:
+            number = 1 + sum(
+                name == self.name or name.startswith(f"{self.name}.") for name in self.used.names
+            )
+            name = self.name if number == 1 else f"{self.name}.{number}"
+            self.used.names.add(name)
+        return name
+
+    # ---- what has changed ----
+
+    def diff(self) -> str:
+        return self.runner.context.vcs.diff(self.runner.plan.base)
+
+    def changed(self, globs: Sequence[str], trusted: str, absent: Sequence[str] = ()) -> list[Changed]:
+        touched = self.runner.context.vcs.touched(globs, trusted, absent)
+        return [Changed(change.path, diff, is_new=change.kind == "A") for change, diff in touched]
+
+    # ---- the judge ----
+
+    def ask(self, prompt: str, model: str) -> JudgeAnswer:
+        """In an empty directory: nothing that the agent has written can speak to the judge but what is judged.
+
+        And should the judge listen to that, there is nothing that it could do.
+        """
+        runner, number = self.runner, self.iteration.number
+        plan = runner.plan
+        spec = as_judge(plan.judge or plan.agents[0], model)
+        with self.used.lock:
+            self.used.asked += 1
+            stream = stream_name(number, self.iteration.seq, Purpose.JUDGE, self.used.asked)
+            kept = f"{number:03d}_judge_{self.used.asked}"
+        import tempfile  # no other check needs it
+
+        file = runner.context.inbox.retry_when_full(lambda: runner.context.runtime.write_prompt(kept, prompt))
+        step = RunAgent(Purpose.JUDGE, number, spec.name, plan.role, self.iteration.left)
+        call = AgentCall(step, spec, Prompt(prompt, file), stream)
+        with (
+            tempfile.TemporaryDirectory(prefix="ralph-judge-", ignore_cleanup_errors=True) as empty,
+            opened_directory(empty) as directory,
+        ):
+            try:
+                ran = runner.agents.call(call, self.iteration.of, directory, self.warden)
+            except RalphError as error:
+                return JudgeAnswer("", error.text, is_final=True)
+        with self.used.lock:
+            self.used.usage += ran.usage
+        if ran.ended is Ended.INTERRUPTED:
+            raise Interrupted
+        if ran.ended is Ended.LIMIT:
+            raise JudgeLimited(ran.retry_at)
+        problem = "" if ran.ended is Ended.OK else f"{ran.ended}: {ran.detail}".removesuffix(": ")
+        return JudgeAnswer(ran.text, problem, is_final=ran.ended in _NO_ANSWER)
+
+    # ---- stages ----
+
+    def inside(self, name: str) -> RunCheckContext:
+        return replace(self, name=f"{self.name}_{slug(name)}")
+
+    def together(self, stages: Sequence[tuple[str, Callable[[CheckContext], Verdict]]]) -> list[Verdict]:
+        """Each in a thread with a warden of its own; this one listens for all of them."""
+        from concurrent.futures import ThreadPoolExecutor, wait  # no other check needs them
+
+        stop = threading.Event()
+
+        def run(name: str, stage: Callable[[CheckContext], Verdict]) -> Verdict:
+            with client.Warden(client.Wakeup()) as warden:
+                return stage(replace(self.inside(name), warden=warden, is_ended=stop.is_set))
+
+        with ThreadPoolExecutor(len(stages)) as pool:
+            futures = [pool.submit(run, name, stage) for name, stage in stages]
+            while wait(futures, POLL_SECONDS).not_done:
+                if self.is_ended():
+                    stop.set()
+            return [future.result() for future in futures]

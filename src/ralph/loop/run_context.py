@@ -1,0 +1,56 @@
+"""All that a run has while it is driven; `runs/context.py` makes it, in one pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from ralph.core.events import Event
+from ralph.core.model import Plan, Stop
+from ralph.loop.clock import Clock
+from ralph.loop.confinement import Confinement
+from ralph.loop.inbox import Inbox
+from ralph.loop.supervised import Supervised
+from ralph.process.client import Wakeup, Warden
+from ralph.redact import Secrets
+from ralph.scm.version_control import VersionControl
+from ralph.store.journal import Journal
+from ralph.store.runs import Runs
+from ralph.store.runtime import Runtime
+
+if TYPE_CHECKING:
+    from ralph.loop.story_board import StoryBoard
+
+Tell = Callable[[Event], None]
+
+
+def nobody(stop: Stop) -> None:
+    """Nobody is told of the end."""
+
+
+class RunContext(Struct, frozen=True):
+    """Where a run happens and is recorded: its journal, its files, its processes, its listeners.
+
+    `streams`: the open directory of its raw streams. `hooks`: the file with the hooks for agents that take some.
+    `ended` hears how the run is about to end, perhaps more than once.
+    """
+
+    plan: Plan
+    runs: Runs
+    journal: Journal
+    runtime: Runtime
+    streams: int
+    vcs: VersionControl
+    warden: Warden
+    wakeup: Wakeup
+    tell: Tell
+    clock: Clock
+    inbox: Inbox
+    confinement: Confinement
+    secrets: Secrets
+    supervised: Supervised | None = None
+    stories: StoryBoard | None = None
+    hooks: str = ""
+    ended: Callable[[Stop], None] = nobody

@@ -1,0 +1,1 @@
+"""Notifications: what is worth one, its words, and sending it."""

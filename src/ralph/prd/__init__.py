@@ -1,0 +1,1 @@
+"""`ralph prd`: the files of a PRD loop and the plan made from them."""

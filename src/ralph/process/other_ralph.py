@@ -1,0 +1,60 @@
+"""Another ralph, asked for something that takes processes of its own: what it does outlives whoever asked.
+
+The one who asks has no warden and adopts nobody: a run that goes on in the background is on its own from its first moment.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from ralph.process import orphans, warden
+
+MAX_BYTES = 4 << 20
+"""More of what it prints is not read."""
+
+
+class RalphOutput(Struct, frozen=True):
+    code: int
+    out: str
+    err: str
+
+
+def ralph_command(*arguments: str) -> list[str]:
+    """The command line of the ralph that is running, whatever is on PATH or lies here."""
+    return [sys.executable, "-P", "-m", "ralph", *arguments]
+
+
+def ask_ralph(*arguments: str) -> RalphOutput:
+    """Run ralph with these arguments to its end, without a terminal."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+        code = _run(ralph_command(*arguments), out.fileno(), err.fileno())
+        return RalphOutput(code, _text(out.fileno()), _text(err.fileno()))
+
+
+def _run(argv: Sequence[str], out: int, err: int) -> int:
+    actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
+        (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+        (os.POSIX_SPAWN_DUP2, out, 1),
+        (os.POSIX_SPAWN_DUP2, err, 2),
+    ]
+    environment = os.environ | {"NO_COLOR": "1"}
+    with orphans.starting:
+        pid = os.posix_spawn(
+            argv[0],
+            list(argv),
+            environment,
+            file_actions=actions,
+            setsid=True,
+            setsigmask=(),
+            setsigdef=warden.DEFAULTED,
+        )
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _text(file: int) -> str:
+    return os.pread(file, MAX_BYTES, 0).decode(errors="replace")

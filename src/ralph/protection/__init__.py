@@ -1,0 +1,1 @@
+"""Which files a check is made of, read from its commands."""

@@ -1,0 +1,216 @@
+"""Tables of well-known test runners and package managers, as they are called on a command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from enum import Enum
+
+from msgspec import Struct
+
+from ralph.shell.arguments import takes_next
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+class Options(Struct, frozen=True):
+    """Options that are followed by a value; `runs`: it is a file that is run, `moves`: the directory to work in."""
+
+    values: frozenset[str] = frozenset()
+    runs: frozenset[str] = frozenset()
+    moves: frozenset[str] = frozenset()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.values or name in self.runs or name in self.moves
+
+
+def _values(words: str, *, runs: str = "", moves: str = "") -> Options:
+    return Options(_set(words), _set(runs), _set(moves))
+
+
+class PackageManager(Struct, frozen=True):
+    """A program that runs the scripts of a package by their names."""
+
+    options: Options = Options()
+
+
+class Takes(Enum):
+    """What the arguments of a test runner are: names are those of Python's modules; filters, parts of a path."""
+
+    PATHS = "paths"
+    NAMES = "names"
+    FILTERS = "filters"
+    OTHER = "other"
+
+
+class TestRunner(Struct, frozen=True):
+    """A test runner. `tests`: how its tests are called by custom; with "/" at the end, how their directory is.
+
+    `always`: what it reads wherever the tests are; `beside`: in the directory in which it is run. `is_indirect`: it
+    runs other commands, which stand in a file of its own.
+    """
+
+    tests: tuple[str, ...] = ()
+    always: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    takes: Takes = Takes.PATHS
+    options: Options = Options()
+    is_indirect: bool = False
+
+
+_PYTEST = TestRunner(
+    ("test_*.py", "*_test.py"),
+    always=("conftest.py",),
+    beside=("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
+    options=_values(
+        "-k -m -c -o -p -n -r -W --cov --cov-report --cov-config --cov-fail-under --junitxml --junit-xml --rootdir"
+        " --ignore --ignore-glob --deselect --maxfail --tb --timeout --durations --dist --basetemp --confcutdir"
+        " --import-mode --log-level --log-file --log-cli-level --color --capture --numprocesses --override-ini"
+        " --config-file --reruns"
+    ),
+)
+_UNITTEST = TestRunner(
+    ("test*.py",), takes=Takes.NAMES, options=_values("-k -p --pattern -t --top-level-directory")
+)
+_JAVASCRIPT = TestRunner(
+    ("*.test.*", "*.spec.*", "__tests__/"),
+    beside=tuple(
+        f"{runner}.config.{ending}"
+        for runner in ("jest", "vitest", "playwright")
+        for ending in ("js", "ts", "mjs", "cjs", "mts", "cts", "json")
+    ),
+    takes=Takes.FILTERS,
+    options=_values(
+        "-t --testNamePattern -c --config --reporter --reporters --coverageReporters --testTimeout --maxWorkers"
+        " --project -g --grep -r --require --environment --pool --timeout",
+        moves="--rootDir --root",
+    ),
+)
+_MOCHA = TestRunner(
+    (*_JAVASCRIPT.tests, "test/"),
+    beside=(".mocharc.js", ".mocharc.cjs", ".mocharc.json", ".mocharc.yml"),
+    takes=Takes.FILTERS,
+    options=_JAVASCRIPT.options,
+)
+_JVM = TestRunner(("src/test/",), takes=Takes.OTHER)
+_CARGO = TestRunner(("tests/",), takes=Takes.OTHER)
+_PHPUNIT = TestRunner(
+    ("*Test.php", "Pest.php"),
+    beside=("phpunit.xml", "phpunit.xml.dist"),
+    options=_values("-c --configuration --filter --testsuite --group --bootstrap --log-junit"),
+)
+_MAKE = TestRunner(
+    beside=("Makefile", "makefile", "GNUmakefile"),
+    takes=Takes.OTHER,
+    options=_values("-l -I -o -W", runs="-f --file --makefile", moves="-C --directory"),
+    is_indirect=True,
+)
+
+RUNNERS: dict[str, TestRunner] = {
+    "pytest": _PYTEST,
+    "py.test": _PYTEST,
+    "unittest": _UNITTEST,
+    "nose2": _UNITTEST,
+    "tox": TestRunner(_PYTEST.tests, _PYTEST.always, ("tox.ini",), Takes.OTHER),
+    "nox": TestRunner(
+        _PYTEST.tests, _PYTEST.always, ("noxfile.py",), Takes.OTHER, _values("-s", runs="-f --noxfile")
+    ),
+    "behave": TestRunner(("*.feature", "steps/")),
+    "jest": _JAVASCRIPT,
+    **dict.fromkeys(("vitest", "vitest run", "vitest watch", "vitest dev"), _JAVASCRIPT),
+    "ava": _JAVASCRIPT,
+    "mocha": _MOCHA,
+    "node --test": _MOCHA,
+    "bun test": _JAVASCRIPT,
+    "deno test": TestRunner(("*_test.*", "*.test.*")),
+    "playwright test": _JAVASCRIPT,
+    "cypress run": TestRunner(("*.cy.*",), takes=Takes.OTHER),
+    "go test": TestRunner(
+        ("*_test.go", "testdata/"),
+        options=_values("-run -count -timeout -tags -bench -coverprofile -p -o", moves="-C"),
+    ),
+    "cargo test": _CARGO,
+    "cargo nextest": _CARGO,
+    "phpunit": _PHPUNIT,
+    "pest": _PHPUNIT,
+    "rspec": TestRunner(
+        ("*_spec.rb",),
+        always=("spec_helper.rb", "rails_helper.rb"),
+        beside=(".rspec",),
+        options=_values("-e -f -t -r -I -o --example --format --tag --require --out"),
+    ),
+    "rake": TestRunner(
+        ("*_test.rb", "*_spec.rb"), (), ("Rakefile",), Takes.OTHER, _values("", runs="-f --rakefile")
+    ),
+    "bats": TestRunner(("*.bats",), options=_values("-f -F -j --filter --formatter --jobs")),
+    "prove": TestRunner(("*.t",), options=_values("-I -e -j -P --exec --jobs")),
+    "mix test": TestRunner(("*_test.exs", "test_helper.exs")),
+    "dart test": TestRunner(("*_test.dart",)),
+    "flutter test": TestRunner(("*_test.dart",)),
+    "swift test": TestRunner(("Tests/",), takes=Takes.OTHER),
+    "dotnet test": TestRunner(("*Test.cs", "*Tests.cs"), takes=Takes.OTHER),
+    "mvn": _JVM,
+    "mvnw": _JVM,
+    "gradle": _JVM,
+    "gradlew": _JVM,
+    "sbt": _JVM,
+    "make": _MAKE,
+    "gmake": _MAKE,
+    "just": TestRunner(
+        beside=("justfile", "Justfile", ".justfile"),
+        takes=Takes.OTHER,
+        options=_values("", runs="-f --justfile", moves="-d --working-directory"),
+        is_indirect=True,
+    ),
+    "task": TestRunner(
+        beside=("Taskfile.yml", "Taskfile.yaml"),
+        takes=Takes.OTHER,
+        options=_values("", runs="-t --taskfile", moves="-d --dir"),
+        is_indirect=True,
+    ),
+}
+
+TESTS_BY_CUSTOM = (
+    *("test_*.py", "*_test.*", "*.test.*", "*.spec.*", "*_spec.*", "*Test.php", "*Test.java", "*Tests.cs"),
+    *("*.bats", "*.feature", "conftest.py", "test/", "tests/", "spec/", "__tests__/", "e2e/"),
+)
+"""What is a test wherever one cannot see which are run."""
+
+CUSTOMIZE = ("sitecustomize.py", "usercustomize.py")
+"""Modules that Python runs before any program."""
+
+_NPM = PackageManager(
+    _values("-w --workspace -F --filter --loglevel", moves="--prefix -C --dir --cwd"),
+)
+
+PACKAGE_MANAGERS = dict.fromkeys(("npm", "yarn", "pnpm", "bun run"), _NPM)
+
+_VERSION = re.compile(r"(?<=[a-z])[\d.]+$")
+
+
+def find_program(words: Sequence[str]) -> tuple[TestRunner | PackageManager | None, list[str]]:
+    """What is known of a program, by its name and first argument or by its name, and the words that follow."""
+    known: dict[str, TestRunner | PackageManager] = {**RUNNERS, **PACKAGE_MANAGERS}
+    both = " ".join(words[:2])
+    if both in known and len(words) > 1:
+        return known[both], list(words[2:])
+    return known.get(words[0]) or known.get(_VERSION.sub("", words[0])), list(words[1:])
+
+
+def leading_options(words: Sequence[str], options: Options) -> tuple[list[tuple[str, str]], list[str]]:
+    """The options that stand first, each with its value, and the words behind them."""
+    found: list[tuple[str, str]] = []
+    at = 0
+    while at < len(words) and len(words[at]) > 1 and words[at][0] in "-+":
+        word, at = words[at], at + 1
+        if word == "--":
+            break
+        name, equals, value = word.partition("=")
+        if not equals and takes_next(name, options):
+            value, at = "".join(words[at : at + 1]), at + 1
+        elif not equals and not word.startswith("--") and word[:2] in options:
+            name, value = word[:2], word[2:]
+        found.append((name, value))
+    return found, list(words[at:])

@@ -1,0 +1,152 @@
+"""The context of a run, made in one pass: its files, its processes, its repository, its sandbox, its listeners."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ralph.core.events import Event, Notice
+from ralph.core.model import Plan
+from ralph.errors import RalphError
+from ralph.files.paths import real
+from ralph.loop.bus_reporter import BusReporter
+from ralph.loop.clock import Clock
+from ralph.loop.confinement import ConfinedRun, opened_confinement
+from ralph.loop.inbox import Inbox
+from ralph.loop.run_context import RunContext, nobody
+from ralph.loop.supervised import Supervised
+from ralph.notify.notifier import RunNotifier
+from ralph.process.client import Wakeup, Warden
+from ralph.redact import Secrets, secret_values, secrets_of
+from ralph.runs import agent_hooks
+from ralph.runs.parts import load_parts
+from ralph.runs.repository import pinned_runner, scm_runner
+from ralph.scm.repository import Repository, find_repository
+from ralph.scm.version_control import VersionControl
+from ralph.store.files import opened_directory
+from ralph.store.home import Home
+from ralph.store.journal import Journal
+from ralph.store.runs import Runs
+from ralph.store.runtime import Runtime
+from ralph.store.task_folder import Folder
+
+if TYPE_CHECKING:
+    from ralph.loop.story_board import StoryBoard
+
+Tell = Callable[[Event], None]
+
+
+@contextmanager
+def opened_run(
+    home: Home,
+    runs: Runs,
+    plan: Plan,
+    lock: int,
+    wakeup: Wakeup,
+    tell: Tell,
+    notifier: RunNotifier | None = None,
+    secrets: frozenset[str] = frozenset(),
+    clock: Clock | None = None,
+) -> Iterator[RunContext]:
+    """All that a run has while it is driven. `secrets`: redacted besides what looks like a secret."""
+    load_parts(plan)
+    streams, repository = home.make_streams(plan.run), find_repository(Path(plan.directory))
+    folder = Folder(plan.task, plan.run) if plan.task else None
+    tell = notifier or tell
+    reporter = BusReporter(tell, folder) if folder else None
+    clock = clock or Clock()
+    inbox = Inbox(runs, plan.run, wakeup, clock, reporter or tell)
+    confined = ConfinedRun(plan, repository, real(home.path), real(streams))
+    with (
+        Runtime(Path(plan.directory)) as runtime,
+        opened_directory(str(streams)) as streams_directory,
+        Warden(wakeup, lock) as warden,
+        _version_control(plan, repository, warden, streams, inbox) as vcs,
+        folder.watched(wakeup.wake) if folder else nullcontext(),
+        opened_confinement(confined, warden, runtime.project) as confinement,
+        _story_board(plan, runtime, home, vcs, tell) as stories,
+    ):
+        yield RunContext(
+            plan=plan,
+            runs=runs,
+            journal=Journal(runs.db, runs.path, plan.run),
+            runtime=runtime,
+            streams=streams_directory,
+            vcs=vcs,
+            warden=warden,
+            wakeup=wakeup,
+            tell=reporter or tell,
+            clock=clock,
+            inbox=inbox,
+            confinement=confinement,
+            secrets=_secrets(plan, secrets | (notifier.sender.targets.secrets if notifier else frozenset())),
+            supervised=Supervised(reporter.folder, warden, runs, plan.run, reporter.post_end)
+            if reporter
+            else None,
+            stories=stories,
+            hooks=agent_hooks.prepare(plan, streams),
+            ended=notifier.ended if notifier else nobody,
+        )
+
+
+def _secrets(plan: Plan, more: frozenset[str]) -> Secrets:
+    """What stands in the environment of this process or of an agent under the name of a secret."""
+    environments = [os.environ, *(dict(agent.env) for agent in plan.agents)]
+    return secrets_of(more | {value for each in environments for value in secret_values(each)})
+
+
+@contextmanager
+def _version_control(
+    plan: Plan, repository: Repository | None, warden: Warden, state: Path, inbox: Inbox
+) -> Iterator[VersionControl]:
+    """Git at the top of the run's repository, any other command in the project."""
+    top = repository.top if repository else Path(plan.directory)
+    with opened_directory(str(top)) as directory:
+        runner = scm_runner(warden, directory, top, inbox.is_interrupted)
+        if repository is not None:
+            runner = pinned_runner(runner, repository, directory, state / "scm")
+        yield VersionControl(plan, repository, runner, state)
+
+
+@contextmanager
+def _story_board(
+    plan: Plan, runtime: Runtime, home: Home, vcs: VersionControl, tell: Tell
+) -> Iterator[StoryBoard | None]:
+    """The folder of a PRD loop; its marker is there only while the loop is."""
+    prd = plan.prompt.prd
+    if prd is None:
+        yield None
+        return
+    from ralph.loop.story_board import StoryBoard  # no other flow has to wait for these
+    from ralph.protection.protect import tests_among
+    from ralph.store.marker import Marker
+
+    def commit(names: list[str], message: str) -> None:
+        """What cannot be committed is in the tree all the same."""
+        try:
+            problem = vcs.commit_files(names, message)
+        except RalphError as error:
+            problem = error.text
+        if problem:
+            tell(Notice(problem))
+
+    def lost_tests(tree: str) -> tuple[list[str], list[str]]:
+        """What cannot be found out is said, and nobody is stopped."""
+        try:
+            removed, cut = vcs.lost(tree)
+        except RalphError as error:
+            tell(Notice(error.text))
+            return [], []
+        return tests_among(removed), tests_among(cut)
+
+    Marker(runtime.project).sweep()
+    kept = home.prd(plan.directory, prd.folder)
+    mode = "sandbox" if plan.sandbox.is_real else "direct"
+    board = StoryBoard(prd, runtime.project, kept, commit, vcs.branch, lost_tests, mode)
+    try:
+        yield board
+    finally:
+        board.unmark()

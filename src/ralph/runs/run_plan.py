@@ -1,0 +1,179 @@
+"""`ralph run`: settings, a prompt and flags become the Plan of a plain loop."""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Collection
+from pathlib import Path
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ralph.agents.registry import AGENTS, type_of
+from ralph.checks import command as command_check
+from ralph.core.model import (
+    NO_SANDBOX,
+    AgentSpec,
+    Check,
+    ClaimRule,
+    Flow,
+    Guarding,
+    GuardPattern,
+    Limits,
+    Permissions,
+    Plan,
+    PromptSource,
+    SandboxSpec,
+    Scm,
+)
+from ralph.errors import RalphError
+from ralph.files.textfile import read_text
+from ralph.loop.driver import MAX_PROMPT_BYTES
+from ralph.settings import AgentSettings, CommandSettings, GuardrailSettings, Settings
+
+
+class RunInputs(Struct, frozen=True):
+    """What was given on the command line: exactly one of `prompt` and `prompt_file`."""
+
+    prompt: str | None
+    prompt_file: str | None
+
+    @property
+    def is_empty(self) -> bool:
+        return self.prompt is None and self.prompt_file is None
+
+
+def check_inputs(inputs: RunInputs, directory: Path) -> None:
+    """Refuse before anything is started."""
+    if inputs.is_empty:
+        raise RalphError(
+            "There is no prompt.", 'Say what to do: ralph run -p "…", or ralph run -f PROMPT.md.'
+        )
+    if inputs.prompt is not None and inputs.prompt_file is not None:
+        raise RalphError("There are two prompts: --prompt and --prompt-file.", "Leave one of them out.")
+    if inputs.prompt_file == "-":
+        raise RalphError(
+            "The prompt cannot come from stdin: a prompt file is read again in each iteration.",
+            "Write it to a file, and name that: -f PROMPT.md.",
+        )
+    if inputs.prompt_file is not None:
+        path = str(directory / inputs.prompt_file)
+        text = read_text(path, most=MAX_PROMPT_BYTES, what="prompt file")
+    else:
+        path, text = "The prompt", inputs.prompt or ""
+    if not text.strip():
+        raise RalphError(f"{path} is empty.", "Say what the agent is to do.")
+
+
+def plan(settings: Settings, inputs: RunInputs, directory: Path, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
+    return Plan(
+        run="",
+        flow=Flow.RUN,
+        directory=str(directory),
+        agents=agent_specs(settings.agent, settings.idle_timeout_seconds, unasked(sandbox)),
+        prompt=PromptSource(
+            text=inputs.prompt or "",
+            file=inputs.prompt_file or "",
+            instruction=settings.include_completion_instruction,
+            count=settings.include_iteration_count_in_prompt,
+            truncate=settings.output_truncate_chars,
+        ),
+        claim=ClaimRule(text=settings.completion_response),
+        checks=guardrails(settings.guardrails),
+        limits=limits(settings, settings.maximum_iterations, settings.iteration_timeout_seconds),
+        scm=Scm(settings.scm.command, settings.scm.tasks) if settings.scm else None,
+        snapshots=settings.snapshots,
+        guard=guarding(settings),
+        sandbox=sandbox,
+    )
+
+
+def guarding(settings: Settings) -> Guarding:
+    """The guard's rules as the run begins."""
+    allow, deny = (
+        tuple(GuardPattern(rule.pattern, rule.reason) for rule in rules)
+        for rules in (settings.guard.allow, settings.guard.deny)
+    )
+    return Guarding(settings.guard.enabled, allow, deny)
+
+
+def limits(settings: Settings, iterations: int, iteration_seconds: float) -> Limits:
+    """What a run may use: so many iterations of so many seconds, and else what is set for all flows."""
+    return Limits(
+        iterations=iterations,
+        cost_usd=settings.max_cost_usd,
+        tokens=settings.max_tokens,
+        seconds=settings.max_duration_seconds,
+        iteration_seconds=iteration_seconds,
+        exit_grace_seconds=settings.exit_grace_seconds,
+        stagnation=settings.stagnation_limit,
+        limit_wait_seconds=settings.max_limit_wait_seconds,
+    )
+
+
+def agent_specs(
+    agent: AgentSettings, idle: float | None, may: Permissions = Permissions.EDIT
+) -> tuple[AgentSpec, ...]:
+    """The agent and its fallbacks; one that stands there twice is told apart by a number."""
+    specs: dict[str, AgentSpec] = {}
+    for each in (agent, *agent.fallbacks):
+        spec = agent_spec(each, idle, may)
+        name = _unused(spec.name, specs)
+        specs[name] = replace(spec, name=name)
+    return tuple(specs.values())
+
+
+def _unused(name: str, names: Collection[str]) -> str:
+    numbered = (f"{name} #{number}" for number in itertools.count(2))
+    return next(each for each in itertools.chain([name], numbered) if each not in names)
+
+
+def unasked(sandbox: SandboxSpec) -> Permissions:
+    """What an agent may do when the settings do not say."""
+    return Permissions.BYPASS if sandbox.is_real else Permissions.EDIT
+
+
+def agent_spec(
+    agent: CommandSettings, idle: float | None = None, may: Permissions = Permissions.EDIT
+) -> AgentSpec:
+    """`may`: what it may do unasked when the settings do not say."""
+    if not agent.command.strip():
+        raise RalphError(
+            "No agent is configured.",
+            'Run `ralph init`, name one with --agent, or set "agent": {"command": …} in .ralph/settings.json.',
+        )
+    kind = agent.type or type_of(agent.command)
+    if kind not in AGENTS:
+        raise RalphError(f"agent.type: there is no agent {kind!r}.", f"Known: {', '.join(sorted(AGENTS))}.")
+    try:
+        flags = tuple(word for flag in agent.flags for word in shlex.split(flag))
+    except ValueError as error:
+        raise RalphError(f"agent.flags: {error}.", "Each entry is split as a shell would split it.") from None
+    return AgentSpec(
+        name=agent.command,
+        type=kind,
+        command=agent.command,
+        flags=flags,
+        env=tuple(agent.env.items()),
+        prompt_via=agent.prompt_via or AGENTS[kind].prompt_via,
+        permissions=agent.permissions or may,
+        idle_seconds=AGENTS[kind].idle_seconds if idle is None else idle,
+    )
+
+
+def guardrails(settings: tuple[GuardrailSettings, ...]) -> tuple[Check, ...]:
+    """Each guardrail as a check; a command that stands there twice is told apart by a number."""
+    checks: dict[str, Check] = {}
+    for guardrail in settings:
+        name = _unused(guardrail.command, checks)
+        checks[name] = Check(
+            name=name,
+            method="command",
+            config=command_check.configure(
+                guardrail.command, guardrail.timeout_seconds, is_clean=guardrail.clean
+            ),
+            fail_action=guardrail.fail_action,
+            hint=guardrail.hint,
+        )
+    return tuple(checks.values())

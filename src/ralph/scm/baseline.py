@@ -1,0 +1,234 @@
+"""How a repository was when the run began: what may be trusted later, and what is not the agent's work.
+
+Kept in the run's state directory, out of the agent's reach: a copy of the user's hooks, the configuration
+that makes git start programs or talk to other places, and the untracked files that were lying around.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterable
+from itertools import accumulate
+from pathlib import Path
+
+import msgspec
+
+from ralph.scm.git import CHANGES, Git, GitOutput, listed, paths
+
+MARKER = ".ralph-active"
+"""The marker of a running PRD loop is nobody's work."""
+
+CACHES = frozenset(
+    {
+        *("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis", ".coverage"),
+        *(".tox", ".nox", ".venv", "node_modules", ".DS_Store"),
+    }
+)
+"""What tools leave behind wherever they run, and nobody wants in a commit, with a `.gitignore` or without."""
+
+MAX_HOOK_BYTES = 10 << 20
+MAX_HASHED = 50 << 20
+
+_PROGRAMS = re.compile(
+    r"""core\.(hookspath|fsmonitor|sshcommand|editor|pager|askpass|gitproxy|alternaterefscommand)
+      | sequence\.editor | ssh\.variant | pager\..* | gpg\.program | gpg\..*\.program
+      | diff\.external | diff\..*\.(command|textconv) | merge\..*\.driver
+      | filter\..*\.(clean|smudge|process|required)
+      | credential\.helper | credential\..*\.helper
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_PLACES = re.compile(
+    r"""remote\..*\.(url|pushurl|vcs|receivepack|uploadpack|proxy)
+      | url\..*\.(insteadof|pushinsteadof) | protocol\..* | push\..* | branch\..*\.(remote|pushremote|merge)
+      | http\..* | remote\.pushdefault
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+
+
+class BaselineRecord(msgspec.Struct, frozen=True):
+    """`config` has the values of each key that matters; `untracked` a fingerprint of each file."""
+
+    config: dict[str, list[str]]
+    untracked: dict[str, str]
+
+
+_decode = msgspec.json.Decoder(BaselineRecord).decode
+
+
+class Baseline:
+    """The start of one run, as it was written down.
+
+    `runs_hooks`: whether the user's hooks are run for the user. They may run what an agent has written: not where that
+    is kept in a sandbox.
+    """
+
+    def __init__(self, git: Git, directory: Path, *, runs_hooks: bool = True) -> None:
+        self._git = git
+        self._directory = directory
+        self._kept_hooks = directory / "hooks"
+        self.hooks = self._kept_hooks if runs_hooks else Path(os.devnull)
+        self._file = directory / "start.json"
+
+    def record(self) -> None:
+        """Write it down, once: a resumed run keeps its own start."""
+        if self._file.exists():
+            return
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._git.disarm_filters()
+        config = self.config()
+        _copy_hooks(self._hooks_path(config), self._kept_hooks)
+        prints = self.fingerprints(self.untracked())
+        start = BaselineRecord(config, {_to_json(name): value for name, value in prints.items()})
+        temporary = self._file.with_suffix(".tmp")
+        temporary.write_bytes(msgspec.json.encode(start))
+        temporary.rename(self._file)
+
+    def load(self) -> BaselineRecord:
+        try:
+            start = _decode(self._file.read_bytes())
+            return BaselineRecord(
+                start.config, {_from_json(name): value for name, value in start.untracked.items()}
+            )
+        except (OSError, msgspec.DecodeError):
+            return BaselineRecord({}, {})
+
+    def config(self) -> dict[str, list[str]]:
+        """The keys that could start a program or lead elsewhere, as the files have them now."""
+        fields = self._git("config", "--list", "--show-scope", "--includes", "-z").decode(errors="replace")
+        entries = fields.split("\0")
+        found: dict[str, list[str]] = {}
+        for scope, entry in zip(entries[::2], entries[1::2], strict=False):
+            key, _, value = entry.partition("\n")
+            if scope != "command" and (_PROGRAMS.fullmatch(key) or _PLACES.fullmatch(key)):
+                found.setdefault(key, []).append(value)
+        return found
+
+    def untracked(self) -> list[str]:
+        """Untracked files that are not ignored; nested repositories end with a slash."""
+        return paths(self._git("ls-files", "--others", "--exclude-standard", "-z", "--", ":/"))
+
+    def fingerprints(self, names: Iterable[str]) -> dict[str, str]:
+        top = self._git.repository.top
+        return {name: fingerprint(top / name) for name in names if not name.endswith("/")}
+
+    def left_out(self) -> list[str]:
+        """What was untracked when the run began and is unchanged, caches, nested repositories: not the agent's work.
+
+        A directory stands for all that is in it.
+        """
+        start, now = self.load(), self.untracked()
+        prints = self.fingerprints(name for name in now if name in start.untracked)
+        unchanged = [name for name, value in prints.items() if value and value == start.untracked[name]]
+        markers = [name for name in now if os.path.basename(name) == MARKER]
+        nested = [name.rstrip("/") for name in now if name.endswith("/")]
+        return [*unchanged, *markers, *self.caches(now), *nested]
+
+    def has_changes(self) -> bool:
+        """Is there anything to commit that is not left out?"""
+        self._git.disarm_filters()
+        output = self._git("status", *CHANGES)
+        changed = [entry[3:].rstrip("/") for entry in paths(output)]
+        left_out = set(self.left_out()) if changed else set()
+        return any(left_out.isdisjoint(accumulate(name.split("/"), "{}/{}".format)) for name in changed)
+
+    def caches(self, untracked: Iterable[str]) -> list[str]:
+        """Where the files of tools lie; those of which something is in the repository belong there."""
+        found = dict.fromkeys(filter(None, map(_cache_of, untracked)))
+        if not found:
+            return []
+        places = (f":(top,literal){path}" for path in found)
+        kept = set(map(_cache_of, paths(self._git("ls-files", "-z", "--", *places))))
+        return [path for path in found if path not in kept]
+
+    def has_hooks(self) -> bool:
+        try:
+            names = os.listdir(self._hooks_path(self.config()))
+        except OSError:
+            return False
+        return any(not name.endswith(".sample") for name in names)
+
+    def _hooks_path(self, config: dict[str, list[str]]) -> Path:
+        repository = self._git.repository
+        chosen = config.get("core.hookspath")
+        return repository.top / Path(chosen[-1]).expanduser() if chosen else repository.common / "hooks"
+
+
+def overrides(start: BaselineRecord, now: dict[str, list[str]], hooks: Path) -> dict[str, str]:
+    """Configuration for the user's own git commands: programs as they were when the run began."""
+    pinned = {"core.hooksPath": str(hooks), "core.fsmonitor": "false"}
+    for key in start.config.keys() | now.keys():
+        if _PROGRAMS.fullmatch(key) and start.config.get(key) != now.get(key):
+            pinned[key] = (start.config.get(key) or [""])[-1]
+    return pinned
+
+
+def led_elsewhere(start: BaselineRecord, now: dict[str, list[str]]) -> list[str]:
+    """Keys that decide where a push goes and that have changed since the run began."""
+    keys = start.config.keys() | now.keys()
+    return sorted(k for k in keys if _PLACES.fullmatch(k) and start.config.get(k) != now.get(k))
+
+
+def fingerprint(path: Path) -> str:
+    """Equal for files with equal content; a very large one is known by its size and time."""
+    try:
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            return f"link:{os.readlink(path)}"
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_HASHED:
+            return f"{status.st_size}:{status.st_mtime_ns}"
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+def _cache_of(name: str) -> str:
+    """The outermost directory of a path, or the file itself, that is a tool's; "" if none is."""
+    parts = name.rstrip("/").split("/")
+    return next((path for path in accumulate(parts, "{}/{}".format) if path.rpartition("/")[2] in CACHES), "")
+
+
+def _to_json(name: str) -> str:
+    """A path of any bytes as text that JSON can hold."""
+    return os.fsencode(name).decode("latin-1")
+
+
+def _from_json(text: str) -> str:
+    return os.fsdecode(text.encode("latin-1"))
+
+
+def all_but(left_out: Iterable[str]) -> list[str]:
+    """Pathspecs for the whole repository without some files."""
+    return [":/", *(f":(top,exclude,literal){path}" for path in left_out)]
+
+
+def add_all(call: Callable[..., GitOutput], git: Git, left_out: Iterable[str]) -> GitOutput:
+    """Add the whole repository without some files; `call`: the git that does it. Of nested ones only where they stand."""
+    links = git.nested()
+    options = ("-A", "--ignore-errors", "--pathspec-from-file=-", "--pathspec-file-nul")
+    added = call("add", *options, stdin=listed(all_but((*left_out, *links))))
+    if links:
+        git.attempt("update-index", "--add", "--remove", "-z", "--stdin", stdin=listed(links))
+    return added
+
+
+def _copy_hooks(source: Path, target: Path) -> None:
+    """The hooks and whatever lies beside them; samples and very large directories are left out."""
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        names = [entry for entry in source.iterdir() if not entry.name.endswith(".sample")]
+        if sum(f.stat().st_size for f in source.rglob("*") if f.is_file()) > MAX_HOOK_BYTES:
+            names = [entry for entry in names if entry.is_file()]
+        for entry in names:
+            if entry.is_dir():
+                shutil.copytree(entry, target / entry.name, symlinks=True, dirs_exist_ok=True)
+            else:
+                shutil.copy2(entry, target / entry.name)
+    except OSError:
+        pass

@@ -1,0 +1,150 @@
+"""What the loop needs of version control: the tree before an iteration, changes, commits."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from ralph.core.model import OURS, Plan, Scm
+from ralph.errors import RalphError
+from ralph.scm.baseline import Baseline
+from ralph.scm.commits import Committer, Done, GitTasks, OtherTasks
+from ralph.scm.git import Git, Runner
+from ralph.scm.history import Change, History
+from ralph.scm.repository import Repository, branch_of
+from ralph.scm.snapshots import Snapshot, Snapshots
+
+
+class VersionControl:
+    """Version control for one run. Without a repository there are no snapshots, and nothing fails."""
+
+    def __init__(self, plan: Plan, repository: Repository | None, run: Runner, state: Path) -> None:
+        self._plan = plan
+        self._repository = repository
+        self._snapshots: Snapshots | None = None
+        self._baseline: Baseline | None = None
+        self._history: History | None = None
+        self._committer: Committer | None = None
+        if repository is not None:
+            self._history = History(repository, run, plan.run, state / "scm")
+            self._snapshots = Snapshots(repository, run, plan.run, state / "scm")
+            self._baseline = Baseline(
+                Git(repository, run), state / "scm", runs_hooks=not plan.sandbox.is_real
+            )
+            self._committer = Committer(repository, run, self._baseline, Path(plan.directory))
+        self._tasks = self._make_tasks(plan.scm, run)
+
+    def _make_tasks(self, scm: Scm | None, run: Runner) -> GitTasks | OtherTasks | None:
+        if scm is None:
+            return None
+        if os.path.basename(scm.command) != "git":
+            return OtherTasks(run, scm)
+        if self._repository is None or self._baseline is None:
+            return None
+        return GitTasks(self._repository, run, scm, self._plan.run, self._baseline)
+
+    @property
+    def missing(self) -> str:
+        """What the user asked for and cannot have here, in words."""
+        if self._repository is not None:
+            return ""
+        wants_git = self._plan.scm is not None and self._tasks is None
+        if self._plan.snapshots or wants_git:
+            more = " and no commits." if wants_git else "."
+            return f"This is no git repository: there are no snapshots{more}"
+        return ""
+
+    def record_baseline(self) -> None:
+        if self._baseline is not None and (self._tasks is not None or self._plan.prompt.prd is not None):
+            self._baseline.record()
+
+    def has_hooks(self) -> bool:
+        """Has the user git hooks that a commit of ours would run?"""
+        return self._baseline is not None and self._tasks is not None and self._baseline.has_hooks()
+
+    def snapshot(self, name: str) -> Snapshot | None:
+        if self._snapshots is None or not self._plan.snapshots:
+            return None
+        return self._snapshots.take(name)
+
+    def files_changed(self) -> int | None:
+        """How many files differ between the first snapshot and the last one."""
+        return self._history.files_changed() if self._history is not None and self._plan.snapshots else None
+
+    def tree(self) -> str:
+        """A name for the tree as it is: equal when nothing has changed."""
+        if self._snapshots is not None:
+            return self._snapshots.tree()
+        return digest(Path(self._plan.directory))
+
+    @contextmanager
+    def fresh_copy(self) -> Iterator[tuple[Path, Path]]:
+        """The repository without what git ignores, in a directory of its own for a while, and the project in it."""
+        if self._snapshots is None or self._repository is None:
+            raise RalphError("A clean guardrail needs a git repository.")
+        import tempfile  # no other guardrail needs it
+
+        with tempfile.TemporaryDirectory(prefix="ralph-clean-", ignore_cleanup_errors=True) as copy:
+            self._snapshots.write(Path(copy))
+            project = Path(copy) / Path(self._plan.directory).relative_to(self._repository.top)
+            project.mkdir(parents=True, exist_ok=True)
+            yield Path(copy), project
+
+    def diff(self, base: str) -> str:
+        """All changes since a commit as text: new files too, ignored ones and caches not."""
+        if self._history is None or self._baseline is None or not base:
+            return ""
+        caches = self._baseline.caches(self._baseline.untracked())
+        return self._history.difference(base, self.tree(), left_out=caches)
+
+    def touched(self, globs: Sequence[str], since: str, absent: Sequence[str]) -> list[tuple[Change, str]]:
+        """Files of a commit that match a glob and are not the same any more, each with its difference.
+
+        And files that are not in it, if a part of their path is a name in `absent`.
+        """
+        if self._history is None or not (globs or absent):
+            return []
+        tree = self.tree()
+        found = self._history.touched(since, tree, globs, absent)
+        return [(change, self._history.difference(since, tree, change.path)) for change in found]
+
+    def lost(self, since: str) -> tuple[list[str], list[str]]:
+        """Files of a tree that are gone by now, and were not only renamed; and those that have lost lines."""
+        if self._history is None or not since:
+            return [], []
+        tree = self.tree()
+        return self._history.removed(since, tree), self._history.cut(since, tree)
+
+    def has_changes(self) -> bool:
+        return self._tasks is not None and self._tasks.has_changes()
+
+    def commit_files(self, names: list[str], message: str) -> str:
+        """Commit these files, seen from the project, and nothing else; without a repository nothing happens.
+
+        Returns what went wrong.
+        """
+        return self._committer.commit_files(names, message) if self._committer is not None else ""
+
+    def branch(self) -> str:
+        return branch_of(self._repository) if self._repository is not None else ""
+
+    def commit(self, iteration: int, message: str) -> Done:
+        return self._tasks.do(iteration, message) if self._tasks is not None else Done()
+
+
+def digest(directory: Path) -> str:
+    """The files of a directory that is no repository, by name, size and time."""
+    found = hashlib.sha256()
+    for root, directories, names in os.walk(directory):
+        directories[:] = sorted(d for d in directories if d not in (".git", ".ralph"))
+        for name in sorted(set(names) - OURS):
+            path = os.path.join(root, name)
+            try:
+                status = os.lstat(path)
+            except OSError:
+                continue
+            found.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\0".encode(errors="surrogateescape"))
+    return found.hexdigest()[:40]

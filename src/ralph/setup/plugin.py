@@ -1,0 +1,79 @@
+"""The Claude Code plugin that comes with Ralph: where it is, and a copy of it that outlives an upgrade."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ralph.errors import RalphError
+from ralph.files.paths import PLUGIN, real
+
+MANIFEST = ".claude-plugin/plugin.json"
+
+
+def folder() -> Path:
+    """The plugin as it was installed with Ralph."""
+    if not (PLUGIN / MANIFEST).is_file():
+        raise RalphError(f"{PLUGIN}: the plugin is missing.", "Install Ralph again.")
+    return PLUGIN
+
+
+def usual_copy() -> Path:
+    from platformdirs import user_data_path
+
+    return user_data_path("ralph") / "claude-plugin"
+
+
+def install(target: Path, *, force: bool) -> Path | None:
+    """Copy the plugin there, in place of an earlier copy.
+
+    Anything else stays, unless `force`: then it is kept under another name, which is returned.
+    """
+    target = Path(os.path.abspath(target))
+    source = folder()
+    if real(target).is_relative_to(real(source)) or real(source).is_relative_to(real(target)):
+        raise RalphError(f"{target} is part of Ralph itself.", "Choose another directory: --dir DIR")
+    is_foreign = os.path.lexists(target) and not _is_ours(target) and not _is_empty(target)
+    if is_foreign and not force:
+        raise RalphError(
+            f"{target} exists, and is no copy of Ralph's plugin.",
+            "Choose another directory by --dir, or --force: what is there is kept under another name.",
+        )
+    target.parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
+    try:
+        shutil.copytree(source, scratch / "new", ignore=shutil.ignore_patterns("__pycache__"))
+        kept = _free_name(target) if is_foreign else None
+        if os.path.lexists(target):
+            target.rename(kept or scratch / "old")
+        (scratch / "new").rename(target)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    return kept
+
+
+def _is_ours(path: Path) -> bool:
+    return not path.is_symlink() and _manifest(path) == _manifest(folder())
+
+
+def _manifest(path: Path) -> tuple[Any, Any] | None:
+    """Whose plugin this is."""
+    with contextlib.suppress(OSError, ValueError):
+        values = json.loads((path / MANIFEST).read_bytes())
+        if isinstance(values, dict):
+            return values.get("name"), values.get("author")
+    return None
+
+
+def _is_empty(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink() and not any(path.iterdir())
+
+
+def _free_name(path: Path) -> Path:
+    names = (path.with_name(f"{path.name}.old{number}") for number in ("", *range(2, 1000)))
+    return next(name for name in names if not os.path.lexists(name))

@@ -1,0 +1,1 @@
+"""Code of other languages that a command carries."""

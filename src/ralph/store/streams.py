@@ -1,0 +1,53 @@
+"""The raw streams of a run: what each agent process printed, and by which names it is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ralph.core.model import Purpose
+from ralph.store import files
+from ralph.store.runtime import Capped
+
+MAX_STREAM_BYTES = 64 << 20
+STDOUT, STDERR = ".stdout", ".stderr"
+"""What an agent process printed is kept in two files of one name, with these endings."""
+
+
+def stream_name(iteration: int, seq: int, purpose: Purpose, number: int | str | None = None) -> str:
+    """Of the agent process that row `seq` of the journal is about; a check asks its judge more than once."""
+    return f"{iteration:03d}-{seq}.{purpose}" + (f".{number}" if number is not None else "")
+
+
+def judge_streams(streams: Path, iteration: int, seq: int) -> Iterator[Path]:
+    """What the judge printed, each time that the checks of a row asked it."""
+    return streams.glob(stream_name(iteration, seq, Purpose.JUDGE, "*") + STDOUT)
+
+
+class Stream:
+    """The raw output of one agent process: made when the first byte comes."""
+
+    def __init__(self, directory: int, name: str) -> None:
+        self._directory = directory
+        self._name = name
+        self._file: Capped | None = None
+        self._problem = ""
+
+    def write(self, data: bytes) -> None:
+        if self._problem or not data:
+            return
+        if self._file is None:
+            try:
+                descriptor = files.create(self._directory, self._name, 0o600)
+            except OSError as error:
+                self._problem = error.strerror or str(error)
+                return
+            self._file = Capped(descriptor, MAX_STREAM_BYTES)
+        self._file.write(data)
+
+    def close(self) -> str:
+        """Returns why something could not be kept, if so."""
+        if self._file is not None:
+            self._file.close()
+            self._problem = self._problem or self._file.problem
+        return self._problem

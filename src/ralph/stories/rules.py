@@ -1,0 +1,1 @@
+../plugin/hooks/scripts/story_rules.py

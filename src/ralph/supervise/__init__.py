@@ -1,0 +1,1 @@
+"""`ralph supervise`: a task folder and a command become a plan."""

@@ -1,0 +1,1 @@
+"""Tasks as people write and change them."""

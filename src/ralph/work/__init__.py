@@ -1,0 +1,1 @@
+"""`ralph work`: many tasks, each in its own worktree, then merged."""

@@ -1,0 +1,245 @@
+"""A task and a role become the Plan of a loop: what it promises, how that is verified, by which agent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from ralph.agents.registry import with_model
+from ralph.checks.registry import commands_of, config_problem, find_method
+from ralph.core.model import (
+    NO_SANDBOX,
+    AgentSpec,
+    Check,
+    ClaimKind,
+    ClaimRule,
+    Flow,
+    Limits,
+    Permissions,
+    Plan,
+    PromptSource,
+    SandboxSpec,
+    Scm,
+    TaskBrief,
+    When,
+)
+from ralph.core.task_model import (
+    ROLES,
+    Task,
+    TaskProgress,
+    injected,
+)
+from ralph.errors import RalphError
+from ralph.protection.protect import Protection, protection
+from ralph.runs.run_plan import agent_spec, agent_specs, guarding, guardrails, limits, unasked
+from ralph.settings import CommandSettings, Settings
+from ralph.tasks.criteria import InForce, criteria_of, in_force, role_settings
+
+MERGE = "merge"
+"""The run that proves a merged tree; no agent works in it."""
+
+
+class BudgetLeft(Struct, frozen=True):
+    """What may still be used. 0 is no limit."""
+
+    cost_usd: float = 0.0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+class Assignment(Struct, frozen=True):
+    """One role's turn at a task. `told`: why the task came back. `tracked`: the files of the trusted commit."""
+
+    task: Task
+    role: str
+    worktree: Path
+    progress: TaskProgress
+    told: str = ""
+    tracked: Collection[str] = ()
+    budget: BudgetLeft = BudgetLeft()
+    attempt: int = 1
+
+
+def roles_of(settings: Settings) -> tuple[str, ...]:
+    """The roles that tasks go through here, in their order."""
+    roles = tuple(role for role in ROLES if role_settings(role, settings.ralph).enabled)
+    if not roles:
+        raise RalphError("Every role is switched off.", "Enable one in ralph.agents of the settings.")
+    return roles
+
+
+# ---- what a role has to do ----
+
+
+def problems(task: Task, roles: Sequence[str], settings: Settings) -> list[str]:
+    """What would keep a task from being worked on by these roles, in words."""
+    found = []
+    texts = task.completion_spec.acceptance_criteria if task.completion_spec else ()
+    samples = tuple(sorted({"a criterion" if text.strip() else "" for text in texts}))
+    for role in roles:
+        criteria = criteria_of(task, role, settings.ralph)
+        config = msgspec.json.encode(criteria.verification_config)
+        if problem := _problem(criteria.verification_method, config, samples):
+            found.append(f"{role}: {problem}")
+    return found
+
+
+@cache
+def _problem(method: str, config: bytes, criteria: tuple[str, ...]) -> str:
+    """What is wrong with a config; thousands of tasks may have the same one."""
+    try:
+        return config_problem(method, injected(msgspec.json.decode(config), criteria))
+    except RalphError as error:
+        return error.message
+
+
+# ---- the plan ----
+
+
+def plan(settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
+    """One role's loop."""
+    task, role = assignment.task, assignment.role
+    criteria = in_force(task, role, settings.ralph)
+    spec = task.completion_spec
+    agents = agents_of(settings, role, unasked(sandbox))
+    brief = TaskBrief(
+        id=task.id,
+        title=task.title,
+        description=task.description,
+        outcome=spec.outcome if spec else "Complete the assigned task.",
+        acceptance_criteria=spec.acceptance_criteria if spec else (),
+        role=role,
+        duty=ROLES[role].duty,
+        criteria=criteria.description,
+        method=criteria.method,
+        may_refuse=role != roles_of(settings)[0],
+        told=assignment.told,
+    )
+    return Plan(
+        run="",
+        flow=Flow.WORK,
+        directory=str(assignment.worktree),
+        agents=agents,
+        prompt=PromptSource(instruction=False, truncate=settings.output_truncate_chars, task=brief),
+        claim=ClaimRule(tag="promise", text=criteria.promise, strict=True),
+        checks=_checks(settings, assignment, criteria),
+        limits=_limits(settings, assignment, criteria.max_iterations),
+        role=role,
+        scm=Scm("git", ("commit",), f"{task.id}: {task.title} ({role})"),
+        allow_degraded=settings.ralph.allow_degraded,
+        snapshots=settings.snapshots,
+        task_id=task.id,
+        base=assignment.progress.began,
+        judge=judge_of(settings, agents[0]),
+        guard=guarding(settings),
+        sandbox=sandbox,
+    )
+
+
+def merge_plan(settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
+    """No agent, only checks: all that the roles have proved must hold on the merged tree as well."""
+    task = assignment.task
+    checks: dict[str, Check] = {check.name: check for check in guardrails(settings.guardrails)}
+    for role in roles_of(settings):
+        for check in _verification(role, in_force(task, role, settings.ralph), When.ALWAYS):
+            known = {(each.method, each.config) for each in checks.values()}
+            if find_method(check.method).reads_tree and (check.method, check.config) not in known:
+                checks[check.name] = check
+    agents = agents_of(settings, roles_of(settings)[0])
+    return Plan(
+        run="",
+        flow=Flow.WORK,
+        directory=str(assignment.worktree),
+        agents=agents,
+        prompt=PromptSource(instruction=False, truncate=settings.output_truncate_chars),
+        claim=ClaimRule(kind=ClaimKind.GIVEN),
+        checks=tuple(checks.values()),
+        limits=_limits(settings, assignment, 1),
+        role=MERGE,
+        allow_degraded=settings.ralph.allow_degraded,
+        snapshots=False,
+        task_id=task.id,
+        base=assignment.progress.began,
+        judge=judge_of(settings, agents[0]),
+        sandbox=sandbox,
+    )
+
+
+def _limits(settings: Settings, assignment: Assignment, iterations: int) -> Limits:
+    budget = assignment.budget
+    return replace(
+        limits(settings, iterations, settings.iteration_timeout_seconds),
+        cost_usd=budget.cost_usd,
+        tokens=budget.tokens,
+        seconds=budget.seconds,
+    )
+
+
+def _checks(settings: Settings, assignment: Assignment, criteria: InForce) -> tuple[Check, ...]:
+    """The project's guardrails, what may not be changed, and the role's own verification."""
+    checks = [*guardrails(settings.guardrails)]
+    role, trusted = assignment.role, assignment.progress.trusted
+    kept = protected(settings, assignment)
+    globs = dict.fromkeys((*kept.executed, *kept.by_custom))
+    if (globs or kept.absent) and role != "tester":
+        config = json.dumps({"globs": list(globs), "trusted": trusted, "absent": kept.absent})
+        checks.append(Check("protected files", "protected", config))
+    if role == roles_of(settings)[0]:
+        checks.append(Check("changes", "changes", when=When.CLAIMED))
+    return (*checks, *_verification(role, criteria, When.CLAIMED))
+
+
+def _verification(role: str, criteria: InForce, when: When) -> Iterator[Check]:
+    yield Check(
+        name=f"{role}: {criteria.method}",
+        method=criteria.method,
+        config=json.dumps(criteria.config, ensure_ascii=False),
+        when=when,
+    )
+
+
+def protected(settings: Settings, assignment: Assignment) -> Protection:
+    """As the task says, else the settings, else what the commands of its verification execute."""
+    given = assignment.task.protect if assignment.task.protect is not None else settings.ralph.protect
+    if given is not None:
+        return Protection(given)
+    commands = [(guardrail.command, ".") for guardrail in settings.guardrails]
+    for role in roles_of(settings):
+        criteria = in_force(assignment.task, role, settings.ralph)
+        commands += commands_of(criteria.method, criteria.config)
+    return protection(commands, assignment.tracked)
+
+
+# ---- who does it ----
+
+
+def agents_of(settings: Settings, role: str, may: Permissions = Permissions.EDIT) -> tuple[AgentSpec, ...]:
+    """The agent of a role and, if it has none of its own, the fallbacks of the configured one."""
+    given, idle = role_settings(role, settings.ralph), settings.idle_timeout_seconds
+    specs = (
+        agent_specs(settings.agent, idle, may)
+        if given.agent is None
+        else (_named(settings, given.agent, may),)
+    )
+    return tuple(with_model(spec, given.model) for spec in specs) if given.model else specs
+
+
+def judge_of(settings: Settings, agent: AgentSpec) -> AgentSpec:
+    judge = settings.ralph.judge
+    spec = agent if judge.agent is None else _named(settings, judge.agent)
+    return with_model(spec, judge.model) if judge.model else spec
+
+
+def _named(
+    settings: Settings, agent: str | CommandSettings, may: Permissions = Permissions.EDIT
+) -> AgentSpec:
+    """An agent of its own; the configured one keeps its flags."""
+    if isinstance(agent, str):
+        agent = settings.agent if agent == settings.agent.command else CommandSettings(command=agent)
+    return agent_spec(agent, settings.idle_timeout_seconds, may)

@@ -1,0 +1,201 @@
+"""What people say while a run is driven: signals, commands and guidance, at every kind of step."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from conftest import Project
+from loop.loop_support import (
+    CLAIM,
+    PROVED,
+    STOPPED,
+    Heard,
+    Loop,
+    command_check,
+    end_of,
+    once_there,
+    opened_loop,
+    waiting,
+)
+from ralph.core import machine
+from ralph.core.events import (
+    AgentEnded,
+    AgentStarted,
+    CheckEnded,
+    CheckStarted,
+    Event,
+    Holding,
+    IterationStarted,
+)
+from ralph.core.model import (
+    Cancel,
+    Cause,
+    Command,
+    Ended,
+    Hold,
+    HoldWhy,
+    Outcome,
+    Pause,
+    Phase,
+    Resume,
+    Scm,
+    State,
+    Steer,
+)
+from ralph.store import codec
+
+CANCELLED = (Outcome.INTERRUPTED, Cause.CANCELLED)
+
+
+def on(kind: type[Event], *commands: Command, signals: int = 0) -> Heard:
+    """Send commands, and signals, the first time that something of a kind happens."""
+
+    def heard(loop: Loop, event: Event) -> None:
+        if isinstance(event, kind) and len(loop.told(kind)) == 1:
+            for command in commands:
+                loop.send(command)
+            loop.interrupt(signals)
+
+    return heard
+
+
+def resumed(state: State) -> State:
+    return machine.apply(state, Resume(state.now))
+
+
+# ---- signals ----
+
+
+def test_one_signal_lets_the_agent_finish(project: Project) -> None:
+    """The iteration in hand counts; no further step is begun."""
+    with opened_loop(project, heard=on(AgentStarted, signals=1)) as loop:
+        state = loop.drive()
+        assert loop.kinds == ["plan", "look", "run_agent", "cancel", "stop"]
+    assert (end_of(state), state.iteration) == (STOPPED, 1)
+    assert loop.notices[0].startswith("Received signal")
+
+
+def test_a_second_signal_ends_the_agent(project: Project) -> None:
+    """The process is ended at once, and its iteration does not count."""
+    with opened_loop(project, "exec sleep 60", heard=on(AgentStarted, signals=2)) as loop:
+        state = loop.drive()
+        (ran,) = loop.results("run_agent")
+    assert (end_of(state), ran.ended, state.iteration) == (STOPPED, Ended.INTERRUPTED, 0)
+    assert state.cancelled is not None and state.cancelled.now
+
+
+@pytest.mark.parametrize("signals", [0, 2])
+def test_an_interrupted_check_has_no_verdict_and_is_due_again(project: Project, signals: int) -> None:
+    """The command is ended, nothing is told of a verdict, and the resumed run begins with that check."""
+    command = () if signals else (Cancel(0.0),)
+    checks = command_check("test -e ok || exec sleep 60", "slow"), command_check("true")
+    with opened_loop(project, heard=on(CheckStarted, *command, signals=signals), checks=checks) as loop:
+        state = loop.drive()
+        (checked,) = loop.results("run_checks")
+        assert (checked.verdicts, loop.told(CheckEnded), state.verdicts) == ((), [], ())
+        assert state.phase is Phase.CHECK and end_of(state) == (STOPPED if signals else CANCELLED)
+        (project.path / "ok").touch()
+        loop.wakeup.count = 0
+        assert end_of(loop.drive(resumed(state))) == PROVED
+        assert loop.kinds[-3:] == ["run_checks", "run_checks", "stop"]
+    assert len(loop.told(AgentStarted)) == 1
+
+
+@pytest.fixture
+def hooked(repository: Project, tmp_path: Path) -> Project:
+    """A repository whose commits wait in a hook, until there is a file `go`."""
+    repository.git("config", "user.name", "Ada")
+    repository.git("config", "user.email", "ada@localhost")
+    hook = repository.path / ".git/hooks/pre-commit"
+    hook.write_text(f"#!/bin/sh\ntest -e {tmp_path}/go || {{ {waiting(tmp_path / 'waits')}; }}\n")
+    hook.chmod(0o755)
+    return repository
+
+
+def test_a_commit_that_is_cut_off_is_done_again(hooked: Project, tmp_path: Path) -> None:
+    """Its row says that it is not over, nobody is told of a problem, and the resumed run commits."""
+    scm = Scm("git", ("commit -a",), message="Fixed")
+    with opened_loop(hooked, f"touch made; {CLAIM}", scm=scm) as loop:
+        with once_there(tmp_path / "waits", lambda: loop.send(Cancel(0.0))):
+            state = loop.drive()
+        (did,) = loop.results("commit")
+        assert (did.over, did.detail, state.phase) == (False, "", Phase.COMMIT)
+        assert (end_of(state), loop.notices) == (CANCELLED, [])
+        (tmp_path / "go").touch()
+        assert end_of(loop.drive(resumed(state))) == PROVED
+        assert loop.kinds[-2:] == ["commit", "stop"]
+    assert hooked.git("log", "--format=%s").split() == ["Fixed", "First"]
+
+
+# ---- commands ----
+
+
+def test_a_cancel_ends_the_agent(project: Project) -> None:
+    """`ralph cancel` is heard while the process runs, and journalled with its number."""
+    with opened_loop(project, "exec sleep 60", heard=on(AgentStarted, Cancel(0.0))) as loop:
+        state = loop.drive()
+        assert loop.kinds == ["plan", "look", "run_agent", "cancel", "stop"]
+        assert loop.context.runs.waiting(loop.plan.run) == []
+    assert end_of(state) == CANCELLED
+
+
+def test_a_pause_lasts_until_somebody_goes_on(project: Project) -> None:
+    """The hold has no end of its own; Resume ends it, and what it lasted is no time of the run."""
+    with opened_loop(project, "echo on", heard=on(AgentStarted, Pause(0.0)), iterations=2) as loop:
+
+        def meanwhile() -> None:
+            loop.clock.passed += 3_600.0
+            if loop.clock.passed > 90_000.0:
+                loop.send(Resume(0.0))
+
+        loop.wakeup.meanwhile = meanwhile
+        state = loop.drive()
+        assert loop.kinds[2:7] == ["run_agent", "pause", "hold", "resume", "look"]
+    assert [event.hold.why for event in loop.told(Holding)] == [HoldWhy.PAUSED]
+    assert state.iteration == 2 and state.elapsed < 60.0
+
+
+def test_a_hold_that_is_woken_keeps_what_is_left_of_it(project: Project) -> None:
+    """A pause in the middle of a wait, and then the rest of that wait."""
+
+    def heard(loop: Loop, event: Event) -> None:
+        if isinstance(event, Holding) and len(loop.told(Holding)) < 3:
+            loop.send(Resume(0.0) if event.hold.why is HoldWhy.PAUSED else Pause(0.0))
+
+    with opened_loop(project, heard=heard) as loop:
+        state = loop.drive(loop.start(hold=Hold(HoldWhy.RESTART, seconds=100.0)))
+    holds = [event.hold for event in loop.told(Holding)]
+    assert [hold.why for hold in holds] == [HoldWhy.RESTART, HoldWhy.PAUSED, HoldWhy.RESTART]
+    assert end_of(state) == PROVED and (holds[2].seconds or 0.0) < 100.0
+
+
+def test_a_signal_ends_a_hold(project: Project) -> None:
+    """Nobody waits an hour for a limit when they press Ctrl-C."""
+    with opened_loop(project, heard=on(Holding, signals=1)) as loop:
+        state = loop.drive(loop.start(hold=Hold(HoldWhy.LIMIT, until=loop.clock.wall() + 3_600.0)))
+        assert (end_of(state), loop.kinds) == (STOPPED, ["plan", "hold", "cancel", "stop"])
+    assert loop.clock.passed < 1.0
+
+
+def test_guidance_goes_into_the_next_prompt_and_no_other(project: Project) -> None:
+    """It is delivered with an iteration, which says that it was steered."""
+    steer = Steer(0.0, 0, "Use the old parser.")
+    with opened_loop(project, "echo on", heard=on(AgentEnded, steer), iterations=3) as loop:
+        loop.drive()
+        assert loop.context.runs.delivery(1) == (True, 2)
+    prompts = [(project.path / f".ralph/prompt_00{n}.txt").read_text() for n in (1, 2, 3)]
+    assert ["Use the old parser." in text for text in prompts] == [False, True, False]
+    assert [event.steered for event in loop.told(IterationStarted)] == [0, 1, 0]
+
+
+def test_commands_are_journalled_with_the_state_that_they_made(project: Project) -> None:
+    """A run that is loaded after a command stands where the command has put it."""
+    with opened_loop(project, heard=on(AgentEnded, Pause(7.0), Cancel(8.0, now=False))) as loop:
+        loop.drive()
+        query = "SELECT state FROM journal WHERE kind IN ('pause', 'cancel') ORDER BY seq"
+        states = [codec.decode_state(state, loop.plan) for (state,) in loop.context.runs.db.execute(query)]
+    assert [(state.paused, state.cancelled is not None) for state in states] == [(True, False), (True, True)]
+    assert replace(states[0], paused=False, now=states[1].now).iteration == states[1].iteration

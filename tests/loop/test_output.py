@@ -1,0 +1,150 @@
+"""Who reads what agents and checks print: one feed becomes a raw file, events and usage, without secrets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph.agents.base import Reading
+from ralph.agents.registry import AGENTS
+from ralph.core.events import Event, Noise, Text, UsageReported
+from ralph.loop import output
+from ralph.loop.output import CheckLog, Tee
+from ralph.redact import MARK, Secrets
+from ralph.store import files
+from ralph.store.runtime import Capped
+
+SECRETS = Secrets(["correct-horse"])
+WORK = Path(__file__).parents[1] / "agents/streams/claude_work.ndjson"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Iterator[int]:
+    with files.opened_directory(str(tmp_path)) as found:
+        yield found
+
+
+def tee(directory: int, events: list[Event], agent: str = "custom") -> Tee:
+    return Tee(AGENTS[agent].parser(Reading()), events.append, directory, "s", SECRETS)
+
+
+def test_one_feed_is_a_file_events_and_usage(directory: int, tmp_path: Path) -> None:
+    """The raw stream is what was printed, byte for byte; events and usage are told as they come."""
+    events: list[Event] = []
+    found = tee(directory, events, "claude")
+    data = WORK.read_bytes()
+    for start in range(0, len(data), 1000):
+        found.stdout(data[start : start + 1000])
+    assert found.close() == ""
+    assert (tmp_path / "s.stdout").read_bytes() == data and not (tmp_path / "s.stderr").exists()
+    usages = [event.usage for event in events if isinstance(event, UsageReported)]
+    assert usages and len(usages) == len(set(usages)) < len(events)
+
+
+def test_both_streams_are_redacted_in_the_file_and_in_the_events(directory: int, tmp_path: Path) -> None:
+    """A secret that comes in two pieces is found all the same."""
+    events: list[Event] = []
+    found = tee(directory, events)
+    for piece in (b"a correct-", b"horse b\n"):
+        found.stdout(piece)
+        found.stderr(piece)
+    found.close()
+    safe = f"a {MARK.decode()} b\n"
+    assert events == [Text(safe), Noise(safe)]
+    assert [(tmp_path / f"s.{name}").read_text() for name in ("stdout", "stderr")] == [safe, safe]
+
+
+def test_the_rest_of_a_line_is_let_go_at_the_end(directory: int, tmp_path: Path) -> None:
+    """What has no newline waits, because it could be the beginning of a secret."""
+    events: list[Event] = []
+    found = tee(directory, events)
+    found.stdout(b"no newline")
+    found.stderr(b"here either")
+    assert not list(tmp_path.iterdir())
+    found.close()
+    kept = [(tmp_path / f"s.{name}").read_text() for name in ("stdout", "stderr")]
+    assert kept == ["no newline", "here either"]
+
+
+@pytest.mark.parametrize("name", ["s.stdout", "s.stderr"])
+def test_a_stream_that_cannot_be_made_is_told_and_read_all_the_same(
+    directory: int, tmp_path: Path, name: str
+) -> None:
+    """A directory in its place: events come, and closing says why there is no file."""
+    (tmp_path / name).mkdir()
+    events: list[Event] = []
+    found = tee(directory, events)
+    found.stdout(b"out\n")
+    found.stderr(b"err\n")
+    assert found.close() != "" and events == [Text("out\n"), Noise("err\n")]
+
+
+def log_of(directory: int, most: int = 1 << 20) -> Capped:
+    return Capped(files.create(directory, "log", 0o644), most)
+
+
+def test_a_check_log_keeps_the_beginning_for_the_agent(
+    directory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it is in the log; the head says that it was cut."""
+    monkeypatch.setattr(output, "MAX_HEAD_BYTES", 10)
+    found = CheckLog(log_of(directory), 0, SECRETS)
+    found.stdout(b"0123456\n")
+    assert not found.is_cut
+    found.stderr(b"89abc\n")
+    found.stdout(b"more\n")
+    assert found.close() == ""
+    assert (found.head, found.is_cut) == ("0123456\n89", True)
+    assert (tmp_path / "log").read_bytes() == b"0123456\n89abc\nmore\n"
+
+
+def test_a_large_truncation_limit_keeps_more(directory: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many characters as the agent is shown are there, even if each is several bytes."""
+    monkeypatch.setattr(output, "MAX_HEAD_BYTES", 1)
+    found = CheckLog(log_of(directory), 5, SECRETS)
+    found.stdout("äöüßé and more than forty bytes of all this\n".encode())
+    found.close()
+    assert found.is_cut and len(found.head.encode()) == 40
+
+
+def test_a_log_at_its_cap_says_so_in_its_last_line(directory: int, tmp_path: Path) -> None:
+    """How much is missing stands in the file; that is no problem to be told."""
+    found = CheckLog(log_of(directory, most=4), 0, SECRETS)
+    found.stdout(b"12345678\n")
+    assert found.close() == ""
+    assert (tmp_path / "log").read_text() == "1234\n[ralph] 5 more bytes were not kept\n"
+
+
+def test_a_log_that_cannot_be_written_says_why(directory: int) -> None:
+    """Here its file is open for reading only."""
+    os.close(files.create(directory, "log", 0o644))
+    found = CheckLog(Capped(os.open("log", os.O_RDONLY, dir_fd=directory), 100), 0, SECRETS)
+    found.stdout(b"text\n")
+    assert found.close() == os.strerror(9) and found.head == "text\n"
+
+
+def test_a_check_log_is_redacted(directory: int, tmp_path: Path) -> None:
+    """Neither the log nor what the agent is shown has the secret."""
+    found = CheckLog(log_of(directory), 0, SECRETS)
+    found.stdout(b"correct-")
+    found.stdout(b"horse\n")
+    found.close()
+    assert found.head.encode() == (tmp_path / "log").read_bytes() == MARK + b"\n"
+
+
+@given(st.lists(st.binary(max_size=30), max_size=6))
+def test_pieces_may_end_anywhere(pieces: list[bytes]) -> None:
+    """However the output is cut into pieces, the log has all of it in order."""
+    descriptor = os.memfd_create("log")
+    found = CheckLog(Capped(os.dup(descriptor), 1 << 20), 0, SECRETS)
+    for piece in pieces:
+        found.stdout(piece)
+    found.close()
+    with open(descriptor, "rb") as log:
+        log.seek(0)
+        assert log.read() == SECRETS.redact(b"".join(pieces))

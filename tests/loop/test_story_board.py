@@ -1,0 +1,364 @@
+"""The folder of a PRD loop: what an iteration may do to it, and what is settled when somebody was killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from prd_support import board, story
+from ralph.core.model import BoardSeen, Prd
+from ralph.errors import RalphError
+from ralph.loop.story_board import NOTE, StoryBoard
+from ralph.store.files import opened_directory
+from ralph.store.marker import MARKER
+from ralph.store.runs import process_start
+from ralph.stories.rules import IMPLEMENT, REVIEW, REVIEW_FIX
+
+NESTED = '{"userStories": [' + 600 * "[" + 600 * "]" + "]}"
+"""Python can read it, but not copy it."""
+
+PROGRESS = "# Log\n\n---\n- planned\n"
+
+
+@dataclass
+class Place:
+    """A board, its folder, and what it has committed."""
+
+    path: Path
+    board: StoryBoard
+    commits: list[tuple[list[str], str]] = field(default_factory=list)
+    branches: list[str] = field(default_factory=lambda: ["main"])
+    lost: tuple[list[str], list[str]] = field(default_factory=lambda: ([], []))
+
+    @property
+    def folder(self) -> Path:
+        return self.path / "ralph"
+
+    def begin(self) -> BoardSeen:
+        """An iteration begins."""
+        before = self.board.before()
+        self.board.begin(5, before)
+        return before
+
+    def write(self, *stories: dict[str, Any], **values: Any) -> None:
+        (self.folder / "tasks.json").write_text(json.dumps(board(*stories, **values)))
+
+    @property
+    def stories(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = json.loads((self.folder / "tasks.json").read_text())["userStories"]
+        return found
+
+    @property
+    def note(self) -> Path:
+        return self.board.kept / NOTE
+
+    @property
+    def undone(self) -> list[str]:
+        """The names of the files of which copies are kept, without their times."""
+        found = self.board.undone.iterdir() if self.board.undone.exists() else ()
+        return sorted(path.name.partition("-")[2] for path in found)
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    project = tmp_path / "project"
+    (project / "ralph").mkdir(parents=True)
+    with opened_directory(str(project)) as directory:
+        found = Place(project, StoryBoard(Prd(), directory, tmp_path / "kept"))
+        found.board = replace(
+            found.board,
+            commit=lambda names, message: found.commits.append((names, message)),
+            branch=lambda: found.branches[-1],
+            lost_tests=lambda tree: found.lost,
+        )
+        found.write(story())
+        for name, text in (("prd.md", "# Calc\n"), ("prompt.md", "Go.\n"), ("progress.txt", PROGRESS)):
+            (found.folder / name).write_text(text)
+        yield found
+
+
+IMPLEMENTED = story(reviewStatus="needs_review", notes="done")
+APPROVED = story(reviewStatus="approved", passes=True, reviewCount=1, notes="done")
+
+
+# ---- before ----
+
+
+@pytest.mark.parametrize(
+    ("found", "role", "done"),
+    [
+        (story(), IMPLEMENT, False),
+        (IMPLEMENTED, REVIEW, False),
+        (story(reviewStatus="changes_requested", reviewCount=1, reviewFeedback="x"), REVIEW_FIX, False),
+        (APPROVED, "", True),
+    ],
+)
+def test_the_list_says_what_is_next(place: Place, found: dict[str, Any], role: str, done: bool) -> None:
+    """Its mode, its story, and whether all is done, as people have left it."""
+    place.write(found)
+    before = place.board.before()
+    assert (before.done, before.story) == (done, "" if done else "US-001")
+    assert before.role == role or done
+    assert json.loads(before.legal)["userStories"] == [found]
+
+
+@pytest.mark.parametrize("content", [None, "rubbish", '{"userStories": 7}', "[]"])
+def test_a_list_that_is_none_is_an_error(place: Place, content: str | None) -> None:
+    """People have to mend it: it names the file."""
+    path = place.folder / "tasks.json"
+    path.unlink() if content is None else path.write_text(content)
+    with pytest.raises(RalphError, match=r"ralph/tasks\.json"):
+        place.board.before()
+
+
+def test_an_iteration_in_hand_leaves_a_note_and_a_marker(place: Place) -> None:
+    """The note is out of the agent's reach, the marker in the project, for hooks; both name this process."""
+    place.begin()
+    note, marker = json.loads(place.note.read_text()), json.loads((place.path / MARKER).read_text())
+    assert (note["role"], note["story"], note["branch"]) == (IMPLEMENT, "US-001", "main")
+    assert note["pid"] == marker["pid"] == os.getpid()
+    assert (marker["iterationMode"], marker["max_iterations"], marker["ralphDir"]) == (IMPLEMENT, 5, "ralph")
+    place.board.unmark()
+    assert not (place.path / MARKER).exists()
+
+
+# ---- rule ----
+
+
+def test_what_is_legal_stays_and_is_not_committed(place: Place) -> None:
+    """Implemented, with notes and a line of progress: nothing was undone."""
+    before = place.begin()
+    place.write(IMPLEMENTED)
+    (place.folder / "progress.txt").write_text(PROGRESS + "- done\n")
+    after = place.board.rule(before)
+    assert (after.illegal, after.told, place.commits, place.undone) == ((), (), [], [])
+    assert (after.approves, after.unapproved, place.stories) == (False, "", [IMPLEMENTED])
+    assert not place.note.exists()
+
+
+def test_an_approval_of_a_review_can_be_taken_back_later(place: Place) -> None:
+    """The ruling has the list with it and without it."""
+    place.write(IMPLEMENTED)
+    before = place.begin()
+    place.write(APPROVED)
+    after = place.board.rule(before)
+    assert (after.approves, after.done, after.illegal) == (True, True, ())
+    (taken_back,) = json.loads(after.unapproved)["userStories"]
+    assert (taken_back["passes"], taken_back["reviewStatus"]) == (False, "changes_requested")
+
+
+def test_what_the_agent_may_not_decide_is_put_back_and_committed(place: Place) -> None:
+    """An implementer that approves itself: the story is as it was, a copy of the file is kept."""
+    before = place.begin()
+    place.write(APPROVED)
+    after = place.board.rule(before)
+    assert not after.done and "cannot set passes=true" in " ".join(after.illegal)
+    assert place.stories[0]["passes"] is False and place.undone == ["tasks.json"]
+    ((names, message),) = place.commits
+    assert names == [f"ralph/{name}" for name in ("tasks.json", "prd.md", "prompt.md", "progress.txt")]
+    assert message.startswith("chore: [ralph] undo what an iteration may not do\n\n- ")
+
+
+@pytest.mark.parametrize("left", [None, "rubbish", "[" * 100_000, NESTED, '{"userStories": 7}'])
+def test_a_list_that_the_agent_has_broken_is_as_it_was(place: Place, left: str | None) -> None:
+    """Gone, unreadable, nested without end, or no list: the copy of the harness counts."""
+    before = place.begin()
+    path = place.folder / "tasks.json"
+    path.unlink() if left is None else path.write_text(left)
+    after = place.board.rule(before)
+    assert "no task list any more" in " ".join(after.illegal) and place.stories == [story()]
+
+
+@pytest.mark.parametrize("name", ["prd.md", "prompt.md"])
+@pytest.mark.parametrize("how", ["changed", "removed"])
+def test_files_of_people_are_put_back(place: Place, name: str, how: str) -> None:
+    """Neither the PRD nor the prompt is the agent's to change."""
+    was = (place.folder / name).read_text()
+    before = place.begin()
+    (place.folder / name).unlink() if how == "removed" else (place.folder / name).write_text("mine")
+    after = place.board.rule(before)
+    assert after.illegal == (f"ralph/{name} is not the agent's to change; it is as it was",)
+    assert (place.folder / name).read_text() == was
+    assert place.undone == ([name] if how == "changed" else [])
+
+
+def test_a_file_that_was_not_there_may_be_made(place: Place) -> None:
+    """Without a PRD, or a log of progress, an agent may write one."""
+    for name in ("prd.md", "progress.txt"):
+        (place.folder / name).unlink()
+    before = place.begin()
+    for name in ("prd.md", "progress.txt"):
+        (place.folder / name).write_text("new\n")
+    assert place.board.rule(before).illegal == ()
+
+
+def test_the_log_of_progress_only_grows(place: Place) -> None:
+    """What was there is back, and what the agent wrote instead stands below it."""
+    before = place.begin()
+    (place.folder / "progress.txt").write_text("# Log\n\n---\n- other\n")
+    after = place.board.rule(before)
+    assert after.illegal == ("ralph/progress.txt only grows below its line; what was there is back",)
+    text = (place.folder / "progress.txt").read_text()
+    assert text.index("- planned") < text.index("- other")
+
+
+@pytest.mark.parametrize("how", ["removed", "changed"])
+def test_the_marker_is_not_the_agents(place: Place, how: str) -> None:
+    """It is told; the next iteration writes it anew."""
+    before = place.begin()
+    marker = place.path / MARKER
+    marker.unlink() if how == "removed" else marker.write_text("{}")
+    assert place.board.rule(before).illegal == (f"{MARKER} is not the agent's to change",)
+
+
+def test_what_should_not_happen_again_is_told(place: Place) -> None:
+    """Two stories at once, another branch, and tests that are gone or shorter."""
+    place.write(story(), story("US-002"))
+    before = place.begin()
+    place.write(story(notes="a"), story("US-002", notes="b"), story("US-003"))
+    place.branches.append("")
+    place.lost = ([f"test_{n}.py" for n in range(12)], ["test_cut.py"])
+    several, branch, gone, cut = place.board.rule(before, "tree").told
+    assert "several stories (US-001, US-002)" in several
+    assert "left branch main and stayed on no branch" in branch
+    assert "removed tests (test_0.py, " in gone and gone.count(".py") == 10 and "and 2 more" in gone
+    assert "changed or removed lines of tests (test_cut.py)" in cut
+
+
+def test_going_to_the_branch_of_the_list_is_not_told(place: Place) -> None:
+    """That is where the work belongs."""
+    place.write(story(), branchName="feature")
+    before = place.begin()
+    place.branches.append("feature")
+    assert place.board.rule(before).told == ()
+
+
+def test_a_review_that_decides_nothing_is_told(place: Place) -> None:
+    """It approves or requests changes; to write notes is neither."""
+    place.write(IMPLEMENTED)
+    before = place.begin()
+    (told,) = place.board.rule(before).told
+    assert "decided nothing about US-001" in told
+
+
+# ---- refute ----
+
+
+def test_an_approval_that_was_refuted_is_taken_back(place: Place) -> None:
+    """In the list as it is now: what people have added meanwhile stays."""
+    place.write(IMPLEMENTED)
+    before = place.begin()
+    place.write(APPROVED)
+    after = place.board.rule(before)
+    place.write(APPROVED, story("US-002"))
+    place.board.refute(after.legal, after.unapproved, ("tests are red\nin two lines",))
+    first, second = place.stories
+    assert (first["passes"], first["reviewStatus"], first["notes"]) == (False, "changes_requested", "done")
+    assert second["id"] == "US-002"
+    ((names, message),) = place.commits
+    assert names == ["ralph/tasks.json"] and "- tests are red in two lines" in message
+
+
+@pytest.mark.parametrize("left", ["rubbish", '{"userStories": [{}]}'])
+def test_a_list_that_is_none_by_then_is_written_anew(place: Place, left: str) -> None:
+    """From the copy of the harness, without the approval."""
+    legal, unapproved = json.dumps(board(APPROVED)), json.dumps(board(IMPLEMENTED))
+    (place.folder / "tasks.json").write_text(left)
+    place.board.refute(legal, unapproved, ())
+    assert place.stories == [IMPLEMENTED]
+
+
+# ---- hold and release ----
+
+
+def test_what_checks_do_to_the_files_is_put_back(place: Place) -> None:
+    """Between hold and release nothing is the work of people; what is made anew is not touched."""
+    place.board.hold()
+    assert place.note.exists() and place.board.release() == []
+    assert (place.commits, place.note.exists()) == ([], False)
+    place.board.hold()
+    place.write(APPROVED)
+    (place.folder / "prd.md").unlink()
+    (place.folder / "other.md").touch()
+    told = place.board.release()
+    changed = "was changed by what was run to verify or commit"
+    assert told == [f"ralph/{name} {changed}" for name in ("tasks.json", "prd.md")]
+    assert place.stories == [story()] and (place.folder / "prd.md").exists()
+    assert [names for names, _ in place.commits] == [["ralph/tasks.json", "ralph/prd.md"]]
+
+
+def test_what_people_change_between_two_holds_counts(place: Place) -> None:
+    """The copies are of the last hold, also of files that have gone since."""
+    place.board.hold()
+    place.board.release()
+    place.write(IMPLEMENTED)
+    (place.folder / "prd.md").unlink()
+    place.board.hold()
+    assert place.board.release() == [] and place.stories == [IMPLEMENTED]
+    assert not (place.folder / "prd.md").exists()
+
+
+# ---- what was cut off ----
+
+
+def killed(place: Place) -> None:
+    """Whoever had the iteration in hand is a process that lives no more."""
+    process = subprocess.Popen(["true"])
+    process.wait()
+    note = json.loads(place.note.read_text())
+    place.note.write_text(json.dumps(note | {"pid": process.pid, "pidStart": "then"}))
+
+
+def test_without_a_note_there_is_nothing_to_settle(place: Place) -> None:
+    """Nobody was at work here, or whoever was has finished."""
+    assert (place.board.is_unsettled, place.board.settle()) == (False, None)
+    place.board.kept.mkdir()
+    place.note.write_text("rubbish")
+    assert (place.board.is_unsettled, place.board.settle()) == (False, None)
+
+
+def test_an_iteration_that_was_cut_off_is_ruled(place: Place) -> None:
+    """By the rules that it began with, whatever those are now."""
+    board = place.board
+    place.board = replace(board, prd=Prd(skip_review=True))
+    place.begin()
+    place.write(story(passes=True, notes="done"))
+    (place.folder / "prd.md").write_text("mine")
+    killed(place)
+    place.board = board
+    assert place.board.is_unsettled
+    seen = place.board.settle()
+    assert seen is not None and [text.partition(" ")[0] for text in seen.illegal] == ["ralph/prd.md"]
+    assert place.stories[0]["passes"] and not place.board.is_unsettled
+
+
+def test_a_check_that_was_cut_off_is_put_back(place: Place) -> None:
+    """Whoever comes next puts back what it did to the files."""
+    place.board.hold()
+    place.write(APPROVED)
+    killed(place)
+    seen = place.board.settle()
+    assert seen is not None and len(seen.illegal) == 1 and place.stories == [story()]
+    assert place.board.settle() is None
+
+
+def test_a_live_loop_is_not_settled(place: Place) -> None:
+    """Its note names a process that runs: that is an error, and nothing is touched."""
+    place.begin()
+    with subprocess.Popen(["sleep", "60"]) as process:
+        note = json.loads(place.note.read_text())
+        start = process_start(process.pid)
+        place.note.write_text(json.dumps(note | {"pid": process.pid, "pidStart": start}))
+        assert not place.board.is_unsettled
+        with pytest.raises(RalphError, match=f"process {process.pid}"):
+            place.board.settle()
+        process.kill()
+    assert place.note.exists()

@@ -1,0 +1,114 @@
+"""The simple commands that verification runs, and where."""
+
+from __future__ import annotations
+
+import shlex
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ralph.protection.protect import inside, joined, simple_commands
+from ralph.shell.words import UNKNOWN
+
+
+def words(command: str) -> list[str]:
+    """The commands as words; what is not known is a question mark."""
+    return [each.words.replace(UNKNOWN, "?") for each in simple_commands(command)]
+
+
+def places(command: str, directory: str = ".") -> list[tuple[str, str | None]]:
+    """What each command is, and where it runs."""
+    found = simple_commands(command, directory)
+    return [
+        (each.words, inside(each.directory)) for each in found if each.program not in ("cd", "pushd", "popd")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "simple"),
+    [
+        ("a b", ["a b"]),
+        ("a && b || c; d | e & f\ng", ["a", "b", "c", "d", "e", "f", "g"]),
+        ("a 'x && y' \"p; q\" r\\|s", ["a x && y p; q r|s"]),
+        ("a > out 2>&1 < in && b &> log", ["a", "b"]),
+        ("! a; if b; then c; else d; fi", ["a", "b", "c", "d"]),
+        ("while a; do b; done; { c; }", ["a", "b", "c"]),
+        ("(a; b) && c", ["a", "b", "c"]),
+        ("x $(a b) y; z", ["a b", "x ? y", "z"]),
+        ("diff <(a) b", ["a", "diff /dev/fd/63 b"]),
+        ("# don't\na # isn't; b\nc#d", ["a", "c#d"]),
+        ("a \\\n  b", ["a b"]),
+        ("a 'two\nlines'\nb", ["a two\nlines", "b"]),
+        ("", []),
+        (" \n;;\n", []),
+    ],
+)
+def test_a_command_is_split_as_a_shell_does(command: str, simple: list[str]) -> None:
+    """Operators part commands unless they are quoted; targets, comments and reserved words are left out."""
+    assert words(command) == simple
+
+
+@pytest.mark.parametrize("command", ["echo 'x", 'echo "x', "a && echo \\"])
+def test_what_cannot_be_split_is_nothing(command: str) -> None:
+    """A quotation without an end gives no commands, not half of them."""
+    assert simple_commands(command) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "directory"),
+    [
+        ("x", "."),
+        ("cd a && x", "a"),
+        ("cd a; cd ../b/c && x", "b/c"),
+        ("(cd a && y); x", "."),
+        ("cd -P a && x", "a"),
+        ("cd .. && x", None),
+        ("cd a && cd .. && x", "."),
+        ('cd "$HOME" && x', None),
+        ("cd && x", None),
+        ("cd - && x", None),
+        ("cd /tmp && x", None),
+        ("cd ~/a && x", None),
+        ("pushd a && popd && x", "."),
+    ],
+)
+def test_where_a_command_runs_is_known_or_not(command: str, directory: str | None) -> None:
+    """`cd` is followed as far as its words tell, and only inside its parentheses."""
+    assert places(command)[-1] == ("x", directory)
+
+
+def test_a_command_begins_where_it_is_told_to() -> None:
+    """The directory that is handed in is where the first command runs."""
+    assert places("cd b && x", "a") == [("x", "a/b")]
+
+
+@pytest.mark.parametrize(
+    ("directory", "path", "expected"),
+    [
+        (".", "./a", "a"),
+        ("a", "../b", "b"),
+        ("a", "", None),
+        ("a", f"{UNKNOWN}b", None),
+        (None, "a", None),
+        ("a", "/b", None),
+    ],
+)
+def test_paths_are_joined_where_they_are_known(
+    directory: str | None, path: str, expected: str | None
+) -> None:
+    """A variable, an absolute path or an unknown directory makes the whole unknown."""
+    assert joined(directory, path) == expected
+
+
+@given(st.text(alphabet=st.sampled_from("ab;&|<>()$`'\"\\# \n\t{}!*-=./"), max_size=60))
+def test_any_text_can_be_split(command: str) -> None:
+    """No text raises anything, and every command has a name that a shell could look up."""
+    assert not any("\0" in each.name for each in simple_commands(command))
+
+
+@given(st.lists(st.lists(st.text(alphabet="ab |&;'\n#", min_size=1), min_size=1), min_size=1))
+def test_quoted_words_come_back(commands: list[list[str]]) -> None:
+    """Whatever stands in quotation marks comes back as it is, in its command."""
+    quoted = " && ".join(shlex.join(["run", *command]) for command in commands)
+    assert [each.args for each in simple_commands(quoted)] == commands

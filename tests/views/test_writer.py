@@ -1,0 +1,62 @@
+"""Writing to a terminal that may stand still."""
+
+from __future__ import annotations
+
+import io
+import threading
+
+import pytest
+
+from conftest import Project
+from ralph.views.writer import MAX_WAITING, ThreadedWriter
+
+
+class Still(io.StringIO):
+    """A terminal that takes nothing until it is let go on (Ctrl-S, then Ctrl-Q)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.go = threading.Event()
+
+    def write(self, text: str) -> int:
+        self.go.wait(30)
+        return super().write(text)
+
+
+def test_all_that_waits_is_written_in_order() -> None:
+    """A terminal that stood still for a while gets everything, as it was said."""
+    terminal = Still()
+    outlet = ThreadedWriter(terminal)
+    lines = [f"line {number}\n" for number in range(1000)]
+    for line in lines:
+        outlet.write(line)
+    terminal.go.set()
+    outlet.flush()
+    assert terminal.getvalue() == "".join(lines)
+
+
+def test_what_is_too_much_is_counted() -> None:
+    """Memory is bounded: what does not fit is left out, and the reader is told how much that was."""
+    terminal = Still()
+    outlet = ThreadedWriter(terminal)
+    for piece in ("a" * MAX_WAITING, "b", "c" * 1000, "d" * 234):
+        outlet.write(piece)
+    terminal.go.set()
+    outlet.flush()
+    outlet.write("end\n")
+    outlet.flush()
+    shown = terminal.getvalue()
+    assert shown == "a" * MAX_WAITING + "b\n[... 1,234 characters were not shown ...]\nend\n"
+
+
+@pytest.mark.slow
+def test_a_terminal_that_stands_still_does_not_stop_the_run(project: Project) -> None:
+    """Nobody reads what is shown: the work is done to its end, the exit code is right, nothing waits for ever."""
+    project.agent(
+        "echo x >> starts; seq 100000; [ $RALPH_ITERATION = 2 ] && echo '<response>DONE</response>'; true"
+    )
+    process = project.start("run", "-p", "x")
+    assert process.wait(timeout=60) == 0
+    out, _ = process.communicate()
+    assert out.splitlines()[0] == "complete: claimed; no check was configured to prove it"
+    assert (project.path / "starts").read_text().split() == ["x", "x"]
