@@ -23,10 +23,10 @@ from ralph.store.runs import process_start
 if TYPE_CHECKING:
     from tui_support import World
 
-__all__ = ["RALPH", "Project", "Recorded", "Result", "some", "wait_until"]
+__all__ = ["RALPH", "Project", "Recorded", "Result", "some", "some_rows", "wait_until"]
 
-sys.dont_write_bytecode = False
-os.environ.pop(NO_BYTECODE, None)  # else each of many interpreters would compile everything anew
+sys.dont_write_bytecode = False  # the next run need not compile the tests anew
+os.environ[NO_BYTECODE] = "1"
 
 hypothesis.settings.register_profile("plain", max_examples=40, deadline=None)
 hypothesis.settings.register_profile("all", max_examples=300, deadline=None)
@@ -59,12 +59,7 @@ class Project:
     @property
     def env(self) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("RALPH_", "GIT_"))}
-        mine = {
-            "RALPH_STATE_DIR": str(self.home.path),
-            "HOME": str(self.home.path),
-            "NO_COLOR": "1",
-            NO_BYTECODE: "1",
-        }
+        mine = {"RALPH_STATE_DIR": str(self.home.path), "HOME": str(self.home.path), "NO_COLOR": "1"}
         return inherited | mine | self.extra_env
 
     def settings(self, **values: Any) -> None:
@@ -123,6 +118,11 @@ class Project:
         return done.stdout
 
 
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: now and then a test only waits."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture
 def project(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Project]:
     """A plain directory."""
@@ -154,6 +154,12 @@ def some(values: Iterable[Any], number: int) -> list[Any]:
     """Of cases that are much alike the first few run by default, all of them with `make test-all`."""
     found = list(values)
     return found[:number] + [pytest.param(value, marks=pytest.mark.slow) for value in found[number:]]
+
+
+def some_rows(values: Iterable[tuple[Any, ...]], number: int) -> list[Any]:
+    """The same where a case has several values."""
+    found = list(values)
+    return found[:number] + [pytest.param(*value, marks=pytest.mark.slow) for value in found[number:]]
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 20.0, every: float = 0.01) -> Any:

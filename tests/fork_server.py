@@ -155,6 +155,7 @@ def _become_new(environment: dict[bytes, bytes], umask: int, descriptors: list[i
     os.umask(umask)
     os.environb.clear()
     os.environb.update(environment)
+    sys.dont_write_bytecode = bool(environment.get(b"PYTHONDONTWRITEBYTECODE"))
     time.tzset()
     tempfile.tempdir = None  # found anew, by this environment
     signal.signal(signal.SIGINT, _interrupts)

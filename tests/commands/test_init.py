@@ -590,7 +590,7 @@ def test_force_overwrites(empty: Project) -> None:
 # ---- places that cannot be written ----
 
 
-@pytest.mark.parametrize("arguments", [[], ["--yes", "--agent", "other", "--force"]])
+@pytest.mark.parametrize("arguments", some([[], ["--yes", "--agent", "other", "--force"]], 1))
 def test_a_place_that_cannot_be_used_is_said_before_any_question(
     empty: Project, tmp_path: Path, arguments: list[str]
 ) -> None:

@@ -596,6 +596,7 @@ def test_guidance_of_an_iteration_that_was_cut_off_is_not_lost(project: Project)
     assert prompt(project, 2) == "The work.\n\nGuidance from the user: Use tabs."
 
 
+@pytest.mark.slow
 def test_guidance_given_just_before_the_end_of_an_iteration(project: Project) -> None:
     """Queued before the agent's exit, it is in the very next prompt, however short the iterations are."""
     project.agent(
@@ -607,6 +608,7 @@ def test_guidance_given_just_before_the_end_of_an_iteration(project: Project) ->
     ]
 
 
+@pytest.mark.slow
 def test_a_pause_just_before_the_end_of_an_iteration(project: Project) -> None:
     """`ralph pause` says that the run holds after the step in hand, and no further agent is started."""
     project.agent(f"echo x >> starts; exec {RALPH} pause $RALPH_RUN_ID")

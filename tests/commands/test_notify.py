@@ -136,6 +136,7 @@ def test_an_end_that_was_told_and_not_journalled_is_not_told_again(project: Proj
     assert len(kept(project)) == 1
 
 
+@pytest.mark.slow
 def test_a_limit_is_told_once_with_its_end(repository: Project) -> None:
     """However often it is tried again in vain; then that it is done."""
     claude_like(
@@ -276,6 +277,7 @@ def test_a_prd_loop_tells_how_it_was_approved(project: Project) -> None:
     assert "auto-approved at the review cap" in told["text"]
 
 
+@pytest.mark.slow
 def test_each_task_tells_when_it_is_done_or_has_failed(project: Project) -> None:
     """Not each of its roles; and a work that has nothing to do tells nothing again."""
     site = make_site(project)
@@ -332,6 +334,7 @@ say("<promise>CODED</promise>", COST)
 """
 
 
+@pytest.mark.slow
 def test_the_budget_of_a_whole_work_is_told_at_eighty_percent(project: Project) -> None:
     """Once, when all tasks together have used so much; the end of each task is told beside it."""
     site = coders(project, CODES.replace("COST", "0.45"), task("T-1"), task("T-2"), maxCostUsd=1.0)
@@ -345,6 +348,7 @@ def test_the_budget_of_a_whole_work_is_told_at_eighty_percent(project: Project) 
     assert (budget["task"], budget["flow"], budget["directory"]) == ("", "work", str(project.path))
 
 
+@pytest.mark.slow
 def test_a_work_whose_budget_is_used_up_tells_so(project: Project) -> None:
     """First that it is nearly used up, then that all of it has stopped; no task is told to have failed for it."""
     says = CODES.replace("COST", "0.85 if task == 'T-1' else 0.45")
@@ -356,6 +360,7 @@ def test_a_work_whose_budget_is_used_up_tells_so(project: Project) -> None:
     assert "the cost budget of the whole work is used up" in last["text"] and "ralph work" in last["text"]
 
 
+@pytest.mark.slow
 def test_what_a_judge_costs_counts_for_the_whole_work(project: Project) -> None:
     """Its answers about the task and about the merged tree have their price, and the budget of the work hears of it."""
     judged = CompletionCriteria("CODED", "add adds", "semantic", {"check_for": ["it adds"]})
@@ -389,6 +394,7 @@ if not tried.exists():
     assert "goes on by itself" in first["text"] and f"task {first['task']}" in first["title"]
 
 
+@pytest.mark.slow
 def test_a_limit_that_lasts_too_long_for_a_work(project: Project) -> None:
     """Nobody waits for it: the work stops, and needs somebody. Begun again at once, it tells nothing new."""
     site = coders(project, "limited(9999)", task("T-1"), maxLimitWaitSeconds=60)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import ralph
-from conftest import RALPH, Project, some, wait_until
+from conftest import RALPH, Project, some, some_rows, wait_until
 from prd_support import Loop, board, make_loop, story
 from ralph.stories.enforce import UNVERIFIED
 from ralph.stories.rules import AT_CAP
@@ -238,7 +238,7 @@ def test_an_iteration_on_several_stories_is_told_so(project: Project) -> None:
     )
 
 
-@pytest.mark.parametrize("snapshots", [True, False])
+@pytest.mark.parametrize("snapshots", some([True, False], 1))
 def test_whoever_reviews_hears_of_tests_that_are_gone(loop: Loop, snapshots: bool) -> None:
     """Committed or not; a test that has another name now is not gone, and what is no test is nobody's business."""
     for name in ("tests/test_a.py", "src/b.test.js", "tests/test_c.py", "d.py"):
@@ -261,7 +261,7 @@ def test_whoever_reviews_hears_of_tests_that_are_gone(loop: Loop, snapshots: boo
     assert words in loop.project.run("logs", outcome(loop)["id"]).out
 
 
-@pytest.mark.parametrize("snapshots", [True, False])
+@pytest.mark.parametrize("snapshots", some([True, False], 1))
 def test_whoever_reviews_hears_of_tests_that_have_lost_lines(loop: Loop, snapshots: bool) -> None:
     """A test that was weakened may be; one that only grew, or is new, is not worth a word."""
     for name in ("tests/test_a.py", "tests/test_b.py", "src/code.py"):
@@ -372,6 +372,7 @@ def test_the_cap_approves_with_a_note(loop: Loop) -> None:
     assert json.loads(loop.project.run("prd", "status", "--json").out)["approvedAtCap"] == ["US-001"]
 
 
+@pytest.mark.slow
 def test_red_verify_commands_prevent_an_approval_at_the_cap_too(loop: Loop) -> None:
     """The iterations are used up by fixes and reviews, and the exit code is 1."""
     loop.write(board(verifyCommands=["false"]))
@@ -432,6 +433,7 @@ def test_status_sees_the_review_cap_of_the_last_run(loop: Loop) -> None:
 # ---- people ----
 
 
+@pytest.mark.slow
 def test_what_people_edit_during_a_pause_counts(loop: Loop) -> None:
     """Task list, PRD and prompt are read anew; nothing of it is taken for the agent's."""
     with paused(loop):
@@ -450,13 +452,16 @@ def test_what_people_edit_during_a_pause_counts(loop: Loop) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [
-        ('{"project": "x",}', "ralph/tasks.json:1: not valid JSON"),
-        ('{"project": "x", "project": "y"}', "ralph/tasks.json:1: the key 'project' stands there twice"),
-        ('{"project": "x"}', "ralph/tasks.json: tasks.json: the field 'branchName' is missing"),
-        (json.dumps(board(story(passes=True, notes="x"))), "passes=true but reviewStatus is 'null'"),
-        ("\xff", "ralph/tasks.json is not UTF-8 text"),
-    ],
+    some_rows(
+        [
+            ('{"project": "x",}', "ralph/tasks.json:1: not valid JSON"),
+            ('{"project": "x", "project": "y"}', "ralph/tasks.json:1: the key 'project' stands there twice"),
+            ('{"project": "x"}', "ralph/tasks.json: tasks.json: the field 'branchName' is missing"),
+            (json.dumps(board(story(passes=True, notes="x"))), "passes=true but reviewStatus is 'null'"),
+            ("\xff", "ralph/tasks.json is not UTF-8 text"),
+        ],
+        2,
+    ),
 )
 def test_a_list_that_people_broke_stops_the_run(loop: Loop, text: str, words: str) -> None:
     """Between two iterations: exit 2, with what is wrong and how to go on; nothing is changed."""
@@ -535,15 +540,18 @@ def test_the_marker_of_somebody_elses_loop_is_respected(loop: Loop) -> None:
 
 @pytest.mark.parametrize(
     "left",
-    [
-        '{"pid": 4000000}',
-        "no json",
-        '{"pid": 1, "pidStart": "another/boot"}',
-        '{"pid": "x"}',
-        "[]",
-        "fifo",
-        "dir",
-    ],
+    some(
+        [
+            '{"pid": 4000000}',
+            "no json",
+            '{"pid": 1, "pidStart": "another/boot"}',
+            '{"pid": "x"}',
+            "[]",
+            "fifo",
+            "dir",
+        ],
+        2,
+    ),
 )
 def test_a_stale_marker_is_swept(loop: Loop, left: str) -> None:
     """Whatever a killed loop, or its agent, has left there."""
@@ -558,7 +566,7 @@ def test_a_stale_marker_is_swept(loop: Loop, left: str) -> None:
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("signals", [1, 2])
+@pytest.mark.parametrize("signals", some([1, 2], 1))
 def test_an_interrupted_loop_leaves_no_marker_and_nothing_illegal(loop: Loop, signals: int) -> None:
     """Once lets the agent finish, twice ends it: either way what it did and may not is undone, and it can go on."""
     hold_agent(loop, "implement()", before="approve()")
@@ -614,12 +622,15 @@ def test_resume_undoes_what_a_killed_iteration_did(loop: Loop) -> None:
 
 @pytest.mark.parametrize(
     "cheat",
-    [
-        "approve()",
-        "TASKS.unlink(); TASKS.mkdir()",
-        "shutil.rmtree(RALPH)",
-        "approve(); RALPH.rename(ROOT / 'other'); RALPH.symlink_to('other')",
-    ],
+    some(
+        [
+            "approve()",
+            "TASKS.unlink(); TASKS.mkdir()",
+            "shutil.rmtree(RALPH)",
+            "approve(); RALPH.rename(ROOT / 'other'); RALPH.symlink_to('other')",
+        ],
+        1,
+    ),
 )
 def test_a_new_run_undoes_what_a_killed_iteration_did(loop: Loop, cheat: str) -> None:
     """Whoever works on the folder next settles it first, and says so; the stale marker is swept."""
@@ -631,6 +642,7 @@ def test_a_new_run_undoes_what_a_killed_iteration_did(loop: Loop, cheat: str) ->
     assert not (loop.project.path / ".ralph-active").exists()
 
 
+@pytest.mark.slow
 def test_what_was_killed_is_settled_once(loop: Loop) -> None:
     """Status says that it is not settled; an import settles it first, so that nobody undoes the import later."""
     killed(loop, "approve()")
@@ -692,6 +704,7 @@ def test_a_check_that_kills_the_loop_approves_nothing(project: Project) -> None:
 # ---- empty answers ----
 
 
+@pytest.mark.slow
 def test_empty_answers_are_asked_again_three_times(loop: Loop) -> None:
     """They cost no iteration; the fourth does."""
     agent = loop.outside / "agent"
@@ -705,6 +718,7 @@ def test_empty_answers_are_asked_again_three_times(loop: Loop) -> None:
     assert outcome(loop)["iteration"] == 2
 
 
+@pytest.mark.slow
 def test_four_empty_answers_are_an_iteration(loop: Loop) -> None:
     """An agent that never says anything does not run for ever."""
     agent = loop.outside / "agent"
@@ -727,6 +741,7 @@ def test_copies_of_what_was_put_back_are_kept(loop: Loop) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_a_planted_commit_hook_of_the_user_cannot_approve(project: Project) -> None:
     """The user's own hook runs what the agent has written: what it does to the folder is undone, and told."""
     loop = make_loop(project, story(reviewStatus="needs_review", notes="x"), story("US-002", priority=2))

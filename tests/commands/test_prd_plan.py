@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import Project
+from conftest import Project, some_rows
 from prd_support import board, story
 from ralph.agents.registry import AGENTS
 from ralph.core.model import AgentSpec
@@ -79,6 +79,7 @@ def test_a_link_in_a_circle_is_no_prd(planned: Project) -> None:
         assert "circle" in screen.screen and "This is a bug" not in screen.screen, screen.screen
 
 
+@pytest.mark.slow
 def test_a_written_prd_is_only_derived_from(planned: Project) -> None:
     """With --from it is copied first; never over another one, unless by force, which keeps that."""
     source = planned.path.parent / "login.md"
@@ -100,19 +101,22 @@ def test_a_written_prd_is_only_derived_from(planned: Project) -> None:
 
 @pytest.mark.parametrize(
     ("body", "words"),
-    [
-        ("pass", ("prd.md is empty, or still the template", "tasks.json has no stories yet")),
-        ("write(); TASKS.write_text('{')", ("tasks.json:1: not valid JSON",)),
-        ("write(project=1)", ("'project' must be a string",)),
-        (
-            f"write(userStories=[{story(passes=True, reviewStatus='approved', reviewCount=1, notes='x')!r}])",
+    some_rows(
+        [
+            ("pass", ("prd.md is empty, or still the template", "tasks.json has no stories yet")),
+            ("write(); TASKS.write_text('{')", ("tasks.json:1: not valid JSON",)),
+            ("write(project=1)", ("'project' must be a string",)),
             (
-                "Story US-001: passes must be false, not true",
-                "reviewStatus must be null",
-                "reviewCount must be 0",
+                f"write(userStories=[{story(passes=True, reviewStatus='approved', reviewCount=1, notes='x')!r}])",
+                (
+                    "Story US-001: passes must be false, not true",
+                    "reviewStatus must be null",
+                    "reviewCount must be 0",
+                ),
             ),
-        ),
-    ],
+        ],
+        2,
+    ),
 )
 def test_what_is_wrong_with_a_plan_is_said(planned: Project, body: str, words: tuple[str, ...]) -> None:
     """All of it, with exit code 2, and how to go on."""

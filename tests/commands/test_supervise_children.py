@@ -77,6 +77,7 @@ def test_a_child_run_is_spared_between_attempts(task: Task) -> None:
     assert (task.project.path / "child-done").exists() and len(pids(task).pids()) == 1
 
 
+@pytest.mark.slow
 def test_a_child_run_is_spared_with_the_shell_that_waits_for_it(task: Task) -> None:
     """What stands between the agent and a run of its own lives as long as the run."""
     foreground = CHILD.removesuffix(" --detach")
@@ -134,6 +135,7 @@ def test_a_child_run_outlives_a_warden_that_is_killed(task: Task) -> None:
     assert family(task)[1]["outcome"] == "complete" and len(pids(task).pids()) == 1
 
 
+@pytest.mark.slow
 def test_a_child_run_outlives_a_warden_with_the_shell_that_waits_for_it(task: Task) -> None:
     """As it would if the agent had only come to its end."""
     foreground = CHILD.removesuffix(" --detach")
@@ -196,6 +198,7 @@ def waits(task: Task) -> list[float]:
     return [step.seconds or 0.0 for step in found if isinstance(step, Hold) and step.why is HoldWhy.CHILDREN]
 
 
+@pytest.mark.slow
 def test_an_agent_that_stays_after_done_has_its_children_wait_with_it(task: Task) -> None:
     """Both have one time in all, not one after the other."""
     body = f"{CHILD}; {LEAVES_DONE}; echo $$ >> child-pids; exec sleep 60"
@@ -242,6 +245,7 @@ def test_cancel_of_the_child_alone(task: Task) -> None:
     assert [run["outcome"] for run in family(task)] == ["complete", "interrupted"]
 
 
+@pytest.mark.slow
 def test_a_supervised_task_may_supervise_another(task: Task) -> None:
     """Grandchildren end with the one at the top, and `ralph status` shows all three levels."""
     inner = task.project.path / "tasks/inner"

@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from conftest import RALPH, Project, wait_until
+from conftest import RALPH, Project, some_rows, wait_until
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_rewind_without_a_terminal_needs_yes(worked: Project) -> None:
     assert (result.code, (worked.path / "one.txt").exists()) == (2, True)
 
 
-@pytest.mark.parametrize(("answer", "is_back"), [("y\n", True), ("n\n", False), ("\n", False)])
+@pytest.mark.parametrize(("answer", "is_back"), some_rows([("y\n", True), ("n\n", False), ("\n", False)], 1))
 def test_rewind_asks_on_a_terminal(worked: Project, answer: str, is_back: bool) -> None:
     """No is the default."""
     leader, follower = pty.openpty()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import accumulate
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -170,6 +170,7 @@ eighths = st.integers(0, 80).map(lambda n: n / 8)
 usages = st.builds(Usage, eighths, *[st.integers(0, 20)] * 4)
 
 
+@settings(suppress_health_check=[HealthCheck.filter_too_much])
 @given(
     st.builds(Limits, cost_usd=eighths, tokens=st.integers(0, 99), seconds=eighths),
     usages,

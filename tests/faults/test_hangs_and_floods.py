@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import RALPH, Project
+from conftest import RALPH, Project, some
 from faults.fault_support import DONE, RUNS, ends, iterations, newest, traces
 from ralph.store.streams import MAX_STREAM_BYTES
 
@@ -74,7 +74,7 @@ def test_o1_lines_without_end_cost_little_memory(project: Project) -> None:
     assert all(MAX_STREAM_BYTES <= size <= MAX_STREAM_BYTES + 1000 for size in sizes.values()), sizes
 
 
-@pytest.mark.parametrize("flood", ["exec yes", "exec cat /dev/zero >&2"])
+@pytest.mark.parametrize("flood", some(["exec yes", "exec cat /dev/zero >&2"], 1))
 def test_o2_a_flood_does_not_delay_the_timeout(project: Project, flood: str) -> None:
     """An agent that is never idle, and prints as fast as it can, is ended when its time is up."""
     project.agent(flood, iterationTimeoutSeconds=1, idleTimeoutSeconds=60)

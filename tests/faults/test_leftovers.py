@@ -137,6 +137,7 @@ def with_argument(word: str) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 @REPEATED
 def test_p5_tight_chains_of_forks_are_swept(project: Project) -> None:
     """Eight chains that fork without pause are gone before the next iteration, long before they tire."""

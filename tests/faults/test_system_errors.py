@@ -33,7 +33,7 @@ def sites(*names: str) -> list[ParameterSet]:
     found = []
     for place, name in enumerate(names):
         numbers = ERRORS if IS_FULL else (ERRORS[place % len(ERRORS)],)
-        marks = [pytest.mark.slow] if place > len(ERRORS) else []
+        marks = [pytest.mark.slow] if place >= 4 else []
         found += [pytest.param(name, number, marks=marks) for number in numbers]
     return found
 

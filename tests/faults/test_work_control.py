@@ -86,6 +86,7 @@ def test_a_task_is_cancelled_before_its_run_has_begun(site: Site) -> None:
     assert site.prompts("T-1.coder") == []
 
 
+@pytest.mark.slow
 def test_a_task_is_cancelled_between_two_roles(site: Site) -> None:
     """A cancel that comes when one role has ended and the next one has not begun is not forgotten."""
     site.agents(HONEST)
@@ -230,6 +231,7 @@ def test_two_signals_while_git_works_for_a_check(site: Site) -> None:
 # ---- agents ----
 
 
+@pytest.mark.slow
 def test_a_limit_of_one_agent_holds_only_those_who_use_it(site: Site) -> None:
     """The coder's agent is limited for an hour; a task in review by another agent goes on and is merged."""
     limited = "echo 'rate limit exceeded, retry after 3600 seconds' >&2; exit 1"
@@ -286,6 +288,7 @@ def test_the_budget_of_the_whole_work(site: Site) -> None:
     assert roles_of(site, "T-1") == roles_of(site, "T-2") == ["coder"]
 
 
+@pytest.mark.slow
 def test_the_budget_of_one_task(site: Site) -> None:
     """A task that costs too much has failed, and says why; the others go on."""
     dear(
@@ -324,6 +327,7 @@ def assert_taken(site: Site, ended: Result, attempt: int) -> None:
 WINS = f"{MENDS}; echo $a > winner.txt; promise CODED"
 
 
+@pytest.mark.slow
 def test_the_first_verified_attempt_is_taken(site: Site) -> None:
     """Three work side by side; when the second one is verified the others are stopped, and all worktrees go."""
     left = traces(Project(site.outside, site.project.home))
@@ -334,6 +338,7 @@ def test_the_first_verified_attempt_is_taken(site: Site) -> None:
     assert "lost.txt" not in site.project.git("ls-tree", "--name-only", "main")
 
 
+@pytest.mark.slow
 def test_one_attempt_after_the_other(site: Site) -> None:
     """With one slot the next attempt begins only when the one before has failed, from the same base."""
     moves = f"(cd {site.project.path} && git commit -q --allow-empty -m Mine)"

@@ -76,7 +76,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", some(MOMENTS, 4))
+@pytest.mark.parametrize("moment", some(MOMENTS, 2))
 def test_g1_killed_between_two_steps(site: Site, moment: str) -> None:
     """Ralph is killed there; called again, it merges the task once, with no run more than it takes."""
     coder_only(site, f"{MENDS}; {moved_base(site)}; promise CODED")

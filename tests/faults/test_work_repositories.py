@@ -93,7 +93,7 @@ DEEDS = {
 }
 
 
-@pytest.mark.parametrize("deed", some(DEEDS, 2))
+@pytest.mark.parametrize("deed", some(DEEDS, 1))
 def test_g4_an_agent_that_moves_branches(site: Site, deed: str) -> None:
     """Whatever it does to branches and HEAD: what was proved is merged, with its history, and nothing else."""
     (site.project.path / "second.txt").write_text("second\n")
@@ -113,6 +113,7 @@ def test_g4_an_agent_that_moves_branches(site: Site, deed: str) -> None:
     assert worktrees(site) == []
 
 
+@pytest.mark.slow
 def test_g4_worktree_and_branch_are_deleted_before_the_merge(site: Site) -> None:
     """What was proved and waits for the user is found again in the snapshots."""
     coder_only(site, f"{MENDS}; promise CODED")
@@ -129,6 +130,7 @@ def test_g4_worktree_and_branch_are_deleted_before_the_merge(site: Site) -> None
     assert_clean(site)
 
 
+@pytest.mark.slow
 def test_g4_nothing_is_left_of_a_proved_task(site: Site) -> None:
     """Without snapshots a task whose branch was deleted is blocked, not done."""
     coder_only(site, f"{MENDS}; promise CODED", snapshots=False)
@@ -172,6 +174,7 @@ def test_g4_worktrees_of_the_user_stay(site: Site) -> None:
     assert site.project.git("-C", str(site.outside / "mine"), "status", "--porcelain") == ""
 
 
+@pytest.mark.slow
 def test_g4_what_an_agent_made_read_only_is_removed(site: Site) -> None:
     """A worktree with directories that cannot be written to is cleared all the same."""
     coder_only(site, f"{MENDS}; mkdir -p deep/er; touch deep/er/file; chmod 500 deep/er deep; promise CODED")
@@ -214,6 +217,7 @@ def test_g2_nobody_who_commits(site: Site) -> None:
     assert site.prompts("T-1.coder") == []
 
 
+@pytest.mark.slow
 def test_g2_an_identity_in_the_environment(site: Site) -> None:
     """Git takes it from there, so does Ralph."""
     site.project.git("config", "--unset", "user.email")
@@ -226,6 +230,7 @@ def test_g2_an_identity_in_the_environment(site: Site) -> None:
     assert site.project.git("log", "-1", "--format=%an %ce", "main") == "Eve eve@localhost\n"
 
 
+@pytest.mark.slow
 def test_g2_commits_that_cannot_be_signed(site: Site) -> None:
     """Signing without a key is found out before any agent is started; without signing the work goes on."""
     site.project.git("config", "commit.gpgSign", "true")
@@ -240,6 +245,7 @@ def test_g2_commits_that_cannot_be_signed(site: Site) -> None:
     assert site.work().code == 0
 
 
+@pytest.mark.slow
 def test_g2_a_signing_key_that_is_locked_later(site: Site) -> None:
     """Work that could not be committed is not done; it is kept on the branch without a signature."""
     gpg = script(
@@ -290,6 +296,7 @@ def test_g2_a_hook_that_refuses_merges(site: Site) -> None:
     assert_clean(site)
 
 
+@pytest.mark.slow
 def test_g2_the_user_commits_at_the_same_time(site: Site) -> None:
     """A commit of the user's whose hook takes its time is waited for, and both have what they made."""
     go, here = site.outside / "go", site.outside / "hook.here"
@@ -350,6 +357,7 @@ def test_g2_head_is_detached_while_work_goes_on(site: Site) -> None:
     assert_clean(site)
 
 
+@pytest.mark.slow
 def test_g2_another_branch_is_checked_out_later(site: Site) -> None:
     """A task goes into the branch that it began from, also when it is finished from another one."""
     coder_only(site, f"kill -INT {RALPH_PID}; {MENDS}")
@@ -363,6 +371,7 @@ def test_g2_another_branch_is_checked_out_later(site: Site) -> None:
     assert site.is_mended() and "a - b" in site.project.git("show", "other:calc.py")
 
 
+@pytest.mark.slow
 def test_g2_a_submodule(site: Site) -> None:
     """It is empty in a new worktree, until the user's setup brings it; then tasks with it are merged."""
     library = site.outside / "library"
@@ -384,6 +393,7 @@ def test_g2_a_submodule(site: Site) -> None:
     assert_clean(site)
 
 
+@pytest.mark.slow
 def test_g2_a_shallow_clone(site: Site, tmp_path: Path) -> None:
     """A clone without its history is as good as any."""
     for number in range(3):
@@ -401,6 +411,7 @@ def test_g2_a_shallow_clone(site: Site, tmp_path: Path) -> None:
     assert_clean(shallow)
 
 
+@pytest.mark.slow
 def test_g2_a_state_directory_behind_a_link(site: Site) -> None:
     """Git knows worktrees by their real paths; a home that is a link does not confuse it."""
     link = site.outside / "link"
@@ -436,6 +447,7 @@ def test_g2_a_conflict_that_is_resolved_for_one_side(site: Site) -> None:
     assert_clean(site)
 
 
+@pytest.mark.slow
 def test_g2_a_conflict_that_is_left(site: Site) -> None:
     """Conflict marks are never committed by Ralph: the coder is told, and its work is not done with them."""
     theirs = f"(cd {site.project.path} && echo base >> notes && git add notes && git commit -qm Base)"
@@ -537,7 +549,7 @@ def messages(site: Site) -> list[str]:
     return site.project.git("log", "-z", "--format=%B", "--grep=^T-1: ", "main").split("\0")
 
 
-@pytest.mark.parametrize("kind", some(ODD, 3))
+@pytest.mark.parametrize("kind", some(ODD, 1))
 def test_g3_odd_texts_are_only_texts(site: Site, kind: str) -> None:
     """Title, description, outcome and criteria go into prompts and commits as they are, and nothing runs them."""
     text = ODD[kind]

@@ -320,6 +320,7 @@ def test_the_hook_finds_what_the_rules_find() -> None:
         assert found_by_hook(marker, content) == found_by_rules(marker, content)
 
 
+@pytest.mark.slow
 def test_the_process_finds_what_the_rules_find(loop: Looping) -> None:
     """A sample of them, through the real script, the same every time."""
     sample = random.Random(7).sample(list(every_transition()), 30)

@@ -15,6 +15,7 @@ import pytest
 from conftest import Recorded, wait_until
 from process.process_support import PATH, PREAMBLE, Collected, Rig, after, bounded, rigged
 from ralph.core.model import Ended
+from ralph.process import warden as program
 from ralph.process.client import ProcessCommand, Wakeup, Warden
 from ralph.store.runs import process_start
 
@@ -91,8 +92,11 @@ def test_what_waits_for_one_that_is_spared_is_spared_too(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("trap", ["", "trap '' TERM;"], ids=["dies", "ignores TERM"])
-def test_a_command_that_is_ended_takes_all_but_the_spared_with_it(rig: Rig, trap: str) -> None:
+def test_a_command_that_is_ended_takes_all_but_the_spared_with_it(
+    rig: Rig, trap: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The command itself is ended, whatever is below it; so is what else it has started."""
+    monkeypatch.setattr(program, "LIVE_GRACE", 1.0)
     rig.warden.keep(lambda: [number(rig, "spared")])
     script = (
         f"{trap} {LEFT}; sh -c 'echo $$ > spared; exec sleep 60' > /dev/null 2>&1 & wait; sleep 60; sleep 60"

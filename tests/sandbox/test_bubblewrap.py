@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from conftest import Project, Result, wait_until
+from conftest import Project, Result, some, wait_until
 from faults.fault_support import RUNS
 from sandbox_support import BUBBLEWRAP
 
@@ -124,6 +124,7 @@ def test_an_agents_login_is_there_and_its_hooks_cannot_be_planted(repository: Pr
     assert not (login / "hooks.json").exists() and "hooks.json was made inside" in notices(done)
 
 
+@pytest.mark.slow
 def test_bypass_is_the_default_inside(repository: Project) -> None:
     """What an agent may do unasked: everything in a sandbox, files without one, and what the settings say."""
     agent = repository.script("codex", 'echo "$@" >arguments')
@@ -224,15 +225,18 @@ def test_limits_hold_inside(repository: Project) -> None:
 
 @pytest.mark.parametrize(
     "plant",
-    [
-        "printf '#!/bin/sh\\ntouch OUT\\n' >.git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
-        "git config core.hooksPath hooks; mkdir hooks; printf '#!/bin/sh\\ntouch OUT\\n' >hooks/pre-commit;"
-        " chmod +x hooks/pre-commit",
-        "git config core.fsmonitor 'touch OUT; false'",
-        "git config diff.external 'touch OUT; true'",
-        "git config filter.x.clean 'touch OUT; cat'; echo '* filter=x' >.gitattributes",
-        "git config core.sshCommand 'touch OUT; false'",
-    ],
+    some(
+        [
+            "printf '#!/bin/sh\\ntouch OUT\\n' >.git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+            "git config core.hooksPath hooks; mkdir hooks; printf '#!/bin/sh\\ntouch OUT\\n' >hooks/pre-commit;"
+            " chmod +x hooks/pre-commit",
+            "git config core.fsmonitor 'touch OUT; false'",
+            "git config diff.external 'touch OUT; true'",
+            "git config filter.x.clean 'touch OUT; cat'; echo '* filter=x' >.gitattributes",
+            "git config core.sshCommand 'touch OUT; false'",
+        ],
+        2,
+    ),
 )
 def test_t2_nothing_that_was_planted_runs_outside(repository: Project, plant: str) -> None:
     """Neither in the harness's git, which commits afterwards, nor in the user's: it is put back."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import wait_until
+from conftest import some, some_rows, wait_until
 from faults.fault_support import REPEATED, RUNS
 from ralph.core.model import Ended, Network
 from ralph.errors import RalphError
@@ -131,6 +131,7 @@ def test_kills_of_the_client_leave_nothing(docker: Bench) -> None:
     wait_until(lambda: not any(lives(pid) for pid in pids))
 
 
+@pytest.mark.slow
 @REPEATED
 def test_what_a_killed_ralph_left_goes_at_the_next_start(docker: Bench) -> None:
     """Ralph is killed again and again with its warden, and no container is left when the next one has started."""
@@ -162,6 +163,7 @@ def test_containers_of_a_run_that_lives_are_left_alone(docker: Bench) -> None:
         waiting.join()
 
 
+@pytest.mark.slow
 def test_containers_of_other_people_are_left_alone(docker: Bench) -> None:
     """An engine may serve several machines: the label says whose they are."""
     labels = {container.OWNER: "0@elsewhere", container.STATE: "/gone", container.RUN: "run-1"}
@@ -172,6 +174,7 @@ def test_containers_of_other_people_are_left_alone(docker: Bench) -> None:
     assert record.exists()
 
 
+@pytest.mark.slow
 def test_a_second_ralph_for_the_same_run_is_refused(docker: Bench) -> None:
     """It would remove the containers of the first."""
     with (
@@ -182,6 +185,7 @@ def test_a_second_ralph_for_the_same_run_is_refused(docker: Bench) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_commands_side_by_side_end_only_their_own_container(docker: Bench) -> None:
     """Each thread has its own; the end of one is not the end of the other."""
     with RUNG.opened(boundary(docker), docker.run, docker.tell) as box:
@@ -197,15 +201,18 @@ def test_commands_side_by_side_end_only_their_own_container(docker: Bench) -> No
 
 @pytest.mark.parametrize(
     ("at", "what", "words"),
-    [
-        ("docker --version", "crash", "something is wrong"),
-        ("docker --version", "hang", "does not answer"),
-        ("docker info", "crash", "something is wrong"),
-        ("docker info", "hang", "does not answer"),
-        ("docker info", "silent", "exit code 1"),
-        ("docker image", "crash", "docker pull example/image:1"),
-        ("docker image", "hang", "is not here"),
-    ],
+    some_rows(
+        [
+            ("docker --version", "crash", "something is wrong"),
+            ("docker --version", "hang", "does not answer"),
+            ("docker info", "crash", "something is wrong"),
+            ("docker info", "hang", "does not answer"),
+            ("docker info", "silent", "exit code 1"),
+            ("docker image", "crash", "docker pull example/image:1"),
+            ("docker image", "hang", "is not here"),
+        ],
+        3,
+    ),
 )
 def test_an_engine_that_does_not_work_is_a_problem(docker: Bench, at: str, what: str, words: str) -> None:
     """It is said in words, and nothing is started."""
@@ -220,7 +227,7 @@ def test_an_engine_that_does_not_work_is_a_problem(docker: Bench, at: str, what:
     assert docker.said("docker", "run") == []
 
 
-@pytest.mark.parametrize("what", ["crash", "hang", "silent"])
+@pytest.mark.parametrize("what", some(["crash", "hang", "silent"], 1))
 def test_a_run_does_not_begin_if_leftovers_cannot_be_told(docker: Bench, what: str) -> None:
     """Nobody knows what still runs: that is an error."""
     docker.most = 0.5
@@ -232,6 +239,7 @@ def test_a_run_does_not_begin_if_leftovers_cannot_be_told(docker: Bench, what: s
         pass
 
 
+@pytest.mark.slow
 def test_a_container_that_cannot_be_removed_is_told(docker: Bench) -> None:
     """The run goes on; the next one removes it."""
     docker.most = 1.0
@@ -242,6 +250,7 @@ def test_a_container_that_cannot_be_removed_is_told(docker: Bench) -> None:
     assert ["could not be removed (it does not answer)" in text for text in docker.told] == [True]
 
 
+@pytest.mark.slow
 def test_garbage_about_an_image_or_containers_does_no_harm(docker: Bench) -> None:
     """What cannot be read is as if it was not there."""
     docker.fault("docker image", "garbage")
@@ -261,6 +270,7 @@ def test_an_allow_list_goes_through_a_program_inside(docker: Bench) -> None:
         assert words[-10:] == [*first, "--", "claude", "-p"]
 
 
+@pytest.mark.slow
 def test_an_engine_that_starts_nothing_is_none(docker: Bench) -> None:
     """It answers and has the image, but no container can be started."""
     docker.fault("docker run", "crash")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import some, wait_until
+from conftest import some, some_rows, wait_until
 from ralph.core.model import Ended, Network
 from ralph.errors import RalphError
 from ralph.sandbox import docker_sandbox
@@ -58,7 +58,7 @@ def _verb(words: list[str]) -> str:
 # ---- what it is told ----
 
 
-@pytest.mark.parametrize("network", [Network.OPEN, Network.OFF])
+@pytest.mark.parametrize("network", some([Network.OPEN, Network.OFF], 1))
 def test_the_command_lines_are_the_golden_ones(bench: Bench, network: Network) -> None:
     """The first run makes a sandbox, the second starts the same one again."""
     limited = boundary(bench, network=network, memory_mb=2048, read_only=("/usr/share/doc",))
@@ -101,6 +101,7 @@ def test_the_image_is_that_of_the_agent(bench: Bench, agent: str, image: str) ->
         assert [each["agent"] for each in bench.sandboxes().values()] == [image]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_hidden_is_an_error(bench: Bench) -> None:
     """A workspace is shown as a whole; what is elsewhere is not there at all."""
     with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
@@ -218,6 +219,7 @@ def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> N
     assert list(bench.state.glob("*.env")) == []
 
 
+@pytest.mark.slow
 def test_a_program_of_this_machine_is_looked_for_by_its_name(bench: Bench) -> None:
     """One in the worktree is that one."""
     own = bench.work / "own.sh"
@@ -228,6 +230,7 @@ def test_a_program_of_this_machine_is_looked_for_by_its_name(bench: Bench) -> No
         assert bench.step(machine, str(own))[1].out == b"own\n"
 
 
+@pytest.mark.slow
 def test_a_directory_of_its_own_is_made_inside(bench: Bench) -> None:
     """One that has something in it is not there: that is an error, not an empty directory."""
     own = bench.state / "own"
@@ -266,6 +269,7 @@ def test_what_stays_behind_inside_is_ended(desktop: Bench, script: str) -> None:
         wait_until(lambda: not lives(pid))
 
 
+@pytest.mark.slow
 def test_an_empty_answer_is_told_as_one(bench: Bench) -> None:
     """Exit code 0 and no word: whoever drives the run asks again."""
     with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
@@ -273,6 +277,7 @@ def test_an_empty_answer_is_told_as_one(bench: Bench) -> None:
     assert (exit.code, heard.out) == (0, b"")
 
 
+@pytest.mark.slow
 def test_side_by_side_only_the_own_leftovers_are_ended(bench: Bench) -> None:
     """Each command has its mark."""
     with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
@@ -291,6 +296,7 @@ def bench_has(bench: Bench, wrapped: WrappedCommand) -> bool:
 # ---- files ----
 
 
+@pytest.mark.slow
 def test_after_a_command_files_may_settle(desktop: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two to three seconds before anything looks at the task list; sbx copies nothing."""
     slept: list[float] = []
@@ -319,6 +325,7 @@ def test_what_was_changed_outside_is_written_through_exec(desktop: Bench) -> Non
     assert tasks.read_text() == '{"restored": true}'
 
 
+@pytest.mark.slow
 def test_after_a_pause_the_sandbox_is_stopped_and_started(
     desktop: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -345,6 +352,7 @@ def test_too_much_for_exec_is_copied_by_a_restart(desktop: Bench) -> None:
     assert verbs(desktop) == ["stop", "run", "exec", "signal", "stop"]
 
 
+@pytest.mark.slow
 def test_sbx_passes_files_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is written and nothing restarted."""
     with (
@@ -357,6 +365,7 @@ def test_sbx_passes_files_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert verbs(bench) == ["exec", "signal"]
 
 
+@pytest.mark.slow
 def test_a_file_that_a_command_names_is_taken_along(desktop: Bench) -> None:
     """The harness keeps it where the sandbox does not see it."""
     file = desktop.state / "settings.json"
@@ -370,6 +379,7 @@ def test_a_file_that_a_command_names_is_taken_along(desktop: Bench) -> None:
 # ---- what is there already ----
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_is_there_is_used_again(bench: Bench) -> None:
     """It is stopped and started, set up again, and not made a second time."""
     for _ in range(3):
@@ -380,6 +390,7 @@ def test_a_sandbox_that_is_there_is_used_again(bench: Bench) -> None:
     assert [row["status"] for row in bench.sandboxes().values()] == ["stopped"]
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_lacks_a_workspace_is_made_anew(bench: Bench) -> None:
     """What it has is fixed when it is made."""
     more = bench.work.parent / "more"
@@ -446,19 +457,19 @@ DETECTION = [
     ("version", "hang", "does not answer"),
     ("version", "crash", "something is wrong"),
     ("version", "silent", "exit code 1"),
-    ("exec --help", "hang", "too old"),
     ("exec --help", "nothing", "too old"),
+    ("ls", "garbage", "cannot be understood"),
+    ("exec --help", "hang", "too old"),
     ("exec --help", "garbage", "too old"),
     ("exec --help", "crash", "too old"),
     ("ls", "hang", "does not answer"),
     ("ls", "crash", "something is wrong"),
     ("ls", "silent", "exit code 1"),
-    ("ls", "garbage", "cannot be understood"),
     ("ls", "nothing", "cannot be understood"),
 ]
 
 
-@pytest.mark.parametrize(("at", "what", "words"), DETECTION)
+@pytest.mark.parametrize(("at", "what", "words"), some_rows(DETECTION, 5))
 def test_a_cli_that_does_not_work_is_a_problem(bench: Bench, at: str, what: str, words: str) -> None:
     """It is said in words, within its time, and the run does not begin."""
     bench.most = 0.5
@@ -496,19 +507,19 @@ def test_the_older_cli_serves_where_the_newer_does_not(
 
 
 OPENING = [
-    ("create", "hang", "it does not answer", []),
     ("create", "crash", "something is wrong", []),
+    ("create", "half", "cannot be made", ["rm"]),
+    ("exec -u root", "crash", "`exec` fails", ["setup"]),
+    ("create", "hang", "it does not answer", []),
     ("create", "silent", "exit code 1", []),
     ("create", "nothing", "not there afterwards", []),
     ("create", "garbage", "not there afterwards", []),
-    ("create", "half", "cannot be made", ["rm"]),
     ("exec -u root", "hang", "`exec` fails", ["setup"]),
-    ("exec -u root", "crash", "`exec` fails", ["setup"]),
     ("exec -u root", "silent", "`exec` fails", ["setup"]),
 ]
 
 
-@pytest.mark.parametrize(("at", "what", "words", "then"), OPENING)
+@pytest.mark.parametrize(("at", "what", "words", "then"), some_rows(OPENING, 3))
 def test_a_sandbox_that_cannot_be_made_lets_nothing_out(
     bench: Bench, at: str, what: str, words: str, then: list[str]
 ) -> None:
@@ -577,7 +588,7 @@ def test_a_file_that_cannot_be_written_through_exec_comes_by_a_restart(desktop: 
     assert verbs(desktop) == ["write", "stop", "run", "exec", "signal", "stop"]
 
 
-@pytest.mark.parametrize("what", some(["crash", "silent", "nothing", "garbage"], 2))
+@pytest.mark.parametrize("what", some(["crash", "silent", "nothing", "garbage"], 1))
 def test_a_command_that_the_cli_does_not_run_ends_as_it_says(bench: Bench, what: str) -> None:
     """An agent that could not be started is no sandbox that is gone."""
     with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:

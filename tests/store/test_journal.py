@@ -337,6 +337,7 @@ def test_replay_of_a_run_with_feedback_guidance_and_a_pause(project: Project) ->
     assert sum("Guidance from the user: look at é 🦀" in prompt for prompt in prompts) == 1
 
 
+@pytest.mark.slow
 def test_guidance_goes_into_the_very_next_prompt(project: Project) -> None:
     """Guidance that was queued before an iteration ended is in the prompt of the next one."""
     project.agent(f'{RALPH} steer "$RALPH_RUN_ID" "from iteration $RALPH_ITERATION"; echo hm')

@@ -316,6 +316,7 @@ ENDS: list[dict[str, Any]] = [
 BEGINNINGS = [end for end in ENDS if not rules.invariant_problems(board(story(**end)))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", some(MODES, 1))
 def test_hook_and_harness_agree_about_two_stories(mode: str) -> None:
     """All that two stories can become, from all that they may be: the hook blocks exactly what the harness undoes.

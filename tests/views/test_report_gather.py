@@ -50,6 +50,7 @@ HOSTILE = (
 # ---- what it says ----
 
 
+@pytest.mark.slow
 def test_a_run_is_told_with_its_proof_its_limit_and_its_cost(repository: Project) -> None:
     """The claim, the commands, the tree and the commit; each iteration's checks, feedback, cost and diff."""
     run = complete_run(repository)

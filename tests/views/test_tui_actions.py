@@ -194,6 +194,7 @@ def test_what_is_refused_is_said(here: Project) -> None:
     drive(here, steps)
 
 
+@pytest.mark.slow
 def test_rewind(repository: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """`w`: which iteration, are you sure, and then the files are back; what was there is kept and named."""
     for name, value in repository.env.items():
