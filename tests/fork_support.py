@@ -9,13 +9,13 @@ from __future__ import annotations
 import atexit
 import os
 import select
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -55,6 +55,7 @@ class ForkedRalph(subprocess.Popen[str]):
     """The process is a child of the server: that is asked how it ended. Until then it is there, if only as a zombie."""
 
     _pidfd: int | None = None
+    _owner: _Server
 
     def _execute_child(self, *given: Any) -> None:
         """What Popen calls in order to start the process, with everything that it was given and the pipes it made."""
@@ -64,7 +65,8 @@ class ForkedRalph(subprocess.Popen[str]):
         try:
             environment = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
             message = ("start", argv[1:], environment, _umask())
-            self.pid = _server().ask(message, (p2cread, c2pwrite, errwrite, directory))
+            self._owner = _living_server()
+            self.pid = self._owner.ask(message, (p2cread, c2pwrite, errwrite, directory))
         finally:
             os.close(directory)
         self._child_created = True
@@ -83,7 +85,10 @@ class ForkedRalph(subprocess.Popen[str]):
         """As waitpid(2): the number and the status, or zeros where it still runs."""
         if flags == 0:
             self._wait_for_end()
-        status = _server().ask(("poll", self.pid))
+        try:
+            status = self._owner.ask(("poll", self.pid))
+        except (OSError, EOFError):
+            status = signal.SIGKILL  # whoever has ended the server has ended what is below it
         if status is None:
             return 0, 0
         if self._pidfd is not None:
@@ -106,8 +111,11 @@ def _umask() -> int:
     return mask
 
 
+_starting = threading.Lock()
+
+
 class _Server:
-    """The one server of this process. Threads may ask at once."""
+    """A server, for this process alone. Threads may ask at once."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
@@ -119,20 +127,32 @@ class _Server:
             self._process = subprocess.Popen(
                 words, env=environment, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
             )
-        atexit.register(self._end)
+        atexit.register(self.kill)
 
     def ask(self, message: tuple[Any, ...], descriptors: tuple[int, ...] = ()) -> Any:
         with self._lock:
             fork_server.send(self._control, message, descriptors)
             answer = fork_server.receive(self._control)
-        assert answer, "the fork server is gone"
+        if answer is None:
+            raise EOFError("the fork server is gone")
         return answer[0]
 
-    def _end(self) -> None:
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    def kill(self) -> None:
         self._control.close()
+        self._process.kill()
         self._process.wait()
 
 
-@cache
-def _server() -> _Server:
-    return _Server()
+_servers: list[_Server] = []
+
+
+def _living_server() -> _Server:
+    """The newest; another one where a test has ended it, as a ralph that loses its warden ends all its children."""
+    with _starting:
+        if not _servers or not _servers[-1].is_alive:
+            _servers.append(_Server())
+        return _servers[-1]

@@ -94,6 +94,20 @@ def test_it_is_killed_and_waited_for_like_any_process(project: Project) -> None:
     assert ralph.returncode == -signal.SIGKILL and not stat.exists()
 
 
+@pytest.mark.skipif("os.environ.get('RALPH_TEST_EXEC')", reason="every call is a real one")
+def test_a_server_that_was_killed_is_replaced(project: Project) -> None:
+    """Who ends all children of the tests ends it too: what it had started counts as killed, the next call works."""
+    project.agent("touch here; sleep 60")
+    with project.start("run", "-p", "x") as ralph:
+        wait_until((project.path / "here").exists)
+        os.kill(
+            int(Path(f"/proc/{ralph.pid}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL
+        )
+        os.kill(ralph.pid, signal.SIGKILL)
+        assert ralph.wait(timeout=10) == -signal.SIGKILL
+    assert project.run("--version").code == 0
+
+
 def test_what_the_interpreter_reads_at_its_start_takes_a_real_process(project: Project) -> None:
     """A fork could not know an encoding that was chosen before it."""
     project.extra_env["PYTHONIOENCODING"] = "ascii"
