@@ -67,8 +67,9 @@ def environment(ran: Ran) -> dict[str, str]:
 # ---- what it is handed ----
 
 
-def test_the_variables_of_an_agent(loop: Loop) -> None:
+def test_the_variables_of_an_agent(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     """It knows its run and its iteration, and has those of its settings; nothing says that it is guarded."""
+    monkeypatch.delenv("RALPH_TEST_EXEC", raising=False)
     spec = shell_agent(loop.project, "env", env=(("MINE", "a b"),))
     assert environment(call(loop, spec)) == {
         "MINE": "a b",
