@@ -102,6 +102,7 @@ class Engine:
             is_sandbox = name == "sbx"
         fault = self.fault(" ".join([name, *argv]))
         if fault == "hang":
+            (self.place / "hangs").touch()
             time.sleep(600)
         if fault == "crash":
             os.write(files[2], b"error: something is wrong\n")

@@ -216,7 +216,6 @@ def test_commands_side_by_side_end_only_their_own_container(docker: Bench) -> No
 )
 def test_an_engine_that_does_not_work_is_a_problem(docker: Bench, at: str, what: str, words: str) -> None:
     """It is said in words, and nothing is started."""
-    docker.most = 0.5
     docker.fault(at, what, 2)
     assert words in RUNG.problem(docker.run)
     with (
@@ -230,7 +229,6 @@ def test_an_engine_that_does_not_work_is_a_problem(docker: Bench, at: str, what:
 @pytest.mark.parametrize("what", some(["crash", "hang", "silent"], 1))
 def test_a_run_does_not_begin_if_leftovers_cannot_be_told(docker: Bench, what: str) -> None:
     """Nobody knows what still runs: that is an error."""
-    docker.most = 0.5
     docker.fault("docker ps", what)
     with (
         pytest.raises(RalphError, match="does not say which"),
@@ -242,7 +240,6 @@ def test_a_run_does_not_begin_if_leftovers_cannot_be_told(docker: Bench, what: s
 @pytest.mark.slow
 def test_a_container_that_cannot_be_removed_is_told(docker: Bench) -> None:
     """The run goes on; the next one removes it."""
-    docker.most = 1.0
     with RUNG.opened(boundary(docker), docker.run, docker.tell) as box:
         docker.fault("docker rm", "hang", 1)
         exit, _ = docker.step(box, "true")

@@ -472,7 +472,6 @@ DETECTION = [
 @pytest.mark.parametrize(("at", "what", "words"), some_rows(DETECTION, 5))
 def test_a_cli_that_does_not_work_is_a_problem(bench: Bench, at: str, what: str, words: str) -> None:
     """It is said in words, within its time, and the run does not begin."""
-    bench.most = 0.5
     _fault(bench, at, what, 2)
     assert words in RUNG.problem(bench.run)
     with (
@@ -524,14 +523,12 @@ def test_a_sandbox_that_cannot_be_made_lets_nothing_out(
     bench: Bench, at: str, what: str, words: str, then: list[str]
 ) -> None:
     """The run does not begin; what was half made is removed, or set up by the next one."""
-    bench.most = 0.5
     _fault(bench, at, what, 1)
     with pytest.raises(RalphError) as raised, RUNG.opened(boundary(bench), bench.run, bench.tell):
         pass
     words = words.replace("`exec`", f"`{bench.log()[0][0].replace('docker', 'docker sandbox')} exec`")
     assert words in raised.value.message
     assert verbs(bench) == ["create", *then]
-    bench.most = 20.0
     with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
         assert bench.step(machine, "echo", "works")[1].out == b"works\n"
 
@@ -542,7 +539,6 @@ def test_a_sandbox_that_cannot_be_restarted_lets_nothing_out(desktop: Bench, at:
     """Else the agent would see old files."""
     with RUNG.opened(boundary(desktop), desktop.run, desktop.tell):
         pass
-    desktop.most = 0.5
     _fault(desktop, at, what, 1)
     with (
         pytest.raises(RalphError, match=f"sandbox {at}` fails"),
@@ -556,11 +552,9 @@ def test_a_sandbox_that_cannot_be_restarted_lets_nothing_out(desktop: Bench, at:
 def test_leftovers_that_cannot_be_reached_end_with_the_machine(bench: Bench, what: str) -> None:
     """It is stopped, and starts again for the next command."""
     with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
-        bench.most = 2.0
         _fault(bench, "exec -u root", what, 1)
         bench.step(machine, "true")
         assert [row["status"] for row in bench.sandboxes().values()] == ["stopped"]
-        bench.most = 20.0
         assert bench.step(machine, "echo", "again")[1].out == b"again\n"
 
 
@@ -568,7 +562,6 @@ def test_leftovers_that_cannot_be_reached_end_with_the_machine(bench: Bench, wha
 def test_a_machine_that_does_not_stop_is_told(bench: Bench, what: str) -> None:
     """The run is over all the same."""
     with RUNG.opened(boundary(bench), bench.run, bench.tell):
-        bench.most = 0.5
         _fault(bench, "stop", what, 1)
     assert len(bench.told) == 2 and "it may still run" in bench.told[1]
 
@@ -580,7 +573,6 @@ def test_a_file_that_cannot_be_written_through_exec_comes_by_a_restart(desktop: 
     (desktop.work / "tasks.json").write_text("{}")
     with RUNG.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
         desktop.forget()
-        desktop.most = 4.0
         name = next(iter(desktop.sandboxes()))
         _fault(desktop, f"exec {name}", what, 1)
         (desktop.work / "tasks.json").write_text("{ }")
