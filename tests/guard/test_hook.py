@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import ralph.guard
+from conftest import some
 from guard.guard_support import CONTEXT, GUARD, corpus
 from ralph.guard.hook import answer
 from ralph.guard.model import GuardVerdict
@@ -23,7 +24,9 @@ HOOKS = {
     "the command": (str(RALPH), "guard", "--hook"),
 }
 REPEATS = 50 * int(os.environ.get("RALPH_FAULT_RUNS", "30"))
-"""Inputs by chance."""
+"""Random inputs of one seed."""
+
+SEEDS = [int(os.environ["RALPH_FAULT_SEED"])] if "RALPH_FAULT_SEED" in os.environ else range(1, 8)
 
 RUN = {"RALPH_RUN_ID": "x", "HOME": "/home/dev", "PATH": os.environ["PATH"]}
 
@@ -193,9 +196,10 @@ def test_bombs(name: str) -> None:
         assert "guard could not judge" in reason(done) or "rule unreadable" in reason(done)
 
 
-def test_nothing_breaks_it() -> None:
+@pytest.mark.parametrize("seed", some(SEEDS, 1))
+def test_nothing_breaks_it(seed: int) -> None:
     """Inputs made of pieces of the corpus and of shell syntax: an answer each time."""
-    source = random.Random(int(os.environ.get("RALPH_FAULT_SEED", "7")))
+    source = random.Random(seed)
     pieces = [case.command for case in corpus()]
     noise = [
         *"$`'\"\\(){}[]<>|&;*?~!#=\n\t ",
@@ -219,9 +223,11 @@ def test_nothing_breaks_it() -> None:
         assert isinstance(GUARD.judge(text, CONTEXT), GuardVerdict)
 
 
-def test_nothing_breaks_the_process() -> None:
+@pytest.mark.parametrize("seed", some(SEEDS, 1))
+def test_nothing_breaks_the_process(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same with bytes: the real process allows and denies what its judge does."""
-    source = random.Random(int(os.environ.get("RALPH_FAULT_SEED", "7")))
+    monkeypatch.setenv("HOME", RUN["HOME"])
+    source = random.Random(seed)
     whole = [bash(case.command) for case in corpus()]
     for _ in range(REPEATS // 30):
         data = bytearray(source.choice(whole))

@@ -61,7 +61,6 @@ def bench(tmp_path: Path, engine: Path | None, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("PATH", outside.USUAL)
     monkeypatch.setattr(container, "ENGINES", (ENGINE,))
     with benched(tmp_path) as bench:
-        bench.most = 60.0
         yield bench
     assert _left(bench) == []
 
