@@ -8,7 +8,7 @@ from bench.measure import Measurement, Scratch, alternate, each_in_scratch
 
 FEW, MANY = 5, 25
 MAX_MS = 50.0
-RUNG = "bubblewrap"
+BACKEND = "bubblewrap"
 
 
 def suite() -> Iterator[Measurement]:
@@ -24,13 +24,13 @@ def start_of_a_command(place: Scratch) -> Measurement:
     place.agent("echo hello", streamAgentOutput=False)
     times = {}
     for count in (MANY, FEW):
-        inside = _seconds(place, count, "--sandbox-rung", RUNG)
+        inside = _seconds(place, count, "--sandbox-backend", BACKEND)
         times[count] = alternate(inside, _seconds(place, count), 5)
     inside_ms, outside_ms = ((times[MANY][side] - times[FEW][side]) / (MANY - FEW) * 1e3 for side in (0, 1))
     added = inside_ms - outside_ms
     detail = f"{inside_ms:.1f} ms against {outside_ms:.1f} ms"
     return Measurement(
-        f"{RUNG}: added to each command",
+        f"{BACKEND}: added to each command",
         f"≤ {MAX_MS:.0f} ms",
         added,
         "ms",
@@ -43,9 +43,9 @@ def start_of_a_command(place: Scratch) -> Measurement:
 def start_of_a_run(place: Scratch) -> Measurement:
     """A run of one iteration: the backend is looked for, tried, and its walls are tried once."""
     place.agent("echo hello", streamAgentOutput=False)
-    inside, outside = alternate(_seconds(place, 1, "--sandbox-rung", RUNG), _seconds(place, 1), 9)
+    inside, outside = alternate(_seconds(place, 1, "--sandbox-backend", BACKEND), _seconds(place, 1), 9)
     added = (inside - outside) * 1e3
     detail = f"{inside * 1e3:.0f} ms against {outside * 1e3:.0f} ms, with one command"
     return Measurement(
-        f"{RUNG}: added to a whole run", "≤ 300 ms", added, "ms", added <= 300, outside * 1e3, detail
+        f"{BACKEND}: added to a whole run", "≤ 300 ms", added, "ms", added <= 300, outside * 1e3, detail
     )

@@ -1,4 +1,4 @@
-"""A workbench for tests of single checks: what it hands out is fixed, what it is asked is kept."""
+"""A check context for tests of single checks: what it hands out is fixed, what it is asked is kept."""
 
 from __future__ import annotations
 

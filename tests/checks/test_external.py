@@ -128,7 +128,7 @@ def test_what_cannot_be_run_is_red(error: Exception) -> None:
     ("output", "why"), [("", "Cannot allocate memory"), ("web: not there", "web: not there")]
 )
 def test_what_cannot_be_started_says_why(output: str, why: str) -> None:
-    """The reason is what the workbench says, else what the system says."""
+    """The reason is what the context says, else what the system says."""
     verdict = run(external(), Bench(Exit(error=errno.ENOMEM), output))
     assert (verdict.green, verdict.reason) == (False, f"Command failed: {why}")
 

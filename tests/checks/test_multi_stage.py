@@ -27,7 +27,7 @@ def check_of(*stages: dict[str, Any], hint: str = "", **keys: Any) -> Check:
 
 
 def bench_with(*red: str, **more: Any) -> Bench:
-    """A workbench in which these commands fail and all others succeed."""
+    """A context in which these commands fail and all others succeed."""
     return Bench(shells={name: Shell(Exit(1), "no", False, f"{name}.log") for name in red}, **more)
 
 
@@ -50,7 +50,7 @@ def test_the_registry_knows_it() -> None:
 
 
 def test_all_green_is_green() -> None:
-    """Every stage is run in order, each on a workbench of its own."""
+    """Every stage is run in order, each in its own context."""
     context = bench_with()
     assert run(check_of(stage("a"), stage("b")), context) == Verdict(
         "qa", green=True, reason="All 2 verification stages passed", parts=(green("a"), green("b"))

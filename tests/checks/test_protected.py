@@ -24,7 +24,7 @@ def test_the_registry_knows_it() -> None:
 
 
 def test_untouched_files_are_green() -> None:
-    """The workbench is asked for the globs and the trusted commit."""
+    """The context is asked for the globs and the trusted commit."""
     context = Bench()
     assert run(CHECK, context) == Verdict(
         "protected files", green=True, reason="No protected file was changed"
@@ -51,7 +51,7 @@ def test_changed_files_are_red() -> None:
 
 
 def test_new_files_that_decide_what_is_green_are_red() -> None:
-    """The agent is told to remove them; the workbench is asked for their names."""
+    """The agent is told to remove them; the context is asked for their names."""
     check = replace(CHECK, config=json.dumps(CONFIG | {"absent": ["conftest.py"]}))
     context = Bench(changes=[Changed("tests/conftest.py", "+hook\n", is_new=True)])
     verdict = run(check, context)

@@ -102,7 +102,7 @@ def test_a_method_of_another_package_is_listed(python: Python) -> None:
     [(2, "(True, '2 lines were added')"), (1, "(False, '2 lines were added, at most 1 are allowed')")],
 )
 def test_a_method_of_another_package_works(python: Python, most: int, verdict: str) -> None:
-    """It is found by its name, gets the workbench, and gives a verdict."""
+    """It is found by its name, gets the context, and gives a verdict."""
     diff = r"--- a/x\n+++ b/x\n@@ -0,0 +1,2 @@\n+a\n+b\n"
     run = f"""find_method("small_change").run(Check("x", "small_change", '{{"most": {most}}}'), Bench(difference="{diff}"))"""
     assert python(f"(lambda verdict: (verdict.green, verdict.reason))({run})") == verdict

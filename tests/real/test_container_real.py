@@ -29,7 +29,7 @@ from sandbox.engine_support import DRIVER, Bench, benched, kill_tree, lives
 
 pytestmark = REAL
 
-RUNG = Container(IMAGE)
+BACKEND = Container(IMAGE)
 
 ONCE = """
 import sys, urllib.request, os
@@ -78,7 +78,7 @@ def _left(bench: Bench) -> list[str]:
 
 def test_the_engine_has_no_problem(bench: Bench) -> None:
     """It works and has the image; another image is named with how to get it."""
-    assert RUNG.problem(bench.run) == ""
+    assert BACKEND.problem(bench.run) == ""
     assert f"{ENGINE} pull localhost/none:1" in Container("localhost/none:1").problem(bench.run)
 
 
@@ -115,7 +115,7 @@ def test_the_walls_hold(bench: Bench) -> None:
     script = "\n".join([*lines, "echo written > result", f"cat {read}/file", "echo; cat /proc/self/status"])
     os.environ["HONEY"] = "honey"
     try:
-        with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
+        with BACKEND.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
             exit, heard = bench.step(box, "/bin/sh", "-c", script, mounts=mounts)
     finally:
         del os.environ["HONEY"]
@@ -137,7 +137,7 @@ def test_an_ordinary_user_can_write_to_the_private_home(
     if os.geteuid() == 0:
         monkeypatch.setattr(container, "_users", lambda is_podman, is_rootless: ("--user", "65534:65534"))
     home = bench.work.parent
-    with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
+    with BACKEND.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
         exit, heard = bench.step(box, "/bin/sh", "-c", "pwd; touch ~/made /tmp/made; ls ~", HOME=str(home))
     assert (exit.code, heard.err) == (0, b"")
     assert heard.out.decode().split() == [str(bench.work), "made", bench.work.name]
@@ -148,7 +148,7 @@ def test_stdin_variables_and_exit_code_go_through(bench: Bench) -> None:
     """No value stands in a command line."""
     prompt = bench.work / "prompt"
     prompt.write_text("from stdin\n")
-    with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
+    with BACKEND.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
         exit, heard = bench.step(
             box, "/bin/sh", "-c", 'cat; echo "$KEY"; exit 7', stdin=prompt, KEY="two\nlines"
         )
@@ -161,7 +161,7 @@ def test_stdin_variables_and_exit_code_go_through(bench: Bench) -> None:
 
 def test_limits_hold(bench: Bench) -> None:
     """Too many processes cannot be started, and too much memory ends the command."""
-    with RUNG.opened(
+    with BACKEND.opened(
         boundary(bench, network=Network.OFF, memory_mb=64, processes=20), bench.run, bench.tell
     ) as box:
         _, heard = bench.step(box, "/bin/sh", "-c", "for i in $(seq 60); do sleep 2 & done; wait")
@@ -180,7 +180,7 @@ def test_git_commits_in_a_worktree(bench: Bench) -> None:
     common = main / ".git"
     writable = (str(tree), *(str(common / name) for name in ("objects", "refs", "logs", "worktrees/tree")))
     mounts = Mounts(str(tree), writable, read_only=(str(common),))
-    with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
+    with BACKEND.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
         script = f"echo x > new && {' '.join(git)} add -A && {' '.join(git)} commit -qm inside"
         exit, heard = bench.step(box, "/bin/sh", "-c", script, mounts=mounts)
         bench.step(
@@ -200,7 +200,7 @@ def test_git_commits_in_a_worktree(bench: Bench) -> None:
 
 def test_term_reaches_the_command_and_kill_ends_it(bench: Bench) -> None:
     """It may clean up; if it does not end, its container does."""
-    with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
+    with BACKEND.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
         for trap in ("trap 'echo heard; exit 0' TERM", "trap '' TERM"):
             script = f"{trap}; echo up; while :; do sleep 0.1; done"
             exit, heard = bench.step(
@@ -219,7 +219,7 @@ def test_term_reaches_the_command_and_kill_ends_it(bench: Bench) -> None:
 def test_kills_of_the_client_leave_no_container(bench: Bench) -> None:
     """P13: at any moment, and nothing runs on."""
     pids: list[int] = []
-    with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
+    with BACKEND.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
         for number in range(RUNS):
             killer = threading.Thread(
                 target=_kill_client, args=(f"-{os.getpid()}-{number + 1}", number / RUNS * 0.6, pids)
@@ -248,7 +248,7 @@ def test_a_killed_ralph_leaves_nothing_behind_for_long(bench: Bench) -> None:
         else:
             os.kill(ralph.pid, signal.SIGKILL)
         ralph.wait()
-    with RUNG.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell):
+    with BACKEND.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell):
         mine = f"label={container.OWNER}={container.owner()}"
         words = [ENGINE, "ps", "--all", "--quiet", "--filter", mine, "--format", "{{.Labels}}"]
         left = subprocess.run(words, capture_output=True, text=True, check=True).stdout
@@ -263,7 +263,7 @@ def test_an_allow_list_lets_only_its_hosts_through(bench: Bench) -> None:
     port = server.server_address[1]
     limited = boundary(bench, network=Network.ALLOW_LIST, hosts=(f"localhost:{port}",))
     try:
-        with RUNG.opened(limited, bench.run, bench.tell) as box:
+        with BACKEND.opened(limited, bench.run, bench.tell) as box:
             targets = (f"localhost:{port}", f"127.0.0.1:{port}", "example.org", "169.254.169.254")
             _, heard = bench.step(box, "/usr/bin/python3", "-c", ONCE, *targets)
     finally:

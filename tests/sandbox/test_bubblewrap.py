@@ -21,7 +21,7 @@ from sandbox_support import BUBBLEWRAP
 pytestmark = BUBBLEWRAP
 
 DONE = 'echo "<response>DONE</response>"'
-RUNG = {"rung": "bubblewrap"}
+SANDBOX = {"rung": "bubblewrap"}
 
 
 def run(
@@ -29,7 +29,7 @@ def run(
 ) -> Result:
     """One iteration of a shell script as the agent."""
     agent = project.script("agent.sh", body)
-    mine = {"agent": {"command": agent}, "maximumIterations": 1, "sandbox": RUNG | (sandbox or {})}
+    mine = {"agent": {"command": agent}, "maximumIterations": 1, "sandbox": SANDBOX | (sandbox or {})}
     project.settings(**(mine | settings))
     return project.run("run", "-p", "x", *words)
 
@@ -117,7 +117,7 @@ def test_an_agents_login_is_there_and_its_hooks_cannot_be_planted(repository: Pr
     (login / "config.toml").write_text("mine")
     body = f"echo new >~/.codex/auth.json; echo evil >~/.codex/config.toml; echo evil >~/.codex/hooks.json; {DONE}"
     agent = repository.script("codex", body)
-    repository.settings(agent={"command": agent, "type": "codex"}, maximumIterations=1, sandbox=RUNG)
+    repository.settings(agent={"command": agent, "type": "codex"}, maximumIterations=1, sandbox=SANDBOX)
     done = repository.run("run", "-p", "x", "--json")
     assert (login / "auth.json").read_text() == "new\n"
     assert (login / "config.toml").read_text() == "mine"
@@ -129,9 +129,9 @@ def test_bypass_is_the_default_inside(repository: Project) -> None:
     """What an agent may do unasked: everything in a sandbox, files without one, and what the settings say."""
     agent = repository.script("codex", 'echo "$@" >arguments')
     for sandbox, more, flag in (
-        (RUNG, {}, "--dangerously-bypass-approvals-and-sandbox"),
+        (SANDBOX, {}, "--dangerously-bypass-approvals-and-sandbox"),
         ({"rung": "direct"}, {}, "workspace-write"),
-        (RUNG, {"permissions": "edit"}, "workspace-write"),
+        (SANDBOX, {"permissions": "edit"}, "workspace-write"),
     ):
         repository.settings(agent={"command": agent} | more, maximumIterations=1, sandbox=sandbox)
         repository.run("run", "-p", "x")
@@ -291,7 +291,7 @@ def test_a_prompt_file_that_was_led_elsewhere_is_not_read(repository: Project) -
     (repository.path / "PROMPT.md").write_text("first")
     body = f'echo "$1" >>said; ln -sf {repository.home.path.parent}/secret PROMPT.md'
     agent = repository.script("agent.sh", body)
-    repository.settings(agent={"command": agent}, sandbox=RUNG)
+    repository.settings(agent={"command": agent}, sandbox=SANDBOX)
     done = repository.run("run", "-f", "PROMPT.md", "-m", "2")
     assert (done.code, "it is not read for the agent" in done.out) == (2, True), done.err
     assert "first" in (repository.path / "said").read_text()
@@ -303,7 +303,7 @@ def test_ralphs_own_settings_are_put_back(repository: Project) -> None:
     evil = """echo '{"sandbox": {"rung": "direct"}}'"""
     body = f"{evil} >.ralph/settings.json; {evil} >.ralph/settings.local.json; {DONE}"
     done = run(repository, body, "--json")
-    assert json.loads((repository.path / ".ralph" / "settings.json").read_text())["sandbox"] == RUNG
+    assert json.loads((repository.path / ".ralph" / "settings.json").read_text())["sandbox"] == SANDBOX
     assert not (repository.path / ".ralph" / "settings.local.json").exists()
     assert notices(done).count("put back") == 2
 
@@ -313,7 +313,7 @@ def test_a_killed_iteration_is_put_back_when_the_run_goes_on(repository: Project
     identify(repository)
     body = "git config core.fsmonitor evil; touch planted; [ -e second ] || sleep 60"
     agent = repository.script("agent.sh", f"{body}; {DONE}")
-    repository.settings(agent={"command": agent}, sandbox=RUNG)
+    repository.settings(agent={"command": agent}, sandbox=SANDBOX)
     process = repository.start("run", "-p", "x")
     wait_until((repository.path / "planted").exists)
     process.kill()

@@ -45,7 +45,7 @@ def started(result: Result) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("missing", some([NO_BWRAP, NO_NAMESPACES], 1))
-@pytest.mark.parametrize("option", [("--sandbox",), ("--sandbox-rung", "bubblewrap")])
+@pytest.mark.parametrize("option", [("--sandbox",), ("--sandbox-backend", "bubblewrap")])
 def test_s4_what_is_insisted_on_and_missing_is_refused(
     ready: Project, missing: tuple[str, ...], option: tuple[str, ...]
 ) -> None:
@@ -110,8 +110,12 @@ def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
 @pytest.mark.parametrize(
     ("words", "settings", "said"),
     [
-        (("--sandbox-rung", "moat"), {}, "There is no sandbox 'moat'"),
-        (("--no-sandbox", "--sandbox-rung", "bubblewrap"), {}, "contradict each other"),
+        (("--sandbox-backend", "moat"), {}, "There is no sandbox 'moat'"),
+        (
+            ("--no-sandbox", "--sandbox-backend", "bubblewrap"),
+            {},
+            "--no-sandbox and --sandbox-backend contradict",
+        ),
         ((), {"rung": "moat"}, ".ralph/settings.json: sandbox.rung: there is no sandbox 'moat'"),
         (
             (),

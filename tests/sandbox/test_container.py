@@ -24,7 +24,7 @@ from ralph.sandbox.registry import NAMES
 from sandbox.engine_support import DRIVER, Bench, faked, golden, kill_tree, lives
 
 IMAGE = "example/image:1"
-RUNG = Container(IMAGE)
+BACKEND = Container(IMAGE)
 
 
 @pytest.fixture(params=["docker", "podman"])
@@ -62,7 +62,7 @@ def test_a_command_line_is_the_golden_one(bench: Bench, monkeypatch: pytest.Monk
         read_only=(str(read),), hidden=(str(hidden), "/nowhere"), copied=((str(copy), target),)
     )
     limits = boundary(bench, network=Network.OFF, memory_mb=512, processes=64)
-    with RUNG.opened(limits, bench.run, bench.tell) as box:
+    with BACKEND.opened(limits, bench.run, bench.tell) as box:
         exit, _ = bench.step(
             box, "/opt/claude/bin/true", "-p", "a b", mounts=mounts, ANTHROPIC_API_KEY="sk-secret\nline"
         )
@@ -76,7 +76,7 @@ def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> N
     """stdin, both outputs, variables and the exit code go through."""
     prompt = bench.work / "prompt"
     prompt.write_text("from stdin")
-    with RUNG.opened(boundary(bench), bench.run, bench.tell) as box:
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell) as box:
         script = 'cat; echo "$SECRET" >&2; pwd; exit 7'
         exit, heard = bench.step(box, "sh", "-c", script, stdin=prompt, SECRET="two\nlines")
     assert (exit.code, heard.out, heard.err) == (7, f"from stdin{bench.work}\n".encode(), b"two\nlines\n")
@@ -85,14 +85,14 @@ def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> N
 
 def test_a_death_by_signal_is_told_as_one(bench: Bench) -> None:
     """128 + 9 is signal 9."""
-    with RUNG.opened(boundary(bench), bench.run, bench.tell) as box:
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell) as box:
         exit, _ = bench.step(box, "sh", "-c", "kill -9 $$")
     assert (exit.code, exit.signal) == (None, 9)
 
 
 def test_term_reaches_the_inner_process(bench: Bench) -> None:
     """The client passes it on, and the command ends as it likes."""
-    with RUNG.opened(boundary(bench), bench.run, bench.tell) as box:
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell) as box:
         script = "trap 'echo heard; exit 3' TERM; echo up; while :; do sleep 0.05; done"
         exit, heard = bench.step(
             box, "sh", "-c", script, watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None
@@ -105,7 +105,7 @@ def test_term_reaches_the_inner_process(bench: Bench) -> None:
 @pytest.mark.slow
 def test_a_command_that_is_deaf_to_term_ends_with_its_container(docker: Bench) -> None:
     """KILL ends the client alone; what is left inside goes with `rm --force`."""
-    with RUNG.opened(boundary(docker), docker.run, docker.tell) as box:
+    with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
         script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done"
         exit, _ = docker.step(
             box, "sh", "-c", script, watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None
@@ -118,7 +118,7 @@ def test_a_command_that_is_deaf_to_term_ends_with_its_container(docker: Bench) -
 @REPEATED
 def test_kills_of_the_client_leave_nothing(docker: Bench) -> None:
     """P13: the client is killed at some moment; the container is found and removed."""
-    with RUNG.opened(boundary(docker), docker.run, docker.tell) as box:
+    with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
         for number in range(RUNS):
             file = docker.work / f"{number}.pid"
             script = f"echo $$ > {file}; exec sleep 60"
@@ -144,7 +144,7 @@ def test_what_a_killed_ralph_left_goes_at_the_next_start(docker: Bench) -> None:
         kill_tree(ralph.pid)
         ralph.wait()
         assert [each["labels"][container.RUN] for each in docker.containers()] == [str(number)]
-    with RUNG.opened(boundary(docker), docker.run, docker.tell):
+    with BACKEND.opened(boundary(docker), docker.run, docker.tell):
         assert docker.containers() == []
 
 
@@ -152,11 +152,11 @@ def test_containers_of_a_run_that_lives_are_left_alone(docker: Bench) -> None:
     """Whoever holds the lock of its run is there."""
     other = docker.state / "other"
     other.mkdir()
-    with RUNG.opened(Boundary("run-2", str(other), (str(docker.work),)), docker.run, docker.tell) as box:
+    with BACKEND.opened(Boundary("run-2", str(other), (str(docker.work),)), docker.run, docker.tell) as box:
         waiting = threading.Thread(target=_own_step, args=(docker, box))
         waiting.start()
         wait_until(docker.containers)
-        with RUNG.opened(boundary(docker), docker.run, docker.tell):
+        with BACKEND.opened(boundary(docker), docker.run, docker.tell):
             assert [each["labels"][container.RUN] for each in docker.containers()] == ["run-2"]
         assert len(docker.containers()) == 1
         (docker.work / "go").touch()
@@ -169,7 +169,7 @@ def test_containers_of_other_people_are_left_alone(docker: Bench) -> None:
     labels = {container.OWNER: "0@elsewhere", container.STATE: "/gone", container.RUN: "run-1"}
     record = docker.place / "containers" / ("f" * 64)
     record.write_text(f'{{"name": "x", "pid": 0, "labels": {str(labels).replace(chr(39), chr(34))}}}')
-    with RUNG.opened(boundary(docker), docker.run, docker.tell):
+    with BACKEND.opened(boundary(docker), docker.run, docker.tell):
         pass
     assert record.exists()
 
@@ -178,9 +178,9 @@ def test_containers_of_other_people_are_left_alone(docker: Bench) -> None:
 def test_a_second_ralph_for_the_same_run_is_refused(docker: Bench) -> None:
     """It would remove the containers of the first."""
     with (
-        RUNG.opened(boundary(docker), docker.run, docker.tell),
+        BACKEND.opened(boundary(docker), docker.run, docker.tell),
         pytest.raises(RalphError, match="Another ralph"),
-        RUNG.opened(boundary(docker), docker.run, docker.tell),
+        BACKEND.opened(boundary(docker), docker.run, docker.tell),
     ):
         pass
 
@@ -188,7 +188,7 @@ def test_a_second_ralph_for_the_same_run_is_refused(docker: Bench) -> None:
 @pytest.mark.slow
 def test_commands_side_by_side_end_only_their_own_container(docker: Bench) -> None:
     """Each thread has its own; the end of one is not the end of the other."""
-    with RUNG.opened(boundary(docker), docker.run, docker.tell) as box:
+    with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
         waiting = threading.Thread(target=_own_step, args=(docker, box))
         waiting.start()
         wait_until(docker.containers)
@@ -217,10 +217,10 @@ def test_commands_side_by_side_end_only_their_own_container(docker: Bench) -> No
 def test_an_engine_that_does_not_work_is_a_problem(docker: Bench, at: str, what: str, words: str) -> None:
     """It is said in words, and nothing is started."""
     docker.fault(at, what, 2)
-    assert words in RUNG.problem(docker.run)
+    assert words in BACKEND.problem(docker.run)
     with (
         pytest.raises(RalphError, match="No container can be used"),
-        RUNG.opened(boundary(docker), docker.run, docker.tell),
+        BACKEND.opened(boundary(docker), docker.run, docker.tell),
     ):
         pass
     assert docker.said("docker", "run") == []
@@ -232,7 +232,7 @@ def test_a_run_does_not_begin_if_leftovers_cannot_be_told(docker: Bench, what: s
     docker.fault("docker ps", what)
     with (
         pytest.raises(RalphError, match="does not say which"),
-        RUNG.opened(boundary(docker), docker.run, docker.tell),
+        BACKEND.opened(boundary(docker), docker.run, docker.tell),
     ):
         pass
 
@@ -240,7 +240,7 @@ def test_a_run_does_not_begin_if_leftovers_cannot_be_told(docker: Bench, what: s
 @pytest.mark.slow
 def test_a_container_that_cannot_be_removed_is_told(docker: Bench) -> None:
     """The run goes on; the next one removes it."""
-    with RUNG.opened(boundary(docker), docker.run, docker.tell) as box:
+    with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
         docker.fault("docker rm", "hang", 1)
         exit, _ = docker.step(box, "true")
     assert exit.code == 0
@@ -252,7 +252,7 @@ def test_garbage_about_an_image_or_containers_does_no_harm(docker: Bench) -> Non
     """What cannot be read is as if it was not there."""
     docker.fault("docker image", "garbage")
     docker.fault("docker ps", "garbage")
-    with RUNG.opened(boundary(docker), docker.run, docker.tell) as box:
+    with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
         exit, _ = docker.step(box, "true")
     assert exit.code == 0
 
@@ -260,7 +260,7 @@ def test_garbage_about_an_image_or_containers_does_no_harm(docker: Bench) -> Non
 def test_an_allow_list_goes_through_a_program_inside(docker: Bench) -> None:
     """No network but a socket: python in the image forwards to it."""
     limited = boundary(docker, network=Network.ALLOW_LIST, hosts=("example.org",))
-    with RUNG.opened(limited, docker.run, docker.tell) as box:
+    with BACKEND.opened(limited, docker.run, docker.tell) as box:
         words = list(box.wrap(["claude", "-p"], {}, docker.mounts()).argv)
         assert words[words.index("--network") + 1] == "none"
         first = ["python3", "-I", "-S", "/run/ralph/inside.py", "0", "0", "/run/ralph/proxy.sock"]
@@ -271,15 +271,15 @@ def test_an_allow_list_goes_through_a_program_inside(docker: Bench) -> None:
 def test_an_engine_that_starts_nothing_is_none(docker: Bench) -> None:
     """It answers and has the image, but no container can be started."""
     docker.fault("docker run", "crash")
-    assert "no container can be started: error: something is wrong" in RUNG.problem(docker.run)
-    assert RUNG.problem(docker.run) == ""
+    assert "no container can be started: error: something is wrong" in BACKEND.problem(docker.run)
+    assert BACKEND.problem(docker.run) == ""
 
 
 def test_an_image_without_python_has_no_allow_list(docker: Bench) -> None:
     """That is said before the run begins."""
     docker.fault("docker run --rm --pull never --network none --entrypoint python3", "crash")
     limited = boundary(docker, network=Network.ALLOW_LIST)
-    with pytest.raises(RalphError, match="needs python3"), RUNG.opened(limited, docker.run, docker.tell):
+    with pytest.raises(RalphError, match="needs python3"), BACKEND.opened(limited, docker.run, docker.tell):
         pass
 
 
@@ -287,7 +287,7 @@ def test_odd_paths_are_quoted(docker: Bench) -> None:
     """Commas and quotes do not end a mount."""
     odd = docker.work / 'a,"b: c'
     odd.mkdir()
-    with RUNG.opened(boundary(docker), docker.run, docker.tell) as box:
+    with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
         words = list(box.wrap(["true"], {}, Mounts(str(odd), (str(odd),))).argv)
     quoted = str(odd).replace('"', '""')
     assert f'type=bind,"source={quoted}","target={quoted}"' in words

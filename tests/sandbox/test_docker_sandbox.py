@@ -19,7 +19,7 @@ from ralph.sandbox.base import Boundary, Mounts, WrappedCommand
 from ralph.sandbox.docker_sandbox import Cli, DockerSandbox, prepare_login, sandbox_name
 from sandbox.engine_support import Bench, faked, golden, lives
 
-RUNG = DockerSandbox(settle=0.01)
+BACKEND = DockerSandbox(settle=0.01)
 SETUP = Path(docker_sandbox.__file__).parents[1] / "plugin" / "sandbox" / "setup.sh"
 DESKTOP = Cli(("docker", "sandbox"), is_sbx=False)
 SBX = Cli(("sbx",), is_sbx=True)
@@ -63,7 +63,7 @@ def test_the_command_lines_are_the_golden_ones(bench: Bench, network: Network) -
     """The first run makes a sandbox, the second starts the same one again."""
     limited = boundary(bench, network=network, memory_mb=2048, read_only=("/usr/share/doc",))
     for _ in range(2):
-        with RUNG.opened(limited, bench.run, bench.tell) as machine:
+        with BACKEND.opened(limited, bench.run, bench.tell) as machine:
             bench.step(machine, "/opt/bin/echo", "-p", "a b", TERM="xterm")
     name = f"{bench.log()[0][0]}-sandbox-{network}"
     places = {"tmp": str(bench.work.parent), "pid": f"-{os.getpid()}-", "plugin": str(SETUP.parents[1])}
@@ -104,7 +104,7 @@ def test_the_image_is_that_of_the_agent(bench: Bench, agent: str, image: str) ->
 @pytest.mark.slow
 def test_what_cannot_be_hidden_is_an_error(bench: Bench) -> None:
     """A workspace is shown as a whole; what is elsewhere is not there at all."""
-    with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         bench.step(machine, "true", mounts=bench.mounts(hidden=("/elsewhere",)))
         with pytest.raises(RalphError, match="cannot be hidden"):
             bench.step(machine, "true", mounts=bench.mounts(hidden=(str(bench.work / ".env"),)))
@@ -126,7 +126,7 @@ NETWORKS = [
 
 def test_an_allow_list_is_told_to_the_proxy_of_the_sandbox(desktop: Bench) -> None:
     """Everything else is denied."""
-    with RUNG.opened(
+    with BACKEND.opened(
         boundary(desktop, network=Network.ALLOW_LIST, hosts=("a.org", "b.org:443")), desktop.run, desktop.tell
     ):
         pass
@@ -139,14 +139,14 @@ def test_sbx_has_no_allow_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with (
         faked(tmp_path, monkeypatch, "sbx") as bench,
         pytest.raises(RalphError, match="allow-list"),
-        RUNG.opened(boundary(bench, network=Network.ALLOW_LIST), bench.run, bench.tell),
+        BACKEND.opened(boundary(bench, network=Network.ALLOW_LIST), bench.run, bench.tell),
     ):
         pass
 
 
 def test_limits_that_it_cannot_hold_are_told(desktop: Bench) -> None:
     """Nobody shall believe in them."""
-    with RUNG.opened(boundary(desktop, memory_mb=100, processes=5), desktop.run, desktop.tell):
+    with BACKEND.opened(boundary(desktop, memory_mb=100, processes=5), desktop.run, desktop.tell):
         pass
     assert [text for text in desktop.told if "no effect" in text]
 
@@ -202,7 +202,7 @@ def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> N
     """stdin, both outputs, variables and the exit code go through; no value stands in a command line."""
     prompt = bench.work / "prompt"
     prompt.write_text("from stdin")
-    with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         exit, heard = bench.step(
             machine,
             "sh",
@@ -225,7 +225,7 @@ def test_a_program_of_this_machine_is_looked_for_by_its_name(bench: Bench) -> No
     own = bench.work / "own.sh"
     own.write_text("#!/bin/sh\necho own\n")
     own.chmod(0o755)
-    with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         assert bench.step(machine, "/opt/elsewhere/echo", "hello")[1].out == b"hello\n"
         assert bench.step(machine, str(own))[1].out == b"own\n"
 
@@ -235,7 +235,7 @@ def test_a_directory_of_its_own_is_made_inside(bench: Bench) -> None:
     """One that has something in it is not there: that is an error, not an empty directory."""
     own = bench.state / "own"
     own.mkdir()
-    with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         mounts = Mounts(str(own), (str(own),))
         assert bench.step(machine, "pwd", mounts=mounts)[1].out == f"{own}\n".encode()
         (own / "needed").touch()
@@ -245,7 +245,7 @@ def test_a_directory_of_its_own_is_made_inside(bench: Bench) -> None:
 
 def test_term_reaches_the_inner_process_and_all_that_it_started(bench: Bench) -> None:
     """The client does not pass it on: it is found by its mark."""
-    with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         script = "trap 'echo heard > heard; exit 3' TERM; echo $$ > pid; while :; do sleep 0.05; done"
         exit, _ = bench.step(
             machine, "sh", "-c", script, watch=lambda seconds, idle: Ended.TIMEOUT if seconds > 1 else None
@@ -258,7 +258,7 @@ def test_term_reaches_the_inner_process_and_all_that_it_started(bench: Bench) ->
 @pytest.mark.parametrize("script", ["trap '' TERM; {}", "setsid sh -c '{}' & sleep 0.3"])
 def test_what_stays_behind_inside_is_ended(desktop: Bench, script: str) -> None:
     """Deaf to TERM, or in a session of its own."""
-    with RUNG.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
+    with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
         forever = "echo $$ > pid; while :; do sleep 0.05; done"
         desktop.step(
             machine,
@@ -272,7 +272,7 @@ def test_what_stays_behind_inside_is_ended(desktop: Bench, script: str) -> None:
 @pytest.mark.slow
 def test_an_empty_answer_is_told_as_one(bench: Bench) -> None:
     """Exit code 0 and no word: whoever drives the run asks again."""
-    with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         exit, heard = bench.step(machine, "true")
     assert (exit.code, heard.out) == (0, b"")
 
@@ -280,7 +280,7 @@ def test_an_empty_answer_is_told_as_one(bench: Bench) -> None:
 @pytest.mark.slow
 def test_side_by_side_only_the_own_leftovers_are_ended(bench: Bench) -> None:
     """Each command has its mark."""
-    with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         mine = machine.wrap(["true"], {}, bench.mounts())
         exit, _ = bench.step(machine, "true")
         assert not bench_has(bench, mine)
@@ -311,7 +311,7 @@ def test_what_was_changed_outside_is_written_through_exec(desktop: Bench) -> Non
     tasks, old = desktop.work / "tasks.json", desktop.work / "old"
     tasks.write_text("{}")
     old.touch()
-    with RUNG.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
+    with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
         desktop.step(machine, "true")
         desktop.forget()
         tasks.write_text('{"restored": true}')
@@ -330,7 +330,7 @@ def test_after_a_pause_the_sandbox_is_stopped_and_started(
     desktop: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever edits files while a run is paused need know nothing of copying."""
-    with RUNG.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
+    with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
         desktop.step(machine, "true")
         desktop.forget()
         monkeypatch.setattr(docker_sandbox, "PAUSE_SECONDS", -1.0)
@@ -345,7 +345,7 @@ def test_too_much_for_exec_is_copied_by_a_restart(desktop: Bench) -> None:
     """One command line holds a megabyte at most."""
     big = desktop.work / "big"
     big.write_bytes(os.urandom(10))
-    with RUNG.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
+    with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
         desktop.forget()
         big.write_bytes(os.urandom(1 << 20))
         desktop.step(machine, "true")
@@ -357,7 +357,7 @@ def test_sbx_passes_files_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Nothing is written and nothing restarted."""
     with (
         faked(tmp_path, monkeypatch, "sbx") as bench,
-        RUNG.opened(boundary(bench), bench.run, bench.tell) as machine,
+        BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine,
     ):
         bench.forget()
         (bench.work / "tasks.json").write_text("{}")
@@ -370,7 +370,7 @@ def test_a_file_that_a_command_names_is_taken_along(desktop: Bench) -> None:
     """The harness keeps it where the sandbox does not see it."""
     file = desktop.state / "settings.json"
     file.write_text("{}")
-    with RUNG.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
+    with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
         desktop.forget()
         desktop.step(machine, "true", str(file), mounts=desktop.mounts(read_only=(str(file),)))
     assert verbs(desktop)[0] == "write"
@@ -383,7 +383,7 @@ def test_a_file_that_a_command_names_is_taken_along(desktop: Bench) -> None:
 def test_a_sandbox_that_is_there_is_used_again(bench: Bench) -> None:
     """It is stopped and started, set up again, and not made a second time."""
     for _ in range(3):
-        with RUNG.opened(boundary(bench), bench.run, bench.tell):
+        with BACKEND.opened(boundary(bench), bench.run, bench.tell):
             pass
     assert verbs(bench).count("create") == 1
     assert verbs(bench).count("setup") == 3
@@ -395,24 +395,24 @@ def test_a_sandbox_that_lacks_a_workspace_is_made_anew(bench: Bench) -> None:
     """What it has is fixed when it is made."""
     more = bench.work.parent / "more"
     more.mkdir()
-    with RUNG.opened(boundary(bench), bench.run, bench.tell):
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell):
         pass
     wider = Boundary("run-2", str(bench.state), (str(bench.work), str(more)))
-    with RUNG.opened(wider, bench.run, bench.tell):
+    with BACKEND.opened(wider, bench.run, bench.tell):
         pass
     assert verbs(bench).count("create") == 2 and verbs(bench).count("rm") == 1
 
 
 def test_a_sandbox_of_another_directory_is_not_touched(bench: Bench) -> None:
     """Two paths can give one name."""
-    with RUNG.opened(boundary(bench), bench.run, bench.tell):
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell):
         pass
     (name,) = bench.sandboxes()
     (bench.place / "sandboxes" / name).write_text('{"status": "running", "workspaces": ["/elsewhere"]}')
     bench.forget()
     with (
         pytest.raises(RalphError, match="another directory"),
-        RUNG.opened(boundary(bench), bench.run, bench.tell),
+        BACKEND.opened(boundary(bench), bench.run, bench.tell),
     ):
         pass
     assert verbs(bench) == []
@@ -421,9 +421,9 @@ def test_a_sandbox_of_another_directory_is_not_touched(bench: Bench) -> None:
 def test_a_sandbox_in_use_is_refused(bench: Bench) -> None:
     """Two runs would end each other's commands."""
     with (
-        RUNG.opened(boundary(bench), bench.run, bench.tell),
+        BACKEND.opened(boundary(bench), bench.run, bench.tell),
         pytest.raises(RalphError, match="Another ralph"),
-        RUNG.opened(boundary(bench), bench.run, bench.tell),
+        BACKEND.opened(boundary(bench), bench.run, bench.tell),
     ):
         pass
 
@@ -437,7 +437,7 @@ def test_what_a_killed_ralph_left_running_is_stopped(bench: Bench) -> None:
     (locks / "ralph-dead").touch()
     with open(locks / "ralph-used", "w") as used:
         fcntl.flock(used, fcntl.LOCK_EX)
-        with RUNG.opened(boundary(bench), bench.run, bench.tell):
+        with BACKEND.opened(boundary(bench), bench.run, bench.tell):
             pass
     states = {name: row["status"] for name, row in bench.sandboxes().items() if "work" not in name}
     assert states == {"ralph-dead": "stopped", "ralph-used": "running", "ralph-foreign": "running"}
@@ -450,7 +450,7 @@ def test_where_there_is_nothing_that_is_the_problem(tmp_path: Path, monkeypatch:
     """Both are named."""
     with faked(tmp_path, monkeypatch) as bench:
         monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-        assert RUNG.problem(bench.run) == "sbx is not installed; docker is not installed"
+        assert BACKEND.problem(bench.run) == "sbx is not installed; docker is not installed"
 
 
 DETECTION = [
@@ -473,10 +473,10 @@ DETECTION = [
 def test_a_cli_that_does_not_work_is_a_problem(bench: Bench, at: str, what: str, words: str) -> None:
     """It is said in words, within its time, and the run does not begin."""
     _fault(bench, at, what, 2)
-    assert words in RUNG.problem(bench.run)
+    assert words in BACKEND.problem(bench.run)
     with (
         pytest.raises(RalphError, match="cannot be used"),
-        RUNG.opened(boundary(bench), bench.run, bench.tell),
+        BACKEND.opened(boundary(bench), bench.run, bench.tell),
     ):
         pass
     assert verbs(bench) == []
@@ -485,13 +485,13 @@ def test_a_cli_that_does_not_work_is_a_problem(bench: Bench, at: str, what: str,
 def test_a_version_that_says_nothing_of_use_is_no_problem(bench: Bench) -> None:
     """What counts is what it can do."""
     _fault(bench, "version", "garbage", 1)
-    assert RUNG.problem(bench.run) == ""
+    assert BACKEND.problem(bench.run) == ""
 
 
 def test_no_sandboxes_at_all_can_be_told_as_null(desktop: Bench) -> None:
     """An empty list need not be one."""
     _fault(desktop, "ls", "null", 1)
-    assert RUNG.problem(desktop.run) == ""
+    assert BACKEND.problem(desktop.run) == ""
 
 
 def test_the_older_cli_serves_where_the_newer_does_not(
@@ -500,7 +500,7 @@ def test_the_older_cli_serves_where_the_newer_does_not(
     """sbx may be installed and nobody signed in."""
     with faked(tmp_path, monkeypatch, "sbx", "docker") as bench:
         bench.fault("sbx ls", "crash", 9)
-        with RUNG.opened(boundary(bench), bench.run, bench.tell):
+        with BACKEND.opened(boundary(bench), bench.run, bench.tell):
             pass
         assert bench.said("docker", "sandbox", "create") and not bench.said("sbx", "create")
 
@@ -524,12 +524,12 @@ def test_a_sandbox_that_cannot_be_made_lets_nothing_out(
 ) -> None:
     """The run does not begin; what was half made is removed, or set up by the next one."""
     _fault(bench, at, what, 1)
-    with pytest.raises(RalphError) as raised, RUNG.opened(boundary(bench), bench.run, bench.tell):
+    with pytest.raises(RalphError) as raised, BACKEND.opened(boundary(bench), bench.run, bench.tell):
         pass
     words = words.replace("`exec`", f"`{bench.log()[0][0].replace('docker', 'docker sandbox')} exec`")
     assert words in raised.value.message
     assert verbs(bench) == ["create", *then]
-    with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         assert bench.step(machine, "echo", "works")[1].out == b"works\n"
 
 
@@ -537,12 +537,12 @@ def test_a_sandbox_that_cannot_be_made_lets_nothing_out(
 @pytest.mark.parametrize("at", ["stop", "run"])
 def test_a_sandbox_that_cannot_be_restarted_lets_nothing_out(desktop: Bench, at: str, what: str) -> None:
     """Else the agent would see old files."""
-    with RUNG.opened(boundary(desktop), desktop.run, desktop.tell):
+    with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell):
         pass
     _fault(desktop, at, what, 1)
     with (
         pytest.raises(RalphError, match=f"sandbox {at}` fails"),
-        RUNG.opened(boundary(desktop), desktop.run, desktop.tell),
+        BACKEND.opened(boundary(desktop), desktop.run, desktop.tell),
     ):
         pass
 
@@ -551,7 +551,7 @@ def test_a_sandbox_that_cannot_be_restarted_lets_nothing_out(desktop: Bench, at:
 @pytest.mark.parametrize("what", ["hang", "crash"])
 def test_leftovers_that_cannot_be_reached_end_with_the_machine(bench: Bench, what: str) -> None:
     """It is stopped, and starts again for the next command."""
-    with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         _fault(bench, "exec -u root", what, 1)
         bench.step(machine, "true")
         assert [row["status"] for row in bench.sandboxes().values()] == ["stopped"]
@@ -561,7 +561,7 @@ def test_leftovers_that_cannot_be_reached_end_with_the_machine(bench: Bench, wha
 @pytest.mark.parametrize("what", ["hang", "crash"])
 def test_a_machine_that_does_not_stop_is_told(bench: Bench, what: str) -> None:
     """The run is over all the same."""
-    with RUNG.opened(boundary(bench), bench.run, bench.tell):
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell):
         _fault(bench, "stop", what, 1)
     assert len(bench.told) == 2 and "it may still run" in bench.told[1]
 
@@ -571,7 +571,7 @@ def test_a_machine_that_does_not_stop_is_told(bench: Bench, what: str) -> None:
 def test_a_file_that_cannot_be_written_through_exec_comes_by_a_restart(desktop: Bench, what: str) -> None:
     """It must not be missing."""
     (desktop.work / "tasks.json").write_text("{}")
-    with RUNG.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
+    with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
         desktop.forget()
         name = next(iter(desktop.sandboxes()))
         _fault(desktop, f"exec {name}", what, 1)
@@ -583,7 +583,7 @@ def test_a_file_that_cannot_be_written_through_exec_comes_by_a_restart(desktop: 
 @pytest.mark.parametrize("what", some(["crash", "silent", "nothing", "garbage"], 1))
 def test_a_command_that_the_cli_does_not_run_ends_as_it_says(bench: Bench, what: str) -> None:
     """An agent that could not be started is no sandbox that is gone."""
-    with RUNG.opened(boundary(bench), bench.run, bench.tell) as machine:
+    with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         _fault(bench, "exec -i", what, 1)
         exit, heard = bench.step(machine, "echo", "never")
     assert exit.code == (1 if what in ("crash", "silent") else 0)
@@ -597,7 +597,7 @@ def test_a_network_that_cannot_be_closed_lets_nothing_out(
     for at in ("network", "policy"):
         _fault(bench, at, "crash", 1)
     off = boundary(bench, network=Network.OFF)
-    with pytest.raises(RalphError, match="fails for the"), RUNG.opened(off, bench.run, bench.tell):
+    with pytest.raises(RalphError, match="fails for the"), BACKEND.opened(off, bench.run, bench.tell):
         pass
     assert verbs(bench)[-1] == {"docker": "network", "sbx": "policy"}[request.node.callspec.params["bench"]]
 
@@ -605,7 +605,7 @@ def test_a_network_that_cannot_be_closed_lets_nothing_out(
 def test_a_path_with_a_colon_is_refused(bench: Bench) -> None:
     """It would be taken for a mode."""
     odd = Boundary("r", str(bench.state), ("/a:b",))
-    with pytest.raises(RalphError, match="colon"), RUNG.opened(odd, bench.run, bench.tell):
+    with pytest.raises(RalphError, match="colon"), BACKEND.opened(odd, bench.run, bench.tell):
         pass
 
 

@@ -15,7 +15,7 @@ from work_support import HONEST, make_site, task
 
 pytestmark = BUBBLEWRAP
 
-RUNG = {"rung": "bubblewrap"}
+SANDBOX = {"rung": "bubblewrap"}
 
 
 def test_a_task_is_worked_on_in_its_worktree_alone(project: Project) -> None:
@@ -29,7 +29,7 @@ def test_a_task_is_worked_on_in_its_worktree_alone(project: Project) -> None:
     )
     site.agents(
         f"{evil}\n{HONEST}",
-        sandbox=RUNG,
+        sandbox=SANDBOX,
         ralph={"setup": f"test -n $RALPH_SANDBOX; echo x >{main}/evil; true"},
     )
     site.add(task())
@@ -51,7 +51,7 @@ def test_the_users_hooks_do_not_run_what_an_agent_wrote(project: Project) -> Non
         hook.parent.mkdir(exist_ok=True)
         hook.write_text("#!/bin/sh\nsh lint.sh\n")
         hook.chmod(0o755)
-    site.agents(f"echo 'touch {out}' >lint.sh\n{HONEST}", sandbox=RUNG)
+    site.agents(f"echo 'touch {out}' >lint.sh\n{HONEST}", sandbox=SANDBOX)
     site.add(task())
     done = site.work()
     assert done.code == 0, done.err

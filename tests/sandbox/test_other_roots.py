@@ -1,4 +1,4 @@
-"""Rungs with a system of their own: what of this machine is put into their rooms, and whole runs on fakes of them."""
+"""Backends with their own system: what of this machine is mounted there, and whole runs on fakes of them."""
 
 from __future__ import annotations
 

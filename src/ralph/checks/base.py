@@ -81,10 +81,10 @@ class CheckContext(Protocol):
         """
 
     def inside(self, name: str) -> CheckContext:
-        """The same for a stage of this check: its log has a name of its own."""
+        """The same for a stage of this check: its log has its own name."""
 
     def together(self, stages: Sequence[tuple[str, Callable[[CheckContext], Verdict]]]) -> list[Verdict]:
-        """Run stages at once, each by its name and with a workbench of its own."""
+        """Run stages at once, each by its name and with its own context."""
 
 
 class RunCheck(Protocol):

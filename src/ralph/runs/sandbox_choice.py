@@ -35,7 +35,9 @@ def choose(loaded: LoadedSettings, wanted: Wanted, usual: str) -> SandboxSpec:
     settings = loaded.settings.sandbox
     _check(loaded)
     if wanted.backend is not None and wanted.sandbox is False:
-        raise RalphError("--no-sandbox and --sandbox-rung contradict each other.", "Leave one of them out.")
+        raise RalphError(
+            "--no-sandbox and --sandbox-backend contradict each other.", "Leave one of them out."
+        )
     named = canonical(wanted.backend or ("direct" if wanted.sandbox is False else settings.backend or usual))
     if wanted.sandbox and named == DIRECT.name:
         named = AUTO
