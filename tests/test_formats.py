@@ -70,7 +70,7 @@ ROWS: list[Any] = [
     model.RunChecks(1, ("make test",)),
     model.Commit(1, "Add a thing"),
     model.Hold(model.HoldWhy.LIMIT, until=99.0),
-    model.Stop(Cause.PROVED, "claimed, and every required check green", ("a note",)),
+    model.Stop(Cause.PROVED, "all checks passed", ("a note",)),
     model.Seen(
         1.0, 0.1, "", "0123", BOARD, done=True, wait="w", children=1, tree="t", changed=True, waited=2.0
     ),

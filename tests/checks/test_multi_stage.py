@@ -41,7 +41,15 @@ def told(name: str) -> str:
 
 def red(name: str, *, required: bool = True) -> Verdict:
     feedback = Feedback(FailAction.APPEND, told(name))
-    return Verdict(name, green=False, required=required, reason=RED, feedback=feedback, log=f"{name}.log")
+    return Verdict(
+        name,
+        green=False,
+        required=required,
+        reason=RED,
+        feedback=feedback,
+        log=f"{name}.log",
+        excerpt=("no",),
+    )
 
 
 def test_the_registry_knows_it() -> None:
@@ -67,6 +75,7 @@ def test_the_first_red_stage_ends_it() -> None:
         reason=f"Stage 'b' failed: {RED}",
         feedback=Feedback(FailAction.APPEND, f"Stage 'b':\n{told('b')}\n\nHint: Go on."),
         log="b.log",
+        excerpt=("no",),
         parts=(green("a"), red("b")),
     )
 
@@ -83,6 +92,7 @@ def test_otherwise_all_are_run(keys: dict[str, Any]) -> None:
         reason=f"Failed stages: a: {RED}; c: {RED}",
         feedback=Feedback(FailAction.APPEND, f"Stage 'a':\n{told('a')}\n\nStage 'c':\n{told('c')}"),
         log="a.log",
+        excerpt=("no",),
         parts=(red("a"), green("b"), red("c")),
     )
     assert context.paths == [("a",), ("b",), ("c",)]

@@ -104,7 +104,7 @@ RED = Checked(
 def test_a_claim_with_green_checks_completes() -> None:
     """A claim and a green guardrail end the run as complete, exit code 0."""
     state = play(a_plan(checks=(GUARDRAIL,)), SEEN, CLAIMED, SEEN, GREEN)
-    assert machine.next_step(state) == Stop(Cause.PROVED, "claimed, and every required check green")
+    assert machine.next_step(state) == Stop(Cause.PROVED, "all checks passed")
     assert state.stop and state.stop.outcome.exit_code == 0
 
 
@@ -126,7 +126,9 @@ def test_green_checks_without_a_claim_go_round() -> None:
 def test_the_limit_is_exact() -> None:
     """Three iterations are three iterations."""
     state = play(a_plan(), *(SEEN, WORKED, SEEN) * 3, SEEN)
-    assert state.stop == Stop(Cause.ITERATIONS, "3 of 3 iterations used without completion")
+    assert state.stop == Stop(
+        Cause.ITERATIONS, "3 of 3 iterations used; last result: the agent did not say it was done"
+    )
     assert state.stop.outcome.exit_code == 1
 
 
@@ -198,7 +200,9 @@ def test_done_waits_for_children() -> None:
     state = machine.apply(state, Did(at=9.0, took=100.0, over=False))
     assert machine.next_step(state) == Hold(HoldWhy.CHILDREN, seconds=200.0)
     state = machine.apply(state, Did(at=10.0, detail="2 children were ended"))
-    assert state.stop == Stop(Cause.PROVED, "DONE is there, and no child is left", ("2 children were ended",))
+    assert state.stop == Stop(
+        Cause.PROVED, "DONE file found, no child processes left", ("2 children were ended",)
+    )
 
 
 @pytest.mark.parametrize(("waited", "rest"), [(0.0, 300.0), (40.0, 260.0), (300.0, 0.0), (1e4, 0.0)])
@@ -222,7 +226,7 @@ def test_a_refusal_sends_the_task_back() -> None:
     state = play(plan, SEEN, refused, SEEN)
     assert state.stop == Stop(Cause.REFUSED, "it has no tests")
     assert play(plan, SEEN, replace(refused, claim=True), SEEN).stop == Stop(
-        Cause.PROVED, "claimed; no check was configured to prove it"
+        Cause.UNVERIFIED, "no checks configured"
     )
 
 
@@ -230,7 +234,7 @@ def test_a_given_claim_needs_only_its_checks() -> None:
     """A merge is proved without any agent; red checks end it with their reasons."""
     plan = a_plan(Flow.WORK, claim=ClaimRule(kind=ClaimKind.GIVEN), checks=(GUARDRAIL,))
     assert machine.next_step(play(plan, SEEN)) == RunChecks(0, ("make test",))
-    assert play(plan, SEEN, GREEN).stop == Stop(Cause.PROVED, "claimed, and every required check green")
+    assert play(plan, SEEN, GREEN).stop == Stop(Cause.PROVED, "all checks passed")
     red = Checked(at=3.0, verdicts=(Verdict("make test", green=False, reason="exit code 1"),))
     assert play(plan, SEEN, red).stop == Stop(Cause.VERIFICATION, "make test: exit code 1")
 
@@ -251,9 +255,7 @@ def test_the_last_reason_stands_in_the_end_of_a_task() -> None:
     plan = a_plan(Flow.WORK, checks=(GUARDRAIL,), limits=Limits(iterations=1))
     red = Checked(at=3.0, verdicts=(Verdict("make test", green=False, reason="exit code 1"),))
     state = play(plan, SEEN, CLAIMED, SEEN, red, SEEN)
-    assert state.stop == Stop(
-        Cause.ITERATIONS, "1 of 1 iterations used without completion; the last one: make test: exit code 1"
-    )
+    assert state.stop == Stop(Cause.ITERATIONS, "1 of 1 iterations used; last result: make test: exit code 1")
 
 
 def test_a_board_that_is_done_only_by_its_cap_says_so() -> None:
@@ -262,7 +264,7 @@ def test_a_board_that_is_done_only_by_its_cap_says_so() -> None:
     done = replace(SEEN, board=BoardSeen("implement", done=True, legal="{}", at_cap=("US-1",)))
     state = play(plan, done, GREEN)
     assert state.stop and state.stop.cause is Cause.AUTO_APPROVED
-    assert state.stop.notes == ("auto-approved at the review cap: US-1",)
+    assert state.stop.notes == ("auto-approved at the review limit: US-1",)
 
 
 NOT_DONE = replace(SEEN, board=BoardSeen("review", False, legal="{}"))
@@ -325,7 +327,7 @@ def test_a_list_that_was_done_before_is_not_verified_for_ever() -> None:
     done = replace(SEEN, board=BoardSeen("implement", done=True, legal="{}"))
     red = Checked(at=3.0, verdicts=(Verdict("make test", green=False, reason="exit code 1"),))
     state = play(a_plan(Flow.PRD, checks=(GUARDRAIL,)), done, red)
-    reason = "every story was approved before, but make test: exit code 1"
+    reason = "all stories were already approved, but make test: exit code 1"
     assert state.stop == Stop(Cause.VERIFICATION, reason)
 
 
@@ -372,8 +374,8 @@ def test_a_role_may_be_approved_at_its_limit_if_no_check_forbids_it() -> None:
     green = play(plan, *at_limit, Checked(at=3.0, verdicts=(Verdict("tests", green=True),)))
     assert green.stop == Stop(
         Cause.AUTO_APPROVED,
-        "approved at the limit, every required check green",
-        ("auto-approved: the iterations were used up",),
+        "iterations used up, approved because all checks passed",
+        ("auto-approved: iterations used up",),
     )
     red = play(plan, *at_limit, Checked(at=3.0, verdicts=(Verdict("tests", green=False),)))
     assert red.stop and red.stop.outcome.exit_code == 1
@@ -468,7 +470,7 @@ def test_resume_does_not_reopen_a_complete_run() -> None:
 
 def test_a_result_that_was_not_asked_for_raises() -> None:
     """The machine accepts the result of its own step only."""
-    with pytest.raises(machine.IllegalTransition, match="Ran is no result of Look"):
+    with pytest.raises(machine.IllegalTransition, match="Ran is not a result of Look"):
         play(a_plan(), WORKED)
 
 

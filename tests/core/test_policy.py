@@ -148,14 +148,14 @@ def test_what_is_left(limits: Limits, left: Left) -> None:
             Limits(cost_usd=7.99),
             Usage(cost_usd=6.0),
             3,
-            (Cause.COST, "an iteration costs $2.00 on average, and $1.99 is left"),
+            (Cause.COST, "the next iteration would cost about $2.00, but only $1.99 is left"),
         ),
         (Limits(tokens=4000), Usage(input_tokens=3000), 3, None),
         (
             Limits(tokens=3999),
             Usage(input_tokens=3000),
             3,
-            (Cause.TOKENS, "an iteration uses 1,000 tokens on average, and 999 are left"),
+            (Cause.TOKENS, "the next iteration would use about 1,000 tokens, but only 999 are left"),
         ),
     ],
 )

@@ -211,6 +211,7 @@ def end_of(state: State) -> tuple[Outcome, Cause]:
 
 
 PROVED = (Outcome.COMPLETE, Cause.PROVED)
+UNVERIFIED = (Outcome.COMPLETE, Cause.UNVERIFIED)
 STOPPED = (Outcome.INTERRUPTED, Cause.SIGNAL)
 
 

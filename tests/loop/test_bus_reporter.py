@@ -141,7 +141,7 @@ ENDS: dict[str, tuple[Stop, list[tuple[str, str, str]], str]] = {
     ),
     "fatal": (Stop(Cause.AUTH, "not logged in"), [("run.47", "ERROR", "not logged in")], ""),
     "limit": (Stop(Cause.COST, "too dear"), [("run.48", "ERROR", "stopped: too dear")], ""),
-    "interrupted": (Stop(Cause.SIGNAL, "by a signal"), [], ""),
+    "interrupted": (Stop(Cause.SIGNAL, "stopped by Ctrl-C"), [], ""),
 }
 
 

@@ -8,6 +8,7 @@ from conftest import Project
 from loop.loop_support import (
     CLAIM,
     PROVED,
+    UNVERIFIED,
     Loop,
     command_check,
     end_of,
@@ -107,7 +108,7 @@ def test_what_cannot_be_committed_is_told_and_the_run_goes_on(committing: Projec
     scm = Scm("git", ("commit -a",), message="Fixed")
     with opened_loop(committing, f"touch made; {CLAIM}", scm=scm) as loop:
         state = loop.drive()
-        assert end_of(state) == PROVED and state.stop is not None
+        assert end_of(state) == UNVERIFIED and state.stop is not None
         (problem,) = loop.notices
         assert "tidy up first" in problem and state.stop.notes == (problem,)
 
@@ -117,7 +118,7 @@ def test_a_task_of_version_control_that_cannot_be_read_is_told(committing: Proje
     """An open quote in the settings is a notice, and the other tasks are done."""
     scm = Scm(command, ("commit -m 'x", "status"), message="Fixed")
     with opened_loop(committing, f"touch made; {CLAIM}", scm=scm) as loop:
-        assert end_of(loop.drive()) == PROVED
+        assert end_of(loop.drive()) == UNVERIFIED
     assert loop.notices == ['scm.tasks: "commit -m \'x" was not run: No closing quotation.']
 
 
@@ -179,7 +180,7 @@ def test_a_prompt_file_that_is_gone_stops_the_run(project: Project) -> None:
 def test_a_resumed_iteration_reads_its_prompt_again(project: Project) -> None:
     """A driver that begins with the agent, not with a look, has not read the prompt yet."""
     with opened_loop(project) as loop:
-        assert end_of(loop.drive(loop.start(phase=Phase.WORK))) == PROVED
+        assert end_of(loop.drive(loop.start(phase=Phase.WORK))) == UNVERIFIED
         assert loop.kinds == ["plan", "run_agent", "look", "stop"]
     assert (project.path / ".ralph/prompt_001.txt").read_text().startswith("Do it.")
 
@@ -279,7 +280,7 @@ def test_a_limited_agent_is_asked_again_when_its_limit_is_over(project: Project)
             "look",
             "stop",
         ]
-    assert (end_of(state), state.iteration) == (PROVED, 1)
+    assert (end_of(state), state.iteration) == (UNVERIFIED, 1)
     assert loop.clock.passed >= 60.0 and [event.hold.why for event in loop.told(Holding)] == [HoldWhy.LIMIT]
 
 
@@ -288,7 +289,7 @@ def test_another_agent_takes_over_from_one_that_is_limited(project: Project) -> 
     first = shell_agent(project, "echo rate limit exceeded >&2; exit 1", name="first")
     second = shell_agent(project, CLAIM, name="second")
     with opened_loop(project, agents=(first, second)) as loop:
-        assert end_of(loop.drive()) == PROVED
+        assert end_of(loop.drive()) == UNVERIFIED
     assert [event.agent for event in loop.told(IterationStarted)] == ["first", "second"]
 
 

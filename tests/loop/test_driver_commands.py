@@ -12,6 +12,7 @@ from loop.loop_support import (
     CLAIM,
     PROVED,
     STOPPED,
+    UNVERIFIED,
     Heard,
     Loop,
     command_check,
@@ -125,7 +126,7 @@ def test_a_commit_that_is_cut_off_is_done_again(hooked: Project, tmp_path: Path)
         assert (did.over, did.detail, state.phase) == (False, "", Phase.COMMIT)
         assert (end_of(state), loop.notices) == (CANCELLED, [])
         (tmp_path / "go").touch()
-        assert end_of(loop.drive(resumed(state))) == PROVED
+        assert end_of(loop.drive(resumed(state))) == UNVERIFIED
         assert loop.kinds[-2:] == ["commit", "stop"]
     assert hooked.git("log", "--format=%s").split() == ["Fixed", "First"]
 
@@ -169,7 +170,7 @@ def test_a_hold_that_is_woken_keeps_what_is_left_of_it(project: Project) -> None
         state = loop.drive(loop.start(hold=Hold(HoldWhy.RESTART, seconds=100.0)))
     holds = [event.hold for event in loop.told(Holding)]
     assert [hold.why for hold in holds] == [HoldWhy.RESTART, HoldWhy.PAUSED, HoldWhy.RESTART]
-    assert end_of(state) == PROVED and (holds[2].seconds or 0.0) < 100.0
+    assert end_of(state) == UNVERIFIED and (holds[2].seconds or 0.0) < 100.0
 
 
 def test_a_signal_ends_a_hold(project: Project) -> None:

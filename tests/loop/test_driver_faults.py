@@ -8,7 +8,16 @@ import os
 import pytest
 
 from conftest import Project
-from loop.loop_support import PROVED, STOPPED, Loop, command_check, end_of, opened_loop, shell_agent
+from loop.loop_support import (
+    PROVED,
+    STOPPED,
+    UNVERIFIED,
+    Loop,
+    command_check,
+    end_of,
+    opened_loop,
+    shell_agent,
+)
 from ralph.core.events import AgentEnded, AgentStarted, Event, IterationStarted, Notice
 from ralph.core.model import Cause, Outcome, PromptSource, PromptVia, RunAgent, Stop
 from ralph.store.journal import load
@@ -43,7 +52,7 @@ def test_a_full_disk_is_waited_for(project: Project) -> None:
             free(loop)
 
     with opened_loop(project, LONG_ANSWER, heard=heard) as loop:
-        assert end_of(loop.drive()) == PROVED
+        assert end_of(loop.drive()) == UNVERIFIED
         assert loop.kinds == ["plan", "look", "run_agent", "look", "stop"]
     assert loop.notices == [FULL] and loop.clock.passed >= 4.0
 
@@ -77,7 +86,7 @@ def test_a_prompt_that_does_not_fit_on_the_disk_is_waited_for(
             return write(name, text)
 
         monkeypatch.setattr(loop.context.runtime, "write_prompt", full)
-        assert end_of(loop.drive()) == PROVED
+        assert end_of(loop.drive()) == UNVERIFIED
     assert loop.notices == [FULL] and loop.clock.passed == pytest.approx(2.0)
 
 

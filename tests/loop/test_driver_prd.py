@@ -101,7 +101,7 @@ def test_what_an_agent_may_not_do_is_undone_and_told(project: Project, tmp_path:
         state = loop.drive()
     assert (end_of(state), standing(project)) == ((Outcome.LIMIT, Cause.ITERATIONS), (False, None))
     undone = [text.startswith("Undone: ") for text in loop.notices]
-    copies = [text for text in loop.notices if text.startswith("Copies of what was put back are in ")]
+    copies = [text for text in loop.notices if text.startswith("Undone changes are kept in ")]
     assert sum(undone) == 2 and len(copies) == 1
     assert "cannot set passes=true" in (project.path / ".ralph/prompt_002.txt").read_text()
 
@@ -112,7 +112,7 @@ def test_what_should_not_happen_again_is_told_at_once(project: Project, tmp_path
     agent = leaves(tmp_path, board(IMPLEMENTED)) + "; rm test_it.py"
     with prd_loop(project, board(story()), agent, iterations=1, snapshots=True) as loop:
         loop.drive()
-    (told,) = (text for text in loop.notices if text.startswith("For the next iteration: "))
+    (told,) = (text for text in loop.notices if text.startswith("Next prompt will mention: "))
     assert "removed tests (test_it.py)" in told
 
 

@@ -115,14 +115,14 @@ def test_signals_are_answered_once_each(listener: Listener) -> None:
         listener.wakeup.interrupt()
         assert [listener.inbox.signals() for _ in range(2)] == [count, count]
     texts = [event.text for event in listener.events if isinstance(event, Notice)]
-    assert texts == [*SHUTTING_DOWN, "Ending everything now."]
+    assert texts == [*SHUTTING_DOWN, "Stopping now."]
 
 
 def test_two_signals_at_once_have_one_answer(listener: Listener) -> None:
     """Nobody is told that the step may finish when it may not."""
     listener.wakeup.interrupt()
     listener.wakeup.interrupt()
-    assert listener.inbox.is_interrupted() and listener.events == [Notice("Ending everything now.")]
+    assert listener.inbox.is_interrupted() and listener.events == [Notice("Stopping now.")]
 
 
 def test_a_signal_that_is_known_does_not_wake(listener: Listener) -> None:

@@ -198,7 +198,7 @@ def test_children_are_waited_for_after_done_and_then_ended(project: Project, tmp
         assert loop.kinds[-2:] == ["hold", "stop"]
     assert [event.hold.why for event in loop.told(Holding)] == [HoldWhy.CHILDREN]
     assert end_of(state) == PROVED and state.stop is not None
-    assert state.stop.notes == ("1 child had to be ended",)
+    assert state.stop.notes == ("1 child process had to be killed",)
     assert not Recorded(tmp_path / "pids").alive()
 
 
@@ -299,7 +299,7 @@ def test_a_command_without_a_prompt_hears_guidance_on_its_bus_once(project: Proj
         number = loop.context.runs.db.execute("SELECT id FROM commands").fetchone()[0]
         assert bus(loop).count("Turn left.") == 1
         assert loop.context.runs.delivery(number) == (True, 1)
-        assert loop.notices.count("On the bus of the task: Turn left.") == 1
+        assert loop.notices.count("Guidance posted to the task's bus: Turn left.") == 1
         loop.drive(loop.start(steer=(Steer(5.0, number, "Turn left."),), stop=state.stop))
         assert bus(loop).count("Turn left.") == 1, "the message has its id"
 

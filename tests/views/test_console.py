@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from conftest import RALPH, Project, Result, some, wait_until
 from ralph.agents.base import Reading
@@ -39,6 +40,7 @@ from ralph.core.model import (
     Ended,
     Exit,
     FailAction,
+    Feedback,
     Hold,
     HoldWhy,
     Outcome,
@@ -331,7 +333,7 @@ def test_colours_are_for_a_terminal(project: Project) -> None:
     code, shown = on_terminal(project, "run", "-p", "x", NO_COLOR="")
     assert (code, len(OUR_COLOURS.findall(shown)) > 0) == (0, True)
     assert not HARMFUL.search(OUR_COLOURS.sub("", shown).replace("\r\n", "\n"))
-    assert "\x1b[32mcomplete: claimed, and every required check green\x1b[0m" in shown
+    assert "\x1b[32mDone: all checks passed\x1b[0m" in shown
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"NO_COLOR": "", "TERM": "dumb"}])
@@ -411,48 +413,86 @@ def test_stream_off_hides_the_agent_alone() -> None:
     ]
     assert show(*events, look=ViewOptions(stream=False)).err.splitlines() == [
         "=== Ralph iteration 1/3 ===",
-        "Guardrail start: make",
-        "Guardrail end: make (exit code 0, 1.2s)",
+        "Running make",
+        "✓ make passed (1.2s)",
     ]
 
 
-def test_a_red_guardrail_says_action_and_log() -> None:
-    """Start, end, exit status, fail action and the log's place."""
-    verdict = Verdict("make", green=False, reason="exit code 2", log=".ralph/guardrail_001_make.log")
-    shown = show(CheckStarted("make"), CheckEnded(verdict, FailAction.REPLACE, 61.0)).err
-    assert shown.splitlines() == [
-        "Guardrail start: make",
-        "Guardrail end: make (exit code 2, action REPLACE, 61.0s)",
-        "  output: .ralph/guardrail_001_make.log",
+RED = Verdict(
+    "make",
+    green=False,
+    reason="exit code 2",
+    log=".ralph/guardrail_001_make.log",
+    feedback=Feedback(FailAction.APPEND, "why"),
+    excerpt=("FAILED test_a", "1 failed"),
+)
+
+
+@pytest.mark.parametrize(
+    ("action", "then"),
+    [
+        (FailAction.APPEND, "output goes into the next prompt"),
+        (FailAction.PREPEND, "output goes first in the next prompt"),
+        (FailAction.REPLACE, "output replaces the next prompt"),
+    ],
+)
+def test_a_failed_check_shows_what_failed_and_what_follows(action: FailAction, then: str) -> None:
+    """Exit status, what happens with the output, the failing lines, and where the rest is."""
+    shown = show(IterationStarted(1, 2), CheckStarted("make"), CheckEnded(RED, action, 61.0)).err
+    assert shown.splitlines()[1:] == [
+        "Running make",
+        f"✗ make failed (exit 2); {then}",
+        "    FAILED test_a",
+        "    1 failed",
+        "  full output: .ralph/guardrail_001_make.log",
+    ]
+
+
+def test_the_last_iteration_promises_no_next_prompt() -> None:
+    """Output that no iteration will read is not said to go anywhere."""
+    shown = show(IterationStarted(2, 2), CheckEnded(RED, FailAction.APPEND, 61.0)).err
+    assert shown.splitlines()[1] == "✗ make failed (exit 2)"
+
+
+def test_marks_are_ascii_where_the_terminal_is() -> None:
+    """A stream that cannot encode the marks gets words."""
+    err = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
+    console = Console(io.StringIO(), err, ViewOptions())
+    console(CheckEnded(RED, FailAction.APPEND, 1.0))
+    console(CheckEnded(replace(RED, green=True), FailAction.APPEND, 1.0))
+    console.flush()
+    assert [line.split()[0] for line in err.buffer.getvalue().decode().splitlines() if "make " in line] == [  # type: ignore[attr-defined]
+        "[FAILED]",
+        "[OK]",
     ]
 
 
 def test_an_unfinished_line_does_not_swallow_the_next() -> None:
     """What the harness says begins on a line of its own."""
     screen = show(Text("no newline"), CheckStarted("make"))
-    assert screen.err == "no newline\nGuardrail start: make\n"
+    assert screen.err == "no newline\nRunning make\n"
 
 
 @pytest.mark.parametrize(
     ("cause", "lines"),
     [
-        (Cause.PROVED, ["complete: why", "  run id: 3 iterations, 2m5s, $1.50, 1,200 tokens", "  note: n"]),
+        (Cause.PROVED, ["Done: why", "  run id: 3 iterations, 2m5s, $1.50, 1,200 tokens", "  note: n"]),
         (
             Cause.ITERATIONS,
             [
-                "limit: why",
+                "Stopped: why",
                 "  run id: 3 iterations, 2m5s, $1.50, 1,200 tokens",
                 "  note: n",
-                "  Go on with more: ralph resume id -m N",
+                "  To continue: ralph resume id -m N",
             ],
         ),
         (
             Cause.SIGNAL,
             [
-                "interrupted: why",
+                "Why",
                 "  run id: 3 iterations, 2m5s, $1.50, 1,200 tokens",
                 "  note: n",
-                "  Go on with: ralph resume id",
+                "  To continue: ralph resume id",
             ],
         ),
     ],
@@ -467,33 +507,33 @@ def test_the_result_is_on_stdout(cause: Cause, lines: list[str]) -> None:
 @pytest.mark.parametrize(
     ("cause", "hint"),
     [
-        (Cause.ITERATIONS, "Go on with more: ralph resume id -m N"),
-        (Cause.COST, "Go on with more: ralph resume id --max-cost-usd USD"),
-        (Cause.TOKENS, "Go on with more: ralph resume id --max-tokens N"),
-        (Cause.DURATION, "Go on with more: ralph resume id --max-duration-seconds S"),
-        (Cause.STAGNATION, 'Tell it what to do: ralph steer id "…", then: ralph resume id'),
-        (Cause.CRASH_LOOP, "See why with: ralph logs id, then: ralph resume id"),
-        (Cause.VERIFICATION, "See what is red with: ralph status id"),
-        (Cause.CONFIG, "Mend that, then: ralph resume id"),
+        (Cause.ITERATIONS, "To continue: ralph resume id -m N"),
+        (Cause.COST, "To continue: ralph resume id --max-cost-usd USD"),
+        (Cause.TOKENS, "To continue: ralph resume id --max-tokens N"),
+        (Cause.DURATION, "To continue: ralph resume id --max-duration-seconds S"),
+        (Cause.STAGNATION, 'Add guidance: ralph steer id "…", then: ralph resume id'),
+        (Cause.CRASH_LOOP, "See why: ralph logs id, then: ralph resume id"),
+        (Cause.VERIFICATION, "See which checks fail: ralph status id"),
+        (Cause.CONFIG, "Fix this, then: ralph resume id"),
         (Cause.AUTH, "Log in, then: ralph resume id"),
-        (Cause.DENIED, "Change that, and start again."),
-        (Cause.WAIT_MARKER, "When it is over: ralph resume id"),
-        (Cause.LIMIT_WAIT, "When it is over: ralph resume id"),
-        (Cause.SIGNAL, "Go on with: ralph resume id"),
-        (Cause.CANCELLED, "Go on with: ralph resume id"),
+        (Cause.DENIED, "Allow it to write (agent.permissions), then start a new run."),
+        (Cause.WAIT_MARKER, "When that is done: ralph resume id"),
+        (Cause.LIMIT_WAIT, "After the reset: ralph resume id"),
+        (Cause.SIGNAL, "To continue: ralph resume id"),
+        (Cause.CANCELLED, "To continue: ralph resume id"),
     ],
 )
 def test_the_next_step_fits_the_cause(cause: Cause, hint: str) -> None:
-    """The last line is what a user can do now: more of what was used up, or what has to be mended."""
+    """The last line is what a user can do now: more of what was used up, or something to fix."""
     shown = show(RunEnded("id", Stop(cause, "why"), 3, Usage(), 1.0)).out
     assert shown.splitlines()[-1] == f"  {hint}"
 
 
-def test_a_run_of_a_task_goes_on_with_the_task() -> None:
+def test_a_run_of_a_task_points_to_the_task() -> None:
     """`ralph resume` would refuse it."""
     ended = RunEnded("id", Stop(Cause.CANCELLED, "why"), 3, Usage(), 1.0)
     shown = show(RunStarted("id", "work", "/d", "claude", (), 5), ended).out
-    assert shown.splitlines()[-1] == "  Go on with its task: ralph work --task ID"
+    assert shown.splitlines()[-1] == "  To continue its task: ralph work --task ID"
 
 
 @pytest.mark.parametrize(
@@ -501,11 +541,11 @@ def test_a_run_of_a_task_goes_on_with_the_task() -> None:
     [
         (None, (), []),
         (0, (), []),
-        (1, (), ["  1 file changed: ralph diff id", "  To undo all of it: ralph rewind id 1"]),
+        (1, (), ["  1 file changed: ralph diff id", "  To undo everything: ralph rewind id 1"]),
         (
             3,
             ("a", "b"),
-            ["  3 files changed, 2 commits: ralph diff id", "  To undo all of it: ralph rewind id 1"],
+            ["  3 files changed, 2 commits: ralph diff id", "  To undo everything: ralph rewind id 1"],
         ),
     ],
 )
@@ -519,9 +559,26 @@ def test_what_has_changed_and_how_to_undo_it(
 
 @pytest.mark.parametrize("cause", list(Cause))
 def test_what_is_not_complete_has_a_next_step(cause: Cause) -> None:
-    """Only a complete run leaves nothing to do."""
+    """Only a verified run leaves nothing to do."""
     shown = show(RunEnded("id", Stop(cause, "why"), 3, Usage(), 1.0)).out
-    assert len(shown.splitlines()) == (2 if cause.outcome is Outcome.COMPLETE else 3)
+    is_over = cause.outcome is Outcome.COMPLETE and cause is not Cause.UNVERIFIED
+    assert len(shown.splitlines()) == (2 if is_over else 3)
+
+
+@pytest.mark.parametrize(
+    ("stop", "line"),
+    [
+        (Stop(Cause.PROVED, "all checks passed"), "Done: all checks passed"),
+        (Stop(Cause.UNVERIFIED, "no checks configured"), "Unverified: no checks configured"),
+        (Stop(Cause.SIGNAL, "stopped by Ctrl-C"), "Stopped by Ctrl-C"),
+        (Stop(Cause.COST, "cost budget used up"), "Stopped: cost budget used up"),
+        (Stop(Cause.AUTH, "not logged in"), "Failed: not logged in"),
+        (Stop(Cause.LIMIT_WAIT, "usage limit"), "Waiting: usage limit"),
+    ],
+)
+def test_the_first_line_says_how_it_ended(stop: Stop, line: str) -> None:
+    """The headline of the result."""
+    assert show(RunEnded("id", stop, 3, Usage(), 1.0)).out.splitlines()[0] == line
 
 
 @pytest.mark.parametrize(
@@ -561,9 +618,9 @@ def test_every_end_of_an_agent_has_its_words(ended: Ended) -> None:
 @pytest.mark.parametrize(
     ("hold", "words"),
     [
-        (Hold(HoldWhy.PAUSED), "Paused. Go on with: ralph resume "),
-        (Hold(HoldWhy.LIMIT, until=0.0), "The agent is at its limit. Waiting until "),
-        (Hold(HoldWhy.RESTART, seconds=2.0), "Waiting 2.0s (restart)."),
+        (Hold(HoldWhy.PAUSED), "Paused. To continue: ralph resume "),
+        (Hold(HoldWhy.LIMIT, until=0.0), "Usage limit reached. Waiting until "),
+        (Hold(HoldWhy.RESTART, seconds=2.0), "Waiting 2.0s before the next attempt."),
     ],
 )
 def test_every_hold_has_its_words(hold: Hold, words: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from ralph.checks.base import CheckContext, Interrupted, Method
+from ralph.checks.excerpt import failing_lines
 from ralph.core import prompt
 from ralph.core.model import Check, Ended, Exit, Feedback, Verdict
 
@@ -37,6 +38,7 @@ def run(check: Check, context: CheckContext) -> Verdict:
         reason=reason,
         feedback=Feedback(check.fail_action, text),
         log=done.log,
+        excerpt=failing_lines(done.output),
     )
 
 

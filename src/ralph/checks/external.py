@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from ralph.checks.base import CheckContext, Interrupted, Method, Shell
+from ralph.checks.excerpt import failing_lines
 from ralph.core import prompt
 from ralph.core.model import Check, Ended, Feedback, Verdict
 from ralph.errors import RalphError
@@ -48,7 +49,13 @@ def _red(check: Check, config: Config, reason: str, log: str, output: str) -> Ve
     text = prompt.verification_failure(config.command, reason, check.hint, log, output)
     feedback = Feedback(check.fail_action, text)
     return Verdict(
-        check.name, green=False, required=check.required, reason=reason, feedback=feedback, log=log
+        check.name,
+        green=False,
+        required=check.required,
+        reason=reason,
+        feedback=feedback,
+        log=log,
+        excerpt=failing_lines(output),
     )
 
 

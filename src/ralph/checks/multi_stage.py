@@ -53,6 +53,7 @@ def run(check: Check, context: CheckContext) -> Verdict:
         feedback=_feedback(check, [*failed, *weak]),
         log=next((part.log for part in failed if part.log), ""),
         parts=parts,
+        excerpt=next((part.excerpt for part in failed if part.excerpt), ()),
     )
 
 

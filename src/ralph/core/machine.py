@@ -12,6 +12,7 @@ every required check is green, and nothing but `judged` leads to a complete outc
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec.structs import replace
@@ -97,7 +98,7 @@ _CLAIMABLE = {Ended.OK, Ended.FAILED, Ended.TIMEOUT, Ended.IDLE}
 """Ends after which what the agent said still counts; whether it is true is for the checks."""
 
 _FATAL = {
-    Ended.AUTH: (Cause.AUTH, "the agent is not logged in or has no credit"),
+    Ended.AUTH: (Cause.AUTH, "the agent is not logged in or is out of credit"),
     Ended.DENIED: (Cause.DENIED, "the agent was not allowed to write anything"),
 }
 
@@ -115,8 +116,8 @@ def next_step(state: State) -> Step:
     if state.stop:
         return state.stop
     if state.cancelled:
-        by = "by a signal" if state.cancelled.cause is Cause.SIGNAL else "by `ralph cancel`"
-        return Stop(state.cancelled.cause, by, state.notes)
+        by = state.cancelled.by or ("a signal" if state.cancelled.cause is Cause.SIGNAL else "`ralph cancel`")
+        return Stop(state.cancelled.cause, f"stopped by {by}", state.notes)
     if state.paused:
         return Hold(HoldWhy.PAUSED)
     if state.hold:
@@ -130,7 +131,7 @@ def apply(state: State, fact: Result | Command) -> State:
         return _command(replace(state, now=fact.at), fact)
     step = next_step(state)
     if not isinstance(fact, _RESULT_OF[type(step)]):
-        raise IllegalTransition(f"{type(fact).__name__} is no result of {type(step).__name__}")
+        raise IllegalTransition(f"{type(fact).__name__} is not a result of {type(step).__name__}")
     elapsed = 0.0 if _is_pause(step) else fact.took
     state = replace(state, now=fact.at, elapsed=state.elapsed + elapsed)
     if isinstance(step, Stop):
@@ -298,7 +299,7 @@ def _before(state: State, seen: Seen) -> State:
             return _claimed_without_work(replace(state, after=seen, claimed=True, approved=True))
         return _out_of_iterations(state)
     if cause := policy.spent(state.limits, state.usage, state.elapsed):
-        return _stop(state, cause, f"the {cause} budget is used up")
+        return _stop(state, cause, f"{cause} budget used up")
     if too_dear := policy.unaffordable(state.limits, state.usage, state.iteration):
         return _stop(state, *too_dear)
     if until := _all_limited_until(state):
@@ -474,16 +475,16 @@ def _finish(state: State) -> State:
             return replace(state, phase=Phase.CHILDREN, hold=_wait_for_children(state))
         return _complete(state)
     if state.approved:
-        return _stop(state, Cause.VERIFICATION, "out of iterations, and the checks forbid approval")
+        return _stop(state, Cause.VERIFICATION, "iterations used up and checks still failing")
     red = tuple(v.feedback for v in state.verdicts if not _is_green(state, v) and v.feedback)
     if state.plan.claim.kind is ClaimKind.GIVEN:
         return _stop(replace(state, feedback=red), Cause.VERIFICATION, _unproved(state))
     if state.plan.claim.kind is ClaimKind.BOARD and state.claimed and state.before == state.after:
-        return _stop(state, Cause.VERIFICATION, f"every story was approved before, but {_unproved(state)}")
+        return _stop(state, Cause.VERIFICATION, f"all stories were already approved, but {_unproved(state)}")
     state = _count_failures(_count_still(replace(state, feedback=red, unproved=_unproved(state))))
     state = replace(state, phase=Phase.BEFORE, verdicts=(), claimed=False, message="")
     if state.limits.stagnation and state.still >= state.limits.stagnation:
-        return _stop(state, Cause.STAGNATION, f"nothing changed in {state.still} iterations in a row")
+        return _stop(state, Cause.STAGNATION, f"no changes in {state.still} iterations in a row")
     restart = state.plan.restart
     if restart and policy.is_crash_loop(restart, state.failures, state.fingerprints):
         return _stop(state, Cause.CRASH_LOOP, f"crash loop: {state.failures} failed attempts in a row")
@@ -497,7 +498,7 @@ def _finish(state: State) -> State:
 def _unproved(state: State) -> str:
     """Why this iteration does not complete the run."""
     red = [f"{v.check}: {v.reason}" for v in state.verdicts if v.required and not _is_green(state, v)]
-    return "; ".join(red) or ("" if state.claimed else "no completion promise found")
+    return "; ".join(red) or ("" if state.claimed else "the agent did not say it was done")
 
 
 def _complete(state: State) -> State:
@@ -506,19 +507,23 @@ def _complete(state: State) -> State:
         state = _note(state, f"degraded: {', '.join(degraded)}")
     board = state.after.board if state.after else None
     if board and board.at_cap:
-        state = _note(state, f"auto-approved at the review cap: {', '.join(board.at_cap)}")
-        return _stop(state, Cause.AUTO_APPROVED, "every story approved, some only at the review cap")
+        state = _note(state, f"auto-approved at the review limit: {', '.join(board.at_cap)}")
+        return _stop(
+            state,
+            Cause.AUTO_APPROVED,
+            "all stories approved, some only because they reached the review limit",
+        )
     if state.approved:
-        state = _note(state, "auto-approved: the iterations were used up")
-        return _stop(state, Cause.AUTO_APPROVED, "approved at the limit, every required check green")
+        state = _note(state, "auto-approved: iterations used up")
+        return _stop(state, Cause.AUTO_APPROVED, "iterations used up, approved because all checks passed")
     if state.plan.claim.kind is ClaimKind.DONE and not state.verdicts:
-        return _stop(state, Cause.PROVED, "DONE is there, and no child is left")
+        return _stop(state, Cause.PROVED, "DONE file found, no child processes left")
     if state.plan.claim.kind is ClaimKind.BOARD:
         reasons = "; ".join(verdict.reason for verdict in state.verdicts)
-        return _stop(state, Cause.PROVED, f"every story is done; {reasons}")
+        return _stop(state, Cause.PROVED, f"all stories done; {reasons}")
     if not any(verdict.required for verdict in state.verdicts):
-        return _stop(state, Cause.PROVED, "claimed; no check was configured to prove it")
-    return _stop(state, Cause.PROVED, "claimed, and every required check green")
+        return _stop(state, Cause.UNVERIFIED, "no checks configured")
+    return _stop(state, Cause.PROVED, "all checks passed")
 
 
 def _stop(state: State, cause: Cause, reason: str) -> State:
@@ -535,8 +540,8 @@ def _claimed_without_work(state: State) -> State:
 
 def _out_of_iterations(state: State) -> State:
     rules = state.plan.rules
-    last = f"; the last one: {state.unproved}" if rules.explains_limit and state.unproved else ""
-    reason = f"{state.iteration} of {state.limits.iterations} {rules.counted} used without completion{last}"
+    last = f"; last result: {state.unproved}" if rules.explains_limit and state.unproved else ""
+    reason = f"{state.iteration} of {state.limits.iterations} {rules.counted} used{last}"
     return _stop(state, Cause.ITERATIONS, reason)
 
 
@@ -558,7 +563,7 @@ def _claim_by_tag(state: State) -> bool:
 def _wait_reason(state: State, seen: Seen) -> str:
     ran = state.ran
     if state.plan.rules.waits_on_exit_code and ran is not None and ran.exit == WAIT_EXIT:
-        return f"the agent exited with {WAIT_EXIT}: it waits for something outside"
+        return f"the agent exited with {WAIT_EXIT} to wait for something outside"
     return seen.wait
 
 
@@ -613,7 +618,8 @@ def _all_limited_until(state: State) -> float | None:
 def _hold_for_limit(state: State, until: float) -> State:
     since = state.limited_since if state.limited_since is not None else state.now
     if until - since > state.limits.limit_wait_seconds:
-        reason = "the agent is limited for longer than Ralph may wait"
+        resets = datetime.fromtimestamp(until, UTC)
+        reason = f"usage limit resets at {resets:%Y-%m-%d %H:%M} UTC, later than maxLimitWaitSeconds allows"
         return replace(state, stop=Stop(Cause.LIMIT_WAIT, reason, state.notes))
     return replace(state, limited_since=since, hold=Hold(HoldWhy.LIMIT, until=until))
 

@@ -70,9 +70,13 @@ _EXIT_CODES = complete(
 
 
 class Cause(StrEnum):
-    """Why a run ended. The cause owns the outcome and what it means for a task; the text of a reason is for people."""
+    """Why a run ended. The cause owns the outcome, the headline and what the end means for a task.
+
+    Programs read the cause; the text of a reason is for people.
+    """
 
     PROVED = "proved"
+    UNVERIFIED = "unverified"
     AUTO_APPROVED = "auto_approved"
     ITERATIONS = "iterations"
     COST = "cost"
@@ -96,6 +100,10 @@ class Cause(StrEnum):
         return _CAUSES[self].outcome
 
     @property
+    def headline(self) -> str:
+        return _CAUSES[self].headline
+
+    @property
     def verdict(self) -> RunVerdict | None:
         return _CAUSES[self].verdict
 
@@ -111,33 +119,38 @@ class RunVerdict(StrEnum):
 
 
 class CauseMeaning(Struct, frozen=True):
-    """`verdict`: for the task whose role it was; None: all work stops, and the task stays where it is."""
+    """`headline`: the first word of the line that reports the end; "" where the reason says it all.
+
+    `verdict`: the result for the task whose role ran; None stops all work and leaves the task where it is.
+    """
 
     outcome: Outcome
+    headline: str
     verdict: RunVerdict | None = None
 
 
 _CAUSES = complete(
     Cause,
     {
-        Cause.PROVED: CauseMeaning(Outcome.COMPLETE, RunVerdict.PROVED),
-        Cause.AUTO_APPROVED: CauseMeaning(Outcome.COMPLETE, RunVerdict.PROVED),
-        Cause.ITERATIONS: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
-        Cause.COST: CauseMeaning(Outcome.LIMIT, RunVerdict.FAILED),
-        Cause.TOKENS: CauseMeaning(Outcome.LIMIT, RunVerdict.FAILED),
-        Cause.DURATION: CauseMeaning(Outcome.LIMIT, RunVerdict.FAILED),
-        Cause.STAGNATION: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
-        Cause.CRASH_LOOP: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
-        Cause.VERIFICATION: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
-        Cause.REFUSED: CauseMeaning(Outcome.LIMIT, RunVerdict.REFUSED),
-        Cause.CONFIG: CauseMeaning(Outcome.FATAL),
-        Cause.UNSTARTABLE: CauseMeaning(Outcome.FATAL),
-        Cause.AUTH: CauseMeaning(Outcome.FATAL),
-        Cause.DENIED: CauseMeaning(Outcome.FATAL),
-        Cause.WAIT_MARKER: CauseMeaning(Outcome.WAITING),
-        Cause.LIMIT_WAIT: CauseMeaning(Outcome.WAITING),
-        Cause.SIGNAL: CauseMeaning(Outcome.INTERRUPTED),
-        Cause.CANCELLED: CauseMeaning(Outcome.INTERRUPTED, RunVerdict.STOPPED),
+        Cause.PROVED: CauseMeaning(Outcome.COMPLETE, "Done", RunVerdict.PROVED),
+        Cause.UNVERIFIED: CauseMeaning(Outcome.COMPLETE, "Unverified", RunVerdict.PROVED),
+        Cause.AUTO_APPROVED: CauseMeaning(Outcome.COMPLETE, "Done", RunVerdict.PROVED),
+        Cause.ITERATIONS: CauseMeaning(Outcome.LIMIT, "Stopped", RunVerdict.REFUSED),
+        Cause.COST: CauseMeaning(Outcome.LIMIT, "Stopped", RunVerdict.FAILED),
+        Cause.TOKENS: CauseMeaning(Outcome.LIMIT, "Stopped", RunVerdict.FAILED),
+        Cause.DURATION: CauseMeaning(Outcome.LIMIT, "Stopped", RunVerdict.FAILED),
+        Cause.STAGNATION: CauseMeaning(Outcome.LIMIT, "Stopped", RunVerdict.REFUSED),
+        Cause.CRASH_LOOP: CauseMeaning(Outcome.LIMIT, "Stopped", RunVerdict.REFUSED),
+        Cause.VERIFICATION: CauseMeaning(Outcome.LIMIT, "Stopped", RunVerdict.REFUSED),
+        Cause.REFUSED: CauseMeaning(Outcome.LIMIT, "Refused", RunVerdict.REFUSED),
+        Cause.CONFIG: CauseMeaning(Outcome.FATAL, "Failed"),
+        Cause.UNSTARTABLE: CauseMeaning(Outcome.FATAL, "Failed"),
+        Cause.AUTH: CauseMeaning(Outcome.FATAL, "Failed"),
+        Cause.DENIED: CauseMeaning(Outcome.FATAL, "Failed"),
+        Cause.WAIT_MARKER: CauseMeaning(Outcome.WAITING, "Waiting"),
+        Cause.LIMIT_WAIT: CauseMeaning(Outcome.WAITING, "Waiting"),
+        Cause.SIGNAL: CauseMeaning(Outcome.INTERRUPTED, ""),
+        Cause.CANCELLED: CauseMeaning(Outcome.INTERRUPTED, "", RunVerdict.STOPPED),
     },
 )
 
@@ -278,7 +291,7 @@ class FlowRules(Struct, frozen=True):
 FLOW_RULES = complete(
     Flow,
     {
-        Flow.RUN: FlowRules(tree=TreeWatch.NEVER),
+        Flow.RUN: FlowRules(tree=TreeWatch.NEVER, explains_limit=True),
         Flow.SUPERVISE: FlowRules(counted="restarts", waits_on_exit_code=True, locks_folder_only=True),
         Flow.PRD: FlowRules(asks_again=True),
         Flow.WORK: FlowRules(
@@ -611,9 +624,10 @@ class Feedback(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """What a check found out. `degraded`: it could not be checked as it should have been.
+    """The result of a check.
 
-    `parts`: the verdicts of its stages, or of each criterion.
+    `degraded`: the check ran in a weaker form than configured. `parts`: the verdicts of its stages or criteria.
+    `excerpt`: the few lines of its output that show what failed.
     """
 
     check: str
@@ -624,6 +638,7 @@ class Verdict(Struct, frozen=True):
     feedback: Feedback | None = None
     log: str = ""
     parts: tuple[Verdict, ...] = ()
+    excerpt: tuple[str, ...] = ()
 
 
 class BoardSeen(Struct, frozen=True):
@@ -697,6 +712,13 @@ class Stop(Struct, frozen=True):
     @property
     def outcome(self) -> Outcome:
         return self.cause.outcome
+
+    @property
+    def headline(self) -> str:
+        """The end in one line for people: `Done: all checks passed`."""
+        if self.cause.headline:
+            return f"{self.cause.headline}: {self.reason}"
+        return f"{self.reason[:1].upper()}{self.reason[1:]}"
 
 
 Step = Look | RunAgent | Restore | RunChecks | Commit | Hold | Stop
@@ -779,11 +801,12 @@ class Pause(Struct, frozen=True):
 
 
 class Cancel(Struct, frozen=True):
-    """`cause` says who asked. `now`: the agent in hand is ended, else it may finish its operation."""
+    """`now`: kill the running agent; otherwise it may finish. `by`: the signal or command that asked."""
 
     at: float
     cause: Cause = Cause.CANCELLED
     now: bool = True
+    by: str = ""
 
 
 class Steer(Struct, frozen=True):

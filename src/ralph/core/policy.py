@@ -68,10 +68,13 @@ def unaffordable(limits: Limits, usage: Usage, iterations: int) -> tuple[Cause, 
     cost, tokens = usage.cost_usd / iterations, usage.tokens // iterations
     if limits.cost_usd and usage.cost_usd + cost > limits.cost_usd:
         rest = limits.cost_usd - usage.cost_usd
-        return Cause.COST, f"an iteration costs ${cost:.2f} on average, and ${rest:.2f} is left"
+        return Cause.COST, f"the next iteration would cost about ${cost:.2f}, but only ${rest:.2f} is left"
     if limits.tokens and usage.tokens + tokens > limits.tokens:
         rest = limits.tokens - usage.tokens
-        return Cause.TOKENS, f"an iteration uses {tokens:,} tokens on average, and {rest:,} are left"
+        return (
+            Cause.TOKENS,
+            f"the next iteration would use about {tokens:,} tokens, but only {rest:,} are left",
+        )
     return None
 
 

@@ -255,14 +255,14 @@ class Driver:
         board = self._inbox.retry_when_full(lambda: stories.rule(found, before.tree))
         self._tell_undone(board.illegal)
         for text in board.told:
-            self._tell(Notice(f"For the next iteration: {text}."))
+            self._tell(Notice(f"Next prompt will mention: {text}."))
         return replace(ran, board=board)
 
     def _tell_undone(self, undone: Sequence[str]) -> None:
         for text in undone:
             self._tell(Notice(f"Undone: {text}."))
         if undone and self._context.stories is not None:
-            self._notice_once(f"Copies of what was put back are in {self._context.stories.undone}")
+            self._notice_once(f"Undone changes are kept in {self._context.stories.undone}")
 
     def _spec(self, step: RunAgent) -> AgentSpec:
         return next(agent for agent in self.plan.agents if agent.name == step.agent)
@@ -374,7 +374,7 @@ class Driver:
         if step.why is not HoldWhy.CHILDREN or self._context.supervised is None:
             return ""
         count = self._context.supervised.end_children()
-        return f"{count} {'child' if count == 1 else 'children'} had to be ended"
+        return f"{count} child {'process' if count == 1 else 'processes'} had to be killed"
 
     def _hold_left(self, step: Hold, started: float) -> float | None:
         if step.why is HoldWhy.PAUSED:
@@ -392,7 +392,7 @@ class Driver:
         signals = self._inbox.signals()
         if signals > self._signals:
             self._signals = signals
-            self._apply(Cancel(self._now(), Cause.SIGNAL, now=signals > 1), None)
+            self._apply(Cancel(self._now(), Cause.SIGNAL, now=signals > 1, by=self._inbox.signalled_by), None)
 
     def _apply(self, command: Command, number: int | None) -> None:
         self._state = machine.apply(self._state, command)
@@ -408,7 +408,7 @@ class Driver:
                 self._guided.add(steer.id)
                 problem = supervised.folder.post_guidance(steer)
                 self._journal.delivered((steer.id,), self._state.iteration + 1)
-                self._tell(Notice(problem or f"On the bus of the task: {steer.text}"))
+                self._tell(Notice(problem or f"Guidance posted to the task's bus: {steer.text}"))
 
     # ---- when the disk is not with us ----
 
@@ -417,7 +417,8 @@ class Driver:
 
         That is so even at the very end: a stop that is not journalled has not come to pass.
         """
-        state = machine.apply(replace(self._state, stop=None), Cancel(self._now(), Cause.SIGNAL))
+        cancel = Cancel(self._now(), Cause.SIGNAL, by=self._inbox.signalled_by)
+        state = machine.apply(replace(self._state, stop=None), cancel)
         return machine.apply(state, Did(self._now()))
 
     def _give_up(self, error: RalphError | OSError) -> State:

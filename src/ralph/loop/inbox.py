@@ -19,7 +19,7 @@ COMMAND_SECONDS = 0.25
 DISK_SECONDS = 1.0
 """How often a run that waits for space on the disk tries again."""
 
-SHUTTING_DOWN = ("Received signal, shutting down...", "What is in hand may finish; once more ends it now.")
+SHUTTING_DOWN = ("Received signal, shutting down...", "Finishing this step; press Ctrl-C again to stop now.")
 
 T = TypeVar("T")
 
@@ -47,12 +47,16 @@ class Inbox:
         heard, self._waiting = self._waiting, []
         return heard
 
+    @property
+    def signalled_by(self) -> str:
+        return self._wakeup.by
+
     def signals(self) -> int:
         """How many signals have come; the first two are answered."""
         count = self._wakeup.count
         if count > self._told:
             self._told = count
-            for text in SHUTTING_DOWN if count == 1 else ("Ending everything now.",):
+            for text in SHUTTING_DOWN if count == 1 else ("Stopping now.",):
                 self._tell(Notice(text))
         return count
 

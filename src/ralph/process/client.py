@@ -48,12 +48,14 @@ class Wakeup:
 
     def __init__(self) -> None:
         self.count = 0
+        self.by = ""
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def fileno(self) -> int:
         return self._reader
 
-    def interrupt(self) -> None:
+    def interrupt(self, by: str = "Ctrl-C") -> None:
+        self.by = by
         self.count += 1
         self.wake()
 

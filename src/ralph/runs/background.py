@@ -22,12 +22,16 @@ def signals() -> Iterator[Wakeup]:
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     caught = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
     for number in caught:
-        signal.signal(number, lambda *_: wakeup.interrupt())
+        signal.signal(number, lambda number, _: wakeup.interrupt(_name(number)))
     try:
         yield wakeup
     finally:
         for number in caught:
             signal.signal(number, signal.SIG_IGN)
+
+
+def _name(number: int) -> str:
+    return "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
 
 
 def detach(output: Path) -> Callable[[], None] | None:

@@ -46,6 +46,7 @@ class _Marks(Struct, frozen=True):
     tool: str
     ok: str
     error: str
+    end: str
     back: str
     output: str
     todo: str
@@ -60,6 +61,7 @@ _EMOJI = _Marks(
     tool="⏺ ",
     ok="✅ ",
     error="❌ ",
+    end="⏹ ",
     back="←",
     output="⎿ ",
     todo="📋 ",
@@ -73,6 +75,7 @@ _TEXT = _Marks(
     tool="[TOOL] ",
     ok="[OK] ",
     error="[ERR] ",
+    end="[END] ",
     back="<-",
     output="| ",
     todo="[TODO] ",
@@ -218,8 +221,8 @@ class AgentLines:
         facts = [*usage_facts(event.usage), f"tools: {self._tools}", f"errors: {self._errors}"]
         facts.append(f"time: {duration(max(0.0, (event.at or self._at) - self._began))}")
         if event.is_error:
-            return "\n" + self._paint("red", f"{self._marks.error}Failed ({', '.join(facts)})\n")
-        return "\n" + self._paint("green", f"{self._marks.ok}Complete ({', '.join(facts)})\n")
+            return "\n" + self._paint("red", f"{self._marks.error}Agent failed ({', '.join(facts)})\n")
+        return "\n" + self._paint("dim", f"{self._marks.end}Agent finished ({', '.join(facts)})\n")
 
     def _limited(self, event: Limited) -> str:
         return self._paint("yellow", f"{self._marks.limit}{_LIMITS[event.kind]}: {_one_line(event.text)}\n")

@@ -1,4 +1,4 @@
-"""A run on the terminal: progress on stderr, the result on stdout, nothing raw from an agent."""
+"""A run on the terminal: progress on stderr, the result on stdout, agent output made safe."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ from ralph.core.events import (
 from ralph.core.model import (
     Cause,
     Ended,
+    FailAction,
     Flow,
     HoldWhy,
     Network,
     Outcome,
     Permissions,
     Purpose,
+    Stop,
     Usage,
     complete,
 )
@@ -46,48 +48,54 @@ _NEXT = complete(
     Cause,
     {
         Cause.PROVED: "",
+        Cause.UNVERIFIED: "To have the next run checked, add `guardrails` to .ralph/settings.json (ralph init).",
         Cause.AUTO_APPROVED: "",
-        Cause.ITERATIONS: "Go on with more: ralph resume {run} -m N",
-        Cause.COST: "Go on with more: ralph resume {run} --max-cost-usd USD",
-        Cause.TOKENS: "Go on with more: ralph resume {run} --max-tokens N",
-        Cause.DURATION: "Go on with more: ralph resume {run} --max-duration-seconds S",
-        Cause.STAGNATION: 'Tell it what to do: ralph steer {run} "…", then: ralph resume {run}',
-        Cause.CRASH_LOOP: "See why with: ralph logs {run}, then: ralph resume {run}",
-        Cause.VERIFICATION: "See what is red with: ralph status {run}",
-        Cause.REFUSED: "See why with: ralph logs {run}",
-        Cause.CONFIG: "Mend that, then: ralph resume {run}",
-        Cause.UNSTARTABLE: "Mend it (ralph doctor looks at the configured agents), then: ralph resume {run}",
+        Cause.ITERATIONS: "To continue: ralph resume {run} -m N",
+        Cause.COST: "To continue: ralph resume {run} --max-cost-usd USD",
+        Cause.TOKENS: "To continue: ralph resume {run} --max-tokens N",
+        Cause.DURATION: "To continue: ralph resume {run} --max-duration-seconds S",
+        Cause.STAGNATION: 'Add guidance: ralph steer {run} "…", then: ralph resume {run}',
+        Cause.CRASH_LOOP: "See why: ralph logs {run}, then: ralph resume {run}",
+        Cause.VERIFICATION: "See which checks fail: ralph status {run}",
+        Cause.REFUSED: "See why: ralph logs {run}",
+        Cause.CONFIG: "Fix this, then: ralph resume {run}",
+        Cause.UNSTARTABLE: "Fix this (ralph doctor checks the configured agents), then: ralph resume {run}",
         Cause.AUTH: "Log in, then: ralph resume {run}",
-        Cause.DENIED: "Change that, and start again.",
-        Cause.WAIT_MARKER: "When it is over: ralph resume {run}",
-        Cause.LIMIT_WAIT: "When it is over: ralph resume {run}",
-        Cause.SIGNAL: "Go on with: ralph resume {run}",
-        Cause.CANCELLED: "Go on with: ralph resume {run}",
+        Cause.DENIED: "Allow it to write (agent.permissions), then start a new run.",
+        Cause.WAIT_MARKER: "When that is done: ralph resume {run}",
+        Cause.LIMIT_WAIT: "After the reset: ralph resume {run}",
+        Cause.SIGNAL: "To continue: ralph resume {run}",
+        Cause.CANCELLED: "To continue: ralph resume {run}",
     },
 )
-"""What to do after each end; nothing where there is nothing to do."""
+"""The next command after each end; empty where nothing is left to do."""
 
 _NEXT_OF: dict[str, dict[Cause, str]] = {
     Flow.PRD: {
-        Cause.VERIFICATION: "Mend it, or set a story back to needs_review, then: ralph resume {run}",
-        Cause.AUTO_APPROVED: "Look at the notes of these stories: ralph prd status",
+        Cause.VERIFICATION: "Fix this, or set a story back to needs_review, then: ralph resume {run}",
+        Cause.AUTO_APPROVED: "Read the notes of these stories: ralph prd status",
     },
-    Flow.WORK: {cause: "Go on with its task: ralph work --task ID" for cause, hint in _NEXT.items() if hint},
+    Flow.WORK: {cause: "To continue its task: ralph work --task ID" for cause, hint in _NEXT.items() if hint},
 }
 QUIET_SECONDS = 1.0
-"""A run shorter than this needs no status line."""
+"""A shorter run shows no status line."""
 
-_MAY = {
-    Permissions.EDIT: "It may edit files unasked (agent.permissions: edit).",
-    Permissions.BYPASS: "It may do everything unasked (agent.permissions: bypass).",
-    Permissions.NONE: "It may do only what its own settings allow (agent.permissions: none).",
+_FEEDBACK = {
+    FailAction.APPEND: "output goes into the next prompt",
+    FailAction.PREPEND: "output goes first in the next prompt",
+    FailAction.REPLACE: "output replaces the next prompt",
 }
 
+_MAY = {
+    Permissions.EDIT: "May edit files without asking (agent.permissions: edit).",
+    Permissions.BYPASS: "May do anything without asking (agent.permissions: bypass).",
+    Permissions.NONE: "May only do what its own settings allow (agent.permissions: none).",
+}
 
 _REACH = {
-    Network.OPEN: "the network is open (sandbox.network: open).",
-    Network.OFF: "no network.",
-    Network.ALLOW_LIST: "network by allow-list.",
+    Network.OPEN: "network open (sandbox.network: open).",
+    Network.OFF: "network off.",
+    Network.ALLOW_LIST: "network limited to the allow-list.",
 }
 
 
@@ -96,17 +104,20 @@ def wants_colour(stream: TextIO) -> bool:
 
 
 def is_able(stream: TextIO) -> bool:
-    """Is this a terminal that can do more than print?"""
+    """Whether this is a terminal that can move its cursor."""
     return os.environ.get("TERM") != "dumb" and stream.isatty()
 
 
 def shows_emoji(stream: TextIO) -> bool:
-    encoding = (getattr(stream, "encoding", "") or "").lower().replace("-", "")
-    return encoding == "utf8" and os.environ.get("TERM") != "linux" and is_able(stream)
+    return _is_utf8(stream) and os.environ.get("TERM") != "linux" and is_able(stream)
+
+
+def _is_utf8(stream: TextIO) -> bool:
+    return (getattr(stream, "encoding", "") or "utf-8").lower().replace("-", "") == "utf8"
 
 
 class Console:
-    """Prints events as they come. A terminal that has gone away stops nothing."""
+    """Prints events as they arrive. Losing the terminal does not stop the run."""
 
     check_word = "Guardrail"
 
@@ -117,12 +128,14 @@ class Console:
         self._colour = wants_colour(err) if look.colour is None else look.colour
         self._colour_result = wants_colour(out) if look.colour is None else look.colour
         emoji = shows_emoji(err) if look.emoji is None else look.emoji
+        self._passed, self._failed = ("✓", "✗") if _is_utf8(err) else ("[OK]", "[FAILED]")
         self._look = replace(look, emoji=emoji, colour=self._colour)
         self._agent = AgentLines(self._look)
         self._open_line = False
         self._is_work = True
         self._flow = ""
         self._run = self._main_agent = ""
+        self._is_last = False
         self._status = _Status(err, self._agent, self._colour)
         if isinstance(self._err, ThreadedWriter) and is_able(err):
             self._err.status = self._status
@@ -147,7 +160,7 @@ class Console:
 
     @property
     def current(self) -> str:
-        """The tool that is running now."""
+        """The tool that is running."""
         return self._agent.current
 
     def flush(self) -> None:
@@ -161,7 +174,7 @@ class Console:
             self._write(self._agent(event, at))
 
     def _used(self, event: UsageReported, at: float) -> None:
-        self._status.in_hand = event.usage
+        self._status.current = event.usage
 
     def _agent_started(self, event: AgentStarted, at: float) -> None:
         self._agent.begin(at)
@@ -189,11 +202,11 @@ class Console:
         self._flow = event.flow
         self._main_agent = event.agent
         self._status.started(event.used, event.elapsed)
-        again = "goes on" if event.resumed else "starts"
-        checks = f"{len(event.checks)} guardrail{'' if len(event.checks) == 1 else 's'}"
-        what = f"agent {clean(event.agent)}, {checks}, at most {count(event.iterations, 'iteration')}"
+        again = "resumed" if event.resumed else "started"
+        checks = count(len(event.checks), "check") if event.checks else "no checks"
+        what = f"agent {clean(event.agent)}, {checks}, up to {count(event.iterations, 'iteration')}"
         if event.flow == Flow.SUPERVISE:
-            what = f"{clean(event.agent)}, at most {count(event.iterations, 'attempt')}"
+            what = f"{clean(event.agent)}, up to {count(event.iterations, 'attempt')}"
         if event.unguarded:
             some = {event.agent, *event.fallbacks} - set(event.unguarded)
             whose = f" for {', '.join(clean(name) for name in event.unguarded)}" if some else ""
@@ -202,7 +215,7 @@ class Console:
         if event.permissions is not None:
             self._line(_MAY[event.permissions])
         if event.fallbacks:
-            self._line(f"While it is limited: {', '.join(clean(name) for name in event.fallbacks)}")
+            self._line(f"Fallbacks at a usage limit: {', '.join(clean(name) for name in event.fallbacks)}")
         if event.sandbox != "direct":
             self._line(f"Sandbox: {event.sandbox}, {_REACH[event.network]}")
 
@@ -210,30 +223,40 @@ class Console:
         self._verbose(f"Iteration {event.iteration}/{event.of} starting")
         about = clean(f": {event.role} {event.story}") if event.story else ""
         self._line(self._paint("bold", f"=== Ralph iteration {event.iteration}/{event.of}{about} ==="))
+        self._is_last = event.iteration >= event.of
         self._agent.begin(at)
         self._status.iteration, self._status.waiting = f"{event.iteration}/{event.of}", ""
         if self._main_agent and event.agent not in ("", self._main_agent):
-            self._line(f"By {clean(event.agent)}, while {clean(self._main_agent)} is limited")
+            self._line(f"Using {clean(event.agent)} while {clean(self._main_agent)} is at its usage limit")
         if event.steered:
-            self._line(f"Guidance delivered with this prompt: {event.steered}")
+            self._line(f"{count(event.steered, 'message')} from `ralph steer` added to the prompt")
 
     def _check_started(self, event: CheckStarted, at: float) -> None:
         self._verbose(f"Running {self.check_word.lower()}: {clean(event.check)}")
-        self._line(f"{self.check_word} start: {clean(event.check)}")
+        self._line(self._paint("dim", f"Running {clean(event.check)}"))
 
     def _check_ended(self, event: CheckEnded, at: float) -> None:
         verdict = event.verdict
-        reason = clean(verdict.reason)
+        reason, name, seconds = clean(verdict.reason), clean(verdict.check), f"{event.seconds:.1f}s"
         words = (
             reason.replace("exit code", "exited with code") if "exit code" in reason else f"ended by {reason}"
         )
-        self._verbose(f"{self.check_word} {words} ({event.seconds:.1f}s)")
-        action = "" if verdict.green else f", action {event.fail_action}"
-        colour = "green" if verdict.green else "red"
-        name, seconds = clean(verdict.check), f"{event.seconds:.1f}s"
-        self._line(self._paint(colour, f"{self.check_word} end: {name} ({reason}{action}, {seconds})"))
-        if not verdict.green and verdict.log:
-            self._line(f"  output: {verdict.log}")
+        self._verbose(f"{self.check_word} {words} ({seconds})")
+        if verdict.green:
+            weaker = f": {reason}" if verdict.degraded else ""
+            self._line(self._paint("green", f"{self._passed} {name} passed ({seconds}){weaker}"))
+            return
+        why = reason.replace("exit code ", "exit ")
+        then = f"; {_FEEDBACK[event.fail_action]}" if verdict.feedback and self._is_fed_back() else ""
+        self._line(self._paint("red", f"{self._failed} {name} failed ({why}){then}"))
+        for line in verdict.excerpt:
+            self._line(f"    {clean(line)}")
+        if verdict.log:
+            self._line(self._paint("dim", f"  full output: {verdict.log}"))
+
+    def _is_fed_back(self) -> bool:
+        """Whether another iteration of this run will read the output of a failed check."""
+        return not self._is_last
 
     def _claim_looked(self, event: ClaimLooked, at: float) -> None:
         self._verbose(f"Completion: {clean(event.expected)} {'found' if event.found else 'not found'}")
@@ -245,13 +268,13 @@ class Console:
     def _holding(self, event: Holding, at: float) -> None:
         hold = event.hold
         if hold.why is HoldWhy.PAUSED:
-            self._line(self._paint("yellow", f"Paused. Go on with: ralph resume {self._run}"))
+            self._line(self._paint("yellow", f"Paused. To continue: ralph resume {self._run}"))
         elif hold.until is not None:
             until = time.strftime("%H:%M:%S", time.localtime(hold.until))
-            self._line(self._paint("yellow", f"The agent is at its limit. Waiting until {until}."))
+            self._line(self._paint("yellow", f"Usage limit reached. Waiting until {until}."))
             self._status.waiting = f"waiting until {until}"
         elif hold.seconds and hold.seconds >= 0.05:
-            self._line(f"Waiting {hold.seconds:.1f}s ({hold.why}).")
+            self._line(f"Waiting {hold.seconds:.1f}s {_WAITS[hold.why]}.")
 
     def _notice(self, event: Notice, at: float) -> None:
         if event.detail:
@@ -262,20 +285,19 @@ class Console:
     def _run_ended(self, event: RunEnded, at: float) -> None:
         stop = event.stop
         self._status.over()
-        colour = "green" if stop.outcome is Outcome.COMPLETE else "red"
         used = [count(event.iterations, "iteration"), duration(event.seconds), *usage_words(event.usage)]
-        lines = [f"{stop.outcome}: {clean(stop.reason)}", f"  run {event.run}: {', '.join(used)}"]
+        lines = [clean(stop.headline), f"  run {event.run}: {', '.join(used)}"]
         if event.files:
             made = f", {count(len(event.commits), 'commit')}" if event.commits else ""
             lines.append(f"  {count(event.files, 'file')} changed{made}: ralph diff {event.run}")
-            lines.append(f"  To undo all of it: ralph rewind {event.run} 1")
+            lines.append(f"  To undo everything: ralph rewind {event.run} 1")
         lines += [f"  note: {clean(note)}" for note in stop.notes]
         if hint := _NEXT_OF.get(self._flow, {}).get(stop.cause) or _NEXT[stop.cause]:
             lines.append(f"  {hint.format(run=event.run)}")
         self._line("")
         self.flush()
         if self._colour_result:
-            lines[0] = paint(colour, lines[0])
+            lines[0] = paint(end_colour(stop), lines[0])
         self._out.write("\n".join(lines) + "\n")
         self._out.flush()
 
@@ -298,7 +320,7 @@ class Console:
 
 
 class _Status:
-    """The line at the bottom: iteration, time, money or tokens, what is running."""
+    """The status line: iteration, time, cost or tokens, current tool."""
 
     def __init__(self, stream: TextIO, agent: AgentLines, colour: bool) -> None:
         self._stream = stream
@@ -307,7 +329,7 @@ class _Status:
         self._used = Usage()
         self._began: float | None = None
         self._quiet_until = 0.0
-        self.in_hand = Usage()
+        self.current = Usage()
         self.iteration = ""
         self.waiting = ""
 
@@ -316,17 +338,17 @@ class _Status:
         self._used, self._began, self._quiet_until = used, now - elapsed, now + QUIET_SECONDS
 
     def ended(self, usage: Usage) -> None:
-        self._used, self.in_hand = self._used + usage, Usage()
+        self._used, self.current = self._used + usage, Usage()
 
     def over(self) -> None:
         self._began = None
 
     def __call__(self) -> str:
-        """What to show now; nothing before the run and after it."""
+        """The text to show now, empty before and after the run."""
         now = time.monotonic()
         if self._began is None or not self.iteration or now < self._quiet_until:
             return ""
-        used = self._used + self.in_hand
+        used = self._used + self.current
         facts = [f"iteration {self.iteration}", duration(now - self._began), *usage_words(used)]
         doing = self.waiting or self._agent.current
         text = " · ".join([*facts, doing] if doing else facts)
@@ -339,18 +361,35 @@ class _Status:
 
 
 _ENDS = {
-    Ended.EMPTY: "said nothing",
+    Ended.EMPTY: "printed nothing",
     Ended.FAILED: "failed",
-    Ended.TIMEOUT: "was ended: its time was up",
-    Ended.IDLE: "was ended: it had been silent for too long",
+    Ended.TIMEOUT: "timed out",
+    Ended.IDLE: "stopped: no output for too long",
     Ended.KILLED: "was killed",
-    Ended.LIMIT: "is at a usage limit",
-    Ended.AUTH: "is not logged in, or out of credit",
-    Ended.BUDGET: "was ended: the budget is used up",
-    Ended.DENIED: "was not allowed to write",
+    Ended.LIMIT: "reached a usage limit",
+    Ended.AUTH: "is not logged in or out of credit",
+    Ended.BUDGET: "stopped: budget used up",
+    Ended.DENIED: "was denied every write",
     Ended.UNSTARTABLE: "could not be started",
     Ended.INTERRUPTED: "was interrupted",
 }
+
+_WAITS = complete(
+    HoldWhy,
+    {
+        HoldWhy.RESTART: "before the next attempt",
+        HoldWhy.LIMIT: "for the usage limit to reset",
+        HoldWhy.PAUSED: "while paused",
+        HoldWhy.CHILDREN: "for child processes to exit",
+    },
+)
+
+
+def end_colour(stop: Stop) -> str:
+    """Green for proved work, yellow for what nobody checked or somebody stopped, red for the rest."""
+    if stop.cause is Cause.UNVERIFIED or stop.outcome is Outcome.INTERRUPTED:
+        return "yellow"
+    return "green" if stop.outcome is Outcome.COMPLETE else "red"
 
 
 def usage_words(usage: Usage) -> list[str]:

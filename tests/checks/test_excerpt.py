@@ -1,0 +1,42 @@
+"""Which lines of a failed command's output are shown."""
+
+from __future__ import annotations
+
+import pytest
+
+from ralph.checks.excerpt import MAX_LINES, MAX_WIDTH, failing_lines
+
+PYTEST = """\
+..F.                                                                     [100%]
+=================================== FAILURES ===================================
+    def test_greeting():
+>       assert greet("Ada") == "Hello, Ada!"
+E       AssertionError: assert 'Hello, Ada' == 'Hello, Ada!'
+test_greet.py:5: AssertionError
+=========================== short test summary info ============================
+FAILED test_greet.py::test_greeting - AssertionError: assert 'Hello, Ada' == ...
+1 failed, 3 passed in 0.02s
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        ("", ()),
+        ("\n \n", ()),
+        ("expected: 1\ngot: 2\n", ("expected: 1", "got: 2")),
+        ("a\nx.ts(3,1): error TS2304: no 'y'.\nb\n", ("x.ts(3,1): error TS2304: no 'y'.",)),
+        ("ok 1 - a\nnot ok 2 - b\n# tests 2\n", ("not ok 2 - b",)),
+        (PYTEST, tuple(PYTEST.splitlines()[n] for n in (1, 4, 5, 7, 8))),
+        ("\n".join(map(str, range(20))), ("15", "16", "17", "18", "19")),
+    ],
+)
+def test_lines_that_name_a_failure(output: str, shown: tuple[str, ...]) -> None:
+    """They are shown, or the last lines if no line names one."""
+    assert failing_lines(output) == shown
+
+
+def test_it_is_bounded() -> None:
+    """However much a command prints, a few lines of bounded length are kept."""
+    lines = failing_lines("error: " + "x" * 10_000 + "\n" + "error\n" * 100_000)
+    assert len(lines) == MAX_LINES and max(map(len, lines)) <= MAX_WIDTH
