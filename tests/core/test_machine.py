@@ -279,12 +279,12 @@ def test_a_refuted_approval_is_put_back() -> None:
     plan = a_plan(Flow.PRD, checks=(replace(GUARDRAIL, when=When.CLAIMED),))
     state = play(plan, NOT_DONE, WORKED, approving, red)
     assert machine.next_step(state) == Restore(
-        "without", ("an approval that verification has refuted (exit code 1)",)
+        "without", ("an approval although verification failed (exit code 1)",)
     )
     state = machine.apply(state, Did(at=4.0))
     assert state.stop is None
-    assert state.told == ("an approval that verification has refuted (exit code 1)",)
-    assert state.notes == ("undone: an approval that verification has refuted (exit code 1)",)
+    assert state.told == ("an approval although verification failed (exit code 1)",)
+    assert state.notes == ("undone: an approval although verification failed (exit code 1)",)
 
 
 def test_what_was_undone_is_told_to_the_next_iteration() -> None:
@@ -296,7 +296,7 @@ def test_what_was_undone_is_told_to_the_next_iteration() -> None:
     state = play(a_plan(Flow.PRD), NOT_DONE, ruled, replace(SEEN, board=board), NOT_DONE)
     step = machine.next_step(state)
     assert isinstance(step, RunAgent)
-    words = "The harness about the iteration before this one:\n- US-1 approved itself\n- one only"
+    words = "Ralph about the previous iteration:\n- US-1 approved itself\n- one only"
     assert step.feedback == (Feedback(FailAction.APPEND, words),)
     assert state.notes == ("undone: US-1 approved itself",)
     state = play(a_plan(Flow.PRD), NOT_DONE, ruled, replace(SEEN, board=board), NOT_DONE, WORKED, NOT_DONE)

@@ -269,7 +269,7 @@ def test_a_supervised_agent_that_stays_after_done_is_ended_well(project: Project
     (folder / "DONE").touch()
     with opened_loop(project, task=TaskFolder(str(folder), "p", "job"), flow=Flow.SUPERVISE) as loop:
         ran = call(loop, "exec sleep 60", limits=Left(done_seconds=0.0))
-        assert (ran.ended, ran.detail) == (Ended.OK, "its work was done, and it was ended")
+        assert (ran.ended, ran.detail) == (Ended.OK, "finished but did not exit, so it was killed")
         asked = call(loop, "echo done", purpose=Purpose.MESSAGE, limits=Left(done_seconds=0.0))
         assert asked.ended is Ended.OK and asked.exit == 0, "DONE says nothing about a message"
 
@@ -365,7 +365,7 @@ def test_a_stream_that_cannot_be_kept_is_told(loop: Loop) -> None:
     shutil.rmtree(loop.streams)
     assert call(loop, CLAIM).claim
     (notice,) = loop.notices
-    assert notice.startswith("the raw stream of this iteration was not kept whole: ")
+    assert notice.startswith("Raw output of this iteration is incomplete: ")
 
 
 def test_news_of_the_sandbox_are_told_when_the_agent_has_ended(loop: Loop) -> None:

@@ -94,7 +94,7 @@ def test_a_question_that_does_not_fit_is_not_asked(project: Project) -> None:
     with judging(project, judge) as found:
         found.runner.slugs["semantic"] = "semantic"
         verdict = found.verdict(check)
-    assert verdict.degraded and "promptVia argument can pass 128 KiB" in verdict.reason
+    assert verdict.degraded and "the limit is 128 KiB" in verdict.reason
 
 
 def test_what_the_judge_has_used_counts_for_the_check(project: Project) -> None:

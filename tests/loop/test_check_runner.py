@@ -116,7 +116,7 @@ def test_a_log_that_cannot_be_kept_whole_is_told(project: Project) -> None:
             assert found.verdict(check).green
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        assert found.loop.notices == [".ralph/guardrail_001_big.log was not kept whole: File too large"]
+        assert found.loop.notices == [".ralph/guardrail_001_big.log is incomplete: File too large"]
 
 
 def test_a_check_knows_the_claim_the_answer_and_the_board(project: Project) -> None:

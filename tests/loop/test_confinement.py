@@ -67,7 +67,7 @@ def test_a_git_directory_that_was_swapped_is_not_opened(repository: Project, how
 def test_a_project_with_the_home_in_it_is_too_much(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing could be hidden there."""
     monkeypatch.setenv("HOME", str(project.path / "home"))
-    with pytest.raises(RalphError, match="your home is in it"):
+    with pytest.raises(RalphError, match="contains your home directory"):
         rooms_of(project)
 
 
@@ -123,7 +123,7 @@ def test_a_variable_never_shows_a_home(project: Project, home: Path, monkeypatch
 @pytest.mark.parametrize("path", ["~", "/", "/home"])
 def test_settings_cannot_open_a_home(project: Project, path: str) -> None:
     """Writable is a few directories, not everything."""
-    with pytest.raises(RalphError, match=r"too much|contains the worktree"):
+    with pytest.raises(RalphError, match=r"contains home directories|contains the worktree"):
         rooms_of(project, sandbox={"writable": (path,)})
 
 

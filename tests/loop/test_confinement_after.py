@@ -46,7 +46,7 @@ def test_settings_and_hooks_are_put_back_after_every_command(repository: Project
     settings.write_text("{}")
     with config.open("a") as file:
         file.write("[core]\n\thooksPath = /elsewhere\n")
-    told = [f"{path} was changed inside the sandbox, and put back." for path in (settings, config)]
+    told = [f"{path} was changed inside the sandbox and restored." for path in (settings, config)]
     assert after(confinement) == told
     assert (settings.read_text(), config.read_text()) == was
     assert after(confinement) == []
@@ -58,7 +58,7 @@ def test_a_link_where_git_writes_is_removed(repository: Project) -> None:
     (logs / "mine").symlink_to("/elsewhere")
     confinement = rooms_of(repository)
     (logs / "new").symlink_to("/etc/passwd")
-    assert after(confinement) == [f"{logs}/new was changed inside the sandbox, and put back."]
+    assert after(confinement) == [f"{logs}/new was changed inside the sandbox and restored."]
     assert (logs / "mine").is_symlink() and not (logs / "new").is_symlink()
 
 
@@ -68,7 +68,7 @@ def test_what_a_killed_ralph_could_not_put_back_is_put_back_at_the_start(reposit
     was = config.read_text()
     rooms_of(repository)
     config.write_text("[core]\n\thooksPath = /elsewhere\n")
-    assert list(rooms_of(repository).news()) == [f"{config} was changed inside the sandbox, and put back."]
+    assert list(rooms_of(repository).news()) == [f"{config} was changed inside the sandbox and restored."]
     assert config.read_text() == was
 
 
@@ -79,7 +79,7 @@ def test_what_must_not_be_made_in_a_login_is_taken_away(project: Project, home: 
     for number in range(2):
         made.write_text(f"evil {number}")
         (told,) = after(confinement)
-        target = told.partition("it is ")[2].removesuffix(" now.")
+        target = told.partition(" moved to ")[2].removesuffix(".")
         assert not made.exists() and Path(target).read_text() == f"evil {number}"
 
 
@@ -133,7 +133,7 @@ def test_a_file_that_leads_out_by_a_link_of_the_agent_is_not_read(project: Proje
     for allowed in (inside, secret, outside):
         confinement.check_way(str(allowed))
     inside.symlink_to(outside)
-    with pytest.raises(RalphError, match=r"leads to .*/secret, outside of what can be written"):
+    with pytest.raises(RalphError, match=r"is a link to .*/secret, outside the sandbox"):
         confinement.check_way(str(inside))
 
 
@@ -156,7 +156,7 @@ def test_links_in_a_circle_are_not_read(project: Project) -> None:
     outside = project.path / "c"
     outside.symlink_to("../../../../../../../../elsewhere")
     confinement = rooms_of(project)
-    with pytest.raises(RalphError, match="leads to"):
+    with pytest.raises(RalphError, match="is a link to"):
         confinement.check_way(str(outside))
     confinement.check_way(str(project.path / "a"))
 
@@ -227,7 +227,7 @@ def test_a_run_in_a_real_sandbox(project: Project, home: Path) -> None:
 def test_what_can_be_written_is_said_at_the_start(project: Project, home: Path) -> None:
     """With the logins that are in it; without a sandbox there is nothing to say."""
     (text,) = rooms_of(project).introduction()
-    assert text.startswith(f"It can write to {project.path} and {home}/.claude;")
+    assert text.startswith(f"Writable: {project.path} and {home}/.claude.")
     plan = Plan("r", Flow.RUN, str(project.path), (), PromptSource())
     run = ConfinedRun(plan, None, project.home.path, project.home.make_streams("r"))
     assert list(Confinement(run).introduction()) == []
@@ -237,7 +237,9 @@ def test_ralph_in_what_can_be_written_is_said(project: Project, monkeypatch: pyt
     """An agent could change it."""
     monkeypatch.setattr("sys.prefix", str(project.path / ".venv"))
     _, warning = rooms_of(project).introduction()
-    assert warning.startswith(f"Ralph itself is installed in {project.path}/.venv")
+    assert warning.startswith(
+        f"Warning: the agent can change Ralph itself, installed in {project.path}/.venv"
+    )
 
 
 def test_the_place_of_an_open_directory_is_where_it_is_now(tmp_path: Path) -> None:
@@ -259,7 +261,7 @@ def named(project: Project, **paths: Sequence[str]) -> Confinement:
 def test_what_could_be_moved_away_cannot_be_kept_from_an_agent(project: Project, key: str) -> None:
     """Deep inside of what can be written, or a link there: the settings are refused."""
     (project.path / "deep").mkdir()
-    with pytest.raises(RalphError, match="is deep inside of"):
+    with pytest.raises(RalphError, match="is nested inside"):
         named(project, **{key: ["deep/file"]})
     (project.path / "link").symlink_to("/etc")
     with pytest.raises(RalphError, match="is a link"):

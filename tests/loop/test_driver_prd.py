@@ -90,7 +90,7 @@ def test_an_approval_that_verification_refutes_is_restored(project: Project, tmp
     assert standing(project) == (False, "changes_requested")
     assert "refuted" in project.git("log", "-1", "--format=%s")
     undone = [text for text in loop.notices if text.startswith("Undone: ")]
-    assert undone == ["Undone: an approval that verification has refuted (exit 3: exit code 3)."]
+    assert undone == ["Undone: an approval although verification failed (exit 3: exit code 3)."]
     assert state.told == (undone[0].removeprefix("Undone: ").removesuffix("."),)
 
 
@@ -113,7 +113,7 @@ def test_what_should_not_happen_again_is_told_at_once(project: Project, tmp_path
     with prd_loop(project, board(story()), agent, iterations=1, snapshots=True) as loop:
         loop.drive()
     (told,) = (text for text in loop.notices if text.startswith("Next prompt will mention: "))
-    assert "removed tests (test_it.py)" in told
+    assert "tests were removed (test_it.py)" in told
 
 
 def test_checks_decide_nothing_about_stories(project: Project, tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_checks_decide_nothing_about_stories(project: Project, tmp_path: Path) -
     with prd_loop(project, board(IMPLEMENTED, **commands), agent) as loop:
         loop.drive()
         (checked,) = loop.results("run_checks")
-    assert checked.undone == ("ralph/tasks.json was changed by what was run to verify or commit",)
+    assert checked.undone == ("ralph/tasks.json was changed by a check or a commit hook",)
     kept = json.loads((project.path / "ralph/tasks.json").read_text())
     assert kept["verifyCommands"] == commands["verifyCommands"]
 
@@ -139,7 +139,7 @@ def test_a_commit_hook_decides_nothing_about_stories(project: Project, tmp_path:
         loop.drive()
         (did,) = loop.results("commit")
     assert loop.told(Committed) and standing(project) == (False, "needs_review")
-    assert did.undone == ("ralph/tasks.json was changed by what was run to verify or commit",)
+    assert did.undone == ("ralph/tasks.json was changed by a check or a commit hook",)
 
 
 def test_a_list_that_people_have_broken_stops_the_run(project: Project) -> None:

@@ -164,7 +164,7 @@ def test_what_the_agent_may_not_decide_is_put_back_and_committed(place: Place) -
     assert place.stories[0]["passes"] is False and place.undone == ["tasks.json"]
     ((names, message),) = place.commits
     assert names == [f"ralph/{name}" for name in ("tasks.json", "prd.md", "prompt.md", "progress.txt")]
-    assert message.startswith("chore: [ralph] undo what an iteration may not do\n\n- ")
+    assert message.startswith("chore: [ralph] undo forbidden changes of an iteration\n\n- ")
 
 
 @pytest.mark.parametrize("left", [None, "rubbish", "[" * 100_000, NESTED, '{"userStories": 7}'])
@@ -185,7 +185,7 @@ def test_files_of_people_are_put_back(place: Place, name: str, how: str) -> None
     before = place.begin()
     (place.folder / name).unlink() if how == "removed" else (place.folder / name).write_text("mine")
     after = place.board.rule(before)
-    assert after.illegal == (f"ralph/{name} is not the agent's to change; it is as it was",)
+    assert after.illegal == (f"ralph/{name} must not be changed by the agent; it was restored",)
     assert (place.folder / name).read_text() == was
     assert place.undone == ([name] if how == "changed" else [])
 
@@ -205,7 +205,7 @@ def test_the_log_of_progress_only_grows(place: Place) -> None:
     before = place.begin()
     (place.folder / "progress.txt").write_text("# Log\n\n---\n- other\n")
     after = place.board.rule(before)
-    assert after.illegal == ("ralph/progress.txt only grows below its line; what was there is back",)
+    assert after.illegal == ("ralph/progress.txt is append-only below its line; earlier text was restored",)
     text = (place.folder / "progress.txt").read_text()
     assert text.index("- planned") < text.index("- other")
 
@@ -216,7 +216,7 @@ def test_the_marker_is_not_the_agents(place: Place, how: str) -> None:
     before = place.begin()
     marker = place.path / MARKER
     marker.unlink() if how == "removed" else marker.write_text("{}")
-    assert place.board.rule(before).illegal == (f"{MARKER} is not the agent's to change",)
+    assert place.board.rule(before).illegal == (f"{MARKER} must not be changed by the agent",)
 
 
 def test_what_should_not_happen_again_is_told(place: Place) -> None:
@@ -227,9 +227,9 @@ def test_what_should_not_happen_again_is_told(place: Place) -> None:
     place.branches.append("")
     place.lost = ([f"test_{n}.py" for n in range(12)], ["test_cut.py"])
     several, branch, gone, cut = place.board.rule(before, "tree").told
-    assert "several stories (US-001, US-002)" in several
-    assert "left branch main and stayed on no branch" in branch
-    assert "removed tests (test_0.py, " in gone and gone.count(".py") == 10 and "and 2 more" in gone
+    assert "several stories were changed (US-001, US-002)" in several
+    assert "left branch main for no branch" in branch
+    assert "tests were removed (test_0.py, " in gone and gone.count(".py") == 10 and "and 2 more" in gone
     assert "changed or removed lines of tests (test_cut.py)" in cut
 
 
@@ -246,7 +246,7 @@ def test_a_review_that_decides_nothing_is_told(place: Place) -> None:
     place.write(IMPLEMENTED)
     before = place.begin()
     (told,) = place.board.rule(before).told
-    assert "decided nothing about US-001" in told
+    assert "made no decision about US-001" in told
 
 
 # ---- refute ----
@@ -289,7 +289,7 @@ def test_what_checks_do_to_the_files_is_put_back(place: Place) -> None:
     (place.folder / "prd.md").unlink()
     (place.folder / "other.md").touch()
     told = place.board.release()
-    changed = "was changed by what was run to verify or commit"
+    changed = "was changed by a check or a commit hook"
     assert told == [f"ralph/{name} {changed}" for name in ("tasks.json", "prd.md")]
     assert place.stories == [story()] and (place.folder / "prd.md").exists()
     assert [names for names, _ in place.commits] == [["ralph/tasks.json", "ralph/prd.md"]]

@@ -461,7 +461,7 @@ def test_marks_are_ascii_where_the_terminal_is() -> None:
     console(CheckEnded(RED, FailAction.APPEND, 1.0))
     console(CheckEnded(replace(RED, green=True), FailAction.APPEND, 1.0))
     console.flush()
-    assert [line.split()[0] for line in err.buffer.getvalue().decode().splitlines() if "make " in line] == [  # type: ignore[attr-defined]
+    assert [line.split()[0] for line in err.buffer.getvalue().decode().splitlines() if "make " in line] == [
         "[FAILED]",
         "[OK]",
     ]

@@ -1,11 +1,11 @@
 """Many tasks as a state machine without I/O: which runs to start, which to stop, what to merge.
 
-    ready(Board) -> actions that may begin now
-    begin(Board, action)               the driver has begun it
-    apply(Board, fact)                 what happened
+    ready(Board)              the actions that may start now
+    begin(Board, action)      the board after the driver has started an action
+    apply(Board, fact)        the board after something happened
 
-Each role of a job is a child run. At most `slots` runs at once, at most `per_agent` of one agent, one
-merge at a time; a job starts when all it depends on is merged, and is merged when none of its runs is left.
+Each role of a job is a child run. At most `slots` runs are active, at most `per_agent` of one agent, and
+one merge at a time. A job starts when all its dependencies are merged, and is merged when its runs have ended.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from msgspec.structs import replace
 from ralph.core.model import RunVerdict, complete
 
 MAX_SENT_BACK = 3
-"""How often a role may send a task back to the first one."""
+"""How often later roles may send a task back to the first role."""
 
 MAX_MERGE_RETRIES = 1
-"""How often a conflict or a red merge goes back to the first role before the job is blocked."""
+"""How often a conflict or a failed check after merging returns to the first role before the job is blocked."""
 
 
 class JobState(StrEnum):
@@ -57,7 +57,7 @@ class Role(Struct, frozen=True):
 
 
 class Running(Struct, frozen=True):
-    """One child run. `unwanted`: another attempt has won, or the job is over; `stopping`: it was told."""
+    """One child run. `unwanted`: another attempt won, or the job ended; `stopping`: it was asked to stop."""
 
     attempt: int
     role: Role
@@ -66,7 +66,7 @@ class Running(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True):
-    """One task on its way. `attempts` run the first role side by side; the first proved one wins."""
+    """One task in progress. `attempts` run the first role in parallel; the first one proved wins."""
 
     id: str
     roles: tuple[Role, ...]
@@ -85,7 +85,7 @@ class Job(Struct, frozen=True):
 
 
 class Links(Struct, frozen=True):
-    """Where each job stands in the list, and who waits for it: all boards with the same jobs share them."""
+    """The index and the dependents of each job, shared by all boards with the same jobs."""
 
     places: Mapping[str, int]
     dependents: Mapping[str, tuple[str, ...]]
@@ -155,7 +155,7 @@ Fact = RoleRunEnded | Merged | JobAdded | JobCancelled
 
 
 class Cycle(ValueError):
-    """Tasks that wait for each other; `path` begins and ends with the same id."""
+    """Tasks that depend on each other; `path` starts and ends with the same id."""
 
     def __init__(self, path: tuple[str, ...]) -> None:
         super().__init__(" → ".join(path))
@@ -167,7 +167,7 @@ def is_over(board: Board) -> bool:
 
 
 def ready(board: Board) -> tuple[Action, ...]:
-    """Everything that may begin now; the driver begins each and asks again."""
+    """All actions that may start now; the driver starts each and asks again."""
     live = [job for job in board.jobs if job.pending or job.running or job.state in _MERGEABLE]
     return (*_stops(live), *_merge(live), *_starts(board, live))
 
@@ -193,7 +193,7 @@ def apply(board: Board, fact: Fact) -> Board:
 
 
 def find_cycle(depends_on: dict[str, tuple[str, ...]]) -> tuple[str, ...] | None:
-    """A path that leads back to where it began, if there is one."""
+    """A dependency cycle, if there is one."""
     finished: set[str] = set()
     for root in depends_on:
         path: dict[str, None] = {}
@@ -230,7 +230,7 @@ def _linked(board: Board) -> Board:
 
 
 def _check(board: Board) -> None:
-    """A board that could never come to its end is refused."""
+    """Reject a board that could never finish."""
     if board.slots < 1 or any(most < 1 for _, most in board.per_agent):
         raise ValueError("a board needs at least one slot, for every agent")
     ids: set[str] = set()
@@ -302,7 +302,7 @@ def _proved(job: Job, fact: RoleRunEnded) -> Job:
 
 
 def _unwanted(job: Job) -> Job:
-    """Whatever still runs for this job is to be stopped, and its result ignored."""
+    """Mark every run of this job to be stopped and its result ignored."""
     return replace(job, running=tuple(replace(run, unwanted=True) for run in job.running))
 
 
@@ -319,13 +319,13 @@ def _failed(job: Job, fact: RoleRunEnded) -> Job:
 
 
 def _stopped(job: Job, fact: RoleRunEnded) -> Job:
-    """Somebody has stopped it: other attempts go on, and without any the job is cancelled."""
+    """A person stopped this run: other attempts continue; without any, the job is cancelled."""
     job = _failed(job, replace(fact, reason="cancelled"))
     return replace(job, state=JobState.CANCELLED) if job.state is JobState.FAILED else job
 
 
 def _lost(job: Job, fact: RoleRunEnded) -> Job:
-    """The process that drove it is gone: it is started again."""
+    """The process that drove the run is gone: start it again."""
     return replace(job, pending=(*job.pending, fact.attempt))
 
 
@@ -383,9 +383,9 @@ _FACTS: dict[type[Fact], Callable[[Board, Any], Board]] = {
 
 
 def _followed(board: Board, ids: Iterable[str]) -> Board:
-    """What follows for these jobs from those that they depend on, and so on down the graph.
+    """Propagate the states of dependencies to these jobs and on through the graph.
 
-    One that waits for something that will never be merged is blocked; one whose dependencies are all merged may start.
+    A job with a dependency that will never be merged is blocked; one whose dependencies are all merged may start.
     """
     jobs, places = list(board.jobs), board.links.places
     todo = deque(ids)

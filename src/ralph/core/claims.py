@@ -1,7 +1,7 @@
-"""Find the tag by which an agent says that it is done, and nothing that only looks like it.
+"""Find the tag with which an agent says it is done, and ignore what only looks like it.
 
-A tag is no claim inside a code block, inline code, a quoted line or what a command printed ("$ cat notes"), where
-the agent repeats its prompt, or inside a sentence that denies it ("I cannot print <response>DONE</response> yet").
+A tag does not count inside a code block, inline code, a quoted line or command output ("$ cat notes"), where
+the agent repeats its prompt, or in a sentence that negates it ("I cannot print <response>DONE</response> yet").
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from ralph.core.model import ClaimRule
 
 LONGEST_TAG = 10_000
-"""A tag that is still open after this many characters was no tag."""
+"""An opening tag without a closing tag within this many characters is ignored."""
 
 _LONGEST_LINE = 20_000
 _HEAD = 200
@@ -40,7 +40,7 @@ _POSTPONED = re.compile(r"\s*(?:after|later|yet)\b", re.IGNORECASE)
 
 
 def matches(found: str | None, rule: ClaimRule) -> bool:
-    """The tag's text must be the promised text: trimmed, exact, case ignored."""
+    """Whether the tag's text is the promised text, ignoring case and surrounding whitespace."""
     return found is not None and found.strip().casefold() == rule.text.strip().casefold()
 
 
@@ -52,12 +52,12 @@ def find(text: str, rule: ClaimRule, prompt: str = "") -> str | None:
 
 
 def claimed(text: str, rule: ClaimRule, prompt: str = "") -> bool:
-    """Does this final message say that the work is done?"""
+    """Whether this final message claims that the work is done."""
     return matches(find(text, rule, prompt), rule)
 
 
 def message(text: str) -> str:
-    """The commit message in an agent's answer: the tag's text, else the first non-empty line."""
+    """The commit message in an agent's answer: the tag's text, or the first non-empty line."""
     lower = text.casefold()
     start = lower.find("<response>")
     end = lower.find("</response>", start)
@@ -68,12 +68,12 @@ def message(text: str) -> str:
 
 
 def neutralise(text: str) -> str:
-    """Make every tag in `text` harmless, so that fed-back output can never be read as a claim."""
+    """Escape every tag in `text`, so that output in a prompt can never be read as a claim."""
     return re.sub(r"<(/?\s*(?:response|promise|refuse)\b[^<>]*)>", r"&lt;\1&gt;", text, flags=re.IGNORECASE)
 
 
 def refusal(text: str) -> str:
-    """Why an agent sends a task back: the tag alone on the last line of its answer; "" if it does not."""
+    """Why an agent sends a task back (the tag alone on its last line), or ""."""
     return find(text, ClaimRule(tag="refuse", strict=True)) or ""
 
 
@@ -109,14 +109,14 @@ class Scanner:
         self._grow(rest)
 
     def finish(self) -> str | None:
-        """The text has ended: what was claimed?"""
+        """The claimed text, once all text has been fed."""
         if self._partial:
             self._lines(self._partial, was_long=self._is_long)
             self._partial = ""
         return self._found
 
     def _grow(self, rest: str) -> None:
-        """A line that is not over yet; an endless one is kept by its beginning and its end."""
+        """Extend the unfinished line; of a very long one only the start and the end are kept."""
         self._partial += rest
         if len(self._partial) > _LONGEST_LINE:
             self._partial, self._is_long = _shortened(self._partial), True
@@ -130,7 +130,7 @@ class Scanner:
             self._pass(line)
 
     def _learn(self, prompt: str) -> tuple[set[tuple[str, ...]], set[tuple[str, ...]]]:
-        """The words around the tags of the prompt: those before, and where there are none, those behind."""
+        """The words before each tag in the prompt, or after it where none come before."""
         before: set[tuple[str, ...]] = set()
         after: set[tuple[str, ...]] = set()
         bare = False
@@ -144,9 +144,9 @@ class Scanner:
         return before, after
 
     def _pass(self, text: str) -> None:
-        """Remember the last words: they tell whether a tag that follows is only the prompt repeated.
+        """Remember the words before the next tag: they show whether the agent repeats its prompt.
 
-        After a shell's prompt, up to an empty line, stands what a command printed.
+        Lines after a shell prompt, up to an empty line, are command output.
         """
         for line in text[-_LONGEST_LINE:].rpartition("\n\n")[2].split("\n"):
             self._is_output = bool(line.strip()) and (self._is_output or bool(_COMMAND.match(line)))
@@ -154,7 +154,7 @@ class Scanner:
             self._before = f"{self._before}\n{text[-_HEAD:]}"[-_HEAD:]
 
     def _is_dull(self, block: str) -> bool:
-        """No line of the block can begin, end or hide a claim."""
+        """Whether no line of the block can start, end or hide a claim."""
         return (
             self._inside is None
             and not self._strict
@@ -195,7 +195,7 @@ class Scanner:
                 self._found = text[tags[0].end() : tags[1].start()].strip()
 
     def _tags(self, text: str, line: str) -> None:
-        """Walk the tags of one line; an opening tag may have been met on an earlier line."""
+        """Scan the tags of one line; the opening tag may be on an earlier line."""
         at = 0
         for tag in self._tag.finditer(text):
             if not tag[1]:
@@ -214,7 +214,7 @@ class Scanner:
                 self._inside = None
 
     def _is_echo(self, line: str, at: int) -> bool:
-        """The words before this tag are those before a tag of the prompt: the agent repeats it."""
+        """Whether the same words precede this tag as a tag of the prompt: the agent repeats it."""
         if not self._echo_before:
             return False
         text = f"{self._before}\n{line[max(0, at - _HEAD) : at]}"
@@ -234,23 +234,23 @@ def _words_behind(text: str, at: int) -> tuple[str, ...]:
 
 
 def _words(text: str) -> list[str]:
-    """Bare words: an echo in quotation marks or in bold is an echo too."""
+    """Words without punctuation, so that a quoted or bold repetition is recognised."""
     stripped = (word.strip("\"'`*_.,:;!?()[]{}<>“”‘’«»|#-") for word in text.split())
     return [word for word in stripped if word]
 
 
 def _is_denied_before(text: str, at: int) -> bool:
-    """Does the tag's own clause deny it? One that stands alone on its line cannot be denied."""
+    """Whether the words before the tag, in the same clause, negate it."""
     return bool(_DENIED.search(_CLAUSE_ENDS.split(text[max(0, at - _NEAR) : at])[-1]))
 
 
 def _is_denied_after(text: str, at: int) -> bool:
-    """The same for the words that follow, if they go on with the sentence."""
+    """Whether the words after the tag continue its sentence and negate it."""
     clause = _CLAUSE_ENDS.split(text[at : at + _NEAR])[0]
     goes_on = clause.lstrip()[:1].islower()
     return goes_on and bool(_DENIED.search(clause) or _POSTPONED.match(clause))
 
 
 def _shortened(line: str) -> str:
-    """An endless line is kept by its beginning, which may quote it, and its end, where a claim stands."""
+    """The start of a very long line, which may mark it as a quotation, and its end, where a claim would be."""
     return f"{line[:_HEAD]} {line[-LONGEST_TAG:]}"

@@ -1,7 +1,6 @@
-"""What a run tells those who watch it: what the agent did, and what the harness did.
+"""Events of a run: what the agent did, and what the harness did.
 
-An agent's own events have the time `at` which the agent gave them, if it gave one; a tool's end has the
-`id` of its start.
+`at` is the agent's own timestamp of an event, if it gave one; the end of a tool call has the `id` of its start.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ from ralph.core.model import (
 
 
 MAX_DEPTH = 50
-"""A value that is nested deeper is shown as the text that it is."""
+"""A value nested deeper than this is shown as raw text."""
 
 
 class Body:
-    """A JSON value as the agent printed it: a tool's input or output, decoded when someone needs it."""
+    """A JSON value as the agent printed it (a tool's input or output), decoded on demand."""
 
     __slots__ = ("_raw",)
 
@@ -42,7 +41,7 @@ class Body:
 
     @property
     def value(self) -> Any:
-        """The decoded value; what cannot be decoded is shown as it is."""
+        """The decoded value, or the raw text if it cannot be decoded."""
         text = bytes(self._raw).decode(errors="replace")
         try:
             value = json.loads(text)
@@ -66,7 +65,7 @@ class Body:
 
 
 def _is_deep(value: Any) -> bool:
-    """Is it nested deeper than anything that people read, and than a view can walk?"""
+    """Whether it is nested too deeply to read or to traverse."""
     level = [value]
     for _ in range(MAX_DEPTH):
         dicts = [inner for each in level if isinstance(each, dict) for inner in each.values()]
@@ -87,7 +86,7 @@ def _as_text(value: Any) -> str:
 
 
 class Text(Struct, frozen=True):
-    """Text that the agent printed: whole lines, or the rest of one. `thinking`: for itself, no answer."""
+    """Text from the agent: whole lines, or the rest of one. `thinking`: not part of its answer."""
 
     text: str
     thinking: bool = False
@@ -95,7 +94,7 @@ class Text(Struct, frozen=True):
 
 
 class Noise(Struct, frozen=True):
-    """What the agent printed on stderr: shown, never a claim."""
+    """Agent output on stderr: shown, never a claim."""
 
     text: str
 
@@ -129,13 +128,13 @@ class Todo(Struct, frozen=True):
 
 
 class AgentProgress(Struct, frozen=True):
-    """Where the agent stands: its session, its model, what keeps it from ending."""
+    """A status message of the agent: its session, its model, what it waits for."""
 
     text: str
 
 
 class Result(Struct, frozen=True):
-    """The agent has given its result. `usage` is of the whole process so far."""
+    """The agent reported its result. `usage` covers the whole process so far."""
 
     usage: Usage
     is_error: bool = False
@@ -143,7 +142,7 @@ class Result(Struct, frozen=True):
 
 
 class Limited(Struct, frozen=True):
-    """The agent's provider refuses to serve it. `retry_at`: when it will serve again, if it says so."""
+    """The agent's provider refuses requests. `retry_at`: when it will accept them again, if known."""
 
     kind: LimitKind
     text: str
@@ -151,7 +150,7 @@ class Limited(Struct, frozen=True):
 
 
 class Retry(Struct, frozen=True):
-    """The agent tries again by itself, in so many seconds if it says so. `of` is 0 if nobody knows."""
+    """The agent retries on its own, after `seconds` if known. `of`: max retries, 0 if unknown."""
 
     why: str
     attempt: int = 0
@@ -160,13 +159,13 @@ class Retry(Struct, frozen=True):
 
 
 class AgentError(Struct, frozen=True):
-    """An error that the agent reports of itself."""
+    """An error reported by the agent."""
 
     text: str
 
 
 class Unread(Struct, frozen=True):
-    """A line that means nothing to this version of Ralph: shown in verbose mode, never fatal."""
+    """A line that this version of Ralph does not understand: shown in verbose mode, never fatal."""
 
     line: str
     why: str
@@ -188,13 +187,13 @@ class RunStarted(Struct, frozen=True):
     used: Usage = Usage()
     elapsed: float = 0.0
     unguarded: tuple[str, ...] = ()
-    """The agents whose commands the guard does not see."""
+    """Agents whose commands the guard cannot inspect."""
     sandbox: str = "direct"
     network: Network = Network.OPEN
 
 
 class IterationStarted(Struct, frozen=True):
-    """`role`, `story`: what the iteration of a PRD loop is about."""
+    """`role`, `story`: the subject of an iteration of a PRD loop."""
 
     iteration: int
     of: int
@@ -205,7 +204,7 @@ class IterationStarted(Struct, frozen=True):
 
 
 class AgentStarted(Struct, frozen=True):
-    """`prompt` is the beginning of the prompt, `prompt_chars` its whole length."""
+    """`prompt` is the start of the prompt, `prompt_chars` its full length."""
 
     purpose: Purpose
     command: tuple[str, ...]
@@ -214,13 +213,13 @@ class AgentStarted(Struct, frozen=True):
 
 
 class UsageReported(Struct, frozen=True):
-    """What the agent process in hand has used so far."""
+    """Usage of the running agent process so far."""
 
     usage: Usage
 
 
 class AgentEnded(Struct, frozen=True):
-    """`unread` is the number of lines that meant nothing to Ralph."""
+    """`unread`: number of lines that Ralph did not understand."""
 
     purpose: Purpose
     ran: Ran
@@ -242,14 +241,14 @@ class Holding(Struct, frozen=True):
 
 
 class ClaimLooked(Struct, frozen=True):
-    """Whether the agent has said that it is done, and in which words it would have to."""
+    """Whether the agent said it was done, and the expected words."""
 
     expected: str
     found: bool
 
 
 class Committed(Struct, frozen=True):
-    """What the agent made was committed."""
+    """The agent's changes were committed."""
 
     iteration: int
     commit: str
@@ -257,14 +256,14 @@ class Committed(Struct, frozen=True):
 
 
 class Notice(Struct, frozen=True):
-    """Something that people should know. `detail` is shown in verbose mode only."""
+    """A message for people. With `detail`, shown only in verbose mode."""
 
     text: str
     detail: bool = False
 
 
 class RunEnded(Struct, frozen=True):
-    """`files` is how many files the run has changed, if that can be known; `commits` what it has made."""
+    """`files`: number of files the run changed, if known. `commits`: the commits it made."""
 
     run: str
     stop: Stop
@@ -276,7 +275,7 @@ class RunEnded(Struct, frozen=True):
 
 
 class TaskMoved(Struct, frozen=True):
-    """A task has got another status, or is in the hands of another role. `reason`: why it came back, or stopped."""
+    """A task changed its status or role. `reason`: why it was sent back or stopped."""
 
     task: str
     title: str

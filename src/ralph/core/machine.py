@@ -1,12 +1,12 @@
 """One run as a state machine without I/O.
 
-    next_step(State) -> Step           what to do now
-    apply(State, Result | Command)     what happened, and what is known after it
+    next_step(State) -> Step           the step to take now
+    apply(State, Result | Command)     the state after a result or a command
 
-A driver asks for a step, does it, and hands back what happened. Every rule about going round again,
-holding and stopping is in this file and in `policy`. `ARROWS` lists every legal change of phase; any
-other raises. A run is complete in one place only: `_settle` sets `judged` when there is a claim and
-every required check is green, and nothing but `judged` leads to a complete outcome.
+A driver asks for a step, carries it out, and returns the result. Every rule about another iteration,
+waiting and stopping is in this file and in `policy`. `ARROWS` lists every legal change of phase; any
+other raises. A run becomes complete in one place only: `_settle` sets `judged` when the agent claims to
+be done and every required check is green, and only `judged` leads to a complete outcome.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from ralph.core.model import (
 )
 
 WAIT_EXIT = 42
-"""The exit code by which a supervised agent says that it waits for something outside."""
+"""Exit code of a supervised agent that waits for something outside."""
 
 MAX_EMPTIES = 3
 
@@ -66,36 +66,36 @@ ARROWS: tuple[tuple[Phase, str, Phase], ...] = (
     (Phase.BEFORE, "already claimed, nothing to check", Phase.CHANGES),
     (Phase.BEFORE, "already claimed, children left", Phase.CHILDREN),
     (Phase.BEFORE, "limit, budget, marker or problem: stop", Phase.BEFORE),
-    (Phase.WORK, "worked, well or badly", Phase.AFTER),
+    (Phase.WORK, "the agent ran, successfully or not", Phase.AFTER),
     (Phase.WORK, "limited, interrupted or fatal", Phase.BEFORE),
     (Phase.AFTER, "checks are due", Phase.CHECK),
     (Phase.AFTER, "green, and there is a repository to commit to", Phase.CHANGES),
     (Phase.AFTER, "claimed, children left", Phase.CHILDREN),
-    (Phase.AFTER, "go round, or stop", Phase.BEFORE),
-    (Phase.RESTORE, "go round, or stop", Phase.BEFORE),
+    (Phase.AFTER, "next iteration, or stop", Phase.BEFORE),
+    (Phase.RESTORE, "next iteration, or stop", Phase.BEFORE),
     (Phase.CHECK, "verdicts missing", Phase.CHECK),
     (Phase.CHECK, "an approval was refuted", Phase.RESTORE),
     (Phase.CHECK, "green", Phase.CHANGES),
     (Phase.CHECK, "claimed, children left", Phase.CHILDREN),
-    (Phase.CHECK, "go round, or stop", Phase.BEFORE),
+    (Phase.CHECK, "next iteration, or stop", Phase.BEFORE),
     (Phase.CHANGES, "there is something to commit", Phase.MESSAGE),
-    (Phase.CHANGES, "there is something to commit, and what to call it is known", Phase.COMMIT),
+    (Phase.CHANGES, "there is something to commit and a fixed message", Phase.COMMIT),
     (Phase.CHANGES, "claimed, children left", Phase.CHILDREN),
-    (Phase.CHANGES, "go round, or stop", Phase.BEFORE),
+    (Phase.CHANGES, "next iteration, or stop", Phase.BEFORE),
     (Phase.MESSAGE, "limited or interrupted", Phase.MESSAGE),
     (Phase.MESSAGE, "has a message", Phase.COMMIT),
     (Phase.MESSAGE, "claimed, children left", Phase.CHILDREN),
-    (Phase.MESSAGE, "no message: go round, or stop", Phase.BEFORE),
+    (Phase.MESSAGE, "no message: next iteration, or stop", Phase.BEFORE),
     (Phase.COMMIT, "interrupted", Phase.COMMIT),
     (Phase.COMMIT, "claimed, children left", Phase.CHILDREN),
-    (Phase.COMMIT, "go round, or stop", Phase.BEFORE),
+    (Phase.COMMIT, "next iteration, or stop", Phase.BEFORE),
     (Phase.CHILDREN, "still waiting", Phase.CHILDREN),
     (Phase.CHILDREN, "stop", Phase.BEFORE),
 )
 _LEGAL = {(start, end) for start, _, end in ARROWS}
 
 _CLAIMABLE = {Ended.OK, Ended.FAILED, Ended.TIMEOUT, Ended.IDLE}
-"""Ends after which what the agent said still counts; whether it is true is for the checks."""
+"""Ends after which a claim still counts; the checks decide whether it is true."""
 
 _FATAL = {
     Ended.AUTH: (Cause.AUTH, "the agent is not logged in or is out of credit"),
@@ -104,7 +104,7 @@ _FATAL = {
 
 
 class IllegalTransition(Exception):
-    """The driver handed back something that the machine had not asked for."""
+    """The driver returned a result that does not belong to the requested step."""
 
 
 def start(plan: Plan, at: float) -> State:
@@ -112,7 +112,7 @@ def start(plan: Plan, at: float) -> State:
 
 
 def next_step(state: State) -> Step:
-    """What to do now: stop > cancel > pause > hold > the phase's step."""
+    """The step to take now, by precedence: stop, cancel, pause, hold, the step of the phase."""
     if state.stop:
         return state.stop
     if state.cancelled:
@@ -126,7 +126,7 @@ def next_step(state: State) -> Step:
 
 
 def apply(state: State, fact: Result | Command) -> State:
-    """The state after a result of the step in hand, or after a command, which is legal at any time."""
+    """The state after a result of the current step, or after a command, which is legal at any time."""
     if isinstance(fact, Pause | Cancel | Steer | Resume | Fail):
         return _command(replace(state, now=fact.at), fact)
     step = next_step(state)
@@ -159,14 +159,14 @@ def _command(state: State, command: Command) -> State:
         return replace(state, stop=state.stop or Stop(Cause.CONFIG, command.reason, state.notes))
     state = replace(state, limits=policy.raised(state.limits, command), paused=False, cancelled=None)
     if state.phase is Phase.WORK and state.plan.claim.kind is ClaimKind.BOARD:
-        state = replace(state, phase=Phase.BEFORE)  # people may have changed the board meanwhile
+        state = replace(state, phase=Phase.BEFORE)  # people may have edited the board meanwhile
     if state.stop and state.stop.outcome is not Outcome.COMPLETE:
         return _reopen(state)
     return state
 
 
 def _reopen(state: State) -> State:
-    """What was counted towards the stop is counted anew; the phase stays, so no step is repeated."""
+    """Reset the counters that led to the stop; the phase stays, so that no step is repeated."""
     return replace(
         state,
         stop=None,
@@ -185,9 +185,9 @@ def _is_pause(step: Step) -> bool:
 
 
 def _held(state: State, step: Hold, did: Result) -> State:
-    """A hold is over when its time has come; one that was woken early keeps what is left of it.
+    """End a hold when its time has come; a hold that was interrupted keeps its remaining time.
 
-    A supervised task may have news to look at sooner, while its agent is limited; then `_before` decides again.
+    News in a supervised task's folder ends a hold for a usage limit early; `_before` then decides again.
     """
     if step.why is HoldWhy.PAUSED:
         return state
@@ -224,11 +224,11 @@ def _run_agent(state: State) -> RunAgent:
 
 
 def _told(state: State) -> tuple[Feedback, ...]:
-    """What the harness has to say about the iteration before: what it has undone, what should not happen again."""
+    """Feedback about the previous iteration: what was undone, and what must not happen again."""
     if not state.told:
         return ()
     lines = "\n".join(f"- {claims.neutralise(text)}" for text in state.told)
-    return (Feedback(FailAction.APPEND, f"The harness about the iteration before this one:\n{lines}"),)
+    return (Feedback(FailAction.APPEND, f"Ralph about the previous iteration:\n{lines}"),)
 
 
 def _ask_message(state: State) -> RunAgent:
@@ -241,7 +241,7 @@ def _restore(state: State) -> Restore:
     board = state.after.board if state.after else None
     assert board is not None
     red = (verdict.reason for verdict in state.verdicts if not _is_green(state, verdict))
-    told = tuple(f"an approval that verification has refuted ({reason})" for reason in red)
+    told = tuple(f"an approval although verification failed ({reason})" for reason in red)
     return Restore(board.unapproved or board.legal, told)
 
 
@@ -254,7 +254,7 @@ def _commit(state: State) -> Commit:
 
 
 def _wait_for_children(state: State) -> Hold:
-    """One wait in all: the time that the agent itself has taken since DONE is part of it."""
+    """Wait once in total: the time since DONE appeared while the agent was still running counts."""
     waited = state.after.waited if state.after else 0.0
     return state.hold or Hold(HoldWhy.CHILDREN, seconds=max(0.0, state.limits.children_seconds - waited))
 
@@ -286,7 +286,7 @@ _RESULT_OF: dict[type[Step], type[Result]] = {
 
 
 def _before(state: State, seen: Seen) -> State:
-    """May another iteration start? First what is already done, then the limits."""
+    """Decide whether another iteration may start: first existing claims, then the limits."""
     state = replace(state, before=seen, after=None, claimed=False, judged=False, verdicts=())
     if seen.problem:
         return _stop(state, Cause.CONFIG, seen.problem)
@@ -308,7 +308,7 @@ def _before(state: State, seen: Seen) -> State:
 
 
 def _worked(state: State, ran: Ran) -> State:
-    """The agent's process has ended; `ended` decides whether the iteration counts."""
+    """Handle the end of the agent's process; `ended` decides whether the iteration counts."""
     state = _undone(replace(state, ran=ran, usage=state.usage + ran.usage), _illegal(ran))
     if ran.ended is Ended.UNSTARTABLE:
         return _unstartable(state, ran)
@@ -325,7 +325,7 @@ def _worked(state: State, ran: Ran) -> State:
 
 
 def _heard(state: State) -> State:
-    """The iteration has had its prompt; the next one hears about this one."""
+    """Drop the feedback that was delivered; keep what the next prompt must mention."""
     board = state.ran.board if state.ran else None
     return replace(state, feedback=(), told=board.illegal + board.told if board else ())
 
@@ -335,7 +335,7 @@ def _illegal(ran: Ran) -> tuple[str, ...]:
 
 
 def _undone(state: State, what: tuple[str, ...]) -> State:
-    """What the harness has put back is told to the next iteration, and stands in the outcome."""
+    """Record what the harness undid: in the next prompt and in the notes of the outcome."""
     state = replace(state, told=state.told + tuple(text for text in what if text not in state.told))
     for text in what:
         state = _note(state, f"undone: {text}")
@@ -343,7 +343,7 @@ def _undone(state: State, what: tuple[str, ...]) -> State:
 
 
 def _after(state: State, seen: Seen) -> State:
-    """Look at what the iteration left behind: a claim, a wait marker."""
+    """Evaluate what the iteration left behind: a claim, a wait marker."""
     ran = state.ran
     assert ran is not None
     state = replace(state, after=seen)
@@ -409,7 +409,7 @@ def _committed(state: State, did: Did) -> State:
 
 
 def _not_committed(state: State, why: str) -> State:
-    """What is merged is what was committed, so a task's work that cannot be committed is not done."""
+    """Only commits are merged, so a task whose work cannot be committed is not done."""
     text = f"The work could not be committed: {claims.neutralise(why)}"
     verdict = Verdict("commit", green=False, reason=why, feedback=Feedback(FailAction.APPEND, text))
     return replace(state, judged=False, verdicts=(*state.verdicts, verdict))
@@ -444,7 +444,7 @@ def _checks_or_settle(state: State) -> State:
 
 
 def _unchecked(state: State) -> tuple[str, ...]:
-    """The checks that are due and have no verdict yet."""
+    """Names of the checks that are due and have no verdict yet."""
     board = state.after.board if state.after else None
     to_prove = state.claimed or (board is not None and board.approves)
     known = {verdict.check for verdict in state.verdicts}
@@ -453,7 +453,7 @@ def _unchecked(state: State) -> tuple[str, ...]:
 
 
 def _settle(state: State) -> State:
-    """Every verdict is in. The one place that calls a run proved."""
+    """Judge the iteration when every verdict is in. The only place that calls a run proved."""
     green = all(_is_green(state, verdict) for verdict in state.verdicts if verdict.required)
     state = replace(state, judged=state.claimed and green)
     board = state.after.board if state.after else None
@@ -469,7 +469,7 @@ def _is_green(state: State, verdict: Verdict) -> bool:
 
 
 def _finish(state: State) -> State:
-    """The iteration is over: complete, or go round again with feedback."""
+    """End the iteration: complete the run, or continue with feedback."""
     if state.judged:
         if state.after and state.after.children:
             return replace(state, phase=Phase.CHILDREN, hold=_wait_for_children(state))
@@ -496,7 +496,7 @@ def _finish(state: State) -> State:
 
 
 def _unproved(state: State) -> str:
-    """Why this iteration does not complete the run."""
+    """Why this iteration did not complete the run."""
     red = [f"{v.check}: {v.reason}" for v in state.verdicts if v.required and not _is_green(state, v)]
     return "; ".join(red) or ("" if state.claimed else "the agent did not say it was done")
 
@@ -568,7 +568,7 @@ def _wait_reason(state: State, seen: Seen) -> str:
 
 
 def _is_retried_empty(state: State, seen: Seen) -> bool:
-    """An empty answer of a PRD loop that changed nothing is asked again and costs no iteration."""
+    """Whether an empty answer of a PRD loop is retried: it changed nothing and costs no iteration."""
     return (
         _may_be_asked_again(state)
         and state.empties < MAX_EMPTIES
@@ -597,20 +597,20 @@ def _role(state: State) -> str:
 
 
 def _free_agent(state: State) -> AgentSpec:
-    """The first agent that is not limited now; when all are, a hold comes first anyway."""
+    """The first agent that is not at a usage limit. If all are, a hold comes first anyway."""
     limited = {name for name, until in state.limited if until > state.now}
     agents = state.plan.agents
     return next((agent for agent in agents if agent.name not in limited), agents[0])
 
 
 def _limited(state: State, ran: Ran) -> State:
-    """Remember until when this agent is limited. No iteration is spent; another agent takes over."""
+    """Record when this agent's limit resets. No iteration is spent; another agent takes over."""
     others = tuple((name, until) for name, until in state.limited if name != ran.agent)
     return replace(state, limited=(*others, (ran.agent, policy.limit_until(state, ran.retry_at))))
 
 
 def _all_limited_until(state: State) -> float | None:
-    """When the first agent is free again, if all of them are limited now."""
+    """When the first limit resets if all agents are at a limit, otherwise None."""
     untils = [until for _, until in state.limited if until > state.now]
     return min(untils) if len(untils) == len(state.plan.agents) else None
 
@@ -625,7 +625,7 @@ def _hold_for_limit(state: State, until: float) -> State:
 
 
 def _unstartable(state: State, ran: Ran) -> State:
-    """Fatal at once; but an agent that has worked before may be updating itself."""
+    """Stop at once, unless the agent has worked before: it may be updating itself."""
     since = state.unstartable_since if state.unstartable_since is not None else state.elapsed
     if not state.started or state.elapsed - since >= policy.UNSTARTABLE_PATIENCE:
         return _stop(state, Cause.UNSTARTABLE, ran.detail or "the agent could not be started")

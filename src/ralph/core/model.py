@@ -1,4 +1,4 @@
-"""The nouns of Ralph as frozen values: what crosses from one room to another."""
+"""The nouns of Ralph as frozen values, shared by all rooms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 def complete(keys: Iterable[K], table: Mapping[K, V]) -> dict[K, V]:
-    """The table, which must have an entry for each key: one that was forgotten is an error at import."""
+    """The table; a missing key is an error at import."""
     if missing := [str(key) for key in keys if key not in table]:
         raise TypeError(f"A table has no entry for: {', '.join(missing)}")
     return dict(table)
@@ -27,7 +27,7 @@ class Flow(StrEnum):
 
 
 class Ended(StrEnum):
-    """How an agent process came to its end."""
+    """How an agent process ended."""
 
     OK = "ok"
     EMPTY = "empty"
@@ -109,7 +109,7 @@ class Cause(StrEnum):
 
 
 class RunVerdict(StrEnum):
-    """What the end of a role's run means for its task."""
+    """The result of a role's run for its task."""
 
     PROVED = "proved"
     REFUSED = "refused"
@@ -156,7 +156,7 @@ _CAUSES = complete(
 
 
 class ClaimKind(StrEnum):
-    """`given`: the runs before have claimed it, and only the checks are left (a merge)."""
+    """How completion is claimed. `given`: by earlier runs, so that only checks remain (a merge)."""
 
     TAG = "tag"
     DONE = "done"
@@ -165,7 +165,7 @@ class ClaimKind(StrEnum):
 
 
 class FailAction(StrEnum):
-    """What a failed check does to the next prompt."""
+    """How the output of a failed check changes the next prompt."""
 
     APPEND = "APPEND"
     PREPEND = "PREPEND"
@@ -178,21 +178,21 @@ class FailAction(StrEnum):
 
 
 class When(StrEnum):
-    """When a check is run: after every iteration, or only when there is a claim to prove."""
+    """When a check runs: after every iteration, or only to verify a claim."""
 
     ALWAYS = "always"
     CLAIMED = "claimed"
 
 
 class OnLimit(StrEnum):
-    """What follows when the iterations are used up."""
+    """What happens when the iterations are used up."""
 
     FAIL = "fail"
     APPROVE = "approve"
 
 
 class PromptVia(StrEnum):
-    """How the prompt reaches the agent; a supervised command of the user's own gets none."""
+    """How the prompt reaches the agent. `none`: a supervised command gets no prompt."""
 
     STDIN = "stdin"
     ARGUMENT = "argument"
@@ -201,7 +201,7 @@ class PromptVia(StrEnum):
 
 
 class Permissions(StrEnum):
-    """What an agent may do unasked: edit files (its own mode for that), everything, or what it likes itself."""
+    """What an agent may do without asking: edit files, everything, or only what its own settings allow."""
 
     EDIT = "edit"
     BYPASS = "bypass"
@@ -209,7 +209,7 @@ class Permissions(StrEnum):
 
 
 class LimitKind(StrEnum):
-    """Why a provider refuses to serve an agent. The first three pass; the others need a person."""
+    """Why a provider refuses requests. The first three pass by themselves; the others need a person."""
 
     USAGE = "usage"
     RATE = "rate"
@@ -247,7 +247,7 @@ class RestartKind(StrEnum):
 
 
 class Network(StrEnum):
-    """What a sandboxed command may reach: everything, nothing, or the hosts on a list."""
+    """What a sandboxed command can reach: everything, nothing, or listed hosts."""
 
     OPEN = "open"
     OFF = "off"
@@ -258,7 +258,7 @@ class Network(StrEnum):
 
 
 class TreeWatch(StrEnum):
-    """When a run finds out whether its tree has changed, which costs time: never, after failures, always."""
+    """When a run checks whether its tree changed, which takes time: never, after failures, always."""
 
     NEVER = "never"
     FAILURES = "failures"
@@ -266,14 +266,14 @@ class TreeWatch(StrEnum):
 
 
 class FlowRules(Struct, frozen=True):
-    """What differs from flow to flow; all else is in the plan of a run.
+    """The differences between flows; everything else is in the plan of a run.
 
-    `counted`: what the limit of iterations is called in the outcome. `must_commit`: work that cannot be committed is
-    not done. `explains_limit`: the outcome at that limit says what was red last. `asks_again`: an empty answer that
-    changed nothing costs no iteration. `waits_on_exit_code`: exit code 42 means waiting. `judges_answers`: checks read
-    the agent's answer, so more of it is kept. `reuses_results`: a command that several checks run is run once per
-    iteration. `locks_folder_only`: others may run in the directories above. `is_part`: of a larger work, which tells
-    the user what concerns all of it.
+    `counted`: the unit of the iteration limit in the outcome. `must_commit`: work that cannot be committed is not
+    done. `explains_limit`: the outcome at the limit names the last failure. `asks_again`: an empty answer without
+    changes costs no iteration. `waits_on_exit_code`: exit code 42 means waiting. `judges_answers`: checks read the
+    agent's answer, so more of it is kept. `reuses_results`: a command shared by several checks runs once per
+    iteration. `locks_folder_only`: other runs are allowed in parent directories. `is_part`: the run belongs to
+    `ralph work`, which reports what concerns all of it.
     """
 
     counted: str = "iterations"
@@ -310,7 +310,7 @@ FLOW_RULES = complete(
 
 
 class ClaimRule(Struct, frozen=True):
-    """How the agent says that it is done. `strict`: the tag alone on the last non-empty line."""
+    """How the agent says it is done. `strict`: the tag must be alone on the last non-empty line."""
 
     kind: ClaimKind = ClaimKind.TAG
     tag: str = "response"
@@ -319,7 +319,7 @@ class ClaimRule(Struct, frozen=True):
 
 
 class AgentSpec(Struct, frozen=True):
-    """One agent command line. `type` names the adapter; `idle_seconds`: such a silence is a hang, 0: never."""
+    """One agent command line. `type` names the adapter; `idle_seconds`: silence that counts as a hang (0: never)."""
 
     name: str
     type: str
@@ -332,7 +332,7 @@ class AgentSpec(Struct, frozen=True):
 
 
 class Check(Struct, frozen=True):
-    """One way to find out whether a claim is true. `config` is the method's own JSON."""
+    """One way to verify a claim. `config` is the method's own JSON."""
 
     name: str
     method: str
@@ -344,7 +344,7 @@ class Check(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """What a run may use. 0 is no limit, except for `iterations`."""
+    """The limits of a run. 0 means no limit, except for `iterations`."""
 
     iterations: int = 10
     cost_usd: float = 0.0
@@ -358,7 +358,7 @@ class Limits(Struct, frozen=True):
 
 
 class Restart(Struct, frozen=True):
-    """How long to wait between attempts, and when failing again and again is a crash loop."""
+    """The delay between attempts, and when repeated failures are a crash loop."""
 
     kind: RestartKind = RestartKind.BACKOFF
     delay: float = 1.0
@@ -369,7 +369,7 @@ class Restart(Struct, frozen=True):
 
 
 class TaskBrief(Struct, frozen=True):
-    """What the prompt of a task's role is made from. `told`: why the task came back to this role."""
+    """The contents of a role's prompt. `told`: why the task was sent back to this role."""
 
     id: str
     title: str
@@ -385,7 +385,7 @@ class TaskBrief(Struct, frozen=True):
 
 
 class Prd(Struct, frozen=True):
-    """A PRD loop: the folder with its task list, from the project, and how strict its reviews are."""
+    """A PRD loop: the folder of its task list, relative to the project, and its review rules."""
 
     folder: str = "ralph"
     skip_review: bool = False
@@ -393,9 +393,9 @@ class Prd(Struct, frozen=True):
 
 
 class PromptSource(Struct, frozen=True):
-    """Where the base prompt comes from (`text`, `file` or `task`) and what is added to it.
+    """The source of the base prompt (`text`, `file` or `task`) and what is added to it.
 
-    `prd`: what the variables in it stand for.
+    `prd`: values for its variables.
     """
 
     text: str = ""
@@ -410,7 +410,7 @@ class PromptSource(Struct, frozen=True):
 class Scm(Struct, frozen=True):
     """The version control command and its tasks, run after an iteration with green checks.
 
-    `message`: of every commit; without one the agent is asked for it.
+    `message`: a fixed commit message; if empty, the agent is asked for one.
     """
 
     command: str
@@ -419,16 +419,16 @@ class Scm(Struct, frozen=True):
 
 
 TASK_BUS, PROJECT_BUS = "TASK-MESSAGE-BUS.md", "PROJECT-MESSAGE-BUS.md"
-"""Where messages are posted. Ralph posts there itself, so they are no part of the tree: no news, no progress."""
+"""Message files. Ralph writes to them too, so changes to them do not count as progress."""
 
 MARKER = ".ralph-active"
-"""The marker of a running PRD loop, which Ralph writes itself too."""
+"""The marker file of a running PRD loop, written by Ralph."""
 
 OURS = frozenset({TASK_BUS, PROJECT_BUS, MARKER})
 
 
 class TaskFolder(Struct, frozen=True):
-    """Where a supervised agent leaves DONE, markers and messages, and by which names it goes."""
+    """The folder in which a supervised agent leaves DONE, markers and messages, and its names."""
 
     path: str
     project: str
@@ -437,14 +437,14 @@ class TaskFolder(Struct, frozen=True):
 
 
 class GuardPattern(Struct, frozen=True):
-    """A glob on a simple command, and why it is allowed or denied."""
+    """A glob for one simple command, and why it is allowed or denied."""
 
     pattern: str
     reason: str
 
 
 class Guarding(Struct, frozen=True):
-    """The rules of the command guard that the user has added; `enabled`: does it watch at all?"""
+    """The user's own rules for the command guard, and whether it is on."""
 
     enabled: bool = True
     allow: tuple[GuardPattern, ...] = ()
@@ -452,11 +452,11 @@ class Guarding(Struct, frozen=True):
 
 
 class SandboxSpec(Struct, frozen=True):
-    """Which sandbox backend agents and checks run on, and what is different from its defaults there.
+    """The sandbox backend for agents and checks, and its non-default options.
 
-    `hosts`: allowed beside those of the agent. `variables`: passed beside those that every command gets.
-    `downgraded`: why there is no sandbox, though one was looked for. `image`: of containers, "" for the usual one.
-    0 is no limit.
+    `hosts`: allowed in addition to the agent's own. `variables`: passed in addition to the usual ones.
+    `downgraded`: why no sandbox is used although one was requested. `image`: container image, "" for the default.
+    0 means no limit.
     """
 
     backend: str = field(default="direct", name="rung")
@@ -480,11 +480,11 @@ NO_SANDBOX = SandboxSpec()
 
 
 class Plan(Struct, frozen=True):
-    """Everything a run needs to know. Journalled as row 0: resume does not read settings again.
+    """Everything a run needs to know. Journalled as row 0, so that resume does not read the settings again.
 
-    `run`: its id, "" until the store has given it one. `task_id`: the task whose role this is. `base`: the commit that its changes are counted from. `judge`: who is
-    asked whether criteria are met; without one, the first agent with a small model. `guard`: None in a plan from
-    before there was one.
+    `run`: its id, "" until the store assigns one. `task_id`: the task that this run works on. `base`: the commit to
+    diff against. `judge`: the agent that judges criteria; by default the first agent with a small model. `guard`:
+    None in plans older than the command guard.
     """
 
     run: str
@@ -517,7 +517,7 @@ class Plan(Struct, frozen=True):
 
 
 class Occasion(StrEnum):
-    """`waiting`: it needs somebody. `limit`: a provider serves it no more for now. `budget`: 80 % of one are used."""
+    """When to notify. `waiting`: a person is needed. `limit`: usage limit reached. `budget`: 80 % of a budget is used."""
 
     FINISHED = "finished"
     FAILED = "failed"
@@ -527,7 +527,7 @@ class Occasion(StrEnum):
 
 
 class NotifyTargets(Struct, frozen=True):
-    """How people are reached: addresses as apprise knows them, a shell command, and on which occasions."""
+    """Notification targets: apprise URLs, a shell command, and the occasions."""
 
     urls: tuple[str, ...] = ()
     command: str = ""
@@ -539,7 +539,7 @@ class NotifyTargets(Struct, frozen=True):
 
     @property
     def secrets(self) -> frozenset[str]:
-        """The addresses are secrets: they hold tokens."""
+        """The parts of the URLs to redact: they contain tokens."""
         return frozenset(
             part for url in self.urls for part in (url, url.partition("://")[2]) if len(part) >= 8
         )
@@ -549,7 +549,7 @@ class NotifyTargets(Struct, frozen=True):
 
 
 class Usage(Struct, frozen=True):
-    """What the agents reported to have used."""
+    """Usage as reported by the agents."""
 
     cost_usd: float = 0.0
     input_tokens: int = 0
@@ -572,7 +572,7 @@ class Usage(Struct, frozen=True):
 
 
 class Left(Struct, frozen=True):
-    """What one agent process may still use. None is no limit."""
+    """The remaining budget of one agent process. None means no limit."""
 
     cost_usd: float | None = None
     tokens: int | None = None
@@ -584,10 +584,10 @@ class Left(Struct, frozen=True):
 
 
 class Meter(Struct, frozen=True):
-    """What the agent process in hand has used so far; times are monotonic.
+    """Usage of the running agent process; times are monotonic.
 
-    `is_over`: it gave its result. `is_refused`: its provider will not serve it, however often it asks.
-    `done`: how long its DONE file has been there.
+    `is_over`: it reported its result. `is_refused`: its provider refuses all requests. `done`: age of its DONE file
+    in seconds.
     """
 
     seconds: float = 0.0
@@ -602,8 +602,8 @@ class Meter(Struct, frozen=True):
 class Exit(Struct, frozen=True):
     """How a command ended.
 
-    `ended` is set when ralph ended it, `error` when it could not be started, `lost` when its warden was
-    killed; `left`: something that it started could not be ended.
+    `ended` is set when Ralph stopped it, `error` when it could not be started, `lost` when its warden was killed;
+    `left`: a process that it started could not be killed.
     """
 
     code: int | None = None
@@ -617,7 +617,7 @@ class Exit(Struct, frozen=True):
 
 
 class Feedback(Struct, frozen=True):
-    """What a failed check tells the next iteration."""
+    """Text of a failed check for the next prompt."""
 
     action: FailAction
     text: str
@@ -642,11 +642,11 @@ class Verdict(Struct, frozen=True):
 
 
 class BoardSeen(Struct, frozen=True):
-    """What the story board says, and what the iteration did to it that it may not, which was undone.
+    """The story board after an iteration, and the forbidden changes that were undone.
 
-    `legal`: the board as it may be, and is; `unapproved`: the same without what was approved in this iteration.
-    `told`: what was legal and should not happen again. `at_cap`: stories that are approved only because there were
-    enough reviews.
+    `legal`: the board without the forbidden changes, as it is now on disk; `unapproved`: the same without the
+    approvals of this iteration. `told`: allowed changes that must not happen again. `at_cap`: stories approved only
+    because they reached the review limit.
     """
 
     role: str
@@ -680,7 +680,7 @@ class RunAgent(Struct, frozen=True):
 
 
 class Restore(Struct, frozen=True):
-    """Take an approval back that the checks have refuted."""
+    """Revoke an approval that the checks refuted."""
 
     board: str
     told: tuple[str, ...]
@@ -697,7 +697,7 @@ class Commit(Struct, frozen=True):
 
 
 class Hold(Struct, frozen=True):
-    """Wait: `until` is wall-clock time (a limit's reset), `seconds` a monotonic duration."""
+    """Wait until a wall-clock time (`until`, a limit's reset) or for a monotonic duration (`seconds`)."""
 
     why: HoldWhy
     until: float | None = None
@@ -728,7 +728,7 @@ Step = Look | RunAgent | Restore | RunChecks | Commit | Hold | Stop
 
 
 class Seen(Struct, frozen=True):
-    """`waited`: for how many seconds DONE was there already."""
+    """What is on disk. `waited`: age of the DONE file in seconds."""
 
     at: float
     took: float = 0.0
@@ -744,7 +744,7 @@ class Seen(Struct, frozen=True):
 
 
 class Ran(Struct, frozen=True):
-    """`board`: what the agent has made of the story board; what it may not do to it was undone at once."""
+    """The result of an agent process. `board`: the story board after it, with forbidden changes undone."""
 
     at: float
     ended: Ended
@@ -763,7 +763,7 @@ class Ran(Struct, frozen=True):
 
 
 class Checked(Struct, frozen=True):
-    """`undone`: what a check did to the files of a PRD loop."""
+    """Verdicts of checks. `undone`: changes that a check made to the files of a PRD loop."""
 
     at: float
     took: float = 0.0
@@ -776,9 +776,9 @@ class Checked(Struct, frozen=True):
 class Did(Struct, frozen=True):
     """The result of Restore, Commit, Hold and Stop.
 
-    `over`: a hold's time has passed, a commit was not cut off. `detail`: what did not go well. `made`: the commit that was made.
-    `files`: how many files the run has changed, if that can be known. `undone`: what a commit hook did to the files of
-    a PRD loop.
+    `over`: the hold's time has passed, or the commit was not interrupted. `detail`: what went wrong. `made`: the new
+    commit. `files`: number of files the run changed, if known. `undone`: changes that a commit hook made to the files
+    of a PRD loop.
     """
 
     at: float
@@ -816,7 +816,7 @@ class Steer(Struct, frozen=True):
 
 
 class Resume(Struct, frozen=True):
-    """Go on. The limits replace those of the run where they are given."""
+    """Continue the run. Limits that are given replace those of the run."""
 
     at: float
     iterations: int | None = None
@@ -826,7 +826,7 @@ class Resume(Struct, frozen=True):
 
 
 class Fail(Struct, frozen=True):
-    """The driver cannot go on (a disk error, a swapped directory): stop as fatal."""
+    """The driver cannot continue (disk error, replaced directory): stop as fatal."""
 
     at: float
     reason: str
@@ -836,7 +836,7 @@ Command = Pause | Cancel | Steer | Resume | Fail
 
 
 class Phase(StrEnum):
-    """Where a run stands: what its next step is about."""
+    """The phase of a run: it determines the next step."""
 
     BEFORE = "before"
     WORK = "work"
@@ -850,10 +850,10 @@ class Phase(StrEnum):
 
 
 class State(Struct, frozen=True):
-    """All that is known of one run.
+    """The complete state of one run.
 
-    `now` is the time of the last fact; `again`, how often this iteration was started without counting;
-    `unproved`, why the last iteration did not complete the run.
+    `now`: time of the last fact. `again`: how often this iteration was restarted without counting. `unproved`: why
+    the last iteration did not complete the run.
     """
 
     plan: Plan

@@ -1,4 +1,4 @@
-"""Limits and patience: budgets, restart delays, crash loops, and when to end a step early."""
+"""Budgets, restart delays, crash loops, and when to stop an agent early."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ralph.core.model import (
 )
 
 LIMIT_BACKOFF = 60.0
-"""Seconds to hold when an agent is limited and does not say until when."""
+"""Seconds to wait at a usage limit whose reset time is unknown."""
 
 UNSTARTABLE_PATIENCE = 60.0
-"""Seconds for which an agent that has worked before may be missing (it updates itself)."""
+"""Seconds for which an agent that has worked before may be missing: it may be updating itself."""
 
 
 def watch(limits: Left, meter: Meter) -> Ended | None:
-    """Must the agent in hand be ended now? Asked at every event and tick. OK: its end is known, but it stays."""
+    """Why the running agent must be stopped now, if it must. OK: it has finished but does not exit."""
     if meter.interrupted:
         return Ended.INTERRUPTED
     if _reached(limits.cost_usd, meter.usage.cost_usd) or _reached(limits.tokens, meter.usage.tokens):
@@ -51,7 +51,7 @@ def _reached(limit: float | None, used: float) -> bool:
 
 
 def spent(limits: Limits, usage: Usage, elapsed: float) -> Cause | None:
-    """Which budget is used up?"""
+    """The budget that is used up, if any."""
     if limits.cost_usd and usage.cost_usd >= limits.cost_usd:
         return Cause.COST
     if limits.tokens and usage.tokens >= limits.tokens:
@@ -62,7 +62,7 @@ def spent(limits: Limits, usage: Usage, elapsed: float) -> Cause | None:
 
 
 def unaffordable(limits: Limits, usage: Usage, iterations: int) -> tuple[Cause, str] | None:
-    """Would an iteration as dear as the average of those before cost more than is left?"""
+    """Why an iteration of average cost would exceed the budget, if it would."""
     if not iterations:
         return None
     cost, tokens = usage.cost_usd / iterations, usage.tokens // iterations
@@ -79,7 +79,7 @@ def unaffordable(limits: Limits, usage: Usage, iterations: int) -> tuple[Cause, 
 
 
 def left(limits: Limits, usage: Usage, elapsed: float, agent: AgentSpec) -> Left:
-    """What the next agent process may use."""
+    """The remaining budget for the next agent process."""
     return Left(
         cost_usd=max(0.0, limits.cost_usd - usage.cost_usd) if limits.cost_usd else None,
         tokens=max(0, limits.tokens - usage.tokens) if limits.tokens else None,
@@ -92,20 +92,20 @@ def left(limits: Limits, usage: Usage, elapsed: float, agent: AgentSpec) -> Left
 
 
 def raised(limits: Limits, resume: Resume) -> Limits:
-    """The limits after a resume that may have given new ones."""
+    """The limits, with those that `ralph resume` raised."""
     names = ("iterations", "cost_usd", "tokens", "seconds")
     given = {name: value for name in names if (value := getattr(resume, name)) is not None}
     return replace(limits, **given)
 
 
 def is_healthy(restart: Restart, ran: Ran, before: Seen | None, after: Seen | None) -> bool:
-    """An attempt that ran long or changed the tree was worth it, whatever its exit."""
+    """Whether an attempt ran long enough or changed the tree; its exit code does not matter."""
     trees = (before.tree if before else "", after.tree if after else "")
     return ran.took >= restart.healthy_seconds or (all(trees) and trees[0] != trees[1])
 
 
 def restart_delay(restart: Restart, failures: int, seed: str) -> float:
-    """Seconds until the next attempt: doubles with every failure in a row, up to the longest."""
+    """Seconds until the next attempt: doubles with every consecutive failure, up to a maximum."""
     if restart.kind is RestartKind.FIXED:
         return restart.delay
     if failures <= 1:
@@ -123,11 +123,11 @@ def is_crash_loop(restart: Restart, failures: int, fingerprints: tuple[str, ...]
 
 
 def limit_until(state: State, retry_at: float | None) -> float:
-    """When a limited agent may be asked again: its reset and a little jitter."""
+    """When to try a limited agent again: at its reset, plus a little jitter."""
     until = retry_at if retry_at is not None else state.now + LIMIT_BACKOFF
     return max(until, state.now) + 10.0 * jitter(f"{state.plan.run}/{state.iteration}/{until}")
 
 
 def jitter(seed: str) -> float:
-    """A number in [0, 1) that depends on nothing but the seed."""
+    """A number in [0, 1) derived from the seed alone."""
     return zlib.crc32(seed.encode()) / 2**32

@@ -24,7 +24,7 @@ COMMIT_MESSAGE = (
 
 
 def build(base: str, step: RunAgent, source: PromptSource, claim: ClaimRule) -> str:
-    """The text that is sent to the agent in this iteration."""
+    """The prompt for this iteration."""
     text = task_prompt(source.task, step, claim) if source.task else base
     if source.prd:
         text = filled(text, step, source.prd)
@@ -42,7 +42,7 @@ def build(base: str, step: RunAgent, source: PromptSource, claim: ClaimRule) -> 
 
 
 def filled(text: str, step: RunAgent, prd: Prd) -> str:
-    """The prompt of a PRD loop with its variables filled in."""
+    """A PRD prompt with its variables replaced."""
     values = {
         "RALPH_ITERATION": step.iteration,
         "RALPH_MAX_ITERATIONS": step.of,
@@ -56,7 +56,7 @@ def filled(text: str, step: RunAgent, prd: Prd) -> str:
 
 
 def task_prompt(task: TaskBrief, step: RunAgent, claim: ClaimRule) -> str:
-    """What a role is told of its task: the task itself, then what done means and how it will be verified."""
+    """The prompt of a role: the task, what done means, and how it will be verified."""
     sections = [
         f"# {task.id}: {task.title}",
         task.description.strip(),
@@ -92,7 +92,7 @@ def _rules(task: TaskBrief) -> list[str]:
     ]
     if task.may_refuse:
         rules.append(
-            "- If what the coder has made is not good enough, do not promise: explain why, and end your answer"
+            "- If the coder's work is not good enough, do not promise: explain why, and end your answer"
             " with `<refuse>the reason in one line</refuse>`, alone on the last line; the task then goes back"
             " to the coder"
         )
@@ -108,7 +108,7 @@ def apply_feedback(text: str, feedback: Feedback) -> str:
 
 
 def instruction(claim: ClaimRule) -> str:
-    """One line that names the tag; as inline code, so that an agent which echoes it claims nothing."""
+    """One line that names the tag, as inline code so that repeating it is not a claim."""
     tag = f"`<{claim.tag}>{claim.text}</{claim.tag}>`"
     return f"When everything is done, and only then, end your answer with {tag}."
 
@@ -118,12 +118,12 @@ def has_tag(text: str, claim: ClaimRule) -> bool:
 
 
 def guardrail_failure(command: str, exit_text: str, hint: str, log: str, output: str) -> str:
-    """What a failed guardrail tells the agent. The hint is never cut; the output is data."""
+    """Feedback about a failed guardrail. The hint is never truncated; the output is data."""
     return _with_output(f'Guardrail "{command}" failed with {exit_text}.', hint, log, output)
 
 
 def verification_failure(command: str, reason: str, hint: str, log: str, output: str) -> str:
-    """The same for a command that verifies a task."""
+    """Feedback about a failed command that verifies a task."""
     return _with_output(f'Verification by "{command}" failed: {reason}.', hint, log, output)
 
 
@@ -138,7 +138,7 @@ def _with_output(what: str, hint: str, log: str, output: str) -> str:
 
 
 def truncate(text: str, limit: int, *, is_cut: bool = False) -> str:
-    """The first `limit` characters, marked if something was cut, here or before. 0 is no limit."""
+    """The first `limit` characters (0: all), with a mark if anything was cut here or before."""
     if limit > 0 and len(text) > limit:
         return text[:limit] + TRUNCATED
     return text + TRUNCATED if is_cut else text

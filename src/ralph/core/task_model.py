@@ -23,7 +23,7 @@ class TaskStatus(StrEnum):
 
 
 class VerificationMethod(StrEnum):
-    """The methods that come with Ralph; packages may bring more, so criteria hold a method by its name."""
+    """The built-in methods. Packages may add more, so criteria refer to a method by name."""
 
     STRING_MATCH = "string_match"
     SEMANTIC = "semantic"
@@ -32,7 +32,7 @@ class VerificationMethod(StrEnum):
 
 
 class RoleDefaults(Struct, frozen=True):
-    """What a role is when neither the task nor the settings say otherwise."""
+    """Defaults of a role, unless the task or the settings override them."""
 
     status: TaskStatus
     promise: str
@@ -47,38 +47,38 @@ ROLES: dict[str, RoleDefaults] = {
         "IMPLEMENTATION_COMPLETE",
         15,
         VerificationMethod.EXTERNAL,
-        "You implement the task. Work in the current directory; it is a git worktree of its own.",
+        "You implement the task. Work in the current directory, a separate git worktree.",
     ),
     "reviewer": RoleDefaults(
         TaskStatus.REVIEWING,
         "REVIEW_PASSED",
         5,
         VerificationMethod.SEMANTIC,
-        "You review what was implemented: read the changes, judge them against the criteria. Do not rewrite them.",
+        "You review the implementation: read the changes and judge them against the criteria. Do not rewrite them.",
     ),
     "tester": RoleDefaults(
         TaskStatus.TESTING,
         "TESTS_PASSED",
         10,
         VerificationMethod.EXTERNAL,
-        "You test what was implemented: write the tests that are missing, run them, and report what fails.",
+        "You test the implementation: write missing tests, run them, and report what fails.",
     ),
     "qa": RoleDefaults(
         TaskStatus.QA,
         "QA_PASSED",
         5,
         VerificationMethod.MULTI_STAGE,
-        "You decide whether the task as a whole meets every acceptance criterion, as a user would meet it.",
+        "You decide whether the task as a whole meets every acceptance criterion from a user's point of view.",
     ),
 }
-"""The roles in their order. A task goes through all that are enabled."""
+"""The roles in order. A task passes through all enabled ones."""
 
 ACCEPTANCE = "{{acceptance_criteria}}"
-"""Stands in a verification config for the list of the task's acceptance criteria."""
+"""Placeholder in a verification config for the task's acceptance criteria."""
 
 
 def injected(config: Mapping[str, Any], criteria: Sequence[str]) -> dict[str, Any]:
-    """The config with the criteria in the place of ACCEPTANCE: the list of them, or spliced into a list."""
+    """The config with ACCEPTANCE replaced by the list of criteria, or spliced into a list."""
     return {key: _injected(value, criteria) for key, value in config.items()}
 
 
@@ -94,7 +94,7 @@ def _injected(value: Any, criteria: Sequence[str]) -> Any:
 
 
 class CompletionCriteria(Struct, frozen=True):
-    """What one role promises, and how the promise is verified."""
+    """The promise of one role, and how it is verified."""
 
     promise: str
     description: str = ""
@@ -119,7 +119,7 @@ class TaskCompletionSpec(Struct, frozen=True):
 
     @property
     def criteria(self) -> Iterator[tuple[str, CompletionCriteria]]:
-        """The roles for which the task has criteria of its own."""
+        """Roles for which the task itself has criteria."""
         for role in ROLES:
             if criteria := self.criteria_of(role):
                 yield role, criteria
@@ -128,8 +128,8 @@ class TaskCompletionSpec(Struct, frozen=True):
 class Task(Struct, frozen=True):
     """A task of a project.
 
-    `protect`: globs of files that no role but the tester may change; None: found out. `attempts`: so many coders
-    work on it side by side, and the first one whose promise is verified is taken.
+    `protect`: globs of files that only the tester may change; None detects them. `attempts`: number of parallel
+    coders; the first one whose promise is verified wins.
     """
 
     id: str
@@ -150,12 +150,12 @@ class Task(Struct, frozen=True):
 
 
 class TaskProgress(Struct, frozen=True):
-    """How far `ralph work` has come with a task; a restart goes on from here.
+    """The progress of `ralph work` on a task; a restart continues from here.
 
-    `base`: the branch it goes into. `began`: the commit of it that the work began from. `trusted`: the commit
-    whose protected files count: where the work began, later what the tester has left. `attempt`: the one that was
-    taken. `merged`: the commit that the base branch got. `after`: the last run before the role in hand; those that
-    follow belong to it.
+    `base`: the branch to merge into. `began`: the commit of that branch where the work started. `trusted`: the
+    commit whose protected files count: the start of the work, later the tester's result. `attempt`: the winning
+    attempt. `merged`: the resulting commit on the base branch. `after`: the last run before the current role; later
+    runs belong to that role.
     """
 
     base: str = ""
@@ -170,5 +170,5 @@ class TaskProgress(Struct, frozen=True):
     after: str = ""
 
     def reopened(self) -> TaskProgress:
-        """The work begins anew with the first role, in what is there already."""
+        """Start again with the first role, keeping the existing work."""
         return replace(self, role="", sent_back=0, merge_retries=0, reason="")

@@ -19,7 +19,7 @@ _CARRIAGE = re.compile(r"\r+\n|\r+")
 
 
 def is_text(value: str) -> bool:
-    """Can it be written as UTF-8? A lone surrogate cannot."""
+    """Whether it can be encoded as UTF-8; a lone surrogate cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -28,7 +28,7 @@ def is_text(value: str) -> bool:
 
 
 def clean(text: str) -> str:
-    """No escape sequence, no control character but tab and newline, no bidirectional override."""
+    """The text without escape sequences, control characters (except tab and newline) and bidirectional overrides."""
     if not _CONTROLS.search(text):
         return text
     return _CONTROLS.sub("\ufffd", _CARRIAGE.sub("\n", _ESCAPES.sub("", text)))

@@ -1,1 +1,1 @@
-"""One run being driven: ask the machine for a step, do it, journal it, apply it."""
+"""Drives one run: ask the machine for a step, carry it out, journal it, apply the result."""

@@ -1,4 +1,4 @@
-"""One agent process from its command line to what became of it: for an iteration, a message or a verdict."""
+"""One agent process from command line to result: for an iteration, a commit message or a verdict."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ MAX_ARGUMENT_BYTES = 131_071
 """One argument holds 128 KiB with its terminating NUL."""
 
 MAX_ANSWER = 4_000
-"""How many characters of an answer's beginning, and of its end, are journalled."""
+"""Characters of an answer's start, and of its end, that are journalled."""
 
 MAX_JUDGED_ANSWER = 64_000
 """The same where checks read the answer."""
 
 GUARDED = "RALPH_GUARDED"
-"""Tells the plugin's hooks that the harness sees to it: it has passed the guard, or there is a sandbox."""
+"""Set for the plugin's hooks: the command guard or a sandbox is already active."""
 
 
 class AgentCall(Struct, frozen=True):
-    """What to start: the step, who does it, with which prompt, and the name of its raw stream."""
+    """An agent call: the step, the agent, the prompt, and the name of its raw stream."""
 
     step: RunAgent
     spec: AgentSpec
@@ -54,7 +54,7 @@ class AgentRunner:
     def call(
         self, call: AgentCall, of: int, directory: int | None = None, warden: client.Warden | None = None
     ) -> Ran:
-        """Run the agent's process and read it; `directory`: elsewhere than in the project."""
+        """Run the agent's process and parse its output; `directory` overrides the project."""
         step, spec, prompt = call.step, call.spec, call.prompt
         agent = AGENTS[spec.type]
         hooked = agent.hooked(spec, self._context.hooks) if self._context.hooks else None
@@ -74,7 +74,7 @@ class AgentRunner:
         return ran
 
     def variables(self, iteration: int, of: int) -> dict[str, str]:
-        """What an agent and a check find in their environment."""
+        """Environment variables for agents and checks."""
         plan = self._plan
         supervised = (
             {"TASK_FOLDER": plan.task.path, "RALPH_ATTEMPT": str(iteration)} if plan.task is not None else {}
@@ -98,7 +98,7 @@ class AgentRunner:
         directory: int | None,
         warden: client.Warden,
     ) -> tuple[Exit, str]:
-        """Run the process; returns how it ended, and what was wrong with its command if anything."""
+        """Run the process; returns how it ended, and what is wrong with its command, if anything."""
         _check_arguments(argv)
         spec, context = call.spec, self._context
         environment = self.environment | dict(spec.env) | dict(variables)
@@ -121,9 +121,9 @@ class AgentRunner:
             if stdin is not None:
                 os.close(stdin)
             if lost := tee.close():
-                context.tell(Notice(f"the raw stream of this iteration was not kept whole: {lost}"))
+                context.tell(Notice(f"Raw output of this iteration is incomplete: {lost}"))
         if exit.left:
-            context.tell(Notice("Something that the agent has started could not be ended: see `ps`."))
+            context.tell(Notice("A process that the agent started could not be killed; see `ps`."))
         if exit.error is not None:
             return exit, f"{argv[0]}: {os.strerror(exit.error)}"
         return exit, ""
@@ -138,12 +138,12 @@ class AgentRunner:
         return watch
 
     def _tell_news(self) -> None:
-        """What the sandbox has had to refuse meanwhile."""
+        """Report what the sandbox refused meanwhile."""
         for text in self._context.confinement.news():
             self._context.tell(Notice(text))
 
     def _ran(self, call: AgentCall, exit: Exit, problem: str, parser: Parser) -> tuple[Ran, int]:
-        """What became of the agent, and how many of its lines meant nothing to Ralph."""
+        """The result of the agent, and the number of lines that Ralph did not understand."""
         last, report = parser.finish(exit)
         for event in last:
             self._context.tell(event)
@@ -155,7 +155,7 @@ class AgentRunner:
         elif exit.lost:
             ended, detail = Ended.KILLED, "its warden was killed"
         elif exit.ended is Ended.OK and ended is Ended.KILLED:
-            ended, detail = Ended.OK, "its work was done, and it was ended"
+            ended, detail = Ended.OK, "finished but did not exit, so it was killed"
         ran = Ran(
             at=self._context.clock.wall(),
             ended=ended,
@@ -179,7 +179,7 @@ class AgentRunner:
         return claims.refusal(text) if may_refuse else ""
 
     def _kept(self, text: str) -> str:
-        """The beginning and the end of an answer: all that the journal keeps of it."""
+        """The start and the end of an answer, as the journal keeps it."""
         most = MAX_JUDGED_ANSWER if self._plan.rules.judges_answers else MAX_ANSWER
         return text if len(text) <= 2 * most else f"{text[:most]}\n[...]\n{text[-most:]}"
 
@@ -189,13 +189,13 @@ def _check_arguments(argv: list[str]) -> None:
     size = max(len(word.encode()) for word in argv)
     if size > MAX_ARGUMENT_BYTES:
         raise RalphError(
-            f"The prompt makes an argument of {size:,} bytes; promptVia argument can pass 128 KiB.", hint
+            f'The prompt is too long for promptVia "argument": {size:,} bytes, the limit is 128 KiB.', hint
         )
     if any("\0" in word for word in argv):
-        raise RalphError("The prompt has a NUL character, which promptVia argument cannot pass.", hint)
+        raise RalphError('The prompt contains a NUL character, which promptVia "argument" cannot pass.', hint)
 
 
 def _fingerprint(ended: Ended, exit: Exit, detail: str) -> str:
-    """Equal for failures that look the same; numbers in the message do not count."""
+    """A hash that is equal for failures that differ only in numbers."""
     words = "".join("0" if c.isdigit() else c for c in detail)
     return f"{zlib.crc32(f'{ended}/{exit.code}/{exit.signal}/{words}'.encode()):08x}"

@@ -1,4 +1,4 @@
-"""What a supervised run tells on the bus of its task, and the lines of its log."""
+"""Messages of a supervised run on its task's bus, and its log lines."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ralph.store.task_folder import STARTED, Folder, sequence
 from ralph.views.agent import duration
 
 _BY_US = {Ended.TIMEOUT, Ended.IDLE, Ended.BUDGET}
-"""It was ended: how it died says nothing."""
+"""Ralph stopped it, so its exit status means nothing."""
 
 COMPLETED = "task completed (DONE marker present, no active children)"
 
 
 class BusReporter(Struct):
-    """Passes events on, and tells of attempts, failures and the end as the bus and the log want it."""
+    """Passes events on, and posts attempts, failures and the end to the bus and the log."""
 
     tell: Callable[[Event], None]
     folder: Folder
@@ -45,7 +45,7 @@ class BusReporter(Struct):
                 self.tell(event)
 
     def post_end(self, stop: Stop, attempts: int) -> None:
-        """Post how the run ends. Done again after a crash it posts nothing: each message has its id."""
+        """Post how the run ended. After a crash nothing is posted twice: each message has an id."""
         self._attempt = attempts
         if stop.cause is Cause.ITERATIONS:
             self._post(ERROR, f"max restarts exceeded ({attempts})", 3)

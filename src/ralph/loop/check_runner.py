@@ -1,4 +1,4 @@
-"""The loop's side of a check: the shell, the diff, the judge, and what was found out already in this iteration."""
+"""The loop's side of a check: the shell, the diff, the judge, and cached results of this iteration."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from ralph.store.runtime import log_slugs, slug
 from ralph.store.streams import stream_name
 
 _NO_ANSWER = {Ended.AUTH, Ended.DENIED, Ended.UNSTARTABLE, Ended.BUDGET}
-"""Ends after which a judge would not answer the next time either."""
+"""Ends after which asking the judge again is pointless."""
 
 POLL_SECONDS = 0.1
 
 
 class CheckedIteration(Struct, frozen=True):
-    """What a check is about: which iteration of how many, what the agent said, what is left to be used."""
+    """The iteration that a check verifies: its number, the agent's answer, the remaining budget."""
 
     number: int
     of: int
@@ -56,7 +56,7 @@ class CheckedIteration(Struct, frozen=True):
 
 
 class CheckOutcome(Struct, frozen=True):
-    """What came of a check. Without a verdict it is due again, at `retry_at` if it met a limit."""
+    """The result of a check. Without a verdict it runs again, at `retry_at` after a usage limit."""
 
     verdict: Verdict | None
     usage: Usage = Usage()
@@ -74,7 +74,7 @@ class CheckRunner:
         self._iteration = 0
 
     def check(self, check: Check, iteration: CheckedIteration) -> CheckOutcome:
-        """One check from its start to its verdict."""
+        """Run one check and return its verdict."""
         if iteration.number != self._iteration:
             self.known.clear()
             self._iteration = iteration.number
@@ -91,10 +91,10 @@ class CheckRunner:
         except RalphError:
             if not self._is_ended():
                 raise
-            return CheckOutcome(None, used.usage)  # a command of ours was ended with the rest
+            return CheckOutcome(None, used.usage)  # Ralph's command was interrupted too
 
     def repeats(self, command: str) -> bool:
-        """Does more than one check of a task, or a stage of one, run this command?"""
+        """Whether more than one check or stage of a task runs this command."""
         written = json.dumps(command, ensure_ascii=False)
         return self.plan.rules.reuses_results and sum(c.config.count(written) for c in self.plan.checks) != 1
 
@@ -103,7 +103,7 @@ class CheckRunner:
 
 
 class _Used(Struct):
-    """What the judge has cost in one check, and how often it was asked."""
+    """Usage of the judge in one check, and how often it was asked."""
 
     usage: Usage = Usage()
     asked: int = 0
@@ -112,7 +112,7 @@ class _Used(Struct):
 
 
 class RunCheckContext(Struct, frozen=True):
-    """The means of one check, or of one stage of it."""
+    """The context of one check, or of one stage."""
 
     runner: CheckRunner
     iteration: CheckedIteration
@@ -162,7 +162,7 @@ class RunCheckContext(Struct, frozen=True):
         return self.runner.context.runtime.has_logged(done.log, text)
 
     def _tree(self, command: str) -> str:
-        """What the tree is named: only where checks repeat each other is it worth to find out."""
+        """The tree id if checks share this command, otherwise ""."""
         if self.runner.repeats(command):
             with suppress(RalphError):
                 return self.runner.context.vcs.tree()
@@ -170,9 +170,9 @@ class RunCheckContext(Struct, frozen=True):
 
     @contextmanager
     def _opened(self, directory: str, *, is_clean: bool) -> Iterator[tuple[int, str]]:
-        """An open directory to run a command in, and the copy that it is in, if it is in one.
+        """An open directory to run a command in, and the path of the fresh copy, if any.
 
-        A copy that cannot be made is a red check, not a stop.
+        If the copy cannot be made, the check fails; the run continues.
         """
         context = self.runner.context
         with ExitStack() as stack:
@@ -204,11 +204,11 @@ class RunCheckContext(Struct, frozen=True):
             exit = confinement.after(self.warden.run(started, reader, watch), inside)
         finally:
             if lost := reader.close():
-                runner.context.tell(Notice(f".ralph/{name} was not kept whole: {lost}"))
+                runner.context.tell(Notice(f".ralph/{name} is incomplete: {lost}"))
         return Shell(exit, clean(reader.head), reader.is_cut, f".ralph/{name}")
 
     def _log_name(self) -> str:
-        """A second command of one check gets a log of its own."""
+        """The log name; a second command of the same check gets a number."""
         with self.used.lock:
             number = 1 + sum(
                 name == self.name or name.startswith(f"{self.name}.") for name in self.used.names
@@ -217,7 +217,7 @@ class RunCheckContext(Struct, frozen=True):
             self.used.names.add(name)
         return name
 
-    # ---- what has changed ----
+    # ---- changes ----
 
     def diff(self) -> str:
         return self.runner.context.vcs.diff(self.runner.plan.base)
@@ -229,10 +229,7 @@ class RunCheckContext(Struct, frozen=True):
     # ---- the judge ----
 
     def ask(self, prompt: str, model: str) -> JudgeAnswer:
-        """In an empty directory: nothing that the agent has written can speak to the judge but what is judged.
-
-        And should the judge listen to that, there is nothing that it could do.
-        """
+        """Ask the judge in an empty directory: the agent's files cannot influence it, and it cannot change them."""
         runner, number = self.runner, self.iteration.number
         plan = runner.plan
         spec = as_judge(plan.judge or plan.agents[0], model)
@@ -240,7 +237,7 @@ class RunCheckContext(Struct, frozen=True):
             self.used.asked += 1
             stream = stream_name(number, self.iteration.seq, Purpose.JUDGE, self.used.asked)
             kept = f"{number:03d}_judge_{self.used.asked}"
-        import tempfile  # no other check needs it
+        import tempfile  # only the judge needs it
 
         file = runner.context.inbox.retry_when_full(lambda: runner.context.runtime.write_prompt(kept, prompt))
         step = RunAgent(Purpose.JUDGE, number, spec.name, plan.role, self.iteration.left)
@@ -268,8 +265,8 @@ class RunCheckContext(Struct, frozen=True):
         return replace(self, name=f"{self.name}_{slug(name)}")
 
     def together(self, stages: Sequence[tuple[str, Callable[[CheckContext], Verdict]]]) -> list[Verdict]:
-        """Each in a thread with a warden of its own; this one listens for all of them."""
-        from concurrent.futures import ThreadPoolExecutor, wait  # no other check needs them
+        """Run each stage in a thread with its own warden; this thread handles interrupts for all."""
+        from concurrent.futures import ThreadPoolExecutor, wait  # only parallel stages need them
 
         stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The clock that a run goes by; tests put another in its place."""
+"""The clock of a run; tests replace it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The rooms of one run: what its agents and its checks find in the sandbox that its plan names.
+"""The sandbox of one run: what its agents and its checks can see and write.
 
-An agent gets the worktree, what git needs, its own login and its own keys. A check runs what the agent has written:
-it gets the same without login and keys. The harness itself stays outside.
+An agent gets the worktree, what git needs, its own login and its own keys. A check runs the agent's code, so it gets
+the same without login and keys. Ralph itself stays outside.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _TRY_SECONDS = 60.0
 
 
 def path_of(directory: int) -> str:
-    """Where an open directory is now."""
+    """The current path of an open directory."""
     return os.readlink(f"/proc/self/fd/{directory}") if os.path.isdir("/proc/self/fd") else "."
 
 
 def runner(warden: Warden, directory: int) -> RunCommand:
-    """Starts a backend's own commands under the warden."""
+    """A function that runs a backend's own commands under the warden."""
 
     def run(argv: Sequence[str], seconds: float) -> SandboxOutput:
         def watch(elapsed: float, idle: float) -> Ended | None:
@@ -60,7 +60,7 @@ def runner(warden: Warden, directory: int) -> RunCommand:
 
 
 class ConfinedRun(Struct, frozen=True):
-    """Where a run works, and where it keeps what nothing inside may reach; `environment`: of another than this user."""
+    """The directories of a run: its worktree, and state out of the sandbox's reach; `environment` overrides ours."""
 
     plan: Plan
     repository: Repository | None
@@ -73,7 +73,7 @@ class ConfinedRun(Struct, frozen=True):
         return child_environment({}) if self.environment is None else dict(self.environment)
 
     def backend(self) -> Backend:
-        """The backend of the plan, as this run needs it."""
+        """The backend of the plan, configured for this run."""
         spec, agents = self.plan.sandbox, self.plan.agents
         home = _home_in(self.variables)
         return find(spec.backend, all_backends(spec.image, agents[0].type if agents else "", home))
@@ -81,7 +81,7 @@ class ConfinedRun(Struct, frozen=True):
 
 @contextmanager
 def opened_confinement(run: ConfinedRun, warden: Warden, directory: int) -> Iterator[Confinement]:
-    """The rooms of a run while it is driven. What is wrong with them is one error, before anything is started."""
+    """The sandbox of a run while it is driven. Any problem is one error before anything starts."""
     backend = run.backend()
     confinement, execute = Confinement(run, backend.root), runner(warden, directory)
     with backend.opened(confinement.boundary, execute, confinement.tell) as sandbox:
@@ -132,7 +132,7 @@ class Confinement:
     def agent(
         self, spec: AgentSpec, argv: Sequence[str], environment: Mapping[str, str], directory: str | None
     ) -> WrappedCommand:
-        """An agent, in the project or in a directory of its own, which is then all that it can write to."""
+        """Wrap an agent's command, in the project or in a separate directory that is then its only writable one."""
         if not self._spec.is_real:
             return WrappedCommand(argv, environment)
         needs = AGENTS[spec.type].needs
@@ -155,20 +155,20 @@ class Confinement:
     def check(
         self, argv: Sequence[str], environment: Mapping[str, str], directory: str, copy: str = ""
     ) -> WrappedCommand:
-        """A command that may run what the agent has written; `copy`: in a copy of the project."""
+        """Wrap a check's command, which may run the agent's code; `copy`: in a copy of the project."""
         if not self._spec.is_real:
             return WrappedCommand(argv, environment)
         mounts = self._mounts(copy or None, start=directory, more_read=(self._worktree,) if copy else ())
         return self.sandbox.wrap(argv, self._passed(environment, ()), mounts)
 
     def after(self, exit: Exit, wrapped: WrappedCommand) -> Exit:
-        """A command has ended: what would start programs outside, in git or in an agent's later sessions, is undone."""
+        """After a command, undo changes that would start programs outside, in git or in later agent sessions."""
         exit = self.sandbox.after(exit, wrapped)
         self._put_back()
         return exit
 
     def _put_back(self) -> None:
-        """All of it; what cannot be put back ends the run."""
+        """Restore everything; a failure stops the run."""
         problems = []
         for path in self._absent:
             try:
@@ -184,12 +184,12 @@ class Confinement:
             raise problems[0]
 
     def check_way(self, path: str) -> None:
-        """What is read for an agent must not lead, by a link that an agent can make, to what it may not see."""
+        """Reject a file for the prompt that a link made by an agent redirects outside the sandbox."""
         if self._spec.is_real and _is_led_out(path, self.boundary.writable):
             raise RalphError(
-                f"{path} leads to {os.path.realpath(path)}, outside of what can be written in the sandbox:"
-                " it is not read for the agent.",
-                "If that is the right one, name it itself.",
+                f"{path} is a link to {os.path.realpath(path)}, outside the sandbox's writable directories;"
+                " it was not read.",
+                "If that file is meant, use its real path.",
             )
 
     def _take_away(self, path: str) -> None:
@@ -200,22 +200,22 @@ class Confinement:
         taken.mkdir(exist_ok=True)
         target = taken / f"{len(os.listdir(taken)):03d}-{os.path.basename(path)}"
         take_away(Path(path), target)
-        self.tell(f"{path} was made inside the sandbox and taken away: it is {target} now.")
+        self.tell(f"{path} was created inside the sandbox and moved to {target}.")
 
     def close(self) -> None:
         if self._spec.is_real:
             self._logins.forget()
-        with suppress(OSError):  # it was said when the command ended
+        with suppress(OSError):  # reported when the command ended
             self._put_back()
         for kept in self._kept:
             kept.forget()
 
     def _tell_undone(self, paths: Sequence[str]) -> None:
         for path in paths:
-            self.tell(f"{path} was changed inside the sandbox, and put back.")
+            self.tell(f"{path} was changed inside the sandbox and restored.")
 
     def tell(self, text: str) -> None:
-        """From any thread; those who drive the run pass it on."""
+        """Queue a message from any thread; the driver passes it on."""
         self._news.append(text)
 
     def news(self) -> Iterator[str]:
@@ -223,17 +223,17 @@ class Confinement:
             yield self._news.popleft()
 
     def introduction(self) -> Iterator[str]:
-        """What is to be said at the start."""
+        """Messages for the start of the run."""
         if not self._spec.is_real:
             return
         logins = [path for spec in self._plan.agents for path in self._logins.of(spec)[0]]
         also = f" and {', '.join(dict.fromkeys(logins))}" if logins else ""
-        yield f"It can write to {', '.join(self.boundary.writable)}{also}; homes and credentials are hidden."
+        yield f"Writable: {', '.join(self.boundary.writable)}{also}. Homes and credentials are hidden."
         if within(sys.prefix, self.boundary.writable):
-            yield f"Ralph itself is installed in {sys.prefix}, where the agent can change it: install it elsewhere."
+            yield f"Warning: the agent can change Ralph itself, installed in {sys.prefix}. Install it elsewhere."
 
     def check_boundary(self, run: RunCommand) -> None:
-        """Try the walls of this run once: what is wrong with a path is said now, not by every agent."""
+        """Try the sandbox once, so that a wrong path is reported now and not by every agent."""
         mounts = self._mounts(None)
         environment = self._passed(self._base, ())
         wrapped = self.sandbox.wrap(["/bin/true"], environment, mounts)
@@ -241,11 +241,11 @@ class Confinement:
         self.sandbox.after(Exit(code=done.code), wrapped)
         if done.code != 0:
             raise RalphError(
-                f"The sandbox {self._spec.backend} cannot be set up: {done.err.strip() or 'it does not end'}",
+                f"The sandbox {self._spec.backend} cannot be set up: {done.err.strip() or 'it does not exit'}",
                 "See `sandbox` in the settings, and `ralph doctor --sandbox`.",
             )
 
-    # ---- what is in a room ----
+    # ---- mounts ----
 
     def _mounts(
         self,
@@ -276,17 +276,17 @@ class Confinement:
         )
 
     def _dot_git(self, is_kind: Callable[[str], bool]) -> list[str]:
-        """The worktree's `.git`, which as a mount of its own cannot be replaced by one that leads elsewhere."""
+        """The worktree's `.git`: as a separate mount it cannot be replaced."""
         path = os.path.join(self._worktree, ".git")
         is_given = path in (*self._given[1], *self._given[2])
         return [] if is_given or os.path.islink(path) or not is_kind(path) else [path]
 
     def _is_absent(self, hidden: Sequence[str], path: str) -> bool:
-        """Would it not be there unless it is named?"""
+        """Whether the path is invisible inside unless mounted explicitly."""
         return within(path, hidden) if self._root is Root.OURS else not programs.is_of_system(path)
 
     def _writable(self) -> tuple[str, ...]:
-        """The worktree, what git writes to elsewhere, the folder of a supervised task, what the settings name."""
+        """The worktree, git's directories elsewhere, a supervised task's folder, and paths from the settings."""
         task = self._plan.task
         folder = [task.path] if task else []
         if task and os.path.isfile(bus := os.path.join(os.path.dirname(task.path), PROJECT_BUS)):
@@ -294,12 +294,13 @@ class Confinement:
         found = [self._worktree, *self._git[0], *folder, *self._given[0]]
         if too_much := next((path for path in found if is_too_much(path, self._home)), None):
             raise RalphError(
-                f"{too_much} is too much for a sandbox to write to: homes are in it.", "Name less."
+                f"sandbox: {too_much} cannot be writable because it contains home directories.",
+                "Use a narrower path.",
             )
         return tuple(dict.fromkeys(found))
 
     def _read_only(self) -> tuple[str, ...]:
-        """The main repository of a worktree, and what the settings name."""
+        """The main repository of a worktree, and paths from the settings."""
         return tuple(path for path in (*self._git[1][:1], *self._given[1]) if os.path.lexists(path))
 
     @property
@@ -307,7 +308,7 @@ class Confinement:
         return (*self._plan.agents, *([self._plan.judge] if self._plan.judge else []))
 
     def _remembered(self) -> Iterator[RestoredFiles | RemovedLinks]:
-        """Settings of Ralph, and of git where its whole directory can be written; elsewhere they are read-only."""
+        """Files to restore: Ralph's settings, and git's where its whole directory is writable."""
         found: list[RestoredFiles | RemovedLinks] = [
             RestoredFiles(Path(self._plan.directory, ".ralph"), OF_RALPH, self._state / "settings")
         ]
@@ -352,13 +353,13 @@ def _home_in(environment: Mapping[str, str]) -> str:
 def _check_home(home: str) -> None:
     if home and (not os.path.isabs(home) or os.path.realpath(home) == "/"):
         raise RalphError(
-            f"HOME is {home}: a sandbox hides the home, and shows the rest.",
-            "Set HOME to a directory of its own.",
+            f"HOME is {home}: a sandbox hides the home directory and shows the rest.",
+            "Set HOME to a dedicated directory.",
         )
 
 
 def _is_host(text: str) -> bool:
-    from ralph.sandbox.proxy import Host  # only a sandbox has it loaded
+    from ralph.sandbox.proxy import Host  # loaded only for a sandbox
 
     with suppress(ValueError):
         Host.parse(text)
@@ -367,7 +368,7 @@ def _is_host(text: str) -> bool:
 
 
 def _seen(paths: Iterable[str], is_absent: Callable[[str], bool], writable: Sequence[str]) -> list[str]:
-    """Those that would not be there otherwise, and what they lead to; none that another one contains."""
+    """Paths to mount because they would be invisible, with their link targets, without nested duplicates."""
     both = {each for path in paths for each in (path, os.path.realpath(path))}
     seen: list[str] = []
     for path in sorted(both, key=len):
@@ -381,13 +382,13 @@ def _missing(path: str) -> list[str]:
 
 
 def _named_files(flags: Iterable[str]) -> list[str]:
-    """The files that the user's own flags name: `--settings FILE`, `--mcp-config=FILE`."""
+    """Files named in the agent's flags: `--settings FILE`, `--mcp-config=FILE`."""
     values = (flag.partition("=")[2] if flag.startswith("-") else flag for flag in flags)
     return [os.path.realpath(value) for value in values if os.path.isabs(value) and os.path.isfile(value)]
 
 
 def _is_led_out(path: str, places: Sequence[str]) -> bool:
-    """Is there a link in one of these places on the way to a file that is in none of them?"""
+    """Whether a link inside one of these places leads the path outside all of them."""
     if within(os.path.realpath(path), places):
         return False
     here, left = "/", path.split("/")
@@ -404,26 +405,27 @@ def _is_led_out(path: str, places: Sequence[str]) -> bool:
 
 
 def _worktree(run: ConfinedRun, home: str) -> str:
-    """What the agent works on: the whole repository, if that is not more than a project."""
+    """The directory the agent works on: the whole repository, unless it contains the home directory."""
     top = str(run.repository.top) if run.repository else run.plan.directory
     if within(home, [top]):
         top = run.plan.directory
     if within(home, [top]) or top in ("/", *PEOPLES):
         raise RalphError(
-            f"{top} is too much for a sandbox: your home is in it.", "Work in a project's directory."
+            f"{top} cannot be sandboxed because it contains your home directory.",
+            "Start Ralph in a project directory.",
         )
     if within(str(run.home), [top]):
         raise RalphError(
             f"The journal is kept in {run.home}, where a sandboxed agent could change it.",
-            "Set RALPH_STATE_DIR to a directory outside of the project.",
+            "Set RALPH_STATE_DIR to a directory outside the project.",
         )
     return top
 
 
 def _git_paths(repository: Repository | None, worktree: str) -> tuple[list[str], list[str]]:
-    """What git writes to and what it only reads outside of the worktree.
+    """Paths outside the worktree that git writes to, and those it only reads.
 
-    Where that is was found in files that an agent can write: only what points back to this worktree counts.
+    They come from files that an agent can change, so only a repository that points back to this worktree counts.
     """
     if repository is None or within(str(repository.git_dir), [worktree]) or not points_back(repository):
         return [], []
@@ -435,7 +437,7 @@ def _git_paths(repository: Repository | None, worktree: str) -> tuple[list[str],
 
 
 def _given(spec: SandboxSpec, project: str, worktree: str) -> tuple[list[str], list[str], list[str]]:
-    """Writable, read-only and hidden paths of the settings; what could be undone from inside is refused."""
+    """Writable, read-only and hidden paths from the settings, without those that could be bypassed inside."""
     place = partial(_place, project)
     writable, read, hidden = (
         [place(p) for p in paths] for paths in (spec.writable, spec.read_only, spec.hidden)
@@ -445,15 +447,16 @@ def _given(spec: SandboxSpec, project: str, worktree: str) -> tuple[list[str], l
             parent = next((w for w in (worktree, *writable) if within(path, [w])), None)
             if parent is not None and os.path.dirname(path) != parent:
                 raise RalphError(
-                    f"sandbox.{key}: {path} is deep inside of {parent}, which can be written:"
-                    " whoever can do that could move it away.",
-                    f"Only what is directly in {parent} can be kept from it.",
+                    f"sandbox.{key}: {path} is nested inside the writable {parent}, so it could be moved away.",
+                    f"Only direct children of {parent} can be protected.",
                 )
             if parent is not None and os.path.realpath(path) != path:
-                raise RalphError(f"sandbox.{key}: {path} is a link.", "Name what it leads to.")
+                raise RalphError(f"sandbox.{key}: {path} is a link.", "Use its target.")
     for path in writable:
         if within(worktree, [path]) and path != worktree:
-            raise RalphError(f"sandbox.writable: {path} contains the worktree {worktree}.", "Name less.")
+            raise RalphError(
+                f"sandbox.writable: {path} contains the worktree {worktree}.", "Use a narrower path."
+            )
     return writable, read, hidden
 
 

@@ -1,8 +1,8 @@
-"""The loop: ask the machine for a step, do it, journal it, tell the machine what happened.
+"""The loop: ask the machine for a step, carry it out, journal it, apply the result.
 
-Everything here acts; every decision about going on or stopping is in `core.machine`. One iteration is
+Everything here acts; every decision to continue or stop is in `core.machine`. One iteration is
     Look → RunAgent → Look → RunChecks → (commit) → Look …
-and `Driver.drive` is all of it.
+and `Driver.drive` is the whole loop.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ from ralph.store.streams import stream_name
 
 MAX_PROMPT_BYTES = 256 << 20
 RECHECK_SECONDS = 30.0
-"""How often a hold looks at the wall clock again: a laptop sleeps."""
+"""How often a hold reads the wall clock again: a laptop may have slept."""
 
 
 class Driver:
-    """Drives one run from a state to its stop."""
+    """Drives one run from a given state to its stop."""
 
     def __init__(self, context: RunContext, state: State) -> None:
         self._context = context
@@ -92,7 +92,7 @@ class Driver:
         self._checks = CheckRunner(context, self._agents)
 
     def drive(self) -> State:
-        """Step by step until the machine says stop."""
+        """Take steps until the machine says stop."""
         self._deliver(self._state.steer)
         try:
             while True:
@@ -132,7 +132,7 @@ class Driver:
                 raise NotImplementedError(type(step).__name__)
 
     def _stop(self, step: Stop, started: float) -> Did:
-        """What is left to do at the end. A run that is killed on the way does it again when it is resumed."""
+        """Final work of a run. If it is killed halfway, resume repeats it."""
         if self._context.supervised is not None:
             self._context.supervised.end_children()
         self._snapshot()
@@ -145,7 +145,7 @@ class Driver:
     # ---- Look ----
 
     def _look(self, started: float) -> Seen:
-        """What there is to see at this point: the prompt, the tree, changes to commit."""
+        """Observe what this phase needs: the prompt, the tree, changes to commit."""
         problem = prompt = tree = ""
         changed = False
         try:
@@ -168,7 +168,7 @@ class Driver:
         return self._context.supervised.look(seen, after_attempt=attempt)
 
     def _look_at_board(self, problem: str) -> tuple[BoardSeen | None, str]:
-        """The task list of a PRD loop: as people have left it, or as it was when the agent had ended."""
+        """The task list of a PRD loop: as people left it, or as it was when the agent ended."""
         if self._state.phase is Phase.AFTER and self._state.ran is not None:
             return self._state.ran.board, problem
         if self._context.stories is None or problem or self._state.phase is not Phase.BEFORE:
@@ -179,7 +179,7 @@ class Driver:
             return None, error.text
 
     def _wants_tree(self) -> bool:
-        """Whether nothing has changed matters only to some runs, and finding out costs time."""
+        """Whether this run needs the tree id, which takes time to compute."""
         if self.plan.claim.kind is ClaimKind.GIVEN:
             return False
         watch = self.plan.rules.tree
@@ -190,7 +190,7 @@ class Driver:
         return watch is TreeWatch.FAILURES and (self._state.phase is Phase.BEFORE or has_failed)
 
     def _snapshot(self) -> str:
-        """Keep the tree before the iteration that comes next. One that fails is a loud note, not a stop."""
+        """Snapshot the tree before the next iteration. A failure is reported but does not stop the run."""
         try:
             kept = self._context.vcs.snapshot(snapshot_name(self._state.iteration, self._state.again))
             if kept is None:
@@ -217,7 +217,7 @@ class Driver:
             self._tell(Notice(text))
 
     def _read_prompt(self) -> str:
-        """The base prompt; a prompt file is read again in every iteration."""
+        """The base prompt; a prompt file is re-read in every iteration."""
         source = self.plan.prompt
         if source.file:
             path = os.path.join(self.plan.directory, source.file)
@@ -245,7 +245,7 @@ class Driver:
         return ran
 
     def _call_and_rule(self, call: AgentCall) -> Ran:
-        """What the agent does to the board of a PRD loop and may not do is undone at once, however it ends."""
+        """Run the agent, then undo its forbidden changes to the board of a PRD loop."""
         stories, before, of = self._context.stories, self._state.before, self._state.limits.iterations
         if stories is None or before is None or before.board is None or call.step.purpose is not Purpose.WORK:
             return self._agents.call(call, of)
@@ -282,7 +282,7 @@ class Driver:
     # ---- RunChecks ----
 
     def _run_check(self, step: RunChecks, seq: int, started: float) -> Checked:
-        """One check at a time, so that each verdict is journalled when it is known."""
+        """Run one check at a time, so that each verdict is journalled as soon as it is known."""
         check = next(check for check in self.plan.checks if check.name == step.names[0])
         self._tell(CheckStarted(check.name))
         with self._held_board() as undone:
@@ -295,9 +295,9 @@ class Driver:
 
     @contextmanager
     def _held_board(self) -> Iterator[list[str]]:
-        """Checks and commit hooks run what the agent has written: they do not decide about stories either.
+        """Undo what checks and commit hooks, which run the agent's code, do to the files of a PRD loop.
 
-        The list says in the end what they did to the files of a PRD loop, and was undone.
+        On exit the list holds what was undone.
         """
         undone: list[str] = []
         board = self._context.stories
@@ -324,7 +324,7 @@ class Driver:
     # ---- Restore ----
 
     def _restore(self, step: Restore, started: float) -> Did:
-        """Take back what was approved and is refuted."""
+        """Revoke approvals that the checks refuted."""
         board = self._state.after.board if self._state.after else None
         assert self._context.stories is not None and board is not None
         self._tell_undone(step.told)
@@ -335,13 +335,13 @@ class Driver:
     # ---- Commit ----
 
     def _commit(self, step: Commit, started: float) -> Did:
-        """Version control, as configured; the user's hooks may run what the agent has written."""
+        """Commit as configured; the user's hooks may run the agent's code."""
         with self._held_board() as undone:
             did = self._do_commit(step, started)
         return replace(did, undone=tuple(undone))
 
     def _do_commit(self, step: Commit, started: float) -> Did:
-        """What fails is shown; the loop goes on. What is cut off is done again."""
+        """Commit; a failure is shown and the loop continues, an interrupted commit is repeated."""
         done = self._context.vcs.commit(step.iteration, step.message)
         problems = tuple(self._context.secrets.text(problem) for problem in done.problems)
         is_cut_off = self._inbox.is_interrupted() and bool(problems)
@@ -356,7 +356,7 @@ class Driver:
     # ---- Hold ----
 
     def _hold(self, step: Hold, started: float) -> Did:
-        """Wait until the time has come or a command says otherwise. Resets follow the wall clock."""
+        """Wait until the time is up or a command ends the wait. Limit resets follow the wall clock."""
         self._tell(Holding(step))
         supervised = self._context.supervised
         while True:
@@ -386,7 +386,7 @@ class Driver:
     # ---- commands and signals ----
 
     def _hear(self) -> None:
-        """Apply what people have said since the last step."""
+        """Apply commands and signals received since the last step."""
         for number, command in self._inbox.new_commands():
             self._apply(command, number)
         signals = self._inbox.signals()
@@ -399,7 +399,7 @@ class Driver:
         self._journal.command(command, self._state, number)
 
     def _deliver(self, guidance: tuple[Steer, ...]) -> None:
-        """A command without a prompt hears guidance at once, on the bus of its task, and each only once."""
+        """Post guidance once to the task's bus for a command that gets no prompt."""
         supervised = self._context.supervised
         if supervised is None or self.plan.agents[0].prompt_via is not PromptVia.NONE:
             return
@@ -410,19 +410,19 @@ class Driver:
                 self._journal.delivered((steer.id,), self._state.iteration + 1)
                 self._tell(Notice(problem or f"Guidance posted to the task's bus: {steer.text}"))
 
-    # ---- when the disk is not with us ----
+    # ---- when the disk fails ----
 
     def _interrupted(self) -> State:
-        """A signal while nothing can be written: the journal stays where it was, and so can be resumed.
+        """A signal while the disk is full: the journal is left as it is, so the run can be resumed.
 
-        That is so even at the very end: a stop that is not journalled has not come to pass.
+        This holds even at the end: a stop that was not journalled did not happen.
         """
         cancel = Cancel(self._now(), Cause.SIGNAL, by=self._inbox.signalled_by)
         state = machine.apply(replace(self._state, stop=None), cancel)
         return machine.apply(state, Did(self._now()))
 
     def _give_up(self, error: RalphError | OSError) -> State:
-        """The driver cannot go on: the run stops as fatal, in the journal too if that can be written."""
+        """Stop the run as fatal, and journal that if possible."""
         if isinstance(error, RalphError):
             reason = error.text
         else:

@@ -1,4 +1,4 @@
-"""What a running loop hears: signals, and the commands that people have queued for it in the store."""
+"""Input of a running loop: signals, and commands queued for it in the store."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ralph.store.database import reason_to_wait
 from ralph.store.runs import Runs
 
 COMMAND_SECONDS = 0.25
-"""How often the store is asked for commands while a step is in hand."""
+"""How often the store is polled for commands during a step."""
 
 DISK_SECONDS = 1.0
-"""How often a run that waits for space on the disk tries again."""
+"""How often a run that waits for disk space retries."""
 
 SHUTTING_DOWN = ("Received signal, shutting down...", "Finishing this step; press Ctrl-C again to stop now.")
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class Inbox:
-    """Listens for one run. `on_guidance` hears guidance as soon as it is there, each time that it is asked for."""
+    """Receives signals and commands for one run. `on_guidance` is called whenever guidance is waiting."""
 
     def __init__(
         self, runs: Runs, run: str, wakeup: Wakeup, clock: Clock, tell: Callable[[Event], None]
@@ -41,7 +41,7 @@ class Inbox:
         self._told = 0
 
     def new_commands(self) -> list[tuple[int, Command]]:
-        """The commands since the last time, each with its number; they count as heard."""
+        """New commands since the last call, each with its number."""
         if self._waiting or self._runs.has_news():
             self._ask()
         heard, self._waiting = self._waiting, []
@@ -52,7 +52,7 @@ class Inbox:
         return self._wakeup.by
 
     def signals(self) -> int:
-        """How many signals have come; the first two are answered."""
+        """Number of signals received; the first two are acknowledged."""
         count = self._wakeup.count
         if count > self._told:
             self._told = count
@@ -61,13 +61,13 @@ class Inbox:
         return count
 
     def is_interrupted(self) -> bool:
-        """Must the process in hand be ended: a second signal, or `ralph cancel`?"""
+        """Whether the running process must stop now: a second signal, or `ralph cancel`."""
         if self.signals() > 1:
             return True
         return any(isinstance(c, Cancel) and c.now for _, c in self._look())
 
     def is_woken(self, known_signals: int) -> bool:
-        """Has anything come that a hold must not sleep through?"""
+        """Whether anything arrived that must end a hold."""
         if self.signals() > known_signals:
             return True
         return any(isinstance(c, Cancel | Pause | Resume) for _, c in self._look())
@@ -85,7 +85,7 @@ class Inbox:
         self.on_guidance(tuple(command for _, command in self._waiting if isinstance(command, Steer)))
 
     def retry_when_full(self, write: Callable[[], T]) -> T:
-        """Write something; with a full disk, wait for room instead of losing anything."""
+        """Call `write`; if the disk is full, wait for space instead of losing data."""
         told = False
         while True:
             try:
@@ -103,4 +103,4 @@ class Inbox:
 
 
 class InterruptedWait(Exception):
-    """A signal came while the run was waiting for the disk."""
+    """A signal arrived while the run waited for disk space."""

@@ -1,4 +1,4 @@
-"""Where the agents of a run keep their logins: what of that is theirs in a sandbox, and what must not change."""
+"""Agent logins in a sandbox: which files an agent may use, and which must not change."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ralph.sandbox.base import PEOPLES
 from ralph.sandbox.programs import within
 
 Bound = tuple[tuple[str, str], ...]
-"""(file or directory of ours, where it appears)."""
+"""(path outside, path inside) of files and directories."""
 
 
 def is_too_much(path: str, home: str) -> bool:
-    """Would it show a whole home? Such a directory may be on PATH, or be named by a variable."""
+    """Whether the path would expose a whole home directory, for example one on PATH or in a variable."""
     return any(within(each, [path, os.path.realpath(path)]) for each in (home, *PEOPLES))
 
 
 class Logins:
-    """Those of some agents; `state`: where copies are kept, out of their reach."""
+    """The logins of the run's agents; `state`: a directory for copies, out of their reach."""
 
     def __init__(
         self, specs: Sequence[AgentSpec], environment: Mapping[str, str], home: str, state: Path
@@ -33,7 +33,7 @@ class Logins:
         self._copied = dict(self._copies())
 
     def of(self, spec: AgentSpec) -> tuple[list[str], list[str]]:
-        """Where an agent keeps its login, and what in there must not change."""
+        """The login directories of an agent, and the files in them that must not change."""
         needs = AGENTS[spec.type].needs
         environment = {**self._environment, **dict(spec.env)}
         home = os.path.realpath(environment.get("HOME") or self._home)
@@ -44,14 +44,14 @@ class Logins:
         return [path for path in found if os.path.isdir(path) and not is_too_much(path, self._home)], pinned
 
     def absent(self) -> tuple[str, ...]:
-        """What must not change and is not there: whatever is made of it is taken away."""
+        """Files that must not change and do not exist: if created, they are moved away."""
         found = [self.of(spec) for spec in self._specs]
         return tuple(
             path for places, pinned in found if places for path in pinned if not os.path.lexists(path)
         )
 
     def bound(self, spec: AgentSpec) -> Bound:
-        """What is another file or directory inside than outside: copies, empty ones, and what is a link outside."""
+        """Paths that differ inside: copies, empty directories, and targets of links."""
         return (*self._own_copies(spec), *self._fresh(spec), *self._linked(spec))
 
     def forget(self) -> None:
@@ -72,14 +72,14 @@ class Logins:
             yield str(empty), os.path.join(places[0], name)
 
     def _linked(self, spec: AgentSpec) -> Iterator[tuple[str, str]]:
-        """A login that is a link to another place is found under its own name."""
+        """Login directories that are symbolic links, mounted under their own name."""
         for name in AGENTS[spec.type].needs.state:
             path = os.path.join(self._home, name)
             if os.path.isdir(path) and os.path.realpath(path) != path:
                 yield os.path.realpath(path), path
 
     def _copies(self) -> Iterator[tuple[str, str]]:
-        """What an agent changes all the time and nobody has to get back: copies, one for the whole run."""
+        """Copies of files that an agent changes constantly, one set for the whole run."""
         for spec in self._specs:
             for name in AGENTS[spec.type].needs.copied:
                 source, copy = os.path.join(self._home, name), self._state / "copied" / name
@@ -94,5 +94,5 @@ class Logins:
 
 
 def _named(directory: str, name: str) -> list[str]:
-    """What a name with `*` stands for now; another stands for itself, be it there or not."""
+    """The matches of a name with `*`; any other name, whether it exists or not."""
     return list(map(str, Path(directory).glob(name))) if "*" in name else [os.path.join(directory, name)]

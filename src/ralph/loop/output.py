@@ -1,4 +1,4 @@
-"""Who reads what an agent or a check prints: it is made safe, kept in a file, and passed on."""
+"""Readers of agent and check output: redact it, write it to a file, pass it on."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ralph.store.runtime import Capped
 from ralph.store.streams import STDERR, STDOUT, Stream
 
 MAX_HEAD_BYTES = 4 << 20
-"""How much of a check's output is looked at for the agent; all of it is in the log."""
+"""How much of a check's output is considered for the prompt; the log has all of it."""
 
 Tell = Callable[[Event], None]
 
 
 class Tee:
-    """What an agent prints: raw into a file, parsed into events for those who watch."""
+    """Writes raw agent output to a file and parses it into events."""
 
     def __init__(self, parser: Parser, tell: Tell, directory: int, name: str, secrets: Secrets) -> None:
         self._parser = parser
@@ -47,14 +47,14 @@ class Tee:
             self._tell(event)
 
     def close(self) -> str:
-        """The rest of both streams; returns why one was not kept whole, if so."""
+        """Flush both streams; returns why one is incomplete, or ""."""
         self._printed(self._safe_out.finish())
         self._complained(self._safe_err.finish())
         return self._out.close() or self._err.close()
 
 
 class CheckLog:
-    """What a check prints: all of it into its log, the beginning kept for the agent."""
+    """Writes check output to its log and keeps the start for the prompt."""
 
     def __init__(self, log: Capped, limit: int, secrets: Secrets) -> None:
         self._log = log
@@ -79,7 +79,7 @@ class CheckLog:
         return self._head.decode(errors="replace")
 
     def close(self) -> str:
-        """Returns why the log is not whole, if so."""
+        """Returns why the log is incomplete, or ""."""
         self._keep(self._safe.finish())
         self._log.close()
         return self._log.problem

@@ -1,8 +1,8 @@
-"""Files in a sandbox's reach that start programs outside of it later: put back after every command inside.
+"""Restores files that a sandboxed command could change to start programs outside later.
 
-Git's configuration and hooks, links where git writes, and Ralph's own settings. The harness's git runs none of it
-anyway, and a run does not read settings again; this is for what the user does later. Looked at only when everything
-that could change it meanwhile has ended. A link in the place of a file is removed, never followed.
+These are git's configuration and hooks, links where git writes, and Ralph's settings. Ralph's own git calls ignore
+them and a run does not read settings again, so this protects what the user does later. Files are restored only after
+every process that could change them has exited. A link in place of a file is removed, never followed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ OF_RALPH = ("settings.json", "settings.local.json")
 
 
 class RestoredFiles:
-    """Some files and directories of one directory; `copy`: how they were."""
+    """Files of one directory, restored from `copy`."""
 
     def __init__(self, directory: Path, names: Sequence[str], copy: Path) -> None:
         self._directory = directory
@@ -28,7 +28,7 @@ class RestoredFiles:
         self._copy = copy
 
     def remember(self) -> list[str]:
-        """Before the first command. What a killed ralph could not put back is put back now; returns that."""
+        """Copy the files before the first command; first restore, and return, what a killed Ralph left changed."""
         undone = self.put_back() if self._copy.exists() else []
         self.forget()
         partial = self._copy.with_suffix(".new")
@@ -43,7 +43,7 @@ class RestoredFiles:
         shutil.rmtree(self._copy, ignore_errors=True)
 
     def put_back(self) -> list[str]:
-        """Returns what had been changed; in another directory in the place of ours nothing is touched."""
+        """Restore and return changed files; if the directory itself was replaced, touch nothing."""
         open_up(self._directory.parent)
         open_up(self._directory)
         if self._directory.is_symlink() or not self._directory.is_dir():
@@ -58,14 +58,14 @@ class RestoredFiles:
 
 
 class RemovedLinks:
-    """Git writes through a link, wherever that leads, its logs for instance: those that are new in its directories go."""
+    """Removes new links in git's directories: git would write through them to any place."""
 
     def __init__(self, directories: Sequence[Path], copy: Path) -> None:
         self._directories = directories
         self._copy = copy
 
     def remember(self) -> list[str]:
-        """As that of RestoredFiles."""
+        """Like `RestoredFiles.remember`."""
         undone = self.put_back() if self._copy.exists() else []
         self._copy.parent.mkdir(parents=True, exist_ok=True)
         self._copy.write_bytes(b"\0".join(map(os.fsencode, self._links())))
@@ -82,7 +82,7 @@ class RemovedLinks:
         return new
 
     def _links(self) -> list[str]:
-        """Links, and pipes, which git would wait for. Of objects there are too many, and git chooses their names."""
+        """Links and pipes (git would block on one). Objects are skipped: too many, and git chooses their names."""
         found: list[str] = []
         waiting = [str(directory) for directory in self._directories]
         left_out = {f"{directory}/{name}" for directory in waiting for name in _NOT_SEARCHED}
@@ -102,7 +102,7 @@ _NOT_SEARCHED = ("objects", "modules", "hooks", "annex", "lfs")
 
 
 def open_up(path: Path | str) -> None:
-    """Whoever could write to it may have taken the rights away."""
+    """Restore the owner's access, which a sandboxed command may have removed."""
     with suppress(OSError):
         mode = os.lstat(path).st_mode
         needed = stat.S_IRWXU if stat.S_ISDIR(mode) else stat.S_IRUSR if stat.S_ISREG(mode) else 0
@@ -118,7 +118,7 @@ def _open_all(path: Path) -> None:
 
 
 def take_away(path: Path, target: Path) -> None:
-    """Move what nobody else has made, whatever its rights are now."""
+    """Move a path away, whatever its permissions."""
     open_up(path.parent)
     _open_all(path)
     shutil.move(path, target)
@@ -149,7 +149,7 @@ def _is_readable_and_same(now: Path, then: Path) -> bool:
 
 
 def _is_same(now: Path, then: Path) -> bool:
-    """Links are compared as links."""
+    """Whether both paths have the same content and mode; links are compared as links."""
     if now.is_symlink() or then.is_symlink():
         return now.is_symlink() and then.is_symlink() and os.readlink(now) == os.readlink(then)
     if now.is_dir() and then.is_dir():

@@ -1,4 +1,4 @@
-"""All that a run has while it is driven; `runs/context.py` makes it, in one pass."""
+"""Everything a run uses while it is driven; built by `runs/context.py`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Tell = Callable[[Event], None]
 
 
 def nobody(stop: Stop) -> None:
-    """Nobody is told of the end."""
+    """The default listener: does nothing."""
 
 
 class RunContext(Struct, frozen=True):
-    """Where a run happens and is recorded: its journal, its files, its processes, its listeners.
+    """The journal, files, processes and listeners of a run.
 
-    `streams`: the open directory of its raw streams. `hooks`: the file with the hooks for agents that take some.
-    `ended` hears how the run is about to end, perhaps more than once.
+    `streams`: the open directory of its raw streams. `hooks`: the hook configuration for agents that support it.
+    `ended` is called before the run ends, possibly more than once.
     """
 
     plan: Plan

@@ -1,9 +1,8 @@
-"""A PRD loop's folder as the loop sees it: the task list, what an iteration did to it, and the marker for hooks.
+"""The folder of a PRD loop: the task list, what an iteration did to it, and the marker for hooks.
 
-The harness believes its own copies, kept where the agent does not reach them. An iteration is *in hand* from `begin` to
-`rule`; a check or a commit, which may run what the agent has written, from `hold` to `release`. A note beside the copies
-says so: whoever works on the folder next, after whatever end, first settles what that one left. What changes at any
-other time is the work of people, and counts.
+Ralph trusts its own copies, out of the agent's reach. An iteration is active from `begin` to `rule`; a check or a
+commit, which may run the agent's code, from `hold` to `release`. A note next to the copies records this, so that after
+a crash the next loop settles the interrupted step first. Changes at any other time were made by people and count.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from ralph.stories.progress import grown
 
 PRD, PROGRESS, PROMPT = "prd.md", "progress.txt", "prompt.md"
 PEOPLES = (PRD, PROMPT)
-"""Files that an iteration may not change at all."""
+"""Files that an iteration must not change."""
 
 MAX_NAMES = 10
 NOTE = "in_hand.json"
@@ -40,9 +39,10 @@ BEFORE, HELD, UNDONE = "before", "held", "undone"
 
 
 class StoryBoard(Struct, frozen=True):
-    """`project`: an open directory. `kept`: where copies are kept. `commit`: commits files. `branch`: the one in use.
-    `lost_tests`: those of a tree that are gone, and those that have lost lines.
-    `mode`: whether the loop runs in a sandbox, for those who read the marker.
+    """`project`: an open directory. `kept`: directory of the copies. `commit`: commits files. `branch`: current branch.
+
+    `lost_tests`: test files that were deleted since a tree, and those that lost lines.
+    `mode`: the sandbox mode, for readers of the marker.
     """
 
     prd: Prd
@@ -56,7 +56,7 @@ class StoryBoard(Struct, frozen=True):
     # ---- before an iteration ----
 
     def before(self) -> BoardSeen:
-        """The list as people have left it; what is wrong with it is an error."""
+        """The list as people left it; an invalid one raises."""
         path = f"{self.prd.folder}/{TASKS}"
         text = text_of(self._folder.read(TASKS, MAX_TASKS), path)
         board = valid(text, path, self.prd)
@@ -69,7 +69,7 @@ class StoryBoard(Struct, frozen=True):
         )
 
     def begin(self, iterations: int, before: BoardSeen) -> None:
-        """An agent is about to start: keep what it finds, and tell the hooks inside its session what it may do."""
+        """Before an agent starts: copy the files, and write the marker that tells its hooks what is allowed."""
         marker = self._marker(iterations, before)
         found = {name: self._folder.read(name) for name in (PRD, PROMPT, PROGRESS)}
         self._copy(BEFORE, found | {MARKER: marker})
@@ -80,9 +80,9 @@ class StoryBoard(Struct, frozen=True):
     # ---- after it ----
 
     def rule(self, before: BoardSeen, tree: str = "") -> BoardSeen:
-        """What the iteration has made of the list; what it may not do is put back, and committed as that.
+        """Judge the changes of an iteration; forbidden ones are reverted in a separate commit.
 
-        `tree`: the files as it has found them, if that is known.
+        `tree`: the tree before the iteration, if known.
         """
         old = json.loads(before.legal)
         text, board = self._left()
@@ -92,7 +92,9 @@ class StoryBoard(Struct, frozen=True):
         illegal = [*ruling.undone, *self._differences(files_as_they_may_be), *self._marker_problems()]
         if illegal:
             self._put_back(
-                {TASKS: legal.encode(), **files_as_they_may_be}, "undo what an iteration may not do", illegal
+                {TASKS: legal.encode(), **files_as_they_may_be},
+                "undo forbidden changes of an iteration",
+                illegal,
             )
         told = (*self._told(old, ruling, before), *self._told_of_tests(tree))
         self._forget_note()
@@ -109,7 +111,7 @@ class StoryBoard(Struct, frozen=True):
         )
 
     def _left(self) -> tuple[str, Any]:
-        """The list as the agent has left it; None: it is none."""
+        """The list as the agent left it; None if it is invalid."""
         try:
             text = text_of(self._folder.read(TASKS, MAX_TASKS), TASKS)
             return text, parsed(text)
@@ -130,39 +132,39 @@ class StoryBoard(Struct, frozen=True):
     def _differences(self, legal: Mapping[str, bytes | None]) -> Iterator[str]:
         for name in PEOPLES:
             if legal[name] is not None and self._folder.read(name) != legal[name]:
-                yield f"{self.prd.folder}/{name} is not the agent's to change; it is as it was"
+                yield f"{self.prd.folder}/{name} must not be changed by the agent; it was restored"
         if self._folder.read(PROGRESS) != legal[PROGRESS]:
-            yield f"{self.prd.folder}/{PROGRESS} only grows below its line; what was there is back"
+            yield f"{self.prd.folder}/{PROGRESS} is append-only below its line; earlier text was restored"
 
     def _marker_problems(self) -> Iterator[str]:
         kept = self._kept(MARKER)
         if kept is not None and Marker(self.project).read() != kept:
-            yield f"{MARKER} is not the agent's to change"
+            yield f"{MARKER} must not be changed by the agent"
 
     def _told(self, old: dict[str, Any], ruling: Ruling, before: BoardSeen) -> Iterator[str]:
-        """What was legal and should not happen again."""
+        """Allowed changes that must not happen again."""
         worked_on = _changed(old, ruling.board, (*rules.REVIEW_FIELDS, "notes"))
         decided = _changed(old, ruling.board, rules.REVIEW_FIELDS)
         if len(worked_on) > 1:
-            yield f"It worked on several stories ({', '.join(worked_on)}): one story per iteration"
+            yield f"several stories were changed ({', '.join(worked_on)}); work on one story per iteration"
         if before.role == rules.REVIEW and not decided and not ruling.undone:
-            yield f"It was a review and decided nothing about {before.story}: a review approves or requests changes"
+            yield f"the review made no decision about {before.story}; a review must approve or request changes"
         was, now = self._noted("branch"), self.branch()
         if was and now != was and now != old["branchName"]:
-            yield f"It left branch {was} and stayed on {now or 'no branch'}: the work belongs on {was}, go back to it"
+            yield f"the iteration left branch {was} for {now or 'no branch'}; switch back, the work belongs on {was}"
 
     def _told_of_tests(self, tree: str) -> Iterator[str]:
-        """Nobody has forbidden it; whoever comes next, a review as a rule, should know."""
+        """Removed tests: allowed, but the next iteration, usually a review, should know."""
         gone, cut = self.lost_tests(tree)
         if gone:
-            yield f"It removed tests ({_some(gone)}): see whether that was right"
+            yield f"tests were removed ({_some(gone)}); check whether that was right"
         if cut:
-            yield f"It changed or removed lines of tests ({_some(cut)}): see whether they still test what they did"
+            yield f"lines of tests were changed or removed ({_some(cut)}); check whether they still test the same"
 
     # ---- approvals that were refuted ----
 
     def refute(self, legal: str, unapproved: str, told: tuple[str, ...]) -> None:
-        """Take approvals back in the list as it is now; `unapproved` is `legal` without them."""
+        """Revoke approvals in the current list; `unapproved` is `legal` without them."""
         refuted = {
             new["id"]: new
             for old, new in zip(
@@ -177,37 +179,35 @@ class StoryBoard(Struct, frozen=True):
         for story in board["userStories"]:
             if story["id"] in refuted:
                 story.update({field: refuted[story["id"]][field] for field in fields})
-        self._put_back({TASKS: dumped(board).encode()}, "take back what verification has refuted", told)
+        self._put_back({TASKS: dumped(board).encode()}, "revoke approvals that verification refuted", told)
 
-    # ---- while others run what the agent has written ----
+    # ---- while checks and hooks run the agent's code ----
 
     def hold(self) -> None:
-        """From now on, whatever happens to the files is not the work of people."""
+        """Copy the files: changes from now on were not made by people."""
         self._copy(HELD, {name: self._folder.read(name) for name in (TASKS, PRD, PROMPT, PROGRESS)})
         self._write_note({})
 
     def release(self) -> list[str]:
-        """Put back what has happened to them since; returns what that was."""
+        """Restore the files that changed since `hold`, and return what was undone."""
         held = {name: self._copy_of(HELD, name) for name in (TASKS, PRD, PROMPT, PROGRESS)}
         changed = {n: data for n, data in held.items() if data is not None and self._folder.read(n) != data}
-        told = [
-            f"{self.prd.folder}/{name} was changed by what was run to verify or commit" for name in changed
-        ]
+        told = [f"{self.prd.folder}/{name} was changed by a check or a commit hook" for name in changed]
         if told:
-            self._put_back(changed, "undo what verification may not do", told)
+            self._put_back(changed, "undo forbidden changes of verification", told)
         self._forget_note()
         return told
 
-    # ---- what was cut off ----
+    # ---- after a crash ----
 
     def settle(self) -> BoardSeen | None:
-        """Finish what somebody before us could not: rule an iteration, or put back what a check has changed."""
+        """Settle an interrupted step: judge its iteration, or restore what a check changed."""
         note = self._note()
         if note is None:
             return None
         if (holder := live_process(note)) is not None:
             raise RalphError(
-                f"A loop is at work in {self.prd.folder} (process {holder}).", "Wait for it or end it."
+                f"Another loop is running in {self.prd.folder} (process {holder}).", "Wait for it or stop it."
             )
         if "legal" in note:
             prd = replace(self.prd, skip_review=note["skipReview"], review_cap=note["reviewCap"])
@@ -217,7 +217,7 @@ class StoryBoard(Struct, frozen=True):
 
     @property
     def is_unsettled(self) -> bool:
-        """Was somebody killed here, and nobody has settled since what that one left?"""
+        """Whether an earlier loop was killed here and its step is not settled yet."""
         note = self._note()
         return note is not None and live_process(note) is None
 
@@ -255,7 +255,7 @@ class StoryBoard(Struct, frozen=True):
         return (json.dumps(payload, indent=2) + "\n").encode()
 
     def unmark(self) -> None:
-        """Remove the marker, whatever has become of it: nobody else may run a loop here meanwhile."""
+        """Remove the marker, whatever it contains: no other loop can run here meanwhile."""
         Marker(self.project).remove()
 
     # ---- files ----
@@ -265,7 +265,7 @@ class StoryBoard(Struct, frozen=True):
         return PrdFolder(self.project, self.prd.folder)
 
     def _put_back(self, legal: Mapping[str, bytes | None], what: str, told: Iterable[str]) -> None:
-        """Write what differs, keep what was there, commit it."""
+        """Restore files that differ, keep a copy of the changed ones, and commit."""
         for name, data in legal.items():
             now = self._folder.read(name)
             if data is None or now == data:
@@ -278,16 +278,16 @@ class StoryBoard(Struct, frozen=True):
         self.commit(names, f"chore: [ralph] {what}\n\n" + "\n".join(f"- {line}" for line in lines))
 
     def _keep_undone(self, name: str, data: bytes) -> None:
-        """Perhaps it was a person's: nothing is lost."""
+        """Keep a copy: the change may have been made by a person."""
         self._copy(UNDONE, {f"{time.time_ns() // 1000}-{name}": data})
 
     @property
     def undone(self) -> Path:
-        """Where there are copies of what was put back."""
+        """The directory with copies of undone changes."""
         return self.kept / UNDONE
 
     def _copy(self, place: str, found: Mapping[str, bytes | None]) -> None:
-        """Keep these; a file that is not there is not there in the copies either."""
+        """Copy these files; remove the copy of a file that does not exist."""
         (self.kept / place).mkdir(mode=0o700, parents=True, exist_ok=True)
         with files.opened_directory(str(self.kept / place)) as directory:
             for name, data in found.items():
@@ -313,7 +313,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _changed(old: dict[str, Any], new: dict[str, Any], fields: Iterable[str]) -> list[str]:
-    """Stories of which one of these has changed; those that were added are not meant."""
+    """Ids of existing stories in which one of these fields changed."""
     known = {story["id"]: story for story in old["userStories"]}
     both = [(known[story["id"]], story) for story in new["userStories"] if story["id"] in known]
     return [now["id"] for was, now in both if any(was.get(field) != now.get(field) for field in fields)]

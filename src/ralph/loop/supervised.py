@@ -1,4 +1,4 @@
-"""A supervised agent as the loop sees it: what it leaves in its folder, and what it leaves running."""
+"""A supervised agent: the markers in its folder, and its child processes and runs."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from ralph.store.runs import Run, Runs
 from ralph.store.task_folder import Folder
 
 CHILD_SECONDS = LIVE_GRACE + 2.0
-"""How long the runs that an agent has started may take to end when they are told to."""
+"""How long child runs may take to stop."""
 
 
 class Supervised(Struct):
-    """The folder of the task, and the children of its agent: processes left behind, and runs of their own."""
+    """The task's folder, and the children of its agent: leftover processes and child runs."""
 
     folder: Folder
     warden: Warden
     runs: Runs
     run: str
     post_end: Callable[[Stop, int], None]
-    """Tells the buses how the run ends and after how many attempts; called again, it posts nothing."""
+    """Posts the outcome and the number of attempts to the buses; idempotent."""
     _done_since: float | None = None
 
     def __post_init__(self) -> None:
         self.warden.keep(self._child_pids)
 
     def done_for(self) -> float:
-        """For how many seconds DONE is known to be there; 0: it is not there."""
+        """Age of the DONE file in seconds, 0 if there is none."""
         now = time.monotonic()
         if not self.folder.markers().done:
             self._done_since = None
@@ -43,9 +43,9 @@ class Supervised(Struct):
         return max(now - self._done_since, 1e-9)
 
     def look(self, seen: Seen, *, after_attempt: int | None) -> Seen:
-        """With the markers, and how many children there are. Only an attempt that has just ended can have sent messages.
+        """Add the markers and the number of children. Messages count only right after an attempt.
 
-        With DONE they may go on for a while; without it only registered runs may, into the next attempt.
+        With DONE, children may continue for a while; without it only child runs survive into the next attempt.
         """
         markers, waited = self.folder.markers(), self.done_for()
         wait, problem = markers.wait, seen.problem or markers.problem
@@ -57,7 +57,7 @@ class Supervised(Struct):
         return replace(seen, problem=problem, done=markers.done, wait=wait, children=children, waited=waited)
 
     def is_hold_over(self, why: HoldWhy) -> bool:
-        """Has what is waited for come before its time?"""
+        """Whether the reason for the hold has gone early."""
         if why is HoldWhy.CHILDREN:
             return not self.children()
         return why in (HoldWhy.RESTART, HoldWhy.LIMIT) and self.folder.has_news()
@@ -66,7 +66,7 @@ class Supervised(Struct):
         return max(self.warden.leftovers(), len(self._child_runs()))
 
     def end_children(self) -> int:
-        """End them all, runs in their own way first unless there is hurry; returns how many there were."""
+        """Stop all children, child runs gracefully first, and return their number."""
         found = self.children()
         for child in self._child_runs():
             self.runs.send(child.id, Cancel(time.time()))
