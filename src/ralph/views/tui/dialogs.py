@@ -155,7 +155,7 @@ HELP = """\x1b[1mEverywhere\x1b[0m
   home end  g G     first, last     tab  shift+tab     switch panel
   enter, click      open            esc                back
   t                 light or dark   ?                  this help
-  q                 back; on the first screen: quit (runs keep running)
+  q                 back; on the first screen: quit (runs continue)
 
 \x1b[1mAll runs\x1b[0m
   /    filter runs                  P    choose project
@@ -175,6 +175,7 @@ HELP = """\x1b[1mEverywhere\x1b[0m
   w    rewind: restore the files from before an iteration \x1b[2m(asks first)\x1b[0m
   o    open the full log in $PAGER
 
-The dashboard only reads the store and writes commands to it, as `ralph pause` does. You can open any number of
-dashboards; opening or closing one does not affect any run.
+The dashboard only reads the store and writes commands to it, as
+`ralph pause` does. You can open any number of dashboards; opening
+or closing one does not affect any run.
 """

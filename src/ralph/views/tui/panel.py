@@ -188,7 +188,7 @@ def _remarks(panel: Panel, width: int) -> Iterator[list[Piece]]:
     remarks = [("note", note) for note in s.notes]
     remarks += [("guidance", f"{g.text} ({_delivery(g.iteration)})") for g in detail.steered]
     if s.state == CRASHED:
-        remarks.append(("next", "process gone; press r to resume"))
+        remarks.append(("next", "press r to resume"))
     if remarks:
         yield []
     for name, text in remarks:

@@ -34,7 +34,7 @@ HISTORY = (
 
 class TaskScreen(Polled):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "app.focus_next", "Other panel"),
+        Binding("tab", "app.focus_next", "Switch panel"),
         Binding("escape,q", "app.pop_screen", "Back"),
     ]
 
