@@ -30,7 +30,7 @@ REMARKS = {
 }
 
 _STILL = ("running", "paused", "waiting")
-_PLAIN = {"merged tree is green": "merged tree passed", "not begun": "not started"}
+_PLAIN = {"proved": "verified", "merged tree is green": "merged tree verified", "not begun": "not started"}
 
 
 def plain(value: str) -> str:
