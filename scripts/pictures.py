@@ -1,4 +1,4 @@
-"""Take the pictures of the dashboard in docs/, from a store that real scripted runs have made.
+"""Make the dashboard pictures in docs/ from a store of real scripted runs.
 
     scripts/uv run python scripts/pictures.py
 
@@ -25,7 +25,7 @@ from tui_support import World, make_world, settle  # noqa: E402
 
 @dataclass(frozen=True)
 class Picture:
-    """What is opened first (the name of a run, or a task), what is typed then, and how large the terminal is."""
+    """The run name or task to open first, the keys to press then, and the terminal size."""
 
     first: str = ""
     keys: tuple[str, ...] = ()
@@ -57,7 +57,7 @@ async def take(world: World, name: str, picture: Picture) -> None:
 
 
 def without_network(svg: str) -> str:
-    """The picture without the fonts that it would fetch; any monospaced one that is there will do."""
+    """The picture without web fonts; an installed monospaced font is used instead."""
     svg = re.sub(r"@font-face \{[^}]*\}\s*", "", svg)
     return svg.replace(
         "font-family: Fira Code, monospace", "font-family: Fira Code, DejaVu Sans Mono, Menlo, monospace"

@@ -1,4 +1,4 @@
-"""Make docs/report.png: a report of a real run, in a real browser.
+"""Make docs/report.png: the report of a real run in a real browser.
 
 scripts/uv run python scripts/report_picture.py
 """

@@ -1,6 +1,6 @@
-"""A real browser, Debian's Chromium, spoken to over a pipe: pages are opened, measured and photographed.
+"""A real browser (Debian's Chromium), controlled over a pipe: it opens, measures and photographs pages.
 
-Under CI=true it is installed where it is missing, and one that cannot be had is a failure; elsewhere the test is skipped.
+With CI=true it is installed if missing, and a failed installation fails the test; otherwise the test is skipped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _PATIENCE = 30.0
 
 @dataclass
 class Browser:
-    """One page of a running browser. `asked`: every address it wanted; `errors`: what it complained of."""
+    """One page of a running browser. `asked`: every URL it requested; `errors`: the errors it logged."""
 
     out: int
     into: int
@@ -60,7 +60,7 @@ class Browser:
     _seen: list[dict[str, Any]] = field(default_factory=list)
 
     def call(self, method: str, **params: Any) -> dict[str, Any]:
-        """Ask the browser for something, and wait for its answer."""
+        """Call a method of the browser and wait for the answer."""
         self._number += 1
         message: dict[str, Any] = {"id": self._number, "method": method, "params": params}
         if self.session:
@@ -98,7 +98,7 @@ class Browser:
             self._seen.append(message)
 
     def open(self, path: Path, width: int, *, dark: bool = False) -> None:
-        """Show a file at such a width; narrow ones as a phone does."""
+        """Open a file at this width, emulating a phone if it is narrow."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -117,7 +117,7 @@ class Browser:
         return self.call("Runtime.evaluate", expression=expression, returnByValue=True)["result"].get("value")
 
     def photograph(self, path: Path, most: int = 20_000) -> None:
-        """The whole page as a picture."""
+        """Save a picture of the whole page."""
         size = self.call("Page.getLayoutMetrics")["cssContentSize"]
         clip = {"x": 0, "y": 0, "width": size["width"], "height": min(size["height"], most), "scale": 1}
         shot = self.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
@@ -126,7 +126,7 @@ class Browser:
 
 @contextmanager
 def browser() -> Iterator[Browser]:
-    """A browser with a new profile; it is ended in the end."""
+    """A browser with a new profile, closed on exit."""
     program = debian.program(PACKAGE)
     theirs_in, ours_out = os.pipe()
     ours_in, theirs_out = os.pipe()
@@ -148,7 +148,7 @@ def browser() -> Iterator[Browser]:
 
 
 def _start(argv: list[str], reads: int, writes: int) -> int:
-    """The browser expects its pipe at the numbers 3 and 4."""
+    """Start the browser with its pipe at file descriptors 3 and 4, where it expects it."""
     high = [fcntl.fcntl(each, fcntl.F_DUPFD_CLOEXEC, 20) for each in (reads, writes)]
     actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
         (os.POSIX_SPAWN_DUP2, high[0], 3),

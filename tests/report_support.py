@@ -1,6 +1,6 @@
-"""Runs worth a report, made by real loops: one with red checks and a limit, a task that fails, a PRD loop at its cap.
+"""Real runs to report on: one with failed checks and a limit, a task that fails, a PRD loop at its review cap.
 
-The agent is a Python program that prints what Claude Code prints: so there are costs, tokens and limits to show.
+The agent is a Python program that prints the same stream as Claude Code, with costs, tokens and limits.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def limited(seconds):
     raise SystemExit(1)
 
 if "commit message" in sys.stdin.read().lower():
-    say("Add slug(): names for addresses of pages", 0.002, 900, 12)
+    say("Add slug(): page names for URLs", 0.002, 900, 12)
     raise SystemExit
 
 {body}
@@ -53,12 +53,12 @@ cases = {
 }
 wrong = [(text, slug(text), want) for text, want in cases.items() if slug(text) != want]
 for text, got, want in wrong:
-    print(f"slug({text!r}) is {got!r}, and should be {want!r}")
+    print(f"slug({text!r}) is {got!r}, expected {want!r}")
 print(f"{len(cases) - len(wrong)} of {len(cases)} cases pass")
 sys.exit(bool(wrong))
 """
 
-_MODULE = '"""Names for addresses of pages."""\n\n'
+_MODULE = '"""Page names for URLs."""\n\n'
 _VERSIONS = (
     "def slug(text):\n    return text.lower().replace(' ', '-')\n",
     "def slug(text):\n    return '-'.join(text.lower().split())\n",
@@ -73,16 +73,16 @@ if n == 3 and not Path(".git/tried").exists():
     limited(1)
 Path("slug.py").write_text({_MODULE!r} + versions[min(n, 3) - 1])
 if n == 1:
-    say("I wrote slug(). It lowers the text and puts hyphens in place of spaces.\\n\\n<response>DONE</response>", 0.031, 5200, 610, 12000, 0.6)
+    say("I wrote slug(). It lowercases the text and replaces spaces with hyphens.\\n\\n<response>DONE</response>", 0.031, 5200, 610, 12000, 0.6)
 elif n == 2:
-    say("Runs of spaces become one hyphen now.\\n\\nAccents I have not looked at yet.", 0.044, 6900, 820, 31000, 0.9)
+    say("Several spaces now become one hyphen.\\n\\nI have not handled accents yet.", 0.044, 6900, 820, 31000, 0.9)
 else:
-    say("Accented letters lose their accents before anything else happens, so that crème brûlée is creme-brulee.\\n\\nAll four cases pass.\\n\\n<response>DONE</response>", 0.058, 8100, 1240, 52000, 1.3)
+    say("Accented letters lose their accents first, so crème brûlée becomes creme-brulee.\\n\\nAll four cases pass.\\n\\n<response>DONE</response>", 0.058, 8100, 1240, 52000, 1.3)
 """
 
 
 def write_agent(project: Project, body: str, name: str = "claude-like") -> str:
-    """A program outside of the project that is read as Claude Code."""
+    """Write an agent outside the project whose output is parsed as Claude Code's."""
     path = project.path.parent / name
     path.write_text(_AGENT.format(python=sys.executable, body=body))
     path.chmod(0o755)
@@ -95,7 +95,7 @@ def claude_like(project: Project, body: str, **settings: Any) -> None:
 
 
 def complete_run(repository: Project) -> str:
-    """Three iterations: a claim that is refuted, a step without one, a limit, and a proof. Returns the run."""
+    """Three iterations: a refuted claim, no claim, a usage limit and a proof. Returns the run id."""
     (repository.path / "check.py").write_text(CHECK)
     (repository.path / ".gitignore").write_text("__pycache__/\n")
     repository.git("add", "-A")
@@ -118,7 +118,7 @@ def complete_run(repository: Project) -> str:
 
 
 def failed_task(project: Project) -> Site:
-    """The reviewer refuses the coder's work again and again."""
+    """The reviewer keeps refusing the coder's work."""
     site = make_site(project)
     reviewer = CompletionCriteria("REVIEW_PASSED", "safe to merge", "string_match")
     site.add(
@@ -131,8 +131,8 @@ def failed_task(project: Project) -> Site:
         """
 case $RALPH_ROLE in
 coder) sed -i 's/a - b/a + b/' calc.py; echo "# attempt $n" >> calc.py; echo "It adds now."; promise CODED;;
-reviewer) echo "add() adds, but there is no test of it, and a comment tells of attempts."
-    echo '<refuse>There is no test of add(); the comment about attempts has to go.</refuse>';;
+reviewer) echo "add() works, but it has no test, and a comment mentions attempts."
+    echo '<refuse>There is no test of add(); remove the comment about attempts.</refuse>';;
 esac
 """
     )
@@ -142,7 +142,7 @@ esac
 
 
 def capped_prd(project: Project) -> Loop:
-    """One story is approved by its review, one only because there were enough reviews; an edit is undone."""
+    """One story is approved by its review, one only at the review cap; an edit is undone."""
     loop = make_loop(
         project,
         story("US-001", title="Add two numbers"),
@@ -153,7 +153,7 @@ def capped_prd(project: Project) -> Loop:
         """
 (ROOT / f"{id}.txt").write_text(f"{mode} {n}\\n")
 if mode == "review" and id == "US-002" and story()["reviewCount"] == 0:
-    reject("The sum is cut off after eight digits. Show all of it.")
+    reject("The sum is cut off after eight digits. Show all digits.")
 elif mode == "review-fix" and id == "US-002":
     PRD.write_text("# Calc\\n\\nLess.\\n")
     fix()

@@ -1,4 +1,4 @@
-"""ralph in a real terminal: what it asks, what is answered, what the screen shows."""
+"""ralph in a real terminal: its prompts, the answers typed, and the screen."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CTRL_C, CTRL_D = "\x03", "\x04"
 
 
 class Terminal:
-    """A terminal that is high enough for nothing to scroll away."""
+    """A terminal high enough that nothing scrolls away."""
 
     def __init__(self, project: Project, arguments: tuple[str, ...], stdout: int | None = None) -> None:
         self._master, slave = pty.openpty()
@@ -51,17 +51,17 @@ class Terminal:
 
     @property
     def screen(self) -> str:
-        """All that can be seen, without the empty rest of each line and of the screen."""
+        """The text on the screen, without trailing blanks and empty lines."""
         return "\n".join(line.rstrip() for line in self._screen.display).rstrip()
 
     def colour_of(self, text: str) -> str:
-        """The colour in which a text begins."""
+        """The colour at the start of a text."""
         lines = self._screen.display
         line = next(number for number, each in enumerate(lines) if text in each)
         return str(self._screen.buffer[line][lines[line].index(text)].fg)
 
     def expect(self, prompt: str) -> None:
-        """Wait until a line below the last answer ends with this, and the cursor stands behind it."""
+        """Wait until a line below the last answer ends with this prompt, with the cursor after it."""
         deadline = time.monotonic() + 20
         while not (self._screen.cursor.y > self._answered and self._line.rstrip().endswith(prompt)):
             assert self._read(deadline - time.monotonic()), f"no {prompt!r} on the screen:\n{self.screen}"
@@ -75,7 +75,7 @@ class Terminal:
         os.write(self._master, text.encode(errors="surrogateescape"))
 
     def finish(self) -> int:
-        """Wait for the end; returns the exit code."""
+        """Wait for the process to exit and return its exit code."""
         deadline = time.monotonic() + 20
         while self._read(deadline - time.monotonic()):
             pass
@@ -96,7 +96,7 @@ class Terminal:
             return False
         try:
             data = os.read(self._master, 65536)
-        except OSError:  # everybody has closed the other end
+        except OSError:  # the other end is closed
             return False
         self._stream.feed(data)
         return bool(data)

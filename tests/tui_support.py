@@ -1,4 +1,4 @@
-"""A machine with many runs, made by real runs of scripted agents; then its ids and times are made the same every time."""
+"""A store with many real runs of scripted agents, whose ids and times are then made the same every time."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from ralph.views.tui.screen import Polled
 from work_support import Site, external, make_site, task
 
 NOW = 1_800_000_000.0
-"""What the clock of the dashboard says: 2027-01-15 08:00 UTC."""
+"""The time on the dashboard's clock: 2027-01-15 08:00 UTC."""
 
 SIZES = [(80, 24), (120, 40), (200, 60)]
 HOSTILE = "\x1b[31mred\x1b[0m \x1b]0;title\x07 [red]markup[/red] \u202edlrow \x00 [@click=app.quit]here[/]"
 
 
-# ---- an agent that talks like Claude Code ----
+# ---- an agent that prints the stream of Claude Code ----
 
 
 def says(text: str) -> str:
@@ -103,14 +103,14 @@ BEGINS = json.dumps({"type": "system", "subtype": "init", "session_id": "s1", "m
 
 @dataclass(frozen=True)
 class Place:
-    """A project in the home directory of the world, and its scripted agent."""
+    """A project in the user's home directory, with its scripted agent."""
 
     project: Project
 
     def agent(
         self, *turns: tuple[list[str], str], checks: tuple[str, ...] = (), kind: str = "claude", **more: Any
     ) -> None:
-        """What each iteration prints, and then does as a shell script; the last turn is played for ever."""
+        """Set the output and the shell script of each iteration; the last turn repeats."""
         outside = self.project.home.path / "agents" / self.project.path.name
         shutil.rmtree(outside, ignore_errors=True)
         outside.mkdir(parents=True)
@@ -132,7 +132,7 @@ class Place:
 
     @property
     def waits(self) -> bool:
-        """Is the agent in its turn that never ends?"""
+        """Whether the agent has reached the turn that hangs."""
         return (self.project.home.path / "agents" / self.project.path.name / "waits").exists()
 
     def killed(self, *arguments: str) -> None:
@@ -151,7 +151,7 @@ HANGS = "WAITS=1"
 
 @dataclass
 class World:
-    """The home directory of a user, and the store of all runs in it. `ids`: each run by what it is here for."""
+    """A user's home directory and the store of all runs in it. `ids`: the id of each run by name."""
 
     base: Path
     home: Home
@@ -171,7 +171,7 @@ class World:
         return Place(project)
 
     def newest(self, name: str) -> None:
-        """The run that was begun last goes by this name."""
+        """Give the newest run this name."""
         with closing(sqlite3.connect(self.home.database)) as db:
             (self.ids[name],) = db.execute("SELECT id FROM runs ORDER BY rowid DESC LIMIT 1").fetchone()
 
@@ -180,14 +180,14 @@ class World:
         return here(self.base / "ada" / "webshop").project
 
     def app(self, *, theme: str = "dark", first: tuple[str, ...] = ()) -> RalphApp:
-        """As it would be if it was called in the webshop."""
+        """The dashboard as started in the webshop."""
         return make_app(
             self.home, ViewOptions(), lambda: NOW, emoji=True, theme=theme, project=self.webshop, first=first
         )
 
 
 def make_world(base: Path) -> World:
-    """All kinds of runs, tasks and stories."""
+    """Make all kinds of runs, tasks and stories."""
     state = base / "ada" / ".local" / "state" / "ralph"
     state.mkdir(parents=True)
     world = World(base, Home(state))
@@ -198,29 +198,29 @@ def make_world(base: Path) -> World:
 
 
 def _complete(world: World) -> None:
-    """Claimed too early, refuted by a check, and then proved."""
+    """A claim that a check refutes, then one that passes."""
     place = world.place("greeter")
     check = place.project.script(
         "check.sh",
-        'test "$(sh greet.sh)" = "Hello, Ada!" || { echo "wanted: Hello, Ada!"; echo "got:    $(sh greet.sh)"; exit 1; }',
+        'test "$(sh greet.sh)" = "Hello, Ada!" || { echo "expected: Hello, Ada!"; echo "got:      $(sh greet.sh)"; exit 1; }',
     )
     place.project.git("add", "-A")
     place.project.git("commit", "-q", "-m", "A check")
     first = [
-        says("I write a first version of greet.sh."),
+        says("I'll write a first version of greet.sh."),
         calls("t1", "Write", file_path="greet.sh", content="echo Hello, Ada"),
         answers("t1", "File created successfully at: greet.sh"),
-        says("That should do. <response>DONE</response>"),
-        ends("That should do. <response>DONE</response>", 0.11, 21_400),
+        says("That should work. <response>DONE</response>"),
+        ends("That should work. <response>DONE</response>", 0.11, 21_400),
     ]
     second = [
-        says("The check says that the exclamation mark is missing. I add it."),
+        says("The check says the exclamation mark is missing. Adding it."),
         calls("t2", "Edit", file_path="greet.sh", old_string="Ada", new_string="Ada!"),
         answers("t2", "The file greet.sh has been updated."),
         calls("t3", "Bash", command="sh ./check.sh"),
         answers("t3", "ok"),
-        says("Now the greeting is as expected. <response>DONE</response>"),
-        ends("Now the greeting is as expected. <response>DONE</response>", 0.14, 30_100),
+        says("The greeting is correct now. <response>DONE</response>"),
+        ends("The greeting is correct now. <response>DONE</response>", 0.14, 30_100),
     ]
     place.agent(
         (first, "echo 'echo Hello, Ada' > greet.sh"),
@@ -234,12 +234,12 @@ def _complete(world: World) -> None:
 
 
 def _limit(world: World) -> None:
-    """It never claims to be done; what it prints is hostile."""
+    """An agent that never says it is done and prints hostile text."""
     place = world.place("blog")
     place.agent(
-        ([HOSTILE, "I look at the posts."], "true"), checks=(f"echo '{HOSTILE[:20]}'; false",), kind="custom"
+        ([HOSTILE, "Reading the posts."], "true"), checks=(f"echo '{HOSTILE[:20]}'; false",), kind="custom"
     )
-    assert place.project.run("run", "-p", "Mend the feed.", "-m", "2").code == 1
+    assert place.project.run("run", "-p", "Fix the feed.", "-m", "2").code == 1
     world.newest("limit")
 
 
@@ -270,7 +270,7 @@ def _stories(world: World) -> None:
 
 
 def _tasks(world: World) -> None:
-    """One task is proved and merged, one fails, one is in the hands of its coder, others wait."""
+    """One task is verified and merged, one fails, one is with its coder, others wait."""
     path = world.base / "ada" / "webshop"
     path.mkdir(parents=True)
     project = Project(path, world.home, {"HOME": str(world.base / "ada"), "TZ": "UTC"})
@@ -299,7 +299,7 @@ def _tasks(world: World) -> None:
         )
     body = f"""
 case $RALPH_TASK_ID.$RALPH_ROLE.$RALPH_ITERATION in
-SHOP-1.coder.1) echo "I am done, I think."; promise CODED;;
+SHOP-1.coder.1) echo "I think I am done."; promise CODED;;
 SHOP-2.coder.*) echo "I cannot find the basket."; promise CODED;;
 SHOP-3.coder.3) echo "Now the rates."; touch {site.outside}/waits; while :; do sleep 0.1; done;;
 SHOP-3.coder.*) echo "Not yet.";;
@@ -333,13 +333,13 @@ def _worked(site: Site, id: str, code: int) -> None:
 
 def _crashed(world: World) -> None:
     place = world.place("weather", is_repository=False)
-    place.agent(([says("I fetch the forecast.")], HANGS), snapshots=False)
+    place.agent(([says("Fetching the forecast.")], HANGS), snapshots=False)
     place.killed("run", "-p", "Show the forecast.", "-m", "8")
     world.newest("crashed")
 
 
 def _waiting(world: World) -> None:
-    """At a usage limit: it holds until the limit is over."""
+    """A run that waits for a usage limit to reset."""
     place = world.place("compiler", is_repository=False)
     done = [says("The parser is half done."), ends("The parser is half done.", 1.9, 310_000)]
     place.agent((done, "true"), ([limited(time.time() + 3600)], "true"), snapshots=False)
@@ -351,7 +351,7 @@ def _waiting(world: World) -> None:
 
 
 def _children(world: World) -> None:
-    """An agent that starts a run of its own."""
+    """An agent that starts another run."""
     place = world.place("orchard", is_repository=False)
     below = world.place("orchard/apples", is_repository=False)
     below.agent((["<response>DONE</response>"], "true"), kind="custom", snapshots=False)
@@ -368,28 +368,28 @@ def _children(world: World) -> None:
 
 
 def _running(world: World) -> None:
-    """In its second iteration, in the middle of a command."""
+    """A run in its second iteration, in the middle of a command."""
     place = world.place("tracker")
     place.project.script("check.sh", "echo '2 failed, 41 passed'; exit 1")
     first = [
-        plans("t1", Read_the_failing_tests="in_progress", Mend_the_parser="pending", Run_all_tests="pending"),
+        plans("t1", Read_the_failing_tests="in_progress", Fix_the_parser="pending", Run_all_tests="pending"),
         calls("t2", "Bash", command="pytest -q tests/test_parser.py"),
         answers(
             "t2",
             "FAILED tests/test_parser.py::test_empty\nFAILED tests/test_parser.py::test_nested\n2 failed, 41 passed",
             is_error=True,
         ),
-        says("Both failures are in the parser. I mend it in the next step."),
+        says("Both failures are in the parser. I'll fix it next."),
         ends("Both failures are in the parser.", 0.42, 88_000),
     ]
     second = [
-        says("I go on where the checks are red."),
+        says("Continuing with the failing tests."),
         plans(
             "t3",
             Read_the_failing_tests="completed",
-            Mend_the_parser="in_progress",
+            Fix_the_parser="in_progress",
             Run_all_tests="pending",
-            Say_what_was_wrong="pending",
+            Explain_the_cause="pending",
         ),
         calls("t4", "Read", file_path="src/tracker/parser.py"),
         answers(
@@ -408,10 +408,10 @@ def _running(world: World) -> None:
     world.newest("running")
 
 
-# ---- the same every time ----
+# ---- fixed ids and times ----
 
 LIVE = ("running", "waiting", "task", "parent")
-"""Runs that were killed in the middle, so that nothing is left of them, and are shown as if they went on."""
+"""Runs that were killed midway, leaving no processes, and are shown as if still running."""
 
 _TIMES = {"at", "now", "limited_since", "unstartable_since"}
 _SPANS = {"took"}
@@ -419,7 +419,7 @@ _SPANS = {"took"}
 
 @dataclass
 class Normal:
-    """Gives the runs fixed ids and times: in the store, in the names of their files and in the names of snapshots."""
+    """Gives the runs fixed ids and times in the store, in file names and in snapshot names."""
 
     world: World
 
@@ -480,7 +480,7 @@ class Normal:
             )
 
     def _live(self) -> None:
-        """The process of the tests stands for theirs."""
+        """Use the process of the tests as theirs."""
         with closing(sqlite3.connect(self.world.home.database)) as db:
             for name in LIVE:
                 mine = (os.getpid(), process_start(os.getpid()), self.world.ids[name])
@@ -525,7 +525,7 @@ def _changed(value: Any, at: float, elapsed: float) -> Any:
 
 
 def settle_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the dashboard is started: at home, in UTC, with colours."""
+    """The environment of the dashboard: the user's home, UTC, with colours."""
     monkeypatch.setenv("HOME", str(world.base / "ada"))
     monkeypatch.setenv("RALPH_STATE_DIR", str(world.home.path))
     monkeypatch.setenv("TZ", "UTC")
@@ -534,7 +534,7 @@ def settle_environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def settle(pilot: Pilot[None]) -> None:
-    """Wait until all that was asked for is on the screen."""
+    """Wait until the screen has stopped changing."""
     app, seen = pilot.app, [""]
     looked = [screen.looks for screen in app.screen_stack if isinstance(screen, Polled)]
     while len(seen) < 4 or len(set(seen[-4:])) > 1 or looked[-1:] == [0]:
@@ -545,7 +545,7 @@ async def settle(pilot: Pilot[None]) -> None:
 
 
 async def until(pilot: Pilot[None], condition: Callable[[], Any], seconds: float = 20.0) -> Any:
-    """Wait for something to become true while the app goes on."""
+    """Wait for a condition while the app keeps running."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():
@@ -555,11 +555,11 @@ async def until(pilot: Pilot[None], condition: Callable[[], Any], seconds: float
 
 
 def _picture(app: App[Any]) -> str:
-    """The same with its colours: a scrollbar is nothing else."""
+    """The screen with its colours: a scrollbar is visible only by colour."""
     return repr([list(strip) for strip in app.screen._compositor.render_strips()])
 
 
 def screen_text(app: App[Any]) -> str:
-    """What can be read on the screen."""
+    """The text on the screen."""
     lines = app.screen._compositor.render_strips()
     return "\n".join(strip.text.rstrip() for strip in lines)

@@ -254,7 +254,7 @@ def test_status_of_a_live_run_says_what_it_does(project: Project) -> None:
     with live(project) as (process, run):
         shown = project.run("status", run).out
         assert re.search(
-            rf"state +running \(process {process.pid}; the agent works since \d\d:\d\d:\d\d\)", shown
+            rf"state +running \(process {process.pid}; agent running since \d\d:\d\d:\d\d\)", shown
         )
 
 

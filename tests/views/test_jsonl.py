@@ -1,4 +1,4 @@
-"""A run for programs: every line is a JSON object, whatever the agent prints."""
+"""JSON lines: every line is a JSON object, whatever the agent prints."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PIECES = st.lists(
 
 
 def lines_of(pieces: list[bytes], *, ended: bool = True) -> str:
-    """What an agent that prints these pieces on stdout and stderr amounts to in JSON lines."""
+    """The JSON lines for an agent that prints these pieces on stdout and stderr."""
     out = io.StringIO()
     tell = JsonLines(DirectWriter(out))
     parser = PlainParser(Reading())
@@ -67,7 +67,7 @@ def lines_of(pieces: list[bytes], *, ended: bool = True) -> str:
 
 
 def events_with(text: str) -> list[Event]:
-    """One event of each kind, with this wherever a text may stand."""
+    """One event of each kind, with this text in every text field."""
     verdict = Verdict(text, green=False, reason=text, feedback=Feedback(FailAction.APPEND, text), log=text)
     return [
         events.Text(text),
@@ -103,7 +103,7 @@ def objects(text: str) -> list[dict[str, Any]]:
 
 @given(PIECES)
 def test_every_line_is_an_object(pieces: list[bytes]) -> None:
-    """Invalid UTF-8, NUL, halves of characters: the stream stays valid, and the text is all there, cleaned."""
+    """With invalid UTF-8, NUL and split characters, the stream stays valid and holds the whole text, cleaned."""
     found = objects(lines_of(pieces))
     assert {line["event"] for line in found} <= {"text", "stderr", "agent_ended"}
     whole = clean(b"".join(pieces).decode(errors="replace"))
@@ -114,7 +114,7 @@ def test_every_line_is_an_object(pieces: list[bytes]) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_random_bytes_in_random_pieces(seed: int) -> None:
-    """A thousand agents per seed print random bytes: every line parses, no control stands in a text."""
+    """A thousand agents per seed print random bytes: every line parses, and no text has a control character."""
     dice = random.Random(seed)
     for _ in range(1000):
         pieces = [dice.randbytes(dice.randrange(30)) for _ in range(dice.randrange(6))]
@@ -123,8 +123,8 @@ def test_random_bytes_in_random_pieces(seed: int) -> None:
 
 
 @given(PIECES)
-def test_whatever_is_printed_is_harmless_even_on_a_terminal(pieces: list[bytes]) -> None:
-    """No line has a control character: not in the text, nor in how the agent ended."""
+def test_output_is_harmless_on_a_terminal(pieces: list[bytes]) -> None:
+    """No line has a control character, neither in the text nor in the agent's result."""
     assert not RAW.search(lines_of(pieces))
 
 
@@ -132,26 +132,26 @@ EVIL = "\x1b]0;t\x07\u009b31m\u202e\u2066\x7f"
 
 
 @pytest.mark.parametrize("event", events_with(EVIL), ids=lambda event: type(event).__name__)
-def test_no_text_of_an_event_has_a_control(event: Event) -> None:
-    """A JSON stream plays no tricks on a terminal, raw or decoded, whichever field has the text."""
+def test_no_text_of_an_event_has_a_control_character(event: Event) -> None:
+    """Raw or decoded, a JSON stream cannot affect a terminal, whichever field holds the text."""
     out = io.StringIO()
     JsonLines(DirectWriter(out))(event)
     assert not RAW.search(out.getvalue()) and "\\u" not in out.getvalue()
 
 
 def test_every_event_has_its_kind() -> None:
-    """No event is without a name, and no two share one."""
+    """Every event has a name, and no two share one."""
     assert set(KINDS) == set(get_args(Event))
     assert len(set(KINDS.values())) == len(KINDS)
 
 
-def test_every_kind_is_looked_at_for_controls() -> None:
-    """The list of events above leaves none out."""
+def test_every_kind_is_tested_for_control_characters() -> None:
+    """The list of events above is complete."""
     assert {type(event) for event in events_with("")} == set(KINDS)
 
 
 def test_the_kinds_are_fixed() -> None:
-    """The names that programs rely on: there may be more, never fewer."""
+    """The names that programs rely on; more may be added, none removed."""
     assert set(KINDS.values()) >= {
         "agent_ended",
         "agent_started",
@@ -179,8 +179,8 @@ def test_the_kinds_are_fixed() -> None:
         (Cause.SIGNAL, Outcome.INTERRUPTED, 130),
     ],
 )
-def test_the_end_says_outcome_and_exit_code(cause: Cause, outcome: Outcome, code: int) -> None:
-    """The last line tells a program all that the exit code would."""
+def test_the_last_line_has_outcome_and_exit_code(cause: Cause, outcome: Outcome, code: int) -> None:
+    """The last line holds everything that the exit code says."""
     out = io.StringIO()
     JsonLines(DirectWriter(out))(RunEnded("id", Stop(cause, "why", ("note",)), 3, Usage(0.5, 10, 20), 1.5))
     (end,) = objects(out.getvalue())
@@ -193,8 +193,8 @@ def test_the_end_says_outcome_and_exit_code(cause: Cause, outcome: Outcome, code
     )
 
 
-def test_a_commit_is_told_whole() -> None:
-    """A program learns which iteration was committed, as what, and with which message."""
+def test_a_commit_has_all_its_facts() -> None:
+    """The event of a commit has its iteration, its id and its full message."""
     out = io.StringIO()
     JsonLines(DirectWriter(out))(events.Committed(2, "0123abcd" * 5, "Subject\n\nBody.\n"))
     (line,) = objects(out.getvalue())
@@ -206,18 +206,18 @@ def test_a_commit_is_told_whole() -> None:
     }
 
 
-def test_a_stream_that_is_closed_stops_nothing() -> None:
-    """Whoever reads may go away."""
+def test_a_closed_stream_stops_nothing() -> None:
+    """The reader may go away."""
     out = io.StringIO()
     tell = JsonLines(ForgivingWriter(out))
     out.close()
     for _ in range(2):
-        tell(events.Notice("nobody hears this"))
+        tell(events.Notice("nobody reads this"))
     assert out.closed
 
 
 def test_a_real_run_prints_nothing_else_on_stdout(project: Project) -> None:
-    """With every kind of rubbish from agent and guardrail, stdout is JSON lines and stderr is empty."""
+    """With random bytes from agent and guardrail, stdout is JSON lines and stderr is empty."""
     project.agent(
         "head -c 20000 /dev/urandom; head -c 20000 /dev/urandom >&2; exit 1",
         guardrails=[{"command": "head -c 20000 /dev/urandom; false"}],

@@ -1,4 +1,4 @@
-"""The page of a report in a real browser: it runs nothing, asks for nothing, and fits a phone."""
+"""The HTML report in a real browser: it runs no script, makes no request, and fits a phone."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ MAKERS = {"run": _run, "task": _task, "prd": _prd, "hostile": _hostile}
 
 
 def make_page(project: Project, name: str) -> Path:
-    """The report of a real loop."""
+    """Write the HTML report of a real run."""
     words = MAKERS[name](project)
     path = project.path.parent / f"{name}.html"
     done = project.run("report", *words, "--html", str(path))
@@ -69,7 +69,7 @@ def make_page(project: Project, name: str) -> Path:
 
 @pytest.mark.parametrize("name", MAKERS)
 def test_a_page_fits_and_is_quiet(project: Project, chromium: Browser, name: str) -> None:
-    """No error, no request but for the file itself, nothing wider than the screen, whatever is unfolded."""
+    """No errors, no requests besides the file itself, and nothing wider than the screen, folded or not."""
     page = make_page(project, name)
     chromium.asked.clear()
     chromium.errors.clear()
@@ -87,8 +87,8 @@ def test_a_page_fits_and_is_quiet(project: Project, chromium: Browser, name: str
     assert "owned" not in chromium.evaluate("document.title")
 
 
-def test_a_page_follows_its_reader_to_paper_and_into_the_night(project: Project, chromium: Browser) -> None:
-    """Light or dark as the reader likes it; what is folded on the screen is on the paper."""
+def test_print_and_dark_mode(project: Project, chromium: Browser) -> None:
+    """Light or dark as the reader prefers; folded parts are printed."""
     page = make_page(project, "hostile")
     colours = []
     for dark in (True, False):
@@ -103,8 +103,8 @@ def test_a_page_follows_its_reader_to_paper_and_into_the_night(project: Project,
     chromium.call("Emulation.setEmulatedMedia", media="")
 
 
-def test_a_script_would_not_run(project: Project, chromium: Browser) -> None:
-    """Even if one got into the page: its policy forbids it."""
+def test_a_script_does_not_run(project: Project, chromium: Browser) -> None:
+    """Even if a script got into the page, its policy forbids it."""
     page = make_page(project, "hostile")
     text = page.read_text().replace("</main>", "<script>document.title = 'owned'</script></main>")
     page.write_text(text)

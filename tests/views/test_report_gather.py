@@ -1,4 +1,4 @@
-"""What a report says, on stores made by real loops: outcome, proof, time, cost, reviews, what was cut."""
+"""The contents of reports on real runs: outcome, proof, time, cost, reviews, omissions."""
 
 from __future__ import annotations
 
@@ -47,12 +47,12 @@ HOSTILE = (
 )
 
 
-# ---- what it says ----
+# ---- contents ----
 
 
 @pytest.mark.slow
-def test_a_run_is_told_with_its_proof_its_limit_and_its_cost(repository: Project) -> None:
-    """The claim, the commands, the tree and the commit; each iteration's checks, feedback, cost and diff."""
+def test_a_run_with_proof_limit_and_cost(repository: Project) -> None:
+    """The report has the claim, commands, tree and commit, and each iteration's checks, feedback, cost and diff."""
     run = complete_run(repository)
     report = report_json(repository)
     one = report["runs"][0]
@@ -85,8 +85,8 @@ def test_a_run_is_told_with_its_proof_its_limit_and_its_cost(repository: Project
 
 
 @pytest.mark.slow
-def test_a_failed_task_is_told_with_its_way_through_the_roles(project: Project) -> None:
-    """Every run of every role, what each came to, and why it went back."""
+def test_a_failed_task_with_its_role_history(project: Project) -> None:
+    """The report has every run of every role, its result, and why the task was sent back."""
     failed_task(project)
     report = report_json(project, "T-1")
     assert (report["subject"], report["state"], report["outcome"]) == ("task", "failed", "")
@@ -101,8 +101,8 @@ def test_a_failed_task_is_told_with_its_way_through_the_roles(project: Project) 
     assert out.startswith("# Make add add\n\n**failed**") and "reviewer** refused" in out
 
 
-def test_a_prd_loop_is_told_with_its_reviews_and_reservations(project: Project) -> None:
-    """What was undone and what was approved only at the cap is said at the top."""
+def test_a_prd_loop_with_reviews_and_reservations(project: Project) -> None:
+    """Undone edits and stories approved only at the cap are noted at the top."""
     capped_prd(project)
     report = report_json(project)
     one = report["runs"][0]
@@ -122,8 +122,8 @@ def test_a_prd_loop_is_told_with_its_reviews_and_reservations(project: Project) 
     assert "complete, with reservations" in project.run("report").out
 
 
-def test_a_run_that_goes_on_says_so_and_so_does_a_crashed_one(project: Project) -> None:
-    """The iteration in hand is there; after a kill the way to go on."""
+def test_a_running_and_a_crashed_run(project: Project) -> None:
+    """The current iteration is listed; after a kill, the report says how to continue."""
     project.agent("echo here; touch here; sleep 60")
     started = project.start("run", "-p", "x")
     wait_until((project.path / "here").exists)
@@ -131,7 +131,7 @@ def test_a_run_that_goes_on_says_so_and_so_does_a_crashed_one(project: Project) 
     assert report["state"] == "running" and report["outcome"] == ""
     (iteration,) = report["runs"][0]["iterations"]
     assert iteration["is_open"] and iteration["segments"][0]["is_open"]
-    assert "It is running" in project.run("report").out
+    assert "Still running" in project.run("report").out
     started.send_signal(signal.SIGKILL)
     started.communicate()
     out = project.run("report").out
@@ -139,20 +139,20 @@ def test_a_run_that_goes_on_says_so_and_so_does_a_crashed_one(project: Project) 
 
 
 def test_a_supervised_run_and_guidance(project: Project) -> None:
-    """Attempts, restarts, and what a person has said."""
+    """The report has attempts, restarts and guidance."""
     (project.path / "t").mkdir()
     project.settings(snapshots=False)
     script = "n=$(ls t | wc -l); touch t/$n; [ $n -ge 2 ] && touch t/DONE; exit 1"
     assert project.run("supervise", "t", "--restart-delay", "0.1", "--", "sh", "-c", script).code == 0
     report = report_json(project, project.status()[0]["id"])
     one = report["runs"][0]
-    assert one["flow"] == "supervise" and one["proof"]["claim"] == "the file DONE was there"
+    assert one["flow"] == "supervise" and one["proof"]["claim"] == "the file DONE exists"
     assert any(s["doing"] == "restart" for each in one["iterations"] for s in each["segments"])
 
 
 @pytest.mark.slow
-def test_a_resumed_run_shows_when_nobody_was_at_work(project: Project) -> None:
-    """The time between a kill and the resume is no working time."""
+def test_a_resumed_run_shows_the_gap(project: Project) -> None:
+    """The time between a kill and the resume is not working time."""
     project.agent("[ -e second ] && echo '<response>DONE</response>' || { touch first; sleep 60; }")
     started = project.start("run", "-p", "x")
     wait_until((project.path / "first").exists)
@@ -169,19 +169,19 @@ def test_a_resumed_run_shows_when_nobody_was_at_work(project: Project) -> None:
     assert [(each["text"], each["iteration"]) for each in one["guidance"]] == [("be quick", 1)]
 
 
-def test_a_task_nobody_has_worked_on_and_names_that_mean_nothing(project: Project) -> None:
-    """A report there is; an error with a way out for what is not there."""
+def test_unknown_names_are_errors(project: Project) -> None:
+    """A report on something unknown is an error that names it."""
     failed = project.run("report", "nonsense")
     assert failed.code == 2 and "There is no run 'nonsense'" in failed.err
     assert project.run("report").code == 2
     assert project.run("report", "--json", "--md", "x").code == 2
 
 
-# ---- big ones ----
+# ---- big runs ----
 
 
 def big_run(project: Project, iterations: int, text: str) -> str:
-    """A run with so many iterations, written into the journal as the loop would."""
+    """Write a run with this many iterations into the journal, as the loop would."""
     runs = project.home.runs()
     spec = AgentSpec("claude", "claude", "claude")
     where = str(project.path)
@@ -220,7 +220,7 @@ def big_run(project: Project, iterations: int, text: str) -> str:
 
 @pytest.mark.slow
 def test_a_thousand_iterations_stay_small(project: Project) -> None:
-    """Numbers of all, texts of some; what is left out is named with the command that shows it."""
+    """All iterations have numbers, some have texts; omissions are listed with the command that shows them."""
     run = big_run(project, 1200, "line\n" * 2000)
     streams = project.home.make_streams(run)
     with (streams / "001-1.work.stdout").open("wb") as stream:
@@ -239,7 +239,7 @@ def test_a_thousand_iterations_stay_small(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_diff_of_ten_megabytes_is_cut_with_a_note(repository: Project) -> None:
-    """Every file keeps its share, and the command that shows all is named."""
+    """Every file gets a share of the diff, and the command for the full diff is named."""
     body = "yes 'a line of a very long file' | head -n 400000 > long.txt; echo short > short.txt"
     repository.agent(f"{body}; echo '<response>DONE</response>'", snapshots=True)
     assert repository.run("run", "-p", "x").code == 0
@@ -247,7 +247,7 @@ def test_a_diff_of_ten_megabytes_is_cut_with_a_note(repository: Project) -> None
     changes = iteration["changes"]
     assert changes["count"] == 2 and changes["added"] == 400_001
     assert len(changes["diff"]["text"]) < 60_000 and "+short" in changes["diff"]["text"]
-    assert "1 long or further file not shown" in changes["diff"]["text"]
+    assert "1 more file not shown" in changes["diff"]["text"]
     assert re.fullmatch(r"ralph diff \S+ 1", changes["diff"]["see"]) and changes["diff"]["left_out"]
 
 
@@ -255,7 +255,7 @@ def test_a_diff_of_ten_megabytes_is_cut_with_a_note(repository: Project) -> None
 
 
 class _Tags(HTMLParser):
-    """Which elements and attributes a page has."""
+    """Collects the elements and attributes of a page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -270,7 +270,7 @@ class _Tags(HTMLParser):
 
 
 def test_hostile_text_is_harmless_in_every_form(project: Project) -> None:
-    """No element of its own, no control character, no override; fences and tables hold."""
+    """It adds no element, control character or override, and cannot break fences and tables."""
     text = HOSTILE.replace("\udcff", "\ufffd") + "x" * 100_000
     run = big_run(project, 2, text)
     assert project.run("report", run, "--html", "h.html").code == 0
@@ -297,8 +297,8 @@ def _flat(tokens: list[Token]) -> Iterator[Token]:
         yield from _flat(token.children or [])
 
 
-def test_hostile_names_of_files(repository: Project) -> None:
-    """A path is text like any other."""
+def test_hostile_file_names(repository: Project) -> None:
+    """A path is escaped like any other text."""
     name = "<img src=x onerror=alert(1)>\n\x1b[31m"
     body = f"printf x > \"$(printf '%s' '{name}')\"; echo '<response>DONE</response>'"
     repository.agent(body, snapshots=True)
@@ -307,8 +307,8 @@ def test_hostile_names_of_files(repository: Project) -> None:
     assert "<img" not in done.out and "\x1b" not in done.out and "&lt;img" in done.out
 
 
-def test_no_secret_of_a_file_or_a_prompt_is_shown(repository: Project) -> None:
-    """What an agent writes into a file is in the diff; a token there is one all the same."""
+def test_secrets_in_files_and_prompts_are_redacted(repository: Project) -> None:
+    """A token that an agent writes into a file is redacted in the diff."""
     token, value = "ghp_" + "a1B2" * 9, "correct-horse-battery"
     body = f"echo 'key = {token} {value}' > config.py; echo '<response>DONE</response>'"
     repository.agent(body, snapshots=True)
@@ -321,8 +321,8 @@ def test_no_secret_of_a_file_or_a_prompt_is_shown(repository: Project) -> None:
     assert token not in repository.run("report", "--json").out
 
 
-def test_the_sandbox_is_named_and_one_that_was_missed_too(repository: Project) -> None:
-    """A run that went on without one says so where readers look before they believe it."""
+def test_the_sandbox_and_a_missing_one_are_reported(repository: Project) -> None:
+    """A run without the sandbox it should have had says so in its remarks."""
     repository.agent("echo '<response>DONE</response>'", snapshots=False)
     assert repository.run("run", "-p", "x").code == 0
     assert "- sandbox: none\n" in repository.run("report").out
@@ -341,7 +341,7 @@ def test_the_sandbox_is_named_and_one_that_was_missed_too(repository: Project) -
 
 @pytest.mark.slow
 def test_the_three_forms_agree(repository: Project) -> None:
-    """They are made from one value: the same numbers stand in all of them."""
+    """HTML, Markdown and JSON are made from one value and show the same numbers."""
     run = complete_run(repository)
     html, md = repository.run("report", "--html", "-").out, repository.run("report", "--md", "-").out
     report = report_json(repository)
@@ -349,8 +349,8 @@ def test_the_three_forms_agree(repository: Project) -> None:
         assert word in html and word in md
 
 
-def test_a_newer_or_broken_store_is_an_error_for_people(project: Project) -> None:
-    """No traceback: what is wrong, and what to do."""
+def test_a_damaged_store_is_an_error(project: Project) -> None:
+    """The error says what is wrong, without a traceback."""
     project.agent("echo '<response>DONE</response>'")
     project.run("run", "-p", "x")
     db = sqlite3.connect(project.home.database)

@@ -1,4 +1,4 @@
-"""What is done to runs from the dashboard: by keys, with real runs, and with what stands in the store afterwards."""
+"""Actions from the dashboard: keys pressed on real runs, and the store afterwards."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from ralph.views.tui.task import TaskScreen
 from tui_support import World, screen_text, settle, settle_environment, until
 
 WORKS = "echo working; while [ ! -f go.$RALPH_ITERATION ] && [ ! -f go ]; do sleep 0.05; done"
-"""An agent that works until the test lets it go on."""
+"""An agent that works until the test creates `go`."""
 
 DONE = "echo '<response>DONE</response>'"
 _NAMES = {"/": "slash", " ": "space", ",": "comma"}
 
 
 def at_once(app: App[Any], *characters: str) -> None:
-    """These keys, before the dashboard has done anything about the first of them."""
+    """Send these keys before the dashboard has handled the first of them."""
     for character in characters:
         app.post_message(events.Key(character if character.isalnum() else _NAMES[character], character))
 
@@ -48,7 +48,7 @@ def only(project: Project) -> Summary:
 
 
 def commands(project: Project) -> list[tuple[str, str]]:
-    """Kind and body of what was said to runs."""
+    """Kind and body of the commands in the store."""
     with closing(sqlite3.connect(project.home.database)) as db:
         return db.execute("SELECT kind, body FROM commands ORDER BY id").fetchall()
 
@@ -56,7 +56,7 @@ def commands(project: Project) -> list[tuple[str, str]]:
 def drive(
     project: Project, steps: Callable[[Pilot[None]], Awaitable[None]], size: tuple[int, int] = (110, 40)
 ) -> None:
-    """The dashboard over the store of a project, and what is typed in it."""
+    """Run the dashboard on the store of a project and perform the steps."""
 
     async def run() -> None:
         app = make_app(project.home, ViewOptions())
@@ -69,7 +69,7 @@ def drive(
 
 @pytest.fixture
 def here(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
-    """The dashboard starts other ralphs with the same store."""
+    """A project whose environment the dashboard shares, so that it starts other ralphs with the same store."""
     for name, value in project.env.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR")
@@ -78,7 +78,7 @@ def here(project: Project, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 @contextmanager
 def live(project: Project, body: str = WORKS) -> Iterator[Summary]:
-    """A run that works; it is ended with the test."""
+    """A live run, cancelled at the end of the test."""
     project.agent(body)
     process = project.start("run", "-p", "The work.", "-m", "9")
     try:
@@ -101,7 +101,7 @@ def _is_working(project: Project) -> bool:
 
 
 def test_pause_and_resume(here: Project) -> None:
-    """`p` holds a run after the step in hand, `r` lets it go on: two commands in the store, as the CLI writes them."""
+    """`p` pauses a run after the current step and `r` resumes it, with the same commands in the store as the CLI."""
     with live(here):
 
         async def steps(pilot: Pilot[None]) -> None:
@@ -118,7 +118,7 @@ def test_pause_and_resume(here: Project) -> None:
 
 
 def test_steer(here: Project) -> None:
-    """`s` asks for a line, which is queued for the next prompt; what looks like markup stays as it is typed."""
+    """`s` asks for a line and queues it for the next prompt; text that looks like markup is kept as typed."""
     with live(here):
 
         async def steps(pilot: Pilot[None]) -> None:
@@ -135,8 +135,8 @@ def test_steer(here: Project) -> None:
 
 
 @pytest.mark.slow
-def test_steering_can_be_left(here: Project) -> None:
-    """Escape sends nothing, an empty line is refused."""
+def test_steering_can_be_cancelled(here: Project) -> None:
+    """Escape sends nothing, and an empty line is refused."""
     with live(here):
 
         async def steps(pilot: Pilot[None]) -> None:
@@ -148,7 +148,7 @@ def test_steering_can_be_left(here: Project) -> None:
 
 
 def test_cancel_asks_first(here: Project) -> None:
-    """`x` and then `n` or Enter leaves the run alone; `y` ends it."""
+    """`x` followed by `n` or Enter leaves the run alone; `y` cancels it."""
     with live(here):
 
         async def steps(pilot: Pilot[None]) -> None:
@@ -165,7 +165,7 @@ def test_cancel_asks_first(here: Project) -> None:
 
 
 def test_resume_with_more_iterations(here: Project) -> None:
-    """A run that has used its iterations is asked for more and goes on in the background, on its own."""
+    """Resuming a run that has used all its iterations asks for more and continues it in the background."""
     here.agent(f'echo "$RALPH_ITERATION" >> starts; [ "$RALPH_ITERATION" -lt 3 ] || {DONE}')
     assert here.run("run", "-p", "The work.", "-m", "2").code == 1
 
@@ -181,8 +181,8 @@ def test_resume_with_more_iterations(here: Project) -> None:
     assert (here.path / "starts").read_text().split() == ["1", "2", "3"]
 
 
-def test_what_is_refused_is_said(here: Project) -> None:
-    """The words of the command line, not a traceback."""
+def test_errors_are_shown(here: Project) -> None:
+    """The error of the command line is shown, not a traceback."""
     here.agent(DONE)
     assert here.run("run", "-p", "The work.").code == 0
 
@@ -196,7 +196,7 @@ def test_what_is_refused_is_said(here: Project) -> None:
 
 @pytest.mark.slow
 def test_rewind(repository: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`w`: which iteration, are you sure, and then the files are back; what was there is kept and named."""
+    """`w` asks for the iteration and for confirmation, restores the files, and names the saved state."""
     for name, value in repository.env.items():
         monkeypatch.setenv(name, value)
     repository.agent(
@@ -207,7 +207,7 @@ def test_rewind(repository: Project, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("enter", "w")
-        await until(pilot, lambda: "as it was before iteration 2" in screen_text(pilot.app))
+        await until(pilot, lambda: "before iteration 2" in screen_text(pilot.app))
         await pilot.press("enter", "n")
         await settle(pilot)
         assert file.read_text() == "v2\n"
@@ -220,8 +220,8 @@ def test_rewind(repository: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     drive(repository, steps)
 
 
-def test_the_log_goes_to_the_pager(here: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`o` without a terminal says so; with one the whole log is piped to $PAGER (see the test in tmux)."""
+def test_the_log_without_a_terminal(here: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`o` without a terminal suggests `ralph logs`; with one the log goes to $PAGER (see the test in tmux)."""
     here.agent(DONE)
     here.run("run", "-p", "The work.")
 
@@ -233,7 +233,7 @@ def test_the_log_goes_to_the_pager(here: Project, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_live_run_is_followed(here: Project) -> None:
-    """What the agent prints appears while it works, and the next iteration after it."""
+    """Agent output appears while the agent works, then the next iteration."""
     with live(here, f"echo first line; {WORKS}; echo second line"):
 
         async def steps(pilot: Pilot[None]) -> None:
@@ -247,7 +247,7 @@ def test_a_live_run_is_followed(here: Project) -> None:
         drive(here, steps)
 
 
-# ---- from screen to screen ----
+# ---- navigation ----
 
 
 def look_around(world: World, steps: Callable[[Pilot[None]], Awaitable[None]], **options: Any) -> None:
@@ -266,8 +266,8 @@ def environment(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_keys_lead_everywhere(world: World, environment: None) -> None:
-    """Enter opens, escape goes back, tab changes the panel, `?` helps, `t` changes the theme."""
+def test_keys_reach_every_screen(world: World, environment: None) -> None:
+    """Enter opens, Escape goes back, Tab switches panels, `?` shows help, `t` switches the theme."""
 
     async def steps(pilot: Pilot[None]) -> None:
         app = pilot.app
@@ -276,7 +276,7 @@ def test_keys_lead_everywhere(world: World, environment: None) -> None:
         await pilot.press("escape", "tab", "right", "enter")
         await until(pilot, lambda: isinstance(app.screen, TaskScreen) and "SHOP-3" in screen_text(app))
         await pilot.press("escape", "question_mark")
-        await until(pilot, lambda: "rewind: the files" in screen_text(app))
+        await until(pilot, lambda: "rewind: restore the files" in screen_text(app))
         await pilot.press("escape", "t")
         assert app.theme == "ralph-light"
         assert isinstance(app.screen, HomeScreen)
@@ -286,7 +286,7 @@ def test_keys_lead_everywhere(world: World, environment: None) -> None:
 
 @pytest.mark.slow
 def test_the_mouse_works(world: World, environment: None) -> None:
-    """A click puts the cursor on a row, a second one opens it; tabs can be clicked."""
+    """A click selects a row and a second click opens it; tabs can be clicked."""
 
     async def steps(pilot: Pilot[None]) -> None:
         app = pilot.app
@@ -300,7 +300,7 @@ def test_the_mouse_works(world: World, environment: None) -> None:
 
 
 def test_filter(world: World, environment: None) -> None:
-    """`/` shows only the runs with these words, those of their prompts too; escape shows all again."""
+    """`/` shows only runs that match the words, including their prompts; Escape shows all runs again."""
 
     async def steps(pilot: Pilot[None]) -> None:
         await pilot.press("slash", *"prd limit", "enter")
@@ -309,7 +309,7 @@ def test_filter(world: World, environment: None) -> None:
         )
         await pilot.press("escape")
         await until(pilot, lambda: "~/blog" in screen_text(pilot.app))
-        await pilot.press("slash", *"mend the feed", "enter")
+        await pilot.press("slash", *"fix the feed", "enter")
         await until(pilot, lambda: "~/notes" not in screen_text(pilot.app))
         assert "~/blog" in screen_text(pilot.app)
 
@@ -317,8 +317,8 @@ def test_filter(world: World, environment: None) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_typed_at_once_goes_into_the_field(world: World, environment: None) -> None:
-    """Keys that come in one go after `/` or `s` are for the field that it opens, not for the list below it."""
+def test_fast_typing_goes_into_the_field(world: World, environment: None) -> None:
+    """Keys typed right after `/` or `s` go into the field it opens, not to the list."""
 
     async def steps(pilot: Pilot[None]) -> None:
         app = pilot.app
@@ -340,20 +340,20 @@ def test_what_is_typed_at_once_goes_into_the_field(world: World, environment: No
 
 
 def test_a_run_of_a_task_is_opened_from_its_history(world: World, environment: None) -> None:
-    """From the task to the run of its role, and back."""
+    """Enter opens the run of a role, and Escape goes back to the task."""
 
     async def steps(pilot: Pilot[None]) -> None:
         app = pilot.app
         await pilot.press("tab", "enter")
-        await until(pilot, lambda: isinstance(app.screen, RunScreen) and "Verification" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, RunScreen) and "Running coder" in screen_text(app))
         await pilot.press("escape")
         assert isinstance(app.screen, TaskScreen)
 
     look_around(world, steps, first=(world.webshop, "SHOP-1"))
 
 
-def test_it_can_begin_with_a_run(world: World, environment: None) -> None:
-    """As `ralph tui RUN` does; escape leads to the list."""
+def test_it_can_start_with_a_run(world: World, environment: None) -> None:
+    """`ralph tui RUN` opens the run; Escape goes to the list."""
 
     async def steps(pilot: Pilot[None]) -> None:
         assert isinstance(pilot.app.screen, RunScreen)
@@ -364,8 +364,8 @@ def test_it_can_begin_with_a_run(world: World, environment: None) -> None:
 
 
 @pytest.mark.slow
-def test_home_is_not_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A store that is made while the dashboard is open appears."""
+def test_a_new_store_appears(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store created while the dashboard is open is shown."""
     (tmp_path / "state").mkdir()
     project = Project(tmp_path, Home(tmp_path / "state"))
     for name, value in project.env.items():

@@ -1,4 +1,4 @@
-"""What the dashboard reads: nothing is written, nothing is held, and only the end of what is long."""
+"""How the dashboard reads the store: no writes, no locks held, and only the end of long files."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ def only_run(project: Project) -> str:
     return str(run["id"])
 
 
-# ---- it only reads ----
+# ---- reading only ----
 
 
 def test_nothing_is_changed(project: Project) -> None:
-    """After all has been looked at the database is the same, byte for byte, and no other connection sees a change."""
+    """After reading everything, the database is unchanged byte for byte, and no other connection sees a change."""
     project.agent(DONE)
     assert project.run("run", "-p", "The work.").code == 0
     run, before = only_run(project), digest(project.home.database)
@@ -66,7 +66,7 @@ def test_nothing_is_changed(project: Project) -> None:
 
 
 def test_it_cannot_write(project: Project) -> None:
-    """Its connection refuses to."""
+    """Its connection is read-only."""
     project.agent(DONE)
     project.run("run", "-p", "The work.")
     runs = project.home.to_read()
@@ -75,7 +75,7 @@ def test_it_cannot_write(project: Project) -> None:
 
 
 def test_nobody_waits_for_it(project: Project) -> None:
-    """While it is open others write, take the whole store for themselves, and tidy up its log."""
+    """While it is open, others can write, lock the whole store and truncate its log."""
     project.agent(DONE)
     project.run("run", "-p", "The work.")
     feed = feed_of(project.home)
@@ -89,8 +89,8 @@ def test_nobody_waits_for_it(project: Project) -> None:
     feed.close()
 
 
-def test_what_others_leave_in_the_log_stays_there(project: Project) -> None:
-    """Closing it is no checkpoint: what a run has written last is not moved by it."""
+def test_closing_leaves_the_log_alone(project: Project) -> None:
+    """Closing does not checkpoint: the last writes of a run stay in the log."""
     project.agent(DONE)
     project.run("run", "-p", "The work.")
     feed = feed_of(project.home)
@@ -104,15 +104,15 @@ def test_what_others_leave_in_the_log_stays_there(project: Project) -> None:
     assert (log.stat().st_size, digest(project.home.database)) == before
 
 
-def test_no_store_is_no_error(tmp_path: Path) -> None:
-    """There is nothing to see, and nothing is made, not even the directory."""
+def test_a_missing_store_is_not_an_error(tmp_path: Path) -> None:
+    """The overview is empty, and nothing is created, not even the directory."""
     feed = feed_of(Home(tmp_path / "nowhere"))
     assert feed.overview() == Overview()
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_where_the_store_is_without_making_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same place as for the other commands."""
+def test_the_store_is_located_without_creating_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The location is the same as for the other commands."""
     monkeypatch.delenv("RALPH_STATE_DIR", raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "usual"))
     assert known_home(tmp_path) == Home(tmp_path / "usual" / "ralph")
@@ -123,11 +123,11 @@ def test_where_the_store_is_without_making_it(tmp_path: Path, monkeypatch: pytes
     assert known_home(tmp_path) == Home(tmp_path / "usual" / "ralph")
 
 
-# ---- stores that cannot be read ----
+# ---- unreadable stores ----
 
 
-def test_a_newer_store_is_named(project: Project) -> None:
-    """With its number, and what to do."""
+def test_a_newer_store(project: Project) -> None:
+    """The error names its format."""
     project.agent(DONE)
     project.run("run", "-p", "The work.")
     with closing(sqlite3.connect(project.home.database)) as db:
@@ -136,8 +136,8 @@ def test_a_newer_store_is_named(project: Project) -> None:
         feed_of(project.home).overview()
 
 
-def test_a_store_of_before_there_were_tasks(project: Project) -> None:
-    """It is not brought up to date by looking at it: that is said."""
+def test_an_older_store_without_tasks(project: Project) -> None:
+    """Reading does not migrate it: the error says that it is from an older Ralph."""
     project.agent(DONE)
     project.run("run", "-p", "The work.")
     with closing(sqlite3.connect(project.home.database)) as db:
@@ -152,9 +152,9 @@ def test_a_store_of_before_there_were_tasks(project: Project) -> None:
     assert len(feed_of(project.home).overview().runs) == 1
 
 
-@pytest.mark.parametrize("content", [b"", b"this is no database at all, but a text" * 100])
-def test_something_else_in_its_place(project: Project, content: bytes) -> None:
-    """An empty file is a store that is yet to come; anything else is an error for people."""
+@pytest.mark.parametrize("content", [b"", b"this is not a database, but a text" * 100])
+def test_another_file_in_place_of_the_store(project: Project, content: bytes) -> None:
+    """An empty file is an empty store; anything else is an error."""
     project.home.database.write_bytes(content)
     feed = feed_of(project.home)
     if content:
@@ -164,8 +164,8 @@ def test_something_else_in_its_place(project: Project, content: bytes) -> None:
         assert feed.overview() == Overview()
 
 
-def test_a_busy_store_is_said_and_tried_again(project: Project) -> None:
-    """Somebody who keeps the whole store for himself is waited for only briefly, and then it goes on."""
+def test_a_busy_store_is_retried(project: Project) -> None:
+    """A locked store is an error after a short wait, and readable again afterwards."""
     project.agent(DONE)
     project.run("run", "-p", "The work.")
     feed = feed_of(project.home)
@@ -179,8 +179,8 @@ def test_a_busy_store_is_said_and_tried_again(project: Project) -> None:
     assert len(feed.overview().runs) == 1
 
 
-def test_a_store_that_was_replaced_is_opened_anew(project: Project) -> None:
-    """As after `rm` and a new run."""
+def test_a_replaced_store_is_reopened(project: Project) -> None:
+    """After `rm` and a new run, the new store is read."""
     project.agent(DONE)
     project.run("run", "-p", "The work.")
     feed = feed_of(project.home)
@@ -193,11 +193,11 @@ def test_a_store_that_was_replaced_is_opened_anew(project: Project) -> None:
     assert len(feed.overview().runs) == 1
 
 
-# ---- what has changed ----
+# ---- changes ----
 
 
-def test_the_same_again_where_nothing_has_changed(project: Project) -> None:
-    """No row is read twice; a new one is seen at once."""
+def test_the_overview_is_reused_if_nothing_has_changed(project: Project) -> None:
+    """No row is read twice, and a new run appears immediately."""
     project.agent(DONE)
     project.run("run", "-p", "The work.")
     feed = feed_of(project.home)
@@ -207,8 +207,8 @@ def test_the_same_again_where_nothing_has_changed(project: Project) -> None:
     assert len(feed.overview().runs) == 2
 
 
-def test_a_run_that_dies_is_seen_though_nobody_writes_it_down(project: Project) -> None:
-    """Its process is gone: crashed."""
+def test_a_dead_process_is_noticed_without_a_write(project: Project) -> None:
+    """A run whose process is gone is shown as crashed."""
     project.agent("touch started; sleep 60")
     process = project.start("run", "-p", "The work.")
     while not (project.path / "started").exists():
@@ -222,8 +222,8 @@ def test_a_run_that_dies_is_seen_though_nobody_writes_it_down(project: Project) 
     assert crashed.state == "crashed"
 
 
-def test_a_damaged_run_does_not_hide_behind_a_traceback(project: Project) -> None:
-    """What cannot be decoded is an error for people."""
+def test_a_damaged_run_is_an_error(project: Project) -> None:
+    """A row that cannot be decoded raises a `RalphError`."""
     project.agent(DONE)
     project.run("run", "-p", "The work.")
     with closing(sqlite3.connect(project.home.database)) as db:
@@ -233,7 +233,7 @@ def test_a_damaged_run_does_not_hide_behind_a_traceback(project: Project) -> Non
         feed_of(project.home).overview()
 
 
-# ---- what is long ----
+# ---- long output ----
 
 
 def plan_of(directory: Path) -> Plan:
@@ -242,7 +242,7 @@ def plan_of(directory: Path) -> Plan:
 
 
 def test_only_the_end_of_a_long_stream_is_read(project: Project) -> None:
-    """Of 40 MB the last half MB is shown, from the beginning of a line, and that the rest is not."""
+    """Of 40 MB the last half MB is shown, from the start of a line, with a note about the rest."""
     project.agent("echo begin; sleep 60")
     process = project.start("run", "-p", "The work.")
     while not list(project.home.path.glob("runs/*/*.stdout")):
@@ -269,8 +269,8 @@ def test_only_the_end_of_a_long_stream_is_read(project: Project) -> None:
     assert len(grown) < MAX_BYTES + 10_000
 
 
-def test_of_many_iterations_the_last_are_told(project: Project) -> None:
-    """As many as fit; all of them are in the list of iterations."""
+def test_of_many_iterations_the_last_are_shown(project: Project) -> None:
+    """As many iterations as fit are shown; the list of iterations has all of them."""
     project.agent(f"head -c 300000 /dev/zero | tr '\\0' x; echo; [ $RALPH_ITERATION -lt 5 ] || {DONE}")
     assert project.run("run", "-p", "The work.", "-m", "5").code == 0
     news = watch_of(project.home, only_run(project)).news()
@@ -279,23 +279,23 @@ def test_of_many_iterations_the_last_are_told(project: Project) -> None:
     assert len(news.panel.detail.iterations) == 5
 
 
-def test_the_end_of_a_file_that_may_be_anything(tmp_path: Path) -> None:
-    """A log of a check is read without following a link, waiting for a pipe, or taking all of it."""
+def test_the_end_of_any_kind_of_file(tmp_path: Path) -> None:
+    """Reading a check's log follows no link, waits for no pipe, and does not read the whole file."""
     (tmp_path / "log").write_bytes(b"a" * 100 + HOSTILE.encode())
     (tmp_path / "link").symlink_to("log")
     os.mkfifo(tmp_path / "pipe")
     assert "\x1b" not in tail_of(tmp_path / "log")
     assert "not shown" in tail_of(tmp_path / "log", most=20)
     assert "Too many levels" in tail_of(tmp_path / "link")
-    assert "no regular file" in tail_of(tmp_path / "pipe")
+    assert "not a regular file" in tail_of(tmp_path / "pipe")
     assert "No such file" in tail_of(tmp_path / "gone")
 
 
 # ---- stories ----
 
 
-def test_a_task_list_that_cannot_be_read_is_said(project: Project) -> None:
-    """The board says why; a story with strange values is shown as far as it can be."""
+def test_an_unreadable_task_list(project: Project) -> None:
+    """The board shows the error; a story with unexpected values is shown as well as possible."""
     project.agent(DONE)
     project.run("run", "-p", "The work.")
     feed = feed_of(project.home)
@@ -314,7 +314,7 @@ def test_a_task_list_that_cannot_be_read_is_said(project: Project) -> None:
 
 
 def test_two_readers_at_once(world: World) -> None:
-    """Screens share one connection, from several threads."""
+    """Screens share one connection from several threads."""
     feed = feed_of(world.home)
     problems: list[BaseException] = []
 
@@ -334,7 +334,7 @@ def test_two_readers_at_once(world: World) -> None:
 
 
 def test_the_checks_of_a_merge_are_listed(world: World) -> None:
-    """No agent works in it, and what was verified on the merged tree is shown all the same."""
+    """A merge has no agent, but its checks on the merged tree are shown."""
     runs = world.home.runs()
     with closing(runs.db):
         merge = next(run for run in runs.of_task(world.webshop, "SHOP-1") if run.role == "merge")

@@ -1,6 +1,6 @@
-"""Every screen of the dashboard in three sizes, on a store that real scripted runs have made.
+"""Every screen of the dashboard in three sizes, on a store of real scripted runs.
 
-After a change on purpose: pytest tests/views/test_tui_screens.py -n 0 --snapshot-update, and look at the pictures.
+After an intended change, run pytest tests/views/test_tui_screens.py -n 0 --snapshot-update and look at the pictures.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from conftest import Project, some
 from tui_support import SIZES, World, settle, settle_environment
 
 Compare = Callable[..., bool]
-SVGImageExtension.file_extension = "svg"  # the plugin sets the name that it had in older versions of syrupy
+SVGImageExtension.file_extension = "svg"  # the plugin sets the attribute's name from older versions of syrupy
 
 sizes = pytest.mark.parametrize("size", some(SIZES, 1), ids=lambda size: f"{size[0]}x{size[1]}")
 
@@ -26,7 +26,7 @@ def environment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 def typed(*keys: str) -> Callable[[Pilot[None]], object]:
-    """Type these keys, each when all of the one before is on the screen."""
+    """Press these keys, each after the screen has settled."""
 
     async def run_before(pilot: Pilot[None]) -> None:
         await settle(pilot)
@@ -39,7 +39,7 @@ def typed(*keys: str) -> Callable[[Pilot[None]], object]:
 
 @sizes
 def test_all_runs(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
-    """Live runs first, a child below its parent, and the swimlanes of the project with their iterations."""
+    """Live runs first, a child below its parent, and the project's swimlanes with iterations."""
     assert snap_compare(world.app(), terminal_size=size, run_before=typed())
 
 
@@ -59,74 +59,74 @@ def test_a_run_that_works(world: World, snap_compare: Compare, size: tuple[int, 
 
 @sizes
 def test_a_run_that_waits(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
-    """Until when, and for how long."""
+    """The end of the wait and the time left."""
     app = world.app(first=(world.ids["waiting"],))
     assert snap_compare(app, terminal_size=size, run_before=typed())
 
 
 @sizes
 def test_a_run_that_crashed(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
-    """It is shown as such, with what to do."""
+    """The crash is shown, with what to do."""
     app = world.app(first=(world.ids["crashed"],))
     assert snap_compare(app, terminal_size=size, run_before=typed())
 
 
 @sizes
 def test_hostile_text(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
-    """Escape sequences, markup and bidirectional overrides of an agent are plain text."""
+    """Escape sequences, markup and bidirectional overrides from an agent are shown as plain text."""
     app = world.app(first=(world.ids["limit"],))
     assert snap_compare(app, terminal_size=size, run_before=typed())
 
 
 @sizes
 def test_checks(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
-    """Every verdict, and the log of the one that is chosen."""
+    """Every verdict, and the log of the selected one."""
     app = world.app(first=(world.ids["complete"],))
     assert snap_compare(app, terminal_size=size, run_before=typed("2", "down"))
 
 
 @sizes
 def test_diff(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
-    """What one iteration has changed."""
+    """The diff of one iteration."""
     app = world.app(first=(world.ids["complete"],))
     assert snap_compare(app, terminal_size=size, run_before=typed("3", "["))
 
 
 @sizes
 def test_a_task(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
-    """The criteria of every role, and what each verification found."""
+    """The criteria of every role, and every verification result."""
     app = world.app(first=(world.webshop, "SHOP-1"))
     assert snap_compare(app, terminal_size=size, run_before=typed("down", "down"))
 
 
 @sizes
 def test_a_story(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
-    """All that the task list says of it."""
+    """Everything the task list says about a story."""
     keys = typed("/", *"notes", "enter", "P", "enter", "tab", "enter")
     assert snap_compare(world.app(), terminal_size=size, run_before=keys)
 
 
 @sizes
 def test_help(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
-    """Every key."""
+    """The list of all keys."""
     assert snap_compare(world.app(), terminal_size=size, run_before=typed("?"))
 
 
 @sizes
 def test_a_question(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
-    """What destroys something is asked first, with what it means."""
+    """A destructive action asks first and explains its effect."""
     assert snap_compare(world.app(), terminal_size=size, run_before=typed("x"))
 
 
 @sizes
 def test_a_line_to_type(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
-    """Guidance for a run."""
+    """The field for guidance to a run."""
     assert snap_compare(world.app(), terminal_size=size, run_before=typed("s", *"use tabs"))
 
 
 @sizes
 def test_the_projects(world: World, snap_compare: Compare, size: tuple[int, int]) -> None:
-    """All of them can be chosen."""
+    """The list of projects to choose from."""
     assert snap_compare(world.app(), terminal_size=size, run_before=typed("P"))
 
 
@@ -138,7 +138,7 @@ def test_nothing_yet(
     snap_compare: Compare,
     size: tuple[int, int],
 ) -> None:
-    """Where there is no store there is a word of welcome, and nothing is made."""
+    """Without a store, the screen shows how to start, and nothing is created."""
     monkeypatch.setenv("HOME", str(project.home.path))
     empty = World(project.path, project.home)
     assert snap_compare(empty.app(), terminal_size=size, run_before=typed())
@@ -149,6 +149,6 @@ def test_nothing_yet(
 def test_no_colours(
     world: World, monkeypatch: pytest.MonkeyPatch, snap_compare: Compare, size: tuple[int, int]
 ) -> None:
-    """With NO_COLOR nothing is told by colour alone: marks and words stay, the cursor is reversed."""
+    """With NO_COLOR, marks and words remain and the cursor is reversed."""
     monkeypatch.setenv("NO_COLOR", "1")
     assert snap_compare(world.app(), terminal_size=size, run_before=typed())

@@ -1,4 +1,4 @@
-"""What is longer than its place on the screen."""
+"""Views that scroll."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Alone(App[None]):
         yield self.widget
 
 
-def test_the_scrollbar_of_a_text_that_comes_late() -> None:
-    """A text comes, and is followed to its end, while there is no scrollbar yet; then there is one, at the end too."""
+def test_the_scrollbar_of_text_added_later() -> None:
+    """Text is added and followed before there is a scrollbar; the scrollbar then appears at the end too."""
     lines = LinesView(follows=True)
     _is_at_the_end(lines, lambda: lines.add("a line\n" * 100))
 
 
-def test_the_scrollbar_of_a_list_that_comes_late() -> None:
-    """The same with rows, whose cursor goes to the last."""
+def test_the_scrollbar_of_rows_added_later() -> None:
+    """Rows are added and the cursor moves to the last; the scrollbar appears at the end."""
     rows = RowList([Column("")])
 
     def fill() -> None:

@@ -1,4 +1,4 @@
-"""`ralph tui` in a real terminal: tmux, keys typed, the screen read."""
+"""`ralph tui` in a real terminal (tmux): keys are typed and the screen is read."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ralph.store.home import Home
 from tui_support import World
 
 PAGER = "{ cat; echo That was the log.; read line < /dev/tty; }"
-"""It waits for Enter, as pagers do."""
+"""Waits for Enter, as pagers do."""
 
 
 @dataclass(frozen=True)
 class Tmux:
-    """A terminal multiplexer of its own, on a socket of its own."""
+    """A separate tmux server on its own socket."""
 
     socket: Path
     environment: dict[str, str]
@@ -43,7 +43,7 @@ class Tmux:
         self("send-keys", "-t", "0", *keys)
 
     def expect(self, *words: str, without: str = "\0") -> str:
-        """Wait until all of this is on the screen, and `without` is not."""
+        """Wait until all these words are on the screen and `without` is not."""
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
             try:
@@ -58,7 +58,7 @@ class Tmux:
 
 @pytest.fixture(scope="session")
 def tmux_program() -> str:
-    """Installed where it is missing and can be; where it has to be there, its absence is a failure."""
+    """Install tmux if it is missing and possible; in CI a missing tmux fails the test."""
     if shutil.which("tmux") is None and os.geteuid() == 0 and shutil.which("apt-get"):
         subprocess.run(["apt-get", "install", "-y", "-qq", "tmux"], capture_output=True, check=False)
     found = shutil.which("tmux")
@@ -87,20 +87,20 @@ def dashboard(
 
 
 def test_a_whole_visit(tmux_program: str, world: World, tmp_path: Path) -> None:
-    """The list, a run, its checks, help, and out again with exit code 0."""
+    """The list, a run, its checks, the help, and quitting with exit code 0."""
     project = Project(world.base / "ada" / "webshop", world.home, {"HOME": str(world.base / "ada")})
     with dashboard(project, tmp_path) as tmux:
         tmux.expect("3 running", "~/tracker", "Project webshop", "SHOP-3", "implementing 1")
         tmux.type("/greeter", "Enter")
         tmux.expect("~/greeter", without="~/tracker")
         tmux.type("Enter")
-        tmux.expect("claimed, and every required check green", "=== Ralph iteration 2/5 ===")
+        tmux.expect("all checks passed", "=== Ralph iteration 2/5 ===")
         tmux.type("2")
-        tmux.expect("./check.sh", "✗ RED")
+        tmux.expect("./check.sh", "✗ failed")
         tmux.type("Down")
-        tmux.expect("wanted: Hello, Ada!")
+        tmux.expect("expected: Hello, Ada!")
         tmux.type("?")
-        tmux.expect("steer it: guidance")
+        tmux.expect("steer: add guidance")
         tmux.type("Escape")
         time.sleep(0.3)
         tmux.type("q")
@@ -110,7 +110,7 @@ def test_a_whole_visit(tmux_program: str, world: World, tmp_path: Path) -> None:
 
 
 def test_steering_and_the_pager(tmux_program: str, project: Project, tmp_path: Path) -> None:
-    """A running agent is followed, gets guidance, and its log is shown by $PAGER in the same terminal."""
+    """A running agent is followed and steered, and $PAGER shows its log in the same terminal."""
     project.agent(
         "echo I am at work; while [ ! -f go ]; do sleep 0.05; done; echo '<response>DONE</response>'"
     )
@@ -136,17 +136,17 @@ def test_steering_and_the_pager(tmux_program: str, project: Project, tmp_path: P
 
 
 def test_narrow_and_resized(tmux_program: str, world: World, tmp_path: Path) -> None:
-    """It is drawn anew for another size."""
+    """The screen is redrawn when its size changes."""
     project = Project(world.base / "ada" / "webshop", world.home, {"HOME": str(world.base / "ada")})
     with dashboard(project, tmp_path, world.ids["running"], size=(80, 24)) as tmux:
-        screen = tmux.expect("Todo 1/4", "Mend the parser")
+        screen = tmux.expect("Todo 1/4", "Fix the parser")
         assert max(map(len, screen.splitlines())) <= 80
         tmux("resize-window", "-t", "0", "-x", "140", "-y", "40")
-        tmux.expect("directory", "Say what was wrong", "elapsed")
+        tmux.expect("directory", "Explain the cause", "elapsed")
 
 
 def test_a_newer_store(tmux_program: str, project: Project, tmp_path: Path) -> None:
-    """It says so and can be left; no traceback."""
+    """The dashboard shows the error without a traceback, and can be closed."""
     import sqlite3
 
     project.agent("true")
@@ -161,7 +161,7 @@ def test_a_newer_store(tmux_program: str, project: Project, tmp_path: Path) -> N
 
 
 def test_no_terminal_no_dashboard(project: Project) -> None:
-    """Into a pipe it shows nothing, and says what does."""
+    """With stdout in a pipe it prints an error and a hint, and nothing else."""
     result = project.run("tui")
     assert (result.code, result.out) == (2, "")
     assert "There is no terminal" in result.err
@@ -169,7 +169,7 @@ def test_no_terminal_no_dashboard(project: Project) -> None:
 
 
 def test_help_does_not_load_it(project: Project) -> None:
-    """Textual is loaded by `tui` alone."""
+    """Only `tui` loads Textual."""
     code = "import sys; from ralph.cli import main; main(['--help']); main(['status']); print('textual' in sys.modules)"
     import sys
 
@@ -179,8 +179,8 @@ def test_help_does_not_load_it(project: Project) -> None:
     assert done.stdout.splitlines()[-1] == "False"
 
 
-def test_it_ends_with_its_terminal(project: Project) -> None:
-    """Also when no signal tells it that the terminal is gone."""
+def test_it_exits_with_its_terminal(project: Project) -> None:
+    """It exits even if no signal announces that the terminal is gone."""
     ours, theirs = pty.openpty()
     environment = project.env | {"TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
     dashboard = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Writing to a terminal that may stand still."""
+"""Writing to a terminal that may stall."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ralph.views.writer import MAX_WAITING, ThreadedWriter
 
 
 class Still(io.StringIO):
-    """A terminal that takes nothing until it is let go on (Ctrl-S, then Ctrl-Q)."""
+    """A terminal that is stopped until `go` is set (Ctrl-S, then Ctrl-Q)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -23,8 +23,8 @@ class Still(io.StringIO):
         return super().write(text)
 
 
-def test_all_that_waits_is_written_in_order() -> None:
-    """A terminal that stood still for a while gets everything, as it was said."""
+def test_pending_output_is_written_in_order() -> None:
+    """A terminal that stalled for a while gets all output in order."""
     terminal = Still()
     outlet = ThreadedWriter(terminal)
     lines = [f"line {number}\n" for number in range(1000)]
@@ -35,8 +35,8 @@ def test_all_that_waits_is_written_in_order() -> None:
     assert terminal.getvalue() == "".join(lines)
 
 
-def test_what_is_too_much_is_counted() -> None:
-    """Memory is bounded: what does not fit is left out, and the reader is told how much that was."""
+def test_skipped_output_is_counted() -> None:
+    """Memory is bounded: excess output is skipped, and its length is shown."""
     terminal = Still()
     outlet = ThreadedWriter(terminal)
     for piece in ("a" * MAX_WAITING, "b", "c" * 1000, "d" * 234):
@@ -46,12 +46,12 @@ def test_what_is_too_much_is_counted() -> None:
     outlet.write("end\n")
     outlet.flush()
     shown = terminal.getvalue()
-    assert shown == "a" * MAX_WAITING + "b\n[... 1,234 characters were not shown ...]\nend\n"
+    assert shown == "a" * MAX_WAITING + "b\n[... 1,234 characters not shown ...]\nend\n"
 
 
 @pytest.mark.slow
-def test_a_terminal_that_stands_still_does_not_stop_the_run(project: Project) -> None:
-    """Nobody reads what is shown: the work is done to its end, the exit code is right, nothing waits for ever."""
+def test_a_stalled_terminal_does_not_stop_the_run(project: Project) -> None:
+    """Nobody reads the output: the run finishes, the exit code is right, and nothing hangs."""
     project.agent(
         "echo x >> starts; seq 100000; [ $RALPH_ITERATION = 2 ] && echo '<response>DONE</response>'; true"
     )

@@ -1,1 +1,1 @@
-"""Console, JSON lines, tables, reports, dashboard: they read events and the store, never the loop."""
+"""Console, JSON lines, tables, reports and dashboard. They read events and the store, never the loop."""

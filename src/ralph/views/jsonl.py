@@ -1,4 +1,4 @@
-"""A run for programs: one JSON object per event on stdout."""
+"""Machine-readable output of a run: one JSON object per event on stdout."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ KINDS: dict[type[Event], str] = {
 
 
 def _harmless(value: Any) -> Any:
-    """No control character in any text, at any depth, and no number that JSON readers stumble over."""
+    """The value without control characters in any text, at any depth, and with oversized integers as strings."""
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, int) and value.bit_length() > 63:
@@ -58,7 +58,7 @@ def _decoded(value: Any) -> Any:
 
 
 class JsonLines:
-    """`{"event": kind, "at": seconds since 1970, …the event's own fields}`; an agent's own time wins."""
+    """Writes `{"event": kind, "at": seconds since 1970, …the event's fields}`; an event's own `at` takes precedence."""
 
     def __init__(self, out: Sink) -> None:
         self._out = out

@@ -1,4 +1,4 @@
-"""A table as plain lines, one per row: as quick for ten thousand rows as for ten."""
+"""A table as plain lines, one per row; fast for thousands of rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ralph.core.text import clean
 
 _GAP = "  "
 _LEAST = 16
-"""A column is not made narrower than this to fit a terminal."""
+"""Minimum width of a column that is shortened to fit the terminal."""
 
 
 def uses_colour() -> bool:
@@ -20,14 +20,14 @@ def uses_colour() -> bool:
 
 
 def styled(text: str, code: str) -> str:
-    """The text in a colour (an SGR code), where the reader is a terminal."""
+    """The text in a colour (an SGR code) if stdout is a terminal."""
     return f"\x1b[{code}m{text}\x1b[0m" if code and uses_colour() else text
 
 
 def print_lines(
     titles: Sequence[str], rows: Sequence[Sequence[str]], *, wide: int, accent: int, styles: Mapping[str, str]
 ) -> None:
-    """Aligned columns. `wide`: the one that gives way on a terminal; `accent`: the one with `styles` (SGR codes)."""
+    """Print aligned columns. `wide`: the column shortened to fit a terminal; `accent`: the one with `styles`."""
     cells = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(_width, column)) for column in zip(titles, *cells, strict=True)]
     if sys.stdout.isatty():
@@ -56,7 +56,7 @@ def one_line(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal it takes."""
+    """Width in terminal columns."""
     if text.isascii():
         return len(text)
     return sum(_width_of(character) for character in text)

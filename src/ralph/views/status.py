@@ -1,4 +1,4 @@
-"""What the store says of the runs: a list for tables and JSON, and one run in detail."""
+"""Runs from the store: summaries for tables and JSON, and the detail of one run."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from ralph.core.model import (
+    Cause,
     Checked,
     Commit,
     Ended,
@@ -32,7 +33,7 @@ RUNNING, PAUSED, WAITING, CRASHED, ENDED = "running", "paused", "waiting", "cras
 
 
 class Summary(Struct, frozen=True):
-    """One run as `ralph status --json` shows it."""
+    """One run, as in `ralph status --json`."""
 
     id: str
     project: str
@@ -56,9 +57,16 @@ class Summary(Struct, frozen=True):
     task: str | None
     role: str | None
 
+    @property
+    def words(self) -> str:
+        """The outcome with its cause, unless the work is proved; the state of a run that is not over."""
+        if self.outcome is None or self.cause in (Cause.PROVED, Cause.AUTO_APPROVED):
+            return self.outcome or self.state
+        return f"{self.outcome} ({self.cause})"
+
 
 class VerdictSummary(Struct, frozen=True):
-    """What one check found."""
+    """The result of one check."""
 
     check: str
     green: bool
@@ -68,7 +76,7 @@ class VerdictSummary(Struct, frozen=True):
 
 
 class IterationSummary(Struct, frozen=True):
-    """What one iteration came to."""
+    """The result of one iteration."""
 
     iteration: int
     agent: str
@@ -98,9 +106,9 @@ class Detail(Struct, frozen=True):
 
 
 def summaries(runs: Runs, sum_up: Callable[[Runs, Run], Summary] | None = None) -> list[Summary]:
-    """Every run, live ones first, the newest first among each; of tasks only those that are going on.
+    """All runs, live ones first, then newest first; of the runs of tasks, only live ones.
 
-    `sum_up`: instead of `summary`, by somebody who remembers what does not change.
+    `sum_up` replaces `summary` for callers that cache finished runs.
     """
     sum_up = sum_up or summary
     found = [sum_up(runs, run) for run in runs.all() if run.task is None or run.is_live]
@@ -108,7 +116,7 @@ def summaries(runs: Runs, sum_up: Callable[[Runs, Run], Summary] | None = None) 
 
 
 def as_tree(found: list[Summary]) -> list[tuple[int, Summary]]:
-    """Each with its depth: the runs that an agent has begun come below the run of that agent."""
+    """Each run with its depth: runs that an agent started come below that agent's run."""
     below: dict[str | None, list[Summary]] = {}
     known = {s.id for s in found}
     for s in found:
@@ -164,7 +172,7 @@ def state_of(brief: RunBrief, *, live: bool) -> str:
 
 
 def detail(runs: Runs, run: Run, journal: Sequence[JournalStep] | None = None) -> Detail:
-    """`journal`: its rows, if the caller has them."""
+    """`journal`: the rows of the run, if the caller has read them already."""
     journal = list(steps(runs.db, runs.path, run.id, looks=False)) if journal is None else journal
     plan = plan_in(journal)
     return Detail(
@@ -180,13 +188,13 @@ def detail(runs: Runs, run: Run, journal: Sequence[JournalStep] | None = None) -
 
 
 def plan_in(journal: Sequence[JournalStep]) -> Plan | None:
-    """The plan is the first row of every journal."""
+    """The plan, which is the first row of every journal."""
     first = journal[0].step if journal else None
     return first if isinstance(first, Plan) else None
 
 
 def asked_of(plan: Plan) -> str:
-    """What the run is for: its prompt, the file of it, or the title of its task."""
+    """The goal of the run: its prompt file, its prompt, or the title of its task."""
     prompt = plan.prompt
     return prompt.file or prompt.text[:200] or (prompt.task.title if prompt.task else "")
 
@@ -198,20 +206,20 @@ def sandbox_in_words(spec: SandboxSpec) -> str:
 
 
 _DOING: dict[type, str] = {
-    RunAgent: "the agent works",
-    RunChecks: "a check runs",
-    Hold: "it waits",
-    Restore: "restore",
-    Commit: "commit",
-    Stop: "stop",
+    RunAgent: "agent running",
+    RunChecks: "check running",
+    Hold: "waiting",
+    Restore: "restoring files",
+    Commit: "committing",
+    Stop: "stopping",
 }
 
 
 def _doing(journal: Sequence[JournalStep]) -> str:
-    """The step in hand, in words."""
+    """The current step in words."""
     last = journal[-1] if journal else None
     if last is None or not last.is_in_hand:
-        return "between two steps"
+        return "between steps"
     since = time.strftime("%H:%M:%S", time.localtime(last.started))
     return f"{_DOING[type(last.step)]} since {since}"
 
@@ -226,7 +234,7 @@ def _iterations(journal: Sequence[JournalStep]) -> list[IterationSummary]:
                     IterationSummary(step.iteration, ran.agent, ran.ended, ran.exit, ran.claim, *used)
                 )
             case RunChecks() if isinstance(checked := entry.result, Checked):
-                if not found:  # a merge: no agent works, there are only checks
+                if not found:  # a merge: checks only, no agent
                     found.append(IterationSummary(0, "", Ended.OK, None, True, 0.0, 0.0, 0))
                 verdicts = (
                     VerdictSummary(v.check, v.green, v.required, v.reason, v.log) for v in checked.verdicts

@@ -1,4 +1,4 @@
-"""Where a story of a PRD loop stands, in one word."""
+"""The state of a PRD story in one word."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TODO, PASSES, CAPPED = "todo", "passes", "auto-approved"
 
 
 class StateStyle(NamedTuple):
-    """The tone of a state in the dashboard, and its colour in a table."""
+    """A state's tone in the dashboard and colour in a table."""
 
     tone: str
     colour: str = ""
@@ -25,7 +25,7 @@ STATES = {
     CAPPED: StateStyle("wait", "yellow"),
     rules.APPROVED: StateStyle("done", "green"),
 }
-"""In the order in which a story goes through them."""
+"""In the order in which a story passes through them."""
 
 
 def state_of(story: Mapping[str, Any]) -> str:
@@ -37,5 +37,5 @@ def state_of(story: Mapping[str, Any]) -> str:
 
 
 def is_capped(story: Mapping[str, Any]) -> bool:
-    """Is it approved only because there were enough reviews?"""
+    """Whether it was approved only because it reached the review cap."""
     return story.get("passes") is True and str(story.get("reviewFeedback")).startswith(rules.AT_CAP)

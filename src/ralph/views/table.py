@@ -1,4 +1,4 @@
-"""Tables for people: aligned, coloured on a terminal only, never cut when piped."""
+"""Aligned tables, coloured only on a terminal and never cut when piped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ralph.core.text import clean
 def print_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], styles: dict[str, str] | None = None
 ) -> None:
-    """One line per row; `styles` colours a cell by its first word."""
+    """Print one line per row; `styles` colours a cell by its first word."""
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else 1000, highlight=False)
     table = Table(box=box.SIMPLE_HEAD if sys.stdout.isatty() else None, pad_edge=False, header_style="bold")
     for title in titles:
@@ -29,7 +29,7 @@ def print_table(
 
 
 def size(count: int) -> str:
-    """A number of bytes as people say it."""
+    """A number of bytes in readable units."""
     value, units = float(count), ["bytes", "KB", "MB", "GB", "TB"]
     while value >= 1024 and len(units) > 1:
         value /= 1024

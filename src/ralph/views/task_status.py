@@ -1,4 +1,4 @@
-"""How far the work on a task has come: its roles, their iterations, and what each verification found."""
+"""The progress of a task: its roles, their iterations and verification results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ralph.views.status import summary
 
 
 class Verification(Struct, frozen=True):
-    """One attempt to prove a promise."""
+    """The verification of one iteration."""
 
     iteration: int
     promise_found: bool
@@ -26,7 +26,7 @@ class Verification(Struct, frozen=True):
 
 
 class RoleRun(Struct, frozen=True):
-    """One role's run at a task."""
+    """One run of a role on a task."""
 
     run: str
     role: str
@@ -41,7 +41,7 @@ class RoleRun(Struct, frozen=True):
 
 
 class TaskState(Struct, frozen=True):
-    """A task on its way, as `ralph status TASK --json` shows it."""
+    """A task and its progress, as in `ralph status TASK --json`."""
 
     id: str
     title: str
@@ -99,7 +99,7 @@ def role_run(runs: Runs, run: Run) -> RoleRun:
 
 
 class _Attempt(Struct):
-    """An iteration, and what its checks said."""
+    """An iteration and its check results."""
 
     claimed: bool
     at: float

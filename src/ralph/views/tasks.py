@@ -1,4 +1,4 @@
-"""Tasks for people and for programs: the one JSON form, the list, one task in detail."""
+"""Tasks as JSON, as a table, and one task in detail."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ STYLES: dict[str, str] = {
 _BOLD, _DIM = "1", "2"
 
 
-# ---- for programs ----
+# ---- JSON ----
 
 
 class TaskJson(msgspec.Struct, frozen=True, gc=False):
-    """A task as `list --json` and `show --json` have it. What is JSON in the store goes through as it is."""
+    """A task, as in `list --json` and `show --json`. JSON from the store is passed through unchanged."""
 
     id: str
     spec_id: str
@@ -71,7 +71,7 @@ def to_json(row: Stored) -> TaskJson:
 
 
 def encoded(values: Any) -> bytes:
-    """Readable JSON. Raises `msgspec.DecodeError` where raw JSON is none."""
+    """Indented JSON. Raises `msgspec.DecodeError` if a raw value is not valid JSON."""
     return msgspec.json.format(msgspec.json.encode(values), indent=2) + b"\n"
 
 
@@ -80,7 +80,7 @@ def _iso(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-# ---- for people ----
+# ---- text ----
 
 
 def print_list(found: Sequence[TaskBriefRow], *, with_project: bool) -> None:
@@ -96,7 +96,7 @@ def print_list(found: Sequence[TaskBriefRow], *, with_project: bool) -> None:
 
 
 class RoleView(Struct, frozen=True):
-    """What a role of a task has to prove. `remark`: where that comes from, or that the role is skipped."""
+    """The criteria of a task's role. `remark`: their source, or that the role is skipped."""
 
     name: str
     promise: str
@@ -108,7 +108,7 @@ class RoleView(Struct, frozen=True):
 
 
 Paint = Callable[[str, str], str]
-"""A text in a colour, which is an SGR code."""
+"""Paints a text in a colour, given as an SGR code."""
 
 
 def detail(
@@ -119,7 +119,7 @@ def detail(
 
 
 def criteria(task: Task, roles: Iterable[RoleView], paint: Paint) -> list[str]:
-    """What done means, an empty line before each part of it."""
+    """The description, outcome, acceptance criteria and roles, each after an empty line."""
     lines = []
     if task.description:
         lines += ["", *_block(task.description, "  ")]
@@ -135,7 +135,7 @@ def criteria(task: Task, roles: Iterable[RoleView], paint: Paint) -> list[str]:
 
 
 def facts(task: Task, project: str, progress: TaskProgress, paint: Paint) -> Iterator[str]:
-    """First how it stands, and why."""
+    """The facts about a task, its status and reason first."""
     word = paint(task.status, STYLES.get(task.status, ""))
     why = f": {progress.reason}" if progress.reason else ""
     values = {
@@ -144,7 +144,7 @@ def facts(task: Task, project: str, progress: TaskProgress, paint: Paint) -> Ite
         "priority": str(task.priority),
         "depends on": ", ".join(task.dependencies) or "nothing",
         "assignee": clean(task.assignee),
-        "attempts": f"{task.attempts} side by side" if task.attempts > 1 else "",
+        "attempts": f"{task.attempts} in parallel" if task.attempts > 1 else "",
         "iteration": str(task.iteration) if task.iteration else "",
         "protect": _protected(task),
         "metadata": clean(msgspec.json.encode(task.metadata).decode()) if task.metadata else "",
@@ -158,7 +158,7 @@ def facts(task: Task, project: str, progress: TaskProgress, paint: Paint) -> Ite
 
 def _protected(task: Task) -> str:
     if task.protect is None:
-        return "what verification runs (found out by itself)"
+        return "files that verification runs (detected automatically)"
     return clean(", ".join(task.protect)) or "nothing"
 
 
@@ -166,7 +166,7 @@ def _role(role: RoleView, paint: Paint) -> list[str]:
     lines = [
         f"{paint(role.name, _BOLD)}  {paint(f'({role.remark})', _DIM)}",
         f"  promise       <promise>{clean(role.promise)}</promise>",
-        f"  verification  {role.method}, at most {role.max_iterations} iteration{'s' * (role.max_iterations > 1)}",
+        f"  verification  {role.method}, max {role.max_iterations} iteration{'s' * (role.max_iterations > 1)}",
         *_block(role.description, "  "),
     ]
     return lines + _block(role.config, "    ")

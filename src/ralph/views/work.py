@@ -1,4 +1,4 @@
-"""Tasks on their way, for people: one at a time with all it says, or a line for each of many."""
+"""Console output of `ralph work`: one task with all its output, or a line for each of several."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from ralph.core.events import (
     TaskMoved,
     UsageReported,
 )
-from ralph.core.model import HoldWhy, Outcome, Usage
+from ralph.core.model import HoldWhy, Usage
 from ralph.core.text import clean
 from ralph.views.agent import ViewOptions, count, duration
-from ralph.views.console import Console, is_able, usage_words
+from ralph.views.console import Console, end_colour, is_able, usage_words
 from ralph.views.jsonl import JsonLines
 from ralph.views.writer import Sink, ThreadedWriter
 
@@ -32,7 +32,7 @@ _COLOURS = {"done": "green", "failed": "red", "blocked": "red", "cancelled": "ye
 
 
 class OneTask(Console):
-    """One task at a time: what its agents print is shown as they work."""
+    """One task at a time, with the output of its agents as they work."""
 
     check_word = "Verification"
 
@@ -52,22 +52,24 @@ class OneTask(Console):
 
     def _run_started(self, event: RunStarted, at: float) -> None:
         self._status.started(event.used, event.elapsed)
-        again = ", goes on" if event.resumed else ""
-        who = f"agent {clean(event.agent)}, at most {count(event.iterations, 'iteration')}"
-        self._line(f"Run {event.run}{again}: {'the merged tree is verified' if self._is_merging else who}")
+        again = " resumed" if event.resumed else ""
+        who = f"agent {clean(event.agent)}, max {count(event.iterations, 'iteration')}"
+        self._line(f"Run {event.run}{again}: {'verifying the merged tree' if self._is_merging else who}")
+
+    def _is_fed_back(self) -> bool:
+        return super()._is_fed_back() and not self._is_merging
 
     def _run_ended(self, event: RunEnded, at: float) -> None:
         self._status.over()
-        colour = "green" if event.stop.outcome is Outcome.COMPLETE else "red"
         used = [count(event.iterations, "iteration"), duration(event.seconds), *usage_words(event.usage)]
-        words = f"{event.stop.outcome}: {clean(event.stop.reason)} ({', '.join(used)})"
-        self._line(self._paint(colour, words))
+        words = f"{clean(event.stop.headline)} ({', '.join(used)})"
+        self._line(self._paint(end_colour(event.stop), words))
         for note in event.stop.notes:
             self._line(f"  note: {clean(note)}")
 
 
 class _Line(Struct):
-    """What is known of one task."""
+    """The current state of one task."""
 
     status: str = "todo"
     role: str = ""
@@ -78,10 +80,10 @@ class _Line(Struct):
 
 
 class ManyTasks:
-    """A line for each task that is worked on; what their agents print is in the logs.
+    """A line for each active task; agent output goes to the logs only.
 
-    On a terminal the lines stay at the bottom and change, and a task that is over moves up; elsewhere every change
-    is a line of its own.
+    On a terminal, the lines stay at the bottom and are updated, and finished tasks move up. Otherwise every change
+    is printed as a new line.
     """
 
     def __init__(self, err: TextIO, paint: Callable[[str, str], str]) -> None:
@@ -116,7 +118,7 @@ class ManyTasks:
             pass
 
     def _redrawn(self, task: str, line: _Line, text: str, painted: Callable[[str], str]) -> str:
-        """What takes the old lines away and writes the new ones; one that is over is written for good."""
+        """The text that replaces the old lines with the new ones; a finished task is written permanently."""
         size = shutil.get_terminal_size()
         back = f"\x1b[{self._drawn}F\x1b[J" if self._drawn else ""
         is_over = not task or line.status in _COLOURS
@@ -139,11 +141,11 @@ def _said_moved(line: _Line, event: TaskMoved) -> str:
 
 def _said_iteration(line: _Line, event: IterationStarted) -> str:
     line.iteration = f"{event.iteration}/{event.of}"
-    return "starts"
+    return "started"
 
 
 def _said_check(line: _Line, event: CheckEnded) -> str:
-    return f"{event.verdict.check}: {'green' if event.verdict.green else 'RED'} ({event.verdict.reason})"
+    return f"{event.verdict.check}: {'passed' if event.verdict.green else 'FAILED'} ({event.verdict.reason})"
 
 
 def _said_used(line: _Line, event: UsageReported) -> str:
@@ -153,11 +155,15 @@ def _said_used(line: _Line, event: UsageReported) -> str:
 
 def _said_ended(line: _Line, event: RunEnded) -> str:
     line.usage, line.in_hand = line.usage + event.usage, Usage()
-    return f"{event.stop.outcome}: {event.stop.reason}"
+    return event.stop.headline
 
 
 def _said_holding(line: _Line, event: Holding) -> str:
-    return "waits for a limit to pass" if event.hold.why is HoldWhy.LIMIT else f"holds ({event.hold.why})"
+    return (
+        "waiting for the usage limit to reset"
+        if event.hold.why is HoldWhy.LIMIT
+        else f"waiting ({event.hold.why})"
+    )
 
 
 def _said_notice(line: _Line, event: Notice) -> str:
@@ -176,14 +182,14 @@ _SAID: dict[type[Event], Callable[[_Line, Any], str]] = {
 
 
 def moved(event: TaskMoved) -> str:
-    """Where a task has got to, in one line."""
+    """A task's new status in one line."""
     role = f" ({event.role})" if event.role and event.status not in _COLOURS else ""
     why = f": {event.reason.partition(chr(10))[0]}" if event.reason else ""
     return clean(f"{event.task} {event.title} → {event.status}{role}{why}")
 
 
 class WorkTaskJson:
-    """One JSON object per event, with the id of its task."""
+    """Writes one JSON object per event, with the id of its task."""
 
     def __init__(self, lines: JsonLines) -> None:
         self._lines = lines

@@ -1,4 +1,4 @@
-"""Where views write to: a terminal that may stand still, or a stream that has to get everything."""
+"""Output for views: a terminal that may stall, or a stream that must get everything."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from collections.abc import Callable
 from typing import Protocol, TextIO
 
 MAX_WAITING = 4 << 20
-"""Characters that may wait for a terminal; what comes beyond is not shown, and counted."""
+"""Characters that may wait for a terminal; further output is skipped and counted."""
 
 STATUS_SECONDS = 0.5
-"""How often the line at the bottom is drawn anew."""
+"""Seconds between redraws of the status line."""
 
 ERASE = "\r\x1b[2K"
 
 PATIENCE = 2.0
-"""Seconds without any progress after which a terminal is given up at the end."""
+"""Seconds without progress after which a final flush gives up on a terminal."""
 
 
 class Sink(Protocol):
     def write(self, text: str) -> None: ...
 
     def flush(self) -> None:
-        """Wait until all is written."""
+        """Wait until everything is written."""
 
 
 class DirectWriter:
-    """Writes at once and waits for the reader, who gets everything; one who has gone is an error."""
+    """Writes immediately and waits for the reader; a closed stream is an error."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -40,7 +40,7 @@ class DirectWriter:
 
 
 class ForgivingWriter(DirectWriter):
-    """The same, but a reader who has gone does not matter."""
+    """Like `DirectWriter`, but ignores a closed stream."""
 
     def write(self, text: str) -> None:
         _put(self._stream, text)
@@ -50,9 +50,9 @@ class ForgivingWriter(DirectWriter):
 
 
 class ThreadedWriter:
-    """Writes in a thread of its own. A stream that is gone or stands still holds nobody up.
+    """Writes in a separate thread, so that a closed or stalled stream blocks nobody.
 
-    `status` is asked for a line that stays at the bottom of the terminal while there is nothing below it.
+    `status` returns the line to keep at the bottom of the terminal.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -73,7 +73,7 @@ class ThreadedWriter:
                 self._skipped += len(text)
                 return
             if self._skipped:
-                text = f"\n[... {self._skipped:,} characters were not shown ...]\n{text}"
+                text = f"\n[... {self._skipped:,} characters not shown ...]\n{text}"
                 self._skipped = 0
             self._waiting.append(text)
             self._size += len(text)
@@ -84,7 +84,7 @@ class ThreadedWriter:
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Wait until all is written, as long as it goes forward."""
+        """Wait until everything is written, as long as there is progress."""
         with self._changed:
             while self._size:
                 before = self._written
@@ -116,7 +116,7 @@ class ThreadedWriter:
                 self._show(self.status())
 
     def _show(self, status: str) -> None:
-        """Put this line in the place of the one at the bottom."""
+        """Replace the status line at the bottom."""
         if status != self._shown:
             _put(self._stream, f"{ERASE if self._shown else ''}{status}")
             self._shown = status

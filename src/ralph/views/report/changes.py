@@ -1,4 +1,4 @@
-"""What each iteration did to the files, from the snapshots of a run."""
+"""The file changes of each iteration, from the snapshots of a run."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from ralph.scm.history import Counted, History, Kept
 from ralph.views.report.model import Changes, Excerpt
 
 MAX_DIFF = 48_000
-"""Characters of one iteration's diff that are shown."""
+"""Characters shown of one iteration's diff."""
 
-MAX_IN_ALL = 800_000
-"""Characters of all diffs of one run."""
+MAX_TOTAL = 800_000
+"""Characters shown of all diffs of one run together."""
 
 MAX_FILES = 50
-"""Files that are named for each iteration."""
+"""Files listed for each iteration."""
 
 MAX_LINES = 5_000
-"""Changed lines of one file that are shown; a longer one is only named."""
+"""Files with more changed lines than this are listed without a diff."""
 
 MAX_SHOWN = 100
-"""Iterations whose diffs are shown, the last ones; the others have their numbers."""
+"""Number of iterations, counted from the last, whose diffs are shown; the others only have counts."""
 
 
 def changes_of(
     history: History, kept: Mapping[str, Kept], run: str, iterations: Sequence[int]
 ) -> dict[int, Changes]:
-    """By iteration; one that has no snapshot before or after it is not there."""
+    """Changes by iteration; iterations without a snapshot before and after them are missing."""
     pairs = {
         number: (kept[str(number)], kept[str(number + 1)])
         for number in iterations
@@ -48,8 +48,8 @@ def _summed(files: Sequence[Counted]) -> Changes:
 def _with_diffs(
     history: History, run: str, pairs: Mapping[int, tuple[Kept, Kept]], found: Mapping[int, Changes]
 ) -> dict[int, Changes]:
-    """The last iterations with as much of their diffs as there is room for."""
-    room = MAX_IN_ALL
+    """The last iterations, with as much of their diffs as fits."""
+    room = MAX_TOTAL
     shown: dict[int, Changes] = {}
     for number in [number for number, changes in found.items() if changes.count][-MAX_SHOWN:][::-1]:
         old, new = pairs[number]
@@ -64,7 +64,7 @@ def _with_diffs(
 
 
 def _diff(history: History, old: str, new: str, changes: Changes, most: int) -> Excerpt:
-    """Long files are left out before git is asked for them; of the others each gets its share."""
+    """The diff without long files, which git is never asked for; the other files share the space."""
     is_whole = changes.count <= MAX_FILES and not any(map(_is_long, changes.files))
     wanted = () if is_whole else tuple(file.path for file in changes.files if not _is_long(file))
     text = history.difference(old, new, *wanted) if is_whole or wanted else ""
@@ -72,7 +72,7 @@ def _diff(history: History, old: str, new: str, changes: Changes, most: int) -> 
     left_out = max(0, len(text) - len(shown))
     if not is_whole:
         missing = changes.count - len(wanted)
-        shown += f"[... {missing:,} long or further file{'s' * (missing > 1)} not shown]\n"
+        shown += f"[... {missing:,} more file{'s' * (missing > 1)} not shown]\n"
         left_out += sum(_lines(file) for file in changes.files if _is_long(file)) or 1
     return Excerpt(shown, left_out)
 

@@ -1,4 +1,4 @@
-"""The pictures of a report as numbers: where each bar begins and how long it is, in percent of the room."""
+"""The charts of a report as numbers: the position and length of each bar, in percent."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from ralph.views.report.model import Doing, Iteration, Report, Segment
 from ralph.views.report.words import DOING, money, short_number
 
 MAX_ROWS = 40
-"""Rows of a timeline; more iterations share one."""
+"""Rows of a timeline; with more iterations than this, several share a row."""
 
 MAX_COLUMNS = 60
 
 LONGEST_WAIT = 0.35
-"""A wait is drawn no longer than this part of the longest work in a row: else a night of waiting hides the work."""
+"""A wait is drawn no longer than this fraction of the longest row of work, so that a night of waiting does not
+hide the work.
+"""
 
 _WAITS = (Doing.LIMIT, Doing.RESTART, Doing.PAUSED, Doing.CHILDREN, Doing.AWAY)
 HEIGHT = 96.0
 WIDEST = 9.0
-"""Percent of the room that one column takes at most."""
+"""Maximum width of a column, in percent."""
 
 
 class ChartBar(Struct, frozen=True):
-    """A piece of a row. `is_cut`: it is longer than it is drawn."""
+    """A bar in a row. `is_cut`: it is drawn shorter than it is."""
 
     kind: str
     title: str
@@ -64,7 +66,7 @@ class Line(Struct, frozen=True):
 
 
 class Columns(Struct, frozen=True):
-    """What each iteration used, and the line of the sum; `most` and `total` are the tops of the two scales."""
+    """Usage per iteration, and the line of the running total; `most` and `total` are the tops of the two scales."""
 
     name: str
     columns: tuple[ChartColumn, ...]
@@ -88,7 +90,7 @@ class _Group(Struct, frozen=True):
 
 
 def timeline(report: Report) -> Timeline | None:
-    """One row for each iteration, or for several that follow each other, all on one scale; of a task one for each run."""
+    """One row per iteration or group of iterations, or per run of a task, all on one scale."""
     groups = _groups(report, MAX_ROWS)
     if not groups:
         return None
@@ -102,7 +104,7 @@ def timeline(report: Report) -> Timeline | None:
         bars, x = [], 0.0
         for segment, size in zip(row, sizes, strict=True):
             kind = "red" if segment.is_red else str(segment.doing)
-            kinds[kind] = "red check" if segment.is_red else DOING[segment.doing]
+            kinds[kind] = "failed check" if segment.is_red else DOING[segment.doing]
             title = f"{segment.label}: {duration(segment.seconds)}"
             bars.append(ChartBar(kind, title, 100 * x / whole, 100 * size / whole, size < segment.seconds))
             x += size
@@ -116,7 +118,7 @@ def _drawn(segment: Segment, longest_wait: float) -> float:
 
 
 def _merged(segments: Iterable[Segment]) -> list[Segment]:
-    """Neighbours of one kind are one piece: thirty checks of a second each are not thirty pieces."""
+    """Merge adjacent segments of the same kind: thirty one-second checks become one bar."""
     found: list[Segment] = []
     for segment in segments:
         last = found[-1] if found else None
@@ -130,7 +132,7 @@ def _merged(segments: Iterable[Segment]) -> list[Segment]:
 
 
 def columns(report: Report) -> list[Columns]:
-    """Cost and tokens, where the agent has told them."""
+    """Charts of cost and tokens, if the agent reported them."""
     found = []
     if report.used.cost_usd:
         found.append(_columns("Cost", report, lambda each: each.used.cost_usd, money))
@@ -151,7 +153,7 @@ def _columns(
     width = min(step * 0.64, WIDEST)
     for at, (group, amount) in enumerate(zip(groups, amounts, strict=True)):
         height, now = HEIGHT * amount / most, before + amount
-        title = f"{group.label}: {shown(amount)}, {shown(now)} in all"
+        title = f"{group.label}: {shown(amount)}, total {shown(now)}"
         found.append(ChartColumn(title, (at + 0.5) * step - width / 2, width, HEIGHT - height, height))
         y1, y2 = (HEIGHT * (1 - sum_ / total) for sum_ in (before, now))
         lines.append(Line(max(0.0, (at - 0.5) * step), y1, (at + 0.5) * step, y2))
@@ -161,7 +163,7 @@ def _columns(
 
 
 def _groups(report: Report, most: int) -> list[_Group]:
-    """At most so many groups of neighbours."""
+    """Up to `most` groups of consecutive iterations."""
     if report.subject == "task":
         by_run = [_Group(run.role, run.id, run.iterations) for run in report.runs if run.iterations]
         return by_run[-most:]

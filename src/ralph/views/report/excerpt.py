@@ -1,4 +1,4 @@
-"""Text of others in a report: made harmless, and no longer than a reader can use."""
+"""Foreign text in a report: made harmless, and cut to a useful length."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from ralph.redact import Secrets, secret_values, secrets_of
 from ralph.views.report.model import Excerpt
 
 MAX_LINE = 1_000
-"""Characters of one line that are shown."""
+"""Characters shown of one line."""
 
 _MAX_PLAIN = 20_000
-"""Characters of any text that is not an excerpt already."""
+"""Characters kept of any text that is not an excerpt already."""
 
 T = TypeVar("T")
 
 
 def beginning(text: str, most: int, see: str) -> Excerpt:
-    """The first characters of a text. `see`: the command that shows it all."""
+    """The first `most` characters of a text. `see`: the command that shows all of it."""
     return Excerpt(text[:most], len(text) - most, see) if len(text) > most else Excerpt(text)
 
 
 def ending(text: str, most: int, see: str) -> Excerpt:
-    """The last characters of a text, where what counts stands in the end."""
+    """The last `most` characters of a text, for texts whose end matters."""
     return Excerpt(text[-most:], len(text) - most, see) if len(text) > most else Excerpt(text)
 
 
 def harmless(value: T) -> T:
-    """The same value with every text in it, at any depth, free of secrets, control characters and endless lines.
+    """The same value with secrets, control characters and overlong lines removed from all texts, at any depth.
 
-    All that is in a report goes through here, so no writer can forget it. What an agent prints has no secrets any
-    more; a file that it has written, and a prompt, may have some.
+    Every part of a report passes through here, so no writer can forget it. Agent output is already redacted; files
+    and prompts may still hold secrets.
     """
     made: T = _harmless(value, secrets_of(frozenset(secret_values(os.environ))))
     return made

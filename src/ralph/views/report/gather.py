@@ -45,18 +45,18 @@ MAX_PROMPT = 4_000
 MAX_GUIDANCE = 200
 
 OpenHistory = Callable[[Run], AbstractContextManager[History]]
-"""The snapshots of a run; an error where there are none. Views start no processes, so it is handed in."""
+"""Opens the snapshots of a run, or raises an error if there are none. Passed in, as views start no processes."""
 
 
 class SnapshotRef(Struct, frozen=True):
-    """The ref that keeps a tree."""
+    """A tree and the ref that keeps it."""
 
     ref: str
     tree: str
 
 
 class ReportSources(Struct, frozen=True):
-    """What a report is gathered from."""
+    """The sources of a report."""
 
     home: Home
     runs: Runs
@@ -121,7 +121,7 @@ def report_of_task(sources: ReportSources, project: str, task: Task, progress: T
 
 
 def _state_of_task(task: Task, runs: tuple[RunReport, ...]) -> str:
-    """Its status; and whether somebody is at it."""
+    """The status of a task, and the state of its last run unless that has ended."""
     last = runs[-1].state if runs else ""
     return f"{task.status}, {last}" if last not in ("", "ended") else str(task.status)
 
@@ -146,7 +146,7 @@ def _facts(home: Home, project: str, task: Task, progress: TaskProgress) -> Task
 
 
 def _turns(runs: tuple[RunReport, ...]) -> tuple[Review, ...]:
-    """The way of a task through its roles: what each has come to, and why it went back."""
+    """The path of a task through its roles: each result, and why the task was sent back."""
     found: list[Review] = []
     for run in runs:
         refused = [review for review in run.reviews if review.what == "refused"]
@@ -175,13 +175,13 @@ def _run(sources: ReportSources, run: Run, notes: list[str]) -> RunReport:
     iterations, snapshot = _with_changes(sources, run, plan, timeline.iterations, notes)
     if timeline.left_out:
         notes.append(
-            f"{timeline.left_out:,} iterations in the middle of run {run.id} are not listed:"
-            f" `ralph status {run.id} --json` has them."
+            f"{timeline.left_out:,} iterations in the middle of run {run.id} are not listed."
+            f" See: ralph status {run.id} --json"
         )
     if short := [each.number for each in iterations if each.is_short]:
         notes.append(
-            f"What was said, fed back and changed in iterations {short[0]} to {short[-1]} of run {run.id} is left"
-            f" out: `ralph logs {run.id} --iteration N` shows it."
+            f"Messages, feedback and diffs of iterations {short[0]} to {short[-1]} of run {run.id} are omitted."
+            f" See: ralph logs {run.id} --iteration N"
         )
     return RunReport(
         id=run.id,
@@ -225,14 +225,14 @@ def _prompt(plan: Plan) -> Excerpt:
     if plan.prompt.task is not None:
         return Excerpt()
     if plan.prompt.file:
-        return Excerpt(f"the file {plan.prompt.file}")
+        return Excerpt(f"Prompt file {plan.prompt.file}")
     return beginning(plan.prompt.text, MAX_PROMPT, f"ralph status {plan.run} --json")
 
 
 def _with_changes(
     sources: ReportSources, run: Run, plan: Plan, iterations: tuple[Iteration, ...], notes: list[str]
 ) -> tuple[tuple[Iteration, ...], SnapshotRef | None]:
-    """The iterations with what each has changed, and the last snapshot."""
+    """The iterations with their changes, and the last snapshot."""
     if not plan.snapshots or plan.claim.kind is ClaimKind.GIVEN:
         return iterations, None
     try:
@@ -240,7 +240,7 @@ def _with_changes(
             kept = history.kept()
             found = changes_of(history, kept, run.id, [each.number for each in iterations])
     except RalphError as error:
-        notes.append(f"There are no diffs of run {run.id}: {error.message}")
+        notes.append(f"No diffs for run {run.id}: {error.message}")
         return iterations, None
     last = next((name for name in reversed(kept) if name.isdigit()), None)
     with_them = tuple(
@@ -267,7 +267,7 @@ def _proof(
 
 
 def _with_commands(found: Found, verify: tuple[str, ...]) -> Found:
-    """The verify commands of a PRD loop stand in its task list, not in the plan."""
+    """Add the verify commands of a PRD loop, which are in its task list, not in the plan."""
     return replace(found, command="\n".join(verify)) if found.check == "verifyCommands" else found
 
 
@@ -276,16 +276,16 @@ def _claim(plan: Plan) -> str:
     if rule.kind is ClaimKind.TAG:
         return f"the agent said <{rule.tag}>{rule.text}</{rule.tag}>"
     return {
-        ClaimKind.DONE: "the file DONE was there",
-        ClaimKind.BOARD: "every story of the task list is approved",
-        ClaimKind.GIVEN: "every role before had proved its part",
+        ClaimKind.DONE: "the file DONE exists",
+        ClaimKind.BOARD: "every story in the task list is approved",
+        ClaimKind.GIVEN: "every earlier role was verified",
     }[rule.kind]
 
 
 def _remarks(about: Summary, plan: Plan, timeline: RunTimeline) -> Iterator[Remark]:
-    """What was noted on the way, and what the outcome itself says and was not noted yet."""
+    """The remarks from the journal, and notes of the outcome that are not among them."""
     if why := plan.sandbox.downgraded:
-        text = f"there was no sandbox, though one was looked for: {why}"
+        text = f"ran without a sandbox: {why}"
         yield Remark(RemarkKind.DEGRADED, text, 0, about.created)
     yield from timeline.remarks
     texts, kinds = {remark.text for remark in timeline.remarks}, {remark.kind for remark in timeline.remarks}
@@ -303,7 +303,7 @@ _NOTED = {
 
 
 def _title(run: RunReport) -> str:
-    """What the run was asked to do, in one line."""
+    """The goal of the run in one line."""
     if run.stories:
         done = sum(story.passes for story in run.stories)
         return f"{done} of {len(run.stories)} stories done"

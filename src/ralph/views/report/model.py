@@ -1,4 +1,4 @@
-"""What a report says: one value, from which the page, the Markdown and the JSON are made, so that they cannot disagree.
+"""The report as one value. HTML, Markdown and JSON are all made from it, so they cannot disagree.
 
 Times are seconds since 1970, durations seconds.
 """
@@ -14,11 +14,11 @@ from ralph.scm.history import Counted
 from ralph.store.runs import Guidance
 
 FORMAT = 1
-"""Of `ralph report --json`; fields are only ever added."""
+"""The format of `ralph report --json`; fields are only ever added."""
 
 
 class Doing(StrEnum):
-    """What a stretch of time was spent on. `away`: no process drove the run."""
+    """What a span of time was spent on. `away`: the run had no process."""
 
     AGENT = "agent"
     CHECK = "check"
@@ -31,7 +31,7 @@ class Doing(StrEnum):
 
 
 class RemarkKind(StrEnum):
-    """What a reader should know before believing the outcome."""
+    """Kinds of facts that a reader should know before trusting the outcome."""
 
     LIMIT = "limit"
     AUTO_APPROVED = "auto_approved"
@@ -43,8 +43,8 @@ class RemarkKind(StrEnum):
 
 
 class Excerpt(Struct, frozen=True):
-    """A text, perhaps not all of it: `left_out` is how much is missing (characters; of a diff also lines of files that
-    are left out), and `see` the command that shows it.
+    """A text that may be cut. `left_out`: how much is missing, in characters (for a diff, also the lines of omitted
+    files). `see`: the command that shows all of it.
     """
 
     text: str = ""
@@ -53,7 +53,7 @@ class Excerpt(Struct, frozen=True):
 
 
 class Segment(Struct, frozen=True):
-    """`is_open`: it goes on."""
+    """A span of time spent on one thing. `is_open`: still running."""
 
     doing: Doing
     label: str
@@ -64,7 +64,7 @@ class Segment(Struct, frozen=True):
 
 
 class Found(Struct, frozen=True):
-    """What one check found. `parts`: its stages, or the criteria it looked at."""
+    """The result of one check. `parts`: its stages or criteria."""
 
     check: str
     green: bool
@@ -78,7 +78,7 @@ class Found(Struct, frozen=True):
 
 
 class Changes(Struct, frozen=True):
-    """What an iteration did to the files. `count`: how many files, of which `files` are the first."""
+    """The file changes of an iteration. `count`: number of changed files; `files` lists the first of them."""
 
     count: int
     added: int
@@ -93,8 +93,8 @@ class MadeCommit(Struct, frozen=True):
 
 
 class Iteration(Struct, frozen=True):
-    """One iteration. `ended`: how its agent ended, empty while it works. `moved`: what it did to a story, or that it
-    refused. `is_short`: its texts are left out.
+    """One iteration. `ended`: how its agent ended, empty while it works. `moved`: a story's new state, or "refused".
+    `is_short`: its texts are omitted.
     """
 
     number: int
@@ -126,7 +126,7 @@ class Remark(Struct, frozen=True):
 
 
 class Review(Struct, frozen=True):
-    """One step in the life of a story or a task: who did what to it, and why."""
+    """One event in the history of a story or task: who did what, and why."""
 
     at: float
     subject: str
@@ -147,9 +147,9 @@ class Story(Struct, frozen=True):
 
 
 class Proof(Struct, frozen=True):
-    """Why the outcome can be believed: what was claimed, what was checked, and on which tree.
+    """The evidence for the outcome: the claim, the checks, and the tree they ran on.
 
-    `snapshot` is the ref that keeps the tree; `commit` the last one that the harness made.
+    `snapshot` is the ref that keeps the tree; `commit` is the last commit made by Ralph.
     """
 
     claim: str
@@ -167,7 +167,7 @@ class PlannedCheck(Struct, frozen=True):
 
 
 class Budget(Struct, frozen=True):
-    """What the run may use; 0 is no limit."""
+    """The limits of the run (0: no limit)."""
 
     iterations: int
     cost_usd: float
@@ -176,7 +176,7 @@ class Budget(Struct, frozen=True):
 
 
 class RunReport(Struct, frozen=True):
-    """One run. `left_out`: so many iterations in the middle are not listed."""
+    """One run. `left_out`: number of iterations in the middle that are not listed."""
 
     id: str
     flow: str
@@ -208,7 +208,7 @@ class RunReport(Struct, frozen=True):
 
 
 class TaskFacts(Struct, frozen=True):
-    """A task as it was asked for, and how far it has come."""
+    """A task and its progress."""
 
     id: str
     title: str
@@ -225,7 +225,7 @@ class TaskFacts(Struct, frozen=True):
 
 
 class Report(Struct, frozen=True):
-    """`subject`: a run or a task. `notes`: what this report does not show, and how to see it."""
+    """The report of a run or a task. `notes`: what it omits, and how to see that."""
 
     format: int
     version: str

@@ -1,7 +1,7 @@
-"""Report -> HTML: one page that needs nothing else.
+"""Report -> HTML: one self-contained page.
 
-Everything that is put into the template is escaped by it; a page runs no script, loads nothing, and says so to the
-browser (its Content-Security-Policy allows its own style sheet and nothing more).
+The template escapes every value. The page runs no script and loads nothing, and its Content-Security-Policy allows
+only its own style sheet.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _template() -> jinja2.Template:
 
 
 def _diff_lines(text: str) -> list[tuple[str, str]]:
-    """Each line with the class that colours it; head lines of a file are no additions."""
+    """Each line with its CSS class; the `+++` and `---` lines of a file are headers, not changes."""
     lines = text.removesuffix("\n").split("\n")
     return [
         ("head" if line.startswith(("+++ ", "--- ")) else _CLASSES.get(line[:1], ""), line) for line in lines

@@ -1,4 +1,4 @@
-"""The stories of a PRD loop: how each stands, and what its reviews said."""
+"""The stories of a PRD loop: their states and reviews."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Board = dict[str, dict[str, Any]]
 
 
 class StoryHistory:
-    """Hears of every task list of a run. `verify_commands`: those of the last one."""
+    """Follows the task lists of a run. `verify_commands`: those of the last task list."""
 
     def __init__(self, run: str) -> None:
         self._run = run
@@ -37,12 +37,12 @@ class StoryHistory:
         )
 
     def look(self, text: str) -> None:
-        """A task list as it was found."""
+        """Take a task list as Ralph found it."""
         new, self.verify_commands = _read(text)
         self._board = new or self._board
 
     def ruled(self, board: BoardSeen, by: str, iteration: int, at: float) -> Iterator[Review]:
-        """What an iteration has made of the stories."""
+        """The story changes that an iteration made."""
         new, commands = _read(board.legal)
         for id, status in self._changed(new):
             told = new[id].get("notes") if status == "needs_review" else new[id].get("reviewFeedback")
@@ -52,27 +52,27 @@ class StoryHistory:
         self.verify_commands = commands or self.verify_commands
 
     def taken_back(self, text: str, told: str, iteration: int, at: float) -> Iterator[Review]:
-        """Approvals that the verify commands have refuted; none before the first iteration."""
+        """Approvals withdrawn because the verify commands failed; none before the first iteration."""
         new, _ = _read(text)
         for id, _ in self._changed(new) if iteration else ():
             yield Review(at, id, "verify commands", "approval taken back", told, self._run, iteration)
         self._board = new or self._board
 
     def _changed(self, new: Board) -> Iterator[tuple[str, str]]:
-        """The stories that stand otherwise than before, and how."""
+        """The stories whose status has changed, with the new status."""
         for id, story in new.items():
             if (status := _status(story)) != _status(self._board.get(id)):
                 yield id, status
 
     def newly_at_cap(self, board: BoardSeen) -> set[str]:
-        """The stories that were approved just now only because there were enough reviews."""
+        """The stories just approved only because they reached the review cap."""
         found = set(board.at_cap) - self._at_cap
         self._at_cap |= found
         return found
 
 
 def _read(text: str) -> tuple[Board, tuple[str, ...]]:
-    """The stories of a task list by id, and its verify commands; one that cannot be read has neither."""
+    """The stories of a task list by id, and its verify commands; both are empty if it cannot be read."""
     try:
         found = json.loads(text)
         commands = tuple(map(str, found.get("verifyCommands") or ()))

@@ -1,4 +1,4 @@
-"""The journal of a run, row by row, as iterations, remarks and reviews. One row is in memory at a time."""
+"""The journal of a run as iterations, remarks and reviews, read one row at a time."""
 
 from __future__ import annotations
 
@@ -47,42 +47,42 @@ from ralph.views.report.model import (
 from ralph.views.report.story_history import MAX_FEEDBACK, StoryHistory
 
 FIRST, LAST = 10, 90
-"""So many iterations at the beginning and at the end have their texts."""
+"""Number of iterations at the start and at the end that keep their texts."""
 
 MAX_LISTED = 1_000
-"""Iterations that are listed; those in the middle give way."""
+"""Maximum number of iterations listed; the oldest in the middle are dropped."""
 
 MAX_SAID, MAX_REASON = 4_000, 1_000
 MAX_REMARKS = 400
 MAX_PARTS = 30
 AWAY_SECONDS = 2.0
-"""A shorter pause between two steps is none."""
+"""Shorter gaps before a resume are ignored."""
 
 _HOLDS = {
-    HoldWhy.RESTART: (Doing.RESTART, "before the next attempt"),
-    HoldWhy.LIMIT: (Doing.LIMIT, "waiting for a limit to reset"),
+    HoldWhy.RESTART: (Doing.RESTART, "restart delay"),
+    HoldWhy.LIMIT: (Doing.LIMIT, "waiting for the usage limit to reset"),
     HoldWhy.PAUSED: (Doing.PAUSED, "paused"),
     HoldWhy.CHILDREN: (Doing.CHILDREN, "waiting for child processes"),
 }
 _BAD_ENDS = {
-    Ended.TIMEOUT: "was ended: it had taken too long",
-    Ended.IDLE: "was ended: it had been silent for too long",
-    Ended.BUDGET: "was ended: the budget was used up",
+    Ended.TIMEOUT: "timed out",
+    Ended.IDLE: "was stopped: no output for too long",
+    Ended.BUDGET: "was stopped: budget used up",
     Ended.KILLED: "was killed",
     Ended.UNSTARTABLE: "could not be started",
-    Ended.AUTH: "is not logged in, or has no credit",
+    Ended.AUTH: "is not logged in or has no credit",
     Ended.DENIED: "was denied every write",
-    Ended.EMPTY: "gave no answer",
+    Ended.EMPTY: "returned no answer",
 }
 
 
 def short_name(agent: str) -> str:
-    """An agent that is called by its path goes by its name."""
+    """The name of an agent without its path."""
     return agent.rpartition("/")[2] or agent
 
 
 def _commands_of(check: Check) -> dict[str, str]:
-    """What a check and each of its stages run, by name, in one text; empty where nothing is run."""
+    """The commands of a check and of each of its stages, by name; empty for one that runs no command."""
     found = {check.name: ""}
     try:
         config = json.loads(check.config)
@@ -102,7 +102,7 @@ def _commands(config: dict[str, Any]) -> Iterable[str]:
 
 
 class RunTimeline:
-    """Hears the rows of one run. `now`: until when a step in hand has lasted; None if nobody works on it."""
+    """Follows the journal rows of one run. `now`: end time for an unfinished step; None if the run has no process."""
 
     def __init__(self, run: str, now: float | None) -> None:
         self._run = run
@@ -145,7 +145,7 @@ class RunTimeline:
 
     @property
     def iterations(self) -> tuple[Iteration, ...]:
-        """All that are listed, the one in hand too."""
+        """All listed iterations, including the current one."""
         return tuple(self._iterations)
 
     # ---- iterations ----
@@ -155,7 +155,7 @@ class RunTimeline:
         return self._iterations[-1].number if self._iterations else 0
 
     def _begin(self, number: int, began: float) -> None:
-        """Another iteration, if it is another one; what is too much of those before is let go."""
+        """Start this iteration unless it is the current one; shorten or drop earlier ones that exceed the limits."""
         if self._iterations and self._number == number:
             return
         if len(self._iterations) > FIRST + LAST:
@@ -181,7 +181,7 @@ class RunTimeline:
     def _spend(
         self, entry: JournalStep, doing: Doing, label: str, took: float | None, *, is_red: bool = False
     ) -> float:
-        """Add how long a step has taken; one without a result goes on, or was cut off."""
+        """Add a step's time; a step without a result is still running or was cut off."""
         is_open = took is None and self._now is not None
         if took is None:
             took = max(0.0, self._now - entry.started) if self._now is not None else 0.0
@@ -194,7 +194,7 @@ class RunTimeline:
             self.remarks.append(Remark(kind, text, self._number, at))
 
     def _waited(self, text: str, at: float) -> None:
-        """A wait belongs to the limit that it was for."""
+        """Add a wait to the remark about its limit."""
         last = self.remarks[-1] if self.remarks else None
         if last is not None and last.kind is RemarkKind.LIMIT and last.iteration == self._number:
             self.remarks[-1] = replace(last, text=f"{last.text}; {text}")
@@ -238,7 +238,7 @@ class RunTimeline:
         )
         if ran.ended is Ended.LIMIT:
             who = short_name(ran.agent) or "the agent"
-            self._remark(RemarkKind.LIMIT, f"{who}: {ran.detail or 'limited'}", ran.at)
+            self._remark(RemarkKind.LIMIT, f"{who}: {ran.detail or 'usage limit'}", ran.at)
         elif words := _BAD_ENDS.get(ran.ended):
             detail = f" ({ran.detail})" if ran.detail else ""
             self._remark(RemarkKind.FAILED, f"The agent {words}{detail}", ran.at)
@@ -250,13 +250,13 @@ class RunTimeline:
             self._ruled(ran.board, ran.at)
 
     def _ruled(self, board: BoardSeen, at: float) -> None:
-        """What the iteration of a PRD loop has made of the stories."""
+        """Record the story changes that an iteration of a PRD loop made."""
         self._undone(board.illegal, at)
         for review in self.stories.ruled(board, self._iterations[-1].role, self._number, at):
             self.reviews.append(review)
             self._change(moved=f"{review.subject} {review.what.replace('_', ' ')}")
         for id in self.stories.newly_at_cap(board):
-            text = f"{id} was approved only because the review cap was reached"
+            text = f"{id} was approved only because it reached the review cap"
             self._remark(RemarkKind.AUTO_APPROVED, text, at)
 
     def _checks(self, entry: JournalStep, step: RunChecks, checked: Checked | None) -> None:
@@ -273,7 +273,7 @@ class RunTimeline:
                 text = f"{verdict.check}: {verdict.reason[:MAX_REASON]}"
                 self._remark(RemarkKind.DEGRADED, text, checked.at)
         if checked.retry_at is not None:
-            self._remark(RemarkKind.LIMIT, "the judge met a limit", checked.at)
+            self._remark(RemarkKind.LIMIT, "the judge hit a usage limit", checked.at)
         self._undone(checked.undone, checked.at)
 
     def _found(self, verdict: Verdict) -> Found:
@@ -317,14 +317,14 @@ class RunTimeline:
             self._begin(1, entry.started)
         seconds = self._spend(entry, *_HOLDS[hold.why], did.took if did else None)
         if hold.why is HoldWhy.LIMIT:
-            self._waited(f"waited {duration(seconds)} for it", entry.started)
+            self._waited(f"waited {duration(seconds)}", entry.started)
         if did is not None and did.detail:
             self._remark(RemarkKind.NOTE, did.detail, did.at)
 
     def _resumed(self, entry: JournalStep, resume: Resume) -> None:
         gap = entry.started - self._end
         if self._iterations and self._end and gap > AWAY_SECONDS:
-            self._add(Segment(Doing.AWAY, "nobody at work", self._end, gap))
+            self._add(Segment(Doing.AWAY, "not running", self._end, gap))
         new = {
             "iterations": resume.iterations,
             "USD": resume.cost_usd,
@@ -337,6 +337,6 @@ class RunTimeline:
 
 
 def _shortened(iteration: Iteration) -> Iteration:
-    """Its numbers and verdicts without its texts."""
+    """The iteration with its numbers and verdicts, without its texts."""
     checks = tuple(replace(found, feedback=Excerpt(), parts=(), command="") for found in iteration.checks)
     return replace(iteration, checks=checks, said=Excerpt(), is_short=True)

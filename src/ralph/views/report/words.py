@@ -1,10 +1,10 @@
-"""The words of a report that its page and its Markdown share."""
+"""Texts shared by the HTML and Markdown reports."""
 
 from __future__ import annotations
 
 import time
 
-from ralph.core.model import Usage
+from ralph.core.model import Cause, Usage
 from ralph.views.agent import duration
 from ralph.views.report.model import Doing, Iteration, Remark, RemarkKind, Report, Review, RunReport
 
@@ -12,28 +12,34 @@ DOING = {
     Doing.AGENT: "agent",
     Doing.CHECK: "checks",
     Doing.COMMIT: "commit",
-    Doing.LIMIT: "waiting for a limit",
-    Doing.RESTART: "before a restart",
+    Doing.LIMIT: "waiting for usage limit",
+    Doing.RESTART: "restart delay",
     Doing.PAUSED: "paused",
-    Doing.CHILDREN: "waiting for children",
-    Doing.AWAY: "nobody at work",
+    Doing.CHILDREN: "waiting for child processes",
+    Doing.AWAY: "not running",
 }
 
 REMARKS = {
     RemarkKind.AUTO_APPROVED: "Auto-approved",
     RemarkKind.DEGRADED: "Degraded",
     RemarkKind.UNDONE: "Undone",
-    RemarkKind.LIMIT: "Limit",
+    RemarkKind.LIMIT: "Usage limit",
     RemarkKind.FAILED: "Agent",
     RemarkKind.RESUMED: "Resumed",
     RemarkKind.NOTE: "Note",
 }
 
 _STILL = ("running", "paused", "waiting")
+_PLAIN = {"proved": "verified", "merged tree is green": "merged tree verified", "not begun": "not started"}
+
+
+def plain(value: str) -> str:
+    """A status from the report's JSON as people read it."""
+    return _PLAIN.get(value, value.replace("_", " "))
 
 
 def tone(report: Report) -> str:
-    """How the whole looks at a glance: good, weak, bad, live or idle."""
+    """The overall tone of a report: good, weak, bad, live or idle."""
     if is_weak(report):
         return "weak"
     if report.outcome == "complete":
@@ -49,16 +55,19 @@ def tone(report: Report) -> str:
 
 
 def is_weak(report: Report) -> bool:
-    """Is it complete, but not by a proof alone?"""
+    """Whether it is complete, but unverified, or with an auto-approved story or a degraded check."""
     kinds = {remark.kind for run in report.runs for remark in run.remarks}
-    return report.outcome == "complete" and bool(kinds & {RemarkKind.AUTO_APPROVED, RemarkKind.DEGRADED})
+    is_doubtful = report.cause == Cause.UNVERIFIED or kinds & {RemarkKind.AUTO_APPROVED, RemarkKind.DEGRADED}
+    return report.outcome == "complete" and bool(is_doubtful)
 
 
 def verdict(report: Report) -> str:
-    """The outcome in one or two words."""
+    """The outcome in a few words."""
     if report.subject == "task":
         word = report.state.partition(",")[0]
         return "done, with reservations" if word == "done" and is_weak(report) else word
+    if report.cause == Cause.UNVERIFIED:
+        return "unverified: no checks configured"
     if report.outcome == "complete":
         return "complete, with reservations" if is_weak(report) else "complete"
     if report.outcome:
@@ -68,21 +77,21 @@ def verdict(report: Report) -> str:
 
 
 def proved(report: Report) -> RunReport | None:
-    """The run that proves the whole: of a task the last one."""
+    """The run with the proof; for a task, its last run."""
     last = report.runs[-1] if report.runs else None
     return last if last is not None and last.proof and report.outcome == "complete" else None
 
 
 def standing(report: Report) -> str:
-    """What a reader must know of a report that is not the last word; empty for one that is."""
+    """A warning for a report that is not final; empty if it is final."""
     last = report.runs[-1] if report.runs else None
     if last is None:
-        return "Nobody has worked on it yet."
+        return "No runs yet."
     if last.state == "crashed":
-        go_on = f"ralph work --task {report.id}" if report.task else f"ralph resume {last.id}"
-        return f"Its process is gone, and the run has not ended. Go on with: {go_on}"
+        command = f"ralph work --task {report.id}" if report.task else f"ralph resume {last.id}"
+        return f"The run crashed: its process is gone. To continue: {command}"
     if last.state in _STILL:
-        return f"It is {last.state}: this is how it stood at {moment(report.made)}."
+        return f"Still {last.state}: this report shows the state at {moment(report.made)}."
     return ""
 
 
@@ -129,24 +138,24 @@ def facts(report: Report) -> list[tuple[str, str]]:
 
 
 def iteration_line(iteration: Iteration) -> str:
-    """What one iteration came to, in a few words."""
+    """The result of one iteration in a few words."""
     if iteration.is_open:
-        return "in hand"
+        return "in progress"
     words = [iteration.ended] if iteration.ended not in ("", "ok") else []
     if iteration.moved:
         words.append(iteration.moved)
     elif iteration.claim:
-        words.append("claims to be done")
+        words.append("said it was done")
     red = [found for found in iteration.checks if not found.green and found.required]
     if red:
-        words.append(plural(len(red), "red check") if len(red) > 1 else f"red: {red[0].check}")
+        words.append(plural(len(red), "failed check") if len(red) > 1 else f"failed: {red[0].check}")
     elif iteration.checks:
-        words.append("green")
+        words.append("checks passed")
     return ", ".join(words) or "no claim"
 
 
 def about(iteration: Iteration) -> str:
-    """The same, and in which role, on which story."""
+    """The result of one iteration, with its role and story."""
     story = "" if iteration.moved else iteration.story
     return " · ".join(filter(None, (iteration_line(iteration), f"{iteration.role} {story}".strip())))
 
@@ -157,7 +166,7 @@ def remark_line(remark: Remark) -> str:
 
 
 def review_where(review: Review) -> str:
-    """Of a story who and when; of a task's role how long it took."""
+    """Who reviewed a story and in which iteration; for a task's role, its number of iterations."""
     if not review.subject:
         return f"after {plural(review.iteration, 'iteration')}" if review.iteration else ""
     return f"by {review.by}, iteration {review.iteration}" if review.by else f"iteration {review.iteration}"

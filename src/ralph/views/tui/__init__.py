@@ -1,1 +1,1 @@
-"""`ralph tui`: every run on the machine in one terminal. It reads the store, and writes commands to it."""
+"""`ralph tui`: all runs on this machine in one terminal. Reads the store and writes commands to it."""

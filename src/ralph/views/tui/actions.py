@@ -1,4 +1,4 @@
-"""What can be done to the run that is chosen: the same on every screen that shows one."""
+"""Actions on the selected run, shared by all screens that show one."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from ralph.core.model import Cause
 from ralph.core.text import clean
 from ralph.errors import RalphError
+from ralph.views.agent import count
 from ralph.views.status import CRASHED, Summary
 from ralph.views.tui.dialogs import Ask, Confirm, Pick, Read
 from ralph.views.tui.rows import Column, TableRow
@@ -19,7 +20,7 @@ from ralph.views.tui.screen import Polled
 
 
 class Actions(Protocol):
-    """Each returns what it did in words, or raises `RalphError`. All but `show_log` may take a while."""
+    """Each method returns a message about what it did, or raises `RalphError`. All except `show_log` may be slow."""
 
     def pause(self, run: str) -> str: ...
 
@@ -32,14 +33,14 @@ class Actions(Protocol):
     def rewind(self, run: str, iteration: int) -> str: ...
 
     def diff(self, run: str, iteration: int | None) -> str:
-        """What an iteration has changed, or the whole run."""
+        """Return the diff of one iteration, or of the whole run."""
 
     def show_log(self, run: str) -> None:
-        """The whole log in the user's pager, in the terminal that is free for it."""
+        """Show the full log in the user's pager while the dashboard is suspended."""
 
 
 class RunKeys(Polled):
-    """A screen on which a run is chosen."""
+    """A screen with a selected run."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("p", "pause", "Pause"),
@@ -51,7 +52,7 @@ class RunKeys(Polled):
     ]
 
     def chosen(self) -> Summary | None:
-        """The run that is meant."""
+        """Return the selected run."""
         raise NotImplementedError
 
     def action_pause(self) -> None:
@@ -60,7 +61,7 @@ class RunKeys(Polled):
 
     async def action_steer(self) -> None:
         if run := self._needed():
-            ask = Ask(f"Steer run {run.id}", "It goes into the next prompt.")
+            ask = Ask(f"Steer run {run.id}", "Added to the next prompt.")
             await self.app.push_screen(ask, lambda text: self._steer(run.id, text))
 
     def _steer(self, run: str, text: str | None) -> None:
@@ -72,8 +73,8 @@ class RunKeys(Polled):
         if run is None:
             return
         if run.cause == Cause.ITERATIONS:
-            title = f"Run {run.id} has used its {run.max_iterations} iterations"
-            ask = Ask(title, "How many may it have in all?", str(2 * run.max_iterations))
+            title = f"Run {run.id} has used all {count(run.max_iterations, 'iteration')}"
+            ask = Ask(title, "New total iteration limit.", str(2 * run.max_iterations))
             await self.app.push_screen(ask, lambda text: self._resume(run.id, text))
         else:
             self._do(lambda: self.ralph.actions.resume(run.id, None))
@@ -82,7 +83,7 @@ class RunKeys(Polled):
         if text is None:
             return
         if not text.strip().isdigit() or not int(text):
-            self.tell_error(f"{clean(text)!r} is no whole number of at least 1.")
+            self.tell_error(f"The iteration limit must be 1 or more, not {clean(text)!r}.")
         else:
             self._do(lambda: self.ralph.actions.resume(run, int(text)))
 
@@ -90,10 +91,10 @@ class RunKeys(Polled):
         run = self._needed()
         if run is None:
             return
-        now = "No process drives it any more; only its journal is left to be told."
+        now = "Its process is gone; this only records the run as cancelled."
         if run.state != CRASHED:
-            now = "Its agent gets TERM now, and KILL after 5 seconds. What it has not written yet is lost."
-        text = f"{now}\n`ralph resume` can go on with it."
+            now = "The agent gets SIGTERM now and SIGKILL after 5 seconds. Unsaved work is lost."
+        text = f"{now}\nTo continue later: ralph resume {run.id}"
         await self.app.push_screen(
             Confirm(f"Cancel run {run.id}?", text), lambda yes: self._cancel(run.id, yes)
         )
@@ -107,31 +108,30 @@ class RunKeys(Polled):
         if run is None:
             return
         if not run.iteration:
-            self.tell_error("It has no iteration yet that could be undone.")
+            self.tell_error("Nothing to rewind: the run has no iterations yet.")
             return
         rows = [
-            TableRow(number, ((f"as it was before iteration {number}", ""),))
-            for number in range(run.iteration, 0, -1)
+            TableRow(number, ((f"before iteration {number}", ""),)) for number in range(run.iteration, 0, -1)
         ]
-        pick = Pick(f"Put the files of run {run.id} back", [Column("")], rows)
+        pick = Pick(f"Rewind run {run.id}", [Column("")], rows)
         await self.app.push_screen(pick, lambda number: self._confirm_rewind(run, number))
 
     def _confirm_rewind(self, run: Summary, number: int | None) -> None:
         if number is None:
             return
         text = (
-            f"All files in {clean(run.directory)} become as they were before iteration {number}; HEAD and the"
-            " branches stay. What is there now is kept first, so this can be undone too."
+            f"Restores all files in {clean(run.directory)} to their state before iteration {number}. HEAD and"
+            " branches do not change. The current files are saved first, so you can undo this."
         )
         title = f"Rewind run {run.id} to before iteration {number}?"
         self.app.push_screen(Confirm(title, text), lambda yes: self._rewind(run.id, number, yes))
 
     def _rewind(self, run: str, number: int, yes: bool | None) -> None:
         if yes:
-            said = self._read_aloud(f"Rewind of run {run}")
+            said = self._shown_in_dialog(f"Rewind of run {run}")
             self._do(lambda: self.ralph.actions.rewind(run, number), said)
 
-    def _read_aloud(self, title: str) -> Callable[[str], Any]:
+    def _shown_in_dialog(self, title: str) -> Callable[[str], Any]:
         return lambda words: self.app.push_screen(Read(title, clean(words)))
 
     def action_open_log(self) -> None:
@@ -142,7 +142,7 @@ class RunKeys(Polled):
             with self.app.suspend():
                 self.ralph.actions.show_log(run.id)
         except SuspendNotSupported:
-            self.tell_error(f"There is no terminal for a pager here. Try: ralph logs {run.id}")
+            self.tell_error(f"No terminal for a pager here. Run: ralph logs {run.id}")
         except RalphError as error:
             self.tell_error(error.text)
         self.app.refresh()
@@ -150,7 +150,7 @@ class RunKeys(Polled):
     def _needed(self) -> Summary | None:
         run = self.chosen()
         if run is None:
-            self.tell_error("There is no run here.")
+            self.tell_error("No run selected.")
         return run
 
     def _do(self, action: Callable[[], str], said: Callable[[str], Any] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The dashboard: its screens over one feed. It holds nothing that would be missed when it is closed."""
+"""The dashboard: its screens over one feed. Closing it loses nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TERMINAL = 0
 
 
 class RalphApp(App[None]):
-    """`first`: the run, or the project and the task, to begin with; `project`: whose directory this is."""
+    """`first` is the run, or the project and task, to open first; `project` is the current directory's project."""
 
     CSS_PATH = Path(__file__).parent / "style.tcss"
     TITLE = "ralph"
@@ -58,7 +58,7 @@ class RalphApp(App[None]):
         self.theme = THEMES[theme].name
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """NO_COLOR is taken at its word: no grey either."""
+        """Drop all colours with NO_COLOR, including grey."""
         return [NoColor()] if self.no_color else super().get_line_filters()
 
     def on_mount(self) -> None:
@@ -71,15 +71,16 @@ class RalphApp(App[None]):
             self.open_task(*self._first)
 
     def _end_with_terminal(self) -> None:
-        """The signal for it may be ignored, or a pager may have had it; and Textual reads on from what is gone."""
+        """Exit when the terminal is gone: SIGHUP may be ignored or go to a pager, and Textual keeps reading."""
         terminal = select.poll()
         terminal.register(TERMINAL, 0)
         if terminal.poll(0):
             self.exit()
 
     async def on_event(self, event: events.Event) -> None:
-        """A key has done what it does before the next one is looked at: what is typed or pasted at once after the
-        key that opens a field goes into the field."""
+        """Finish the action of a key before handling the next one, so that text typed or pasted right after the
+        key that opens a field goes into the field.
+        """
         if isinstance(event, events.Key) and not (event.is_forwarded or isinstance(self.focused, Input)):
             bound = self.screen.active_bindings.get(event.key)
             if bound is not None and await self.run_action(bound.binding.action, bound.node):

@@ -1,4 +1,4 @@
-"""One line: something at its left end, something at its right."""
+"""A one-line bar with text at its left and right ends."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StatusBar(Widget):
 
 
 class Tabs(StatusBar):
-    """Names of views side by side, one of them on; a click on one turns it on, as its number does."""
+    """View names in a row, one of them selected; a click selects a view, as its number key does."""
 
     def __init__(self, names: Sequence[str], *, id: str | None = None) -> None:
         super().__init__(id=id)

@@ -1,4 +1,4 @@
-"""Swimlanes: cards side by side in lanes by their status. An empty lane takes no more room than its name."""
+"""Swimlanes: cards in lanes by status. An empty lane is only as wide as its name."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ralph.views.tui.feed import Card
 from ralph.views.tui.strips import Piece, fitted, strip_of
 
 _LEAST, _MOST = 17, 44
-"""Columns of a lane with cards."""
+"""Minimum and maximum width of a lane with cards, in columns."""
 
 _ROOMY = 36
-"""On a screen with so many lines a card has two of them and an empty one, else one."""
+"""Screen height from which a card takes two lines and a blank one; on lower screens it takes one."""
 
 
 class BoardView(Widget, can_focus=True):
@@ -50,7 +50,7 @@ class BoardView(Widget, can_focus=True):
         self._lane = 0
         self._at = 0
 
-    # ---- what is in it ----
+    # ---- cards ----
 
     def set_cards(self, cards: Sequence[Card]) -> None:
         lanes: dict[str, list[Card]] = {lane: [] for lane in self._lanes}
@@ -64,7 +64,7 @@ class BoardView(Widget, can_focus=True):
         self.refresh()
 
     def _find(self, chosen: Card | None) -> None:
-        """The cursor goes with its card, into another lane too."""
+        """Keep the cursor on its card, even if the card has moved to another lane."""
         for number, cards in enumerate(self._lanes.values()):
             for at, card in enumerate(cards):
                 if chosen is not None and card.id == chosen.id:
@@ -80,7 +80,7 @@ class BoardView(Widget, can_focus=True):
 
     @property
     def card(self) -> Card | None:
-        """The card that the cursor is on."""
+        """The card under the cursor."""
         return self._cards[self._at] if self._at < len(self._cards) else None
 
     # ---- moving ----
@@ -121,26 +121,26 @@ class BoardView(Widget, can_focus=True):
 
     @property
     def _height(self) -> int:
-        """Lines of a card."""
+        """Lines per card."""
         return 3 if self.screen.size.height >= _ROOMY else 1
 
     @property
     def lines_needed(self) -> int:
-        """To show every card."""
+        """Lines needed to show every card."""
         return 1 + self._height * max(len(cards) for cards in self._lanes.values())
 
     def _widths(self) -> dict[str, int]:
-        """Lanes with cards share what the empty ones leave."""
+        """Width of each lane: lanes with cards share the columns that empty lanes leave."""
         empty = {lane: len(lane) + 2 for lane, cards in self._lanes.items() if not cards}
         filled = [lane for lane, cards in self._lanes.items() if cards]
         room = self.size.width - sum(empty.values())
-        if filled and room // len(filled) < _LEAST:  # too narrow: the empty ones go
+        if filled and room // len(filled) < _LEAST:  # too narrow: drop the empty lanes
             empty, room = {}, self.size.width
         each = max(_LEAST, min(_MOST, room // len(filled))) if filled else 0
         return {lane: empty.get(lane, each if lane in filled else 0) for lane in self._lanes}
 
     def _shown(self) -> list[tuple[str, int]]:
-        """The lanes on the screen, each as a whole, the one with the cursor among them."""
+        """The lanes that fit on the screen in full, always including the one with the cursor."""
         widths = [(lane, width) for lane, width in self._widths().items() if width]
         on = list(self._lanes)[self._lane]
         while widths and sum(width for _, width in widths) > self.size.width:
@@ -148,7 +148,7 @@ class BoardView(Widget, can_focus=True):
         return widths
 
     def _fitting(self, widths: Sequence[tuple[str, int]]) -> int:
-        """How many of these lanes there is room for."""
+        """Number of leading lanes that fit."""
         used = 0
         for number, (_, width) in enumerate(widths):
             used += width
@@ -157,7 +157,7 @@ class BoardView(Widget, can_focus=True):
         return len(widths)
 
     def _top(self, lane: str) -> int:
-        """The first card of a lane that is on the screen."""
+        """Index of the first visible card of a lane."""
         room = max(1, (self.size.height - 1) // self._height)
         is_here = list(self._lanes).index(lane) == self._lane
         return max(0, self._at - room + 1) if is_here else 0
@@ -172,7 +172,7 @@ class BoardView(Widget, can_focus=True):
         return line.crop(0, width)
 
     def _beyond(self, shown: Sequence[tuple[str, int]]) -> str:
-        """Which way there are lanes that are not on the screen."""
+        """Arrows towards lanes that are off the screen."""
         lanes, filled = [lane for lane, _ in shown], [lane for lane, cards in self._lanes.items() if cards]
         if not lanes or not filled:
             return ""

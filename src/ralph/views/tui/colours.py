@@ -1,4 +1,4 @@
-"""The two palettes, and the few tones that everything is painted with."""
+"""The two palettes, and the tones used everywhere."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ STATES = {
     "cancelled": "dim",
     **{state: style.tone for state, style in stories.STATES.items()},
 }
-"""The tone of every word for a state, of runs, tasks and stories."""
+"""The tone of each state of runs, tasks and stories."""
 
 MARKS = {
     "running": "●",
@@ -95,17 +95,17 @@ MARKS = {
     "fatal": "✗",
     "interrupted": "□",
 }
-"""What stands before the state of a run, so that it can be told without colours too."""
+"""The mark before a run's state, so that states differ without colour."""
 
 
 def terminal_theme() -> str:
-    """What the terminal says of its background, where it does; else dark."""
+    """Light or dark, according to the terminal's COLORFGBG; dark if it is not set."""
     background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     return "light" if background in ("7", "15") else "dark"
 
 
 def tone(widget: Widget, name: str) -> Style:
-    """The style of a tone in the theme that is on."""
+    """The style of a tone in the current theme."""
     return _tone(name, widget.app.theme == LIGHT.name)
 
 
@@ -130,7 +130,7 @@ def _tone(name: str, is_light: bool) -> Style:
 
 
 def ground(widget: Widget, name: str) -> Style:
-    """A background of the theme: `cursor`, `cursor-idle`; without colours the cursor is reversed instead."""
+    """The theme's background for `cursor` or `cursor-idle`; without colours the cursor is reversed instead."""
     if widget.app.no_color:
         return Style(reverse=name == "cursor", bold=True)
     return Style(bgcolor=THEMES["light" if widget.app.theme == LIGHT.name else "dark"].variables[name])

@@ -1,4 +1,4 @@
-"""Small screens over another one: a question, a line to type, something to choose, something to read."""
+"""Dialogs: confirm an action, enter a line, pick a row, read a text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BACK = Binding("escape", "leave", "Back")
 
 
 class Confirm(ModalScreen[bool]):
-    """Whether something is to be done that cannot simply be undone. Enter alone does nothing."""
+    """Asks before an action that is hard to undo. Enter alone does nothing."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "agree", "Yes"),
@@ -41,7 +41,7 @@ class Confirm(ModalScreen[bool]):
         self.query_one("#question", StatusBar).set([(self._title, "bad")])
         self.query_one("#text", LinesView).set_text(self._text)
         self.query_one("#answers", StatusBar).set(
-            [("y", "busy"), (" yes    ", ""), ("n", "busy"), (" no, leave it", "")]
+            [("y", "busy"), (" yes    ", ""), ("n", "busy"), (" no", "")]
         )
 
     def action_agree(self) -> None:
@@ -52,7 +52,7 @@ class Confirm(ModalScreen[bool]):
 
 
 class _Answers(StatusBar):
-    """Clickable: the left half of the words is yes."""
+    """Clickable: yes at the left, no everywhere else."""
 
     async def on_click(self, event: object) -> None:
         x = getattr(event, "x", 99)
@@ -60,7 +60,7 @@ class _Answers(StatusBar):
 
 
 class Ask(ModalScreen[str | None]):
-    """A line of text; None if it was left."""
+    """Asks for a line of text; returns None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [_BACK]
 
@@ -79,7 +79,8 @@ class Ask(ModalScreen[str | None]):
     def on_mount(self) -> None:
         self.query_one("#question", StatusBar).set([(self._title, "bold")])
         self.query_one("#answers", StatusBar).set(
-            [(self._hint, "dim")], [("enter", "busy"), (" send ", "dim")]
+            [(self._hint, "dim")],
+            [("enter", "busy"), (" submit  ", "dim"), ("esc", "busy"), (" cancel ", "dim")],
         )
         self.set_focus(self.query_one(Input))
 
@@ -91,7 +92,7 @@ class Ask(ModalScreen[str | None]):
 
 
 class Pick(ModalScreen[Any]):
-    """One of several; None if it was left."""
+    """Picks one of several rows; returns None if cancelled."""
 
     BINDINGS: ClassVar[list[BindingType]] = [_BACK]
 
@@ -109,7 +110,7 @@ class Pick(ModalScreen[Any]):
     def on_mount(self) -> None:
         self.query_one("#question", StatusBar).set(
             [(self._title, "bold")],
-            [("enter", "busy"), (" take it  ", "dim"), ("esc", "busy"), (" leave ", "dim")],
+            [("enter", "busy"), (" select  ", "dim"), ("esc", "busy"), (" cancel ", "dim")],
         )
         choices = self.query_one(RowList)
         choices.set_rows(self._rows)
@@ -124,7 +125,7 @@ class Pick(ModalScreen[Any]):
 
 
 class Read(ModalScreen[None]):
-    """A text to read."""
+    """Shows a text."""
 
     BINDINGS: ClassVar[list[BindingType]] = [_BACK, Binding("q,enter", "leave", "Back", show=False)]
 
@@ -150,30 +151,31 @@ class Read(ModalScreen[None]):
 
 
 HELP = """\x1b[1mEverywhere\x1b[0m
-  ↑ ↓  j k          move            pgup pgdn  ^u ^d   by pages
-  home end  g G     first, last     tab  shift+tab     next panel
+  ↑ ↓  j k          move            pgup pgdn  ^u ^d   by page
+  home end  g G     first, last     tab  shift+tab     switch panel
   enter, click      open            esc                back
-  t                 light or dark   ?                  this page
-  q                 back; from the first screen: quit (runs go on)
+  t                 light or dark   ?                  this help
+  q                 back; on the first screen: quit (runs continue)
 
 \x1b[1mAll runs\x1b[0m
-  /    filter the runs              P    whose tasks and stories
-  b    tasks or stories             ← →  h l   from lane to lane
+  /    filter runs                  P    choose project
+  b    tasks or stories             ← →  h l   previous, next lane
 
 \x1b[1mA run\x1b[0m
-  1    events, as the console shows them
+  1    events, as on the console
   2    checks and their logs
-  3    what was changed             [ ]  by the one before, after
-                                    0    by all of them
+  3    diff                         [ ]  previous, next iteration
+                                    0    all iterations
 
-\x1b[1mWhat can be done to a run, in the list and on its screen\x1b[0m
-  p    pause it after the step in hand
-  r    resume it; one that has stopped goes on in the background
-  s    steer it: guidance for its next prompt
-  x    cancel it: its agent is ended \x1b[2m(asks first)\x1b[0m
-  w    rewind: the files as they were before an iteration \x1b[2m(asks first)\x1b[0m
-  o    open its whole log in $PAGER
+\x1b[1mActions on a run, in the list and on its screen\x1b[0m
+  p    pause after the current step
+  r    resume; a stopped run continues in the background
+  s    steer: add guidance to the next prompt
+  x    cancel: stop the agent \x1b[2m(asks first)\x1b[0m
+  w    rewind: restore the files from before an iteration \x1b[2m(asks first)\x1b[0m
+  o    open the full log in $PAGER
 
-The dashboard only reads the store and writes such commands to it, as `ralph pause` and the others do. Any number
-of them can be open; opening and closing one changes nothing.
+The dashboard only reads the store and writes commands to it, as
+`ralph pause` does. You can open any number of dashboards; opening
+or closing one does not affect any run.
 """

@@ -1,4 +1,4 @@
-"""What the dashboard shows, read from the store: briefly, never writing, and only what has changed."""
+"""Data for the dashboard, read from the store: short reads, no writes, and only what has changed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ACTIVE = frozenset(defaults.status for defaults in ROLES.values())
 
 
 class Project(Struct, frozen=True):
-    """A project of the store: `id` as the store has it, the directory that people know, and how much there is of it."""
+    """A project: its `id` in the store, its directory, and how many runs and tasks it has."""
 
     id: str
     directory: str
@@ -45,22 +45,22 @@ class Project(Struct, frozen=True):
 
 
 class Overview(Struct, frozen=True):
-    """Every run with its depth, live ones first, and every project."""
+    """All runs with their depth in the tree, live ones first, and all projects."""
 
     runs: tuple[tuple[int, Summary], ...] = ()
     projects: tuple[Project, ...] = ()
     since: Mapping[str, float] = field(default_factory=dict)
-    """When the step began that a live run has in hand; the time of that step is not in its summary yet."""
+    """Start time of each live run's current step; the summary does not include that step's time yet."""
 
     asked: Mapping[str, str] = field(default_factory=dict)
-    """What each run is for, in the words that it was given."""
+    """The prompt, prompt file or task title of each run."""
 
     def project_of(self, id: str) -> Project | None:
         return next((project for project in self.projects if project.id == id), None)
 
 
 class Card(Struct, frozen=True):
-    """A task or a story in its lane. `count`: its iterations, or how often it was reviewed."""
+    """A task or story in its lane. `count`: its iterations, or its number of reviews."""
 
     id: str
     title: str
@@ -70,7 +70,7 @@ class Card(Struct, frozen=True):
 
 
 class Boards(Struct, frozen=True):
-    """The tasks of a project by status, its stories by state; `problem`: why there are no stories to see."""
+    """A project's tasks by status and stories by state. `problem`: why its stories cannot be shown."""
 
     tasks: tuple[Card, ...] = ()
     stories: tuple[Card, ...] = ()
@@ -78,7 +78,7 @@ class Boards(Struct, frozen=True):
 
 
 class TaskSeen(Struct, frozen=True):
-    """A task with the criteria of its roles, and what its verifications found."""
+    """A task with the criteria and the verification results of its roles."""
 
     task: Task
     progress: TaskProgress
@@ -87,7 +87,7 @@ class TaskSeen(Struct, frozen=True):
 
 
 class Past(Protocol):
-    """What has happened in a run; asked again, what has come since."""
+    """The events of a run; each call of `news` returns those since the last call."""
 
     def news(self) -> Iterator[tuple[Event, float]]: ...
 
@@ -96,15 +96,14 @@ class Past(Protocol):
 
 
 class FeedSources(Struct, frozen=True):
-    """What only others know: how a run is told again, and which criteria are in force for the roles of a
-    task in a directory."""
+    """Functions from outside the views: `past` replays a run, `roles` returns a task's criteria for each role."""
 
     past: Callable[[Runs, str], Past]
     roles: Callable[[str, Task], Sequence[RoleView]]
 
 
 class _Remembered(Struct):
-    """What does not change any more of a run that has ended."""
+    """The summary of a finished run, which no longer changes."""
 
     run: Run
     last: int
@@ -112,7 +111,7 @@ class _Remembered(Struct):
 
 
 class Feed:
-    """Reads the store on one connection, for one caller at a time; raises `RalphError` where it cannot be read."""
+    """Reads the store over one connection, one caller at a time; raises `RalphError` if it cannot be read."""
 
     def __init__(self, home: Home, sources: FeedSources) -> None:
         self.home = home
@@ -133,7 +132,7 @@ class Feed:
 
     @contextmanager
     def reading(self) -> Iterator[Runs]:
-        """The runs, while nobody else reads; a store that was put in the place of another is opened anew."""
+        """Lock the connection and yield the runs; reopen the store first if its file was replaced."""
         with self._lock:
             inode = self._inode_now()
             if self._runs is not None and inode != self._inode:
@@ -164,7 +163,7 @@ class Feed:
     # ---- all runs ----
 
     def overview(self) -> Overview:
-        """Every run and project; the same value again where nothing has changed. No store yet: nothing."""
+        """All runs and projects: the same object as before if nothing has changed, empty if there is no store."""
         try:
             with self.reading() as runs:
                 version = _version(runs)
@@ -177,7 +176,7 @@ class Feed:
             return Overview()
 
     def _alive(self) -> Iterable[bool]:
-        """A run whose process has died has changed, though nobody has written that down."""
+        """Whether each process is alive: a dead process changes its run without a write to the store."""
         return (run.is_live for run in self._driven)
 
     def _looked(self, runs: Runs) -> Overview:
@@ -205,7 +204,7 @@ class Feed:
         return found
 
     def _in_hand(self, runs: Runs, s: Summary, last: int) -> Summary:
-        """A live run is in the iteration that it has begun, though it waits in it for a limit."""
+        """Count the iteration that a live run has started, even if it is waiting for a usage limit in it."""
         for entry in steps(runs.db, runs.path, s.id, last - 4, looks=False):
             if entry.is_in_hand and s.state != PAUSED:
                 self._since[s.id] = entry.started
@@ -246,7 +245,7 @@ class Feed:
             yield Card(brief.id, brief.title, brief.status, count, note)
 
     def _prd_of(self, runs: Runs, project: Project) -> tuple[str, str]:
-        """Where the task list of a project's PRD loop is: where its newest loop has it, else where it usually is."""
+        """Directory and folder of a project's PRD task list: those of its newest loop, otherwise the default."""
         for _, s in self._overview.runs:
             if s.project == project.id and s.flow == Flow.PRD:
                 if s.id not in self._prds:
@@ -255,7 +254,7 @@ class Feed:
         return project.directory, "ralph"
 
     def story(self, id: str) -> Mapping[str, Any] | None:
-        """A story of the board as it was last read."""
+        """A story of the board, as last read."""
         listed = (story for file in self._stories.values() for story in file.stories)
         return next((story for story in listed if str(story.get("id")) == id), None)
 
@@ -270,13 +269,13 @@ class Feed:
 
 
 def project_directory(id: str) -> str:
-    """The store names a project by the git directory that its worktrees share, else by its directory."""
+    """The project's directory: its id is the git directory shared by its worktrees, or the directory itself."""
     path = Path(id)
     return str(path.parent if path.name == ".git" else path)
 
 
 def _version(runs: Runs) -> int:
-    """Another number whenever somebody else has written to the store."""
+    """A number that changes whenever another connection writes to the store."""
     return int(runs.db.execute("PRAGMA data_version").fetchone()[0])
 
 

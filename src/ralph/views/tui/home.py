@@ -1,4 +1,4 @@
-"""The first screen: all runs, and the swimlanes of a project."""
+"""The first screen: all runs, and a project's swimlanes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ralph.views.tui.rows import Cells, Column, RowList, TableRow
 from ralph.views.tui.strips import Piece
 from ralph.views.tui.task import story_words
 
-NO_RUNS = 'No runs yet. Start one with: ralph run -p "…", or see one with: ralph demo'
+NO_RUNS = 'No runs yet. Start one with: ralph run -p "…", or try: ralph demo'
 
 COLUMNS = (
     Column("run", 24),
@@ -36,13 +36,13 @@ COLUMNS = (
     Column("time", 6, right=True),
     Column("cost", 8, right=True, since=84),
     Column("tokens", 11, right=True, since=140),
-    Column("began", 10, right=True, since=100),
+    Column("started", 10, right=True, since=100),
     Column("flow", 9, since=120),
-    Column("where"),
-    Column("what", since=150),
+    Column("location"),
+    Column("prompt", since=150),
 )
 FOLLOW = "follow"
-"""Chosen instead of a project: the one of the run that the cursor is on."""
+"""Chosen instead of a project: follow the run under the cursor."""
 
 
 class HomeScreen(RunKeys):
@@ -62,13 +62,13 @@ class HomeScreen(RunKeys):
         self._prefers_stories = False
         self._by_id: dict[str, Summary] = {}
         self._pointed = ""
-        """The run that the cursor is on; read by a thread, which must not ask widgets."""
+        """The run under the cursor, for the worker thread, which must not query widgets."""
 
     def body(self) -> ComposeResult:
-        words = Input(placeholder="show only runs with these words", id="filter", compact=True)
+        words = Input(placeholder="filter runs by words", id="filter", compact=True)
         words.cursor_blink = False
         yield words
-        yield RowList(COLUMNS, id="runs", empty="Looking …")
+        yield RowList(COLUMNS, id="runs", empty="Loading …")
         with Vertical(id="boards"):
             yield StatusBar(id="board-title")
             yield BoardView(TASK_LANES, id="tasks")
@@ -80,7 +80,7 @@ class HomeScreen(RunKeys):
         self._show_boards()
         super().on_mount()
 
-    # ---- looking ----
+    # ---- refreshing ----
 
     def gather(self) -> tuple[Overview, Boards]:
         overview = self.ralph.feed.overview()
@@ -98,7 +98,7 @@ class HomeScreen(RunKeys):
             self._overview = overview
             self._by_id = {s.id: s for _, s in overview.runs}
             self._show_runs()
-        runs.freshen()  # times go on
+        runs.freshen()  # running times have changed
         self._boards = boards
         self._show_boards()
 
@@ -126,9 +126,9 @@ class HomeScreen(RunKeys):
         return " ".join(part for part in parts if part).casefold()
 
     def _project(self, overview: Overview) -> Project | None:
-        """The project of the board: as chosen, else that of the run under the cursor, else the first."""
+        """The project of the board: the chosen one, otherwise that of the run under the cursor, otherwise the first."""
         id = self._wanted
-        if not id:  # nobody has chosen yet: where we were called, if there is anything
+        if not id:  # nothing chosen yet: the current directory's project, if it has tasks
             known = overview.project_of(self.ralph.project)
             id = known.id if known and known.tasks else FOLLOW
         if id == FOLLOW:
@@ -155,13 +155,13 @@ class HomeScreen(RunKeys):
         if boards.problem:
             title += [("   ", ""), (boards.problem, "bad")]
         elif not any(has):
-            title.append(("   no tasks and no stories here", "dim"))
-        more = [("b", "busy"), (" the other ", "dim")] if all(has) and not is_roomy else []
+            title.append(("   no tasks or stories", "dim"))
+        more = [("b", "busy"), (" switch ", "dim")] if all(has) and not is_roomy else []
         self.query_one("#board-title", StatusBar).set(title, more)
         wanted = 1 + sum(board.lines_needed + is_roomy for board in (tasks, listed) if board.display)
         self.query_one("#boards").styles.height = min(wanted, max(6, self.size.height * 5 // 9))
 
-    # ---- the run that is chosen ----
+    # ---- selection ----
 
     def chosen(self) -> Summary | None:
         return self._by_id.get(self.query_one("#runs", RowList).key)
@@ -213,7 +213,7 @@ class HomeScreen(RunKeys):
             Column("tasks", 5, right=True),
             Column("directory"),
         )
-        follow = ("the one under the cursor", "accent"), ("", ""), ("", ""), ("as the cursor moves", "dim")
+        follow = ("follow the cursor", "accent"), ("", ""), ("", ""), ("project of the selected run", "dim")
         rows = [TableRow(FOLLOW, follow)]
         for project in self._overview.projects:
             counts = [(str(number or ""), "") for number in (project.runs, project.tasks)]
@@ -222,7 +222,7 @@ class HomeScreen(RunKeys):
                     project.id, ((project.name, "bold"), *counts, (short_path(project.directory), "dim"))
                 )
             )
-        pick = Pick("Whose tasks and stories?", columns, rows, self._wanted)
+        pick = Pick("Choose project", columns, rows, self._wanted)
         await self.app.push_screen(pick, self._take_project)
 
     def _take_project(self, id: str | None) -> None:
@@ -248,7 +248,7 @@ def cells(depth: int, s: Summary, now: float, in_hand: float, asked: str) -> Cel
 
 
 def _ago(seconds: float) -> str:
-    """To the minute: a list in which every line ticks cannot be read, and drawing it takes time."""
+    """To the minute: a list where every line ticks is hard to read and slow to draw."""
     minutes = int(seconds) // 60
     if minutes < 1:
         return "just now"
@@ -257,7 +257,7 @@ def _ago(seconds: float) -> str:
 
 
 def _state(s: Summary) -> Piece:
-    """With until when it waits."""
+    """The state of a run, with the end of its wait if it is waiting."""
     words, name = state_words(s)
     if s.state == WAITING and s.waiting_until is not None:
         words += time.strftime(" till %H:%M", time.localtime(s.waiting_until))

@@ -1,4 +1,4 @@
-"""Text that may be long: wrapped to the width, drawn only where it is seen, following its end while it grows."""
+"""A view of long text: wrapped to the width, drawn only where visible, following the end as it grows."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ralph.views.tui.scrolled import Scrolled
 from ralph.views.tui.strips import Piece, parsed, strip_of, wrapped
 
 MAX_LINES = 5_000
-"""Older lines are let go."""
+"""Lines kept; older ones are dropped."""
 
 
 class LinesView(Scrolled):
-    """`follows`: it shows the end, until somebody scrolls up."""
+    """`follows`: stay at the end until the user scrolls up."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "scroll_up", "Up", show=False),
@@ -39,22 +39,22 @@ class LinesView(Scrolled):
         self._is_pinned = follows
 
     def set_text(self, text: str) -> None:
-        """Show this instead of what is there, from its beginning."""
+        """Replace the text and show it from the start."""
         self._lines, self._open, self._tone = [], "", ""
         self._put(text)
-        self._draw_anew()
+        self._redraw()
         if not self._follows:
             self.scroll_home(animate=False)
 
     def set_pieces(self, lines: Sequence[Sequence[Piece]]) -> None:
-        """The same with lines that are painted already; where they stand on the screen stays."""
+        """Replace the text with painted lines and keep the scroll position."""
         new = [list(line) for line in lines]
         if new != self._lines:
             self._lines, self._open = new, ""
-            self._draw_anew()
+            self._redraw()
 
     def add(self, text: str) -> None:
-        """Text that has come, in pieces that may end anywhere."""
+        """Append text, in chunks that may end anywhere."""
         if not text:
             return
         known, was_open = len(self._lines), bool(self._open)
@@ -64,7 +64,7 @@ class LinesView(Scrolled):
         self._put(text)
         if was_open or not self._width or len(self._lines) > MAX_LINES:
             self._lines = self._lines[-MAX_LINES:]
-            self._draw_anew()
+            self._redraw()
         else:
             for line in self._lines[known:]:
                 self._drawn += wrapped(line, self._width)
@@ -72,7 +72,7 @@ class LinesView(Scrolled):
         self._follow()
 
     def _follow(self) -> None:
-        """Stay at the end, unless somebody has scrolled up."""
+        """Stay at the end unless the user has scrolled up."""
         if self._is_pinned:
             self.scroll_end(animate=False, immediate=True, force=True)
 
@@ -90,10 +90,10 @@ class LinesView(Scrolled):
 
     def on_resize(self, event: events.Resize) -> None:
         if self.size.width != self._width:
-            self._draw_anew()
+            self._redraw()
         self._follow()
 
-    def _draw_anew(self) -> None:
+    def _redraw(self) -> None:
         self._width = max(0, self.size.width - 2)
         self._drawn = (
             [part for line in self._lines for part in wrapped(line, self._width)] if self._width else []

@@ -1,4 +1,4 @@
-"""The agent at work: role, iteration, time, money, tool, its list of what to do, and what the checks said."""
+"""The agent panel: role, iteration, time, cost, current tool, todo list and check results."""
 
 from __future__ import annotations
 
@@ -23,35 +23,34 @@ from ralph.views.tui.watch import Panel
 _TODO = {TodoStatus.DONE: ("✓", "done"), TodoStatus.ACTIVE: ("▸", "busy"), TodoStatus.PENDING: ("·", "dim")}
 _MAX_TODO = 12
 _NAMES = 10
-"""Columns of the names at the left."""
+"""Columns for the labels at the left."""
 
 _MAX_LINES = 7
 
 
 def short_path(path: str) -> str:
-    """With ~ for the home directory."""
+    """The path with ~ for the home directory."""
     home = os.path.expanduser("~")
     is_home = home not in ("", "/") and (path == home or path.startswith(home + "/"))
     return clean("~" + path[len(home) :] if is_home else path)
 
 
 def where_of(s: Summary) -> str:
-    """Where a run works; the worktree of a task says less than the task."""
+    """Where a run works: its directory, or its task, which says more than the task's worktree."""
     if s.task is None:
         return short_path(s.directory)
     return one_line(f"{s.task} {s.role} in {Path(s.project).parent.name}")
 
 
 def state_of(s: Summary) -> str:
-    """The outcome where there is one, else the state."""
+    """The outcome if there is one, otherwise the state."""
     return s.outcome or s.state
 
 
 def state_words(s: Summary) -> Piece:
-    """The state of a run with its mark; a limit says which."""
+    """The state of a run with its mark."""
     word = state_of(s)
-    cause = f" ({s.cause})" if s.outcome not in (None, "complete") else ""
-    return f"{MARKS.get(word, ' ')} {word}{cause}", STATES.get(word, "")
+    return f"{MARKS.get(word, ' ')} {s.words}", STATES.get(word, "")
 
 
 class AgentPanel(LinesView):
@@ -79,7 +78,7 @@ class AgentPanel(LinesView):
         self.set_pieces(lines)
 
 
-# ---- beside the rest ----
+# ---- wide screens: a column at the left ----
 
 
 def _column(panel: Panel, now: float, width: int) -> Iterator[list[Piece]]:
@@ -94,10 +93,10 @@ def _column(panel: Panel, now: float, width: int) -> Iterator[list[Piece]]:
         yield []
         yield [_heading(*_todo_words(panel))]
         yield from _todo(panel)
-    if found := list(_came_to(panel)):
+    if found := list(_results(panel)):
         last = panel.detail.iterations[-1].iteration
         yield []
-        yield [_heading("Checks", f"of iteration {last}" if last else "")]
+        yield [_heading("Checks", f"(iteration {last})" if last else "")]
         yield from found
     yield from _remarks(panel, width)
 
@@ -119,7 +118,7 @@ def _facts(panel: Panel, now: float) -> Iterator[tuple[str, list[Piece]]]:
     yield from ((name, [(text, "")]) for name, text in _used(panel))
     yield from _now(panel, now)
     yield "directory", [(one_line(short_path(s.directory)), "")]
-    yield "began", [(time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(s.created)), "")]
+    yield "started", [(time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(s.created)), "")]
 
 
 def _used(panel: Panel) -> Iterator[tuple[str, str]]:
@@ -143,11 +142,11 @@ def _gauge(s: Summary, width: int = 10) -> list[Piece]:
 
 
 def _now(panel: Panel, now: float) -> Iterator[tuple[str, list[Piece]]]:
-    """What it is doing, or what it waits for."""
+    """The current activity, or the end of the current wait."""
     s = panel.detail.summary
     if s.waiting_until is not None and s.pid is not None:
         until = time.strftime("%H:%M:%S", time.localtime(s.waiting_until))
-        yield "waiting", [(f"until {until}, {duration(max(0.0, s.waiting_until - now))} more", "wait")]
+        yield "waiting", [(f"until {until} ({duration(max(0.0, s.waiting_until - now))} left)", "wait")]
     elif panel.tool:
         yield "tool", [(one_line(panel.tool), "busy")]
     elif panel.detail.doing:
@@ -167,16 +166,16 @@ def _todo(panel: Panel) -> Iterator[list[Piece]]:
         yield [(f"   … {len(panel.todo) - _MAX_TODO} more", "dim")]
 
 
-def _came_to(panel: Panel) -> Iterator[list[Piece]]:
-    """What the last iteration with an end has come to: why it is the last, or why there is another."""
+def _results(panel: Panel) -> Iterator[list[Piece]]:
+    """Results of the last finished iteration: why the run stopped there, or why it started another."""
     last = panel.detail.iterations[-1] if panel.detail.iterations else None
     if last is None:
         return
     if last.ended in (Ended.OK, Ended.EMPTY):
         if panel.claim and not last.claim:
-            yield [(" · ", "dim"), (one_line(panel.claim), ""), ("  not said", "dim")]
+            yield [(" · ", "dim"), (one_line(panel.claim), ""), ("  not found", "dim")]
     elif last.ended not in (Ended.LIMIT, Ended.INTERRUPTED):
-        yield [(" ✗ ", "bad"), ("the agent", ""), (f"  {last.ended}", "dim")]
+        yield [(" ✗ ", "bad"), ("agent", ""), (f"  {last.ended}", "dim")]
     for verdict in last.verdicts:
         mark, name = ("✓", "done") if verdict.green else ("✗", "bad")
         check, reason = one_line(verdict.check), one_line(verdict.reason)
@@ -188,7 +187,7 @@ def _remarks(panel: Panel, width: int) -> Iterator[list[Piece]]:
     remarks = [("note", note) for note in s.notes]
     remarks += [("guidance", f"{g.text} ({_delivery(g.iteration)})") for g in detail.steered]
     if s.state == CRASHED:
-        remarks.append(("next", "its process is gone: r resumes it"))
+        remarks.append(("next", "press r to resume"))
     if remarks:
         yield []
     for name, text in remarks:
@@ -196,7 +195,7 @@ def _remarks(panel: Panel, width: int) -> Iterator[list[Piece]]:
 
 
 def _named(name: str, pieces: list[Piece], width: int) -> Iterator[list[Piece]]:
-    """A name at the left, what it is at the right of it, in as many lines as that takes."""
+    """A label at the left and its value at the right, wrapped over as many lines as needed."""
     for number, line in enumerate(wrapped(pieces, max(10, width - _NAMES))):
         yield [(fitted("" if number else name, _NAMES), "dim"), *line]
 
@@ -205,11 +204,11 @@ def _delivery(iteration: int | None) -> str:
     return f"iteration {iteration}" if iteration else "not delivered yet"
 
 
-# ---- above the rest ----
+# ---- narrow screens: a few lines at the top ----
 
 
 def _rows(panel: Panel, now: float, width: int) -> Iterator[list[Piece]]:
-    """The same in as few lines as there is."""
+    """The same facts in as few lines as possible."""
     detail, s = panel.detail, panel.detail.summary
     about = [
         s.flow,
@@ -230,16 +229,16 @@ def _rows(panel: Panel, now: float, width: int) -> Iterator[list[Piece]]:
     if panel.todo:
         active = next((item.text for item in panel.todo if item.status is TodoStatus.ACTIVE), "")
         yield _one([(" ".join(_todo_words(panel)) + "  ", "dim"), (one_line(active[:500]), "bold")], width)
-    if found := list(_came_to(panel)):
+    if found := list(_results(panel)):
         last = detail.iterations[-1].iteration
         of = f"iteration {last} " if 0 < last < s.iteration else ""
         yield _one([(of, "dim"), *(piece for line in found for piece in line)], width)
     if s.state == CRASHED:
-        yield [("Its process is gone: r resumes it.", "bad")]
+        yield [("The process is gone. Press r to resume.", "bad")]
 
 
 def _one(pieces: list[Piece], width: int) -> list[Piece]:
-    """One line, cut."""
+    """The pieces cut to one line."""
     line: list[Piece] = []
     for text, name in pieces:
         room = width - sum(cell_len(each) for each, _ in line)

@@ -1,4 +1,4 @@
-"""A list of rows in columns with a cursor. Only the rows on the screen are drawn, however many there are."""
+"""A list of rows in columns, with a cursor. Only visible rows are drawn, however many there are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ralph.views.tui.strips import Piece, cut, fitted, strip_of
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`width` 0: takes what is left. `since`: how wide the list has to be for it to be shown."""
+    """`width` 0 takes the remaining space. `since`: list width from which the column is shown."""
 
     title: str
     width: int = 0
@@ -33,7 +33,7 @@ Cells = tuple[Piece, ...]
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """`key`: whose row it is; a cell is a text and its tone. `cells` may be made when the row is drawn."""
+    """`key` identifies the row; a cell is a text and its tone. `cells` may be computed when the row is drawn."""
 
     key: Any
     cells: Cells | Callable[[], Cells]
@@ -50,7 +50,7 @@ class _OfRow(Message):
 
 
 class RowList(Scrolled):
-    """`columns` without titles have no heading."""
+    """Rows with a cursor. There is no header if no column has a title."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Up", show=False),
@@ -63,7 +63,7 @@ class RowList(Scrolled):
     ]
 
     class Moved(_OfRow):
-        """The cursor is on another row."""
+        """The cursor moved to another row."""
 
     class Chosen(_OfRow):
         """A row was opened."""
@@ -77,10 +77,10 @@ class RowList(Scrolled):
         self._empty = empty
         self._drawn: dict[int, tuple[Cells, bool] | None] = {}
 
-    # ---- what is in it ----
+    # ---- rows ----
 
     def set_rows(self, rows: Sequence[TableRow]) -> None:
-        """Other rows; the cursor stays with the row of its key."""
+        """Replace the rows; the cursor stays on the row with the same key."""
         key, was = self.key, self._cursor
         if not (rows and self._rows):
             self.refresh()
@@ -95,7 +95,7 @@ class RowList(Scrolled):
             self.post_message(self.Moved(self, self.key))
 
     def freshen(self) -> None:
-        """Draw those lines again whose words have changed: times go on, and most of them slowly."""
+        """Redraw only the lines whose text has changed, such as running times."""
         for y in range(self._head, self.size.height):
             if y not in self._drawn or self._line(y) != self._drawn[y]:
                 self.refresh(Region(0, y, self.size.width, 1))
@@ -107,7 +107,7 @@ class RowList(Scrolled):
 
     @property
     def key(self) -> Any:
-        """The key of the row that the cursor is on."""
+        """The key of the row under the cursor."""
         return self._rows[self._cursor].key if self._cursor < len(self._rows) else None
 
     def point_at(self, key: Any) -> None:
@@ -139,7 +139,7 @@ class RowList(Scrolled):
             self.post_message(self.Moved(self, self.key))
 
     def _show_cursor(self) -> None:
-        at = Region(0, self._cursor, 1, 1 + self._head)  # with the line above it, which the heading covers
+        at = Region(0, self._cursor, 1, 1 + self._head)  # include the line above, which the header covers
         self.scroll_to_region(at, animate=False, force=True)
 
     def on_click(self, event: events.Click) -> None:
@@ -173,7 +173,7 @@ class RowList(Scrolled):
         return strip_of(self, self._laid_out(cells, width), width, base)
 
     def _line(self, y: int) -> tuple[Cells, bool] | None:
-        """What stands in a line of the screen, and whether the cursor does."""
+        """The cells at a line of the screen, and whether the cursor is on it."""
         number = y + self.scroll_offset.y - self._head
         if number >= len(self._rows):
             return None
@@ -194,6 +194,6 @@ class RowList(Scrolled):
 
 
 def one_line_kept(text: str) -> str:
-    """One line; the blanks at its beginning say how deep it is in a tree."""
+    """The text on one line, with its leading blanks: they show the depth in a tree."""
     bare = text.lstrip(" ")
     return text[: len(text) - len(bare)] + one_line(bare)

@@ -1,4 +1,4 @@
-"""One run: its agent, what it does, what the checks printed, what an iteration changed."""
+"""One run: its agent, its events, its checks with their logs, and its diffs."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from ralph.views.tui.watch import Panel, RunNews, Watch
 
 EVENTS, CHECKS, DIFF = range(3)
 TABS = ("Events", "Checks", "Diff")
-VERDICTS = (Column("iter", 4, right=True), Column("", 7), Column("check"), Column("what it found"))
+VERDICTS = (Column("iter", 4, right=True), Column("", 8), Column("check"), Column("result"))
 MAX_LOG = 1 << 18
-"""Bytes of a check's log that are shown, the last ones."""
+"""Bytes shown of a check's log, counted from its end."""
 
 _COLOURS = {"+": "32", "-": "31", "@": "36", "d": "1"}
 
@@ -40,8 +40,8 @@ class RunScreen(RunKeys):
         Binding("1", "tab(0)", "Events", show=False),
         Binding("2", "tab(1)", "Checks", show=False),
         Binding("3", "tab(2)", "Diff", show=False),
-        Binding("left_square_bracket", "iteration(-1)", "Iteration before", show=False),
-        Binding("right_square_bracket", "iteration(1)", "Iteration after", show=False),
+        Binding("left_square_bracket", "iteration(-1)", "Previous iteration", show=False),
+        Binding("right_square_bracket", "iteration(1)", "Next iteration", show=False),
         Binding("0", "iteration(0)", "All iterations", show=False),
         Binding("escape,q", "app.pop_screen", "Back"),
     ]
@@ -61,7 +61,7 @@ class RunScreen(RunKeys):
                 yield Tabs(TABS, id="tabs")
                 yield LinesView(follows=True, id="events")
                 with Vertical(id="checks"):
-                    yield RowList(VERDICTS, id="verdicts", empty="No check has been run yet.")
+                    yield RowList(VERDICTS, id="verdicts", empty="No checks have run yet.")
                     yield StatusBar(id="log-title")
                     yield LinesView(id="log")
                 yield LinesView(id="diff")
@@ -71,7 +71,7 @@ class RunScreen(RunKeys):
         self._turn_on()
         super().on_mount()
 
-    # ---- looking ----
+    # ---- refreshing ----
 
     def gather(self) -> RunNews:
         return self._watch.news()
@@ -109,7 +109,9 @@ class RunScreen(RunKeys):
 
     def _show_tabs(self) -> None:
         which = f"iteration {self._diffed}" if self._diffed else "all iterations"
-        self.query_one(Tabs).show(self._on, f"{which}   [ ] others   0 all " if self._on == DIFF else "")
+        self.query_one(Tabs).show(
+            self._on, f"{which}   [ ] previous/next   0 all " if self._on == DIFF else ""
+        )
 
     def on_row_list_moved(self, event: RowList.Moved) -> None:
         self._show_log(event.key)
@@ -121,13 +123,13 @@ class RunScreen(RunKeys):
         _, check, log, reason = key
         self.query_one("#log-title", StatusBar).set([(check, "bold"), (f"  {log or reason}", "dim")])
         text = (
-            (tail_of(_log_path(run, log)) or "It has printed nothing.")
+            (tail_of(_log_path(run, log)) or "No output.")
             if log
-            else f"This check has no log. It said: {clean(reason)}"
+            else f"This check has no log. Result: {clean(reason)}"
         )
         self.query_one("#log", LinesView).set_text(text)
 
-    # ---- what was changed ----
+    # ---- diff ----
 
     def action_iteration(self, by: int) -> None:
         last = self._panel.detail.summary.iteration if self._panel else 0
@@ -138,7 +140,7 @@ class RunScreen(RunKeys):
         self._look_at_diff()
 
     def _look_at_diff(self) -> None:
-        """What has changed is asked for again only if there is something new."""
+        """Load the diff again only if there is something new."""
         s = self.chosen()
         if s is None:
             return
@@ -149,21 +151,21 @@ class RunScreen(RunKeys):
 
     async def _diff(self, iteration: int | None) -> None:
         lines = self.query_one("#diff", LinesView)
-        lines.set_text("\x1b[2mLooking …\x1b[0m")
+        lines.set_text("\x1b[2mLoading …\x1b[0m")
         try:
             text = await asyncio.to_thread(self.ralph.actions.diff, self._run, iteration)
         except RalphError as error:
             lines.set_text(clean(f"{error.message}\n{error.hint}"))
         else:
-            lines.set_text("\n".join(map(_coloured, text.splitlines())) or "Nothing has changed.")
+            lines.set_text("\n".join(map(_coloured, text.splitlines())) or "No changes.")
 
 
 def _verdict_rows(detail: Detail) -> list[TableRow]:
-    """The newest iteration first."""
+    """One row per verdict, newest iteration first."""
     rows = []
     for iteration in reversed(detail.iterations):
         for verdict in iteration.verdicts:
-            mark = ("✓ green", "done") if verdict.green else ("✗ RED", "bad")
+            mark = ("✓ passed", "done") if verdict.green else ("✗ failed", "bad")
             key = (iteration.iteration, verdict.check, verdict.log, verdict.reason)
             cells = ((str(iteration.iteration), ""), mark, (verdict.check, ""), (verdict.reason, "dim"))
             rows.append(TableRow(key, cells))
@@ -171,7 +173,7 @@ def _verdict_rows(detail: Detail) -> list[TableRow]:
 
 
 def _log_path(run: Summary, log: str) -> Path:
-    """Where the log of a check is now: those of an earlier run have been put away."""
+    """The current path of a check's log: logs of earlier runs have been moved to `old/`."""
     path = Path(run.directory, log)
     old = path.parent / "old" / run.id / path.name
     return old if old.exists() else path
@@ -183,7 +185,7 @@ def _coloured(line: str) -> str:
 
 
 def tail_of(path: Path, most: int = MAX_LOG) -> str:
-    """The end of a text file that anybody may have replaced by anything."""
+    """Return the end of a text file; the path may turn out to be anything, such as a link or a pipe."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
@@ -191,9 +193,9 @@ def tail_of(path: Path, most: int = MAX_LOG) -> str:
     try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
-            return f"{path}: no regular file"
+            return f"{path}: not a regular file"
         skipped = max(0, status.st_size - most)
         text = os.pread(descriptor, most, skipped).decode(errors="replace")
     finally:
         os.close(descriptor)
-    return (f"[... {skipped:,} bytes are not shown ...]\n" if skipped else "") + clean(text)
+    return (f"[... {skipped:,} bytes not shown ...]\n" if skipped else "") + clean(text)

@@ -1,4 +1,4 @@
-"""A screen that looks at the store again and again, in a thread: no key waits for a disk."""
+"""A screen that polls the store in a thread, so that no key waits for the disk."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Polled(Screen[None]):
-    """`gather` is called in a thread and may raise `RalphError`; `show` gets what it returned."""
+    """`gather` runs in a thread and may raise `RalphError`; `show` gets its result."""
 
     every = 1.0
-    """Seconds between two looks."""
+    """Seconds between polls."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (110, "-wide"), (160, "-vast")]  # noqa: RUF012
     VERTICAL_BREAKPOINTS = [(0, "-low"), (45, "-high")]  # noqa: RUF012
@@ -39,7 +39,7 @@ class Polled(Screen[None]):
         self._is_asked_again = False
         self._is_in_trouble = False
         self.looks = 0
-        """How often it has looked."""
+        """Number of polls so far."""
 
     def compose(self) -> ComposeResult:
         yield StatusBar(id="title")
@@ -57,7 +57,7 @@ class Polled(Screen[None]):
         raise NotImplementedError
 
     def in_trouble(self) -> None:
-        """The store cannot be read now; what was shown before stays."""
+        """Called when the store cannot be read; the screen keeps its contents."""
 
     @property
     def ralph(self) -> RalphApp:
@@ -72,7 +72,7 @@ class Polled(Screen[None]):
         self.look()
 
     def look(self) -> None:
-        """Look at the store now; one look at a time."""
+        """Poll the store now; polls do not overlap."""
         if self._is_looking:
             self._is_asked_again = True
         elif self.is_attached and (self.is_current or self.app.screen.is_modal):
@@ -98,7 +98,7 @@ class Polled(Screen[None]):
 
     def _tell_trouble(self, text: str) -> None:
         self._is_in_trouble = bool(text)
-        for lines in self.query("#trouble").results(LinesView):  # none, if the screen was left meanwhile
+        for lines in self.query("#trouble").results(LinesView):  # none if the screen was closed meanwhile
             pieces: list[Piece] = [(one_line(text), "bad")]
             lines.display = bool(text)
             lines.styles.height = min(4, len(wrapped(pieces, max(20, self.size.width - 2))))

@@ -1,4 +1,4 @@
-"""What is longer than its place on the screen."""
+"""The base of views that scroll."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from textual.scroll_view import ScrollView
 
 
 class Scrolled(ScrollView, can_focus=True):
-    """Its scrollbar stands where the text does, also when it appears after the text has moved."""
+    """Keeps the scrollbar in step with the text, even if it appears after the text has scrolled."""
 
     def watch_show_vertical_scrollbar(self, is_shown: bool) -> None:
-        if is_shown:  # Textual tells a scrollbar only of moves that it is there for
+        if is_shown:  # Textual updates a scrollbar only while it is shown
             self.vertical_scrollbar.position = self.scroll_y

@@ -1,4 +1,4 @@
-"""The task list of a PRD loop as the board shows it."""
+"""The task list of a PRD loop, for the board."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ralph.store.prd_folder import PrdFolder
 
 
 class StoryFile(Struct):
-    """The task list of a PRD loop, read again when it has changed."""
+    """A task list that is read again whenever its file has changed."""
 
     directory: str
     folder: str

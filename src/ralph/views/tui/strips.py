@@ -1,4 +1,4 @@
-"""Lines of a screen, made from plain text: nothing that an agent has written is taken for markup."""
+"""Screen lines made from plain text: agent output is never treated as markup."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from textual.widget import Widget
 from ralph.views.tui.colours import tone
 
 Piece = tuple[str, str]
-"""A text, and the tone that it is painted in."""
+"""A text and its tone."""
 
 _SGR = re.compile(r"\x1b\[([0-9;]*)m")
 _TONES = {"1": "bold", "2": "dim", "31": "red", "32": "done", "33": "wait", "36": "accent"}
@@ -22,7 +22,7 @@ _STRONG = {"1;31": "bad", "1;33": "busy"}
 
 
 def fitted(text: str, width: int, *, right: bool = False) -> str:
-    """Exactly so many columns: cut with an ellipsis, or filled."""
+    """The text at exactly `width` columns: cut with an ellipsis, or padded."""
     if width <= 0:
         return ""
     length = cell_len(text)
@@ -33,7 +33,7 @@ def fitted(text: str, width: int, *, right: bool = False) -> str:
 
 
 def cut(pieces: Iterable[Piece], width: int) -> list[Piece]:
-    """As much of the pieces as fits."""
+    """The pieces cut to `width` columns."""
     found: list[Piece] = []
     for text, name in pieces:
         length = cell_len(text)
@@ -47,9 +47,9 @@ def cut(pieces: Iterable[Piece], width: int) -> list[Piece]:
 
 
 def parsed(line: str, name: str = "") -> tuple[list[Piece], str]:
-    """A line with the few colours that our own views use, and the tone that is still on at its end.
+    """Split a line at the few colour codes that our views use; also return the tone at its end.
 
-    `name`: the one that is on at its beginning. The rest of the line was made harmless by those views.
+    `name` is the tone at its start. Our views have removed all other control characters.
     """
     if "\x1b" not in line:
         return [(line, name)], name
@@ -66,7 +66,7 @@ def parsed(line: str, name: str = "") -> tuple[list[Piece], str]:
 
 
 def wrapped(pieces: Sequence[Piece], width: int) -> list[list[Piece]]:
-    """The pieces in lines of so many columns, broken between words where that is possible, then indented as before."""
+    """The pieces wrapped to `width` columns, at spaces where possible, with continuation lines indented."""
     lines: list[list[Piece]] = [[]]
     room = width
     first = pieces[0][0] if pieces else ""
@@ -87,7 +87,7 @@ def wrapped(pieces: Sequence[Piece], width: int) -> list[list[Piece]]:
 
 
 def _head(text: str, room: int, *, is_fresh: bool) -> int:
-    """How many characters of a text go into the rest of a line; on a fresh one at least one."""
+    """Number of characters that fit on the rest of a line; at least one on a fresh line."""
     if text.isascii():
         most = room
     else:
@@ -104,7 +104,7 @@ def _head(text: str, room: int, *, is_fresh: bool) -> int:
 
 
 def strip_of(widget: Widget, pieces: Iterable[Piece], width: int, base: Style | None = None) -> Strip:
-    """A line of a widget, as wide as it is."""
+    """A line of a widget, padded or cut to `width`."""
     base = base if base is not None else Style()
     segments = [Segment(text, base + tone(widget, name)) for text, name in pieces]
     return Strip(segments).adjust_cell_length(width, base)

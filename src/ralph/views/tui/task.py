@@ -1,4 +1,4 @@
-"""One task: what done means for each role, and what every verification found. And one story, in words."""
+"""One task: the criteria of each role and all verification results. Also the text of a story."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from textual.containers import Vertical
 from ralph.core.board import MAX_SENT_BACK
 from ralph.core.text import clean
 from ralph.views import stories, tasks
-from ralph.views.agent import duration
+from ralph.views.agent import count, duration
 from ralph.views.lines import one_line
 from ralph.views.task_status import RoleRun, Verification
 from ralph.views.tui.bar import StatusBar
@@ -28,13 +28,13 @@ HISTORY = (
     Column("role", 10),
     Column("", 15),
     Column("iter", 6, right=True),
-    Column("what the verification found"),
+    Column("verification result"),
 )
 
 
 class TaskScreen(Polled):
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab", "app.focus_next", "Other panel"),
+        Binding("tab", "app.focus_next", "Switch panel"),
         Binding("escape,q", "app.pop_screen", "Back"),
     ]
 
@@ -46,7 +46,7 @@ class TaskScreen(Polled):
     def body(self) -> ComposeResult:
         with Vertical(id="task"):
             yield LinesView(id="criteria")
-            yield RowList(HISTORY, id="history", empty="Nobody has worked on it yet.")
+            yield RowList(HISTORY, id="history", empty="No runs yet.")
 
     def on_mount(self) -> None:
         self.set_focus(self.query_one("#criteria"))
@@ -70,8 +70,10 @@ class TaskScreen(Polled):
         rows = [row for run in reversed(state.runs) for row in _history(run)]
         history = self.query_one("#history", RowList)
         history.set_rows(rows)
-        is_beside = self.has_class("-vast")
-        history.styles.height = "1fr" if is_beside else min(len(rows) + 2, max(6, self.size.height * 5 // 9))
+        is_side_by_side = self.has_class("-vast")
+        history.styles.height = (
+            "1fr" if is_side_by_side else min(len(rows) + 2, max(6, self.size.height * 5 // 9))
+        )
 
     def on_row_list_chosen(self, event: RowList.Chosen) -> None:
         self.ralph.open_run(event.key[0])
@@ -86,11 +88,11 @@ def _standing(found: TaskSeen) -> Iterator[Piece]:
     yield (state.status, STATES.get(state.status, ""))
     cost = f", ${state.cost:.2f}" if state.cost else ""
     back = f", sent back {state.sent_back} of {MAX_SENT_BACK} times" if state.sent_back else ""
-    yield (f" {state.role}, {state.iterations} iterations{cost}{back} ", "dim")
+    yield (f" {state.role}, {count(state.iterations, 'iteration')}{cost}{back} ", "dim")
 
 
 def _history(run: RoleRun) -> Iterator[TableRow]:
-    """A run of a role, and below it each of its verifications; all of them open the run."""
+    """A role's run, followed by its verifications; every row opens the run."""
     of = f"{run.iteration}/{run.max_iterations}" if run.role != "merge" else "-"
     used = duration(run.seconds) + (f", ${run.cost:.2f}" if run.cost else "")
     words = f"{used}  {run.reason}".strip()
@@ -106,11 +108,11 @@ def _history(run: RoleRun) -> Iterator[TableRow]:
 def _verdict(found: Verification) -> Piece:
     if found.verified:
         return "✓ verified", "done"
-    return ("✗ red", "bad") if found.promise_found else ("· no promise", "dim")
+    return ("✗ failed", "bad") if found.promise_found else ("· no promise", "dim")
 
 
 def story_words(story: Mapping[str, Any]) -> str:
-    """All that the task list says of a story."""
+    """Everything the task list says about a story."""
 
     def listed(key: str) -> list[str]:
         value = story.get(key)
@@ -120,7 +122,7 @@ def story_words(story: Mapping[str, Any]) -> str:
         "state": stories.state_of(story),
         "reviews": str(story.get("reviewCount") or 0),
         "priority": str(story.get("priority")),
-        "waits for": ", ".join(listed("dependsOn")),
+        "depends on": ", ".join(listed("dependsOn")),
     }
     lines = [_painted(clean(str(story.get("title"))), "1"), ""]
     lines += [f"{name:<12}{clean(value)}" for name, value in facts.items() if value]
@@ -128,7 +130,7 @@ def story_words(story: Mapping[str, Any]) -> str:
     lines += [f"  - {clean(each)}" for each in listed("acceptanceCriteria")]
     for key, title in (
         ("description", "description"),
-        ("reviewFeedback", "feedback of the review"),
+        ("reviewFeedback", "review feedback"),
         ("notes", "notes"),
     ):
         if text := str(story.get(key) or "").strip():

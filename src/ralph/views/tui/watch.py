@@ -1,4 +1,4 @@
-"""One run as the dashboard shows it: what its agent is doing, and its lines as the console would print them."""
+"""One run for the dashboard: what its agent is doing, and its events as console lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ralph.views.work import OneTask
 
 
 class Panel(Struct, frozen=True):
-    """What is known of a run at this moment. `usage` and `elapsed` are those of the step in hand too."""
+    """The current facts about a run. `usage` and `elapsed` include the current step."""
 
     detail: Detail
     role: str = ""
@@ -28,21 +28,21 @@ class Panel(Struct, frozen=True):
     tool: str = ""
     todo: tuple[TodoItem, ...] = ()
     claim: str = ""
-    """What the agent says when it is done."""
+    """The text with which the agent says that it is done."""
 
     usage: Usage = Usage()
     elapsed: float = 0.0
 
 
 class RunNews(Struct, frozen=True):
-    """The panel as it is now, and the text that has come."""
+    """The current panel, and the text since the last call."""
 
     panel: Panel
     text: str
 
 
 class _Kept:
-    """Takes what the console prints."""
+    """Collects console output."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
@@ -55,7 +55,7 @@ class _Kept:
 
 
 class Watch:
-    """Follows one run; each call of `news` tells what has come since the last one."""
+    """Follows one run; each call of `news` returns what is new since the last one."""
 
     def __init__(self, feed: Feed, run: str, look: ViewOptions, now: Callable[[], float]) -> None:
         self.run = run
@@ -83,8 +83,8 @@ class Watch:
 
     def _follow(self, runs: Runs, run: Run) -> None:
         if self._past is None or self._of is not runs:
-            if self._past is not None:  # the store was opened anew: told again from its end on
-                self._kept.write("\x1b[2m[... read again ...]\x1b[0m\n")
+            if self._past is not None:  # the store was reopened: replay its end
+                self._kept.write("\x1b[2m[... reloaded ...]\x1b[0m\n")
             self._console = self._make_console(is_task=run.task is not None)
             self._past, self._of, self._journal = self._feed.sources.past(runs, run.id), runs, []
         for event, at in self._past.news():
@@ -95,7 +95,7 @@ class Watch:
             self._console(event, at)
 
     def _read_on(self, runs: Runs) -> None:
-        """The journal with what has come; a step that was in hand is read again."""
+        """Read new journal rows, and read an unfinished step again."""
         while self._journal and self._journal[-1].is_in_hand:
             self._journal.pop()
         last = self._journal[-1].seq if self._journal else -1
@@ -130,7 +130,7 @@ def _claim(journal: Sequence[JournalStep]) -> str:
 
 
 def _about(journal: Sequence[JournalStep]) -> tuple[int, str, str]:
-    """The last iteration that was begun, its role and its story."""
+    """The last iteration started, its role and its story."""
     for entry in reversed(journal):
         if isinstance(entry.step, RunAgent):
             return entry.step.iteration, entry.step.role, entry.step.story
