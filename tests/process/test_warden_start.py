@@ -346,7 +346,7 @@ def test_a_program_is_found_on_the_path_as_the_command_will_see_it(tmp_path: Pat
         "gone": ("gone", "command not found"),
         "bin/tool": ("bin/tool", "not executable"),
         "./gone": ("./gone", "no such file"),
-        "./folder": ("./folder", "no program, but something else"),
+        "./folder": ("./folder", "not a regular file"),
         str(tmp_path / "here"): (str(tmp_path / "here"), ""),
     }
 
