@@ -60,7 +60,7 @@ def test_s4_what_is_insisted_on_and_missing_is_refused(
     some_rows(
         [
             (NO_BWRAP, "bwrap is not installed"),
-            (NO_NAMESPACES, "this system does not let its users make namespaces"),
+            (NO_NAMESPACES, "this system does not let users create namespaces"),
         ],
         1,
     ),
@@ -68,7 +68,7 @@ def test_s4_what_is_insisted_on_and_missing_is_refused(
 def test_why_there_is_none_is_said_line_by_line(ready: Project, missing: tuple[str, ...], why: str) -> None:
     """Each backend with its own reason, and what to do."""
     lines = without(ready, missing, "run", "-p", "x", "--sandbox").err.splitlines()
-    assert lines[0] == "ralph: error: There is no sandbox here:"
+    assert lines[0] == "ralph: error: No sandbox works on this machine:"
     assert [line.split(":")[0] for line in lines[1:-1]] == [
         "    docker-sandbox",
         "    bubblewrap",
@@ -110,7 +110,7 @@ def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
 @pytest.mark.parametrize(
     ("words", "settings", "said"),
     [
-        (("--sandbox-backend", "moat"), {}, "There is no sandbox 'moat'"),
+        (("--sandbox-backend", "moat"), {}, "Unknown sandbox 'moat'"),
         (
             ("--no-sandbox", "--sandbox-backend", "bubblewrap"),
             {},
@@ -120,10 +120,10 @@ def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
         (
             (),
             {"rung": "bubblewrap", "allowedHosts": ["10.0.0.1"]},
-            "sandbox.allowedHosts: '10.0.0.1' is no name",
+            "sandbox.allowedHosts: '10.0.0.1' is not a host name",
         ),
         ((), {"network": "closed"}, "sandbox.network"),
-        ((), {"image": "--privileged"}, "sandbox.image: '--privileged' is no name"),
+        ((), {"image": "--privileged"}, "sandbox.image: '--privileged' is"),
         ((), {"memoryMb": -1}, "sandbox.memoryMb"),
         ((), {"wall": 1}, "unknown key 'sandbox.wall'"),
     ],

@@ -209,7 +209,7 @@ def test_commands_side_by_side_end_only_their_own_container(docker: Bench) -> No
             ("docker info", "hang", "does not answer"),
             ("docker info", "silent", "exit code 1"),
             ("docker image", "crash", "docker pull example/image:1"),
-            ("docker image", "hang", "is not here"),
+            ("docker image", "hang", "is missing"),
         ],
         3,
     ),
@@ -219,7 +219,7 @@ def test_an_engine_that_does_not_work_is_a_problem(docker: Bench, at: str, what:
     docker.fault(at, what, 2)
     assert words in BACKEND.problem(docker.run)
     with (
-        pytest.raises(RalphError, match="No container can be used"),
+        pytest.raises(RalphError, match="Containers cannot be used"),
         BACKEND.opened(boundary(docker), docker.run, docker.tell),
     ):
         pass
@@ -244,7 +244,7 @@ def test_a_container_that_cannot_be_removed_is_told(docker: Bench) -> None:
         docker.fault("docker rm", "hang", 1)
         exit, _ = docker.step(box, "true")
     assert exit.code == 0
-    assert ["could not be removed (it does not answer)" in text for text in docker.told] == [True]
+    assert ["Could not remove a container (it does not respond)" in text for text in docker.told] == [True]
 
 
 @pytest.mark.slow
@@ -271,7 +271,7 @@ def test_an_allow_list_goes_through_a_program_inside(docker: Bench) -> None:
 def test_an_engine_that_starts_nothing_is_none(docker: Bench) -> None:
     """It answers and has the image, but no container can be started."""
     docker.fault("docker run", "crash")
-    assert "no container can be started: error: something is wrong" in BACKEND.problem(docker.run)
+    assert "cannot start a container: error: something is wrong" in BACKEND.problem(docker.run)
     assert BACKEND.problem(docker.run) == ""
 
 

@@ -507,9 +507,9 @@ def test_the_older_cli_serves_where_the_newer_does_not(
 
 OPENING = [
     ("create", "crash", "something is wrong", []),
-    ("create", "half", "cannot be made", ["rm"]),
+    ("create", "half", "Cannot create the sandbox", ["rm"]),
     ("exec -u root", "crash", "`exec` fails", ["setup"]),
-    ("create", "hang", "it does not answer", []),
+    ("create", "hang", "it does not respond", []),
     ("create", "silent", "exit code 1", []),
     ("create", "nothing", "not there afterwards", []),
     ("create", "garbage", "not there afterwards", []),

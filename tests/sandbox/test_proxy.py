@@ -259,7 +259,7 @@ def test_tls_for_another_host_behind_the_same_address_is_refused(
     with asked(tmp_path, ["a.test"]) as (client, told):
         assert through(client, behind, said) == UNKNOWN_NAME
         wait_until(lambda: len(told) == 1)
-    assert "inside, TLS asks for" in told[0]
+    assert "TLS inside the tunnel asks for" in told[0]
 
 
 def test_a_port_that_the_list_names_carries_anything(tmp_path: Path, behind: int) -> None:

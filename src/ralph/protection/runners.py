@@ -1,4 +1,4 @@
-"""Tables of well-known test runners and package managers, as they are called on a command line."""
+"""Tables of common test runners and package managers, by their command lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _set(words: str) -> frozenset[str]:
 
 
 class Options(Struct, frozen=True):
-    """Options that are followed by a value; `runs`: it is a file that is run, `moves`: the directory to work in."""
+    """Options that take a value. Those in `runs` take a file to run, those in `moves` the working directory."""
 
     values: frozenset[str] = frozenset()
     runs: frozenset[str] = frozenset()
@@ -31,13 +31,13 @@ def _values(words: str, *, runs: str = "", moves: str = "") -> Options:
 
 
 class PackageManager(Struct, frozen=True):
-    """A program that runs the scripts of a package by their names."""
+    """A program that runs the scripts of a package by name."""
 
     options: Options = Options()
 
 
 class Takes(Enum):
-    """What the arguments of a test runner are: names are those of Python's modules; filters, parts of a path."""
+    """Kind of arguments that a test runner takes. Names are those of Python modules, filters are parts of a path."""
 
     PATHS = "paths"
     NAMES = "names"
@@ -46,10 +46,10 @@ class Takes(Enum):
 
 
 class TestRunner(Struct, frozen=True):
-    """A test runner. `tests`: how its tests are called by custom; with "/" at the end, how their directory is.
+    """A test runner. `tests`: conventional names of its test files, or of their directories with a trailing "/".
 
-    `always`: what it reads wherever the tests are; `beside`: in the directory in which it is run. `is_indirect`: it
-    runs other commands, which stand in a file of its own.
+    `always`: files that it reads wherever the tests are. `beside`: files that it reads in its working directory.
+    `is_indirect`: it runs other commands, which are listed in a file.
     """
 
     tests: tuple[str, ...] = ()
@@ -176,7 +176,7 @@ TESTS_BY_CUSTOM = (
     *("test_*.py", "*_test.*", "*.test.*", "*.spec.*", "*_spec.*", "*Test.php", "*Test.java", "*Tests.cs"),
     *("*.bats", "*.feature", "conftest.py", "test/", "tests/", "spec/", "__tests__/", "e2e/"),
 )
-"""What is a test wherever one cannot see which are run."""
+"""Names of tests, for commands that do not show which tests they run."""
 
 CUSTOMIZE = ("sitecustomize.py", "usercustomize.py")
 """Modules that Python runs before any program."""
