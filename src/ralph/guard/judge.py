@@ -81,9 +81,7 @@ class Guard:
             rule = denied.rule
             return GuardVerdict(False, rule.name, rule.category, rule.reason, denied.part)
         except Unreadable as error:
-            reason = (
-                f"Ralph's guard cannot parse this command: {error}. Simplify it or split it into several commands."
-            )
+            reason = f"Ralph's guard cannot parse this command: {error}. Simplify it or split it into several commands."
             return GuardVerdict(False, UNREADABLE, UNREADABLE, reason, shown(text)[:MAX_PART])
         return GuardVerdict(True)
 

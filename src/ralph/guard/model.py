@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class DenyRule:
-    """A kind of command to deny. `match` is one or more patterns (see `patterns`) or a function of command and context."""
+    """A kind of command to deny. `match` is one or more patterns (see `patterns`), or a predicate."""
 
     __slots__ = ("category", "match", "name", "reason")
 

@@ -203,7 +203,7 @@ def _package_script(
 
 def _of_runner(program: TestRunner, rest: list[str], directory: str | None, files: _Files) -> Iterator[str]:
     """Return the tests that are named, or all conventional ones if none is, and the runner's own files."""
-    files.newcomers.update(program.always, program.beside)
+    files.newcomers.update(program.always, program.configs)
     files.is_indirect = files.is_indirect or program.is_indirect
     words: list[str] = []
     while rest:
@@ -218,7 +218,7 @@ def _of_runner(program: TestRunner, rest: list[str], directory: str | None, file
     if directory is None:
         return
     yield from files.called(program.always, directory)
-    for name in program.beside:
+    for name in program.configs:
         yield from files.named(directory, name)
     tests = _named_tests(program, words, directory, files)
     yield from files.called(program.tests, directory) if tests is None else tests

@@ -48,13 +48,13 @@ class Takes(Enum):
 class TestRunner(Struct, frozen=True):
     """A test runner. `tests`: conventional names of its test files, or of their directories with a trailing "/".
 
-    `always`: files that it reads wherever the tests are. `beside`: files that it reads in its working directory.
+    `always`: files that it reads wherever the tests are. `configs`: files that it reads in its working directory.
     `is_indirect`: it runs other commands, which are listed in a file.
     """
 
     tests: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    configs: tuple[str, ...] = ()
     takes: Takes = Takes.PATHS
     options: Options = Options()
     is_indirect: bool = False
@@ -63,7 +63,7 @@ class TestRunner(Struct, frozen=True):
 _PYTEST = TestRunner(
     ("test_*.py", "*_test.py"),
     always=("conftest.py",),
-    beside=("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
+    configs=("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
     options=_values(
         "-k -m -c -o -p -n -r -W --cov --cov-report --cov-config --cov-fail-under --junitxml --junit-xml --rootdir"
         " --ignore --ignore-glob --deselect --maxfail --tb --timeout --durations --dist --basetemp --confcutdir"
@@ -76,7 +76,7 @@ _UNITTEST = TestRunner(
 )
 _JAVASCRIPT = TestRunner(
     ("*.test.*", "*.spec.*", "__tests__/"),
-    beside=tuple(
+    configs=tuple(
         f"{runner}.config.{ending}"
         for runner in ("jest", "vitest", "playwright")
         for ending in ("js", "ts", "mjs", "cjs", "mts", "cts", "json")
@@ -90,7 +90,7 @@ _JAVASCRIPT = TestRunner(
 )
 _MOCHA = TestRunner(
     (*_JAVASCRIPT.tests, "test/"),
-    beside=(".mocharc.js", ".mocharc.cjs", ".mocharc.json", ".mocharc.yml"),
+    configs=(".mocharc.js", ".mocharc.cjs", ".mocharc.json", ".mocharc.yml"),
     takes=Takes.FILTERS,
     options=_JAVASCRIPT.options,
 )
@@ -98,11 +98,11 @@ _JVM = TestRunner(("src/test/",), takes=Takes.OTHER)
 _CARGO = TestRunner(("tests/",), takes=Takes.OTHER)
 _PHPUNIT = TestRunner(
     ("*Test.php", "Pest.php"),
-    beside=("phpunit.xml", "phpunit.xml.dist"),
+    configs=("phpunit.xml", "phpunit.xml.dist"),
     options=_values("-c --configuration --filter --testsuite --group --bootstrap --log-junit"),
 )
 _MAKE = TestRunner(
-    beside=("Makefile", "makefile", "GNUmakefile"),
+    configs=("Makefile", "makefile", "GNUmakefile"),
     takes=Takes.OTHER,
     options=_values("-l -I -o -W", runs="-f --file --makefile", moves="-C --directory"),
     is_indirect=True,
@@ -138,7 +138,7 @@ RUNNERS: dict[str, TestRunner] = {
     "rspec": TestRunner(
         ("*_spec.rb",),
         always=("spec_helper.rb", "rails_helper.rb"),
-        beside=(".rspec",),
+        configs=(".rspec",),
         options=_values("-e -f -t -r -I -o --example --format --tag --require --out"),
     ),
     "rake": TestRunner(
@@ -159,13 +159,13 @@ RUNNERS: dict[str, TestRunner] = {
     "make": _MAKE,
     "gmake": _MAKE,
     "just": TestRunner(
-        beside=("justfile", "Justfile", ".justfile"),
+        configs=("justfile", "Justfile", ".justfile"),
         takes=Takes.OTHER,
         options=_values("", runs="-f --justfile", moves="-d --working-directory"),
         is_indirect=True,
     ),
     "task": TestRunner(
-        beside=("Taskfile.yml", "Taskfile.yaml"),
+        configs=("Taskfile.yml", "Taskfile.yaml"),
         takes=Takes.OTHER,
         options=_values("", runs="-t --taskfile", moves="-d --dir"),
         is_indirect=True,

@@ -83,7 +83,8 @@ class Bubblewrap:
         users = _users(program, run) if program else None
         if users is None:
             raise RalphError(
-                f"bubblewrap cannot be used: {self.problem(run)}.", "Run `ralph doctor --sandbox` for details."
+                f"bubblewrap cannot be used: {self.problem(run)}.",
+                "Run `ralph doctor --sandbox` for details.",
             )
         with ExitStack() as stack:
             socket = ""

@@ -106,10 +106,15 @@ class Container(Struct, frozen=True):
     def opened(self, boundary: Boundary, run: RunCommand, tell: Tell) -> Iterator[Sandbox]:
         engine = self._engine(run)
         if isinstance(engine, str):
-            raise RalphError(f"Containers cannot be used: {engine}.", "Run `ralph doctor --sandbox` for details.")
+            raise RalphError(
+                f"Containers cannot be used: {engine}.", "Run `ralph doctor --sandbox` for details."
+            )
         with ExitStack() as stack:
             stack.enter_context(
-                locked(Path(boundary.state, _LOCK), "Another ralph process is already driving this run in containers.")
+                locked(
+                    Path(boundary.state, _LOCK),
+                    "Another ralph process is already driving this run in containers.",
+                )
             )
             Path(boundary.state, _EMPTY).mkdir(mode=0o555, exist_ok=True)
             Path(boundary.state, _CALLS).write_text(engine.calls)

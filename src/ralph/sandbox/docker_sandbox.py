@@ -159,7 +159,9 @@ class DockerSandbox(Struct, frozen=True):
     def opened(self, boundary: Boundary, run: RunCommand, tell: Tell) -> Iterator[Sandbox]:
         cli = _cli(run)
         if isinstance(cli, str):
-            raise RalphError(f"Docker Sandbox cannot be used: {cli}.", "Run `ralph doctor --sandbox` for details.")
+            raise RalphError(
+                f"Docker Sandbox cannot be used: {cli}.", "Run `ralph doctor --sandbox` for details."
+            )
         if cli.is_sbx and boundary.network is Network.ALLOW_LIST:
             raise RalphError(
                 "sbx cannot apply an allow-list to a single sandbox: its policy applies to all of them.",
@@ -251,9 +253,7 @@ class Machine:
             )
         memory = ("--memory", f"{boundary.memory_mb}m") if boundary.memory_mb and self._cli.is_sbx else ()
         if boundary.processes or (boundary.memory_mb and not memory):
-            self._tell(
-                f"{self._cli.title} ignores sandbox.processes and, except for sbx, sandbox.memoryMb."
-            )
+            self._tell(f"{self._cli.title} ignores sandbox.processes. Only sbx supports sandbox.memoryMb.")
         done = self._run(self._cli("create", "--name", self._name, *memory, agent, *paths), _CREATE)
         is_there = self._name in {each.name for each in _listed(self._cli, self._run)}
         if done.code == 0 and is_there:
@@ -443,7 +443,8 @@ def _listed(cli: Cli, run: RunCommand) -> list[Known]:
     done = run(cli("ls", "--json"), _SHORT)
     if done.code != 0:
         raise RalphError(
-            f"`{cli.title} ls` failed: {complaint(done)}.", "Check that it is running and that you are signed in."
+            f"`{cli.title} ls` failed: {complaint(done)}.",
+            "Check that it is running and that you are signed in.",
         )
     try:
         read = json.loads(done.out)

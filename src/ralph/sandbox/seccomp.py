@@ -20,7 +20,11 @@ _RULES: tuple[dict[str, Any], ...] = (
         "action": "SCMP_ACT_ALLOW",
         "args": [{"index": 0, "value": _NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}],
     },
-    {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": _NO_SUCH_CALL},  # callers then fall back to clone
+    {
+        "names": ["clone3"],
+        "action": "SCMP_ACT_ERRNO",
+        "errnoRet": _NO_SUCH_CALL,
+    },  # callers then fall back to clone
     {"names": sorted(_CALLS - {"clone", "clone3"}), "action": "SCMP_ACT_ERRNO", "errnoRet": 1},
 )
 

@@ -26,7 +26,7 @@ def skip_options(words: list[Word], valued: str) -> list[Word]:
 
 
 def takes_next(word: str, takes: Container[str]) -> bool:
-    """Whether an option takes the next word as its value: `-o`, or a bundle that ends with it, as in `-euo pipefail`."""
+    """Whether an option takes the next word as its value: `-o x`, or a bundle such as `-euo pipefail`."""
     is_cluster = len(word) > 2 and word[0] + word[1:2] not in takes and word[1:].isalpha()
     return word in takes or (is_cluster and word[0] + word[-1] in takes)
 

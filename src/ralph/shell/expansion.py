@@ -151,7 +151,7 @@ class WordExpander:
         return self.subshell(node, Streams().but(piped=True, stdin=self.stdin))
 
     def _process(self, node: Node) -> str:
-        """Return the path of a process substitution: `<(…)` is a file with its output, `>(…)` a reader of unknown input."""
+        """Return the path of a process substitution: `<(…)` is its output, `>(…)` reads unknown input."""
         is_input = text_of(node).startswith("<")
         out = self.subshell(node, Streams().but(piped=is_input, stdin="" if is_input else UNKNOWN))
         path = f"/dev/fd/{63 + len(self.state.files)}"

@@ -48,7 +48,7 @@ def parse(text: str) -> Node:
 
 
 def _safe(text: str) -> str:
-    """Work around tree-sitter-bash issue 337: its scanner reads out of bounds if a non-Latin-1 character follows `{`."""
+    """Work around an out-of-bounds read if a non-Latin-1 character follows `{` (tree-sitter-bash issue 337)."""
     if text.isascii():
         return text
     import re

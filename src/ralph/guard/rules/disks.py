@@ -43,7 +43,10 @@ _DISK = "Changes disks or file systems. Leave them to the user and work with fil
 
 RULES = (
     DenyRule(
-        "fill-disk", CATEGORY, "Writes without end and fills the disk. Set a limit with `head -c` or, for dd, `count=`.", _fills
+        "fill-disk",
+        CATEGORY,
+        "Writes without end and fills the disk. Set a limit with `head -c` or, for dd, `count=`.",
+        _fills,
     ),
     DenyRule("format", CATEGORY, _DISK, _formats),
     DenyRule(

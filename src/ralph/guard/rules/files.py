@@ -142,7 +142,7 @@ RULES = (
     DenyRule(
         "startup-files",
         SYSTEM,
-        "Changes a startup file of the user's shell or tools. Set it for this command only, or ask the user to change it.",
+        "Changes a startup file of the user's shell or tools. Set it for this command only, or ask the user.",
         writes(paths.STARTUP),
     ),
     DenyRule(

@@ -143,7 +143,7 @@ def _skip_hooks(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _short_n(command: SimpleCommand) -> bool:
-    """Whether a bundle of short options has `-n`: `-n`, `-an`, `-anm`. Letters after an option with a value belong to it."""
+    """Whether short options include `-n`, as in `-an` or `-anm`. Letters after one that takes a value are its value."""
     for word in command.args:
         if word.startswith("-") and not word.startswith("--"):
             for letter in word[1:]:

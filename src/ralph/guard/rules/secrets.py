@@ -352,7 +352,12 @@ RULES = (
             "nmcli ~*password*|--show-secrets",
         ),
     ),
-    DenyRule("ssh-keys", CATEGORY, "Gives an SSH key access to another machine. Leave that to the user.", "ssh-copy-id"),
+    DenyRule(
+        "ssh-keys",
+        CATEGORY,
+        "Gives an SSH key access to another machine. Leave that to the user.",
+        "ssh-copy-id",
+    ),
     DenyRule(
         "sniff",
         CATEGORY,

@@ -122,10 +122,10 @@ def _network(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 _STOP = "Shuts down, restarts or suspends the machine. Leave that to the user."
-_SERVICE = "Changes system services. Start what you need as a child process of your own command."
+_SERVICE = "Changes system services. Start the program you need as a child process of your command."
 _USERS = "Changes user accounts. Leave that to the user."
 _PACKAGES = "Changes system packages. Install into the project instead."
-_DAEMON = "Starts a process that outlives the iteration. Run it in the foreground, or as a background job that you stop."
+_DAEMON = "Starts a process that outlives the iteration. Run it in the foreground, or as a job that you stop."
 _LATER = "Schedules a command to run after this iteration. Run it now, or leave it to the user."
 _KERNEL = "Changes the kernel or its settings. Leave that to the user."
 
@@ -227,11 +227,14 @@ RULES = (
     DenyRule(
         "kill-many",
         CATEGORY,
-        "Kills Ralph, all processes, or processes that you did not start. Kill your own by PID or job number, such as `kill %1`.",
+        "Kills Ralph, all processes, or processes that you did not start. Kill your own by PID or job: `kill %1`.",
         _kill,
     ),
     DenyRule(
-        "fork-bomb", CATEGORY, "Starts copies of itself until the machine stops responding. Do not run it.", _fork_bomb
+        "fork-bomb",
+        CATEGORY,
+        "Starts copies of itself until the machine stops responding. Do not run it.",
+        _fork_bomb,
     ),
     DenyRule("daemon", CATEGORY, _DAEMON, _daemon),
     DenyRule(

@@ -120,7 +120,7 @@ def _is_cluster(word: str, name: str) -> bool:
 
 
 def _printed(command: SimpleCommand, name: str, text: str) -> str:
-    """Return the output: a printed constant, awk's `printf` evaluated, otherwise the marks of stdin, filtered by awk."""
+    """Return the output: a printed constant, the result of awk's `printf`, otherwise the marks of stdin."""
     printed = re.fullmatch(rf"\s*(?:{_PRINTS})\s*\(?\s*({STRING.pattern})\s*\)?\s*;?\s*", text, re.DOTALL)
     if printed and name not in AWKS:
         return string_lists(printed[1])[0][0]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _cd(shell: ShellState, command: SimpleCommand) -> Steps:
-    """Change the directory. If it does not exist, `&&` ends the chain, and after `;` commands run in the old directory."""
+    """Change the directory. If it does not exist, `&&` stops there, but `;` continues in the old directory."""
     targets = operands(command)
     if len(targets) > 1:
         return ""

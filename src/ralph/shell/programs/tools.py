@@ -113,7 +113,7 @@ def _recipes(text: str, goals: list[Word] | None = None) -> str:
 
 
 def package_scripts(shell: ShellState, command: SimpleCommand) -> list[Step]:
-    """Run scripts set by `npm pkg set scripts.x=…`, and those of a package.json that the command itself has written."""
+    """Run scripts from `npm pkg set scripts.x=…` and from a package.json that the command itself has written."""
     texts: list[str] = []
     if command.args[:2] == ["pkg", "set"]:
         texts = [word.partition("=")[2] for word in command.args[2:] if word.startswith("scripts.")]

@@ -230,7 +230,7 @@ def _ssh(shell: ShellState, command: SimpleCommand) -> Steps:
 
 
 def _each_as_text(valued: str) -> Emulation:
-    """Emulate programs that take each operand with a space as a command line: concurrently, hyperfine, tmux new -d '…'."""
+    """Emulate programs whose operands with a space are command lines: concurrently, hyperfine, tmux new -d '…'."""
 
     def emulate(shell: ShellState, command: SimpleCommand) -> Steps:
         words = skip_options(command.args, valued)
