@@ -1,4 +1,4 @@
-"""Programs that some tests need; CI installs them from Debian's packages."""
+"""Programs that some tests need. CI installs them from Debian packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ import pytest
 
 
 def program(name: str, package: str = "") -> str:
-    """Where a program is. One that is missing is installed in CI, or fails the test; elsewhere it is skipped."""
+    """Return the path of a program. If it is missing, CI installs it or fails the test; elsewhere the test is
+    skipped."""
     if found := shutil.which(name):
         return found
     if os.environ.get("CI") != "true" or os.geteuid() or not shutil.which("apt-get"):
@@ -26,7 +27,7 @@ def program(name: str, package: str = "") -> str:
 
 
 def _install(package: str) -> str:
-    """Returns what apt-get complained of last."""
+    """Install a package and return the last error line of apt-get."""
     for words in (["update"], ["install", "-y", "--no-install-recommends", package]):
         done = subprocess.run(
             ["apt-get", *words],

@@ -1,4 +1,4 @@
-"""A container engine, and an image made from a few programs of this machine: nothing is pulled."""
+"""A container engine, and an image made from a few programs of this machine, so that nothing is pulled."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pathlib import Path
 import debian
 
 ENGINE = os.environ.get("RALPH_TEST_ENGINE", "podman")
-"""`podman`, which is started without a daemon; `docker` where somebody has started one."""
+"""`podman`, which needs no daemon, or `docker` if its daemon is running."""
 
 IMAGE = f"localhost/ralph-test:{os.getpid()}"
-"""Each worker of the tests has its own, and removes it."""
+"""Each test worker has its own image, and removes it."""
 
 PROGRAMS = (
     "sh",
@@ -39,12 +39,12 @@ default_ulimits = ["nofile=1024:1024", "nproc=1024:1024"]
 [engine]
 runtime = "runc"
 """
-"""For machines where root may not raise limits, or with both versions of cgroups."""
+"""For machines where root cannot raise limits, or with both versions of cgroups."""
 
 
 @contextmanager
 def with_image(place: Path) -> Iterator[Path | None]:
-    """The engine with the image; yields the settings that podman needs here, None if it needs none."""
+    """Set up the engine with the image. Yields the settings that podman needs here, or None."""
     for program in ("podman", "runc", "catatonit") if ENGINE == "podman" else (ENGINE,):
         debian.program(program)
     with tarfile.open(place / "image.tar", "w") as archive:
@@ -71,13 +71,13 @@ def with_image(place: Path) -> Iterator[Path | None]:
 
 
 def _engine(env: dict[str, str], *words: str) -> str:
-    """Returns what went wrong."""
+    """Run the engine and return the problem, if any."""
     done = subprocess.run([ENGINE, *words], env=env, capture_output=True, text=True, timeout=300)
     return done.stderr[-500:] or "it fails" if done.returncode else ""
 
 
 def _files() -> set[Path]:
-    """The programs and their libraries, each where it is, with all links on the way."""
+    """Return the programs and their libraries with their paths, including all links on the way."""
     found = {linked for linked in map(Path, ("/bin", "/lib", "/lib64")) if linked.is_symlink()}
     for name in PROGRAMS:
         program = shutil.which(name, path="/usr/bin:/bin") or debian.missing(f"{name} is not installed")
@@ -94,6 +94,6 @@ def _libraries(program: Path) -> set[Path]:
 
 
 def _steps(path: Path) -> set[Path]:
-    """A file and the links that lead to it."""
+    """Return a file and the links that lead to it."""
     here = path.parent.resolve() / path.name
     return {here} | (_steps(here.parent / here.readlink()) if here.is_symlink() else set())

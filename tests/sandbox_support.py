@@ -1,4 +1,4 @@
-"""Tests that need bubblewrap: skipped where there is none, but in CI, where it is installed, nothing may be missing.
+"""Support for tests that need bubblewrap. They are skipped without it, except in CI, where it must be installed.
 
 pytestmark = BUBBLEWRAP
 """
@@ -22,7 +22,7 @@ NOBODY = 65534
 
 @cache
 def problem() -> str:
-    """Why bubblewrap cannot be used here."""
+    """Return why bubblewrap cannot be used here."""
     bwrap = debian.program("bwrap", "bubblewrap")
     tried = [bwrap, "--unshare-user", "--unshare-pid", "--ro-bind", "/", "/", "--", "true"]
     done = subprocess.run(tried, capture_output=True, text=True)
@@ -35,11 +35,11 @@ def needs_bubblewrap() -> None:
 
 
 BUBBLEWRAP = [pytest.mark.usefixtures("bubblewrap")]
-"""The marks of a module whose tests need it."""
+"""The marks of a module whose tests need bubblewrap."""
 
 
 def as_nobody(*words: str) -> list[str]:
-    """The words that run `ralph` as an ordinary user, with a Python that this user can start."""
+    """Return the command that runs `ralph` as an ordinary user, with a Python that this user can start."""
     if os.geteuid() != 0:
         return [sys.executable, "-m", "ralph", *words]
     python = _public_python()
@@ -48,7 +48,7 @@ def as_nobody(*words: str) -> list[str]:
 
 
 def _public_python() -> str:
-    """One of our version, which has our packages by PYTHONPATH."""
+    """Return a Python of our version, which gets our packages through PYTHONPATH."""
     for candidate in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
         real = Path(candidate).resolve()
         if real.exists() and all(_is_public(path) for path in (real, *real.parents)):
@@ -62,7 +62,7 @@ def _is_public(path: Path) -> bool:
 
 
 def python_path() -> str:
-    """Our package and those that it needs, for another interpreter."""
+    """Return our package and its dependencies, for another interpreter."""
     return os.pathsep.join(
         [str(Path(ralph.__file__).parents[1]), *(p for p in sys.path if "site-packages" in p)]
     )

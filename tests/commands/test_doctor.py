@@ -173,7 +173,7 @@ BROKEN: dict[str, tuple[Callable[[Machine], object], str, str]] = {
     ),
     "directory": (
         lambda machine: (machine.bin / "claude").mkdir(),
-        "no program, but something else ({program})",
+        "not a regular file ({program})",
         "See what `claude --version` says, or name another command in agent.command.",
     ),
     "not executable": (

@@ -13,7 +13,7 @@ def test_a_verdict(project: Project) -> None:
     assert (result.code, result.out) == (0, "allowed\n")
     result = project.run("guard", "make && git push --force")
     assert result.code == 1
-    assert result.out.startswith("denied by git-force-push (git): git push --force\nIt overwrites history")
+    assert result.out.startswith("denied by git-force-push (git): git push --force\nOverwrites history")
 
 
 def test_as_json(project: Project) -> None:

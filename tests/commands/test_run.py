@@ -694,7 +694,7 @@ def test_a_bad_iteration_is_told_and_the_run_goes_on(project: Project) -> None:
         ("no-such-agent", "no-such-agent: command not found"),
         ("./none.sh", "./none.sh: no such file"),
         ("./plain.txt", "./plain.txt: not executable"),
-        ("./directory", "./directory: no program, but something else"),
+        ("./directory", "./directory: not a regular file"),
     ],
 )
 def test_an_agent_that_cannot_be_started_is_fatal(project: Project, command: str, reason: str) -> None:

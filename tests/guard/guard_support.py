@@ -1,4 +1,4 @@
-"""A place to judge commands in, and the corpus."""
+"""Helpers to judge commands, and the corpus."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GUARD = Guard()
 
 @dataclass(frozen=True)
 class Case:
-    """One command of the corpus and why it is judged so."""
+    """One command of the corpus and the reason for its verdict."""
 
     command: str
     verdict: str
@@ -31,5 +31,5 @@ def corpus() -> list[Case]:
 
 
 def denied_by(command: str, context: ShellContext = CONTEXT) -> str:
-    """The rule that denies a command, "" if none does."""
+    """Return the rule that denies a command, or "" if none does."""
     return GUARD.judge(command, context).rule

@@ -17,7 +17,7 @@ CASES = corpus()
 
 @pytest.mark.parametrize("category", sorted({case.category for case in CASES}))
 def test_verdicts(category: str) -> None:
-    """As marked; a denial because it cannot be read is marked so."""
+    """Every command gets its marked verdict. A denial because it cannot be parsed is marked too."""
     assert [wrong for case in CASES if case.category == category for wrong in differences(case)] == []
 
 
@@ -30,7 +30,7 @@ def differences(case: Case) -> Iterator[str]:
 
 
 def test_it_is_large_enough() -> None:
-    """At least 400 commands, each once and with a reason, harmful and harmless."""
+    """It has at least 400 commands, each once and with a reason, harmful and harmless."""
     commands = [case.command for case in CASES]
     assert len(set(commands)) == len(commands) >= 400
     assert all(case.reason for case in CASES)
@@ -38,14 +38,14 @@ def test_it_is_large_enough() -> None:
 
 
 def programs(command: str) -> set[str]:
-    """The programs that a command would run."""
+    """Return the programs that a command would run."""
     ran: list[SimpleCommand] = []
     read(command, CONTEXT, ran.append)
     return {each.program for each in ran}
 
 
 def test_every_rule_denies_something_and_leaves_something_near() -> None:
-    """Each rule has a command that it denies, and there is an allowed one with the same program."""
+    """Each rule denies some command, and some command of the same program is allowed."""
     denied: dict[str, set[str]] = defaultdict(set)
     allowed: set[str] = set()
     for case in CASES:

@@ -1,4 +1,4 @@
-"""`ralph guard --hook` as a process: exit 0 and silence, or exit 2 with a reason, whatever it is given."""
+"""`ralph guard --hook` as a process: exit 0 without output, or exit 2 with a reason, whatever the input."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def bash(command: object, **more: object) -> bytes:
 
 
 def reason(done: subprocess.CompletedProcess[bytes]) -> str:
-    """Why it was denied; anything but a whole denial is an error."""
+    """Return the reason of a denial and check that the denial is complete."""
     assert done.returncode == 2
     (output,) = json.loads(done.stdout).values()
     assert (output["hookEventName"], output["permissionDecision"]) == ("PreToolUse", "deny")
@@ -51,7 +51,7 @@ def reason(done: subprocess.CompletedProcess[bytes]) -> str:
 
 @pytest.mark.parametrize("how", HOOKS)
 def test_both_ways_to_call_it(how: str) -> None:
-    """Denied with rule, reason and part; allowed in silence."""
+    """A denial names rule, reason and part. An allowed command produces no output."""
     for command, code in (("cd x && rm -rf ~", 2), ("rm -rf build", 0)):
         done = subprocess.run(HOOKS[how], input=bash(command), env=RUN, capture_output=True)
         assert done.returncode == code
@@ -88,12 +88,12 @@ def test_outside_of_a_run() -> None:
     ids=lambda given: repr(given[:30]),
 )
 def test_input_that_makes_no_sense(given: bytes) -> None:
-    """Denied, with the reason."""
+    """It is denied, with the reason."""
     assert "could not judge" in reason(hook(given))
 
 
 def test_no_stdin_at_all() -> None:
-    """Closed: denied. Open and silent: denied after a while."""
+    """A closed stdin is denied. An open and silent one is denied after a while."""
     words = " ".join(f"'{word}'" for word in HOOKS["the harness"])
     done = subprocess.run(["/bin/sh", "-c", f"{words} <&-"], env=RUN, capture_output=True)
     assert done.returncode == 2
@@ -101,11 +101,11 @@ def test_no_stdin_at_all() -> None:
     done = subprocess.run(HOOKS["the harness"], stdin=reader, env=RUN, capture_output=True)
     os.close(reader)
     os.close(writer)
-    assert "took too long" in reason(done)
+    assert "timed out or crashed" in reason(done)
 
 
 def test_nobody_listens() -> None:
-    """Closed output does not turn a denial into anything else."""
+    """A closed output does not change a denial."""
     words = " ".join(f"'{word}'" for word in HOOKS["the harness"])
     done = subprocess.run(["/bin/sh", "-c", f"{words} >&- 2>&-"], input=bash("rm -rf /"), env=RUN)
     assert done.returncode == 2
@@ -129,20 +129,20 @@ def test_nobody_listens() -> None:
     ],
 )
 def test_other_tools(tool: str, values: dict[str, str], code: int) -> None:
-    """Tools that write are judged by the path, all others are let through."""
+    """Tools that write files are judged by the path, all others are allowed."""
     given = json.dumps({"tool_name": tool, "tool_input": values, "cwd": CONTEXT.directory}).encode()
     assert hook(given).returncode == code
 
 
 def test_without_a_directory() -> None:
-    """Not given, not a string, not there: judged all the same."""
+    """If it is missing, not a string or does not exist, the command is still judged."""
     for more in ({"cwd": None}, {"cwd": 5}, {"cwd": "relative"}, {"cwd": "/not/there"}):
         assert hook(bash("rm -rf ~", **more)).returncode == 2
         assert hook(bash("ls", **more)).returncode == 0
 
 
 def test_settings(tmp_path: Path) -> None:
-    """Rules of one's own, from the project or from the file that the run began with."""
+    """Custom rules come from the project, or from the settings file that the run started with."""
     mine = {
         "allow": [{"pattern": "npm publish*", "reason": "a test registry"}],
         "deny": [{"pattern": "make deploy*", "reason": "Deployments are ours."}],
@@ -188,7 +188,8 @@ READABLE = ("braces", "quotes", "blanks for an editor", "code that runs and runs
 
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs(name: str) -> None:
-    """What can be read is allowed, the rest is denied, never a crash; how long it takes is measured in `bench guard`."""
+    """A command that can be parsed is allowed, anything else is denied, and nothing crashes. `bench guard`
+    measures the time."""
     done = hook(bash(BOMBS[name]))
     if name in READABLE:
         assert (done.returncode, done.stderr) == (0, b"")
@@ -198,7 +199,7 @@ def test_bombs(name: str) -> None:
 
 @pytest.mark.parametrize("seed", some(SEEDS, 1))
 def test_nothing_breaks_it(seed: int) -> None:
-    """Inputs made of pieces of the corpus and of shell syntax: an answer each time."""
+    """Inputs made of pieces of the corpus and of shell syntax always get an answer."""
     source = random.Random(seed)
     pieces = [case.command for case in corpus()]
     noise = [
@@ -225,7 +226,7 @@ def test_nothing_breaks_it(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", some(SEEDS, 1))
 def test_nothing_breaks_the_process(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same with bytes: the real process allows and denies what its judge does."""
+    """With random bytes, the real process gives the same verdict as the function."""
     monkeypatch.setenv("HOME", RUN["HOME"])
     source = random.Random(seed)
     whole = [bash(case.command) for case in corpus()]
@@ -236,7 +237,7 @@ def test_nothing_breaks_the_process(seed: int, monkeypatch: pytest.MonkeyPatch) 
         assert hook(bytes(data)).returncode == (2 if answer(bytes(data), []) else 0)
 
 
-def test_an_error_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bug in a rule is a denial that names it."""
+def test_a_bug_in_a_rule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bug in a rule leads to a denial that names the error."""
     monkeypatch.setattr("ralph.guard.judge.Guard.judge", lambda *_: 1 // 0)
     assert b"ZeroDivisionError" in answer(bash("ls"), [])

@@ -1,4 +1,4 @@
-"""A warden to try things on, and a program that has one."""
+"""A warden for tests, and a program that has one."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def run(warden, argv, reader=Print(), watch=lambda seconds, idle: None):
     finally:
         os.close(directory)
 """
-"""The beginning of a program of its own that runs commands under a warden."""
+"""The first lines of a separate program that runs commands under a warden."""
 
 
 class Collected:
-    """Everything a command printed."""
+    """Everything that a command printed."""
 
     def __init__(self) -> None:
         self.out = b""
@@ -59,13 +59,14 @@ def after(limit: float, why: Ended = Ended.TIMEOUT) -> Watch:
 
 bounded = after(45.0)
 
-FOR_EVER = 600.0
-"""Seconds: longer than any test may take, so that one that waits for them fails by its timeout."""
+FOREVER = 600.0
+"""Seconds, more than any test can take, so that a test that waits for them times out."""
 
 
 @dataclass
 class Rig:
-    """A warden, and the directory in which its commands work; a command that hangs is ended for the test."""
+    """A warden and the working directory of its commands. A command that hangs is killed when the test times
+    out."""
 
     path: Path
     directory: int
@@ -82,7 +83,7 @@ class Rig:
         merged: bool = False,
         reader: OutputReader | None = None,
     ) -> Collected:
-        """Run a command to its end; how it ended is `self.exit`."""
+        """Run a command to completion and keep its exit status in `self.exit`."""
         collected = Collected()
         values = {"PATH": PATH} if environment is None else environment
         command = ProcessCommand(argv, values, self.directory, stdin, merged)
@@ -106,7 +107,7 @@ class Rig:
         return int(self.sh("echo $PPID").out)
 
     def wait_for(self, name: str) -> str:
-        """What is in a file as soon as there is something in it."""
+        """Return the content of a file as soon as there is any."""
         path = self.path / name
         wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
         return path.read_text()

@@ -1,4 +1,4 @@
-"""Several wardens at once: one thread reads for all, and nobody notices but by the thread's name."""
+"""Several wardens at once: one thread reads for all, and only the thread's name shows it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ralph.process.gather import Gatherer
 
 @pytest.fixture
 def rigs(tmp_path: Path) -> Iterator[list[Rig]]:
-    """Two of them, so that neither is alone."""
+    """Return two wardens, so that neither is alone."""
     one, other = tmp_path / "one", tmp_path / "other"
     one.mkdir()
     other.mkdir()
@@ -28,7 +28,7 @@ def rigs(tmp_path: Path) -> Iterator[list[Rig]]:
 
 
 class Threads(Collected):
-    """Who brought what came."""
+    """Records the thread that delivered each output."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ def pipe() -> tuple[int, int]:
 
 
 def test_one_alone_is_read_in_its_own_thread(tmp_path: Path) -> None:
-    """And more than one by the gatherer."""
+    """With more than one, the gatherer reads."""
     told = Threads()
     with rigged(tmp_path) as alone:
         alone.sh("echo hello", reader=told)
@@ -59,7 +59,7 @@ def test_one_alone_is_read_in_its_own_thread(tmp_path: Path) -> None:
 
 
 def test_what_many_print_at_once_comes_whole_and_in_order(tmp_path: Path) -> None:
-    """Every line of eight commands, on both streams, to the right reader."""
+    """Every line of eight commands, on both streams, reaches the right reader."""
     script = "i=0; while [ $i -lt 500 ]; do i=$((i+1)); echo $1 $i; echo $1 $i >&2; done"
 
     def run(number: int) -> Collected:
@@ -72,14 +72,14 @@ def test_what_many_print_at_once_comes_whole_and_in_order(tmp_path: Path) -> Non
             assert (found.out.decode(), found.err.decode()) == (expected, expected)
 
 
-def test_the_last_words_are_read_at_the_exit(rigs: list[Rig]) -> None:
-    """What is printed in the very moment of the exit is there, however long the gatherer would have slept."""
+def test_the_last_output_is_read_at_the_exit(rigs: list[Rig]) -> None:
+    """Output printed right at the exit is there, however long the gatherer would have slept."""
     for number in range(20):
         assert rigs[number % 2].sh(f"echo first; exec echo {number}").lines == ["first", str(number)]
 
 
 def test_a_flood_is_read_without_pauses(rigs: list[Rig], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a pause for every pipeful it would take so long that it would be ended."""
+    """With a pause for every pipeful, the command would time out."""
     monkeypatch.setattr(gather, "PERIOD", 0.3)
     size = 128 << 20
     code = f"import os\nfor _ in range({size >> 20}): os.write(1, bytes(1 << 20))"
@@ -94,14 +94,14 @@ def test_a_flood_is_read_without_pauses(rigs: list[Rig], monkeypatch: pytest.Mon
 
 
 def test_a_pipe_that_is_held_holds_nobody_up(rigs: list[Rig]) -> None:
-    """A grandchild keeps it open; it is swept, and the other reads on."""
+    """A grandchild keeps the pipe open. It is swept, and the other command is still read."""
     found = rigs[0].sh("echo said; (trap '' TERM; sleep 60) & exit 3")
     assert (found.lines, rigs[0].exit.code) == (["said"], 3)
     assert rigs[1].sh("echo next").lines == ["next"]
 
 
 def test_what_goes_wrong_in_a_reader_goes_wrong_in_its_own_run(rigs: list[Rig]) -> None:
-    """The run raises it; the gatherer lives on."""
+    """The run raises the error, and the gatherer keeps running."""
 
     class Broken(Collected):
         def stdout(self, data: bytes) -> None:
@@ -116,7 +116,7 @@ def test_what_goes_wrong_in_a_reader_goes_wrong_in_its_own_run(rigs: list[Rig]) 
 
 
 def test_after_remove_nothing_is_taken_and_nothing_is_lost() -> None:
-    """What has not been taken can still be read, in whichever moment it was removed."""
+    """Unread data can still be read, at whatever moment the pipe was removed."""
     gatherer = Gatherer()
     for number in range(50):
         taken: list[bytes] = []
@@ -136,7 +136,7 @@ def test_after_remove_nothing_is_taken_and_nothing_is_lost() -> None:
 
 
 def test_remove_waits_for_what_is_being_taken() -> None:
-    """When it returns, the taker is not at work any more."""
+    """When it returns, the taker is not running any more."""
     gatherer = Gatherer()
     begun, go_on = threading.Event(), threading.Event()
     over: list[bool] = []
@@ -158,7 +158,7 @@ def test_remove_waits_for_what_is_being_taken() -> None:
 
 
 def test_its_thread_ends_when_there_is_nothing_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And comes again with the next."""
+    """It starts again with the next pipe."""
     monkeypatch.setattr(gather, "_LINGER", 0.02)
     gatherer = Gatherer()
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Ending a command: patience, interrupts, and ends that come too late."""
+"""Stopping a command: grace periods, interrupts, and stops that come too late."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import wait_until
-from process.process_support import FOR_EVER, Collected, Rig, after, lines_in, rigged
+from process.process_support import FOREVER, Collected, Rig, after, lines_in, rigged
 from ralph.core.model import Ended, Exit
 from ralph.process import warden as program
 from ralph.store.runs import process_start
@@ -25,13 +25,13 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.fixture
 def endless_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever waits for the grace to pass waits for ever."""
-    monkeypatch.setattr(program, "LIVE_GRACE", FOR_EVER)
+    """Make the grace period longer than any test can take, so that waiting for it times out."""
+    monkeypatch.setattr(program, "LIVE_GRACE", FOREVER)
 
 
 @pytest.mark.usefixtures("endless_grace")
-def test_a_command_that_obeys_is_ended_at_once(rig: Rig) -> None:
-    """TERM reaches the command and its children; nobody waits for the grace to pass."""
+def test_a_command_that_obeys_stops_at_once(rig: Rig) -> None:
+    """TERM reaches the command and its children, and the grace period is not waited for."""
     rig.sh(
         "sh -c 'trap \"echo child >> ended; exit\" TERM; echo >> ready; sleep 60 & wait' &\n"
         "trap 'echo parent >> ended; wait; exit 7' TERM; echo >> ready; wait",
@@ -44,7 +44,7 @@ def test_a_command_that_obeys_is_ended_at_once(rig: Rig) -> None:
 def test_a_command_that_does_not_obey_is_killed_after_its_grace(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """TERM, a grace in which it may go on, KILL; its children with it."""
+    """TERM, a grace period in which it keeps running, then KILL, also for its children."""
     monkeypatch.setattr(program, "LIVE_GRACE", 1.0)
     rig.sh(
         "trap '' INT HUP; trap 'echo TERM > heard' TERM; echo $$ >> pids; sleep 60 & echo $! >> pids\n"
@@ -56,8 +56,8 @@ def test_a_command_that_does_not_obey_is_killed_after_its_grace(
     assert rig.survivors() == []
 
 
-def test_a_stopped_command_is_ended(rig: Rig) -> None:
-    """A command that stopped itself is woken to hear of its end."""
+def test_a_suspended_command_is_killed(rig: Rig) -> None:
+    """A command that suspended itself is continued so that it receives TERM."""
     rig.sh("echo $$ >> pids; kill -STOP $$; sleep 60", after(0.5, Ended.IDLE))
     assert (rig.exit.signal, rig.exit.ended) == (signal.SIGTERM, Ended.IDLE)
     assert rig.survivors() == []
@@ -68,7 +68,7 @@ STUBBORN = "trap '' TERM INT HUP; echo $$ >> pids; while :; do sleep 0.1; done"
 
 @pytest.mark.usefixtures("endless_grace")
 def test_a_second_interrupt_kills_at_once(rig: Rig) -> None:
-    """When it has been asked for twice, nobody waits for the grace to pass."""
+    """After a second interrupt, the grace period is not waited for."""
 
     def watch(seconds: float, idle: float) -> Ended | None:
         if lines_in(rig.path / "pids") == 1 and not rig.wakeup.count:
@@ -83,7 +83,7 @@ def test_a_second_interrupt_kills_at_once(rig: Rig) -> None:
 
 @pytest.mark.usefixtures("endless_grace")
 def test_an_interrupt_cuts_the_grace_short(rig: Rig) -> None:
-    """A command that is being ended and does not obey is killed when somebody interrupts."""
+    """An interrupt kills a command that ignored TERM."""
     ended: list[Ended] = []
 
     def watch(seconds: float, idle: float) -> Ended | None:
@@ -101,11 +101,11 @@ def test_an_interrupt_cuts_the_grace_short(rig: Rig) -> None:
 def test_an_end_that_comes_too_late_does_not_hit_the_next_command(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A command that exits just as its time is up costs the next one nothing."""
+    """A command that exits just as it times out does not affect the next one."""
     monkeypatch.setattr(program, "LIVE_GRACE", 0.3)
 
     class Late(Collected):
-        """Takes the output only when the command that printed it has been swept."""
+        """Reads the output only after the command that printed it has been swept."""
 
         def stdout(self, data: bytes) -> None:
             wait_until(lambda: process_start(int(data)) is None)

@@ -1,4 +1,4 @@
-"""Commands whose leftovers live on: kept, counted, swept, and some of them spared."""
+"""Commands whose leftover processes stay alive: kept, counted, swept, and some of them spared."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def number(rig: Rig, name: str) -> int:
 
 
 def test_leftovers_live_until_they_are_swept(rig: Rig) -> None:
-    """Other commands come and go meanwhile."""
+    """Other commands run meanwhile."""
     rig.warden.keep(lambda: ())
     rig.sh(LEFT)
     rig.sh("true")
@@ -47,14 +47,14 @@ def test_leftovers_live_until_they_are_swept(rig: Rig) -> None:
 
 
 def test_a_sweep_with_nothing_to_sweep(rig: Rig) -> None:
-    """It is over, and nothing is left."""
+    """It finishes, and nothing is left."""
     rig.warden.keep(lambda: ())
     rig.warden.sweep()
     assert rig.warden.leftovers() == 0
 
 
 def test_the_end_of_the_warden_is_the_end_of_what_it_kept(tmp_path: Path) -> None:
-    """Spared or not."""
+    """This holds for spared processes too."""
     with rigged(tmp_path) as rig:
         rig.warden.keep(lambda: ())
         rig.sh(LEFT)
@@ -65,7 +65,7 @@ def test_the_end_of_the_warden_is_the_end_of_what_it_kept(tmp_path: Path) -> Non
 
 
 def test_one_that_is_spared_stays_with_what_is_below_it(rig: Rig) -> None:
-    """The others go, and it does not count as left behind."""
+    """The others are killed, and it does not count as left over."""
     rig.warden.keep(lambda: ())
     below = "sh -c 'echo $$ > above; sleep 60 & echo $! > below; wait' > /dev/null 2>&1 &"
     rig.sh(f"{LEFT}; {below} until [ -e below ]; do sleep 0.01; done")
@@ -77,7 +77,7 @@ def test_one_that_is_spared_stays_with_what_is_below_it(rig: Rig) -> None:
 
 
 def test_what_waits_for_one_that_is_spared_is_spared_too(rig: Rig) -> None:
-    """A shell above it stays as long as it does, and is left behind when it has gone."""
+    """A shell above it stays as long as it does, and is left over when it is gone."""
     rig.warden.keep(lambda: ())
     script = "sh -c 'echo $$ > shell; sleep 60 & echo $! > run; wait; exec sleep 60' > /dev/null 2>&1 &"
     rig.sh(f"{LEFT}; {script} until [ -e run ]; do sleep 0.01; done")
@@ -92,10 +92,10 @@ def test_what_waits_for_one_that_is_spared_is_spared_too(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize("trap", ["", "trap '' TERM;"], ids=["dies", "ignores TERM"])
-def test_a_command_that_is_ended_takes_all_but_the_spared_with_it(
+def test_a_command_that_is_stopped_takes_all_but_the_spared_with_it(
     rig: Rig, trap: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command itself is ended, whatever is below it; so is what else it has started."""
+    """The command itself is killed, whatever is below it, and so are its other processes."""
     monkeypatch.setattr(program, "LIVE_GRACE", 1.0)
     rig.warden.keep(lambda: [number(rig, "spared")])
     script = (
@@ -107,8 +107,8 @@ def test_a_command_that_is_ended_takes_all_but_the_spared_with_it(
 
 
 @pytest.mark.slow
-def test_a_command_after_one_that_was_ended_has_its_own_time(rig: Rig) -> None:
-    """The deadline of the one before does not reach it."""
+def test_a_command_after_one_that_was_stopped_has_its_own_time(rig: Rig) -> None:
+    """The deadline of the previous command does not affect it."""
     rig.warden.keep(lambda: ())
     rig.sh("sleep 60", after(0.1))
     rig.sh("sleep 6")
@@ -116,7 +116,7 @@ def test_a_command_after_one_that_was_ended_has_its_own_time(rig: Rig) -> None:
 
 
 def test_how_many_there_are_when_the_warden_is_lost(rig: Rig) -> None:
-    """Another takes its place; what the lost one kept is gone."""
+    """Another warden replaces it, and the processes that the lost one kept are gone."""
     rig.warden.keep(lambda: ())
     rig.sh(LEFT)
     rig.sh("kill -9 $PPID; sleep 60")
@@ -124,7 +124,7 @@ def test_how_many_there_are_when_the_warden_is_lost(rig: Rig) -> None:
     assert (rig.warden.leftovers(), rig.survivors()) == (0, [])
 
 
-# ---- a warden that is lost, and some that are spared ----
+# ---- a lost warden and spared processes ----
 
 SPARED = "sh -c 'echo $$ > spared; exec sleep 60' > /dev/null 2>&1 & until [ -s spared ]; do sleep 0.01; done"
 LOST = "kill -9 $PPID; sleep 60"
@@ -132,13 +132,13 @@ LOST = "kill -9 $PPID; sleep 60"
 
 @pytest.fixture
 def careful(rig: Rig) -> Rig:
-    """What writes its number into the file `spared` is spared."""
+    """A rig that spares the process whose PID is in the file `spared`."""
     rig.warden.keep(lambda: [number(rig, "spared")] if (rig.path / "spared").exists() else [])
     return rig
 
 
 def test_one_that_is_spared_outlives_a_lost_warden(careful: Rig) -> None:
-    """The others go; it counts as left behind, and is spared or ended by later sweeps like any other."""
+    """The others are killed. It counts as left over, and later sweeps spare or kill it like any other."""
     rig = careful
     rig.sh(f"echo $$ >> pids; {LEFT}; {SPARED}; {LOST}")
     assert rig.exit.lost and len(rig.survivors()) == 0
@@ -152,7 +152,7 @@ def test_one_that_is_spared_outlives_a_lost_warden(careful: Rig) -> None:
 
 
 def test_one_that_is_spared_outlives_several_lost_wardens(careful: Rig) -> None:
-    """It stays ours, whoever is the warden."""
+    """It stays ours, whichever warden is running."""
     rig = careful
     rig.sh(f"{SPARED}; {LOST}")
     for _ in range(3):
@@ -163,7 +163,7 @@ def test_one_that_is_spared_outlives_several_lost_wardens(careful: Rig) -> None:
 
 
 def test_a_command_dies_with_its_warden_though_one_below_it_is_spared(careful: Rig) -> None:
-    """Nor do those in between outlive the one that they wait for by more than a sweep."""
+    """Processes between the two outlive the spared one by at most one sweep."""
     rig = careful
     inner = 'echo $$ > shell; sh -c "echo \\$\\$ > spared; exec sleep 60"; exec sleep 60'
     rig.sh(
@@ -180,7 +180,7 @@ def test_a_command_dies_with_its_warden_though_one_below_it_is_spared(careful: R
 
 
 def test_a_warden_that_is_lost_during_the_last_sweep(careful: Rig) -> None:
-    """Then nobody is spared."""
+    """Then no process is spared."""
     rig = careful
     warden = rig.warden_pid()
     rig.sh(f"{LEFT}; {SPARED}")
@@ -190,7 +190,7 @@ def test_a_warden_that_is_lost_during_the_last_sweep(careful: Rig) -> None:
 
 
 def test_what_was_spared_ends_with_the_warden(tmp_path: Path) -> None:
-    """Leaving ends it, as it ends everything."""
+    """Leaving the warden kills it, like everything else."""
     with rigged(tmp_path) as rig:
         rig.warden.keep(lambda: [number(rig, "spared")])
         rig.sh(f"{SPARED}; {LOST}")
@@ -199,7 +199,7 @@ def test_what_was_spared_ends_with_the_warden(tmp_path: Path) -> None:
 
 
 def test_another_thread_leaves_alone_what_was_spared(careful: Rig) -> None:
-    """What one run has spared is no orphan to another one that loses its warden."""
+    """A process spared by one run is not an orphan for another run that loses its warden."""
     rig = careful
     rig.sh(f"{SPARED}; {LOST}")
     lost: list[bool] = []
@@ -228,7 +228,8 @@ kill -9 $PPID; sleep 60
 
 @pytest.mark.slow
 def test_what_was_spared_ends_when_ralph_is_killed(tmp_path: Path) -> None:
-    """The new warden ends it, with the shell that waits for it and what that has started, TERM or not."""
+    """The new warden kills it, along with the shell that waits for it and that shell's processes, whether
+    they obey TERM or not."""
     script = tmp_path / "driver.py"
     script.write_text(
         PREAMBLE

@@ -1,4 +1,4 @@
-"""When the warden is lost, and when the process is lost that started it."""
+"""Loss of the warden, and loss of the process that started it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.mark.parametrize("last", ["exit 0", "sleep 60", "exec setsid sleep 60"])
 def test_a_command_that_kills_its_warden_is_swept_by_us(rig: Rig, last: str) -> None:
-    """The loss is told, the whole tree is gone, and another warden does the next command."""
+    """The loss is reported, the whole tree is gone, and another warden runs the next command."""
     first = rig.warden_pid()
     others = set(children_by_parent()[os.getpid()]) - {first}
     rig.sh(
@@ -54,7 +54,7 @@ def test_what_was_printed_before_the_warden_died_is_not_lost(rig: Rig) -> None:
 
 
 def test_a_command_that_stops_its_warden_is_swept_by_us(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A warden that does not answer is killed and replaced, its tree swept."""
+    """A warden that does not answer is killed and replaced, and its tree is swept."""
     monkeypatch.setattr(step, "ANSWER_SECONDS", 1.0)
     first = rig.warden_pid()
     rig.sh("echo $$ >> pids; sleep 60 & echo $! >> pids; kill -STOP $PPID; sleep 60")
@@ -65,13 +65,13 @@ def test_a_command_that_stops_its_warden_is_swept_by_us(rig: Rig, monkeypatch: p
 
 
 def test_the_warden_heeds_no_signal_that_can_be_caught(rig: Rig) -> None:
-    """TERM, INT, HUP and PIPE, from whomever they come, do not end it."""
+    """TERM, INT, HUP and PIPE do not stop it, whoever sends them."""
     rig.sh("kill -TERM $PPID; kill -INT $PPID; kill -HUP $PPID; kill -PIPE $PPID; exit 5")
     assert rig.exit == Exit(code=5, seconds=rig.exit.seconds)
 
 
 def test_another_thread_does_not_suffer_from_a_lost_warden(rig: Rig, tmp_path: Path) -> None:
-    """The orphans of one warden are swept; what another one started goes on."""
+    """The orphans of one warden are swept, and processes of another one keep running."""
     other = Wakeup()
     done: list[Exit] = []
 
@@ -92,7 +92,7 @@ def test_another_thread_does_not_suffer_from_a_lost_warden(rig: Rig, tmp_path: P
     assert [exit.code for exit in done] == [9]
 
 
-def test_what_cannot_be_ended_does_not_hold_up_the_sweep(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_be_killed_does_not_hold_up_the_sweep(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is given up after a while, and not waited for again."""
     kill = program._kill
 
@@ -137,7 +137,7 @@ with Warden(Wakeup()) as warden:
     assert start is not None
 
 
-def test_a_stopped_warden_cannot_hold_a_large_command_for_ever(tmp_path: Path) -> None:
+def test_a_suspended_warden_cannot_hold_a_large_command_forever(tmp_path: Path) -> None:
     """A warden that stops reading counts as lost, even while a long command line is sent to it."""
     script = tmp_path / "driver.py"
     script.write_text(
@@ -177,7 +177,7 @@ LEAVE = {
 
 @pytest.mark.parametrize("way", LEAVE)
 def test_the_tree_dies_with_whoever_started_the_warden(tmp_path: Path, way: str) -> None:
-    """However the process ends that holds the other end of the socket, warden and tree end too."""
+    """However the process with the other end of the socket dies, the warden and its tree are gone too."""
     script = tmp_path / "driver.py"
     script.write_text(
         PREAMBLE
@@ -205,7 +205,7 @@ def state_of(pid: int) -> str:
 
 
 def test_leaving_does_not_leave_the_tree_of_a_stopped_warden(tmp_path: Path) -> None:
-    """When the warden has to be killed on the way out, its tree is swept all the same."""
+    """If the warden has to be killed when leaving, its tree is still swept."""
     script = tmp_path / "driver.py"
     script.write_text(
         PREAMBLE

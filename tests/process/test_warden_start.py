@@ -1,4 +1,4 @@
-"""Starting a command under a warden: what it gets, what it does not get, and what cannot be started."""
+"""Starting a command under a warden: what it inherits, what it does not, and what cannot be started."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from process.process_support import FOR_EVER, PATH, PREAMBLE, Rig, rigged
+from process.process_support import FOREVER, PATH, PREAMBLE, Rig, rigged
 from ralph.core.model import Exit
 from ralph.process import client
 from ralph.process.client import Wakeup, Warden
@@ -33,20 +33,20 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 @pytest.mark.parametrize("code", [0, 1, 42, 127, 255])
 def test_the_exit_code_is_reported(rig: Rig, code: int) -> None:
-    """A command's exit code arrives as it was, and nothing else is claimed of its end."""
+    """A command's exit code is reported unchanged, and nothing else."""
     rig.sh(f"exit {code}")
     assert rig.exit == Exit(code=code, seconds=rig.exit.seconds)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGHUP])
 def test_death_by_a_signal_is_reported(rig: Rig, number: signal.Signals) -> None:
-    """A command that a signal killed has that signal and no exit code."""
+    """A command killed by a signal has that signal and no exit code."""
     rig.sh(f"ulimit -c 0; kill -{number.name[3:]} $$")
     assert rig.exit == Exit(signal=number, seconds=rig.exit.seconds)
 
 
 def foreign_program(path: Path) -> None:
-    """The header of a 64-bit program for another machine."""
+    """Return the header of a 64-bit program for another architecture."""
     ident = b"\x7fELF" + bytes([2, 1, 1]) + bytes(9)
     path.write_bytes(
         ident + struct.pack("<HHIQQQIHHHHHH", 2, FOREIGN_MACHINE, 1, 0, 64, 0, 0, 64, 56, 0, 0, 0, 0)
@@ -97,7 +97,7 @@ def link_to_itself(path: Path) -> None:
 def test_what_cannot_be_started_is_reported_by_its_errno(
     rig: Rig, make: Callable[[Path], None], mode: int, error: int
 ) -> None:
-    """A program that cannot be started gives its errno, and the same warden starts the next one."""
+    """A program that cannot be started yields its errno, and the same warden starts the next one."""
     program = rig.path / "program"
     make(program)
     if mode:
@@ -109,7 +109,7 @@ def test_what_cannot_be_started_is_reported_by_its_errno(
 
 
 def test_the_environment_is_exactly_what_was_given(rig: Rig) -> None:
-    """Values with newlines, equals signs, nothing at all or invalid UTF-8 arrive; nothing is added."""
+    """Values with newlines, equals signs, no content or invalid UTF-8 arrive, and nothing is added."""
     given = {"A": "1", "EMPTY": "", "LINES": "a\nb", "EQUALS": "x=y=z", "LATIN": os.fsdecode(b"\xe9\xff")}
     out = rig.run(["/usr/bin/env", "-0"], environment=given).out
     assert dict(pair.split(b"=", 1) for pair in out.split(b"\0") if pair) == {
@@ -118,7 +118,7 @@ def test_the_environment_is_exactly_what_was_given(rig: Rig) -> None:
 
 
 def test_variables_that_mislead_an_agent_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The environment of a child is ours without the marks of an outer agent, and `extra` wins."""
+    """A child's environment is ours without the variables of an outer agent, and `extra` wins."""
     for name in ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT"):
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("KEPT", "ours")
@@ -130,7 +130,7 @@ def test_variables_that_mislead_an_agent_are_dropped(monkeypatch: pytest.MonkeyP
 
 
 def test_the_working_directory_is_the_opened_one_whatever_its_path_is_now(rig: Rig, tmp_path: Path) -> None:
-    """A directory that was renamed, with another in its place, is still the one that was opened."""
+    """A directory that was renamed and replaced by another is still the one that was opened."""
     first = tmp_path / "first"
     first.mkdir()
     os.close(rig.directory)
@@ -143,7 +143,7 @@ def test_the_working_directory_is_the_opened_one_whatever_its_path_is_now(rig: R
 
 
 def test_stdin_is_the_file_that_was_given(rig: Rig) -> None:
-    """The whole file is there, and then its end: nothing waits for more."""
+    """The whole file arrives, followed by end of file."""
     content = bytes(range(256)) * 4096
     (rig.path / "prompt").write_bytes(content)
     stdin = os.open(rig.path / "prompt", os.O_RDONLY)
@@ -153,12 +153,12 @@ def test_stdin_is_the_file_that_was_given(rig: Rig) -> None:
 
 
 def test_stdin_is_the_null_device_otherwise(rig: Rig) -> None:
-    """Without a file a command reads nothing instead of waiting for us."""
+    """Without a file, a command reads nothing instead of waiting for us."""
     assert rig.sh("readlink /proc/self/fd/0; cat").out == b"/dev/null\n"
 
 
 def test_streams_are_apart_or_one(rig: Rig) -> None:
-    """stdout and stderr are read apart, or as one stream in the order of writing."""
+    """stdout and stderr are read separately, or as one stream in the order of writing."""
     script = "echo one; echo two >&2; echo three"
     apart = rig.sh(script)
     assert (apart.out, apart.err) == (b"one\nthree\n", b"two\n")
@@ -167,7 +167,7 @@ def test_streams_are_apart_or_one(rig: Rig) -> None:
 
 
 def test_bytes_pass_through_untouched(rig: Rig) -> None:
-    """NUL, invalid UTF-8, escape sequences and a missing last newline arrive as they were written."""
+    """NUL, invalid UTF-8, escape sequences and a missing last newline arrive unchanged."""
     content = bytes(range(256)) * 50 + b"\xff\xfe\0\x1b]52;c;x\x07\xe2\x82"
     (rig.path / "content").write_bytes(content)
     collected = rig.sh("cat content; cat content >&2")
@@ -216,7 +216,7 @@ def signal_set(mask: str) -> set[int]:
 
 
 def test_signals_are_as_a_new_process_expects_them(tmp_path: Path) -> None:
-    """What we ignore, block or catch is default and unblocked in a command."""
+    """Signals that we ignore, block or catch are default and unblocked in a command."""
     script = tmp_path / "driver.py"
     script.write_text(
         PREAMBLE
@@ -239,12 +239,12 @@ with Warden(Wakeup()) as warden:
 
 
 def test_nothing_but_three_descriptors_is_inherited(rig: Rig) -> None:
-    """A command has stdin, stdout and stderr; not the lock, the socket or second copies of its pipes."""
+    """A command has stdin, stdout and stderr, but not the lock, the socket or copies of its pipes."""
     assert own_descriptors(rig) == {0, 1, 2}
 
 
 def test_a_descriptor_that_ralph_was_started_with_stops_at_the_warden(tmp_path: Path) -> None:
-    """An open descriptor of the caller, such as a lock of its own, does not reach a command."""
+    """An open descriptor of the caller, such as a lock, does not reach a command."""
     held = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(held, True)
     directory = os.open(tmp_path, os.O_RDONLY)
@@ -257,7 +257,7 @@ def test_a_descriptor_that_ralph_was_started_with_stops_at_the_warden(tmp_path: 
 
 
 def own_descriptors(rig: Rig) -> set[int]:
-    """The descriptors of a command, without the one it needs to look."""
+    """Return the descriptors of a command, without the one it needs to list them."""
     code = (
         "import os\n"
         "for n in os.listdir('/proc/self/fd'):\n"
@@ -268,7 +268,7 @@ def own_descriptors(rig: Rig) -> set[int]:
 
 
 def test_the_largest_argument_arrives_and_a_larger_one_is_refused(rig: Rig) -> None:
-    """131,071 bytes fit into one argument; one more is E2BIG, told as such."""
+    """131,071 bytes fit into one argument, and one more is reported as E2BIG."""
     script = 'printf %s "$1" | wc -c'
     out = rig.run(["/bin/sh", "-c", script, "sh", "x" * 131_071]).out
     assert int(out) == 131_071
@@ -277,7 +277,7 @@ def test_the_largest_argument_arrives_and_a_larger_one_is_refused(rig: Rig) -> N
 
 
 def test_more_than_a_megabyte_of_arguments_and_environment_arrives(rig: Rig) -> None:
-    """A command line far larger than the socket's buffer reaches the command whole."""
+    """A command line far larger than the socket's buffer reaches the command complete."""
     arguments = [f"{n}" + "a" * 100_000 for n in range(7)]
     environment = {f"V{n}": "b" * 100_000 for n in range(5)} | {"PATH": PATH}
     script = 'cat; printf "%s\\n" "$@" | cksum; printf %s "$V0$V1$V2$V3$V4" | wc -c'
@@ -300,7 +300,7 @@ def test_more_than_a_megabyte_of_arguments_and_environment_arrives(rig: Rig) -> 
 def test_what_no_system_can_pass_does_not_cost_the_warden_its_life(
     rig: Rig, argv: list[str], environment: dict[str, str]
 ) -> None:
-    """A NUL in an argument or a broken name is refused; the warden goes on."""
+    """A NUL in an argument or an invalid name is refused, and the warden keeps running."""
     before = rig.warden_pid()
     with suppress(ValueError):
         rig.run(argv, environment={"PATH": PATH} | environment)
@@ -309,12 +309,12 @@ def test_what_no_system_can_pass_does_not_cost_the_warden_its_life(
 
 
 def test_a_value_with_nul_is_left_out(rig: Rig) -> None:
-    """An environment value that no system can pass is dropped, the others arrive."""
+    """An environment value that no system can pass is dropped, and the others arrive."""
     assert rig.run(["/usr/bin/env"], environment={"A": "x\0y", "B": "z"}).out == b"B=z\n"
 
 
 def test_nothing_stays_open_after_a_command(rig: Rig) -> None:
-    """Commands that work, fail to start or lose their warden leave no descriptor open, here or there."""
+    """Commands that work, fail to start or lose their warden leave no descriptor open on either side."""
 
     def open_descriptors() -> tuple[int, int]:
         return len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{rig.warden_pid()}/fd"))
@@ -328,7 +328,7 @@ def test_nothing_stays_open_after_a_command(rig: Rig) -> None:
 
 
 def test_a_program_is_found_on_the_path_as_the_command_will_see_it(tmp_path: Path) -> None:
-    """The first executable file wins; relative and empty places mean the working directory."""
+    """The first executable file wins, and relative and empty entries mean the working directory."""
     for name, mode in (("bin/tool", 0o644), ("other/tool", 0o755), ("here", 0o755)):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("#!/bin/sh\n")
@@ -346,27 +346,27 @@ def test_a_program_is_found_on_the_path_as_the_command_will_see_it(tmp_path: Pat
         "gone": ("gone", "command not found"),
         "bin/tool": ("bin/tool", "not executable"),
         "./gone": ("./gone", "no such file"),
-        "./folder": ("./folder", "no program, but something else"),
+        "./folder": ("./folder", "not a regular file"),
         str(tmp_path / "here"): (str(tmp_path / "here"), ""),
     }
 
 
 def test_a_wakeup_ends_a_wait_and_never_blocks() -> None:
-    """Any number of wakes is fine, the next wait returns at once, the one after it waits again."""
+    """Any number of wakes is fine: the next wait returns at once, and the one after it waits again."""
     wakeup = Wakeup()
     for _ in range(100_000):
         wakeup.wake()
     assert wakeup.count == 0
-    wakeup.wait(FOR_EVER)
+    wakeup.wait(FOREVER)
     while select.select([wakeup], [], [], 0)[0]:
-        wakeup.wait(FOR_EVER)
+        wakeup.wait(FOREVER)
     wakeup.wait(0.01)
     wakeup.interrupt()
     assert wakeup.count == 1
 
 
 def test_the_output_of_a_short_command(rig: Rig) -> None:
-    """A helper's output, its exit and what it was given to read come back; a missing one is named."""
+    """Output, exit status and input of a helper work, and a missing program is named."""
     environment = {"PATH": PATH}
     done = client.output_of(
         rig.warden, ["sh", "-c", "cat; echo two >&2; exit 4"], rig.directory, environment, stdin=b"one\n"

@@ -1,4 +1,4 @@
-"""Reading what a command prints, and sweeping what it leaves behind."""
+"""Reading the output of a command, and sweeping its leftover processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
 
 
 def test_idle_time_counts_from_the_last_output(rig: Rig) -> None:
-    """A command that prints now and then is not idle; one that then falls silent is."""
+    """A command that prints now and then is not idle, but one that falls silent is."""
     seen: list[tuple[float, float]] = []
 
     def watch(seconds: float, idle: float) -> Ended | None:
@@ -43,16 +43,20 @@ def test_idle_time_counts_from_the_last_output(rig: Rig) -> None:
     assert [seconds for seconds, _ in seen] == sorted(seconds for seconds, _ in seen)
 
 
-def test_a_long_silence_is_no_reason_to_give_up_the_warden(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """While a command says nothing for long the warden answers, and the command lives."""
+def test_a_long_silence_does_not_make_the_warden_count_as_lost(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a command is silent for a long time, the warden answers and the command lives."""
     monkeypatch.setattr(step, "ANSWER_SECONDS", 0.6)
     rig.sh("sleep 2")
     assert rig.exit == Exit(code=0, seconds=rig.exit.seconds)
 
 
 @pytest.mark.slow
-def test_a_slow_reader_is_no_reason_to_give_up_the_warden(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader that takes longer than the warden has to answer does not make a healthy warden count as lost."""
+def test_a_slow_reader_does_not_make_the_warden_count_as_lost(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader slower than the answer timeout does not make a healthy warden count as lost."""
     monkeypatch.setattr(step, "ANSWER_SECONDS", 0.3)
 
     class Slow(Collected):
@@ -65,7 +69,7 @@ def test_a_slow_reader_is_no_reason_to_give_up_the_warden(rig: Rig, monkeypatch:
 
 @pytest.mark.slow
 def test_much_output_is_read_whole_with_little_memory(tmp_path: Path) -> None:
-    """200 MB pass through, and the process that reads them does not grow with them."""
+    """200 MB pass through without making the reading process grow."""
     script = tmp_path / "driver.py"
     script.write_text(
         PREAMBLE
@@ -122,7 +126,7 @@ def test_leftovers_are_gone_when_a_command_has_ended(rig: Rig, kind: str) -> Non
 
 
 def test_a_daemon_with_a_new_name_and_nothing_open_is_gone(rig: Rig) -> None:
-    """setsid, two forks, all descriptors closed, another directory and another name do not help it."""
+    """setsid, two forks, closed descriptors, another directory and another name do not help it."""
     code = """
 import os, sys, time
 here = os.getcwd()
@@ -147,7 +151,7 @@ while not os.path.exists("pids") or not open("pids").read():
 
 
 def test_leftovers_may_clean_up_after_themselves(rig: Rig) -> None:
-    """What is left behind gets TERM first, and time to do something about it."""
+    """Leftover processes get TERM first, and time to react."""
     rig.sh(
         "setsid sh -c 'trap \"echo cleaned > result; exit\" TERM; echo ready > ready; sleep 60 & wait' &\n"
         "until [ -s ready ]; do sleep 0.02; done"
@@ -156,7 +160,7 @@ def test_leftovers_may_clean_up_after_themselves(rig: Rig) -> None:
 
 
 def test_a_hundred_processes_are_swept(rig: Rig) -> None:
-    """A wide and deep tree is gone as well."""
+    """A wide and deep tree is gone too."""
     rig.sh(
         "tree() { sh -c 'trap \"\" TERM; echo $$ >> pids; sleep 60; :' &\n"
         "  [ $1 -eq 0 ] || ( tree $(($1 - 1)); wait ) & }\n"
@@ -168,7 +172,7 @@ def test_a_hundred_processes_are_swept(rig: Rig) -> None:
 
 
 def test_a_grandchild_that_holds_stdout_does_not_delay_the_end(rig: Rig) -> None:
-    """The end of a command is its exit: whoever holds its pipes gets half a second."""
+    """A command is over when it exits: a process that holds its pipes gets half a second."""
     rig.sh(
         "setsid sh -c 'trap \"\" TERM; echo $$ >> pids; exec sleep 60' & until [ -s pids ]; do sleep 0.02; done"
     )
@@ -177,7 +181,7 @@ def test_a_grandchild_that_holds_stdout_does_not_delay_the_end(rig: Rig) -> None
 
 
 def test_a_stranger_that_holds_stdout_does_not_delay_the_end(rig: Rig) -> None:
-    """A process outside the tree that got hold of the pipe is not waited for, and what came is read."""
+    """A process outside the tree that holds the pipe is not waited for, and the output so far is read."""
     held: list[int] = []
 
     def watch(seconds: float, idle: float) -> Ended | None:
@@ -193,7 +197,7 @@ def test_a_stranger_that_holds_stdout_does_not_delay_the_end(rig: Rig) -> None:
 
 
 def test_a_chain_of_forks_is_swept(rig: Rig) -> None:
-    """Processes that replace themselves all the time are all gone in the end."""
+    """Processes that constantly replace themselves are all gone in the end."""
     code = """
 import os, sys, time
 end = time.monotonic() + 15
@@ -214,7 +218,7 @@ time.sleep(0.1)
 
 
 def commands_with(word: str) -> list[int]:
-    """Processes that have a word among their arguments."""
+    """Return the processes that have a word among their arguments."""
     found = []
     for name in os.listdir("/proc"):
         with suppress(OSError):
@@ -225,7 +229,7 @@ def commands_with(word: str) -> list[int]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs a process of another user")
 def test_a_descendant_of_another_user_does_not_stop_the_sweep(tmp_path: Path) -> None:
-    """What may not be signalled (a `sudo` of the agent) is left, and everything else is still signalled."""
+    """A process that we cannot signal (an agent's `sudo`) is left, and all others are still signalled."""
     script = tmp_path / "driver.py"
     script.write_text(
         """
@@ -265,17 +269,17 @@ def _refusing(call):
 
 os.kill, os.killpg = _refusing(os.kill), _refusing(os.killpg)
 """
-"""A `sleep 60` is somebody else's, as that of an agent with `sudo` would be: nobody may signal it."""
+"""Refuses to signal a `sleep 60`, as if it belonged to another user, like a `sudo` of an agent."""
 
 STUCK = (
     "setsid sleep 60 & until [ \"$(tr '\\0' ' ' < /proc/$!/cmdline)\" = 'sleep 60 ' ]; do sleep 0.01; done"
 )
-"""Starts one, and waits until it is what it is to be."""
+"""Starts a `sleep 60` and waits until it has replaced the shell."""
 
 
 @pytest.fixture
 def powerless(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
-    """A warden that may not signal everything its commands start, and is quick to give up."""
+    """A warden that cannot signal every process of its commands, and gives up quickly."""
     source = inspect.getsource(program)
     changed = rig.path / "warden.py"
     changed.write_text(
@@ -292,8 +296,8 @@ def powerless(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
         os.kill(pid, signal.SIGKILL)
 
 
-def test_what_cannot_be_ended_is_given_up_and_told(powerless: Rig) -> None:
-    """A descendant that survives KILL is left after a while, the exit says so, and everything else is gone."""
+def test_what_cannot_be_killed_is_given_up_and_reported(powerless: Rig) -> None:
+    """A descendant that survives KILL is left after a while, the exit says so, and all others are gone."""
     rig = powerless
     rig.sh(
         f"{STUCK}; echo $! > stuck; setsid sh -c 'trap \"\" TERM; echo $$ >> pids; exec sleep 50' &\n"
@@ -308,7 +312,7 @@ def test_what_cannot_be_ended_is_given_up_and_told(powerless: Rig) -> None:
 
 
 def test_what_was_given_up_is_not_waited_for_again(powerless: Rig) -> None:
-    """A descendant that was given up once does not hold up every later command, nor count as left by it."""
+    """A descendant that was given up does not delay later commands or count as left over by them."""
     rig = powerless
     rig.sh(f"{STUCK}; echo $! >> pids")
     assert rig.exit.left

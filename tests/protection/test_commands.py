@@ -1,4 +1,4 @@
-"""The simple commands that verification runs, and where."""
+"""The simple commands that verification runs, and their directories."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ralph.shell.words import UNKNOWN
 
 
 def words(command: str) -> list[str]:
-    """The commands as words; what is not known is a question mark."""
+    """Return the commands as words, with a question mark for unknown text."""
     return [each.words.replace(UNKNOWN, "?") for each in simple_commands(command)]
 
 
 def places(command: str, directory: str = ".") -> list[tuple[str, str | None]]:
-    """What each command is, and where it runs."""
+    """Return each command and its directory."""
     found = simple_commands(command, directory)
     return [
         (each.words, inside(each.directory)) for each in found if each.program not in ("cd", "pushd", "popd")
@@ -45,13 +45,13 @@ def places(command: str, directory: str = ".") -> list[tuple[str, str | None]]:
     ],
 )
 def test_a_command_is_split_as_a_shell_does(command: str, simple: list[str]) -> None:
-    """Operators part commands unless they are quoted; targets, comments and reserved words are left out."""
+    """Operators separate commands unless quoted. Targets, comments and reserved words are left out."""
     assert words(command) == simple
 
 
 @pytest.mark.parametrize("command", ["echo 'x", 'echo "x', "a && echo \\"])
 def test_what_cannot_be_split_is_nothing(command: str) -> None:
-    """A quotation without an end gives no commands, not half of them."""
+    """An unterminated quotation gives no commands, not half of them."""
     assert simple_commands(command) == []
 
 
@@ -74,12 +74,12 @@ def test_what_cannot_be_split_is_nothing(command: str) -> None:
     ],
 )
 def test_where_a_command_runs_is_known_or_not(command: str, directory: str | None) -> None:
-    """`cd` is followed as far as its words tell, and only inside its parentheses."""
+    """`cd` is followed as far as its words are known, and only inside its parentheses."""
     assert places(command)[-1] == ("x", directory)
 
 
 def test_a_command_begins_where_it_is_told_to() -> None:
-    """The directory that is handed in is where the first command runs."""
+    """The first command runs in the directory that is passed in."""
     assert places("cd b && x", "a") == [("x", "a/b")]
 
 
@@ -97,18 +97,18 @@ def test_a_command_begins_where_it_is_told_to() -> None:
 def test_paths_are_joined_where_they_are_known(
     directory: str | None, path: str, expected: str | None
 ) -> None:
-    """A variable, an absolute path or an unknown directory makes the whole unknown."""
+    """A variable, an absolute path or an unknown directory makes the whole path unknown."""
     assert joined(directory, path) == expected
 
 
 @given(st.text(alphabet=st.sampled_from("ab;&|<>()$`'\"\\# \n\t{}!*-=./"), max_size=60))
 def test_any_text_can_be_split(command: str) -> None:
-    """No text raises anything, and every command has a name that a shell could look up."""
+    """No text raises an error, and every command has a name that a shell could look up."""
     assert not any("\0" in each.name for each in simple_commands(command))
 
 
 @given(st.lists(st.lists(st.text(alphabet="ab |&;'\n#", min_size=1), min_size=1), min_size=1))
 def test_quoted_words_come_back(commands: list[list[str]]) -> None:
-    """Whatever stands in quotation marks comes back as it is, in its command."""
+    """Quoted text comes back unchanged, in its command."""
     quoted = " && ".join(shlex.join(["run", *command]) for command in commands)
     assert [each.args for each in simple_commands(quoted)] == commands

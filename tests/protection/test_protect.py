@@ -1,4 +1,4 @@
-"""Which files verification is made of, told from its commands alone."""
+"""The files that verification consists of, derived from its commands alone."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def protected(command: str, working_dir: str = ".") -> list[str]:
     ],
 )
 def test_what_is_executed_is_protected(command: str, expected: list[str]) -> None:
-    """The program itself, and the script that an interpreter is given."""
+    """The program itself and the script that an interpreter runs are protected."""
     assert protected(command) == expected
 
 
@@ -107,7 +107,7 @@ def test_what_is_executed_is_protected(command: str, expected: list[str]) -> Non
     ],
 )
 def test_what_is_only_read_is_not_protected(command: str) -> None:
-    """A file that a command looks at is the work itself; one that cannot be known is nobody's."""
+    """A file that a command only reads is the work itself. An unknown file is not protected."""
     assert protected(command) == []
 
 
@@ -129,7 +129,7 @@ def test_what_is_only_read_is_not_protected(command: str) -> None:
     ],
 )
 def test_wrappers_are_looked_through(wrapper: str) -> None:
-    """What runs another command is not what counts."""
+    """A wrapper does not count, but the command that it runs does."""
     assert protected(f"{wrapper} ./check.sh") == ["check.sh"]
 
 
@@ -159,7 +159,7 @@ def test_wrappers_are_looked_through(wrapper: str) -> None:
     ],
 )
 def test_the_tests_of_python(command: str, expected: list[str]) -> None:
-    """What is named, else what is called a test; a directory for tests as a whole, and always conftest.py."""
+    """Named tests, otherwise conventional ones; a test directory as a whole, and always conftest.py."""
     assert protected(command) == sorted(expected)
 
 
@@ -192,7 +192,7 @@ def test_the_tests_of_python(command: str, expected: list[str]) -> None:
     ],
 )
 def test_the_tests_of_others(command: str, expected: list[str]) -> None:
-    """Every runner has its own customs."""
+    """Every runner has its own conventions."""
     assert protected(command) == sorted(expected)
 
 
@@ -235,12 +235,12 @@ def test_a_command_is_read_as_a_shell_does(command: str, expected: list[str]) ->
     ],
 )
 def test_what_may_be_no_command_is_not_protected(command: str) -> None:
-    """Strings in code of other languages, text that is only printed."""
+    """Strings in code of other languages and printed text are ignored."""
     assert protected(command) == []
 
 
 def test_commands_run_in_their_directory() -> None:
-    """Paths are taken from the working directory, and what is found is named from the root."""
+    """Paths are relative to the working directory, and results to the root."""
     assert protected("./check.sh", "scripts") == ["scripts/check.sh"]
     assert protected("make test", "web/") == ["web/Makefile"]
     assert protected("../check.sh", "web") == ["check.sh"]
@@ -254,7 +254,7 @@ def test_several_commands_are_taken_together() -> None:
 
 
 def test_names_match_themselves_only() -> None:
-    """A name with the signs of a glob is escaped."""
+    """Glob characters in a name are escaped."""
     tracked = {"app/[id]/x*.test.ts", "app/i/xy.test.ts"}
     found = protection([("jest 'app/[id]/x*.test.ts'", ".")], tracked)
     assert found.executed == ("app/[[]id]/x[*].test.ts",)
@@ -268,7 +268,7 @@ def test_names_match_themselves_only() -> None:
     ],
 )
 def test_what_a_script_starts_in_turn_does_not_show(command: str) -> None:
-    """So everything counts that is called a test by custom."""
+    """So everything that is named like a test by convention counts."""
     assert protection([(command, ".")], TRACKED).by_custom == tuple(
         sorted(
             [
@@ -284,7 +284,7 @@ def test_what_a_script_starts_in_turn_does_not_show(command: str) -> None:
     "command", ["pytest", "npm test", "go test ./...", "ruff check .", "sh missing.sh", ""]
 )
 def test_what_shows_is_taken_as_it_is(command: str) -> None:
-    """Where the tests are known, or none are run, customs do not matter."""
+    """If the tests are known, or none are run, conventions do not matter."""
     assert protection([(command, ".")], TRACKED).by_custom == ()
 
 
@@ -304,18 +304,18 @@ def test_what_shows_is_taken_as_it_is(command: str) -> None:
     ],
 )
 def test_names_that_must_stay_unused(command: str, names: set[str]) -> None:
-    """A new file that the runner reads first, or that is run in its place, decides what is green."""
+    """A new file that the runner reads first, or runs instead, would decide the result."""
     assert names <= set(protection([(command, ".")], TRACKED).absent)
 
 
-def test_a_module_of_the_project_is_no_newcomer() -> None:
-    """Its own modules may be run, and may grow."""
+def test_a_module_of_the_project_is_not_a_newcomer() -> None:
+    """The project's own modules can be run and can grow."""
     absent = protection([("python -m src.app", "."), ("python -m app", "src")], TRACKED).absent
     assert absent == ("sitecustomize.py", "usercustomize.py")
 
 
 def test_without_a_command_nothing_is_protected() -> None:
-    """A task that only a judge looks at has no such files."""
+    """A task that only a judge checks has no such files."""
     assert protection([], TRACKED) == Protection()
 
 
@@ -365,6 +365,6 @@ WORDS = st.sampled_from(
 
 @given(st.lists(WORDS, max_size=12), st.sampled_from([".", "web", "..", "/", "$X"]))
 def test_any_command_gives_tracked_files(words: list[str], directory: str) -> None:
-    """No command raises anything, and every glob matches exactly one file, a tracked one."""
+    """No command raises an error, and every glob matches exactly one file, a tracked one."""
     for glob in protection([(" ".join(words), directory)], TRACKED).executed:
         assert sum(fnmatchcase(path, glob) for path in TRACKED) == 1

@@ -29,7 +29,7 @@ NEVER: Watch = lambda seconds, idle: Ended.TIMEOUT if seconds > 30 else None  # 
 
 
 class Heard:
-    """Everything a command printed."""
+    """Everything that a command printed."""
 
     def __init__(self) -> None:
         self.out = b""
@@ -44,7 +44,8 @@ class Heard:
 
 @dataclass
 class Bench:
-    """A warden, a directory to work in, and the engine's own directory. A backend's command that hangs is out of time at once."""
+    """A warden, a working directory and the engine's own directory. A hanging backend command times out at
+    once."""
 
     work: Path
     state: Path
@@ -76,7 +77,7 @@ class Bench:
         stdin: Path | None = None,
         **environment: str,
     ) -> tuple[Exit, Heard]:
-        """One command inside, as the driver of a run does it."""
+        """Run one command inside, as the driver of a run does."""
         heard = Heard()
         variables = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **environment}
         wrapped = sandbox.wrap(argv, variables, mounts or self.mounts())
@@ -127,7 +128,7 @@ def benched(path: Path) -> Iterator[Bench]:
 
 @contextmanager
 def faked(path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[Bench]:
-    """These programs are fakes, and no others of their kind are found."""
+    """Make these programs fakes, so that no others of their kind are found."""
     place, programs = path / "engine", path / "bin"
     place.mkdir()
     programs.mkdir()
@@ -152,7 +153,7 @@ def faked(path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> Iterator[
 
 
 def golden(file_name: str, lines: list[list[str]], **replaced: str) -> None:
-    """The command lines are those of the file; `RALPH_UPDATE_GOLDEN=1` writes it anew."""
+    """Compare the command lines with those in the file. `RALPH_UPDATE_GOLDEN=1` rewrites it."""
     text = "\n".join(shlex.join(line) for line in lines)
     for word, value in sorted(replaced.items(), key=lambda item: -len(item[1])):
         text = text.replace(value, f"<{word}>")
@@ -164,7 +165,7 @@ def golden(file_name: str, lines: list[list[str]], **replaced: str) -> None:
 
 
 def lives(pid: int) -> bool:
-    """Does it run? One that has ended and that nobody has asked about yet does not."""
+    """Whether a process is running. A zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -197,11 +198,11 @@ with Warden(Wakeup()) as warden:
         command = ProcessCommand(wrapped.argv, wrapped.environment, directory)
         box.after(warden.run(command, Quiet(), lambda s, i: None), wrapped)
 """
-"""A ralph of its own that has a command run forever in a container."""
+"""A separate ralph that runs a command forever in a container."""
 
 
 def kill_tree(pid: int) -> None:
-    """ralph, its warden and the client, all at once."""
+    """Kill ralph, its warden and the client, all at once."""
     below = [pid]
     for each in below:
         children = Path(f"/proc/{each}/task/{each}/children")

@@ -1,8 +1,8 @@
-"""A stand-in for `docker`, `podman` and `sbx`: a server that runs what is asked for, and a client that only waits.
+"""A fake `docker`, `podman` and `sbx`: a server that runs the requested commands, and a client that only waits.
 
-As with the real ones, what runs inside is the server's child: whoever kills the client has not ended it. The server
-keeps its state in a directory: `log` (each command line as JSON), `faults` (JSON, what goes wrong), `containers/` and
-`sandboxes/`, one file each.
+As with the real ones, a command inside is the server's child, so killing the client does not stop it. The server keeps
+its state in a directory: `log` (each command line as JSON), `faults` (the faults to simulate, as JSON), `containers/`
+and `sandboxes/`, one file each.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def client(place: str, name: str, *argv: str) -> None:
         message = json.dumps({"name": name, "argv": argv, "env": dict(os.environ), "cwd": os.getcwd()})
         socket.send_fds(server, [len(message.encode()).to_bytes(4, "big")], [0, 1, 2])
         server.sendall(message.encode())
-        if argv[:1] == ("run",):  # it passes signals on; `exec` does not
+        if argv[:1] == ("run",):  # `run` forwards signals, `exec` does not
             signal.signal(signal.SIGTERM, lambda *_: server.sendall(b"T"))
         answer = server.recv(1)
         os._exit(answer[0] if answer else 125)
@@ -122,7 +122,8 @@ class Engine:
         return 1 if fault == "half" else code
 
     def fault(self, line: str) -> str:
-        """The first fault that the line begins with; each may be limited to some times."""
+        """Return the first fault whose prefix matches the command line. Each can be limited to a number of
+        times."""
         with self.lock:
             try:
                 faults = json.loads((self.place / "faults").read_text())
@@ -263,7 +264,7 @@ class Engine:
         passes: bool,
         note: Callable[[int], None] = lambda pid: None,
     ) -> int:
-        """Run it as our own child; if the client is killed, it runs on."""
+        """Run it as our own child, which keeps running if the client is killed."""
         try:
             process = subprocess.Popen(
                 command,

@@ -1,4 +1,4 @@
-"""Runs inside bubblewrap: what an agent and a check find there, and how they end."""
+"""Runs inside bubblewrap: what an agent and a check see there, and how they exit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SANDBOX = {"rung": "bubblewrap"}
 def run(
     project: Project, body: str, *words: str, sandbox: dict[str, Any] | None = None, **settings: Any
 ) -> Result:
-    """One iteration of a shell script as the agent."""
+    """Run one iteration with a shell script as the agent."""
     agent = project.script("agent.sh", body)
     mine = {"agent": {"command": agent}, "maximumIterations": 1, "sandbox": SANDBOX | (sandbox or {})}
     project.settings(**(mine | settings))
@@ -44,16 +44,16 @@ def notices(result: Result) -> str:
 
 
 def test_an_agent_writes_in_the_worktree_and_nowhere_else(repository: Project) -> None:
-    """Beside it, in the store and in the home, nothing has come out."""
-    beside, store = repository.path.parent / "beside", repository.home.path / "planted"
-    done = run(repository, f"echo 1 >made; echo 1 >{beside}; echo 1 >{store}; echo 1 >~/planted; {DONE}")
+    """Nothing appears next to it, in the store or in the home directory."""
+    sibling, store = repository.path.parent / "sibling", repository.home.path / "planted"
+    done = run(repository, f"echo 1 >made; echo 1 >{sibling}; echo 1 >{store}; echo 1 >~/planted; {DONE}")
     assert done.code == 0, done.err
     assert (repository.path / "made").exists()
-    assert not beside.exists() and not store.exists()
+    assert not sibling.exists() and not store.exists()
 
 
 def test_a_commit_works_inside_and_is_not_signed(repository: Project) -> None:
-    """The keys to sign with are hidden, so the user's wish to sign does not stop an agent's commit."""
+    """The signing keys are hidden, so a signing setting does not stop an agent's commit."""
     identify(repository)
     repository.git("config", "commit.gpgSign", "true")
     done = run(repository, f"echo 1 >made; git add -A && git commit -qm inside && {DONE}")
@@ -62,7 +62,7 @@ def test_a_commit_works_inside_and_is_not_signed(repository: Project) -> None:
 
 
 def test_secrets_of_the_environment_stay_outside(repository: Project) -> None:
-    """An agent gets what is on the list, its own variables and those that the settings name."""
+    """An agent gets the default variables, its own variables and those that the settings name."""
     repository.extra_env = {
         "AWS_SECRET_ACCESS_KEY": "s1",
         "GH_TOKEN": "s2",
@@ -81,25 +81,25 @@ def test_secrets_of_the_environment_stay_outside(repository: Project) -> None:
 
 
 def test_checks_run_inside_without_the_agents_login(repository: Project) -> None:
-    """What the agent has written is run by a check: it can reach neither the outside nor the login."""
+    """A check runs code that the agent wrote, so it can reach neither the outside nor the login."""
     login = repository.home.path / ".codex"
     login.mkdir()
     (login / "auth.json").write_text("secret")
-    beside = repository.path.parent / "beside"
+    sibling = repository.path.parent / "sibling"
     look = "if cat ~/.codex/auth.json; then exit 3; fi"
     done = run(
         repository,
         f"cat ~/.codex/auth.json >seen; {DONE}",
         "--json",
         agent={"command": str(repository.path / "agent.sh"), "type": "custom"},
-        guardrails=[{"command": f"{look}; echo 1 >{beside}; test -n $RALPH_SANDBOX; touch checked"}],
+        guardrails=[{"command": f"{look}; echo 1 >{sibling}; test -n $RALPH_SANDBOX; touch checked"}],
     )
     assert done.code == 0, done.out
-    assert (repository.path / "checked").exists() and not beside.exists()
+    assert (repository.path / "checked").exists() and not sibling.exists()
 
 
 def test_a_clean_check_runs_inside_as_well(repository: Project) -> None:
-    """In the copy, which it can write to; the worktree can only be read there."""
+    """It runs in the copy, which is writable; the worktree is read-only there."""
     (repository.path / "kept").write_text("as it was")
     repository.git("add", "-A")
     repository.git("commit", "-qm", "kept")
@@ -110,7 +110,7 @@ def test_a_clean_check_runs_inside_as_well(repository: Project) -> None:
 
 
 def test_an_agents_login_is_there_and_its_hooks_cannot_be_planted(repository: Project) -> None:
-    """The login can be written; settings that start programs cannot be changed, nor made where there were none."""
+    """The login is writable; settings that start programs can be neither changed nor created."""
     login = repository.home.path / ".codex"
     login.mkdir()
     (login / "auth.json").write_text("old")
@@ -126,7 +126,7 @@ def test_an_agents_login_is_there_and_its_hooks_cannot_be_planted(repository: Pr
 
 @pytest.mark.slow
 def test_bypass_is_the_default_inside(repository: Project) -> None:
-    """What an agent may do unasked: everything in a sandbox, files without one, and what the settings say."""
+    """What an agent can do without asking: everything in a sandbox, edit files without one, or as configured."""
     agent = repository.script("codex", 'echo "$@" >arguments')
     for sandbox, more, flag in (
         (SANDBOX, {}, "--dangerously-bypass-approvals-and-sandbox"),
@@ -139,7 +139,8 @@ def test_bypass_is_the_default_inside(repository: Project) -> None:
 
 
 def test_p8_killing_everything_kills_only_the_sandbox(repository: Project) -> None:
-    """`kill -9 -1` and `pkill python` inside end what is inside, time and again; ralph and its warden go on."""
+    """`kill -9 -1` and `pkill python` inside kill only processes inside, repeatedly; ralph and its warden
+    keep running."""
     times = max(5, RUNS)
     body = "sleep 60 & pkill -9 python; kill -9 -1; echo working"
     done = run(repository, body, "--json", maximumIterations=times, snapshots=False)
@@ -148,7 +149,7 @@ def test_p8_killing_everything_kills_only_the_sandbox(repository: Project) -> No
 
 
 def test_an_agent_that_is_stopped_may_end_in_order(repository: Project) -> None:
-    """TERM reaches the inner process, which has its time, and its exit code is told."""
+    """TERM reaches the inner process, which gets time to exit, and its exit code is reported."""
     body = "trap 'sleep 0.5; echo bye >farewell; exit 7' TERM; while :; do sleep 0.05; done"
     done = run(repository, body, "--json", iterationTimeoutSeconds=1)
     ended = next(line["ran"] for line in done.lines() if line["event"] == "agent_ended")
@@ -161,14 +162,14 @@ def newest(project: Project) -> str:
 
 
 def test_a_death_by_signal_is_told_as_one(repository: Project) -> None:
-    """bubblewrap makes an exit code of it; the run knows better."""
+    """bubblewrap turns it into an exit code, and the run turns it back."""
     done = run(repository, "kill -9 $$", "--json")
     ended = next(line["ran"] for line in done.lines() if line["event"] == "agent_ended")
     assert (ended["ended"], ended["exit"]) == ("killed", None)
 
 
 def test_nothing_outlives_its_command(repository: Project) -> None:
-    """A daemon that has left its session, its parent and its pipes is gone with the sandbox."""
+    """A daemon that left its session, its parent and its pipes is gone with the sandbox."""
     mark = f"{os.getpid()}{time.monotonic_ns()}"
     run(repository, f"setsid sh -c 'exec -a x{mark} sleep 300' >/dev/null 2>&1 & sleep 0.2; {DONE}")
     cmdlines = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
@@ -176,7 +177,7 @@ def test_nothing_outlives_its_command(repository: Project) -> None:
 
 
 def test_resume_uses_the_same_sandbox(repository: Project) -> None:
-    """It stands in the plan: settings are not read again."""
+    """It is part of the plan, and settings are not read again."""
     done = run(repository, "env >environment", "--json")
     assert done.code == 1
     (repository.path / "environment").unlink()
@@ -187,7 +188,7 @@ def test_resume_uses_the_same_sandbox(repository: Project) -> None:
 
 
 def test_sockets_outside_cannot_be_reached(repository: Project) -> None:
-    """Whatever their names are: with blanks, or without a file, which the kernel must be new enough for."""
+    """This holds for names with spaces and for abstract sockets, if the kernel is new enough."""
     place, abstract = repository.path.parent / "read only", f"\0ralph-test-{os.getpid()}"
     place.mkdir()
     names = [str(place / "a b.sock"), *([abstract] if scopes_sockets() else [])]
@@ -212,12 +213,12 @@ for name in {names!r}:
 
 
 def scopes_sockets() -> bool:
-    """Can the kernel keep a process from sockets without a file? Landlock, since its sixth version."""
+    """Whether the kernel can block abstract sockets: Landlock since ABI version 6."""
     return int(ctypes.CDLL(None).syscall(444, None, 0, 1)) >= 6
 
 
 def test_limits_hold_inside(repository: Project) -> None:
-    """A process that wants more memory than it may have does not get it."""
+    """A process that asks for more memory than allowed does not get it."""
     python = "python3 -c 'bytearray(300 << 20)' 2>error || touch refused"
     run(repository, f"{python}; {DONE}", sandbox={"memoryMb": 100})
     assert (repository.path / "refused").exists() and "MemoryError" in (repository.path / "error").read_text()
@@ -239,7 +240,8 @@ def test_limits_hold_inside(repository: Project) -> None:
     ),
 )
 def test_t2_nothing_that_was_planted_runs_outside(repository: Project, plant: str) -> None:
-    """Neither in the harness's git, which commits afterwards, nor in the user's: it is put back."""
+    """Planted files run neither in Ralph's git, which commits afterwards, nor in the user's: they are put
+    back."""
     identify(repository)
     out = repository.path.parent / "escaped"
     body = f"{plant.replace('OUT', str(out))}; echo $RANDOM$$ >made; {DONE}"
@@ -256,7 +258,7 @@ def test_t2_nothing_that_was_planted_runs_outside(repository: Project, plant: st
 
 
 def test_git_writes_through_no_link_that_was_planted(repository: Project) -> None:
-    """A log that leads elsewhere would get a line of the agent's own choice, with the harness's next commit."""
+    """Otherwise Ralph's next commit would append a line of the agent's choice to a linked file."""
     identify(repository)
     out = repository.path.parent / "escaped"
     out.touch()
@@ -269,7 +271,8 @@ def test_git_writes_through_no_link_that_was_planted(repository: Project) -> Non
 
 
 def test_the_git_directory_cannot_be_replaced(repository: Project) -> None:
-    """Neither that of a plain checkout nor the file that leads to a worktree's, nor what that says."""
+    """This holds for a plain checkout, for the file that points to a worktree's git directory, and for its
+    content."""
     evil = "git init -q evil; git -C evil config core.fsmonitor 'touch OUT; false'; mv .git gone; rm -f .git;"
     evil += " echo 'gitdir: evil/.git' >.git"
     out, tree = repository.path.parent / "escaped", repository.path.parent / "tree"
@@ -286,7 +289,7 @@ def test_the_git_directory_cannot_be_replaced(repository: Project) -> None:
 
 
 def test_a_prompt_file_that_was_led_elsewhere_is_not_read(repository: Project) -> None:
-    """The harness would read for the agent what it may not see."""
+    """Otherwise Ralph would read a file for the agent that the agent cannot see."""
     (repository.home.path.parent / "secret").write_text("honey")
     (repository.path / "PROMPT.md").write_text("first")
     body = f'echo "$1" >>said; ln -sf {repository.home.path.parent}/secret PROMPT.md'
@@ -299,7 +302,7 @@ def test_a_prompt_file_that_was_led_elsewhere_is_not_read(repository: Project) -
 
 
 def test_ralphs_own_settings_are_put_back(repository: Project) -> None:
-    """An agent cannot take the sandbox away from the next run, nor give it a guardrail, not even through a new file."""
+    """An agent cannot turn off the sandbox or add a guardrail for the next run, not even through a new file."""
     evil = """echo '{"sandbox": {"rung": "direct"}}'"""
     body = f"{evil} >.ralph/settings.json; {evil} >.ralph/settings.local.json; {DONE}"
     done = run(repository, body, "--json")
@@ -308,7 +311,7 @@ def test_ralphs_own_settings_are_put_back(repository: Project) -> None:
     assert notices(done).count("put back") == 2
 
 
-def test_a_killed_iteration_is_put_back_when_the_run_goes_on(repository: Project) -> None:
+def test_a_killed_iteration_is_put_back_when_the_run_resumes(repository: Project) -> None:
     """What could not be put back at once is put back before anything else."""
     identify(repository)
     body = "git config core.fsmonitor evil; touch planted; [ -e second ] || sleep 60"

@@ -1,4 +1,4 @@
-"""Which backend a run gets, and what is said, recorded and shown when it is none."""
+"""The backend that a run gets, and what is reported and recorded when there is none."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_NAMESPACES = ("--unshare-user", "--disable-userns")
 
 
 def without(project: Project, missing: tuple[str, ...], *words: str) -> Result:
-    """ralph on a machine where bubblewrap is not installed, or may make no namespaces."""
+    """ralph on a machine where bubblewrap is missing or cannot create namespaces."""
     outer = ["bwrap", "--unshare-user", "--bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *missing]
     command = [*outer, "--cap-drop", "ALL", "--", RALPH, *words]
     done = subprocess.run(
@@ -49,7 +49,7 @@ def started(result: Result) -> dict[str, Any]:
 def test_s4_what_is_insisted_on_and_missing_is_refused(
     ready: Project, missing: tuple[str, ...], option: tuple[str, ...]
 ) -> None:
-    """Exit code 2, why, and no agent was started."""
+    """Exit code 2 with the reason, and no agent is started."""
     done = without(ready, missing, "run", "-p", "x", *option)
     assert done.code == 2 and "bubblewrap" in done.err and "in " not in done.out
     assert not ready.home.runs().all()
@@ -60,15 +60,15 @@ def test_s4_what_is_insisted_on_and_missing_is_refused(
     some_rows(
         [
             (NO_BWRAP, "bwrap is not installed"),
-            (NO_NAMESPACES, "this system does not let its users make namespaces"),
+            (NO_NAMESPACES, "this system does not let users create namespaces"),
         ],
         1,
     ),
 )
 def test_why_there_is_none_is_said_line_by_line(ready: Project, missing: tuple[str, ...], why: str) -> None:
-    """Each backend with its own reason, and what to do."""
+    """Each backend is listed with its reason, followed by a hint."""
     lines = without(ready, missing, "run", "-p", "x", "--sandbox").err.splitlines()
-    assert lines[0] == "ralph: error: There is no sandbox here:"
+    assert lines[0] == "ralph: error: No sandbox works on this machine:"
     assert [line.split(":")[0] for line in lines[1:-1]] == [
         "    docker-sandbox",
         "    bubblewrap",
@@ -81,7 +81,7 @@ def test_why_there_is_none_is_said_line_by_line(ready: Project, missing: tuple[s
 def test_s4_the_best_that_there_is_may_be_none_and_that_is_loud(
     ready: Project, missing: tuple[str, ...]
 ) -> None:
-    """auto goes on without a sandbox: told in both views, journalled, and in the status."""
+    """auto continues without a sandbox and says so in both views, the journal and the status."""
     ready.settings(agent={"command": str(ready.path / "agent.sh")}, sandbox={"rung": "auto"})
     done = without(ready, missing, "run", "-p", "x", "--json")
     assert done.code == 0, done.err
@@ -94,7 +94,7 @@ def test_s4_the_best_that_there_is_may_be_none_and_that_is_loud(
 
 
 def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
-    """`ralph run` as before; the settings or an option give it a sandbox, and another option takes it away."""
+    """Settings or an option turn the sandbox on, and another option turns it off."""
     direct = ready.run("run", "-p", "x", "--json")
     chosen = ready.run("run", "-p", "x", "--json", "--sandbox")
     ready.settings(agent={"command": str(ready.path / "agent.sh")}, sandbox={"rung": "bubblewrap"})
@@ -110,7 +110,7 @@ def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
 @pytest.mark.parametrize(
     ("words", "settings", "said"),
     [
-        (("--sandbox-backend", "moat"), {}, "There is no sandbox 'moat'"),
+        (("--sandbox-backend", "moat"), {}, "Unknown sandbox 'moat'"),
         (
             ("--no-sandbox", "--sandbox-backend", "bubblewrap"),
             {},
@@ -120,10 +120,10 @@ def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
         (
             (),
             {"rung": "bubblewrap", "allowedHosts": ["10.0.0.1"]},
-            "sandbox.allowedHosts: '10.0.0.1' is no name",
+            "sandbox.allowedHosts: '10.0.0.1' is not a host name",
         ),
         ((), {"network": "closed"}, "sandbox.network"),
-        ((), {"image": "--privileged"}, "sandbox.image: '--privileged' is no name"),
+        ((), {"image": "--privileged"}, "sandbox.image: '--privileged' is"),
         ((), {"memoryMb": -1}, "sandbox.memoryMb"),
         ((), {"wall": 1}, "unknown key 'sandbox.wall'"),
     ],
@@ -131,7 +131,7 @@ def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
 def test_what_cannot_be_is_one_error(
     ready: Project, words: tuple[str, ...], settings: dict[str, Any], said: str
 ) -> None:
-    """It names the file and the key, or the option."""
+    """The error names the file and the key, or the option."""
     ready.settings(agent={"command": str(ready.path / "agent.sh")}, sandbox=settings)
     done = ready.run("run", "-p", "x", *words)
     assert done.code == 2 and said in done.err
@@ -139,7 +139,7 @@ def test_what_cannot_be_is_one_error(
 
 @pytest.mark.parametrize("home", ["/", "somewhere"])
 def test_a_home_that_cannot_be_hidden_is_refused(ready: Project, home: str) -> None:
-    """Services have such a one; it is said before anything is started."""
+    """Service accounts can have a home like this. It is refused before anything starts."""
     ready.extra_env["HOME"] = home
     done = ready.run("run", "-p", "x", "--sandbox")
     assert (done.code, done.err.splitlines()[0]) == (
@@ -150,7 +150,7 @@ def test_a_home_that_cannot_be_hidden_is_refused(ready: Project, home: str) -> N
 
 @pytest.mark.parametrize("key", ["readOnly", "hidden"])
 def test_what_could_be_moved_away_is_refused(ready: Project, key: str) -> None:
-    """A path deep inside of the worktree cannot be kept from whoever can move its parents."""
+    """A path deep inside the worktree cannot be protected from a process that can move its parents."""
     (ready.path / "a").mkdir()
     ready.settings(
         agent={"command": str(ready.path / "agent.sh")}, sandbox={"rung": "bubblewrap", key: ["a/b"]}

@@ -1,4 +1,5 @@
-"""A container for every command: what the engine is told, and what is left when somebody is killed. The engine is fake."""
+"""A container for every command: the engine's command lines, and what is left after a kill. The engine is
+fake."""
 
 from __future__ import annotations
 
@@ -44,12 +45,12 @@ def boundary(bench: Bench, **more: object) -> Boundary:
 
 
 def test_it_is_on_the_ladder_below_the_others() -> None:
-    """The best that is there is taken first."""
+    """The best available backend is taken first."""
     assert NAMES == ("docker-sandbox", "bubblewrap", "container", "direct")
 
 
 def test_a_command_line_is_the_golden_one(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Labels, walls, mounts and the names of variables, but no value of one."""
+    """It has labels, limits, mounts and the names of variables, but no values."""
     monkeypatch.setattr(container, "owner", lambda: "1000@machine")
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     monkeypatch.setattr(os, "getgid", lambda: 1000)
@@ -73,7 +74,7 @@ def test_a_command_line_is_the_golden_one(bench: Bench, monkeypatch: pytest.Monk
 
 
 def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> None:
-    """stdin, both outputs, variables and the exit code go through."""
+    """stdin, both outputs, variables and the exit code pass through."""
     prompt = bench.work / "prompt"
     prompt.write_text("from stdin")
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as box:
@@ -91,7 +92,7 @@ def test_a_death_by_signal_is_told_as_one(bench: Bench) -> None:
 
 
 def test_term_reaches_the_inner_process(bench: Bench) -> None:
-    """The client passes it on, and the command ends as it likes."""
+    """The client forwards it, and the command exits as it likes."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as box:
         script = "trap 'echo heard; exit 3' TERM; echo up; while :; do sleep 0.05; done"
         exit, heard = bench.step(
@@ -104,7 +105,7 @@ def test_term_reaches_the_inner_process(bench: Bench) -> None:
 
 @pytest.mark.slow
 def test_a_command_that_is_deaf_to_term_ends_with_its_container(docker: Bench) -> None:
-    """KILL ends the client alone; what is left inside goes with `rm --force`."""
+    """KILL kills only the client; `rm --force` kills what is left inside."""
     with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
         script = "trap '' TERM; echo $$ > pid; while :; do sleep 0.05; done"
         exit, _ = docker.step(
@@ -117,7 +118,7 @@ def test_a_command_that_is_deaf_to_term_ends_with_its_container(docker: Bench) -
 
 @REPEATED
 def test_kills_of_the_client_leave_nothing(docker: Bench) -> None:
-    """P13: the client is killed at some moment; the container is found and removed."""
+    """P13: the client is killed at some moment, and the container is found and removed."""
     with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
         for number in range(RUNS):
             file = docker.work / f"{number}.pid"
@@ -134,7 +135,7 @@ def test_kills_of_the_client_leave_nothing(docker: Bench) -> None:
 @pytest.mark.slow
 @REPEATED
 def test_what_a_killed_ralph_left_goes_at_the_next_start(docker: Bench) -> None:
-    """Ralph is killed again and again with its warden, and no container is left when the next one has started."""
+    """Ralph and its warden are killed repeatedly, and no container is left once the next run has started."""
     for number in range(RUNS):
         state = docker.state / str(number)
         state.mkdir()
@@ -149,7 +150,7 @@ def test_what_a_killed_ralph_left_goes_at_the_next_start(docker: Bench) -> None:
 
 
 def test_containers_of_a_run_that_lives_are_left_alone(docker: Bench) -> None:
-    """Whoever holds the lock of its run is there."""
+    """A run whose lock is held is alive."""
     other = docker.state / "other"
     other.mkdir()
     with BACKEND.opened(Boundary("run-2", str(other), (str(docker.work),)), docker.run, docker.tell) as box:
@@ -165,7 +166,7 @@ def test_containers_of_a_run_that_lives_are_left_alone(docker: Bench) -> None:
 
 @pytest.mark.slow
 def test_containers_of_other_people_are_left_alone(docker: Bench) -> None:
-    """An engine may serve several machines: the label says whose they are."""
+    """An engine can serve several machines, and the label names the owner."""
     labels = {container.OWNER: "0@elsewhere", container.STATE: "/gone", container.RUN: "run-1"}
     record = docker.place / "containers" / ("f" * 64)
     record.write_text(f'{{"name": "x", "pid": 0, "labels": {str(labels).replace(chr(39), chr(34))}}}')
@@ -187,7 +188,7 @@ def test_a_second_ralph_for_the_same_run_is_refused(docker: Bench) -> None:
 
 @pytest.mark.slow
 def test_commands_side_by_side_end_only_their_own_container(docker: Bench) -> None:
-    """Each thread has its own; the end of one is not the end of the other."""
+    """Each thread has its own container, and removing one does not affect the other."""
     with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
         waiting = threading.Thread(target=_own_step, args=(docker, box))
         waiting.start()
@@ -204,22 +205,22 @@ def test_commands_side_by_side_end_only_their_own_container(docker: Bench) -> No
     some_rows(
         [
             ("docker --version", "crash", "something is wrong"),
-            ("docker --version", "hang", "does not answer"),
+            ("docker --version", "hang", "does not respond"),
             ("docker info", "crash", "something is wrong"),
-            ("docker info", "hang", "does not answer"),
+            ("docker info", "hang", "does not respond"),
             ("docker info", "silent", "exit code 1"),
             ("docker image", "crash", "docker pull example/image:1"),
-            ("docker image", "hang", "is not here"),
+            ("docker image", "hang", "is missing"),
         ],
         3,
     ),
 )
 def test_an_engine_that_does_not_work_is_a_problem(docker: Bench, at: str, what: str, words: str) -> None:
-    """It is said in words, and nothing is started."""
+    """The problem is reported, and nothing is started."""
     docker.fault(at, what, 2)
     assert words in BACKEND.problem(docker.run)
     with (
-        pytest.raises(RalphError, match="No container can be used"),
+        pytest.raises(RalphError, match="Containers cannot be used"),
         BACKEND.opened(boundary(docker), docker.run, docker.tell),
     ):
         pass
@@ -227,11 +228,11 @@ def test_an_engine_that_does_not_work_is_a_problem(docker: Bench, at: str, what:
 
 
 @pytest.mark.parametrize("what", some(["crash", "hang", "silent"], 1))
-def test_a_run_does_not_begin_if_leftovers_cannot_be_told(docker: Bench, what: str) -> None:
-    """Nobody knows what still runs: that is an error."""
+def test_a_run_does_not_start_if_leftovers_are_unknown(docker: Bench, what: str) -> None:
+    """Running containers could be overlooked, so it is an error."""
     docker.fault("docker ps", what)
     with (
-        pytest.raises(RalphError, match="does not say which"),
+        pytest.raises(RalphError, match="cannot list"),
         BACKEND.opened(boundary(docker), docker.run, docker.tell),
     ):
         pass
@@ -239,17 +240,17 @@ def test_a_run_does_not_begin_if_leftovers_cannot_be_told(docker: Bench, what: s
 
 @pytest.mark.slow
 def test_a_container_that_cannot_be_removed_is_told(docker: Bench) -> None:
-    """The run goes on; the next one removes it."""
+    """The run continues, and the next one removes it."""
     with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
         docker.fault("docker rm", "hang", 1)
         exit, _ = docker.step(box, "true")
     assert exit.code == 0
-    assert ["could not be removed (it does not answer)" in text for text in docker.told] == [True]
+    assert ["Could not remove a container (it does not respond)" in text for text in docker.told] == [True]
 
 
 @pytest.mark.slow
 def test_garbage_about_an_image_or_containers_does_no_harm(docker: Bench) -> None:
-    """What cannot be read is as if it was not there."""
+    """Output that cannot be parsed is ignored."""
     docker.fault("docker image", "garbage")
     docker.fault("docker ps", "garbage")
     with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
@@ -258,7 +259,7 @@ def test_garbage_about_an_image_or_containers_does_no_harm(docker: Bench) -> Non
 
 
 def test_an_allow_list_goes_through_a_program_inside(docker: Bench) -> None:
-    """No network but a socket: python in the image forwards to it."""
+    """There is no network but a socket, and python in the image forwards to it."""
     limited = boundary(docker, network=Network.ALLOW_LIST, hosts=("example.org",))
     with BACKEND.opened(limited, docker.run, docker.tell) as box:
         words = list(box.wrap(["claude", "-p"], {}, docker.mounts()).argv)
@@ -269,22 +270,22 @@ def test_an_allow_list_goes_through_a_program_inside(docker: Bench) -> None:
 
 @pytest.mark.slow
 def test_an_engine_that_starts_nothing_is_none(docker: Bench) -> None:
-    """It answers and has the image, but no container can be started."""
+    """It responds and has the image, but cannot start a container."""
     docker.fault("docker run", "crash")
-    assert "no container can be started: error: something is wrong" in BACKEND.problem(docker.run)
+    assert "cannot start a container: error: something is wrong" in BACKEND.problem(docker.run)
     assert BACKEND.problem(docker.run) == ""
 
 
 def test_an_image_without_python_has_no_allow_list(docker: Bench) -> None:
-    """That is said before the run begins."""
+    """The error comes before the run starts."""
     docker.fault("docker run --rm --pull never --network none --entrypoint python3", "crash")
     limited = boundary(docker, network=Network.ALLOW_LIST)
-    with pytest.raises(RalphError, match="needs python3"), BACKEND.opened(limited, docker.run, docker.tell):
+    with pytest.raises(RalphError, match="has no python3"), BACKEND.opened(limited, docker.run, docker.tell):
         pass
 
 
 def test_odd_paths_are_quoted(docker: Bench) -> None:
-    """Commas and quotes do not end a mount."""
+    """Commas and quotes do not end a mount option."""
     odd = docker.work / 'a,"b: c'
     odd.mkdir()
     with BACKEND.opened(boundary(docker), docker.run, docker.tell) as box:
@@ -294,7 +295,7 @@ def test_odd_paths_are_quoted(docker: Bench) -> None:
 
 
 def _kill_client(bench: Bench, file: Path, number: int) -> None:
-    """At once, or when the inner process runs."""
+    """Kill the client at once, or when the inner process is running."""
     name = f"-{number + 1}"
     clients = wait_until(lambda: _clients(bench, name), every=0.001)
     if number % 2:

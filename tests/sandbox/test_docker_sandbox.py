@@ -1,4 +1,4 @@
-"""Docker Sandbox, driven against a fake CLI: what it is told, its faults, and how files get in and out (S5)."""
+"""Docker Sandbox against a fake CLI: its command lines, its faults, and how files get in and out (S5)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def boundary(bench: Bench, **more: object) -> Boundary:
 
 
 def verbs(bench: Bench) -> list[str]:
-    """The commands that the CLI got, without looking around."""
+    """Return the subcommands that the CLI received, without read-only ones."""
     words = [line[2:] if line[:2] == ["docker", "sandbox"] else line[1:] for line in bench.log()]
     quiet = ("version", "ls")
     return [_verb(each) for each in words if each[0] not in quiet and "--help" not in each]
@@ -55,12 +55,12 @@ def _verb(words: list[str]) -> str:
     return words[0]
 
 
-# ---- what it is told ----
+# ---- command lines ----
 
 
 @pytest.mark.parametrize("network", some([Network.OPEN, Network.OFF], 1))
 def test_the_command_lines_are_the_golden_ones(bench: Bench, network: Network) -> None:
-    """The first run makes a sandbox, the second starts the same one again."""
+    """The first run creates a sandbox, and the second starts the same one again."""
     limited = boundary(bench, network=network, memory_mb=2048, read_only=("/usr/share/doc",))
     for _ in range(2):
         with BACKEND.opened(limited, bench.run, bench.tell) as machine:
@@ -80,7 +80,7 @@ def test_the_command_lines_are_the_golden_ones(bench: Bench, network: Network) -
     ],
 )
 def test_a_sandbox_is_named_after_its_project(path: str, desktop: str, sbx: str) -> None:
-    """As the plan says; sbx takes no underscores."""
+    """sbx does not accept underscores."""
     project = Boundary("r", "/state", (path,))
     assert (sandbox_name(DESKTOP, project), sandbox_name(SBX, project)) == (desktop, sbx)
 
@@ -96,14 +96,14 @@ def test_a_sandbox_of_another_agent_is_another_one() -> None:
 
 @pytest.mark.parametrize(("agent", "image"), [("codex", "codex"), ("claude", "claude"), ("custom", "claude")])
 def test_the_image_is_that_of_the_agent(bench: Bench, agent: str, image: str) -> None:
-    """Docker has some; whatever else works in the one for Claude Code."""
+    """Docker has images for some agents; all others use the one for Claude Code."""
     with DockerSandbox(agent, settle=0.01).opened(boundary(bench), bench.run, bench.tell):
         assert [each["agent"] for each in bench.sandboxes().values()] == [image]
 
 
 @pytest.mark.slow
 def test_what_cannot_be_hidden_is_an_error(bench: Bench) -> None:
-    """A workspace is shown as a whole; what is elsewhere is not there at all."""
+    """A workspace is always visible as a whole; other paths are not visible at all."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         bench.step(machine, "true", mounts=bench.mounts(hidden=("/elsewhere",)))
         with pytest.raises(RalphError, match="cannot be hidden"):
@@ -111,7 +111,7 @@ def test_what_cannot_be_hidden_is_an_error(bench: Bench) -> None:
 
 
 def test_a_sandbox_without_network_is_another_one() -> None:
-    """So nothing of its rules stays behind for the next run."""
+    """So its rules do not affect the next run."""
     every = [Boundary("r", "/state", ("/a",), network, hosts) for network, hosts in NETWORKS]
     assert len({sandbox_name(DESKTOP, each) for each in every}) == len(every)
 
@@ -135,7 +135,7 @@ def test_an_allow_list_is_told_to_the_proxy_of_the_sandbox(desktop: Bench) -> No
 
 
 def test_sbx_has_no_allow_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its policy is one for all sandboxes: that would be no wall."""
+    """Its policy applies to all sandboxes, so it cannot isolate one."""
     with (
         faked(tmp_path, monkeypatch, "sbx") as bench,
         pytest.raises(RalphError, match="allow-list"),
@@ -145,10 +145,10 @@ def test_sbx_has_no_allow_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_limits_that_it_cannot_hold_are_told(desktop: Bench) -> None:
-    """Nobody shall believe in them."""
+    """Users must not rely on them."""
     with BACKEND.opened(boundary(desktop, memory_mb=100, processes=5), desktop.run, desktop.tell):
         pass
-    assert [text for text in desktop.told if "no effect" in text]
+    assert [text for text in desktop.told if "ignores sandbox.processes" in text]
 
 
 # ---- the login ----
@@ -158,7 +158,7 @@ def test_limits_that_it_cannot_hold_are_told(desktop: Bench) -> None:
     ("before", "aside"), [(None, None), ("", None), ("{broken", "{broken"), ('{"a": 1}', None)]
 )
 def test_the_login_directory_has_json(tmp_path: Path, before: str | None, aside: str | None) -> None:
-    """An empty file would keep Claude from starting; what is there already stays."""
+    """Claude does not start with an empty file; existing content stays."""
     auth = tmp_path / "auth"
     auth.mkdir()
     if before is not None:
@@ -172,7 +172,7 @@ def test_the_login_directory_has_json(tmp_path: Path, before: str | None, aside:
 
 @pytest.mark.parametrize("by", ["argument", "stdin"])
 def test_setup_links_the_login_and_says_who_commits(tmp_path: Path, by: str) -> None:
-    """Twice does no harm, and what was there before is replaced."""
+    """Running it twice does no harm, and existing files are replaced."""
     home, state = tmp_path / "home", tmp_path / "state"
     (home / ".claude").mkdir(parents=True)
     (home / ".claude" / "settings.json").write_text("{}")
@@ -190,7 +190,7 @@ def test_setup_links_the_login_and_says_who_commits(tmp_path: Path, by: str) -> 
 
 
 def test_setup_fails_where_the_login_is_not_mounted(tmp_path: Path) -> None:
-    """Then Claude would ask for a login in every iteration."""
+    """Otherwise Claude would ask for a login in every iteration."""
     done = subprocess.run(["bash", SETUP, tmp_path / "nowhere"], capture_output=True, text=True)
     assert (done.returncode, "is not in this sandbox" in done.stderr) == (3, True)
 
@@ -199,7 +199,7 @@ def test_setup_fails_where_the_login_is_not_mounted(tmp_path: Path) -> None:
 
 
 def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> None:
-    """stdin, both outputs, variables and the exit code go through; no value stands in a command line."""
+    """stdin, both outputs, variables and the exit code pass through, and no value is on a command line."""
     prompt = bench.work / "prompt"
     prompt.write_text("from stdin")
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
@@ -221,7 +221,7 @@ def test_what_a_command_prints_reads_and_returns_is_as_it_was(bench: Bench) -> N
 
 @pytest.mark.slow
 def test_a_program_of_this_machine_is_looked_for_by_its_name(bench: Bench) -> None:
-    """One in the worktree is that one."""
+    """A program in the worktree keeps its path."""
     own = bench.work / "own.sh"
     own.write_text("#!/bin/sh\necho own\n")
     own.chmod(0o755)
@@ -231,8 +231,8 @@ def test_a_program_of_this_machine_is_looked_for_by_its_name(bench: Bench) -> No
 
 
 @pytest.mark.slow
-def test_a_directory_of_its_own_is_made_inside(bench: Bench) -> None:
-    """One that has something in it is not there: that is an error, not an empty directory."""
+def test_a_separate_directory_is_created_inside(bench: Bench) -> None:
+    """A directory with content is missing inside, so it is an error, not an empty directory."""
     own = bench.state / "own"
     own.mkdir()
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
@@ -244,7 +244,7 @@ def test_a_directory_of_its_own_is_made_inside(bench: Bench) -> None:
 
 
 def test_term_reaches_the_inner_process_and_all_that_it_started(bench: Bench) -> None:
-    """The client does not pass it on: it is found by its mark."""
+    """The client does not forward it, so the processes are found by their mark."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         script = "trap 'echo heard > heard; exit 3' TERM; echo $$ > pid; while :; do sleep 0.05; done"
         exit, _ = bench.step(
@@ -256,8 +256,8 @@ def test_term_reaches_the_inner_process_and_all_that_it_started(bench: Bench) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("script", ["trap '' TERM; {}", "setsid sh -c '{}' & sleep 0.3"])
-def test_what_stays_behind_inside_is_ended(desktop: Bench, script: str) -> None:
-    """Deaf to TERM, or in a session of its own."""
+def test_leftovers_inside_are_killed(desktop: Bench, script: str) -> None:
+    """They ignore TERM or run in their own session."""
     with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
         forever = "echo $$ > pid; while :; do sleep 0.05; done"
         desktop.step(
@@ -271,14 +271,14 @@ def test_what_stays_behind_inside_is_ended(desktop: Bench, script: str) -> None:
 
 @pytest.mark.slow
 def test_an_empty_answer_is_told_as_one(bench: Bench) -> None:
-    """Exit code 0 and no word: whoever drives the run asks again."""
+    """Exit code 0 without output: the driver of the run tries again."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         exit, heard = bench.step(machine, "true")
     assert (exit.code, heard.out) == (0, b"")
 
 
 @pytest.mark.slow
-def test_side_by_side_only_the_own_leftovers_are_ended(bench: Bench) -> None:
+def test_side_by_side_only_the_own_leftovers_are_killed(bench: Bench) -> None:
     """Each command has its mark."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         mine = machine.wrap(["true"], {}, bench.mounts())
@@ -289,7 +289,7 @@ def test_side_by_side_only_the_own_leftovers_are_ended(bench: Bench) -> None:
 
 
 def bench_has(bench: Bench, wrapped: WrappedCommand) -> bool:
-    """Was something inside looked for by the mark of this command?"""
+    """Whether processes with the mark of this command were searched for inside."""
     return any(f"{docker_sandbox.MARK}={wrapped.mark}" in line for line in bench.log())
 
 
@@ -298,7 +298,7 @@ def bench_has(bench: Bench, wrapped: WrappedCommand) -> bool:
 
 @pytest.mark.slow
 def test_after_a_command_files_may_settle(desktop: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two to three seconds before anything looks at the task list; sbx copies nothing."""
+    """Two to three seconds pass before the task list is read; sbx copies nothing."""
     slept: list[float] = []
     monkeypatch.setattr("ralph.sandbox.docker_sandbox.time.sleep", slept.append)
     with DockerSandbox().opened(boundary(desktop), desktop.run, desktop.tell) as machine:
@@ -307,7 +307,7 @@ def test_after_a_command_files_may_settle(desktop: Bench, monkeypatch: pytest.Mo
 
 
 def test_what_was_changed_outside_is_written_through_exec(desktop: Bench) -> None:
-    """The copying ignores what it has copied before; what is new it copies itself."""
+    """Files that were copied before are not copied again; new ones are."""
     tasks, old = desktop.work / "tasks.json", desktop.work / "old"
     tasks.write_text("{}")
     old.touch()
@@ -329,7 +329,7 @@ def test_what_was_changed_outside_is_written_through_exec(desktop: Bench) -> Non
 def test_after_a_pause_the_sandbox_is_stopped_and_started(
     desktop: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever edits files while a run is paused need know nothing of copying."""
+    """A user who edits files while a run is paused need not know about the copying."""
     with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
         desktop.step(machine, "true")
         desktop.forget()
@@ -342,7 +342,7 @@ def test_after_a_pause_the_sandbox_is_stopped_and_started(
 
 @pytest.mark.slow
 def test_too_much_for_exec_is_copied_by_a_restart(desktop: Bench) -> None:
-    """One command line holds a megabyte at most."""
+    """One command line holds at most a megabyte."""
     big = desktop.work / "big"
     big.write_bytes(os.urandom(10))
     with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
@@ -354,7 +354,7 @@ def test_too_much_for_exec_is_copied_by_a_restart(desktop: Bench) -> None:
 
 @pytest.mark.slow
 def test_sbx_passes_files_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is written and nothing restarted."""
+    """Nothing is written and nothing is restarted."""
     with (
         faked(tmp_path, monkeypatch, "sbx") as bench,
         BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine,
@@ -367,7 +367,7 @@ def test_sbx_passes_files_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.slow
 def test_a_file_that_a_command_names_is_taken_along(desktop: Bench) -> None:
-    """The harness keeps it where the sandbox does not see it."""
+    """Ralph keeps it where the sandbox does not see it."""
     file = desktop.state / "settings.json"
     file.write_text("{}")
     with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell) as machine:
@@ -376,12 +376,12 @@ def test_a_file_that_a_command_names_is_taken_along(desktop: Bench) -> None:
     assert verbs(desktop)[0] == "write"
 
 
-# ---- what is there already ----
+# ---- existing sandboxes ----
 
 
 @pytest.mark.slow
 def test_a_sandbox_that_is_there_is_used_again(bench: Bench) -> None:
-    """It is stopped and started, set up again, and not made a second time."""
+    """It is stopped, started and set up again, but not created a second time."""
     for _ in range(3):
         with BACKEND.opened(boundary(bench), bench.run, bench.tell):
             pass
@@ -391,8 +391,8 @@ def test_a_sandbox_that_is_there_is_used_again(bench: Bench) -> None:
 
 
 @pytest.mark.slow
-def test_a_sandbox_that_lacks_a_workspace_is_made_anew(bench: Bench) -> None:
-    """What it has is fixed when it is made."""
+def test_a_sandbox_that_lacks_a_workspace_is_recreated(bench: Bench) -> None:
+    """Its workspaces are fixed when it is created."""
     more = bench.work.parent / "more"
     more.mkdir()
     with BACKEND.opened(boundary(bench), bench.run, bench.tell):
@@ -404,7 +404,7 @@ def test_a_sandbox_that_lacks_a_workspace_is_made_anew(bench: Bench) -> None:
 
 
 def test_a_sandbox_of_another_directory_is_not_touched(bench: Bench) -> None:
-    """Two paths can give one name."""
+    """Two paths can give the same name."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell):
         pass
     (name,) = bench.sandboxes()
@@ -419,7 +419,7 @@ def test_a_sandbox_of_another_directory_is_not_touched(bench: Bench) -> None:
 
 
 def test_a_sandbox_in_use_is_refused(bench: Bench) -> None:
-    """Two runs would end each other's commands."""
+    """Two runs would kill each other's commands."""
     with (
         BACKEND.opened(boundary(bench), bench.run, bench.tell),
         pytest.raises(RalphError, match="Another ralph"),
@@ -429,7 +429,7 @@ def test_a_sandbox_in_use_is_refused(bench: Bench) -> None:
 
 
 def test_what_a_killed_ralph_left_running_is_stopped(bench: Bench) -> None:
-    """Of any project; one in use and one that is not ours are left alone."""
+    """This applies to any project; sandboxes in use and those of others are left alone."""
     locks = Path(f"{os.environ['HOME']}/{docker_sandbox.AUTH}.locks")
     locks.mkdir()
     for name in ("ralph-dead", "ralph-used", "ralph-foreign"):
@@ -447,31 +447,31 @@ def test_what_a_killed_ralph_left_running_is_stopped(bench: Bench) -> None:
 
 
 def test_where_there_is_nothing_that_is_the_problem(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both are named."""
+    """Both programs are named."""
     with faked(tmp_path, monkeypatch) as bench:
         monkeypatch.setenv("PATH", str(tmp_path / "bin"))
         assert BACKEND.problem(bench.run) == "sbx is not installed; docker is not installed"
 
 
 DETECTION = [
-    ("version", "hang", "does not answer"),
+    ("version", "hang", "does not respond"),
     ("version", "crash", "something is wrong"),
     ("version", "silent", "exit code 1"),
     ("exec --help", "nothing", "too old"),
-    ("ls", "garbage", "cannot be understood"),
+    ("ls", "garbage", "Cannot parse"),
     ("exec --help", "hang", "too old"),
     ("exec --help", "garbage", "too old"),
     ("exec --help", "crash", "too old"),
-    ("ls", "hang", "does not answer"),
+    ("ls", "hang", "does not respond"),
     ("ls", "crash", "something is wrong"),
     ("ls", "silent", "exit code 1"),
-    ("ls", "nothing", "cannot be understood"),
+    ("ls", "nothing", "Cannot parse"),
 ]
 
 
 @pytest.mark.parametrize(("at", "what", "words"), some_rows(DETECTION, 5))
 def test_a_cli_that_does_not_work_is_a_problem(bench: Bench, at: str, what: str, words: str) -> None:
-    """It is said in words, within its time, and the run does not begin."""
+    """The problem is reported in time, and the run does not start."""
     _fault(bench, at, what, 2)
     assert words in BACKEND.problem(bench.run)
     with (
@@ -482,14 +482,14 @@ def test_a_cli_that_does_not_work_is_a_problem(bench: Bench, at: str, what: str,
     assert verbs(bench) == []
 
 
-def test_a_version_that_says_nothing_of_use_is_no_problem(bench: Bench) -> None:
-    """What counts is what it can do."""
+def test_a_version_that_says_nothing_of_use_does_not_matter(bench: Bench) -> None:
+    """Only its abilities count."""
     _fault(bench, "version", "garbage", 1)
     assert BACKEND.problem(bench.run) == ""
 
 
 def test_no_sandboxes_at_all_can_be_told_as_null(desktop: Bench) -> None:
-    """An empty list need not be one."""
+    """An empty list can be printed as null."""
     _fault(desktop, "ls", "null", 1)
     assert BACKEND.problem(desktop.run) == ""
 
@@ -497,7 +497,7 @@ def test_no_sandboxes_at_all_can_be_told_as_null(desktop: Bench) -> None:
 def test_the_older_cli_serves_where_the_newer_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """sbx may be installed and nobody signed in."""
+    """sbx can be installed without being signed in."""
     with faked(tmp_path, monkeypatch, "sbx", "docker") as bench:
         bench.fault("sbx ls", "crash", 9)
         with BACKEND.opened(boundary(bench), bench.run, bench.tell):
@@ -507,14 +507,14 @@ def test_the_older_cli_serves_where_the_newer_does_not(
 
 OPENING = [
     ("create", "crash", "something is wrong", []),
-    ("create", "half", "cannot be made", ["rm"]),
-    ("exec -u root", "crash", "`exec` fails", ["setup"]),
-    ("create", "hang", "it does not answer", []),
+    ("create", "half", "Cannot create the sandbox", ["rm"]),
+    ("exec -u root", "crash", "`exec` failed", ["setup"]),
+    ("create", "hang", "it does not respond", []),
     ("create", "silent", "exit code 1", []),
     ("create", "nothing", "not there afterwards", []),
     ("create", "garbage", "not there afterwards", []),
-    ("exec -u root", "hang", "`exec` fails", ["setup"]),
-    ("exec -u root", "silent", "`exec` fails", ["setup"]),
+    ("exec -u root", "hang", "`exec` failed", ["setup"]),
+    ("exec -u root", "silent", "`exec` failed", ["setup"]),
 ]
 
 
@@ -522,7 +522,7 @@ OPENING = [
 def test_a_sandbox_that_cannot_be_made_lets_nothing_out(
     bench: Bench, at: str, what: str, words: str, then: list[str]
 ) -> None:
-    """The run does not begin; what was half made is removed, or set up by the next one."""
+    """The run does not start; a half-created sandbox is removed, or set up by the next run."""
     _fault(bench, at, what, 1)
     with pytest.raises(RalphError) as raised, BACKEND.opened(boundary(bench), bench.run, bench.tell):
         pass
@@ -536,12 +536,12 @@ def test_a_sandbox_that_cannot_be_made_lets_nothing_out(
 @pytest.mark.parametrize("what", some(["crash", "hang", "silent"], 1))
 @pytest.mark.parametrize("at", ["stop", "run"])
 def test_a_sandbox_that_cannot_be_restarted_lets_nothing_out(desktop: Bench, at: str, what: str) -> None:
-    """Else the agent would see old files."""
+    """Otherwise the agent would see old files."""
     with BACKEND.opened(boundary(desktop), desktop.run, desktop.tell):
         pass
     _fault(desktop, at, what, 1)
     with (
-        pytest.raises(RalphError, match=f"sandbox {at}` fails"),
+        pytest.raises(RalphError, match=f"sandbox {at}` failed"),
         BACKEND.opened(boundary(desktop), desktop.run, desktop.tell),
     ):
         pass
@@ -550,7 +550,7 @@ def test_a_sandbox_that_cannot_be_restarted_lets_nothing_out(desktop: Bench, at:
 @pytest.mark.slow
 @pytest.mark.parametrize("what", ["hang", "crash"])
 def test_leftovers_that_cannot_be_reached_end_with_the_machine(bench: Bench, what: str) -> None:
-    """It is stopped, and starts again for the next command."""
+    """It is stopped, and started again for the next command."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         _fault(bench, "exec -u root", what, 1)
         bench.step(machine, "true")
@@ -560,10 +560,10 @@ def test_leftovers_that_cannot_be_reached_end_with_the_machine(bench: Bench, wha
 
 @pytest.mark.parametrize("what", ["hang", "crash"])
 def test_a_machine_that_does_not_stop_is_told(bench: Bench, what: str) -> None:
-    """The run is over all the same."""
+    """The run still finishes."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell):
         _fault(bench, "stop", what, 1)
-    assert len(bench.told) == 2 and "it may still run" in bench.told[1]
+    assert len(bench.told) == 2 and "It may still be running" in bench.told[1]
 
 
 @pytest.mark.slow
@@ -582,7 +582,7 @@ def test_a_file_that_cannot_be_written_through_exec_comes_by_a_restart(desktop: 
 
 @pytest.mark.parametrize("what", some(["crash", "silent", "nothing", "garbage"], 1))
 def test_a_command_that_the_cli_does_not_run_ends_as_it_says(bench: Bench, what: str) -> None:
-    """An agent that could not be started is no sandbox that is gone."""
+    """An agent that could not be started does not mean that the sandbox is gone."""
     with BACKEND.opened(boundary(bench), bench.run, bench.tell) as machine:
         _fault(bench, "exec -i", what, 1)
         exit, heard = bench.step(machine, "echo", "never")
@@ -593,17 +593,17 @@ def test_a_command_that_the_cli_does_not_run_ends_as_it_says(bench: Bench, what:
 def test_a_network_that_cannot_be_closed_lets_nothing_out(
     bench: Bench, request: pytest.FixtureRequest
 ) -> None:
-    """Off is off."""
+    """Off means off."""
     for at in ("network", "policy"):
         _fault(bench, at, "crash", 1)
     off = boundary(bench, network=Network.OFF)
-    with pytest.raises(RalphError, match="fails for the"), BACKEND.opened(off, bench.run, bench.tell):
+    with pytest.raises(RalphError, match="failed for the"), BACKEND.opened(off, bench.run, bench.tell):
         pass
     assert verbs(bench)[-1] == {"docker": "network", "sbx": "policy"}[request.node.callspec.params["bench"]]
 
 
 def test_a_path_with_a_colon_is_refused(bench: Bench) -> None:
-    """It would be taken for a mode."""
+    """It would be parsed as a mode."""
     odd = Boundary("r", str(bench.state), ("/a:b",))
     with pytest.raises(RalphError, match="colon"), BACKEND.opened(odd, bench.run, bench.tell):
         pass

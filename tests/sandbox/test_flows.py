@@ -19,7 +19,8 @@ SANDBOX = {"rung": "bubblewrap"}
 
 
 def test_a_task_is_worked_on_in_its_worktree_alone(project: Project) -> None:
-    """Roles, judge, checks, set-up and merge work; the main checkout, its hooks, its config and the store are safe."""
+    """Roles, judge, checks, setup and merge work; the main checkout, its hooks, its config and the store are
+    safe."""
     site = make_site(project)
     main, store = project.path, project.home.path
     config = (main / ".git" / "config").read_bytes()
@@ -43,7 +44,7 @@ def test_a_task_is_worked_on_in_its_worktree_alone(project: Project) -> None:
 
 @pytest.mark.slow
 def test_the_users_hooks_do_not_run_what_an_agent_wrote(project: Project) -> None:
-    """A commit hook and a merge hook that run the project's code: outside they are not run, and that is said."""
+    """Commit and merge hooks that run the project's code are skipped outside, with a notice."""
     site = make_site(project)
     out = project.path.parent / "escaped"
     for name in ("pre-commit", "post-merge", "post-checkout"):
@@ -60,7 +61,7 @@ def test_the_users_hooks_do_not_run_what_an_agent_wrote(project: Project) -> Non
 
 
 def test_a_supervised_command_leaves_done(project: Project) -> None:
-    """Its task folder can be written, wherever it is; exit codes and attempts are as outside."""
+    """Its task folder is writable wherever it is; exit codes and attempts are as outside."""
     supervised = Supervised(project)
     body = f'test "$RALPH_SANDBOX" = bubblewrap || exit 9; test "$RALPH_ATTEMPT" = 2 || exit 1; {LEAVES_DONE}'
     done = supervised.run(body, "--sandbox", "--json")
@@ -71,16 +72,16 @@ def test_a_supervised_command_leaves_done(project: Project) -> None:
 
 
 def test_a_task_folder_outside_of_the_project(project: Project) -> None:
-    """It is the only other place that can be written."""
+    """It is the only other writable directory."""
     folder = project.path.parent / "elsewhere" / "job"
     folder.mkdir(parents=True)
-    script = project.script("agent.sh", f"touch {folder.parent}/beside; {LEAVES_DONE}")
+    script = project.script("agent.sh", f"touch {folder.parent}/sibling; {LEAVES_DONE}")
     done = project.run("supervise", str(folder), "--sandbox", "--", script)
-    assert done.code == 0 and (folder / "DONE").exists() and not (folder.parent / "beside").exists()
+    assert done.code == 0 and (folder / "DONE").exists() and not (folder.parent / "sibling").exists()
 
 
 def test_a_prd_loop_takes_the_best_rung_by_itself(project: Project) -> None:
-    """The marker says so to the hooks, everything is allowed, and the stories are approved."""
+    """The marker tells the hooks, everything is allowed, and the stories are approved."""
     loop = make_loop(project)
     body = "(PROJECT / 'marker').write_text((PROJECT / '.ralph-active').read_text())\nplay()"
     body = body.replace("PROJECT", "pathlib.Path.cwd()")
@@ -95,7 +96,7 @@ def test_a_prd_loop_takes_the_best_rung_by_itself(project: Project) -> None:
 
 @pytest.mark.parametrize("option", ["--no-sandbox", "--sandbox"])
 def test_a_prd_loop_does_as_it_is_told(project: Project, option: str) -> None:
-    """Directly, or insisting."""
+    """It runs directly, or insists on a sandbox."""
     loop = make_loop(project)
     loop.agent(sandbox={"writable": [str(loop.outside / "calls")]})
     (loop.outside / "calls").mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""Backends with their own system: what of this machine is mounted there, and whole runs on fakes of them."""
+"""Backends with their own system: which files of this machine are mounted there, and whole runs on fakes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def room_of(confinement: Confinement, program: str) -> Mounts:
 def test_ralph_and_the_agent_are_put_into_another_system(
     project: Project, root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever they are, unless a distribution has installed them; nothing of this machine's own system is."""
+    """They are mounted wherever they are, unless a distribution installed them; nothing else of this system
+    is."""
     elsewhere = project.path.parent / "opt" / "agent"
     elsewhere.parent.mkdir()
     elsewhere.write_text("#!/bin/sh\n")
@@ -78,13 +79,13 @@ def test_ralph_and_the_agent_are_put_into_another_system(
         ("/home/x/.nvm", False),
     ],
 )
-def test_what_every_system_has_of_its_own(path: str, is_there: bool) -> None:
-    """What a distribution installs is the image's affair; what was put beside it is not."""
+def test_what_every_system_has_itself(path: str, is_there: bool) -> None:
+    """Files of a distribution come from the image; files added next to them do not."""
     assert programs.is_of_system(path) is is_there
 
 
 def test_scripts_of_ours_are_started_by_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Our interpreter where it is mounted, else that of the other system."""
+    """Our interpreter if it is mounted, otherwise that of the other system."""
     monkeypatch.setattr(sys, "executable", "/opt/ralph/bin/python")
     monkeypatch.setattr(sys, "platform", "linux")
     assert [programs.python(root) for root in Root] == ["/opt/ralph/bin/python"] * 2 + ["python3"]
@@ -93,7 +94,7 @@ def test_scripts_of_ours_are_started_by_what_is_there(monkeypatch: pytest.Monkey
 
 
 def test_walls_name_the_worktree_first_and_the_main_repository(repository: Project) -> None:
-    """The mounts of a Docker Sandbox are fixed when it is made."""
+    """The mounts of a Docker Sandbox are fixed when it is created."""
     place = repository.path.parent / "linked"
     repository.git("worktree", "add", "-q", str(place))
     agents = (AgentSpec("custom", "custom", "agent"),)
@@ -114,7 +115,7 @@ def test_walls_name_the_worktree_first_and_the_main_repository(repository: Proje
 def test_only_without_a_sandbox_the_guard_is_among_the_hooks(
     tmp_path: Path, backend: str, is_prd: bool
 ) -> None:
-    """The hooks of a PRD loop are there in any case."""
+    """The hooks of a PRD loop are always there."""
     prompt = PromptSource(prd=Prd()) if is_prd else PromptSource()
     agents = (AgentSpec("claude", "claude", "claude"),)
     plan = Plan("r", Flow.RUN, str(tmp_path), agents, prompt, guard=Guarding(), sandbox=SandboxSpec(backend))
@@ -135,7 +136,7 @@ echo '<response>DONE</response>'
 
 @pytest.fixture
 def sbx(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """A fake Docker Sandbox; its commands run on this machine."""
+    """A fake Docker Sandbox whose commands run on this machine."""
     place = tmp_path / "sbx"
     place.mkdir()
     with faked(place, monkeypatch, "sbx") as bench:
@@ -144,7 +145,7 @@ def sbx(project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 @pytest.mark.slow
 def test_a_whole_run_in_a_docker_sandbox(sbx: Bench, project: Project) -> None:
-    """Agent and checks go through `exec`, a red check is answered, and the sandbox is stopped in the end."""
+    """Agent and checks go through `exec`, a failed check is answered, and the sandbox is stopped in the end."""
     project.agent(AGENT, guardrails=[{"command": "test -e done.txt"}])
     done = project.run("run", "-p", "x", "-m", "3", "--json", "--sandbox-rung", "docker")
     assert done.code == 0, done.err
@@ -156,14 +157,16 @@ def test_a_whole_run_in_a_docker_sandbox(sbx: Bench, project: Project) -> None:
     auth = os.path.join(project.home.path, ".dclaude_state")
     assert made["workspaces"][:2] == [str(project.path), auth] and made["status"] == "stopped"
     assert any(name in line["text"] and auth in line["text"] for line in done.lines() if "text" in line)
-    assert len(sbx.said("sbx", "exec", "-i")) == 5  # the walls, and two of each
+    assert (
+        len(sbx.said("sbx", "exec", "-i")) == 5
+    )  # the trial of the sandbox, then two each of agent and check
 
 
 # ---- system calls ----
 
 
 def test_a_profile_without_namespaces(tmp_path: Path) -> None:
-    """Whatever else the profile allows stays; one that cannot be read is none."""
+    """Everything else that the profile allows stays; an unreadable profile gives none."""
     profile = tmp_path / "profile"
     allowed = {"names": ["read", "unshare", "clone"], "action": "SCMP_ACT_ALLOW"}
     profile.write_text(json.dumps({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": [allowed]}))

@@ -1,4 +1,5 @@
-"""`ralph doctor --sandbox`: 37 probes on this machine, as whoever runs the tests and as an ordinary user."""
+"""`ralph doctor --sandbox`: 37 probes on this machine, as the user who runs the tests and as an ordinary
+user."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def test_s1_every_probe_is_denied_and_the_worktree_is_not(project: Project) -> N
 
 
 def test_the_table_names_what_was_tried(project: Project) -> None:
-    """The same for people, without a name: the best backend that works here."""
+    """The same as a table, without a name: the best backend that works here."""
     done = project.run("doctor", "--sandbox")
     assert done.code == 0
     assert "read an SSH key" in done.out and "WRONG" not in done.out
@@ -42,7 +43,7 @@ def test_the_table_names_what_was_tried(project: Project) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="whoever runs the tests is an ordinary user already")
 def test_s1_an_ordinary_user_is_protected_as_well(tmp_path: Path) -> None:
-    """The same probes without root's rights, through a drop of the user id."""
+    """The same probes without root privileges, after a change of the user ID."""
     home = Path("/tmp") / f"ralph-nobody-{os.getpid()}"
     home.mkdir()
     os.chown(home, NOBODY, NOBODY)
@@ -57,12 +58,12 @@ def test_s1_an_ordinary_user_is_protected_as_well(tmp_path: Path) -> None:
 
 
 def test_nothing_is_proved_without_a_sandbox(project: Project) -> None:
-    """`direct` is refused: the probes would do what they try."""
+    """`direct` is refused, because the probes would succeed."""
     done = project.run("doctor", "--sandbox", "direct")
     assert done.code == 2 and "nothing is protected" in done.err
 
 
 def test_an_unknown_rung_is_named(project: Project) -> None:
-    """One clear error with those that there are."""
+    """One clear error lists the known ones."""
     done = project.run("doctor", "--sandbox", "moat")
     assert done.code == 2 and "'moat'" in done.err and "bubblewrap" in done.err

@@ -29,7 +29,7 @@ PUBLIC = "93.184.216.34"
 
 
 class Echo(BaseHTTPRequestHandler):
-    """Answers with the Host that it was asked for, and what it was sent."""
+    """Answers with the requested Host and the data it received."""
 
     def do_GET(self) -> None:
         body = f"host {self.headers['Host']} path {self.path}".encode()
@@ -51,7 +51,7 @@ class Echo(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server() -> Iterator[int]:
-    """A web server on loopback; its port."""
+    """Run a web server on loopback and return its port."""
     with ThreadingHTTPServer(("127.0.0.1", 0), Echo) as found:
         threading.Thread(target=found.serve_forever, daemon=True).start()
         yield found.server_port
@@ -59,11 +59,11 @@ def server() -> Iterator[int]:
 
 
 def on_loopback(name: str, port: int) -> Sequence[str]:
-    """Every name leads here, but for one that leads to a cloud's metadata."""
+    """Resolve every name to this machine, except one that resolves to a cloud's metadata service."""
     return ["169.254.169.254"] if name == "metadata.test" else ["127.0.0.1"]
 
 
-# ---- what is decided ----
+# ---- decisions ----
 
 
 @pytest.mark.parametrize(
@@ -76,9 +76,9 @@ def on_loopback(name: str, port: int) -> Sequence[str]:
         ("a.test", 443, ["a.test"], ["10.0.0.1", PUBLIC], ""),
         ("a.test", 22, ["a.test"], [PUBLIC], "port 22"),
         ("a.test", 443, ["a.test:8443"], [PUBLIC], "port 443"),
-        ("b.test", 443, ["a.test"], [PUBLIC], "not on the list"),
-        ("ba.test", 443, ["*.a.test"], [PUBLIC], "not on the list"),
-        ("a.test", 443, ["*.a.test"], [PUBLIC], "not on the list"),
+        ("b.test", 443, ["a.test"], [PUBLIC], "not listed"),
+        ("ba.test", 443, ["*.a.test"], [PUBLIC], "not listed"),
+        ("a.test", 443, ["*.a.test"], [PUBLIC], "not listed"),
         ("a.test", 443, ["a.test"], ["127.0.0.1"], "not public"),
         ("a.test", 443, ["a.test"], ["::ffff:10.0.0.1"], "not public"),
         ("a.test", 80, ["a.test:80"], ["169.254.169.254"], "not public"),
@@ -93,7 +93,7 @@ def on_loopback(name: str, port: int) -> Sequence[str]:
 def test_who_may_be_reached(
     host: str, port: int, allowed: list[str], addresses: list[str], word: str
 ) -> None:
-    """By name and port on the list, at a public address; a port that the list names, anywhere but link-local."""
+    """Listed names and ports at public addresses; a port named in the list at any address but link-local."""
     hosts = [Host.parse(each) for each in allowed]
     try:
         found = chosen_address(host, port, hosts, lambda name, port: addresses)
@@ -105,7 +105,7 @@ def test_who_may_be_reached(
 
 @given(st.ip_addresses())
 def test_no_address_is_a_name(address: object) -> None:
-    """Neither version of IP, as it is usually written, can be put on the list or asked for."""
+    """No usual notation of an IPv4 or IPv6 address can be listed or requested."""
     assert is_address(str(address))
     with pytest.raises(ValueError):
         Host.parse(str(address))
@@ -114,13 +114,13 @@ def test_no_address_is_a_name(address: object) -> None:
 @pytest.mark.parametrize(
     "text", ["", "*", "*.", "a b", "http://a.test", "a.test:", "a.test:0", "a.test:x", "a/b"]
 )
-def test_what_is_no_host_is_refused(text: str) -> None:
-    """One error, before anything is started."""
+def test_an_invalid_host_is_refused(text: str) -> None:
+    """One error, before anything starts."""
     with pytest.raises(ValueError):
         Host.parse(text)
 
 
-# ---- what is let through, outside of any sandbox ----
+# ---- traffic, outside any sandbox ----
 
 
 @contextmanager
@@ -144,7 +144,7 @@ def answer(client: socket.socket, request: str) -> str:
 
 
 def test_an_allowed_request_goes_through(tmp_path: Path, server: int) -> None:
-    """Plain HTTP with an absolute URL: its Host is the one of the URL, whatever the header says."""
+    """Plain HTTP with an absolute URL uses the URL's host, whatever the Host header says."""
     with asked(tmp_path, [f"a.test:{server}"]) as (client, told):
         request = (
             f"GET http://a.test:{server}/x?y HTTP/1.1\r\nHost: other.test\r\nProxy-Authorization: z\r\n\r\n"
@@ -154,7 +154,7 @@ def test_an_allowed_request_goes_through(tmp_path: Path, server: int) -> None:
 
 
 def test_an_allowed_tunnel_goes_through(tmp_path: Path, server: int) -> None:
-    """CONNECT, then whatever the two have to say to each other."""
+    """After CONNECT, data passes in both directions."""
     with asked(tmp_path, [f"a.test:{server}"]) as (client, _):
         client.sendall(f"CONNECT a.test:{server} HTTP/1.1\r\n\r\n".encode())
         assert client.recv(1000).startswith(b"HTTP/1.1 200")
@@ -162,7 +162,7 @@ def test_an_allowed_tunnel_goes_through(tmp_path: Path, server: int) -> None:
 
 
 def test_a_body_goes_through_and_nothing_behind_it(tmp_path: Path, server: int) -> None:
-    """A second request cannot be hidden behind the first: it might be for another host of the same server."""
+    """A second request cannot be hidden after the first: it could be for another host of the same server."""
     with asked(tmp_path, [f"a.test:{server}"]) as (client, _):
         request = f"POST http://a.test:{server}/ HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello"
         assert answer(client, f"{request}GET / HTTP/1.1\r\nHost: other\r\n\r\n").endswith("hello")
@@ -180,19 +180,19 @@ def test_a_body_goes_through_and_nothing_behind_it(tmp_path: Path, server: int) 
     ],
 )
 def test_what_could_be_read_in_two_ways_is_refused(tmp_path: Path, server: int, request_: str) -> None:
-    """403, told once, and in the log."""
+    """403, reported once, and written to the log."""
     with asked(tmp_path, [f"a.test:{server}"]) as (client, told):
         assert answer(client, request_.format(port=server)).startswith("HTTP/1.1 403")
         assert len(told) == 1 and "refused" in told[0]
     assert (tmp_path / "refused.log").read_text().count("\n") == 1
 
 
-# ---- the usual ports, behind which may be many hosts ----
+# ---- the usual ports, which many hosts can share ----
 
 
 @pytest.fixture
 def behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """Somebody on the usual port who sends back what is said; the port."""
+    """Run an echo server on the usual port and return the port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         monkeypatch.setattr("ralph.sandbox.proxy.USUAL_PORTS", (port, 80))
@@ -209,7 +209,7 @@ def behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
 
 
 def greeting(name: str | None) -> bytes:
-    """What a real client of TLS says first."""
+    """Return the first message of a real TLS client."""
     context = ssl.create_default_context()
     context.check_hostname = False
     outgoing = ssl.MemoryBIO()
@@ -220,7 +220,7 @@ def greeting(name: str | None) -> bytes:
 
 
 def in_records(data: bytes, size: int) -> bytes:
-    """The same message in several records."""
+    """Split a message into several records."""
     message = data[5:]
     pieces = [message[at : at + size] for at in range(0, len(message), size)]
     return b"".join(data[:3] + len(piece).to_bytes(2) + piece for piece in pieces)
@@ -231,7 +231,7 @@ def through(client: socket.socket, port: int, words: bytes) -> bytes:
     assert client.recv(1000).startswith(b"HTTP/1.1 200")
     found = b""
     with suppress(ConnectionError):
-        client.sendall(words)  # what has been answered by then can be read all the same
+        client.sendall(words)  # an answer that has already arrived can still be read
     with suppress(ConnectionError):
         while piece := client.recv(65536):
             found += piece
@@ -240,7 +240,7 @@ def through(client: socket.socket, port: int, words: bytes) -> bytes:
 
 @pytest.mark.parametrize("name", ["a.test", "A.Test"])
 def test_tls_for_the_host_goes_through(tmp_path: Path, behind: int, name: str) -> None:
-    """As it was said, whole or in pieces."""
+    """It passes unchanged, whole or in pieces."""
     for said in (greeting(name), in_records(greeting(name), 100)):
         with asked(tmp_path, ["a.test"]) as (client, told):
             assert through(client, behind, said) == said
@@ -255,11 +255,11 @@ def test_tls_for_the_host_goes_through(tmp_path: Path, behind: int, name: str) -
 def test_tls_for_another_host_behind_the_same_address_is_refused(
     tmp_path: Path, behind: int, said: bytes
 ) -> None:
-    """Whoever serves many hosts goes by the name that TLS asks for."""
+    """A server of many hosts selects one by the name in TLS."""
     with asked(tmp_path, ["a.test"]) as (client, told):
         assert through(client, behind, said) == UNKNOWN_NAME
         wait_until(lambda: len(told) == 1)
-    assert "inside, TLS asks for" in told[0]
+    assert "TLS inside the tunnel asks for" in told[0]
 
 
 def test_a_port_that_the_list_names_carries_anything(tmp_path: Path, behind: int) -> None:
@@ -271,7 +271,7 @@ def test_a_port_that_the_list_names_carries_anything(tmp_path: Path, behind: int
 def test_a_tunnel_to_port_80_carries_a_request_for_its_host(
     tmp_path: Path, server: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Some programs ask for a tunnel there too; another Host would be another site behind the same address."""
+    """Some programs use a tunnel there too; another Host would be another site at the same address."""
     monkeypatch.setattr("ralph.sandbox.proxy.HTTP", server)
     monkeypatch.setattr("ralph.sandbox.proxy.USUAL_PORTS", (443, server))
     monkeypatch.setattr("ralph.sandbox.proxy._may_reach", lambda address, is_vouched: True)
@@ -284,7 +284,7 @@ def test_a_tunnel_to_port_80_carries_a_request_for_its_host(
 
 
 def test_refusals_fill_neither_memory_nor_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody inside may ask for other hosts without end."""
+    """A process inside can ask for other hosts endlessly."""
     monkeypatch.setattr("ralph.sandbox.proxy.MAX_TOLD", 3)
     monkeypatch.setattr("ralph.sandbox.proxy.MAX_LOGGED", 5)
     told: list[str] = []
@@ -334,7 +334,7 @@ print(json.dumps(found))
 
 @pytest.mark.usefixtures("bubblewrap")
 def test_s3_ten_ways_around_it_fail(tmp_path: Path, server: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of them inside a real sandbox, and an allowed name works; every refusal is told."""
+    """Each is tried inside a real sandbox, an allowed name works, and every refusal is reported."""
     monkeypatch.setattr(
         "ralph.sandbox.bubblewrap.opened_proxy",
         lambda state, hosts, tell: opened_proxy(state, hosts, tell, on_loopback),

@@ -1,4 +1,4 @@
-"""ralph, or its warden, is killed -9 at any moment while agents run inside bubblewrap: nobody is left."""
+"""ralph or its warden is killed with -9 at any moment while agents run inside bubblewrap: no process is left."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ sleep 0.0$((RALPH_ITERATION * 37 % 10))
 
 
 def living(project: Project) -> dict[int, bytes]:
-    """Every process of this project, inside or outside: by its home, or by where it is."""
+    """Return every process of this project, inside or outside, by its home or its directory."""
     home = f"HOME={project.home.path}\0".encode()
     found = {}
     for place in Path("/proc").glob("[0-9]*"):
@@ -46,14 +46,14 @@ def is_anybody_left(project: Project) -> bool:
 
 
 def wardens(ralph: int) -> list[int]:
-    """The children of ralph."""
+    """Return the children of ralph."""
     with suppress(OSError):
         return [int(pid) for pid in Path(f"/proc/{ralph}/task/{ralph}/children").read_text().split()]
     return []
 
 
 def kill_once(project: Project, chance: random.Random, *, warden: bool) -> bool:
-    """One run that is killed once at a random moment, and then finished. Returns whether that met anybody alive."""
+    """Kill one run at a random moment, then finish it. Returns whether the kill hit a live process."""
     project.agent(
         AGENT, guardrails=[{"command": "sleep 0.04; sleep 64 & true"}], sandbox={"rung": "bubblewrap"}
     )
@@ -81,7 +81,7 @@ def kill_once(project: Project, chance: random.Random, *, warden: bool) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("warden", [False, True], ids=["ralph", "warden"])
 def test_p3_a_kill_leaves_nobody_behind(tmp_path: Path, warden: bool) -> None:
-    """At random moments; RALPH_FAULT_RUNS says how often, and only those count that met anybody alive."""
+    """RALPH_FAULT_RUNS sets the number of random moments; only kills that hit a live process count."""
     chance, met, tries = seeded(), 0, 0
     while met < RUNS:
         tries += 1

@@ -1,4 +1,4 @@
-"""What programs do, as steps: no reader is needed to ask."""
+"""Emulations of programs: the steps that they return, without the reader."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ralph.shell.words import UNKNOWN, Word
 
 
 def steps(line: str, stdin: str = "") -> list[str]:
-    """The steps of a command whose words have no blanks, in a form to compare."""
+    """Return the steps of a command, whose words contain no spaces, in a comparable form."""
     program, *words = line.split()
     command = SimpleCommand(program, [Word(word) for word in words], line, "/home/dev/app")
     command.stdin = stdin
@@ -55,12 +55,12 @@ def told(step: object) -> str:
     ],
 )
 def test_a_program_says_what_it_does(line: str, stdin: str, expected: list[str]) -> None:
-    """Commands that it runs, texts that it hands to a shell, files that it writes, what it prints."""
+    """Commands that it runs, texts that it passes to a shell, files that it writes, its output."""
     assert steps(line, stdin)[: len(expected)] == expected
 
 
 def test_a_program_says_what_it_runs() -> None:
-    """The script or the module is on the command, for whoever wants to know what is executed."""
+    """The command names the script or module that it runs."""
     state = ShellState(ShellContext("/home/dev/app", "/home/dev"))
     for line, script, module in (
         ("sh -e check.sh --all", "check.sh", ""),

@@ -1,4 +1,4 @@
-"""What the calls of a Python program would do, read from its tree."""
+"""The calls of a Python program, read from its syntax tree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ralph.shell.words import UNKNOWN
 
 
 def did(text: str) -> list[tuple[str, ...]] | None:
-    """The shell commands that stand for its calls; what is not known is a question mark."""
+    """Return the shell commands for its calls, with a question mark for unknown text."""
     found = python.commands(text, "/home/dev")
     if found is None:
         return None
@@ -47,7 +47,7 @@ def did(text: str) -> list[tuple[str, ...]] | None:
     ],
 )
 def test_a_call_is_the_shell_command_that_does_the_same(text: str, expected: tuple[str, ...]) -> None:
-    """Through variables, functions, aliases of modules, loops and joined paths."""
+    """This works through variables, functions, module aliases, loops and joined paths."""
     assert expected in (did(text) or [])
 
 
@@ -63,7 +63,7 @@ def test_a_call_is_the_shell_command_that_does_the_same(text: str, expected: tup
     ],
 )
 def test_what_reaches_no_such_call_is_only_mentioned(text: str) -> None:
-    """Strings to compare, to print, to replace."""
+    """Strings to compare, print or replace are harmless."""
     found = did(text)
     assert found is not None
     assert not [each for each in found if each[0] in ("rm", "text")]
@@ -81,7 +81,7 @@ def test_what_reaches_no_such_call_is_only_mentioned(text: str) -> None:
     ],
 )
 def test_code_that_hides_what_it_calls_is_not_read(text: str) -> None:
-    """Its strings are judged instead, and so are those of what is no Python of today."""
+    """It is judged by its strings instead, and so is code that is not valid Python 3."""
     assert did(text) is None
 
 
@@ -94,5 +94,5 @@ def test_code_that_hides_what_it_calls_is_not_read(text: str) -> None:
     ],
 )
 def test_a_text_that_doubles_is_not_worked_out(text: str) -> None:
-    """It would fill the memory before the time is over."""
+    """It would fill the memory before the time is up."""
     assert did(text) == []

@@ -1,4 +1,4 @@
-"""Which commands a text would run, and what is known of them."""
+"""The commands that a text would run, and their details."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONTEXT = ShellContext("/home/dev/work/app", "/home/dev")
 
 
 def run(text: str) -> list[tuple[str, ...]]:
-    """The simple commands as words; what is not known is a question mark."""
+    """Return the simple commands as words, with a question mark for unknown text."""
     ran: list[SimpleCommand] = []
     read(text, CONTEXT, ran.append)
     return [
@@ -50,12 +50,12 @@ def run(text: str) -> list[tuple[str, ...]]:
     ],
 )
 def test_commands(text: str, expected: list[tuple[str, ...]]) -> None:
-    """In their order, expanded as a shell would."""
+    """The commands come in order, expanded as a shell would."""
     assert run(text) == expected
 
 
 def test_braces() -> None:
-    """Lists, ranges, nesting; what is none stays."""
+    """Lists, ranges and nesting are expanded. Anything else stays unchanged."""
     assert brace_expansion("a{b,c{d,e}}f") == ["abf", "acdf", "acef"]
     assert brace_expansion("{1..3}") == ["1", "2", "3"]
     assert brace_expansion("{x} {}") == ["{x} {}"]

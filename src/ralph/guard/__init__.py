@@ -1,1 +1,1 @@
-"""The command guard: rules over `shell` that deny destructive commands before they run."""
+"""The command guard: rules on top of `shell` that deny destructive commands before they run."""

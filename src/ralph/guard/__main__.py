@@ -1,4 +1,4 @@
-"""`python -I .../ralph/guard/__main__.py`: how the harness calls the hook, with its own interpreter."""
+"""Entry point of the hook: the harness runs `python -I .../ralph/guard/__main__.py` with its own interpreter."""
 
 import sys
 

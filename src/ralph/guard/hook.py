@@ -1,7 +1,7 @@
-"""The guard as a PreToolUse hook: JSON on stdin; exit 0 and silence, or exit 2 and a reason. Nothing else.
+"""The guard as a PreToolUse hook. It reads JSON on stdin and exits 0 without output, or 2 with a reason.
 
-A child process judges, its parent answers: so a crash of the parser, an endless parse and a silent stdin all
-become a denial. The parent imports nothing that the interpreter has not loaded.
+A child process judges and its parent answers, so a parser crash, an endless parse and a silent stdin all become a
+denial. The parent imports only modules that the interpreter has already loaded.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 ALLOW, DENY = 0, 2
 MAX_INPUT = 1 << 22
 BUSY_SECONDS = 0.3
-"""Of the processor's time, for one verdict."""
+"""CPU time limit for one verdict."""
 WAIT_SECONDS = 4.0
-"""Until there is an answer at all."""
+"""Wall-clock limit for an answer."""
 SHELLS = (
     "Bash",
     "bash",
@@ -33,12 +33,12 @@ SHELLS = (
     "execute_command",
 )
 WRITERS = ("Write", "Edit", "MultiEdit", "NotebookEdit", "write_file", "replace")
-_FAILED = "Ralph's guard could not judge the command ({}), so it was not run. Try a simpler one."
+_FAILED = "Ralph's guard could not judge this command ({}), so it was not run. Try a simpler command."
 
 
 def main(arguments: list[str]) -> int:
-    """Judge what stands on stdin, inside of a run; outside of one there is nothing to say."""
-    gc.disable()  # no garbage lives long enough to be worth its time
+    """Judge the hook input on stdin. Outside a run, allow everything."""
+    gc.disable()  # the process is too short-lived for garbage collection to pay off
     if not os.environ.get("RALPH_RUN_ID"):
         return ALLOW
     try:
@@ -49,7 +49,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _from_child(arguments: list[str]) -> bytes:
-    import _signal  # type: ignore[import-not-found]  # `signal` itself would load half of the library
+    import _signal  # type: ignore[import-not-found]  # `signal` itself would load half of the standard library
 
     reader, writer = os.pipe()
     child = os.fork()
@@ -69,7 +69,7 @@ def _from_child(arguments: list[str]) -> bytes:
         told += piece
     _signal.setitimer(_signal.ITIMER_REAL, 0)
     os.waitpid(child, 0)
-    return told[1:] if told else denial(_FAILED.format("it took too long, or the judge crashed"))
+    return told[1:] if told else denial(_FAILED.format("the guard timed out or crashed"))
 
 
 def _stdin() -> bytes:
@@ -85,7 +85,7 @@ def _write(number: int, data: bytes) -> None:
 
 
 def _speak(answer: bytes) -> int:
-    """The answer as JSON on stdout, its reason on stderr; what cannot be written does not change the exit code."""
+    """Write the answer as JSON to stdout and its reason to stderr. A write error does not change the exit code."""
     if not answer:
         return ALLOW
     said, _, reason = answer.partition(b"\n")
@@ -98,7 +98,7 @@ def _speak(answer: bytes) -> int:
 
 
 def denial(reason: str) -> bytes:
-    """JSON in one line, then the reason as it is."""
+    """Return the denial as one line of JSON, followed by the plain reason."""
     import json
 
     output = {"hookEventName": "PreToolUse", "permissionDecision": "deny", "permissionDecisionReason": reason}
@@ -107,7 +107,7 @@ def denial(reason: str) -> bytes:
 
 
 def answer(data: bytes, arguments: list[str]) -> bytes:
-    """What is said to a hook's input: nothing, or a denial."""
+    """Return the answer to a hook input: a denial, or nothing if it is allowed."""
     try:
         verdict = _verdict(data, arguments)
     except Exception as error:
@@ -122,17 +122,17 @@ def _verdict(data: bytes, arguments: list[str]) -> GuardVerdict | None:
     import json
 
     if len(data) > MAX_INPUT:
-        raise ValueError("the hook's input is too long")
+        raise ValueError("the hook input is too long")
     given = json.loads(data)
     if not isinstance(given, dict):
-        raise TypeError("the hook's input is no JSON object")
+        raise TypeError("the hook input is not a JSON object")
     tool, values = given.get("tool_name"), given.get("tool_input")
     if not isinstance(tool, str):
-        raise TypeError("the hook's input names no tool")
+        raise TypeError("the hook input has no tool_name")
     if tool not in SHELLS and tool not in WRITERS:
         return None
     if not isinstance(values, dict):
-        raise TypeError(f"the input of {tool} is no JSON object")
+        raise TypeError(f"the input of {tool} is not a JSON object")
     from ralph.guard import setup
 
     context = setup.context(given.get("cwd"))
@@ -149,19 +149,19 @@ def _command(guard: Guard, context: ShellContext, values: dict[str, object]) -> 
 
         command = shlex.join(str(word) for word in command)
     if not isinstance(command, str):
-        raise TypeError("there is no command")
+        raise TypeError("the hook input has no command")
     return guard.judge(command, context)
 
 
 def _file(guard: Guard, context: ShellContext, values: dict[str, object]) -> GuardVerdict | None:
     path = values.get("file_path", values.get("notebook_path"))
     if not isinstance(path, str):
-        raise TypeError("there is no path of a file")
+        raise TypeError("the hook input has no file path")
     return guard.judge_file(path, context)
 
 
 def run(arguments: list[str]) -> None:
-    """Ends the process, whatever happens: no exit code but 0 and 2."""
+    """Run the hook and exit, always with code 0 or 2."""
     code = DENY
     try:
         code = main(arguments)

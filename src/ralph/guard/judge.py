@@ -1,4 +1,4 @@
-"""One command text -> one verdict."""
+"""Judges a command text: one text in, one verdict out."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ MAX_PART = 300
 
 
 class Guard:
-    """The built-in rules with those of the settings."""
+    """The built-in rules together with the rules from the settings."""
 
     def __init__(self, allow: Sequence[tuple[str, str]] = (), deny: Sequence[tuple[str, str]] = ()) -> None:
         self._allow = tuple(pattern for pattern, _ in allow)
@@ -55,7 +55,7 @@ class Guard:
             DenyRule(f"settings: {pattern}", "settings", reason, pattern) for pattern, reason in deny
         )
         self._by_program: dict[str, list[tuple[DenyRule, str]]] = {}
-        """By program: a rule, and the one of its patterns."""
+        """By program: a rule and the one pattern of it that names the program."""
         self._functions: list[tuple[DenyRule, Callable[[SimpleCommand, ShellContext], bool]]] = []
         for rule in RULES:
             if isinstance(rule.match, str | tuple):
@@ -66,7 +66,7 @@ class Guard:
                 self._functions.append((rule, rule.match))
 
     def judge(self, text: str, context: ShellContext) -> GuardVerdict:
-        """A text that cannot be read is denied."""
+        """Judge a shell command. A text that cannot be parsed is denied."""
 
         def check(command: SimpleCommand) -> None:
             if command.program == UNREADABLE_TEXT:
@@ -81,14 +81,12 @@ class Guard:
             rule = denied.rule
             return GuardVerdict(False, rule.name, rule.category, rule.reason, denied.part)
         except Unreadable as error:
-            reason = (
-                f"Ralph's guard cannot read it: {error}. Write it in a simpler way, or in several commands."
-            )
+            reason = f"Ralph's guard cannot parse this command: {error}. Simplify it or split it into several commands."
             return GuardVerdict(False, UNREADABLE, UNREADABLE, reason, shown(text)[:MAX_PART])
         return GuardVerdict(True)
 
     def judge_file(self, path: str, context: ShellContext) -> GuardVerdict:
-        """A file that a tool other than a shell would write."""
+        """Judge a file that a tool other than a shell is about to write."""
         command = SimpleCommand("tee", [Word(path)], path, context.directory)
         for rule in files.RULES:
             if callable(rule.match) and rule.match(command, context):
@@ -112,7 +110,7 @@ class Guard:
 
 
 def _holds(rule: DenyRule, command: SimpleCommand) -> bool:
-    """Most of what is done in a container hurts nobody."""
+    """Whether the rule applies here. Most rules do not apply inside a container, where little harm can be done."""
     return not command.contained or rule.category in _IN_CONTAINERS
 
 

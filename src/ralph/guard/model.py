@@ -1,4 +1,4 @@
-"""A rule, and what is said of a command."""
+"""Rules and verdicts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class DenyRule:
-    """One thing that is denied. `match`: patterns (see `patterns`), or a function of the command and where it would run."""
+    """A kind of command to deny. `match` is one or more patterns (see `patterns`), or a predicate."""
 
     __slots__ = ("category", "match", "name", "reason")
 
@@ -29,7 +29,7 @@ class DenyRule:
 
 
 class GuardVerdict:
-    """Allowed, or denied by a rule, and because of which part."""
+    """Whether a command is allowed, and if not, which rule denied it because of which part."""
 
     __slots__ = ("allowed", "category", "part", "reason", "rule")
 
@@ -44,7 +44,7 @@ class GuardVerdict:
 
 
 class Denied(Exception):
-    """A rule has matched: nothing more needs to be read."""
+    """Raised when a rule matches, so that parsing stops there."""
 
     def __init__(self, rule: DenyRule, part: str) -> None:
         super().__init__(rule.name)

@@ -1,12 +1,12 @@
-"""The small language in which most rules say what they match.
+"""The small pattern language that most rules are written in.
 
-    git push --force|-f        the program, then its first operands, then options of which one must be there
+    git push --force|-f        the program, its first operands, then options of which one must be present
     npm|pnpm publish           alternatives
-    git push ~:*               an operand anywhere that fits a glob
+    git push ~:*               an operand in any position that matches a glob
     docker run --pid=host      an option with its value, as one word or two
-    apt remove !--dry-run      an option that must not be there
+    apt remove !--dry-run      an option that must be absent
 
-Asking for help, for a version, or for a dry run is never matched.
+Requests for help, for a version or for a dry run never match.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ralph.shell.command import SimpleCommand
     from ralph.shell.words import Word
 
-# Options before the operands that take a value, so that the value is not taken for an operand.
+# Options before the operands that take a value, so that the value is not mistaken for an operand.
 _VALUED = {
     "git": "-C -c --git-dir --work-tree --namespace --exec-path",
     "docker": "-H --host --context -l --log-level --config -f --file --project-name",
@@ -64,7 +64,7 @@ _DRY |= {"-DdryRun", "-DdryRun=true", "-WhatIf", "--what-if", "--noop"}
 
 
 def is_harmless(command: SimpleCommand) -> bool:
-    """It only asks for help, or what would happen."""
+    """Whether the command only asks for help or does a dry run."""
     words = set(command.args)
     is_question = bool(words & _HELP) or (command.args[-1:] == ["-h"] and command.program in _SHORT_HELP)
     is_question = is_question or command.args in (["--version"], ["help"]) or command.args[:1] == ["help"]
@@ -92,7 +92,7 @@ def operands(command: SimpleCommand) -> list[Word]:
 
 
 def matches(pattern: str, command: SimpleCommand) -> bool:
-    """Does a command fit a pattern whose program it has?"""
+    """Whether a command matches a pattern. The caller has already matched the program."""
     words = pattern.split()
     given: list[Word] | None = None
     at = 0
@@ -129,5 +129,5 @@ def _fits(word: str, alternatives: str) -> bool:
 
 
 def programs(pattern: str) -> list[str]:
-    """The programs that a pattern is about."""
+    """Return the programs that a pattern names."""
     return pattern.split(None, 1)[0].split("|")

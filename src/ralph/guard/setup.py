@@ -1,4 +1,4 @@
-"""Where a command runs and which rules hold there: from the environment and the settings."""
+"""Builds the context and the rules for a command from the environment and the settings."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FILE_OPTION = "--settings"
 
 
 def context(directory: object = None) -> ShellContext:
-    """A directory that is not given or not there is no reason not to judge."""
+    """Return the context to judge in. A missing or invalid directory falls back to the current one."""
     if not isinstance(directory, str) or not directory.startswith("/"):
         try:
             directory = os.getcwd()
@@ -45,7 +45,7 @@ def _home(env: dict[str, str]) -> str:
 
 
 def _own(env: dict[str, str]) -> list[str]:
-    """What belongs to the harness: its state, and the program itself."""
+    """Return the directories that belong to Ralph: its state and the program itself."""
     found = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
     if env.get("RALPH_STATE_DIR", "").startswith("/"):
         found.append(_plain(env["RALPH_STATE_DIR"]))
@@ -55,7 +55,7 @@ def _own(env: dict[str, str]) -> list[str]:
 
 
 def top_of(directory: str) -> str:
-    """The top of the repository that a directory lies in; without one, the directory."""
+    """Return the top level of the repository that contains a directory, or the directory itself without one."""
     above = directory
     while above != "/":
         if os.path.lexists(f"{above}/.git"):
@@ -65,9 +65,9 @@ def top_of(directory: str) -> str:
 
 
 def guard(context: ShellContext, arguments: list[str]) -> Guard | None:
-    """The rules as configured; None if the guard is switched off.
+    """Return the configured rules, or None if the guard is disabled.
 
-    `--settings FILE`: what the run began with, kept where the agent cannot change it.
+    `--settings FILE` holds the settings as of the start of the run, stored where the agent cannot change them.
     """
     block: dict[str, object] = {}
     if FILE_OPTION in arguments:
@@ -76,7 +76,7 @@ def guard(context: ShellContext, arguments: list[str]) -> Guard | None:
         for name in (SETTINGS, SETTINGS.replace(".json", ".local.json")):
             found = _read(f"{context.top}/{name}").get("guard", {})
             if not isinstance(found, dict):
-                raise TypeError(f"{name}: guard is no JSON object")
+                raise TypeError(f"{name}: guard is not a JSON object")
             block = {**block, **found}
     if block.get("enabled") is False:
         return None
@@ -93,12 +93,12 @@ def _read(path: str) -> dict[str, object]:
 
     found = json.loads(data)
     if not isinstance(found, dict):
-        raise TypeError(f"{path} is no JSON object")
+        raise TypeError(f"{path} is not a JSON object")
     return found
 
 
 def _patterns(block: dict[str, object], key: str) -> list[tuple[str, str]]:
     found = block.get(key, [])
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise TypeError(f"guard.{key} is no list of rules")
+        raise TypeError(f"guard.{key} is not a list of rules")
     return [(str(each.get("pattern", "")), str(each.get("reason", ""))) for each in found]

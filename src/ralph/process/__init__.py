@@ -1,1 +1,1 @@
-"""The only code that starts or ends a process: the warden and its client."""
+"""The only code that starts or stops processes: the warden and its client."""

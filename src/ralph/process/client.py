@@ -1,4 +1,4 @@
-"""ralph's side of the warden: start a command, read what it prints, end it, learn how it ended."""
+"""Ralph's side of the warden: start a command, read its output, stop it, get its exit status."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _PIPE_BYTES = 1 << 18
 _NULL_DEVICE = "/dev/null"
 
 _DROPPED = ("CLAUDECODE", "CLAUDE_CODE_ENTRYPOINT", "CLAUDE_CODE_SSE_PORT", "PWD")
-"""Inherited variables that make an agent refuse to start, believe that it runs inside another, or work in
-the directory that Ralph was called from."""
+"""Inherited variables that make an agent refuse to start, believe that it runs inside another agent, or work in
+the directory that Ralph was started from."""
 
 
 class ProcessCommand(Struct, frozen=True):
-    """What to start. `directory` and `stdin` are open descriptors; without stdin it reads nothing.
+    """A command to start. `directory` and `stdin` are open descriptors. Without stdin, it reads /dev/null.
 
-    `merged`: stdout and stderr are one stream, read as stdout.
+    With `merged`, stdout and stderr are one stream, read as stdout.
     """
 
     argv: Sequence[str]
@@ -44,7 +44,7 @@ class ProcessCommand(Struct, frozen=True):
 
 
 class Wakeup:
-    """Counts interrupting signals and wakes whoever waits; one for the whole process."""
+    """Counts interrupting signals and wakes the waiting thread. There is one for the whole process."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -72,13 +72,13 @@ class Wakeup:
             pass
 
     def wait(self, seconds: float) -> None:
-        """Sleep until somebody wakes us, `seconds` at most."""
+        """Sleep until woken, for at most `seconds`."""
         if select.select([self._reader], [], [], seconds)[0]:
             self.drain()
 
 
 def find_program(name: str, path: str, directory: int) -> tuple[str, str]:
-    """Where a program is, and what is wrong with it if it cannot be started."""
+    """Return the path of a program, and the problem if it cannot be started."""
     if "/" in name:
         return name, _problem(name, directory)
     for place in path.split(":"):
@@ -94,22 +94,22 @@ def _problem(path: str, directory: int) -> str:
     except OSError as error:
         return "no such file" if isinstance(error, FileNotFoundError) else error.strerror or str(error)
     if not stat.S_ISREG(status.st_mode):
-        return "no program, but something else"
+        return "not a regular file"
     return "" if os.access(path, os.X_OK, dir_fd=directory) else "not executable"
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
-    """The environment of an agent or a check: ours, without what misleads it, and `extra`."""
+    """Return the environment of an agent or a check: ours without misleading variables, plus `extra`."""
     environment = {name: value for name, value in os.environ.items() if name not in _DROPPED}
     return environment | dict(extra)
 
 
 _PROGRAM = unnamed_file(compiled(warden))
-"""The warden's program as it is now: an upgrade under a running loop does not change it."""
+"""A copy of the warden's program, so that an upgrade during a run does not change it."""
 
 
 class Warden:
-    """A running warden. Use it as a context: leaving ends the warden and everything below it."""
+    """A running warden. Use it as a context manager: leaving it kills the warden's process tree and the warden."""
 
     def __init__(self, wakeup: Wakeup, lock: int | None = None) -> None:
         self._wakeup = wakeup
@@ -126,7 +126,7 @@ class Warden:
         self.close()
 
     def close(self) -> None:
-        """Let the warden end its tree and itself, and wait for it."""
+        """Tell the warden to kill its process tree and exit, and wait for it."""
         self._control.close()
         if not orphans.forget(self._pid, patience=warden.LIVE_GRACE + 2) or self._orphans.adopted:
             self._orphans.sweep()
@@ -167,7 +167,7 @@ class Warden:
     # ---- one command ----
 
     def run(self, command: ProcessCommand, reader: OutputReader, watch: Watch) -> Exit:
-        """Start the command and stay with it until it and everything it started is gone."""
+        """Start the command and wait until it and every process it started is gone."""
         if any("\0" in word for word in command.argv) or any(
             not name or "\0" in name or "=" in name for name in command.environment
         ):
@@ -203,28 +203,28 @@ class Warden:
         return True
 
     def keep(self, spared: Callable[[], Sequence[int]]) -> None:
-        """From now on, what a command leaves behind when it exits lives on until it is swept.
+        """From now on, leave leftover processes of a command that exits alone until they are swept.
 
-        When a command has to be ended, or its warden is lost, all that it has started is ended with it, but
-        not `spared`.
+        When a command has to be stopped or its warden is lost, every process that it started is killed with it,
+        except `spared`.
         """
         self._keeps, self._spared = True, spared
 
     def leftovers(self) -> int:
-        """How many processes, each with its own below it, live on from the commands before."""
+        """Return how many process trees are left over from earlier commands."""
         self._send(b"count")
         answer = self._answer(b"children", self._spared)
         return (int(answer[0]) if answer else 0) + self._orphans.count()
 
     def sweep(self, spare: Sequence[int] = ()) -> None:
-        """End them all but these."""
+        """Kill all leftover processes except these."""
         self._send(b"sweep", *_numbers(spare))
         self._answer(b"swept", lambda: spare)
         if self._orphans.adopted:
             self._orphans.sweep(spare)
 
     def _answer(self, verb: bytes, spared: Callable[[], Sequence[int]]) -> list[bytes] | None:
-        """The warden's answer to what was just asked; None: it had to be replaced, and all but `spared` was ended."""
+        """Return the warden's answer, or None if it was replaced and all its processes but `spared` were killed."""
         deadline = time.monotonic() + warden.LEFTOVER_GRACE + warden.GIVE_UP + ANSWER_SECONDS
         while time.monotonic() < deadline:
             if not select.select([self._control], [], [], 1.0)[0]:
@@ -251,7 +251,7 @@ class Warden:
             pass
 
     def receive(self) -> list[list[bytes]] | None:
-        """The messages that have arrived; None: the warden is gone."""
+        """Return the messages that have arrived, or None if the warden is gone."""
         try:
             data = self._control.recv(65536)
         except OSError:
@@ -269,11 +269,14 @@ class Warden:
         return messages
 
     def lost(self, main: int) -> int:
-        """The warden is lost, and the command `main` with it; the spared live on. Returns the passes of the sweep."""
+        """Replace a lost warden and kill the command `main`, but no spared process. Returns the number of passes."""
         return self.replace(self._spared(), main)
 
     def replace(self, spare: Sequence[int] = (), main: int = 0) -> int:
-        """Kill the warden, sweep what is left to us but not `spare`, start another. Returns the passes."""
+        """Kill the warden, sweep the processes it leaves to us except `spare`, and start another.
+
+        Returns the number of passes of the sweep.
+        """
         orphans.kill(self._pid)
         self._control.close()
         orphans.forget(self._pid, patience=ANSWER_SECONDS)
@@ -291,7 +294,7 @@ class Warden:
         return self._wakeup
 
     def heed(self, wakeup: Wakeup) -> None:
-        """From now on these signals are heard while a command runs."""
+        """From now on, react to these signals while a command runs."""
         self._wakeup = wakeup
 
 
@@ -300,7 +303,7 @@ def _numbers(pids: Iterable[int]) -> Iterator[bytes]:
 
 
 class _Collected:
-    """What a command prints, of its stdout `most` bytes."""
+    """Collects the output of a command, at most `most` bytes of its stdout."""
 
     def __init__(self, most: int | None) -> None:
         self.out = b""
@@ -319,7 +322,7 @@ class _Collected:
 
 
 class ProcessOutput(Struct, frozen=True):
-    """What a short command did. `problem`: it could not be started. `is_cut`: it had more to say than was wanted."""
+    """Result of a short command. `problem` says why it could not start, `is_cut` that its output was cut off."""
 
     exit: Exit
     out: bytes
@@ -329,10 +332,10 @@ class ProcessOutput(Struct, frozen=True):
 
 
 def _wide_pipe() -> tuple[int, int]:
-    """A pipe that holds more than usual: a flood is read three times as fast."""
+    """Return a pipe with a larger buffer than usual, which triples the speed of reading a flood of output."""
     reader, writer = os.pipe2(os.O_CLOEXEC)
     if hasattr(fcntl, "F_SETPIPE_SZ"):
-        with suppress(OSError):  # the user's pipes may hold only so much in all
+        with suppress(OSError):  # the kernel limits the total size of a user's pipes
             fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
     return reader, writer
 
@@ -346,7 +349,7 @@ def output_of(
     watch: Watch = lambda seconds, idle: None,
     most: int | None = None,
 ) -> ProcessOutput:
-    """Run a short command of the harness itself, and collect what it prints; after `most` bytes it is ended."""
+    """Run a short command of Ralph itself and collect its output. It is stopped after `most` bytes."""
     program, problem = find_program(argv[0], environment.get("PATH", os.defpath), directory)
     if problem:
         return ProcessOutput(Exit(error=errno.ENOENT), b"", b"", f"{argv[0]}: {problem}")

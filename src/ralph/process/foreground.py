@@ -1,8 +1,7 @@
-"""The one command that runs without a warden: an agent that a person talks to, in the person's own terminal.
+"""The one command that runs without a warden: an interactive agent in the user's terminal.
 
-It keeps the terminal, so it stays in ralph's session and group, and ralph is as good as not there: Ctrl-C is the
-agent's. What it leaves behind is the person's, as if the person had started it. A terminal that it has left in a bad
-state is put back.
+It owns the terminal, so it stays in Ralph's session and process group, and Ctrl-C goes to the agent. Processes that
+it leaves behind are left alone, as if the user had started it directly. Terminal modes are restored afterwards.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _TERMINAL = 0
 
 
 def run_in_terminal(argv: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Start a program by its path with our own stdin, stdout and stderr, wait for its end, return its exit code."""
+    """Run the program at a path with our own stdin, stdout and stderr, and return its exit code."""
     pids: list[int] = []
     with _terminal_kept(), _signals_passed_on(pids):
         with orphans.starting:
@@ -33,7 +32,7 @@ def run_in_terminal(argv: Sequence[str], environment: Mapping[str, str]) -> int:
 
 @contextmanager
 def _signals_passed_on(pids: Sequence[int]) -> Iterator[None]:
-    """The terminal tells the agent what is typed; what is sent to ralph alone goes to the agent."""
+    """Ignore signals that the terminal sends to the agent anyway, and forward those sent to Ralph alone."""
 
     def pass_on(number: int, frame: object) -> None:
         for pid in pids:

@@ -1,8 +1,8 @@
-"""One thread that reads for many: where several wardens run commands at once, all output comes through here.
+"""One thread that reads the output of all commands when several wardens run commands at once.
 
-A thread for each pipe costs more than what it reads: two hundred of them, woken for every line, take a whole
-core from each other. This one looks thirty times a second, takes whatever has come, and goes back to
-sleep; only in a flood it does not.
+A thread per pipe costs more than the reading: two hundred threads, each woken for every line, keep a whole core busy
+with switching. This thread wakes thirty times a second, reads all available output and goes back to sleep. During a
+flood of output, it does not sleep.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from collections.abc import Callable
 from msgspec import Struct
 
 PERIOD = 0.03
-"""Seconds from one look to the next: meanwhile output gathers, so that a line comes late, but with others."""
+"""Seconds between two reads. Output gathers meanwhile, so a line arrives later, but together with others."""
 
 FLOOD_SECONDS = 1.0
-"""For so long after a flood there are no pauses."""
+"""Seconds without pauses after a flood of output."""
 
 _CHUNK = 1 << 16
 _SMALL_PIPE = 1 << 13
 _LINGER = 1.0
-"""Seconds after which a thread that has nothing to read ends."""
+"""Seconds after which the thread exits if there is nothing to read."""
 
 _NOBODY = -1
 
@@ -33,7 +33,7 @@ Take = Callable[[bytes], None]
 
 
 class _Taker(Struct, frozen=True):
-    """`flood`: with so much in one pause, whoever writes would soon have to wait for us."""
+    """Receiver of one pipe's data. With `flood` bytes per pause, the pipe would soon fill up and block the writer."""
 
     take: Take
     flood: int
@@ -48,17 +48,17 @@ class Gatherer:
         self._thread: threading.Thread | None = None
 
     def add(self, descriptor: int, take: Take) -> None:
-        """From now on `take` gets what comes out of a pipe, from another thread; it must not raise."""
+        """From now on, call `take` in another thread with the data from a pipe. `take` must not raise."""
         os.set_blocking(descriptor, False)
         with self._guard:
             self._takers[descriptor] = _Taker(take, _capacity(descriptor) // 4)
             self._selector.register(descriptor, selectors.EVENT_READ)
-            if self._thread is None or not self._thread.is_alive():  # a fork takes no threads along
+            if self._thread is None or not self._thread.is_alive():  # threads do not survive a fork
                 self._thread = threading.Thread(target=self._work, name="gatherer", daemon=True)
                 self._thread.start()
 
     def remove(self, descriptor: int) -> None:
-        """When this returns, `take` is not called any more; what has not been read is still there."""
+        """Stop calling `take`. It is not running any more when this returns. Unread data stays in the pipe."""
         self._forget(descriptor)
         while self._in_hand == descriptor:
             time.sleep(0.0005)
@@ -90,11 +90,12 @@ class Gatherer:
             return True
 
     def _read(self, descriptor: int) -> bool:
-        """Pass on what there is; was it a flood?
+        """Pass on the available data and return whether it was a flood.
 
-        Since it was ready, the number may have become another's: then there is nothing to read, or it is his.
+        The descriptor number may have been reused since it became ready. Then there is nothing to read, or the
+        data belongs to the new owner.
         """
-        self._in_hand = descriptor  # before looking who takes it: whoever removes it waits for us
+        self._in_hand = descriptor  # set before the look-up: `remove` waits for it
         try:
             taker = self._takers.get(descriptor)
             if taker is None:

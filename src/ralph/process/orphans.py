@@ -1,7 +1,7 @@
-"""The children of ralph itself: wardens, and what a lost warden has left to it.
+"""Ralph's own children: wardens, and the orphans of a lost warden.
 
-ralph starts nothing but wardens, under one lock, so any other child of it is an orphan of a lost one. It is
-swept from here, all but what is to be spared; that stays a child of ralph from then on.
+Ralph starts only wardens, and only under one lock, so any other child is an orphan of a lost warden. Orphans are
+killed from here, except spared ones, which stay children of Ralph from then on.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from collections.abc import Sequence
 from ralph.process import warden
 
 starting = threading.Lock()
-"""Held while a warden is started, and while orphans are looked at."""
+"""Held while a warden is started and while orphans are examined."""
 
 wardens: set[int] = set()
 _strangers: frozenset[int] | None = None
-"""Children that were there before the first warden."""
+"""Children that existed before the first warden."""
 
 _adopted: set[int] = set()
-"""What any thread has spared."""
+"""PIDs spared by any thread."""
 
 _given_up: set[int] = set()
-"""What could not be ended."""
+"""PIDs that could not be killed."""
 
 
 def note_strangers() -> None:
@@ -44,7 +44,7 @@ def kill(pid: int) -> None:
 
 
 def forget(pid: int, patience: float) -> bool:
-    """Wait for a warden to end; one that does not is killed."""
+    """Wait for a warden to exit, and kill it after `patience` seconds. Return whether it exited by itself."""
     deadline = time.monotonic() + patience
     willing = True
     try:
@@ -60,14 +60,17 @@ def forget(pid: int, patience: float) -> bool:
 
 
 class Orphans:
-    """What lost wardens have left to one run."""
+    """The processes that lost wardens have left to one run."""
 
     def __init__(self) -> None:
         self.adopted: set[int] = set()
-        """The branches that were spared."""
+        """PIDs of the spared branches."""
 
     def sweep(self, spare: Sequence[int] = (), main: int = 0) -> int:
-        """End all but the branches with `spare`, which are adopted; `main` is always ended. Returns the passes."""
+        """Kill all orphans except the branches with `spare`, which are adopted. `main` is always killed.
+
+        Returns the number of passes.
+        """
         with starting:
             passes, spared = 0, self._others() | frozenset(spare)
             deadline = time.monotonic() + warden.GIVE_UP
@@ -84,7 +87,7 @@ class Orphans:
         return passes
 
     def count(self) -> int:
-        """How many there are, each with its own below it."""
+        """Return how many orphaned process trees there are."""
         if not self.adopted:
             return 0
         with starting:
@@ -92,19 +95,19 @@ class Orphans:
             return len(warden.children_without(others)) if _is_somebody_left(others) else 0
 
     def _others(self) -> frozenset[int]:
-        """Children of this process that are no orphans of this run."""
+        """Return the children of this process that are not orphans of this run."""
         return frozenset(wardens | _given_up | (_adopted - self.adopted)) | (_strangers or frozenset())
 
 
 def _is_somebody_left(spared: frozenset[int], main: int = 0) -> bool:
-    """Bury the dead; is there any child but the branches with `spared`?"""
+    """Reap dead children and return whether any child is left besides the branches with `spared`."""
     dead, is_left = warden.reap(spared, main)
     _given_up.difference_update(dead)
     return is_left
 
 
 def _branches(pids: Sequence[int]) -> set[int]:
-    """Those of them that are below this process, and those in between."""
+    """Return those of these PIDs that are our descendants, and the processes between us and them."""
     tree = warden.children_by_parent()
     parents = {child: parent for parent, children in tree.items() for child in children}
     found: set[int] = set()

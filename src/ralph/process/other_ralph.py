@@ -1,6 +1,6 @@
-"""Another ralph, asked for something that takes processes of its own: what it does outlives whoever asked.
+"""Runs another ralph process for commands whose processes must outlive the caller.
 
-The one who asks has no warden and adopts nobody: a run that goes on in the background is on its own from its first moment.
+The caller has no warden and adopts no processes, so a background run is independent from the start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from msgspec import Struct
 from ralph.process import orphans, warden
 
 MAX_BYTES = 4 << 20
-"""More of what it prints is not read."""
+"""Output beyond this is not read."""
 
 
 class RalphOutput(Struct, frozen=True):
@@ -25,12 +25,12 @@ class RalphOutput(Struct, frozen=True):
 
 
 def ralph_command(*arguments: str) -> list[str]:
-    """The command line of the ralph that is running, whatever is on PATH or lies here."""
+    """Return the command line of the running ralph, whatever is on PATH or in the current directory."""
     return [sys.executable, "-P", "-m", "ralph", *arguments]
 
 
 def ask_ralph(*arguments: str) -> RalphOutput:
-    """Run ralph with these arguments to its end, without a terminal."""
+    """Run ralph with these arguments until it exits, without a terminal."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         code = _run(ralph_command(*arguments), out.fileno(), err.fileno())
         return RalphOutput(code, _text(out.fileno()), _text(err.fileno()))

@@ -1,4 +1,4 @@
-"""One command in the hands of a warden, from its start until everything it has started is gone."""
+"""One command run by a warden, from its start until every process it started is gone."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from ralph.process.client import Warden
 
 ANSWER_SECONDS = 5.0
-"""A warden that does not answer for so long is killed and its tree swept from here."""
+"""Seconds after which a warden that does not answer is killed. Its process tree is then swept from here."""
 
 TICK_SECONDS = 0.25
-"""How often `watch` is asked when nothing happens."""
+"""Seconds between calls of `watch` when nothing happens."""
 
 _CHUNK = 1 << 20
 
 _gatherer = Gatherer()
-"""Reads for all wardens where there are several; one alone reads for itself."""
+"""Reads for all wardens if there are several. A single warden's output is read directly."""
 
 
 class OutputReader(Protocol):
-    """Takes what a command prints, in big pieces that may end anywhere; one at a time, but from any thread."""
+    """Receives command output in large chunks that can end anywhere, one at a time but from any thread."""
 
     def stdout(self, data: bytes) -> None: ...
 
@@ -37,11 +37,11 @@ class OutputReader(Protocol):
 
 
 Watch = Callable[[float, float], Ended | None]
-"""(seconds since the start, seconds since the last output) -> must it be ended now?"""
+"""(seconds since the start, seconds since the last output) -> why the command must stop now, or None."""
 
 
 class Step:
-    """One command in hand: its pipes, the warden's messages, the clock."""
+    """The current command: its pipes, the warden's messages and the clock."""
 
     def __init__(self, owner: Warden, readers: dict[int, Callable[[bytes], None]], watch: Watch) -> None:
         self._warden = owner
@@ -71,7 +71,7 @@ class Step:
         return self._exit() if is_swept else self.lost()
 
     def _is_swept(self, pipes: Iterable[int]) -> bool:
-        """Stay until the command and everything it started is gone, and read these; False: the warden is lost."""
+        """Read these pipes until every process of the command is gone. Return False if the warden is lost."""
         poll = select.poll()
         for descriptor in (*pipes, self._warden.fileno(), self._warden.wakeup.fileno()):
             poll.register(descriptor, select.POLLIN)
@@ -92,7 +92,7 @@ class Step:
         return True
 
     def _take(self, descriptor: int, data: bytes) -> None:
-        """The gatherer has read something: in its thread, and what goes wrong is ours."""
+        """Receive data in the gatherer's thread and keep any error for our own thread."""
         try:
             self._pass_on(descriptor, data)
         except Exception as error:
@@ -127,7 +127,7 @@ class Step:
         self._readers[descriptor](data)
 
     def _is_silent(self) -> bool:
-        """A quiet warden is asked whether it lives; has it not answered for too long?"""
+        """Ping a quiet warden, and return whether it has failed to answer for too long."""
         now = time.monotonic()
         if self._asked_at is not None:
             if now - self._asked_at <= ANSWER_SECONDS:
@@ -150,12 +150,12 @@ class Step:
             self._end(0)
 
     def _end(self, grace: float) -> None:
-        """TERM and some patience; none after a second interrupt."""
+        """Stop the command: TERM, then KILL after `grace`. A second interrupt kills it at once."""
         self._interrupts = self._warden.wakeup.count
         self._warden.end(0 if self._interrupts > 1 else grace)
 
     def lost(self) -> Exit:
-        """The warden is gone or deaf: sweep from here."""
+        """Sweep from here, because the warden is gone or does not respond."""
         passes = self._warden.lost(self._main)
         self._drain()
         seconds = time.monotonic() - self._started
@@ -179,7 +179,7 @@ class Step:
         )
 
     def _drain(self) -> None:
-        """What is still in the pipes; a stranger who holds one open is not waited for."""
+        """Read what is left in the pipes, without waiting for another process that holds one open."""
         for descriptor in self._readers:
             os.set_blocking(descriptor, False)
             deadline = time.monotonic() + 1.0

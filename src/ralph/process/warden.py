@@ -1,18 +1,18 @@
-"""The warden: a tiny process that starts the commands of one run and ends what is left of them.
+"""The warden: a small process that starts the commands of one run and kills their leftover processes.
 
-It runs as `python -I -S warden.pyc [lock]`, imports nothing of ours, and is a child subreaper: whatever an
-agent starts, however it detaches itself, becomes a child of the warden when its parent dies, so an empty
-list of children means an empty tree. Descriptor 0 is the control socket and the lifeline: when it closes,
-the warden ends the tree and itself. Descriptor 3, if there is one, is the lock of the run and is only
-held: the directory of a killed ralph stays locked until its tree is gone.
+It runs as `python -I -S warden.pyc [lock]`, imports no module of ralph, and is a child subreaper: a process that
+outlives its parent is reparented to the warden, however it detached itself. No children therefore means that the
+whole tree is gone. Descriptor 0 is the control socket and also the lifeline: when it closes, the warden kills the
+tree and exits. Descriptor 3, if present, is the run's lock. The warden only holds it, so that the directory of a
+killed ralph stays locked until its process tree is gone.
 
-A message is a length (4 bytes) and fields joined by NUL. To the warden:
-    run [keep] ARGC ARG… NAME=VALUE…   with descriptors for stdin, stdout, stderr and the directory
-    end GRACE PID…                      TERM now, KILL after GRACE seconds, for all but these
-    sweep PID…                          end what earlier commands have left behind, but not these
-    count                               how many there are
-    inherit PID…                        end these too if ralph dies: a lost warden has left them to it
-    ping
+A message is a length (4 bytes, big-endian) and fields joined by NUL. To the warden:
+    run [keep] ARGC ARG… NAME=VALUE…   start a command, with descriptors for stdin, stdout, stderr, directory
+    end GRACE PID…                      TERM now and KILL after GRACE seconds, except these
+    sweep PID…                          kill leftover processes of earlier commands, except these
+    count                               count the leftover processes
+    inherit PID…                        kill these too if ralph dies: a lost warden left them to it
+    ping                                answer with pong
 From the warden:
     started PID · failed ERRNO · exited STATUS · kept · swept PASSES LEFT · children NUMBER · pong
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable
 else:
-    try:  # what these are made of: the modules themselves turn it into enumerations, longer than a start of Python
+    try:  # the C modules: the Python ones build enums on import, which takes longer than starting Python
         import _signal as signal
         import _socket as socket
     except ImportError:
@@ -39,13 +39,13 @@ else:
         import socket
 
 LEFTOVER_GRACE = 0.5
-"""Seconds between TERM and KILL for what a finished command has left behind."""
+"""Seconds between TERM and KILL for leftover processes of a finished command."""
 
 LIVE_GRACE = 5.0
 """Seconds between TERM and KILL for a command that is still running."""
 
 GIVE_UP = 10.0
-"""Seconds after KILL until what still lives (another user's, or stuck in the kernel) is given up."""
+"""Seconds after KILL until surviving processes (another user's, or stuck in the kernel) are given up."""
 
 LINUX = sys.platform.startswith("linux")
 CONTROL_FD = 0
@@ -54,16 +54,16 @@ PROGRAM_FD = 4
 
 _PR_SET_CHILD_SUBREAPER = 36
 DEFAULTED = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
-"""Every signal whose disposition a new process could have inherited from us."""
+"""Every signal whose disposition a new process could inherit from us."""
 
 
 def become_subreaper() -> bool:
-    """Orphaned descendants become our children, where the system can do that."""
+    """Make the kernel reparent orphaned descendants to this process. Return whether the system supports it."""
     if not LINUX:
         return False
     arguments = (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
-        import _ctypes  # what ctypes is made of, in a tenth of its time
+        import _ctypes  # the C module under ctypes, imported in a tenth of the time
 
         here = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]
         prctl = _ctypes.dlsym(here, "prctl")
@@ -80,7 +80,7 @@ def pack(*fields: bytes) -> bytes:
 
 
 def receive_fds(control: socket.socket, size: int, most: int) -> tuple[bytes, list[int]]:
-    """What has arrived, and the descriptors that came with it."""
+    """Return the received data and the descriptors that came with it."""
     width = 4
     data, ancillary, _, _ = control.recvmsg(size, socket.CMSG_LEN(most * width))
     found: list[int] = []
@@ -92,7 +92,7 @@ def receive_fds(control: socket.socket, size: int, most: int) -> tuple[bytes, li
 
 
 def children_by_parent() -> dict[int, list[int]]:
-    """Every process of the system by its parent, the newest first."""
+    """Return all processes of the system by parent, newest first."""
     tree: dict[int, list[int]] = {}
     try:
         names = os.listdir("/proc")
@@ -113,7 +113,7 @@ def parent_of(pid: int) -> int:
 
 
 def spared_branches(tree: dict[int, list[int]], spare: frozenset[int], main: int) -> set[int]:
-    """Those that are spared, and those above them: a shell that waits for one is spared with it; `main` never is."""
+    """Return the spared processes and their ancestors below us, such as a waiting shell, but never `main`."""
     parents = {child: parent for parent, children in tree.items() for child in children} if spare else {}
     branches: set[int] = set()
     for pid in spare:
@@ -124,10 +124,10 @@ def spared_branches(tree: dict[int, list[int]], spare: frozenset[int], main: int
 
 
 def signal_tree(signum: int, spare: frozenset[int] = frozenset(), main: int = 0) -> None:
-    """Signal every descendant of this process but the branches with `spare`, and what is below them.
+    """Signal every descendant of this process except the branches with `spare` and everything below them.
 
-    Our own children cannot be reaped by anyone else, so their ids are safe. A deeper descendant's id
-    could be taken over by a stranger: it is pinned by a pidfd and its parent looked up once more.
+    Only we can reap our own children, so their PIDs cannot be reused. The PID of a deeper descendant could be
+    reused by an unrelated process, so it is pinned with a pidfd and its parent is checked again.
     """
     if not has_children():
         return
@@ -149,7 +149,7 @@ def signal_tree(signum: int, spare: frozenset[int] = frozenset(), main: int = 0)
 
 
 def signal_group(group: int, signum: int) -> bool:
-    """All that can be done where there is neither subreaper nor /proc. False: nobody is left."""
+    """Signal a process group, for systems without subreaper and /proc. Return whether it still exists."""
     try:
         os.killpg(group, signum)
     except OSError:
@@ -167,9 +167,9 @@ def _kill(pid: int, signum: int) -> None:
 
 
 def _kill_group_of(child: int) -> None:
-    """A chain of processes that fork and exit is faster than any list; its group dies as one.
+    """Kill the process group of a child, to catch a chain of processes that fork and exit faster than we can list.
 
-    The group cannot have become a stranger's: `child` is in it and is ours to reap. Ours is never killed.
+    The group ID cannot have been reused, because the unreaped `child` is in it. Our own session is never killed.
     """
     try:
         group = os.getpgid(child)
@@ -201,7 +201,7 @@ def _kill_by(pin: int, signum: int) -> None:
 
 
 def reap(spare: frozenset[int] = frozenset(), main: int = 0) -> tuple[dict[int, int], bool]:
-    """The exit statuses of dead children, and whether any child but the branches with `spare` is left."""
+    """Reap dead children. Return their exit statuses and whether a child outside `spare`'s branches is left."""
     statuses: dict[int, int] = {}
     while True:
         try:
@@ -214,7 +214,7 @@ def reap(spare: frozenset[int] = frozenset(), main: int = 0) -> tuple[dict[int, 
 
 
 def has_children() -> bool:
-    """Is there any child of this process, dead or alive? Where nobody can tell, there may be."""
+    """Return whether this process has any child, dead or alive. True if the system cannot tell."""
     if not LINUX:
         return True
     try:
@@ -225,20 +225,20 @@ def has_children() -> bool:
 
 
 def children_without(spare: frozenset[int], main: int = 0) -> list[int]:
-    """Our children, each the root of a branch that has none of `spare`; `main` is always one."""
+    """Return our children whose branches contain none of `spare`. `main` is always included if it is a child."""
     tree = children_by_parent()
     spared = spared_branches(tree, spare, main)
     return [pid for pid in tree.get(os.getpid(), ()) if pid not in spared]
 
 
 class Wards:
-    """Processes that are no children of this one, pinned, so that they can be ended all the same."""
+    """Processes that are not our children, pinned by pidfds so that they can still be killed safely."""
 
     def __init__(self) -> None:
         self._pins: dict[int, int] = {}
 
     def add(self, pids: Iterable[int], parents: frozenset[int]) -> None:
-        """Pin them; an id that a stranger has taken over meanwhile has another parent."""
+        """Pin these processes. A PID that was reused meanwhile has a parent outside `parents` and is skipped."""
         for pid in pids:
             try:
                 pin = os.pidfd_open(pid)
@@ -250,7 +250,7 @@ class Wards:
                 os.close(pin)
 
     def add_neighbours(self) -> None:
-        """What those who wait for a run have started beside it. A run itself ends its own."""
+        """Pin the other descendants of processes that wait for a run. A run kills its own processes itself."""
         if not self._pins:
             return
         tree = children_by_parent()
@@ -273,7 +273,7 @@ class Wards:
 
 
 class WardenProcess:
-    """One command at a time: started, watched, ended, and its leftovers swept."""
+    """Runs one command at a time: starts it, watches it, stops it and sweeps its leftover processes."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -299,7 +299,7 @@ class WardenProcess:
         self._poll.register(self._wakeup, select.POLLIN)
 
     def serve(self) -> None:
-        """Serve until ralph closes the socket or dies; never leave anything behind."""
+        """Serve until ralph closes the socket or dies, and leave no process behind."""
         while self._alive or self._main or self._sweeping:
             ready = {fd for fd, _ in self._poll.poll(self._timeout())}
             if self._wakeup in ready:
@@ -310,7 +310,7 @@ class WardenProcess:
             self._sweep()
 
     def _timeout(self) -> int | None:
-        """Milliseconds until there is something to do without being told."""
+        """Return the milliseconds until the next action that no message or signal triggers."""
         if not self._kill_at:
             return None
         wait = self._kill_at - time.monotonic()
@@ -365,7 +365,7 @@ class WardenProcess:
                 self._orphaned()
 
     def _orphaned(self) -> None:
-        """ralph is gone, however it went: end the tree, then ourselves."""
+        """Kill the process tree and then exit, because ralph is gone."""
         if self._alive:
             self._alive = False
             self._poll.unregister(self._control.fileno())
@@ -373,7 +373,7 @@ class WardenProcess:
             self._wards.add_neighbours()
             self._end(LIVE_GRACE if self._main or self._wards.are_left() else LEFTOVER_GRACE)
 
-    # ---- the command in hand ----
+    # ---- the current command ----
 
     def _run(self, fields: list[bytes]) -> None:
         argc = int(fields[0])
@@ -402,7 +402,7 @@ class WardenProcess:
             self._descriptors = []
 
     def _end(self, grace: float) -> None:
-        """TERM for the whole tree now, KILL for what is left of it after `grace`."""
+        """Send TERM to the whole tree now, and KILL to what is left of it after `grace` seconds."""
         if not self._main and not self._sweeping:
             return
         deadline = time.monotonic() + grace
@@ -443,13 +443,13 @@ class WardenProcess:
             self._end(LEFTOVER_GRACE)
 
     def _sweep_all_but(self, spared: list[bytes]) -> None:
-        """End what the commands before have left behind, but not these."""
+        """Kill the leftover processes of earlier commands, except these."""
         self._spared = _pids(spared)
         self._passes = 0
         self._begin_sweep(True)
 
     def _count(self) -> int:
-        """A chain of processes that fork and exit is in no list, but somebody is there."""
+        """Count the leftover processes. A chain that forks and exits faster than we can list counts as one."""
         self._reap()
         return len(self._leftovers()) or int(LINUX and not self._untouched and has_children())
 
@@ -458,7 +458,7 @@ class WardenProcess:
 
     @property
     def _untouched(self) -> frozenset[int]:
-        """Those that no sweep is about: given up, or spared on request."""
+        """Return the processes that a sweep skips: given up, or spared on request."""
         return self._given_up | self._spared
 
     def _sweep(self) -> None:

@@ -1,1 +1,1 @@
-"""Which files a check is made of, read from its commands."""
+"""Finds the files that a check consists of, by reading its commands."""

@@ -1,6 +1,8 @@
-"""Which files the verification of a task is made of: the scripts and the tests that its commands run.
+"""Finds the files that verify a task: the scripts and tests that its commands run.
 
-Whoever may change these can make any work look done. Only the command is read, by what is well known of programs. What a script or a Makefile starts in turn does not show: then all that is called a test by custom counts.
+Anyone who can change these files can make any work look done. Only the command line is read, using what is known about
+common programs. What a script or a Makefile starts in turn is not visible, so in that case every file that is named
+like a test by convention counts.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from ralph.shell.reader import read
 from ralph.shell.words import MARKS, UNKNOWN
 
 _ROOT = "/\0repository"
-"""Stands for the root of the repository, wherever that is: no command can name it."""
+"""Placeholder for the root of the repository. No command can name it."""
 _TEST_SCRIPT = re.compile(r"t|tst|test(?:[:_.-].*)?")
 _TEST_DIRECTORY = re.compile(
     r"(?:.*[_-])?(?:tests?|testing|specs?|e2e|acceptance)(?:[_-].*)?|t", re.IGNORECASE
@@ -41,10 +43,10 @@ _SOURCES_FOLLOW = ("related", "--findRelatedTests")
 
 
 class Protection(Struct, frozen=True):
-    """Globs of tracked files that must stay as they are, each of one file; and names that must stay unused.
+    """Globs of tracked files that must not change, one per file, and names that must stay unused.
 
-    `executed`: programs, scripts and tests that are run. `by_custom`: what is called a test, where a script decides
-    which are run. `absent`: names that no new file may have, nor a directory above it.
+    `executed`: programs, scripts and tests that the commands run. `by_custom`: files named like tests, if a script
+    decides which tests run. `absent`: names that no new file and no directory above it is allowed to have.
     """
 
     executed: tuple[str, ...] = ()
@@ -53,9 +55,10 @@ class Protection(Struct, frozen=True):
 
 
 def protection(commands: Iterable[tuple[str, str]], tracked: Collection[str]) -> Protection:
-    """What must not be touched for these commands to tell the truth.
+    """Return the files that must not change for these commands to be trusted.
 
-    Each command has the directory that it is run in; `tracked`: all files of the repository, from the same root.
+    Each command comes with its working directory. `tracked` lists all files of the repository, relative to the
+    same root.
     """
     files = _Files(tracked)
     executed: set[str] = set()
@@ -70,7 +73,7 @@ def protection(commands: Iterable[tuple[str, str]], tracked: Collection[str]) ->
 
 
 def tests_among(paths: Iterable[str]) -> list[str]:
-    """Files that are called tests by custom."""
+    """Return the files that are named like tests by convention."""
     return [path for path in paths if any(_is_called(path, name) for name in TESTS_BY_CUSTOM)]
 
 
@@ -79,7 +82,7 @@ def _escaped(paths: Iterable[str]) -> tuple[str, ...]:
 
 
 class _Files:
-    """The tracked files, by what a command line may call them, and what else commands were seen to do."""
+    """Looks up tracked files by the names that a command line uses, and records other findings."""
 
     def __init__(self, tracked: Collection[str]) -> None:
         self._tracked = frozenset(tracked)
@@ -87,13 +90,13 @@ class _Files:
         self.is_indirect = False
 
     def forbid_module(self, name: str) -> None:
-        """A new module of this name would be run in the place of the installed one."""
+        """Forbid a new module of this name, which would run instead of the installed one."""
         module = name.partition(".")[0]
         if not any(module in path.removesuffix(".py").split("/") for path in self._tracked):
             self.newcomers.update((module, f"{module}.py"))
 
     def named(self, directory: str | None, word: str) -> list[str]:
-        """The file that a word means, or those that match it as a glob of the shell."""
+        """Return the file that a word names, or the files that match it as a shell glob."""
         path = joined(directory, word)
         if path is None or path in self._tracked or not re.search(r"[*?]", path):
             return [path] if path in self._tracked else []
@@ -105,7 +108,7 @@ class _Files:
         return [path for path in self._tracked if path.startswith(prefix)]
 
     def called(self, names: Sequence[str], directory: str) -> list[str]:
-        """Files below a directory with such a name, or in a directory with such a name."""
+        """Return the files below a directory that have one of these names, or are in a directory that has one."""
         return [path for path in self.below(directory) if any(_is_called(path, name) for name in names)]
 
 
@@ -125,7 +128,10 @@ def _is_called(path: str, name: str) -> bool:
 
 
 def simple_commands(command: str, working_dir: str = ".") -> list[SimpleCommand]:
-    """All that it runs, as far as that can be read; strings in code of other languages are not followed."""
+    """Return the commands that a command line runs, as far as it can be parsed.
+
+    Strings in code of other languages are not followed.
+    """
     found: list[SimpleCommand] = []
     context = ShellContext(
         normal(posixpath.join(_ROOT, working_dir)), "/\0home", _ROOT, env={"OLDPWD": UNKNOWN}
@@ -138,12 +144,12 @@ def simple_commands(command: str, working_dir: str = ".") -> list[SimpleCommand]
 
 
 def inside(directory: str | None) -> str | None:
-    """A directory from the root of the repository, None if it lies elsewhere or nobody knows where."""
+    """Return a directory relative to the root of the repository, or None if it is outside or unknown."""
     return None if directory is None or not is_under(directory, _ROOT) else directory[len(_ROOT) + 1 :] or "."
 
 
 def joined(directory: str | None, path: str) -> str | None:
-    """A path from the root of the repository, None where only running the command would tell."""
+    """Return a path relative to the root of the repository, or None if only running the command would reveal it."""
     if path.startswith("/"):
         return inside(normal(path))
     if directory is None or not path or not MARKS.isdisjoint(path):
@@ -152,7 +158,7 @@ def joined(directory: str | None, path: str) -> str | None:
 
 
 def _of_command(command: SimpleCommand, files: _Files) -> Iterator[str]:
-    """What one simple command executes: its program, and what that is told to run."""
+    """Return the files that one simple command executes: its program, and the files that the program runs."""
     directory = inside(command.directory)
     program, rest = find_program([command.program, *command.args])
     if "/" in command.name:
@@ -175,7 +181,10 @@ def _of_command(command: SimpleCommand, files: _Files) -> Iterator[str]:
 def _package_script(
     program: PackageManager, rest: list[str], directory: str | None
 ) -> tuple[str | None, list[str]]:
-    """`npm test` and the like run tests; `yarn jest` is jest. What other scripts do does not show here."""
+    """Return the directory and command of a package script: `npm test` runs tests, `yarn jest` is jest.
+
+    The command is empty for other scripts, whose content is not visible here.
+    """
     found, words = leading_options(rest, program.options)
     for name, value in found:
         if name in program.options.moves:
@@ -193,8 +202,8 @@ def _package_script(
 
 
 def _of_runner(program: TestRunner, rest: list[str], directory: str | None, files: _Files) -> Iterator[str]:
-    """The tests that are named, else those that are called so by custom; and what the runner reads besides."""
-    files.newcomers.update(program.always, program.beside)
+    """Return the tests that are named, or all conventional ones if none is, and the runner's own files."""
+    files.newcomers.update(program.always, program.configs)
     files.is_indirect = files.is_indirect or program.is_indirect
     words: list[str] = []
     while rest:
@@ -209,14 +218,14 @@ def _of_runner(program: TestRunner, rest: list[str], directory: str | None, file
     if directory is None:
         return
     yield from files.called(program.always, directory)
-    for name in program.beside:
+    for name in program.configs:
         yield from files.named(directory, name)
     tests = _named_tests(program, words, directory, files)
     yield from files.called(program.tests, directory) if tests is None else tests
 
 
 def _named_tests(program: TestRunner, words: list[str], directory: str, files: _Files) -> list[str] | None:
-    """The tests that the arguments name; None if they name none."""
+    """Return the tests that the arguments name, or None if they name none."""
     if program.takes is Takes.OTHER or any(word in _SOURCES_FOLLOW for word in words):
         return None
     found: list[str] = []
@@ -232,7 +241,7 @@ def _named_tests(program: TestRunner, words: list[str], directory: str, files: _
 
 
 def _tests_at(program: TestRunner, word: str, directory: str, files: _Files) -> list[str]:
-    """A file, or a directory: all of one for tests, of any other what is called a test."""
+    """Return the tests at a path: the file, everything in a test directory, or the tests in any other directory."""
     if named := files.named(directory, word):
         return named
     path = joined(directory, word)
@@ -245,7 +254,7 @@ def _tests_at(program: TestRunner, word: str, directory: str, files: _Files) -> 
 
 
 def _of_name(program: TestRunner, parts: list[str], directory: str, files: _Files) -> list[str]:
-    """`tests.test_login.TestLogin`: the module, or the package, that the name begins with."""
+    """Return the module or package that a dotted name starts with, as in `tests.test_login.TestLogin`."""
     for length in range(len(parts), 0, -1):
         path = "/".join(parts[:length])
         if found := files.named(directory, f"{path}.py") or _tests_at(program, path, directory, files):

@@ -1,4 +1,4 @@
-"""Tables of well-known test runners and package managers, as they are called on a command line."""
+"""Tables of common test runners and package managers, by their command lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _set(words: str) -> frozenset[str]:
 
 
 class Options(Struct, frozen=True):
-    """Options that are followed by a value; `runs`: it is a file that is run, `moves`: the directory to work in."""
+    """Options that take a value. Those in `runs` take a file to run, those in `moves` the working directory."""
 
     values: frozenset[str] = frozenset()
     runs: frozenset[str] = frozenset()
@@ -31,13 +31,13 @@ def _values(words: str, *, runs: str = "", moves: str = "") -> Options:
 
 
 class PackageManager(Struct, frozen=True):
-    """A program that runs the scripts of a package by their names."""
+    """A program that runs the scripts of a package by name."""
 
     options: Options = Options()
 
 
 class Takes(Enum):
-    """What the arguments of a test runner are: names are those of Python's modules; filters, parts of a path."""
+    """Kind of arguments that a test runner takes. Names are those of Python modules, filters are parts of a path."""
 
     PATHS = "paths"
     NAMES = "names"
@@ -46,15 +46,15 @@ class Takes(Enum):
 
 
 class TestRunner(Struct, frozen=True):
-    """A test runner. `tests`: how its tests are called by custom; with "/" at the end, how their directory is.
+    """A test runner. `tests`: conventional names of its test files, or of their directories with a trailing "/".
 
-    `always`: what it reads wherever the tests are; `beside`: in the directory in which it is run. `is_indirect`: it
-    runs other commands, which stand in a file of its own.
+    `always`: files that it reads wherever the tests are. `configs`: files that it reads in its working directory.
+    `is_indirect`: it runs other commands, which are listed in a file.
     """
 
     tests: tuple[str, ...] = ()
     always: tuple[str, ...] = ()
-    beside: tuple[str, ...] = ()
+    configs: tuple[str, ...] = ()
     takes: Takes = Takes.PATHS
     options: Options = Options()
     is_indirect: bool = False
@@ -63,7 +63,7 @@ class TestRunner(Struct, frozen=True):
 _PYTEST = TestRunner(
     ("test_*.py", "*_test.py"),
     always=("conftest.py",),
-    beside=("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
+    configs=("pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml"),
     options=_values(
         "-k -m -c -o -p -n -r -W --cov --cov-report --cov-config --cov-fail-under --junitxml --junit-xml --rootdir"
         " --ignore --ignore-glob --deselect --maxfail --tb --timeout --durations --dist --basetemp --confcutdir"
@@ -76,7 +76,7 @@ _UNITTEST = TestRunner(
 )
 _JAVASCRIPT = TestRunner(
     ("*.test.*", "*.spec.*", "__tests__/"),
-    beside=tuple(
+    configs=tuple(
         f"{runner}.config.{ending}"
         for runner in ("jest", "vitest", "playwright")
         for ending in ("js", "ts", "mjs", "cjs", "mts", "cts", "json")
@@ -90,7 +90,7 @@ _JAVASCRIPT = TestRunner(
 )
 _MOCHA = TestRunner(
     (*_JAVASCRIPT.tests, "test/"),
-    beside=(".mocharc.js", ".mocharc.cjs", ".mocharc.json", ".mocharc.yml"),
+    configs=(".mocharc.js", ".mocharc.cjs", ".mocharc.json", ".mocharc.yml"),
     takes=Takes.FILTERS,
     options=_JAVASCRIPT.options,
 )
@@ -98,11 +98,11 @@ _JVM = TestRunner(("src/test/",), takes=Takes.OTHER)
 _CARGO = TestRunner(("tests/",), takes=Takes.OTHER)
 _PHPUNIT = TestRunner(
     ("*Test.php", "Pest.php"),
-    beside=("phpunit.xml", "phpunit.xml.dist"),
+    configs=("phpunit.xml", "phpunit.xml.dist"),
     options=_values("-c --configuration --filter --testsuite --group --bootstrap --log-junit"),
 )
 _MAKE = TestRunner(
-    beside=("Makefile", "makefile", "GNUmakefile"),
+    configs=("Makefile", "makefile", "GNUmakefile"),
     takes=Takes.OTHER,
     options=_values("-l -I -o -W", runs="-f --file --makefile", moves="-C --directory"),
     is_indirect=True,
@@ -138,7 +138,7 @@ RUNNERS: dict[str, TestRunner] = {
     "rspec": TestRunner(
         ("*_spec.rb",),
         always=("spec_helper.rb", "rails_helper.rb"),
-        beside=(".rspec",),
+        configs=(".rspec",),
         options=_values("-e -f -t -r -I -o --example --format --tag --require --out"),
     ),
     "rake": TestRunner(
@@ -159,13 +159,13 @@ RUNNERS: dict[str, TestRunner] = {
     "make": _MAKE,
     "gmake": _MAKE,
     "just": TestRunner(
-        beside=("justfile", "Justfile", ".justfile"),
+        configs=("justfile", "Justfile", ".justfile"),
         takes=Takes.OTHER,
         options=_values("", runs="-f --justfile", moves="-d --working-directory"),
         is_indirect=True,
     ),
     "task": TestRunner(
-        beside=("Taskfile.yml", "Taskfile.yaml"),
+        configs=("Taskfile.yml", "Taskfile.yaml"),
         takes=Takes.OTHER,
         options=_values("", runs="-t --taskfile", moves="-d --dir"),
         is_indirect=True,
@@ -176,7 +176,7 @@ TESTS_BY_CUSTOM = (
     *("test_*.py", "*_test.*", "*.test.*", "*.spec.*", "*_spec.*", "*Test.php", "*Test.java", "*Tests.cs"),
     *("*.bats", "*.feature", "conftest.py", "test/", "tests/", "spec/", "__tests__/", "e2e/"),
 )
-"""What is a test wherever one cannot see which are run."""
+"""Names of tests, for commands that do not show which tests they run."""
 
 CUSTOMIZE = ("sitecustomize.py", "usercustomize.py")
 """Modules that Python runs before any program."""

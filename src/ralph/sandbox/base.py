@@ -1,19 +1,19 @@
-"""What a sandbox backend has to do. A new one is one file and one line in `registry.py`.
+"""The interface of a sandbox backend. A new one is one file and one line in `registry.py`.
 
-Three moments:
-- Before a run, and for `ralph doctor`: `problem` says why the backend cannot be used on this machine. It is asked with
-  a `Run` to try things out; nothing here starts a process itself.
-- Once per ralph process that drives a run: `opened` is a context. On entering, it removes what a killed ralph has
-  left of this run or of any other, and makes what lives as long as the run: a proxy, a container. If that cannot be
-  done it raises RalphError, and the run does not begin: a backend never lets a command out because it failed. Leaving
-  removes it all.
-- For each command: `wrap` turns it into one that the warden can start outside and that does its work inside. The
+A backend is used at three points:
+- Before a run and for `ralph doctor`, `problem` says why the backend cannot be used on this machine. It gets a
+  `RunCommand` for trying things out, because a backend never starts a process itself.
+- Once per ralph process that drives a run, `opened` is entered as a context manager. It removes leftovers of killed
+  ralphs, of this run or any other, and creates what lasts as long as the run: a proxy, a container. If that fails, it
+  raises RalphError and the run does not start: a failing backend never lets a command run unsandboxed. Leaving the
+  context removes everything again.
+- For each command, `wrap` returns a command that the warden can start outside and that does its work inside. The
   warden's signals (TERM to every process that it sees, later KILL) must reach the inner process, stdin and the two
-  output pipes are inherited, and the wrapper's exit ends the step. `after` is called with what `wrap` gave when it has
-  ended and before anything looks at the files: there leftovers inside are ended, files that are copied are waited
-  for, and the exit is told as the inner process had it.
+  output pipes are inherited, and the step is over when the wrapper exits. `after` is then called with the result of
+  `wrap`, before anything reads the files. It kills leftover processes inside, waits for copied files, and translates
+  the exit status into that of the inner process.
 
-A command sees a `Room`: what is not named there is up to the backend, but never writable, and never somebody's secret.
+A command sees the paths in its `Mounts`. The rest is up to the backend, but never writable and never a user's secret.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from ralph.core.model import Exit, Network
 
 _NAMED = ("/home", "/root", "/run", "/tmp", "/var/tmp", "/mnt", "/media")
 PEOPLES = (*dict.fromkeys((*_NAMED, *map(os.path.realpath, _NAMED))),)
-"""Directories that belong to people, not to the system; some systems have links there."""
+"""Directories that belong to users, not to the system. On some systems they are links."""
 
 
 class Root(Enum):
-    """Whose system a command sees. Unless it is ours, the room names what of Ralph and of the agent is needed there."""
+    """The system that a command sees. In another system, `Mounts` adds the files of Ralph and the agent."""
 
-    OURS = "this machine's, read-only"
-    IMAGE = "that of an image, on this machine's kernel"
-    MACHINE = "that of a machine of its own"
+    OURS = "this machine, read-only"
+    IMAGE = "an image on this machine's kernel"
+    MACHINE = "a separate machine"
 
 
 class SandboxOutput(Struct, frozen=True):
-    """What a short command of the backend itself did. `code` is None if it could not be started or was ended."""
+    """Result of a short command of the backend itself. `code` is None if it could not start or timed out."""
 
     code: int | None
     out: bytes
@@ -50,19 +50,19 @@ class SandboxOutput(Struct, frozen=True):
 
 
 RunCommand = Callable[[Sequence[str], float], SandboxOutput]
-"""(command line, seconds) -> what it did. It runs outside, under the warden."""
+"""(command line, timeout in seconds) -> result. The command runs outside, under the warden."""
 
 Tell = Callable[[str], None]
-"""Say something to those who watch the run; may be called from any thread."""
+"""Reports a message about the run. It can be called from any thread."""
 
 
 class Boundary(Struct, frozen=True):
-    """What is the same for every command of a run.
+    """Settings that are the same for every command of a run.
 
-    `state`: a directory for the backend's own files, out of reach for what runs inside. `writable`: the trees that some
-    command of the run may write to, the worktree first. `read_only`: those that every command may read besides, for
-    backends that must know it before. `hosts`: "name" (ports 443 and 80, public addresses only) or "name:port" (that
-    port, at any address but link-local ones). 0 is no limit.
+    `state`: a directory for the backend's own files, out of reach from inside. `writable`: the trees that any command
+    of the run can write to, the worktree first. `read_only`: trees that every command can read besides, for backends
+    that must know them in advance. `hosts`: "name" (ports 443 and 80, public addresses only) or "name:port" (that port,
+    at any address except link-local ones). For `memory_mb` and `processes`, 0 means no limit.
     """
 
     run: str
@@ -76,12 +76,12 @@ class Boundary(Struct, frozen=True):
 
 
 class Mounts(Struct, frozen=True):
-    """What one command finds. Every path is absolute and resolved, and is the same inside as outside.
+    """The paths that one command sees. Every path is absolute and resolved, and is the same inside and outside.
 
-    `directory`: where it starts. What is in none of the lists is hidden if it belongs to people (homes, runtime and
-    temporary directories, this user's sockets), else it can be read. Of two that contain each other the inner one
-    counts. `copied`: (file or directory of ours, where it appears), writable: a copy that nobody reads again, or what is a
-    link outside.
+    `directory`: the working directory. Paths in none of the lists are hidden if they belong to users (homes, runtime
+    and temporary directories, this user's sockets), otherwise they are readable. If one path contains another, the
+    inner one wins. `copied`: pairs of our file or directory and the path where it appears, writable. It is a throwaway
+    copy, or the target of what is a link outside.
     """
 
     directory: str
@@ -92,7 +92,7 @@ class Mounts(Struct, frozen=True):
 
 
 class WrappedCommand(Struct, frozen=True):
-    """What the warden is to start instead; `mark`: what the backend knows it by."""
+    """The command that the warden starts instead. `mark` identifies it to the backend."""
 
     argv: Sequence[str]
     environment: Mapping[str, str]
@@ -108,8 +108,8 @@ class Sandbox(Protocol):
 
 
 class BackendOptions(Struct, frozen=True):
-    """What a run says to its backend. `image`: of containers, "" for the usual one. `agent`: whose machine it is, and
-    `home`, in which its login is kept.
+    """Options of a run for its backend. `image`: the container image, "" for the default. `agent`: the agent that the
+    machine is for. `home`: the directory that keeps its login.
     """
 
     image: str = ""
@@ -118,7 +118,7 @@ class BackendOptions(Struct, frozen=True):
 
 
 class Backend(Protocol):
-    """One way to run a command so that it can do no harm. `name` is what the user says."""
+    """One way to run a command in isolation. `name` is the name that the user enters."""
 
     @property
     def name(self) -> str: ...
@@ -127,6 +127,6 @@ class Backend(Protocol):
     def root(self) -> Root: ...
 
     def problem(self, run: RunCommand) -> str:
-        """Why it cannot be used here, in words; "" if it can."""
+        """Return why the backend cannot be used here, or "" if it can."""
 
     def opened(self, boundary: Boundary, run: RunCommand, tell: Tell) -> AbstractContextManager[Sandbox]: ...

@@ -1,18 +1,18 @@
-"""bubblewrap (Linux). Seen: 0.8.0, as root and as an ordinary user.
+"""bubblewrap (Linux). Tested with 0.8.0, as root and as an ordinary user.
 
-Namespaces for users, processes, IPC, host name and, unless it is open, the network; no capabilities; a read-only
-system with an own /proc, /dev and /tmp; homes, runtime directories and everything else that belongs to people hidden
-under empty ones, and only what the room names put back.
+A command gets its own namespaces for users, processes, IPC, host name and, unless it is open, the network. It has no
+capabilities and sees a read-only system with its own /proc, /dev and /tmp. Homes, runtime directories and everything
+else that belongs to users are covered by empty directories, in which only the paths of its `Mounts` appear.
 
 Quirks that matter here:
-- `--proc` leaves /proc/sys writable for root, whose `core_pattern` is a way out: all of /proc is made read-only.
-- A signal that ends the outer process takes the inner ones with it at once (`--die-with-parent`), so that one is deaf
-  to TERM, and what runs inside first (`inside.py`) is not. The init of the namespace heeds KILL only.
-- `--die-with-parent` alone is not enough when ralph is killed; the warden ends the tree all the same.
-- It tells a death by signal N as exit code 128 + N.
-- A socket can be connected to on a read-only mount: those that listen where it could be seen are covered.
-- What is mounted below a directory that can be written could be moved away with its parent. So nothing is, but
-  directly in a directory that is itself a mount, which cannot be moved.
+- `--proc` leaves /proc/sys writable for root, and its `core_pattern` is a way out, so all of /proc is read-only.
+- If a signal kills the outer process, the inner ones die at once (`--die-with-parent`). The outer process therefore
+  ignores TERM, and the first program inside (`inside.py`) does not. The init of the namespace reacts only to KILL.
+- `--die-with-parent` alone is not enough when ralph is killed, but the warden kills the tree anyway.
+- It reports a death by signal N as exit code 128 + N.
+- Sockets on a read-only mount still accept connections, so listening sockets in visible places are covered.
+- A mount below a writable directory could be moved away together with its parent. Mounts are therefore placed only
+  directly in a directory that is itself a mount and so cannot be moved.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _TRY_SECONDS = 10.0
 _NAMESPACES = ("--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try")
 _LIFE = ("--die-with-parent", "--new-session", "--cap-drop", "ALL")
 _USERS: tuple[tuple[str, ...], ...] = (("--unshare-user", "--disable-userns"), ("--unshare-user",))
-"""The best first; where not even root may make a user namespace, root does without."""
+"""Best first. If even root cannot create a user namespace, root runs without one."""
 
 _DEAF = 'trap "" TERM INT HUP; exec "$0" "$@"'
 
 _FIRST = compiled(inside)
-"""The program that runs inside first, as it is now: an upgrade under a running loop does not change it."""
+"""A copy of the first program inside, so that an upgrade during a run does not change it."""
 
 _SECRETS = (
     *("/etc/shadow", "/etc/shadow-", "/etc/gshadow", "/etc/gshadow-", "/etc/sudoers", "/etc/sudoers.d"),
@@ -63,7 +63,7 @@ _SECRETS = (
 _HOST_KEYS = "/etc/ssh"
 
 FIRST, SOCKET = "/run/ralph/inside.pyc", "/run/ralph/proxy.sock"
-"""Where that program is and the way to the proxy, seen from inside."""
+"""Paths of that program and of the proxy's socket, as seen from inside."""
 
 
 class Bubblewrap:
@@ -72,9 +72,9 @@ class Bubblewrap:
 
     def problem(self, run: RunCommand) -> str:
         if not sys.platform.startswith("linux"):
-            return "it is for Linux only"
+            return "Linux only"
         if not (program := find_program("bwrap")):
-            return "bwrap is not installed (Debian, Ubuntu, Fedora: the package bubblewrap)"
+            return "bwrap is not installed (on Debian, Ubuntu and Fedora: package bubblewrap)"
         return "" if _users(program, run) is not None else _words(_attempt(program, _USERS[-1], run))
 
     @contextmanager
@@ -83,21 +83,22 @@ class Bubblewrap:
         users = _users(program, run) if program else None
         if users is None:
             raise RalphError(
-                f"bubblewrap cannot be used: {self.problem(run)}.", "See `ralph doctor --sandbox`."
+                f"bubblewrap cannot be used: {self.problem(run)}.",
+                "Run `ralph doctor --sandbox` for details.",
             )
         with ExitStack() as stack:
             socket = ""
             if boundary.network is Network.ALLOW_LIST:
                 socket = stack.enter_context(opened_proxy(boundary.state, boundary.hosts, tell))
             if boundary.processes and os.geteuid() == 0:
-                tell("sandbox.processes has no effect for root: Linux does not count its processes.")
+                tell("sandbox.processes has no effect for root: Linux does not limit root's processes.")
             first = os.path.join(boundary.state, os.path.basename(FIRST))
             Path(first).write_bytes(_FIRST)
             yield Bubble(program, users, boundary, first, socket)
 
 
 class Bubble:
-    """The walls of one run."""
+    """The bubblewrap sandbox of one run."""
 
     def __init__(
         self, program: str, users: Sequence[str], boundary: Boundary, first: str, socket: str
@@ -121,7 +122,7 @@ class Bubble:
         return as_it_died(exit)
 
     def _mounts(self, mounts: Mounts) -> Iterator[str]:
-        """Outer directories before inner ones, so that each inner one counts."""
+        """Yield the mount options, outer directories before inner ones, so that the inner ones win."""
         kinds = dict.fromkeys(mounts.read_only, "--ro-bind")
         kinds |= dict.fromkeys(mounts.writable, "--bind")
         hidden = {*_people(), *mounts.hidden, *(_SECRETS if os.geteuid() == 0 else ()), *_host_keys()}
@@ -143,7 +144,7 @@ class Bubble:
 
 
 def _users(program: str, run: RunCommand) -> tuple[str, ...] | None:
-    """How users are told apart inside, as well as this machine can do it."""
+    """Return the best user namespace options that work on this machine, or None if none does."""
     for words in (*_USERS, *([()] if os.geteuid() == 0 else [])):
         if _attempt(program, words, run) == "":
             return words
@@ -152,7 +153,7 @@ def _users(program: str, run: RunCommand) -> tuple[str, ...] | None:
 
 def _attempt(program: str, users: Sequence[str], run: RunCommand) -> str:
     done = run((program, *users, *_NAMESPACES, *_LIFE, *_system(), "--", "/bin/true"), _TRY_SECONDS)
-    return "" if done.code == 0 else done.err.strip() or "bwrap does not end"
+    return "" if done.code == 0 else done.err.strip() or "bwrap timed out"
 
 
 _FORBIDDEN = ("uid map", "namespace", "clone", "Operation not permitted")
@@ -161,16 +162,16 @@ _SWITCHES = (
     ("kernel.unprivileged_userns_clone", "0", "1"),  # older Debian
     ("user.max_user_namespaces", "0", "15000"),
 )
-"""By which systems forbid it: the setting, its value then, a better one."""
+"""Kernel settings that forbid namespaces: the setting, its forbidding value, a value that allows them."""
 
 
 def _words(error: str) -> str:
-    first = (error or "it does not work here").splitlines()[0]
+    first = (error or "it does not work on this machine").splitlines()[0]
     if not any(words in error for words in _FORBIDDEN):
         return first
     switch = next((f"{name}={better}" for name, worse, better in _SWITCHES if _setting(name) == worse), "")
     how = f"; to allow it: sudo sysctl -w {switch}" if switch else ""
-    return f"this system does not let its users make namespaces ({first}){how}"
+    return f"this system does not let users create namespaces ({first}){how}"
 
 
 def _setting(name: str) -> str:
@@ -185,10 +186,10 @@ def _system() -> tuple[str, ...]:
 
 
 def _people() -> Iterable[str]:
-    """Whatever belongs to people, and this user's home wherever it is."""
+    """Return the directories that belong to users, including this user's home."""
     yield from PEOPLES
     homes = [os.environ.get("HOME", "")]
-    with suppress(KeyError):  # a user without a name
+    with suppress(KeyError):  # a user without an account entry
         homes.append(pwd.getpwuid(os.getuid()).pw_dir)
     yield from (os.path.realpath(home) for home in homes if home not in ("", "/"))
 
@@ -199,7 +200,7 @@ def _host_keys() -> Iterator[str]:
 
 
 def _sockets() -> Iterator[str]:
-    """Sockets with a name, whoever has made them."""
+    """Return the paths of all Unix sockets that have one."""
     try:
         lines = Path("/proc/net/unix").read_text(errors="surrogateescape").splitlines()[1:]
     except OSError:
@@ -211,7 +212,7 @@ def _sockets() -> Iterator[str]:
 
 
 def _is_seen_to(path: str, kinds: Mapping[str, str]) -> bool:
-    """Is it in a place that is hidden anyway, or where the command may have sockets of its own?"""
+    """Whether a path is hidden anyway, or in a directory where the command can create its own sockets."""
     while path != "/":
         path = os.path.dirname(path)
         if path in kinds:

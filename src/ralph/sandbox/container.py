@@ -1,24 +1,24 @@
 """A plain container engine: docker or podman.
 
-Seen, with runc 1.1.5: podman 4.3.1 as root and rootless; Docker Engine 20.10.24 as root and as an ordinary user.
+Tested with runc 1.1.5: podman 4.3.1 as root and rootless, Docker Engine 20.10.24 as root and as an ordinary user.
 
-Every command gets a container of its own from one image, with the paths of its room mounted where they are outside.
-The rest of what it sees is the image's, and read-only: the agent's program must be in the image or in a path that the
-room names. No capabilities, no new privileges, the user's own number, so that files belong to the user.
+Every command gets its own container from one image, with the paths of its `Mounts` at the same place as outside. The
+rest of its file system is the image, read-only, so the agent's program must be in the image or in a mounted path. It
+has no capabilities and no new privileges, and runs under the user's own ID, so that files belong to the user.
 
 Quirks that matter here:
-- The client is not the container. It passes TERM on (`--sig-proxy`, to the init of `--init`); KILL ends the client
-  alone. So every container has labels, and is removed by name after each command, by label when the run ends, and,
-  if ralph was killed, when the next one starts: a lock in the run's state directory tells who still lives.
-- podman has no daemon: its containers are below the warden, which signals them itself. TERM may arrive twice.
-- A name without a value (`--env NAME`) is taken from the client's environment: no secret stands in a command line.
-- An own root directory is not enough for an ordinary user: docker needs `--user`, rootless podman `--userns keep-id`,
-  and in rootless docker root *is* the user.
-- podman's `rm --force` asks first and waits for ten seconds, unless the container's own `--stop-timeout` is less.
-- podman fills a `--tmpfs` with what it covers, unless told not to; and `rm` of a container that is just ending may
+- The client is not the container. It forwards TERM (`--sig-proxy`, to the init of `--init`), but KILL kills only the
+  client. Every container therefore has labels and is removed by name after its command, by label when the run ends,
+  and, if ralph was killed, when the next run starts. A lock in the run's state directory shows which runs are alive.
+- podman has no daemon. Its containers are below the warden, which signals them itself, so TERM can arrive twice.
+- `--env NAME` without a value takes the value from the client's environment, so no secret is on a command line.
+- File ownership needs different options for an ordinary user: docker needs `--user`, rootless podman needs
+  `--userns keep-id`, and in rootless docker root *is* the user.
+- podman's `rm --force` sends TERM and waits ten seconds, unless the container has a shorter `--stop-timeout`.
+- podman copies the covered files into a `--tmpfs` unless told not to. Its `rm` of a container that is just exiting can
   fail, and succeed a moment later.
-- podman lets a command make user namespaces, with all their rights inside; docker does not. So podman is told not to.
-- 125 is the engine's own failure; a death by signal N is told as 128 + N.
+- podman lets a command create user namespaces, with all privileges inside, and docker does not. We forbid it.
+- 125 is the engine's own failure. A death by signal N is reported as 128 + N.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ from ralph.sandbox.proxy import opened_proxy
 from ralph.sandbox.seccomp import without_namespaces
 
 IMAGE = "docker/sandbox-templates:claude-code"
-"""Docker's own image for Claude Code: it has git, node and python."""
+"""Docker's own image for Claude Code. It has git, node and python."""
 
 ENGINES = ("docker", "podman")
 RUN, STATE, OWNER = "ralph.run", "ralph.state", "ralph.owner"
-"""Labels: whose run, its state directory, whose machine and account."""
+"""Labels: the run, its state directory, and the machine and account that own it."""
 
 _SECONDS = 30.0
 _REMOVE_SECONDS = 60.0
@@ -69,19 +69,22 @@ _TRIES, _BETWEEN = 4, 0.5
 _LOCK, _EMPTY, _CALLS = "container.lock", "empty", "seccomp.json"
 _SOCKET, _FIRST = "/run/ralph/proxy.sock", "/run/ralph/inside.py"
 _START = 'cd "$0" && exec "$@"'
-"""Of a program that is not there podman's init says 1; a shell says 127. And `--workdir` is made by docker before the
-private directories are mounted, which then get the rights of what it has made: nobody but root could write there."""
+"""For a missing program, podman's init exits with 1 and a shell with 127. And docker creates `--workdir` before it
+mounts the private directories, which then get the permissions of that directory: only root could write there."""
 
 _PRIVATE = ("/tmp", "/var/tmp", "/run")
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 _OF_PODMAN = "{{.Host.Security.Rootless}} {{.Host.Security.SECCOMPProfilePath}}"
 _CLIENT = ("DOCKER_", "CONTAINER", "XDG_", "DBUS_SESSION_BUS_ADDRESS", "HOME", "PATH", "TMPDIR", "LANG")
-"""Variables that the client itself needs; they do not go inside unless the command has them."""
+"""Variables that the client itself needs. They are not passed inside unless the command has them."""
 
 
 class Engine(Struct, frozen=True):
-    """An engine that works here. `users`: the options by which files belong to the user; `calls`: a profile, "" for its own."""
+    """An engine that works here.
+
+    `users`: options that make files belong to the user. `calls`: a seccomp profile, "" for the engine's own.
+    """
 
     program: str
     is_podman: bool
@@ -103,10 +106,15 @@ class Container(Struct, frozen=True):
     def opened(self, boundary: Boundary, run: RunCommand, tell: Tell) -> Iterator[Sandbox]:
         engine = self._engine(run)
         if isinstance(engine, str):
-            raise RalphError(f"No container can be used: {engine}.", "See `ralph doctor --sandbox`.")
+            raise RalphError(
+                f"Containers cannot be used: {engine}.", "Run `ralph doctor --sandbox` for details."
+            )
         with ExitStack() as stack:
             stack.enter_context(
-                locked(Path(boundary.state, _LOCK), "Another ralph drives this run in containers.")
+                locked(
+                    Path(boundary.state, _LOCK),
+                    "Another ralph process is already driving this run in containers.",
+                )
             )
             Path(boundary.state, _EMPTY).mkdir(mode=0o555, exist_ok=True)
             Path(boundary.state, _CALLS).write_text(engine.calls)
@@ -123,7 +131,7 @@ class Container(Struct, frozen=True):
                 box.remove_all()
 
     def _engine(self, run: RunCommand) -> Engine | str:
-        """The first engine that works and has the image, else why there is none."""
+        """Return the first engine that works and has the image, or why there is none."""
         problems = []
         for name in ENGINES:
             if not (program := find_program(name)):
@@ -147,31 +155,31 @@ class Container(Struct, frozen=True):
         is_rootless = b"true" in info.out if is_podman else b"rootless" in info.out
         image = run((program, "image", "inspect", "--format", "{{json .Config.Env}}", self.image), _SECONDS)
         if image.code != 0:
-            return f"the image {self.image} is not here ({os.path.basename(program)} pull {self.image})"
+            return f"the image {self.image} is missing (get it with `{os.path.basename(program)} pull {self.image}`)"
         calls = without_namespaces(info.out.decode(errors="replace").partition(" ")[2].strip())
         users = _users(is_podman, is_rootless)
         alone = ("run", "--rm", "--pull", "never", "--network", "none", *users, "--entrypoint", "/bin/sh")
         if (tried := run((program, *alone, self.image, "-c", "exit 0"), _SECONDS)).code != 0:
-            return f"no container can be started: {complaint(tried)}"
+            return f"cannot start a container: {complaint(tried)}"
         return Engine(program, is_podman, users, _path_in(image.out), calls if is_podman else "")
 
     def _check_forwarder(self, engine: Engine, run: RunCommand) -> None:
-        """With an allow-list, the way to the proxy is a program inside."""
+        """Check that an allow-list can work: a program inside the container forwards to the proxy."""
         if not sys.platform.startswith("linux"):
             raise RalphError(
-                "An allow-list needs a container on Linux: elsewhere it cannot reach the proxy.",
+                "Containers support an allow-list only on Linux: elsewhere they cannot reach the proxy.",
                 "Set sandbox.network to open or off, or use another sandbox.",
             )
         words = ("run", "--rm", "--pull", "never", "--network", "none", "--entrypoint", "python3", self.image)
         if run((engine.program, *words, "-I", "-S", "-c", "import socket, threading"), _SECONDS).code != 0:
             raise RalphError(
-                f"An allow-list needs python3 in the image {self.image}.",
-                "Take another image, or set sandbox.network to open or off.",
+                f"The image {self.image} has no python3, which an allow-list needs.",
+                "Use another image, or set sandbox.network to open or off.",
             )
 
 
 _SOURCE = Path(inside.__file__).read_text()
-"""As it is now: an upgrade under a running loop does not change it."""
+"""A copy, so that an upgrade during a run does not change it."""
 
 
 class Box:
@@ -206,18 +214,18 @@ class Box:
         return WrappedCommand(words, {**environment, **own, "PATH": os.environ.get("PATH", USUAL)}, name)
 
     def after(self, exit: Exit, wrapped: WrappedCommand) -> Exit:
-        """The client has ended, and nobody knows how: the container goes in any case."""
+        """Remove the container in any case, because the client may have exited without it."""
         self._remove([wrapped.mark])
         return as_it_died(exit)
 
     def remove_all(self) -> None:
-        """Whatever is left of the run."""
+        """Remove all containers that are left of the run."""
         found = _listed(
             self._engine, (f"label={RUN}={self._boundary.run}", f"label={OWNER}={owner()}"), self._run
         )
         if found is None:
             self._tell(
-                "The container engine does not answer: containers of this run go when the next one starts."
+                "The container engine does not respond. Leftover containers are removed when the next run starts."
             )
         elif found:
             self._remove([identity for identity, _ in found])
@@ -226,7 +234,7 @@ class Box:
         with self._lock:
             done = _removed(self._engine, names, self._run)
         if done:
-            self._tell(f"A container could not be removed ({done}): it goes when the next run starts.")
+            self._tell(f"Could not remove a container ({done}). It is removed when the next run starts.")
 
     def _boundary_options(self) -> Iterator[str]:
         boundary = self._boundary
@@ -234,7 +242,7 @@ class Box:
         if self._engine.calls:
             yield from ("--security-opt", f"seccomp={os.path.join(boundary.state, _CALLS)}")
         if os.path.exists("/sys/fs/selinux/enforce"):
-            yield from ("--security-opt", "label=disable")  # else what is mounted could not be read
+            yield from ("--security-opt", "label=disable")  # otherwise mounted files could not be read
         if boundary.network is not Network.OPEN:
             yield from ("--network", "none")
         if self._engine.is_podman:
@@ -259,7 +267,7 @@ class Box:
 
 
 class _Mounts:
-    """What of a room is put into a container."""
+    """The paths of `Mounts` as they appear in a container."""
 
     def __init__(self, mounts: Mounts, home: str) -> None:
         kinds = dict.fromkeys(mounts.read_only, "readonly") | dict.fromkeys(mounts.writable, "")
@@ -275,7 +283,7 @@ class _Mounts:
         return within(path, self._kinds)
 
     def program(self, name: str) -> str:
-        """Its path where that is mounted; else the image has its own of that name."""
+        """Return the program's path if it is mounted, otherwise its name, to be found in the image."""
         return name if not os.path.isabs(name) or self.has(name) else os.path.basename(name)
 
     def path(self, outside: str, of_image: str) -> str:
@@ -303,7 +311,7 @@ def _labels(boundary: Boundary) -> Iterator[str]:
 
 
 def owner() -> str:
-    """This account on this machine: an engine may serve several of both."""
+    """Return this account on this machine, because an engine can serve several of both."""
     return f"{os.getuid()}@{os.uname().nodename}"
 
 
@@ -323,7 +331,7 @@ def _path_in(variables: bytes) -> str:
 
 
 def _variables(environment: Mapping[str, str], own: Mapping[str, str]) -> Iterator[str]:
-    """By name alone, but for those that the client has with another value, such as HOME."""
+    """Yield --env options by name only, except for variables that the client has with another value, such as HOME."""
     for name, value in sorted(environment.items()):
         if name != "PATH":
             yield from ("--env", name if own.get(name, value) == value else f"{name}={value}")
@@ -333,15 +341,15 @@ def _client_variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name.startswith(_CLIENT)}
 
 
-# ---- what is left of runs ----
+# ---- leftovers of runs ----
 
 
 def _remove_stale(engine: Engine, state: str, run: RunCommand) -> None:
-    """Containers whose ralph is gone, of this run or of any other."""
+    """Remove the containers of killed ralphs, of this run or any other."""
     found = _listed(engine, (f"label={OWNER}={owner()}",), run)
     if found is None:
         raise RalphError(
-            "The container engine does not say which containers there are.", "See `ralph doctor --sandbox`."
+            "The container engine cannot list its containers.", "Run `ralph doctor --sandbox` for details."
         )
     stale = [
         name
@@ -350,7 +358,7 @@ def _remove_stale(engine: Engine, state: str, run: RunCommand) -> None:
     ]
     if stale and (problem := _removed(engine, stale, run)):
         raise RalphError(
-            f"Containers of a run that was killed cannot be removed: {problem}.",
+            f"Cannot remove containers of a killed run: {problem}.",
             f"Remove them: {os.path.basename(engine.program)} rm --force {' '.join(stale)}",
         )
 
@@ -358,7 +366,7 @@ def _remove_stale(engine: Engine, state: str, run: RunCommand) -> None:
 def _listed(
     engine: Engine, filters: Iterable[str], run: RunCommand
 ) -> list[tuple[str, dict[str, str]]] | None:
-    """Containers with their labels; None: the engine does not answer."""
+    """Return the containers with their labels, or None if the engine does not respond."""
     chosen = [word for each in filters for word in ("--filter", each)]
     listed = run((engine.program, "ps", "--all", "--quiet", "--no-trunc", *chosen), _SECONDS)
     if listed.code != 0:
@@ -380,7 +388,7 @@ def _listed(
 
 
 def _removed(engine: Engine, names: Sequence[str], run: RunCommand) -> str:
-    """Remove containers, running or not; returns what went wrong. What counts is that they are gone."""
+    """Remove containers, running or not. Return the problem, or "" if they are gone."""
     for turn in range(_TRIES):
         if turn:
             time.sleep(_BETWEEN)

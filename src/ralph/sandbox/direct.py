@@ -1,4 +1,4 @@
-"""No sandbox: a command runs as the user would run it."""
+"""No sandbox: commands run as if the user had started them."""
 
 from __future__ import annotations
 

@@ -1,25 +1,25 @@
-"""Docker Sandbox: a small virtual machine for each project, which lives on between commands and between runs.
+"""Docker Sandbox: a small virtual machine for each project, which persists between commands and between runs.
 
-Unverified: it needs Docker Desktop or `sbx` with a Docker account, and was only seen as a fake CLI. Used is only what
-these pages say (read November 2026):
+Unverified: it needs Docker Desktop or `sbx` with a Docker account, and was tested only against a fake CLI. It uses
+only what these pages document (read November 2026):
 - `sbx`, the successor: docs.docker.com/reference/cli/sbx/ create, exec, ls, rm, stop, version, policy deny network;
-  /ai/sandboxes/ usage, architecture (the workspace is passed through, nothing is copied), workflows/automation
+  /ai/sandboxes/ usage, architecture (the workspace is passed through, not copied), workflows/automation
   ("run agent tasks with sbx exec").
 - `docker sandbox` (Docker Desktop 4.58 and later, now deprecated): docs.docker.com/reference/cli/docker/sandbox/
   create, exec, run, ls, rm, stop, version, network proxy.
 
-Create + exec + run: `create` makes the sandbox from Docker's own image, with the worktree and the directory of the
-login as workspaces; `exec` sets it up (`plugin/sandbox/setup.sh`) and runs every command, because it alone passes
-stdin, variables and a directory; `run SANDBOX -- --version` starts a stopped one.
+Create + exec + run: `create` creates the sandbox from Docker's own image, with the worktree and the login directory as
+workspaces. `exec` sets it up (`plugin/sandbox/setup.sh`) and runs every command, because only `exec` passes stdin,
+variables and a directory. `run SANDBOX -- --version` starts a stopped sandbox.
 
 Quirks that matter here:
-- In `docker sandbox` files are copied between machine and sandbox. What was copied once is not copied again when it
-  is changed outside: such a file is written through `exec`, or, after a pause or if it is too much, the sandbox is
-  stopped and started, which copies everything anew. What is changed inside arrives outside after two seconds.
-- A signal to the client of `exec` does not reach the process inside. Each command bears a mark in its environment, by
-  which it and all that it started are found and signalled, and ended when it has exited.
-- Names: `docker sandbox` takes underscores, `sbx` does not.
-- Every command of a run sees all workspaces: the walls are those of the machine.
+- `docker sandbox` copies files between machine and sandbox. A file that was copied once is not copied again when it
+  changes outside. Such files are written through `exec`. After a pause, or if there is too much to write, the sandbox
+  is stopped and started instead, which copies everything again. Changes inside arrive outside after two seconds.
+- A signal to the client of `exec` does not reach the process inside. Each command has a mark in its environment, by
+  which it and its descendants are found and signalled, and killed when it has exited.
+- Names: `docker sandbox` accepts underscores, `sbx` does not.
+- Every command of a run sees all workspaces, because the boundary is the virtual machine.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ from ralph.sandbox.outside import as_it_died, complaint, find_program, is_locked
 from ralph.sandbox.programs import within
 
 SETTLE_SECONDS = 2.5
-"""Files that were changed inside need so long to arrive outside."""
+"""Seconds until files changed inside have arrived outside."""
 
 PAUSE_SECONDS = 30.0
-"""Whoever changes files outside after so long has paused the run."""
+"""If files change outside after this many seconds, the run was paused."""
 
 CLAUDE = "claude"
 IMAGES = (CLAUDE, "codex", "gemini", "opencode")
-"""Agents that Docker has images for; whatever else works in the one for Claude Code."""
+"""Agents that Docker has images for. Any other agent uses the image for Claude Code."""
 
 AUTH = ".dclaude_state"
 MARK = "RALPH_COMMAND"
@@ -75,12 +75,12 @@ PREFIX = "ralph-"
 _SHORT, _EXEC, _STOP, _START, _CREATE = 30.0, 60.0, 60.0, 120.0, 900.0
 _MAX_WRITTEN = 384 << 10
 _PIECE = 90_000
-"""One argument holds 128 KiB, all of them 1 MiB on macOS."""
+"""A single argument can have 128 KiB, all arguments together 1 MiB on macOS."""
 
 _SETUP = (PLUGIN / "sandbox" / "setup.sh").read_text()
-_TOO_OLD = "it is too old: Docker Desktop 4.58 or sbx is needed"
+_TOO_OLD = "too old: Docker Desktop 4.58 or sbx is required"
 _NOT_INSIDE = ("USER", "LOGNAME", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NODE_USE_ENV_PROXY")
-"""Who the user is outside, and how the machine reaches the network; inside both are different."""
+"""Variables for the user's identity and the network proxy, which differ inside."""
 
 _SIGNAL = """
 marked() { found=1; for file in /proc/[0-9]*/environ; do
@@ -95,7 +95,7 @@ fi
 marked "$1" "$2"
 for turn in 1 2 3 4 5 6 7 8; do sleep 0.5; marked 0 "$2" || exit 0; done
 """
-"""Signals everything with a mark, and waits a while for it to end."""
+"""Signals all processes with a mark and waits a while for them to exit."""
 
 _OUTER = """
 end() { trap '' TERM INT HUP; %s </dev/null >/dev/null 2>&1; wait "$child"; exit 143; }
@@ -106,7 +106,7 @@ child=$!
 exec 3<&-
 wait "$child"
 """
-"""Stays outside beside the client, and passes on that the command is to end."""
+"""Runs outside, around the client, and passes termination signals on to the command inside."""
 
 _ELSEWHERE = 'mkdir -p "$0" && cd "$0" && exec "$@"'
 _WRITE = """
@@ -119,7 +119,7 @@ Tree = dict[str, tuple[int, int]]
 
 
 class Cli(Struct, frozen=True):
-    """The command line by which sandboxes are had here."""
+    """The command line that manages sandboxes here."""
 
     words: tuple[str, ...]
     is_sbx: bool
@@ -141,7 +141,9 @@ class Known(Struct, frozen=True):
 
 
 class DockerSandbox(Struct, frozen=True):
-    """`agent`: whose image it is, if Docker has one; `auth`: where its login is kept outside, `~/.dclaude_state` unless told."""
+    """`agent`: the agent whose image to use, if Docker has one. `auth`: the login directory outside the sandbox, by
+    default `~/.dclaude_state`.
+    """
 
     agent: str = ""
     auth: str = ""
@@ -157,20 +159,22 @@ class DockerSandbox(Struct, frozen=True):
     def opened(self, boundary: Boundary, run: RunCommand, tell: Tell) -> Iterator[Sandbox]:
         cli = _cli(run)
         if isinstance(cli, str):
-            raise RalphError(f"Docker Sandbox cannot be used: {cli}.", "See `ralph doctor --sandbox`.")
+            raise RalphError(
+                f"Docker Sandbox cannot be used: {cli}.", "Run `ralph doctor --sandbox` for details."
+            )
         if cli.is_sbx and boundary.network is Network.ALLOW_LIST:
             raise RalphError(
-                "sbx cannot hold one sandbox to an allow-list: its policy is one for all of them.",
-                "Set it with `sbx policy` and sandbox.network to open, or use another sandbox.",
+                "sbx cannot apply an allow-list to a single sandbox: its policy applies to all of them.",
+                "Set the list with `sbx policy` and set sandbox.network to open, or use another sandbox.",
             )
         auth = self.auth or os.path.join(os.path.realpath(Path.home()), AUTH)
         prepare_login(auth)
         agent = self.agent if self.agent in IMAGES else CLAUDE
         name = sandbox_name(cli, boundary, agent)
-        with locked(_lock(auth, name), f"Another ralph uses the sandbox {name}."):
+        with locked(_lock(auth, name), f"Another ralph process is using the sandbox {name}."):
             machine = Machine(cli, name, boundary, auth, self.settle, run, tell)
             machine.open(agent)
-            tell(f"The sandbox is {name}; the login inside is kept in {auth}.")
+            tell(f"Using sandbox {name}. Its login is stored in {auth}.")
             try:
                 yield machine
             finally:
@@ -213,30 +217,30 @@ class Machine:
         self._remember()
 
     def close(self) -> None:
-        """It is kept for the next run, but nothing runs in it."""
+        """Stop the sandbox. It is kept for the next run."""
         with self._lock:
             done = self._run(self._cli("stop", self._name), _STOP)
         if done.code != 0:
             self._tell(
-                f"The sandbox {self._name} could not be stopped ({complaint(done)}): it may still run."
+                f"Could not stop the sandbox {self._name} ({complaint(done)}). It may still be running."
             )
 
     def _stop_abandoned(self, others: Iterable[Known]) -> None:
-        """Sandboxes whose ralph was killed: what runs in them is ended."""
+        """Stop sandboxes whose ralph was killed, and everything that runs in them."""
         for each in others:
             lock = _lock(self._auth, each.name)
             if each.is_running and lock.exists() and not is_locked(lock):
                 self._run(self._cli("stop", each.name), _STOP)
 
     def _is_fit(self, known: Known) -> bool:
-        """Does it have all that this run needs? One of the same name that is of another project is not ours."""
+        """Whether a sandbox has all workspaces of this run. Raises RalphError if it belongs to another project."""
         if not known.workspaces:
             return True
         has = {path.removesuffix(":ro") for path in known.workspaces}
         if self._workspaces[0] not in has:
             raise RalphError(
                 f"The sandbox {self._name} belongs to another directory: {', '.join(sorted(has))}.",
-                f"Remove it if it is not needed: {' '.join(self._cli('rm', self._name))}",
+                f"If it is not needed, remove it: {' '.join(self._cli('rm', self._name))}",
             )
         return has >= {*self._workspaces, *self._read}
 
@@ -245,22 +249,20 @@ class Machine:
         paths = [*self._workspaces, *(f"{path}:ro" for path in self._read)]
         if odd := [path for path in paths if ":" in path.removesuffix(":ro")]:
             raise RalphError(
-                f"{odd[0]}: a colon in a path is too much for Docker Sandbox.", "Use another sandbox."
+                f"{odd[0]}: Docker Sandbox does not support a colon in a path.", "Use another sandbox."
             )
         memory = ("--memory", f"{boundary.memory_mb}m") if boundary.memory_mb and self._cli.is_sbx else ()
         if boundary.processes or (boundary.memory_mb and not memory):
-            self._tell(
-                f"sandbox.processes and, but for sbx, sandbox.memoryMb have no effect in {self._cli.title}."
-            )
+            self._tell(f"{self._cli.title} ignores sandbox.processes. Only sbx supports sandbox.memoryMb.")
         done = self._run(self._cli("create", "--name", self._name, *memory, agent, *paths), _CREATE)
         is_there = self._name in {each.name for each in _listed(self._cli, self._run)}
         if done.code == 0 and is_there:
             return
         if is_there:
             self._run(self._cli(*self._removal()), _STOP)
-        why = complaint(done) if done.code != 0 else "it is not there afterwards"
+        why = complaint(done) if done.code != 0 else "it does not exist afterwards"
         raise RalphError(
-            f"The sandbox {self._name} cannot be made: {why}.", f"Try `{self._cli.title} create` by hand."
+            f"Cannot create the sandbox {self._name}: {why}.", f"Try `{self._cli.title} create` by hand."
         )
 
     def _removal(self) -> tuple[str, ...]:
@@ -277,9 +279,9 @@ class Machine:
             self._must("network", "proxy", self._name, "--policy", "deny", *hosts, seconds=_SHORT)
 
     def _restart(self) -> None:
-        """Stop and start: what was changed outside is copied anew, and what ran inside is ended."""
+        """Stop and start the sandbox. This copies outside changes again and kills everything inside."""
         self._must("stop", self._name, seconds=_STOP)
-        if not self._cli.is_sbx:  # there `exec` starts it
+        if not self._cli.is_sbx:  # with sbx, `exec` starts it
             self._must("run", self._name, "--", "--version", seconds=_START)
         self._is_stopped = False
 
@@ -287,8 +289,8 @@ class Machine:
         done = self._run(self._cli(*words), seconds)
         if done.code != 0:
             raise RalphError(
-                f"`{self._cli.title} {words[0]}` fails for the sandbox {self._name}: {complaint(done)}.",
-                "See `ralph doctor --sandbox docker`, or use another sandbox.",
+                f"`{self._cli.title} {words[0]}` failed for the sandbox {self._name}: {complaint(done)}.",
+                "Run `ralph doctor --sandbox docker` for details, or use another sandbox.",
             )
         return done
 
@@ -324,14 +326,14 @@ class Machine:
         return as_it_died(exit)
 
     def _end(self, mark: str) -> None:
-        """Whatever a command has left inside; if it cannot be reached, the whole machine stops."""
+        """Kill the leftover processes of a command. If they cannot be reached, stop the whole machine."""
         if self._run(self._signalled("KILL", mark), _EXEC).code == 0:
             return
         done = self._run(self._cli("stop", self._name), _STOP)
         self._is_stopped = True
         if done.code != 0:
             self._tell(
-                f"The sandbox {self._name} does not answer ({complaint(done)}): something may still run in it."
+                f"The sandbox {self._name} does not respond ({complaint(done)}). Processes may still be running in it."
             )
 
     def _signalled(self, signal: str, mark: str) -> tuple[str, ...]:
@@ -354,22 +356,22 @@ class Machine:
     def _check_hidden(self, mounts: Mounts) -> None:
         if seen := [path for path in mounts.hidden if self._has(path)]:
             raise RalphError(
-                f"{seen[0]} cannot be hidden: Docker Sandbox shows a workspace as a whole.",
-                "Take it out of sandbox.hidden, or use another sandbox.",
+                f"{seen[0]} cannot be hidden: Docker Sandbox always shows a whole workspace.",
+                "Remove it from sandbox.hidden, or use another sandbox.",
             )
 
     def _check_empty(self, directory: str) -> None:
         with suppress(OSError):
             if os.listdir(directory):
                 raise RalphError(
-                    f"{directory} is not in the sandbox {self._name}, and something in there is needed.",
-                    "Docker Sandbox knows the directories of its creation only: use another sandbox.",
+                    f"{directory} is needed, but is not part of the sandbox {self._name}.",
+                    "Docker Sandbox cannot add directories after creation. Use another sandbox.",
                 )
 
     # ---- files ----
 
     def _bring(self, more: Sequence[str]) -> None:
-        """What was changed outside since the last command is made known inside."""
+        """Copy changes made outside since the last command into the sandbox."""
         if self._is_stopped:
             self._restart()
         now = self._watched()
@@ -382,11 +384,11 @@ class Machine:
         if changed or gone:
             self._write(changed, gone)
         if more:
-            self._write(more, (), "-u", "root")  # in directories that only root can make there
+            self._write(more, (), "-u", "root")  # in directories that only root can create there
         self._tree = now
 
     def _write(self, paths: Sequence[str], gone: Sequence[str], *user: str) -> None:
-        """Through `exec`, if it is little; by another user, for everybody to read."""
+        """Write files through `exec`, or restart if there is too much. As another user, make them readable for all."""
         packed = _packed(paths, _readable if user else None)
         text = base64.b64encode(packed).decode() if paths and _size(paths) < 8 * _MAX_WRITTEN else ""
         is_little = bool(text or not paths) and len(text) + sum(map(len, gone)) < _MAX_WRITTEN
@@ -405,11 +407,11 @@ class Machine:
         return {} if self._cli.is_sbx else _tree(self._boundary.writable)
 
 
-# ---- before ----
+# ---- before a run ----
 
 
 def _cli(run: RunCommand) -> Cli | str:
-    """The CLI that works here, else why there is none."""
+    """Return the CLI that works here, or why there is none."""
     problems = []
     for name, more in (("sbx", ()), ("docker", ("sandbox",))):
         if not (program := find_program(name)):
@@ -437,11 +439,12 @@ def _tried(cli: Cli, run: RunCommand) -> str:
 
 
 def _listed(cli: Cli, run: RunCommand) -> list[Known]:
-    """The sandboxes that there are."""
+    """Return all existing sandboxes."""
     done = run(cli("ls", "--json"), _SHORT)
     if done.code != 0:
         raise RalphError(
-            f"`{cli.title} ls` fails: {complaint(done)}.", "Is it running, and are you signed in?"
+            f"`{cli.title} ls` failed: {complaint(done)}.",
+            "Check that it is running and that you are signed in.",
         )
     try:
         read = json.loads(done.out)
@@ -451,7 +454,7 @@ def _listed(cli: Cli, run: RunCommand) -> list[Known]:
         return [_known(row) for row in rows or []]
     except (ValueError, AttributeError, KeyError, TypeError, StopIteration):
         raise RalphError(
-            f"What `{cli.title} ls --json` says cannot be understood.", "Is it up to date?"
+            f"Cannot parse the output of `{cli.title} ls --json`.", "Check that it is up to date."
         ) from None
 
 
@@ -463,7 +466,7 @@ def _known(row: Mapping[str, object]) -> Known:
 
 
 def sandbox_name(cli: Cli, boundary: Boundary, agent: str = CLAUDE) -> str:
-    """One for each project; one with another agent's image, or that is cut off from the network, is another."""
+    """Return the name of the project's sandbox, which also depends on the agent's image and the network setting."""
     name = PREFIX + re.sub(r"[^A-Za-z0-9._-]", "_", boundary.writable[0])
     if agent != CLAUDE:
         name += f"-{agent}"
@@ -474,7 +477,7 @@ def sandbox_name(cli: Cli, boundary: Boundary, agent: str = CLAUDE) -> str:
 
 
 def prepare_login(auth: str) -> None:
-    """The directory of the login, with a file that is JSON: an empty one would keep Claude from starting."""
+    """Create the login directory with a valid JSON file, because Claude does not start with an empty one."""
     place = Path(auth)
     (place / ".claude").mkdir(mode=0o700, parents=True, exist_ok=True)
     file = place / ".claude.json"
@@ -492,11 +495,11 @@ def prepare_login(auth: str) -> None:
 
 
 def _lock(auth: str, name: str) -> Path:
-    return Path(f"{auth}.locks", name)  # beside it: what is in there can be changed inside
+    return Path(f"{auth}.locks", name)  # next to the login directory, whose contents can be changed inside
 
 
 def _tree(places: Sequence[str]) -> Tree:
-    """When each file was changed last, and its size."""
+    """Return the modification time and size of each file."""
     found: Tree = {}
     waiting = list(places)
     while waiting:
@@ -526,7 +529,7 @@ def _size(paths: Sequence[str]) -> int:
 
 
 def _readable(file: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Whoever the user is inside; nothing but what the agent may read is packed."""
+    """Make a file readable for any user inside. Only files that the agent may read are packed."""
     file.mode |= 0o444
     return file
 

@@ -1,14 +1,13 @@
-"""The first program inside a sandbox, which becomes the command: `python -I -S inside.pyc MB PROCESSES SOCKET -- ARGV…`.
+"""The first program inside a sandbox, which then executes the command.
 
-It imports nothing of ours. It
-- leaves a forwarder from a port on loopback to SOCKET, the way to the proxy outside ("" for none), and tells the
-  command of it through the usual variables;
-- keeps the command from sockets outside that have no file, where the kernel can do that (Linux 6.12): a network that is
-  open shares them;
-- limits the memory of each process (its data, in MB) and the number of processes (0: no limit; the system does not
-  hold root to the latter);
-- gives every signal its usual effect again: the wrapper around it is deaf to those that ask it to end, so that the
-  command alone decides how it ends.
+Usage: `python -I -S inside.pyc MB PROCESSES SOCKET -- ARGV…`. It imports no module of ralph. It
+- starts a forwarder from a loopback port to SOCKET, which leads to the proxy outside ("" for none), and sets the usual
+  proxy variables for the command;
+- blocks abstract Unix sockets outside the sandbox, which an open network shares, if the kernel can (Linux 6.12);
+- limits the memory of each process (its data, in MB) and the number of processes (0: no limit; the latter does not
+  apply to root);
+- resets every signal to its default action, because the wrapper around it ignores termination signals and leaves
+  them to the command.
 """
 
 from __future__ import annotations
@@ -16,21 +15,21 @@ from __future__ import annotations
 import os
 import sys
 
-TYPE_CHECKING = False  # from typing it would be slow
+TYPE_CHECKING = False  # importing it from typing would be slow
 if TYPE_CHECKING:
     import signal
 else:
-    import _signal as signal  # without enum, which takes longer than all the rest
+    import _signal as signal  # without enum, which takes longer to import than everything else
 
 CANNOT_START = 127
 _CREATE_RULESET, _RESTRICT_SELF, _ABSTRACT_SOCKETS = 444, 446, 1
-"""Of Landlock; the same numbers on every machine."""
+"""Landlock constants, the same on every architecture."""
 
 _NO_PROXY = "localhost,127.0.0.1,::1"
 
 
 def forward(path: str) -> int:
-    """Start the forwarder; returns its port."""
+    """Start the forwarder and return its port."""
     import socket
 
     listener = socket.socket()
@@ -86,7 +85,7 @@ def _serve(listener: object, path: str) -> None:
 
 
 def proxied(port: int) -> dict[str, str]:
-    """The variables by which programs know a proxy."""
+    """Return the variables that point programs to a proxy."""
     url = f"http://127.0.0.1:{port}"
     names = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     usual = dict.fromkeys(names, url) | {"NO_PROXY": _NO_PROXY}
@@ -96,7 +95,7 @@ def proxied(port: int) -> dict[str, str]:
 def keep_from_abstract_sockets() -> None:
     try:
         import ctypes
-    except ImportError:  # not every Python has it
+    except ImportError:  # some Python builds lack it
         return
     call = ctypes.CDLL(None).syscall
     ruleset = call(_CREATE_RULESET, (ctypes.c_uint64 * 3)(0, 0, _ABSTRACT_SOCKETS), 24, 0)
@@ -130,7 +129,7 @@ def main() -> None:
     try:
         os.execvp(argv[0], argv)
     except OSError as error:
-        hint = " (inside the sandbox: sandbox.readOnly makes it visible)"
+        hint = " (inside the sandbox; add its directory to sandbox.readOnly to make it visible)"
         sys.stderr.write(f"{argv[0]}: {error.strerror}{hint}\n")
         sys.stderr.flush()
         os._exit(CANNOT_START)

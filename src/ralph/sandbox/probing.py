@@ -1,8 +1,8 @@
-"""What `ralph doctor --sandbox` runs inside: it tries everything that it should not be able to do.
+"""The program that `ralph doctor --sandbox` runs inside, to try everything that should be impossible there.
 
-`python -I -S probing.py ARGUMENTS`, which are JSON; for each probe one line of JSON: [name, whether it came to pass or
-null if it could not be tried, what was seen]. It imports nothing of ours. Nothing that it tries would do harm if it came to pass: files have names of
-their own, nobody is ended, no setting of the system is written, only opened for writing.
+Usage: `python -I -S probing.py ARGUMENTS`, with arguments as JSON. It prints one line of JSON per probe: [name, whether
+it succeeded or null if it could not be tried, details]. It imports no module of ralph. No probe does harm if it
+succeeds: files have unique names, no process is killed, and system settings are opened for writing but not written.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Seen = tuple[bool, str]
 
 
 def _first(tries: Iterator[Seen]) -> Seen:
-    """Did any of several come to pass? Else what the last one said."""
-    last: Seen = (False, "there is nothing to try")
+    """Return the first attempt that succeeds, or the last one that failed."""
+    last: Seen = (False, "nothing to try")
     for last in tries:
         if last[0]:
             return last
@@ -50,16 +50,16 @@ def _read(path: str) -> Seen:
             data = file.read(200)
     except OSError as error:
         return False, error.strerror or str(error)
-    return bool(data), f"{path} was read" if data else "it is empty"
+    return bool(data), f"{path} was read" if data else "empty file"
 
 
 def _read_same(path: str, secret: str, digest: str) -> Seen:
-    """Another system has a file of its own there, which is nobody's secret."""
+    """Try to read a file and compare it with ours. A different file belongs to the image and is not a secret."""
     came, seen = _read(path)
     if came:
         with open(path, "rb") as file:
             is_same = hashlib.sha256(secret.encode() + file.read()).hexdigest() == digest
-        return is_same, seen if is_same else "the image has a file of its own"
+        return is_same, seen if is_same else "the image has its own file"
     return came, seen
 
 
@@ -72,7 +72,7 @@ def _open_to_write(path: str) -> Seen:
         os.close(os.open(path, os.O_WRONLY))
     except OSError as error:
         return False, error.strerror or str(error)
-    return True, f"{path} could be written"
+    return True, f"{path} is writable"
 
 
 def _connect(path: str) -> Seen:
@@ -86,11 +86,11 @@ def _reach(family: socket.AddressFamily, address: Any, name: str) -> Seen:
             client.connect(address)
         except OSError as error:
             return False, error.strerror or str(error)
-    return True, f"{name} answers"
+    return True, f"connected to {name}"
 
 
 def _ask_proxy(request: str) -> Seen:
-    """What the proxy answers; nothing else has a way out."""
+    """Send a request to the proxy, the only way out, and return its answer."""
     url = os.environ.get("HTTP_PROXY", "")
     if not url:
         return False, "there is no proxy"
@@ -114,7 +114,7 @@ def _run(*argv: str) -> Seen:
 
 
 def _system_call(name: str, *arguments: Any) -> Seen:
-    import ctypes  # which not every Python has
+    import ctypes  # some Python builds lack it
 
     library = ctypes.CDLL(None, use_errno=True)
     if getattr(library, name)(*arguments) == -1:
@@ -138,7 +138,7 @@ def _signal(pid: int) -> Seen:
 
 
 def _processes(mark: str) -> Seen:
-    """Is there a process with this secret in its environment? There is one outside."""
+    """Look for a process with this secret in its environment. There is one outside."""
     pids = [name for name in os.listdir("/proc") if name.isdigit()]
     for pid in pids:
         for file in ("cmdline", "environ"):
@@ -148,7 +148,7 @@ def _processes(mark: str) -> Seen:
                         return True, f"/proc/{pid}/{file}"
             except OSError:
                 pass
-    return False, f"{len(pids)} processes, all of this sandbox"
+    return False, f"{len(pids)} processes, all from this sandbox"
 
 
 def _make_device(path: str) -> Seen:
@@ -157,7 +157,7 @@ def _make_device(path: str) -> Seen:
         os.unlink(path)
     except OSError as error:
         return False, error.strerror or str(error)
-    return True, "a disk could be opened"
+    return True, "a disk device was created"
 
 
 def _devices() -> Iterator[Seen]:
@@ -166,7 +166,7 @@ def _devices() -> Iterator[Seen]:
         path = f"/dev/{name}"
         if os.path.exists(path):
             yield _read(path)
-    yield False, "none of the machine's"
+    yield False, "no host devices"
 
 
 def _mount(directory: str) -> Seen:
@@ -177,7 +177,7 @@ def _mount(directory: str) -> Seen:
 
 
 def probes(at: dict[str, Any]) -> Iterator[tuple[str, Callable[[], Seen]]]:
-    """Every probe by its name, as `doctor/sandbox.py` has them."""
+    """Yield every probe with the name that `doctor/sandbox.py` uses for it."""
     yield "worktree", lambda: _write(f"{at['worktree']}/written")
     yield "commit", lambda: _run("git", "-C", at["worktree"], "commit", "-q", "--allow-empty", "-m", "inside")
     yield "login", lambda: _read(at["login"])

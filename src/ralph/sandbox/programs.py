@@ -1,4 +1,4 @@
-"""What programs in hidden places need to be seen: themselves, their packages, their interpreters."""
+"""Paths that programs in hidden places need: their own files, their packages, their interpreters."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _TOOLCHAINS = (
     ),
     *(".nodenv", ".npm-global", ".nvm", ".pyenv", ".rbenv", ".rustup", ".sdkman", ".volta"),
 )
-"""Where programs are installed below a home; nothing there is a secret."""
+"""Directories below a home where programs are installed. They contain no secrets."""
 
 OF_SYSTEM = (os.path.realpath("/etc/resolv.conf"), "/run/current-system", "/run/wrappers")
-"""What a system keeps among its runtime files, and every program needs."""
+"""Runtime files of the system that every program needs."""
 
 _DISTRIBUTION = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/dev", "/proc", "/sys")
 
@@ -34,7 +34,7 @@ _GIT = (".gitconfig", ".config/git/config", ".config/git/ignore", ".config/git/a
 
 
 def of_home(home: str, path: str) -> Iterator[str]:
-    """What every command may read below a home: toolchains, the directories on its PATH, git's settings."""
+    """Yield the paths below a home that every command can read: toolchains, directories on PATH, git settings."""
     for name in (*_TOOLCHAINS, *_GIT):
         yield os.path.join(home, name)
     for directory in path.split(":"):
@@ -44,13 +44,13 @@ def of_home(home: str, path: str) -> Iterator[str]:
 
 
 def of_ralph() -> Iterator[str]:
-    """The interpreter that starts a command inside, and hooks; and the code of those."""
+    """Yield the interpreter that starts commands and hooks inside, and Ralph's own code."""
     yield from {sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable))}
     yield str(Path(__file__).parents[1])
 
 
 def python(root: Root) -> str:
-    """What starts our scripts inside: the same as outside, unless the other system has its own."""
+    """Return the Python that runs our scripts inside: ours, unless the system inside has its own."""
     has_ours = root is Root.OURS or (
         root is Root.IMAGE
         and sys.platform.startswith("linux")
@@ -60,14 +60,14 @@ def python(root: Root) -> str:
 
 
 def is_of_system(path: str) -> bool:
-    """Is it what a distribution installs, or a directory that every system has? Another system has its own."""
+    """Whether a path is installed by the distribution or exists on every system. Another system has its own."""
     if path in ("/", "/opt", "/usr/local", "/usr/local/bin", "/usr/local/lib"):
         return True
     return within(path, _DISTRIBUTION) and not within(path, ["/usr/local"])
 
 
 def of_program(program: str, path: str) -> Iterator[str]:
-    """A program by its whole path: what it is a link to, the package around that, what interprets it."""
+    """Yield the paths that a program needs: the links to it, the package that contains it, its interpreter."""
     while os.path.islink(program):
         yield program
         program = os.path.normpath(os.path.join(os.path.dirname(program), os.readlink(program)))
@@ -80,7 +80,7 @@ def of_program(program: str, path: str) -> Iterator[str]:
 
 
 def _prefix(directory: str) -> Iterator[str]:
-    """A virtual environment and an npm prefix have more than their bin directory."""
+    """Yield the rest of a virtual environment or npm prefix, given its bin directory."""
     above = os.path.dirname(directory.rstrip("/"))
     if os.path.exists(os.path.join(above, "pyvenv.cfg")) or os.path.basename(above) == "node_modules":
         yield above
@@ -89,7 +89,7 @@ def _prefix(directory: str) -> Iterator[str]:
 
 
 def _package(real: str) -> str:
-    """The outermost node_modules, else the file alone."""
+    """Return the outermost node_modules, or the file itself."""
     head, found, _ = real.partition("/node_modules/")
     return f"{head}/node_modules" if found else real
 

@@ -1,10 +1,11 @@
-"""The only way out of a sandbox with an allow-list: a proxy on a socket, which knows hosts by their names.
+"""The only way out of a sandbox with an allow-list: a proxy on a Unix socket that allows hosts by name.
 
-CONNECT for TLS, and requests with an absolute URL for plain HTTP. An address in place of a name is refused, so is a
-port that the list does not name, and a name that leads to an address which is not public (unless the list names its
-port, and even then not to a link-local one, where clouds have their metadata). A connection goes to the very address
-that was looked at. Many hosts may be behind it: so TLS must name the one that was asked for, and a tunnel to port 80
-carries one request for it. A port that the list names carries anything. Every refusal is logged and told.
+It serves CONNECT for TLS, and requests with an absolute URL for plain HTTP. It refuses an IP address instead of a name,
+a port that is not on the list, and a name that resolves to a non-public address. If the list names the port,
+non-public addresses are allowed, except link-local ones, where clouds serve their metadata. A connection goes to
+exactly the address that was checked. Many hosts can share an address, so TLS must name the requested host, and a tunnel
+to port 80 carries only one request for it. A port that the list names carries anything. Every refusal is logged and
+reported.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ Resolve = Callable[[str, int], Sequence[str]]
 
 
 class Refused(Exception):
-    """Why a connection is not made, in words."""
+    """Raised with the reason why a connection is refused."""
 
 
 class Host(Struct, frozen=True):
-    """One entry of the list: a name, or `*.` and the end of one; with a port, that one alone."""
+    """One entry of the list: a host name, or `*.` and a suffix. With a port, only that port is allowed."""
 
     name: str
     port: int = 0
 
     @classmethod
     def parse(cls, text: str) -> Host:
-        """Raises ValueError for what is no name of a host."""
+        """Parse an entry. Raises ValueError if it is not a host name."""
         name, colon, port = text.strip().lower().rstrip(".").partition(":")
         bare = name.removeprefix("*.")
         if not bare or is_address(bare) or not all(c.isalnum() or c in "-._" for c in bare):
-            raise ValueError(f"{text!r} is no name of a host")
+            raise ValueError(f"{text!r} is not a host name")
         if colon and not (port.isdigit() and 0 < int(port) < 65536):
-            raise ValueError(f"{text!r} has no valid port")
+            raise ValueError(f"{text!r} has an invalid port")
         return cls(name, int(port) if colon else 0)
 
     def names(self, name: str) -> bool:
@@ -63,7 +64,7 @@ class Host(Struct, frozen=True):
 
 
 def is_address(name: str) -> bool:
-    """Is this an address in any way of writing one, such as 127.1 or 0x7f000001?"""
+    """Whether this is an IP address in any notation, such as 127.1 or 0x7f000001."""
     with suppress(OSError):
         socket.inet_aton(name)
         return True
@@ -79,28 +80,28 @@ def resolve(name: str, port: int) -> Sequence[str]:
 
 
 def chosen_address(host: str, port: int, allowed: Sequence[Host], resolve: Resolve) -> str:
-    """Where to connect to; raises Refused."""
+    """Return the address to connect to, or raise Refused."""
     name = host.lower().rstrip(".")
     if is_address(name):
-        raise Refused("an address is no name of a host")
+        raise Refused("an IP address is not a host name")
     entries = [entry for entry in allowed if entry.names(name)]
     if not entries:
-        raise Refused("it is not on the list (sandbox.allowedHosts)")
+        raise Refused("not listed in sandbox.allowedHosts")
     is_vouched = vouched(name, port, allowed)
     if not is_vouched and (port not in USUAL_PORTS or all(entry.port for entry in entries)):
-        raise Refused(f"port {port} is not on the list")
+        raise Refused(f"port {port} is not listed in sandbox.allowedHosts")
     try:
         addresses = resolve(name, port)
     except (OSError, UnicodeError) as error:
-        raise Refused(f"its name leads nowhere ({error})") from None
+        raise Refused(f"the name cannot be resolved ({error})") from None
     for address in addresses:
         if _may_reach(address, is_vouched=is_vouched):
             return address
-    raise Refused(f"its name leads to {', '.join(addresses)}, which is not public")
+    raise Refused(f"the name resolves to {', '.join(addresses)}, which is not public")
 
 
 def vouched(host: str, port: int, allowed: Sequence[Host]) -> bool:
-    """Does the list name this port of it?"""
+    """Whether the list names this port of the host."""
     name = host.lower().rstrip(".")
     return any(entry.names(name) and entry.port == port for entry in allowed)
 
@@ -119,14 +120,14 @@ _METADATA = frozenset({ipaddress.ip_address("fd00:ec2::254"), ipaddress.ip_addre
 
 @contextmanager
 def opened_proxy(state: str, hosts: Sequence[str], tell: Tell, resolve: Resolve = resolve) -> Iterator[str]:
-    """A proxy for these hosts while the context lasts; yields the path of its socket."""
+    """Run a proxy for these hosts while the context lasts. Yields the path of its socket."""
     path = os.path.join(state, _NAME)
     with suppress(FileNotFoundError):
         os.unlink(path)
     directory = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     listener = socket.socket(socket.AF_UNIX)
     try:
-        listener.bind(f"/proc/self/fd/{directory}/{_NAME}")  # a path of any length
+        listener.bind(f"/proc/self/fd/{directory}/{_NAME}")  # allows a path of any length
         os.chmod(path, 0o600)
         listener.listen(128)
         proxy = Proxy(listener, [Host.parse(host) for host in hosts], _Log(state, tell), resolve)
@@ -142,7 +143,7 @@ def opened_proxy(state: str, hosts: Sequence[str], tell: Tell, resolve: Resolve 
 
 
 class _Log:
-    """Every refusal goes to a file, each that is new is told: as many as somebody could read."""
+    """Writes every refusal to a file and reports each new one, up to a readable number."""
 
     def __init__(self, state: str, tell: Tell) -> None:
         self._path = os.path.join(state, _LOG)
@@ -201,7 +202,7 @@ class Proxy:
             self._room.release()
 
     def _answer(self, client: socket.socket, begun: bytes = b"", tunnel: str = "") -> None:
-        """One request; in a tunnel it is for that host."""
+        """Answer one request. In a tunnel, it is for that host."""
         head, rest = _read_head(client, begun)
         line, *fields = head.split("\r\n")
         method, _, target = line.partition(" ")
@@ -210,7 +211,7 @@ class Proxy:
             if any(c in head.replace("\r\n", "") for c in "\r\n\0"):
                 raise Refused("the request is ambiguous")
             if tunnel and not target.startswith("/"):
-                raise Refused("only plain requests are served there")
+                raise Refused("only plain HTTP requests are allowed on this port")
             if tunnel:
                 self._request(client, method, f"http://{tunnel}{target}", fields, rest)
             elif method.upper() == "CONNECT":
@@ -228,12 +229,12 @@ class Proxy:
         try:
             return socket.create_connection((address, port), _PATIENCE)
         except OSError as error:
-            raise Refused(f"it cannot be reached: {error}") from None
+            raise Refused(f"connection failed: {error}") from None
 
     def _connect(self, client: socket.socket, target: str, rest: bytes) -> None:
         host, _, port = target.rpartition(":")
         if not port.isdigit():
-            raise Refused("no port is named")
+            raise Refused("no port given")
         host, number = host.strip("[]"), int(port)
         is_vouched = vouched(host, number, self._allowed)
         if number == HTTP and not is_vouched:
@@ -254,35 +255,35 @@ class Proxy:
             back.join()
 
     def _greeting(self, client: socket.socket, host: str, begun: bytes) -> bytes:
-        """The first bytes of a tunnel, if they are for this host."""
+        """Return the first bytes of a tunnel if they are a ClientHello for this host, otherwise raise ValueError."""
         try:
             data, message = hello.first_message(lambda: client.recv(_CHUNK), begun)
             name = hello.server_name(message)
         except ValueError:
             data, name = b"", ""
         if name != host.lower().rstrip("."):
-            self._log(host, f"inside, TLS asks for {name[:300] or 'nobody by name'}")
+            self._log(host, f"TLS inside the tunnel asks for {name[:300] or 'no host name'}")
             client.sendall(hello.UNKNOWN_NAME)
-            raise ValueError("another host")
+            raise ValueError("TLS for another host")
         return data
 
     def _request(
         self, client: socket.socket, method: str, target: str, fields: Sequence[str], rest: bytes
     ) -> None:
-        """One request, whose Host is the one that was looked at; nothing can be sent behind it."""
+        """Forward one request with the Host that was checked. Nothing can be sent after it."""
         url = urlsplit(target)
         if url.scheme != "http" or not url.hostname:
-            raise Refused("only CONNECT and http:// URLs are served")
+            raise Refused("only CONNECT and http:// URLs are allowed")
         names = [field.partition(":")[0].strip().lower() for field in fields]
         if "transfer-encoding" in names:
-            raise Refused("a request without a known length is not passed on")
+            raise Refused("requests of unknown length are not allowed")
         lengths = {
             f.partition(":")[2].strip()
             for f, name in zip(fields, names, strict=True)
             if name == "content-length"
         }
         if len(lengths) > 1 or not all(length.isdigit() for length in lengths):
-            raise Refused("a request without a known length is not passed on")
+            raise Refused("requests of unknown length are not allowed")
         left = int(lengths.pop()) if lengths else 0
         kept = [
             f

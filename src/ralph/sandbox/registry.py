@@ -1,4 +1,4 @@
-"""Every sandbox backend, the best first. A new one is one file and one line here."""
+"""All sandbox backends, best first. A new one is one file and one line here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = (*_MODULES, DIRECT.name)
 
 
 def all_backends(image: str = "", agent: str = "", home: str = "") -> Registry[Backend]:
-    """Each as a run needs it, see `BackendOptions`; those that nobody asks for are not loaded."""
+    """Return all backends for a run with these options (see `BackendOptions`). Each is loaded on first use."""
     options = BackendOptions(image, agent, home)
 
     def load(name: str) -> Backend:
@@ -29,19 +29,19 @@ def all_backends(image: str = "", agent: str = "", home: str = "") -> Registry[B
 
 
 def canonical(name: str) -> str:
-    """The name of a backend by one that it had in earlier versions, which stored runs and settings may use."""
+    """Return the current name of a backend. Stored runs and settings may use a name from an earlier version."""
     return {"docker": "docker-sandbox"}.get(name, name)
 
 
 def find(name: str, backends: Mapping[str, Backend]) -> Backend:
     name = canonical(name)
     if name not in backends:
-        raise RalphError(f"There is no sandbox {name!r}.", f"Known: {', '.join(backends)}.")
+        raise RalphError(f"Unknown sandbox {name!r}.", f"Choose one of: {', '.join(backends)}.")
     return backends[name]
 
 
 def best(backends: Mapping[str, Backend], run: RunCommand) -> tuple[Backend, dict[str, str]]:
-    """The best backend that can be used here, be it `direct`, and what is wrong with those that are better."""
+    """Return the best backend that works here, at worst `direct`, and the problems of the better ones."""
     problems: dict[str, str] = {}
     for backend in backends.values():
         if not (problem := backend.problem(run)):
@@ -52,4 +52,4 @@ def best(backends: Mapping[str, Backend], run: RunCommand) -> tuple[Backend, dic
 
 def none_here(problems: Mapping[str, str], hint: str) -> RalphError:
     lines = (f"\n    {name}: {problem}" for name, problem in problems.items())
-    return RalphError(f"There is no sandbox here:{''.join(lines)}", hint)
+    return RalphError(f"No sandbox works on this machine:{''.join(lines)}", hint)

@@ -1,4 +1,4 @@
-"""Which variables a sandboxed command gets: those that say how to work, none that say who the user is elsewhere."""
+"""Environment variables of a sandboxed command: those that configure tools, but no credentials for other services."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ USUAL = (
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 
 _NO_SIGNING = {"commit.gpgSign": "false", "tag.gpgSign": "false"}
-"""The keys to sign with are not there: a commit inside is made without."""
+"""Commits inside are unsigned, because the signing keys are not there."""
 
 
 def passed(environment: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
-    """The variables whose names match one of the patterns."""
+    """Return the variables whose names match one of the patterns."""
     wanted = re.compile("|".join(_regular(pattern) for pattern in patterns))
     return {name: value for name, value in environment.items() if wanted.fullmatch(name)}
 
@@ -34,7 +34,7 @@ def _regular(pattern: str) -> str:
 
 
 def ours(backend: str) -> dict[str, str]:
-    """What a command is told of its sandbox."""
+    """Return the variables that describe the sandbox to a command."""
     told = {"IS_SANDBOX": "1", "RALPH_SANDBOX": backend, "TMPDIR": "/tmp"}
     told["GIT_CONFIG_COUNT"] = str(len(_NO_SIGNING))
     for number, (key, value) in enumerate(_NO_SIGNING.items()):
@@ -43,12 +43,12 @@ def ours(backend: str) -> dict[str, str]:
 
 
 def proxies(environment: Mapping[str, str]) -> dict[str, str]:
-    """The user's own proxy, in either spelling."""
+    """Return the user's own proxy variables, in upper or lower case."""
     return {name: value for name, value in environment.items() if name.lower() in PROXIES}
 
 
 def hosts_in(environment: Mapping[str, str]) -> tuple[str, ...]:
-    """Hosts that variables such as ANTHROPIC_BASE_URL lead to, with their ports."""
+    """Return the hosts, with ports, that variables such as ANTHROPIC_BASE_URL point to."""
     found = []
     for name, value in environment.items():
         if fnmatchcase(name, "*_BASE_URL") and "://" in value:

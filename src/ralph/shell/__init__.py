@@ -1,1 +1,1 @@
-"""One reader of shell commands: what a command runs, reads, writes and prints, without running it. No rules."""
+"""Reads shell commands: what a command would run, read, write and print, without running it. It contains no rules."""

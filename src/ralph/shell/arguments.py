@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def skip_options(words: list[Word], valued: str) -> list[Word]:
-    """The operands behind the options."""
+    """Return the operands after the leading options."""
     takes = valued.split()
     at = 0
     while at < len(words):
@@ -26,13 +26,13 @@ def skip_options(words: list[Word], valued: str) -> list[Word]:
 
 
 def takes_next(word: str, takes: Container[str]) -> bool:
-    """`-o`, or short options in one word of which the last one takes a value: `-euo pipefail`."""
+    """Whether an option takes the next word as its value: `-o x`, or a bundle such as `-euo pipefail`."""
     is_cluster = len(word) > 2 and word[0] + word[1:2] not in takes and word[1:].isalpha()
     return word in takes or (is_cluster and word[0] + word[-1] in takes)
 
 
 def values_of(words: list[Word], options: str) -> Iterator[Word]:
-    """The values of options: `-c x`, `-qc x`, `-cx`, `--command x`, `--command=x`."""
+    """Yield the values of these options: `-c x`, `-qc x`, `-cx`, `--command x`, `--command=x`."""
     names = options.split()
     letters = [name[1] for name in names if len(name) == 2]
     for number, word in enumerate(words):
@@ -65,7 +65,7 @@ def operands(command: SimpleCommand, valued: str = "") -> list[Word]:
 
 
 def flags(command: SimpleCommand) -> str:
-    """All short options in one."""
+    """Return all short options as one string of letters."""
     return "".join(word[1:] for word in command.args if word.startswith("-") and not word.startswith("--"))
 
 
@@ -74,7 +74,10 @@ def is_recursive(command: SimpleCommand) -> bool:
 
 
 def has_option(command: SimpleCommand, option: str) -> bool:
-    """`-f` is also in `-rf`; `--a=b` is also `--a b`; `-x*` is a glob; git takes `--forc` for `--force`."""
+    """Whether a command has an option. `-f` matches in `-rf`, `--a=b` matches `--a b`, and `-x*` is a glob.
+
+    Git accepts abbreviations, so `--forc` counts as `--force`.
+    """
     words = command.args
     if "*" in option:
         from fnmatch import fnmatchcase

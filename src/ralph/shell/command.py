@@ -1,27 +1,27 @@
-"""A simple command that would run. Plain classes: `dataclasses` would double the time to a verdict."""
+"""A simple command that would run. These are plain classes because `dataclasses` would double the time to a verdict."""
 
 from __future__ import annotations
 
 from ralph.shell.words import Word
 
 ASSIGNMENT = "\0assignment"
-"""The program of a command that only sets a variable: its name and its value are the words."""
+"""Pseudo-program that sets a variable. Its arguments are the name and the value."""
 FORK_BOMB = "\0fork bomb"
-"""The program of a function that calls itself without end. No program can have a NUL in its name."""
+"""Pseudo-program for a function that calls itself without end. No real program can have a NUL in its name."""
 UNREADABLE = "\0unreadable"
-"""The program of a text that cannot be parsed: the reason is its word."""
+"""Pseudo-program for a text that cannot be parsed. Its argument is the reason."""
 
 
 class Streams:
-    """How a statement is connected: what it reads, who reads it, what ran before it in its pipeline."""
+    """The connections of a statement: its input, whether its output is read, and the earlier stages of its pipeline."""
 
     __slots__ = ("background", "piped", "redirects", "stdin", "upstream")
 
     def __init__(self) -> None:
         self.stdin = ""
-        """What can be read, with marks for what is not known; "": nothing."""
+        """The text on stdin, with marks for unknown parts, or "" for none."""
         self.piped = False
-        """Does another program read what is printed?"""
+        """Whether another program reads the output."""
         self.background = False
         self.upstream: tuple[SimpleCommand, ...] = ()
         self.redirects: list[tuple[str, Word]] = []
@@ -34,7 +34,7 @@ class Streams:
 
 
 class SimpleCommand(Streams):
-    """A program, its arguments, and what is known around them."""
+    """A program, its arguments and their context."""
 
     __slots__ = (
         *("args", "assigns", "code", "directory", "is_guess", "is_read", "module", "mounts"),
@@ -44,33 +44,33 @@ class SimpleCommand(Streams):
     def __init__(self, name: str, args: list[Word], text: str, directory: str | None) -> None:
         super().__init__()
         self.name = name
-        """As it is called, maybe with a path."""
+        """The name as written, possibly with a path."""
         self.program = name
         """The name without the path."""
         self.args = args
         self.text = text
-        """Where it stands in the command, as written."""
+        """The part of the command text that it comes from."""
         self.directory = directory
-        """Where it runs, None: nobody knows."""
+        """The working directory, or None if unknown."""
         self.assigns: dict[str, str] = {}
         self.wrappers: tuple[str, ...] = ()
         """The programs that run it, for example sudo."""
         self.mounts: tuple[tuple[str, str], ...] | None = None
-        """In a container: its directories that are the host's, each with the one of the host,
-        "" for a volume. Else None."""
+        """In a container, its mounted directories, each with the directory on the host or "" for a volume.
+        Otherwise None."""
         self.code = ""
-        """What a shell or an interpreter would run."""
+        """The code that a shell or an interpreter would run."""
         self.script = Word()
         """The file that a shell or an interpreter would run."""
         self.module = ""
         """The module that an interpreter would run."""
         self.is_read = False
-        """Was its code read as a tree, so that each of its calls is judged by itself?"""
+        """Whether its code was parsed, so that each call in it is judged separately."""
         self.is_guess = False
-        """Was it made from strings of code that may be no commands at all?"""
+        """Whether it was guessed from strings in code, which might not be commands at all."""
 
     def derived(self, name: str, args: list[Word], wrapper: str = "") -> SimpleCommand:
-        """What this one runs in its turn."""
+        """Return a command that this one runs in turn."""
         inner = SimpleCommand(name, args, self.text, self.directory)
         for field in (*Streams.__slots__, "assigns", "mounts", "is_guess"):
             setattr(inner, field, getattr(self, field))
@@ -83,15 +83,15 @@ class SimpleCommand(Streams):
 
     @property
     def read_from(self) -> Word:
-        """The file that its input is redirected from, "" if it is not."""
+        """The file that stdin is redirected from, or "" if it is not."""
         return next((target for operator, target in reversed(self.redirects) if operator == "<"), Word())
 
     @property
     def contained(self) -> bool:
-        """Does it run in a container?"""
+        """Whether it runs in a container."""
         return self.mounts is not None
 
     @property
     def words(self) -> str:
-        """The normalised command, for patterns and for people."""
+        """The normalised command, for patterns and for display."""
         return " ".join([self.program, *self.args])

@@ -1,4 +1,4 @@
-"""Where a command would run."""
+"""The context that a command would run in."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 class ShellContext:
-    """The directories and the environment that a shell starts with. `own`: directories of the harness itself."""
+    """The directories and the environment that a shell starts with. `own`: Ralph's own directories."""
 
     __slots__ = ("directory", "env", "home", "own", "temp", "top")
 

@@ -1,4 +1,4 @@
-"""Which files a command deletes, writes, reads, and whose modes it changes."""
+"""The files that a command deletes, writes, reads or changes the mode of."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 _WRITES = (">", ">>", ">|", "&>", "&>>", ">&", "<>")
 _READS = ("<",)
 
-# Programs that read the files they are given; those of the second line after a pattern or a script.
+# Programs that read the files named in their arguments, some of them after a pattern or a script.
 READERS = frozenset(
     words_of(
         "cat tac less more head tail bat batcat nl od xxd hexdump strings base64 cp mv scp rsync tar zip"
@@ -31,7 +31,7 @@ def deleted(command: SimpleCommand) -> list[Word]:
         names = operands(command, "-n --iterations -s --size" if program == "shred" else "")
         return names[1:] if program == "gio" and names[:1] == ["trash"] else names
     if UNKNOWN in program and {"r", "f"} <= set(flags(command)):
-        return operands(command)  # what else would have these
+        return operands(command)  # what else has these options
     if program == "mv":
         return _sources(command)
     if program == "rsync" and any(word.startswith(("--delete", "--del")) for word in command.args):
@@ -88,7 +88,7 @@ def written(command: SimpleCommand) -> list[Word]:
 
 
 def changed(command: SimpleCommand) -> list[Word]:
-    """What is written, or whose mode or owner is another one afterwards."""
+    """Return the files that a command writes, or whose mode or owner it changes."""
     modes = (
         operands(command)[1:] if command.program in ("chmod", "chown", "chgrp", "chattr", "setfacl") else []
     )
@@ -98,7 +98,7 @@ def changed(command: SimpleCommand) -> list[Word]:
 
 
 def _is_scripted_editor(command: SimpleCommand) -> bool:
-    """`vim -es -c … -c wq`."""
+    """Whether an editor writes a file without interaction, as in `vim -es -c … -c wq`."""
     return command.program in ("vi", "vim", "nvim") and any(
         value.strip(":").startswith(("w", "x", "up")) for value in values_of(command.args, "-c")
     )
@@ -123,7 +123,7 @@ def _target_directory(command: SimpleCommand) -> Word | None:
 
 
 def _after(command: SimpleCommand, names: tuple[str, ...]) -> list[Word]:
-    """The values of options. `-O` of curl has none."""
+    """Return the values of these options. curl's `-O` has none."""
     found: list[Word] = []
     for number, word in enumerate(command.args):
         name, equals, value = word.partition("=")
@@ -137,7 +137,7 @@ def _after(command: SimpleCommand, names: tuple[str, ...]) -> list[Word]:
 
 
 def mounts(command: SimpleCommand) -> list[tuple[Word, str]]:
-    """Directories or volumes of the host that a container gets, and where it has them."""
+    """Return the host directories or volumes mounted into a container, and their paths inside."""
     found: list[tuple[Word, str]] = []
     for value in values_of(command.args, "-v --volume"):
         source, _, target = value.removeprefix("=").partition(":")

@@ -1,4 +1,4 @@
-"""Words, redirects and here-documents of a syntax tree, expanded as a shell would."""
+"""Expands words, redirects and here-documents of a syntax tree as a shell would."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _EXPANSIONS = words_of(
 
 
 class RedirectionResult:
-    """What redirects come to. `words`: those of the command that stand behind a target."""
+    """The effect of redirects. `words` are words of the command that follow a redirect target."""
 
     __slots__ = ("redirects", "rest", "stdin", "words")
 
@@ -58,25 +58,25 @@ class RedirectionResult:
 
 
 class WordExpander:
-    """Expands with what the shell remembers. How a substitution is run is left to the reader, its subclass."""
+    """Expands words using the state of the shell. The reader, a subclass, decides how to run substitutions."""
 
     def __init__(self, state: ShellState) -> None:
         self.state = state
         self.stdin = ""
-        """What a substitution in the words of the next command can read."""
+        """The stdin of substitutions in the next command's words."""
         self.sinks: dict[str, Node] = {}
-        """By path: what reads from it, `>(…)`."""
+        """By path: the process substitution `>(…)` that reads from it."""
 
     def statement(self, node: Node, streams: Streams) -> str:
-        """Run a statement; returns what it would print."""
+        """Run a statement and return its output."""
         raise NotImplementedError
 
     def subshell(self, node: Node, streams: Streams) -> str:
-        """The same with all statements of a node, in a shell of its own."""
+        """Run all statements of a node in a subshell and return their output."""
         raise NotImplementedError
 
     def read_aside(self, text: str) -> None:
-        """Run a text in a shell of its own."""
+        """Run a text in a subshell."""
         raise NotImplementedError
 
     def assign(self, name: str, value: str) -> None:
@@ -121,7 +121,7 @@ class WordExpander:
         return [(text_of(node), LITERAL)]
 
     def _string(self, node: Node) -> list[Piece]:
-        """Between double quotes. `"$@"` is as many words as there are."""
+        """Expand a double-quoted string. `"$@"` becomes as many words as there are arguments."""
         inside = self._inside(node, in_double_quotes)
         if len(inside) == 3 and inside[1][1] == EXPANDED and not inside[0][0] + inside[2][0]:
             is_many = text_of(node)[1:3] in ("$@", "${") and "@" in text_of(node)
@@ -129,7 +129,7 @@ class WordExpander:
         return [("".join(text for text, _ in inside), QUOTED)]
 
     def _inside(self, node: Node, unquote: Callable[[str], str]) -> list[Piece]:
-        """Text with expansions in it: whatever stands between them is literal."""
+        """Expand a text that contains expansions. Everything between them is literal."""
         data, start = node.text or b"", node.start_byte
         quotes = 1 if node.type in ("string", "translated_string") else 0
         at = 2 if node.type == "translated_string" else quotes
@@ -151,7 +151,7 @@ class WordExpander:
         return self.subshell(node, Streams().but(piped=True, stdin=self.stdin))
 
     def _process(self, node: Node) -> str:
-        """`<(…)`: a file with what it prints; `>(…)`: what reads, of which nothing is known."""
+        """Return the path of a process substitution: `<(…)` is its output, `>(…)` reads unknown input."""
         is_input = text_of(node).startswith("<")
         out = self.subshell(node, Streams().but(piped=is_input, stdin="" if is_input else UNKNOWN))
         path = f"/dev/fd/{63 + len(self.state.files)}"
@@ -169,7 +169,7 @@ class WordExpander:
     # ---- parameters ----
 
     def expand(self, text: str) -> list[Piece]:
-        """`$name`, `${name}` and most of what braces can do to it."""
+        """Expand `$name`, `${name}` and most operators inside braces."""
         if not text.startswith("${"):
             return [(self._parameter(text[1:]), EXPANDED)]
         inner = text[2:-1]
@@ -205,7 +205,7 @@ class WordExpander:
         return self.state.variable(name)
 
     def _changed(self, name: str, value: str, change: str) -> str:
-        """`:-`, `:=`, `:+` and `:?` ask whether there is a value; the others change it."""
+        """Apply an operator: `:-`, `:=`, `:+` and `:?` test whether there is a value, the others change it."""
         is_there = bool(value) and value != UNSET
         operator, word = change.lstrip(":")[:1], change.lstrip(":")[1:]
         if change[:2] not in (":-", ":=", ":+", ":?") and change[0] not in "-=+?":
@@ -220,7 +220,7 @@ class WordExpander:
         return default
 
     def _text(self, text: str) -> str:
-        """The word behind an operator, expanded."""
+        """Expand the word after an operator."""
         if not text or not any(char in text for char in "$`\"'\\~"):
             return text
         is_quoted = text[:1] in ("'", '"', "~")
@@ -282,7 +282,7 @@ class WordExpander:
                 result.words += self.words(child)
 
     def _backticks(self, text: str) -> None:
-        """The grammar does not see them in a here-document."""
+        """Run command substitutions in backticks, which the grammar does not recognise in a here-document."""
         parts = text.replace("\\`", "").split("`")
         for part in parts[1:-1:2] if len(parts) % 2 else []:
             self.read_aside(part)

@@ -1,4 +1,4 @@
-"""What starts itself again and again."""
+"""Detects commands that start themselves again and again."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def is_bomb(name: str, body: Node) -> bool:
-    """A function that calls itself twice at once: in a pipeline, or in the background."""
+    """Whether a function calls itself twice at once, in a pipeline or in the background."""
     return any(kind in ("pipeline", "&") for kind in _calls(body).get(name, ()))
 
 
 def is_endless_start(condition: Node, body: Node) -> bool:
-    """A loop without end that starts something in the background each time."""
+    """Whether an endless loop starts a background process in each round."""
     if text_of(condition).strip() not in ("true", ":", "((1))", "[ 1 ]"):
         return False
     calls = _calls(body)
@@ -23,7 +23,7 @@ def is_endless_start(condition: Node, body: Node) -> bool:
 
 
 def _calls(node: Node) -> dict[str, list[str]]:
-    """The commands inside of a statement, each with how it stands there."""
+    """Return the commands inside a statement, each with the constructs it appears in."""
     found: dict[str, list[str]] = {}
     stack = [(node, "")]
     while stack:

@@ -1,4 +1,4 @@
-"""What `${name…}` makes of a value: substrings, prefixes and suffixes, replacing, upper and lower case."""
+"""The operators of `${name…}`: substrings, prefixes and suffixes, replacement, upper and lower case."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def name_of(text: str) -> tuple[str, str]:
-    """The name that a text begins with, and what follows."""
+    """Split a text into the name that it starts with and the rest."""
     end = 0
     while end < len(text) and (text[end].isalnum() or text[end] == "_"):
         end += 1
@@ -20,7 +20,7 @@ def name_of(text: str) -> tuple[str, str]:
 
 
 def changed(value: str, change: str, expand: Callable[[str], str]) -> str:
-    """A value that is there, changed. `expand`: for the words behind an operator."""
+    """Apply an operator to an existing value. `expand` expands the words after the operator."""
     if UNKNOWN in value or UNSET in value:
         return value
     operator = change[0]

@@ -1,7 +1,7 @@
-"""Bash text as a syntax tree.
+"""Parses bash into a syntax tree.
 
-The bindings' packages import `typing` and `importlib.resources`, which costs more than all of the guard:
-only their compiled halves are loaded.
+The packages of the bindings import `typing` and `importlib.resources`, which takes longer than the whole guard, so only
+their compiled modules are loaded.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_BYTES = 131_071
-"""What Linux passes as one argument: `bash -c` could not be given more."""
+"""The longest single argument on Linux: `bash -c` cannot take more."""
 
 
 class Unreadable(Exception):
-    """The text is no shell command that could be judged."""
+    """The text is not a shell command that can be judged."""
 
 
 def text_of(node: Node) -> str:
@@ -31,12 +31,12 @@ _PARSER: list[Parser] = []
 
 
 def parse(text: str) -> Node:
-    """The tree of a command; what bash itself could not read is refused."""
+    """Return the syntax tree of a command, or raise Unreadable if bash could not read it either."""
     data = _safe(text).encode("utf-8", "surrogatepass")
     if len(data) > MAX_BYTES:
-        raise Unreadable("the command is too long to be judged")
+        raise Unreadable("the command is too long")
     if b"\0" in data:
-        raise Unreadable("the command has characters that no command needs")
+        raise Unreadable("the command contains control characters")
     root = _parser().parse(data).root_node
     if not root.has_error:
         return root
@@ -44,16 +44,16 @@ def parse(text: str) -> Node:
         root = _parser().parse(_safe(repaired).encode("utf-8", "surrogatepass")).root_node
         if not root.has_error:
             return root
-    raise Unreadable("the command cannot be parsed as bash")
+    raise Unreadable("it is not valid bash")
 
 
 def _safe(text: str) -> str:
-    """Its scanner reads beyond a table where `{` is followed by such a character (tree-sitter-bash, issue 337)."""
+    """Work around an out-of-bounds read if a non-Latin-1 character follows `{` (tree-sitter-bash issue 337)."""
     if text.isascii():
         return text
     import re
 
-    return re.sub(r"(\{[0-9]*(?:\.\.[0-9]*)?)(?=[^\x00-\xff])", "\\1\\\\\n", text)  # the line goes on
+    return re.sub(r"(\{[0-9]*(?:\.\.[0-9]*)?)(?=[^\x00-\xff])", "\\1\\\\\n", text)  # a line continuation
 
 
 def _parser() -> Parser:
@@ -64,7 +64,7 @@ def _parser() -> Parser:
 
 
 def _compiled(package: str):  # type: ignore[no-untyped-def]
-    """A package's compiled half, without what its `__init__` imports."""
+    """Load the compiled module of a package without running its `__init__`."""
     name = f"{package}._binding"
     if name not in sys.modules:
         if package not in sys.modules:
@@ -84,11 +84,11 @@ def _compiled(package: str):  # type: ignore[no-untyped-def]
     return sys.modules[name]
 
 
-# ---- what is valid for bash, but not for the grammar ----
+# ---- valid for bash, but not for the grammar ----
 
 
 def _simpler(text: str) -> str:
-    """The same with here-strings, `<>`, `a#b` and a leading brace list in a form that the grammar knows."""
+    """Rewrite here-strings, `<>`, `a#b` and a leading brace list into a form that the grammar accepts."""
     import re
 
     text = re.sub(r"(\[\[? (?:! )?-\w )([^\s\"']+)( \]\]?)", r'\1"\2"\3', text)  # [ -d / ]
@@ -99,7 +99,7 @@ def _simpler(text: str) -> str:
 
 
 def _without_here_documents(text: str) -> str:
-    """Here-documents as here-strings, for the grammar knows one in a line at most."""
+    """Rewrite here-documents as here-strings, because the grammar accepts at most one per line."""
     import re
 
     start = re.compile(r"(?<!<)<<(-?)[ \t]*(?:'([^'\n]+)'|\"([^\"\n]+)\"|(\\?)([A-Za-z_][\w.-]*))")

@@ -1,4 +1,4 @@
-"""Where a path leads: the zones that rules about files speak of."""
+"""Classifies paths into the zones that rules about files use."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ _PUBLIC = ("known_hosts", "config", "authorized_keys")
 
 
 def normal(path: str) -> str:
-    """An absolute path without `.`, `..` and doubled slashes."""
+    """Return an absolute path without `.`, `..` and repeated slashes."""
     parts: list[str] = []
     for part in path.split("/"):
         if part == "..":
@@ -88,9 +88,9 @@ def is_under(path: str, parent: str) -> bool:
 
 
 def resolve(word: Word, directory: str | None, context: ShellContext) -> str | None:
-    """The absolute path, None if nobody knows where it leads.
+    """Return the absolute path, or None if it is unknown.
 
-    A variable that nobody has set is nothing: `"$X"/` is the root directory.
+    An unset variable is empty, so `"$X"/` is the root directory.
     """
     text: str = word
     if UNSET in text:
@@ -110,7 +110,7 @@ def resolve(word: Word, directory: str | None, context: ShellContext) -> str | N
 
 
 def contents(path: str, word: Word) -> str:
-    """The directory whose whole content a glob stands for: `/x/*` is `/x`, and so is `/x/.*`."""
+    """Return the directory if a glob matches its whole content: `/x` for `/x/*` and `/x/.*`."""
     if not word.glob:
         return path
     head, _, last = path.rpartition("/")
@@ -164,7 +164,7 @@ def _zone(path: str, context: ShellContext) -> str:
 
 
 def _own(path: str, context: ShellContext) -> str:
-    """Files of the harness and of the agents, wherever they lie."""
+    """Return the zone of a file that belongs to Ralph or to an agent, "" for any other file."""
     is_inside = is_under(path, context.top)
     parts = (path[len(context.top) :] if is_inside else path).split("/")
     if ".ralph" in parts or ".ralph-active" in parts or "ralph-harness" in parts:
@@ -193,13 +193,13 @@ def _is_home(path: str) -> bool:
 
 
 def is_temp(path: str, context: ShellContext) -> bool:
-    """Below a directory for temporary files, not such a directory itself."""
+    """Whether a path is below a directory for temporary files. The directory itself does not count."""
     bases = ("/tmp", "/var/tmp", "/private/tmp", "/var/folders", "/private/var/folders", context.temp)
     return any(base and path != base and is_under(path, base) for base in bases)
 
 
 def _globbed(path: str, context: ShellContext) -> str:
-    """The worst that a pattern may match of what is well known; else where it stands."""
+    """Return the zone of the first well-known path that a pattern can match, otherwise of its fixed part."""
     from fnmatch import fnmatchcase
 
     tops = [f"/{name}" for name in _SYSTEM]
@@ -223,7 +223,7 @@ def _globbed(path: str, context: ShellContext) -> str:
 
 
 def is_secret(path: str, context: ShellContext) -> bool:
-    """Keys, passwords, tokens and what was typed into shells."""
+    """Whether a path holds keys, passwords, tokens or a shell history."""
     last = path.rpartition("/")[2]
     if last.endswith(".pub") or (last in _PUBLIC and "/.ssh" in path):
         return False
@@ -243,7 +243,7 @@ def is_secret(path: str, context: ShellContext) -> bool:
 
 
 def is_project_secret(path: str) -> bool:
-    """Files of a project that hold its secrets: they may be read here, but go nowhere."""
+    """Whether a file holds secrets of a project. It can be read locally, but not sent anywhere."""
     last = strip_marks(path).rpartition("/")[2]
     if last.startswith(".env") and not last.endswith((".example", ".sample", ".template", ".dist")):
         return True

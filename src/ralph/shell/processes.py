@@ -1,4 +1,4 @@
-"""Whose processes a name or a list stands for: one's own, or those of the harness and of everybody."""
+"""Tells whether a name or list of processes is limited to the agent's own or includes Ralph's and others'."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BROAD = frozenset(
 
 
 def is_broad(name: str) -> bool:
-    """A pattern that fits far more than one's own server, or the harness."""
+    """Whether a pattern matches Ralph, or far more than the agent's own server."""
     bare = name.strip("^$/\"' \\").replace("[", "").replace("]", "").lower()
     if "[0-9]" in name or "\\d" in name:
         return True
@@ -33,7 +33,7 @@ def is_broad(name: str) -> bool:
 
 
 def asks_broadly(command: SimpleCommand) -> bool:
-    """pgrep, pkill: by user, by parent, or by such a pattern."""
+    """Whether pgrep or pkill selects by user, by parent or by a broad pattern."""
     names = arguments.operands(command, "-s --signal -t -g -G -U -u -P")
     by_owner = ("-u", "--euid", "-U", "--uid", "-P", "--parent", "-g", "-s", "-t")
     if command.program == "pkill" and any(has_option(command, each) for each in by_owner):
@@ -44,7 +44,7 @@ def asks_broadly(command: SimpleCommand) -> bool:
 
 
 def listed(command: SimpleCommand) -> str:
-    """What ps, pgrep and pidof print, as far as it matters to a kill."""
+    """Return the output of ps, pgrep and pidof, as far as it matters for a kill."""
     if command.program != "ps":
         return EVERYONE if asks_broadly(command) else UNKNOWN
     words = " ".join(command.args)
@@ -57,5 +57,5 @@ def listed(command: SimpleCommand) -> str:
 
 
 def filtered(text: str, pattern: str) -> str:
-    """A list of processes behind a filter: a narrow pattern makes it one's own."""
+    """Filter a list of processes. A narrow pattern limits it to the agent's own."""
     return text if is_broad(pattern) else text.replace(EVERYONE, "")

@@ -1,7 +1,7 @@
-"""Which simple commands would run: a shell that runs nothing, over a syntax tree.
+"""Finds the simple commands that would run, by interpreting a syntax tree without running anything.
 
-It keeps variables, functions, aliases, the working directory and the files that the command itself writes, as
-far as they are known, and shows every simple command to a visitor before it goes on.
+It tracks variables, functions, aliases, the working directory and the files that the command itself writes, as far as
+they are known, and passes every simple command to a visitor before it continues.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 def read(text: str, context: ShellContext, visit: Callable[[SimpleCommand], None]) -> None:
-    """Show all simple commands that a text would run, those of functions that nobody calls among them.
+    """Call `visit` with all simple commands that a text would run, including those of functions that are never called.
 
-    A text that cannot be parsed is shown as UNREADABLE; what is too long or nested too deeply raises Unreadable.
+    A text that cannot be parsed is passed as UNREADABLE. Raises Unreadable if it is too long or nested too deeply.
     """
     if not MARKS.isdisjoint(text):
-        raise Unreadable("the command has characters that no command needs")
+        raise Unreadable("the command contains control characters")
     try:
         ShellReader(context, visit).read(text)
     except RecursionError as error:
-        raise Unreadable("it is nested too deeply") from error
+        raise Unreadable("the command is nested too deeply") from error
 
 
 class ShellReader(StatementReader):
@@ -47,7 +47,7 @@ class ShellReader(StatementReader):
     # ---- texts ----
 
     def read(self, text: str) -> None:
-        """A whole command; then functions that nobody has called."""
+        """Read a whole command, then the functions that were never called."""
         self._read(text, Streams())
         for name, body in self._defined.items():
             if name not in self._called:
@@ -74,7 +74,7 @@ class ShellReader(StatementReader):
             return None
 
     def run(self, command: SimpleCommand) -> str:
-        """One simple command, seen through whatever runs another one. Returns what it would print."""
+        """Run one simple command, following any command that it runs in turn. Return its output."""
         if (command.directory, command.mounts) != (self.state.directory, self.state.mounts):
             return self._apart(lambda: self._run_elsewhere(command))
         try:
@@ -131,7 +131,7 @@ class ShellReader(StatementReader):
     # ---- what programs do ----
 
     def _carry_out(self, command: SimpleCommand, step: Step) -> str:
-        """One step of a program; returns what it would print."""
+        """Carry out one step of a program and return its output."""
         match step:
             case str():
                 return step[:MAX_TEXT]
@@ -172,12 +172,12 @@ class ShellReader(StatementReader):
         try:
             self._carry_out(command, guess.step)
         except Unreadable:
-            pass  # a string that is no command
+            pass  # the string is not a command
         finally:
             self._is_guessing = outer
 
     def _written(self, command: SimpleCommand, out: str) -> str:
-        """What a redirect takes is not printed; the file has it from now on. Errors (`2>`) are not known."""
+        """Return the output that is not redirected, and store the rest in the files. Errors (`2>`) are unknown."""
         taken = False
         for operator, target in command.redirects:
             if operator in (">", ">>", ">|", "&>", "&>>") and target != "/dev/stdout":
@@ -188,14 +188,14 @@ class ShellReader(StatementReader):
         return "" if taken else out
 
     def _write(self, path: str, text: str, before: str = "") -> None:
-        """Text into a file, which may be the input of `>(…)`."""
+        """Write text to a file, which can be the input of `>(…)`."""
         if path in self.sinks:
             self.subshell(self.sinks[path], Streams().but(stdin=text))
         self.state.files[path] = before + text
 
 
 def program_of(name: str) -> str:
-    """The name of a program without its path."""
+    """Return the name of a program without its path."""
     if "/" not in name:
         return name
     base = name.rstrip("/").rpartition("/")[2]
@@ -207,7 +207,7 @@ def program_of(name: str) -> str:
 
 
 def _globbed(base: str) -> str:
-    """`/bin/r?`: the first well-known program that it may be."""
+    """Return the first well-known program that a glob such as `/bin/r?` matches."""
     import fnmatch
 
     known = ("rm", "sh", "bash", "cat", "dd", "chmod", "chown", "curl", "wget", "nc", "mv", "kill", "python3")

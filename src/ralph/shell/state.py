@@ -1,4 +1,4 @@
-"""What a shell remembers between its commands."""
+"""The state of a shell between its commands."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
 
 
 class ShellState:
-    """A subshell has a copy. Files and remotes are the same for all."""
+    """The state of one shell. A subshell gets a copy, with shared files and remotes."""
 
     def __init__(self, context: ShellContext) -> None:
         self.context = context
         self.directory: str | None = context.directory
         self.before: str | None = context.env.get("OLDPWD") or context.directory
         self.mounts: tuple[tuple[str, str], ...] | None = None
-        """Of the container that the shell runs in, see `SimpleCommand`."""
+        """Mounts of the container that the shell runs in, see `SimpleCommand`."""
         self.variables: dict[str, str] = {}
         self.arrays: dict[str, list[Word]] = {}
         self.functions: dict[str, Node] = {}
         self.aliases: dict[str, str] = {}
         self.positional: list[Word] | None = []
         self.files: dict[str, str] = {}
-        """Those that the command itself has written, with their content."""
+        """Files that the command itself has written, with their content."""
         self.remotes: dict[str, str] = {}
 
     def copy(self) -> ShellState:
@@ -39,13 +39,13 @@ class ShellState:
         return new
 
     def path(self, name: str) -> str | None:
-        """An absolute path, None if nobody knows it."""
+        """Return the absolute path, or None if it is unknown."""
         if name.startswith("/"):
             return paths.normal(name)
         return None if self.directory is None else paths.normal(f"{self.directory}/{name}")
 
     def content(self, name: str) -> str:
-        """What a file has: known if the command itself has written it."""
+        """Return the content of a file, which is known if the command itself has written it."""
         path = self.path(name)
         if path is None:
             return UNKNOWN
@@ -56,12 +56,12 @@ class ShellState:
         if path == "/dev/null":
             return ""
         if paths.zone(path, self.context) == paths.HARNESS:
-            return UNKNOWN + EVERYONE  # the number of the harness is in there
+            return UNKNOWN + EVERYONE  # it contains Ralph's PID
         is_secret = paths.is_secret(path, self.context) or path.rpartition("/")[2] == ".env"
         return SECRET if is_secret else UNKNOWN
 
     def variable(self, name: str) -> str:
-        """What a variable holds; marks where that is not known."""
+        """Return the value of a variable, with marks for unknown parts."""
         if name in self.variables:
             return self.variables[name]
         if name in ("PWD", "OLDPWD"):

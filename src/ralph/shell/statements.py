@@ -1,4 +1,4 @@
-"""Statements of a syntax tree, run one after the other: pipelines, loops, functions, assignments."""
+"""Runs the statements of a syntax tree in order: pipelines, loops, functions, assignments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _EXPRESSIONS = frozenset(
 
 
 class StatementReader(WordExpander):
-    """Finds the simple commands of a tree. What becomes of one is left to the reader, its subclass."""
+    """Finds the simple commands of a tree. The reader, a subclass, decides what to do with them."""
 
     def __init__(self, context: ShellContext, visit: Callable[[SimpleCommand], None]) -> None:
         super().__init__(ShellState(context))
@@ -42,7 +42,7 @@ class StatementReader(WordExpander):
         self._steps = 0
         self._depth = 0
         self._defined: dict[str, Node] = {}
-        """All functions, also those that a subshell has defined."""
+        """All functions, including those defined in a subshell."""
         self._handlers: dict[str, Callable[[Node, Streams], str]] = {
             "command": self._command,
             "redirected_statement": self._redirected,
@@ -60,19 +60,19 @@ class StatementReader(WordExpander):
         }
 
     def run(self, command: SimpleCommand) -> str:
-        """One simple command; returns what it would print."""
+        """Run one simple command and return its output."""
         raise NotImplementedError
 
     def _descend(self, limit: int = MAX_DEPTH * 6) -> None:
         self._steps += 1
         self._depth += 1
         if self._steps > MAX_STEPS:
-            raise Unreadable("the command is too long to be judged")
+            raise Unreadable("the command is too long")
         if self._depth > limit:
-            raise Unreadable("the command is nested too deeply to be judged")
+            raise Unreadable("the command is nested too deeply")
 
     def _apart(self, act: Callable[[], str]) -> str:
-        """In a shell of its own."""
+        """Run `act` with a copy of the state, as in a subshell."""
         state, self.state = self.state, self.state.copy()
         try:
             return act()
@@ -89,7 +89,7 @@ class StatementReader(WordExpander):
             self._depth -= 1
 
     def sequence(self, node: Node, streams: Streams) -> str:
-        """Statements one after the other; of those, the first reads what the whole reads."""
+        """Run statements in order. Each can read the stdin of the whole sequence."""
         out = ""
         children = node.children
         for number, child in enumerate(children):
@@ -131,7 +131,7 @@ class StatementReader(WordExpander):
         result = self.redirected(nodes)
         if body is not None and nodes:
             gap = (node.text or b"")[body.end_byte - node.start_byte : nodes[0].start_byte - node.start_byte]
-            result.words[:0] = [Word("-")] * (gap.strip() == b"-")  # the grammar loses it
+            result.words[:0] = [Word("-")] * (gap.strip() == b"-")  # the grammar drops it
         inner = _with(streams, result)
         if any(child.type in ("pipeline", "|") for child in result.rest):
             inner = inner.but(piped=True)
@@ -182,14 +182,14 @@ class StatementReader(WordExpander):
         return self._run_words(words + (extra or []), assigns, streams, text_of(node))
 
     def _glued(self, before: list[Piece], pieces: list[Piece]) -> list[Piece]:
-        """One word of two: a line that goes on in its middle, or a `$` that the grammar has torn off its name."""
+        """Join two words that are one: split by a line continuation, or a `$` that the grammar split from its name."""
         if before[-1] != ("$", LITERAL) or not pieces:
             return before + pieces
         name, rest = name_of(pieces[0][0])
         return [*before[:-1], *self.expand(f"${name}"), (rest, LITERAL), *pieces[1:]]
 
     def _run_words(self, words: list[Word], assigns: dict[str, str], streams: Streams, text: str) -> str:
-        while words and UNSET in words[0]:  # in front of all others, nothing is left of it
+        while words and UNSET in words[0]:  # as the first word, an unset variable vanishes
             bare = words[0].replace(UNSET, "")
             words = [Word(bare), *words[1:]] if bare else words[1:]
         if not words:
@@ -219,7 +219,7 @@ class StatementReader(WordExpander):
         self._run_later(name, value)
 
     def _run_later(self, name: str, value: str) -> None:
-        """Some variables hold a command for others."""
+        """Run the value of a variable that holds a command for other programs."""
         if name in COMMAND_VARIABLES and value.strip():
             self.read_aside(value)
 
@@ -252,7 +252,7 @@ class StatementReader(WordExpander):
         return ""
 
     def _declaration(self, node: Node, streams: Streams) -> str:
-        """`export`, `declare` and the like. Without a variable, they print all of them."""
+        """Handle `export`, `declare` and similar. Without a variable, they print all variables."""
         names = [Word(text_of(child)) for child in node.named_children if child.type == "variable_name"]
         keyword = text_of(node.children[0])
         if names and "-n" in (text_of(child) for child in node.named_children):
@@ -311,7 +311,7 @@ class StatementReader(WordExpander):
         return out
 
     def _while(self, node: Node, streams: Streams) -> str:
-        """One round."""
+        """Run one round of a loop."""
         condition, body = node.child_by_field_name("condition"), node.child_by_field_name("body")
         if condition is not None and body is not None and is_endless_start(condition, body):
             self._visit(SimpleCommand(FORK_BOMB, [], text_of(node), self.state.directory))

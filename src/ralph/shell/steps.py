@@ -1,6 +1,6 @@
-"""What a program does, step by step: told by the emulations of programs, carried out by the reader.
+"""The steps that a program takes, as returned by its emulation and carried out by the reader.
 
-A step is a command that is run, a text that is printed, or one of the classes below.
+A step is a command to run, a text that is printed, or one of the classes below.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class ShellText:
-    """A command line that is read aside, in a shell of its own; what it prints is not followed."""
+    """A command line that runs in a separate shell. Its output is ignored."""
 
     __slots__ = ("directory", "text")
 
     def __init__(self, text: str, directory: str | None = "") -> None:
         self.text = text
         self.directory = directory
-        """Where it runs, "" for where the program does, None: nobody knows."""
+        """The working directory, "" for that of the program, None if unknown."""
 
 
 class ShellScript:
-    """A shell that is started with this code, in the streams of the program; `arguments`: its $0 and what follows."""
+    """A shell that runs this code with the streams of the program. `arguments` are $0, $1 and so on."""
 
     __slots__ = ("arguments", "text")
 
@@ -37,7 +37,7 @@ class ShellScript:
 
 
 class EvaluatedText:
-    """A text that the shell itself goes on with, like that of `eval`."""
+    """A text that the current shell runs, as with `eval`."""
 
     __slots__ = ("text",)
 
@@ -54,7 +54,7 @@ class SetVariable:
 
 
 class WriteFile:
-    """A text goes into a file, by the name that the program has for it."""
+    """A text that is written to a file. `name` is as the program uses it."""
 
     __slots__ = ("name", "text")
 
@@ -64,7 +64,7 @@ class WriteFile:
 
 
 class Guess:
-    """A step that code in another language may take. If it cannot be read, it was none."""
+    """A step that code in another language might take. If it cannot be parsed, it is ignored."""
 
     __slots__ = ("step",)
 
@@ -75,14 +75,14 @@ class Guess:
 if TYPE_CHECKING:
     Step = SimpleCommand | str | ShellText | ShellScript | EvaluatedText | SetVariable | WriteFile | Guess
     Steps = str | list[Step]
-    """A text alone is what the program prints. What its steps print comes together in their order."""
+    """A plain text is the program's output. The output of several steps is joined in order."""
     Emulation = Callable[[ShellState, SimpleCommand], Steps]
 
 
 def inner(
     command: SimpleCommand, words: Sequence[Word], wrapper: str = "", directory: str | None = ""
 ) -> list[Step]:
-    """The words are a command that the program runs: where it runs itself (""), or elsewhere."""
+    """Return the step for a command that the program runs, in its own directory ("") or elsewhere."""
     if not words:
         return [UNKNOWN]
     made = command.derived(words[0], list(words[1:]), wrapper or command.program)
@@ -92,5 +92,5 @@ def inner(
 
 
 def read_aside(*texts: str) -> list[Step]:
-    """Command lines, as far as they are known."""
+    """Return steps that run these command lines in separate shells. Unknown ones are left out."""
     return [ShellText(text) for text in texts if text.strip() and text.strip() != UNKNOWN]

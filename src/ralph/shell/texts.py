@@ -1,4 +1,4 @@
-"""Texts as well-known programs change them."""
+"""Text transformations of common programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ MAX_TEXT = 20_000
 
 
 def kept(text: str) -> str:
-    """The marks that any filter leaves behind."""
+    """Return the marks in a text that survive any filter."""
     return "".join(mark for mark in (NET, SECRET, DECODED, EVERYONE) if mark in text)
 
 
@@ -45,7 +45,7 @@ def formatted(pattern: str, values: list[Word]) -> str:
 
 
 def decoded(text: str) -> str:
-    """Base64 as text; a mark if it is not known or makes no text."""
+    """Decode base64. Return a mark if the text is unknown or does not decode to text."""
     if not MARKS.isdisjoint(text):
         return DECODED + kept(text)
     import binascii
@@ -57,7 +57,7 @@ def decoded(text: str) -> str:
 
 
 def characters(text: str) -> str:
-    """What a set of `tr` stands for."""
+    """Return the characters of a `tr` set."""
     text = ansi_c(text).replace("[:upper:]", "A-Z").replace("[:lower:]", "a-z").replace("[:space:]", " \n\t")
     out, at = "", 0
     while at < len(text):

@@ -1,4 +1,4 @@
-"""What variables hold that the command itself has not set."""
+"""The values of variables that the command itself has not set."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def inherited(name: str, context: ShellContext) -> str:
-    """A variable of the environment; marks where it is not known."""
+    """Return the value of an environment variable, with marks for unknown parts."""
     if name == "HOME":
         return context.home
     if is_secret_name(name):

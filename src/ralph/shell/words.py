@@ -1,7 +1,7 @@
-"""Words of a command, and what is known of them before it runs.
+"""The words of a command, as far as they are known before it runs.
 
-What is not known stands in a text as a mark: one character that no command has, so that it is carried along
-wherever the text goes. They are control characters that are no blanks: the parser takes them as parts of words.
+An unknown part of a text is represented by a mark: one character that no command contains, so that it travels along
+with the text. Marks are control characters but not whitespace, so the parser treats them as parts of words.
 """
 
 from __future__ import annotations
@@ -9,36 +9,36 @@ from __future__ import annotations
 import itertools
 
 UNKNOWN = "\x10"
-"""Some text that is there, but only running the command would tell."""
+"""Text that only running the command would reveal."""
 UNSET = "\x11"
-"""A variable that nobody has set: nothing, limit likely."""
+"""An unset variable, most likely empty."""
 NET = "\x12"
 """Text from the network."""
 DECODED = "\x13"
-"""Text that was made unreadable on purpose: decoded, unpacked, decrypted."""
+"""Text that was obfuscated: decoded, unpacked, decrypted."""
 SECRET = "\x14"
-"""A secret, or a text that has some."""
+"""A secret, or text that contains one."""
 EVERYONE = "\x16"
-"""The numbers of processes of others, or of all."""
+"""PIDs of other processes, or of all."""
 HERE = "\x15"
-"""Before the text of a here-string, see `grammar`."""
+"""Precedes the text of a here-string, see `parser`."""
 
 MARKS = frozenset((UNKNOWN, UNSET, NET, DECODED, SECRET, EVERYONE, HERE))
 
 LITERAL, QUOTED, EXPANDED = range(3)
 Piece = tuple[str, int]
-"""Part of a word: its text, and how it came to be there."""
+"""Part of a word: its text, and whether it is literal, quoted or expanded."""
 
 MAX_WORDS = 4000
 
 
 def words_of(text: str) -> tuple[str, ...]:
-    """A long list, in a form that people can read."""
+    """Split a string into words, so that long lists stay readable in the source."""
     return tuple(text.split())
 
 
 class Word(str):
-    """A word as a program gets it. `glob`: the shell may still turn it into names of files."""
+    """A word as a program receives it. With `glob`, the shell may still expand it to file names."""
 
     glob: bool = False
 
@@ -58,12 +58,12 @@ def strip_marks(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """For people: what is not known as an ellipsis."""
+    """Return a text for display, with an ellipsis for each mark."""
     return "".join("…" if each in MARKS else each for each in text)
 
 
 def fields(pieces: list[Piece], home: str, directory: str, separators: str = " \t\n") -> list[Word]:
-    """The words that a shell makes of one: braces, tilde, splitting; globs stay as they are."""
+    """Return the words that a shell makes of one: braces, tilde, splitting. Globs are not expanded."""
     found: list[Word] = []
     for each in _braces(pieces):
         found += _split(_tilde(each, home, directory), separators)
@@ -78,13 +78,13 @@ def _braces(pieces: list[Piece]) -> list[list[Piece]]:
 
 
 def _restored(line: str, pieces: list[Piece]) -> list[Piece]:
-    """Numbers between NULs stand for what is not literal."""
+    """Put the non-literal pieces back, which are represented by numbers between NULs."""
     parts = enumerate(line.split("\0"))
     return [pieces[int(part)] if at % 2 else (part, LITERAL) for at, part in parts if part] or [("", LITERAL)]
 
 
 def brace_expansion(text: str, limit: int = 200) -> list[str]:
-    """`a{b,c}d` -> abd, acd; `{1..3}` -> 1 2 3. What is no list stays as it is."""
+    """Expand braces: `a{b,c}d` -> abd, acd; `{1..3}` -> 1 2 3. Anything else stays unchanged."""
     start = text.find("{")
     while start >= 0:
         end, commas = _brace_end(text, start)
@@ -179,7 +179,7 @@ def _split(pieces: list[Piece], separators: str) -> list[Word]:
 
 
 def literal(text: str) -> list[Piece]:
-    """An unquoted word as written: a backslash quotes what follows."""
+    """Return the pieces of an unquoted word, in which a backslash quotes the next character."""
     if "\\" not in text:
         return [(text, LITERAL)]
     pieces: list[Piece] = []
@@ -227,7 +227,7 @@ _ESCAPES = {
 
 
 def ansi_c(text: str) -> str:
-    """The inside of `$'…'`, and what `echo -e` and `printf` make of backslashes."""
+    """Decode backslash escapes as in `$'…'`, `echo -e` and `printf`."""
     out = ""
     at = 0
     while at < len(text):

@@ -27,7 +27,7 @@ _ROWS = r"(?i)\b(?:DELETE\s+FROM\s+[^;]+|UPDATE\s+\S+\s+SET\s+[^;]+)"
 _TRIVIAL = r"(?i)\bWHERE\s+(?:1\s*=\s*1|TRUE|1|'?(\w+)'?\s*=\s*'?\1'?)\s*(?:;|$)"
 _MONGO = r"(?i)dropDatabase|\.drop\(|deleteMany\(\s*\{\s*\}|remove\(\s*\{\s*\}|dropUser|dropAllUsers|dropIndexes|dropCollection"
 _MODELS = r"objects\.all\(\)\.delete\(|\.(?:delete|destroy)_all\b|\bdrop_all\("
-"""What frameworks call it, in code for their shells."""
+"""The same in framework code, as typed into a framework's shell."""
 
 
 def _sql(command: SimpleCommand, context: ShellContext) -> bool:
@@ -45,7 +45,7 @@ def _sql(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _is_scratch(command: SimpleCommand, context: ShellContext) -> bool:
-    """A database in memory, or in a file for the moment."""
+    """Whether the database is in memory or in a temporary file."""
     name = next(iter(operands(command)), Word(""))
     return name == ":memory:" or paths.zone_of(name, command.directory, context) == paths.TEMP
 
@@ -94,7 +94,7 @@ def _aws(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _gcp_azure(command: SimpleCommand, context: ShellContext) -> bool:
-    """The verb is the last of the first operands."""
+    """Match a destructive verb. It is the last of the first few operands."""
     if command.program not in words_of(
         "gcloud az doctl linode-cli oci ibmcloud hcloud scw civo exo openstack aliyun yc"
     ) or is_harmless(command):
@@ -116,7 +116,7 @@ def _scale_down(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _migration(command: SimpleCommand, context: ShellContext) -> bool:
-    """Tools of frameworks that drop what they have made."""
+    """Framework tasks that drop or reset the database."""
     words = [*operands(command)]
     names = frozenset(
         words_of(
@@ -155,9 +155,9 @@ def _migration(command: SimpleCommand, context: ShellContext) -> bool:
     return bool(found) or zero
 
 
-_CLOUD = "It deletes or stops something in the cloud. Leave that to the user; look at it, or make a plan."
-_INFRA = "It changes real infrastructure. Make a plan and leave applying it to the user."
-_DATA = "It destroys data. Work on a copy that you made, or leave it to the user."
+_CLOUD = "Deletes or stops cloud resources. Inspect them or write a plan, and leave the change to the user."
+_INFRA = "Changes live infrastructure. Create a plan and leave applying it to the user."
+_DATA = "Destroys data. Work on a copy, or leave it to the user."
 
 RULES = (
     DenyRule("aws-delete", CATEGORY, _CLOUD, _aws),
@@ -236,7 +236,7 @@ RULES = (
     DenyRule(
         "sql",
         CATEGORY,
-        "It destroys data in a database. Work on a copy that you made, or leave it to the user.",
+        "Destroys data in a database. Work on a copy, or leave it to the user.",
         _sql,
     ),
     DenyRule("redis", CATEGORY, _DATA, _redis),
@@ -248,7 +248,7 @@ RULES = (
 
 
 def _is_delete(command: SimpleCommand) -> bool:
-    """`curl -X DELETE` to a host that is not this one, or to a search index."""
+    """`curl -X DELETE` to another host or to a search index."""
     words = command.args
     asks = any(word in ("-XDELETE", "--request=DELETE") for word in words) or any(
         word in ("-X", "--request") and number + 1 < len(words) and words[number + 1].upper() == "DELETE"

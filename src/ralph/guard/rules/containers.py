@@ -1,4 +1,4 @@
-"""Containers that are none: privileged, or with the host inside."""
+"""Containers without isolation: privileged, or with host files mounted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _host_mount(command: SimpleCommand, context: ShellContext) -> bool:
         return False
     for word, _ in effects.mounts(command):
         if not word.startswith(("/", ".", "~")):
-            continue  # a volume with a name
+            continue  # a named volume
         path = paths.resolve(word, command.directory, context)
         if path is None:
             continue
@@ -47,7 +47,7 @@ _DESCRIBED = (
     r"|\b(?:docker|containerd|podman|crio)\.sock\b|hostPath[\"']?\s*:|unconfined"
     r"|(?:^|[\s\"'\[-])(?:~|\$HOME|\$\{HOME\}|/(?:etc|root|home|var|usr|proc|sys|dev|boot)?(?:/[\w./-]*)?):/"
 )
-"""The same in a file for compose or kubectl."""
+"""The same options in a compose or Kubernetes file."""
 
 
 def _described(command: SimpleCommand, context: ShellContext) -> bool:
@@ -60,7 +60,7 @@ def _described(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _everything(command: SimpleCommand, context: ShellContext) -> bool:
-    """`docker rm -f $(docker ps -aq)`."""
+    """Removal of everything that is listed, as in `docker rm -f $(docker ps -aq)`."""
     if command.program not in ("docker", "podman") or not command.args:
         return False
     if command.args[0] not in ("rm", "rmi", "kill", "stop", "volume"):
@@ -75,7 +75,7 @@ def _everything(command: SimpleCommand, context: ShellContext) -> bool:
     return inside or any(each.program in ("docker", "podman") for each in command.upstream)
 
 
-_PRIVILEGED = "It gives a container the host's rights. Run it without that."
+_PRIVILEGED = "Gives a container privileges on the host. Run it without them."
 
 RULES = (
     DenyRule(
@@ -95,25 +95,25 @@ RULES = (
     DenyRule(
         "host-mount",
         CATEGORY,
-        "It opens the host's files to a container. Mount the project or a directory in it.",
+        "Mounts host files into a container. Mount the project or a directory inside it instead.",
         _host_mount,
     ),
     DenyRule(
         "enter-host",
         CATEGORY,
-        "It goes into another process's namespaces. Leave the host alone.",
+        "Enters another root directory or another process's namespaces. Work in the project directory instead.",
         "nsenter|chroot|systemd-nspawn",
     ),
     DenyRule(
         "container-prune",
         CATEGORY,
-        "It deletes what other projects keep in containers and volumes. Remove what is yours by its name.",
+        "Deletes containers, images or volumes of other projects. Remove only your own, by name.",
         f"{_ENGINES} system|volume|container|image|builder|network prune|reset",
     ),
     DenyRule(
         "delete-volumes",
         CATEGORY,
-        "It deletes a volume with its data. Leave volumes to the user.",
+        "Deletes a volume and its data. Leave volumes to the user.",
         (
             f"{_ENGINES} volume rm|remove",
             "docker swarm leave --force|-f",
@@ -124,13 +124,13 @@ RULES = (
     DenyRule(
         "all-containers",
         CATEGORY,
-        "It removes containers of other projects too. Name those that are yours.",
+        "Stops or removes other projects' containers too. Name your own containers instead.",
         _everything,
     ),
     DenyRule(
         "host-machine",
         CATEGORY,
-        "It deletes a virtual machine. Leave that to the user.",
+        "Deletes a virtual machine or a cluster. Leave that to the user.",
         "vagrant|multipass|virsh|limactl|colima|minikube|kind destroy|delete|undefine",
     ),
 )

@@ -1,4 +1,4 @@
-"""Deletion of the root, of homes, of the repository, of what lies above or outside of it."""
+"""Deletion of the root directory, home directories, the repository, and anything above or outside it."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ CATEGORY = "deletion"
 
 
 def _zones(command: SimpleCommand, context: ShellContext) -> list[str]:
-    """Where what it deletes lies. In a container that is not here."""
+    """Return the zones of the paths that a command deletes. In a container, only mounted paths count."""
     if is_harmless(command) and command.program != "rm":
         return []
     if command.mounts is not None:
         return [zone for word in effects.deleted(command) for zone in _mounted(word, command, context)]
     if command.program == "git":
-        return []  # judged by what git makes of it
+        return []  # the git rules judge it
     if command.program == "rsync" and {"-n"} & set(command.args):
         return []
     found = [_zone(word, command, context) for word in effects.deleted(command)]
@@ -34,11 +34,11 @@ _KEPT = (
     r"^/(?:bin|boot|etc|home|lib\w*|mnt|opt|root|sbin|srv|usr|var|data\w*)?(?:/\*)?$|^/(?:bin|boot|etc|lib\w*|sbin|data\w*)/"
     r"|^/var/(?:lib|backups)/(?!apt|dpkg)|^/bitnami/"
 )
-"""What a container that goes on running, or a volume, would miss."""
+"""Paths that a long-running container or a volume needs."""
 
 
 def _mounted(word: Word, command: SimpleCommand, context: ShellContext) -> list[str]:
-    """Where what is deleted in a container lies on the host; nothing is lost with a container of one's own."""
+    """Return the host zones of a path deleted in a container. Files of a throwaway container do not count."""
     path = paths.resolve(word, command.directory, context)
     found: list[str] = []
     for inside, outside in command.mounts or () if path is not None else ():
@@ -54,7 +54,7 @@ def _mounted(word: Word, command: SimpleCommand, context: ShellContext) -> list[
 
 
 def _comes_in(command: SimpleCommand, context: ShellContext) -> bool:
-    """A file from outside is moved into the project."""
+    """Whether `mv` moves a file from outside into the project."""
     target = paths.resolve(command.args[-1], command.directory, context) if command.args else None
     return target is not None and paths.is_under(target, context.top)
 
@@ -74,7 +74,7 @@ def _zone(word: Word, command: SimpleCommand, context: ShellContext) -> str:
 
 
 def _below(parent: str, context: ShellContext) -> str:
-    """Some of what lies in a directory."""
+    """Return the zone of an unknown entry of a directory."""
     found = paths.zone(parent, context)
     if found in (paths.REPOSITORY, paths.INSIDE) or parent in ("/tmp", "/var/tmp"):
         return paths.INSIDE
@@ -89,7 +89,7 @@ def _in(*zones: str):  # type: ignore[no-untyped-def]
 
 
 def _truncated(command: SimpleCommand, context: ShellContext) -> bool:
-    """`> file` outside of the project, with nothing to write into it."""
+    """`> file` outside the project, with nothing to write to it."""
     if command.program not in (":", "true"):
         return False
     found = (paths.zone_of(word, command.directory, context) for word in effects.written(command))
@@ -100,49 +100,49 @@ RULES = (
     DenyRule(
         "delete-root",
         CATEGORY,
-        "It deletes the root directory. Name the directory inside the project that you mean.",
+        "Deletes the root directory. Name a directory inside the project instead.",
         _in(paths.ROOT),
     ),
     DenyRule(
         "delete-home",
         CATEGORY,
-        "It deletes a home directory. Name the directory inside the project that you mean.",
+        "Deletes a home directory. Name a directory inside the project instead.",
         _in(paths.HOME),
     ),
     DenyRule(
         "delete-parent",
         CATEGORY,
-        "It deletes a directory that the project lies in. Name the directory inside the project that you mean.",
+        "Deletes a directory that contains the project. Name a directory inside the project instead.",
         _in(paths.ABOVE),
     ),
     DenyRule(
         "delete-repository",
         CATEGORY,
-        "It deletes the whole repository. Delete the files that have to go by their names.",
+        "Deletes the whole repository. Delete individual files by name instead.",
         _in(paths.REPOSITORY),
     ),
     DenyRule(
         "delete-git",
         CATEGORY,
-        "It deletes in .git, where the history is. Use git commands to change the repository.",
+        "Deletes files in .git, which holds the history. Use git commands instead.",
         _in(paths.GIT),
     ),
     DenyRule(
         "delete-system",
         CATEGORY,
-        "It deletes what belongs to the system. Work inside the project, or below /tmp.",
+        "Deletes system files. Work inside the project or under /tmp.",
         _in(paths.SYSTEM, paths.DEVICE),
     ),
     DenyRule(
         "delete-outside",
         CATEGORY,
-        "It deletes what lies outside of the project. Work inside the project, or below /tmp.",
+        "Deletes files outside the project. Work inside the project or under /tmp.",
         _in(paths.OUTSIDE, paths.STARTUP),
     ),
     DenyRule(
         "empty-outside",
         CATEGORY,
-        "It empties a file outside of the project. Work inside the project, or below /tmp.",
+        "Empties a file outside the project. Work inside the project or under /tmp.",
         _truncated,
     ),
 )

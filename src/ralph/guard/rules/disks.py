@@ -1,4 +1,4 @@
-"""Disks, devices, and filling them up."""
+"""Disks, devices, and commands that fill them up."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ENDLESS = ("/dev/zero", "/dev/urandom", "/dev/random", "/dev/full")
 
 
 def _fills(command: SimpleCommand, context: ShellContext) -> bool:
-    """An endless source, a file to write, and nothing that ends it."""
+    """Whether an endless source is written to a file without a limit."""
     if command.program == "dd":
         given = [word.partition("=")[2] for word in command.args if word.startswith("if=")]
         is_bounded = any(word.startswith("count=") for word in command.args)
@@ -28,7 +28,7 @@ def _fills(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _formats(command: SimpleCommand, context: ShellContext) -> bool:
-    """A file system on anything but an image of one's own."""
+    """Whether a file system is created on anything but an image file in the project or under /tmp."""
     if not command.program.startswith("mkfs") and command.program not in _FORMATTERS:
         return False
     if is_harmless(command):
@@ -39,11 +39,14 @@ def _formats(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 _FORMATTERS = ("mke2fs", "mkswap", "newfs", "mkntfs", "mkdosfs")
-_DISK = "It changes disks or file systems. Leave them to the user; work with files inside the project."
+_DISK = "Changes disks or file systems. Leave them to the user and work with files inside the project."
 
 RULES = (
     DenyRule(
-        "fill-disk", CATEGORY, "It writes without end. Say how much: `head -c`, or `count=` of dd.", _fills
+        "fill-disk",
+        CATEGORY,
+        "Writes without end and fills the disk. Set a limit with `head -c` or, for dd, `count=`.",
+        _fills,
     ),
     DenyRule("format", CATEGORY, _DISK, _formats),
     DenyRule(

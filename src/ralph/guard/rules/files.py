@@ -1,4 +1,4 @@
-"""Writing what is not the agent's: devices, the system, start-up files, git's own files, the harness, the agents."""
+"""Writes to devices, system files, startup files, .git, and the files of Ralph and of the agents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ GIT = "git"
 
 
 def writes(*zones: str):  # type: ignore[no-untyped-def]
-    """Does it write a file in one of these zones? Of those that are nobody's to change, not even the mode."""
+    """Match commands that write a file in one of these zones. For Ralph, agent and git files, modes count too."""
     is_own = bool({paths.HARNESS, paths.AGENT, paths.GIT} & set(zones))
 
     def match(command: SimpleCommand, context: ShellContext) -> bool:
@@ -94,61 +94,61 @@ RULES = (
     DenyRule(
         "harness-files",
         HARNESS,
-        "These are Ralph's own files: the run is judged by them. Leave them as they are.",
+        "Writes to Ralph's own files, which decide how the run is judged. Leave them unchanged.",
         writes(paths.HARNESS),
     ),
     DenyRule(
         "agent-settings",
         HARNESS,
-        "These are the settings and hooks of an agent. Leave them to the user; say in your answer what should change.",
+        "Changes an agent's settings or hooks. Leave them to the user and say in your answer what should change.",
         writes(paths.AGENT),
     ),
     DenyRule(
         "harness-variables",
         HARNESS,
-        "Variables of the harness are not yours to change. Run the command without it.",
+        "Changes a variable that belongs to Ralph. Run the command without setting it.",
         _own_variables,
     ),
     DenyRule(
         "harness-commands",
         HARNESS,
-        "It stops or changes the run that you are part of. Finish your work; the harness decides what follows.",
+        "Stops or changes the run that you are part of. Finish your work; Ralph decides what comes next.",
         _own_command,
     ),
     DenyRule(
         "agent-commands",
         HARNESS,
-        "It changes how an agent is set up. Leave that to the user; say in your answer what should change.",
+        "Changes an agent's configuration. Leave it to the user and say in your answer what should change.",
         _agent_command,
     ),
     DenyRule(
         "git-files",
         GIT,
-        "It writes into .git directly. Use git commands; hooks and configuration are the user's.",
+        "Writes to .git directly. Use git commands, and leave hooks and configuration to the user.",
         writes(paths.GIT),
     ),
     DenyRule(
         "raw-device",
         DISKS,
-        "It writes to a device. Write to a file inside the project.",
+        "Writes to a device. Write to a file inside the project instead.",
         writes(paths.DEVICE),
     ),
     DenyRule(
         "system-files",
         SYSTEM,
-        "It writes files of the system. Work inside the project, or below /tmp.",
+        "Writes system files. Work inside the project or under /tmp.",
         writes(paths.SYSTEM, paths.ROOT),
     ),
     DenyRule(
         "startup-files",
         SYSTEM,
-        "It changes what the user's shell or tools start with. Set it for the command alone, or tell the user.",
+        "Changes a startup file of the user's shell or tools. Set it for this command only, or ask the user.",
         writes(paths.STARTUP),
     ),
     DenyRule(
         "preload",
         SYSTEM,
-        "It loads code into every program that is started. Run the command without it.",
+        "Loads code into every program that starts. Run the command without it.",
         _preload,
     ),
 )

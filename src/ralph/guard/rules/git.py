@@ -1,4 +1,4 @@
-"""Git that destroys: history, the worktree, the remote, bypassed hooks."""
+"""Destructive git commands: lost history, lost changes, changes on the remote, skipped hooks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _verb(command: SimpleCommand) -> tuple[str, list[Word]]:
 
 
 def _is_scratch(command: SimpleCommand, context: ShellContext) -> bool:
-    """In a repository for the moment, below /tmp: what it loses there is its own."""
+    """Whether the command runs in a temporary repository under /tmp, where it can only lose its own work."""
     where = command.directory
     if where is None or paths.is_under(where, context.top) or not paths.is_temp(where, context):
         return False
@@ -48,7 +48,7 @@ def _reset(command: SimpleCommand, context: ShellContext) -> bool:
 def _kept(
     match: Callable[[SimpleCommand, ShellContext], bool],
 ) -> Callable[[SimpleCommand, ShellContext], bool]:
-    """The same, but for a repository of the moment."""
+    """The same match, except in temporary repositories."""
     return lambda command, context: match(command, context) and not _is_scratch(command, context)
 
 
@@ -143,7 +143,7 @@ def _skip_hooks(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _short_n(command: SimpleCommand) -> bool:
-    """`-n`, `-an`, `-anm`: letters behind one that takes a value belong to the value."""
+    """Whether short options include `-n`, as in `-an` or `-anm`. Letters after one that takes a value are its value."""
     for word in command.args:
         if word.startswith("-") and not word.startswith("--"):
             for letter in word[1:]:
@@ -161,7 +161,7 @@ def _skip_variable(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _settings(command: SimpleCommand, context: ShellContext) -> bool:
-    """A key that runs code or goes round checks, however it is set."""
+    """Whether a git setting that runs code or skips checks is set, in whatever way."""
     if any(name.startswith("GIT_CONFIG") for name in command.assigns):
         return True
     if command.program == ASSIGNMENT and command.args[0].startswith(("GIT_CONFIG_", "GIT_SSH_COMMAND")):
@@ -202,61 +202,61 @@ def _global(command: SimpleCommand, context: ShellContext) -> bool:
     return has_option(command, "--global") or has_option(command, "--system")
 
 
-_HISTORY = "It destroys history that could be needed to get work back. Leave it; commit on top instead."
+_HISTORY = "Destroys history that may be needed to recover work. Leave it and commit on top instead."
 
 RULES = (
     DenyRule(
         "git-force-push",
         CATEGORY,
-        "It overwrites history on the remote. Push without force; if that is refused, pull or merge first.",
+        "Overwrites history on the remote. Push without force; if the push is rejected, pull or merge first.",
         _force_push,
     ),
     DenyRule(
         "git-delete-remote",
         CATEGORY,
-        "It deletes a branch or tag on the remote. Leave that to the user.",
+        "Deletes a branch or tag on the remote. Leave that to the user.",
         _delete_remote,
     ),
     DenyRule(
         "git-push-elsewhere",
         CATEGORY,
-        "It pushes to an address that is no configured remote. Push to a remote by its name.",
+        "Pushes to a URL instead of a configured remote. Push to a remote by name.",
         _push_elsewhere,
     ),
     DenyRule(
         "git-reset-hard",
         CATEGORY,
-        "It throws away uncommitted work. Commit or stash first, or use `git reset --soft` or `git revert`.",
+        "Discards uncommitted work. Commit or stash first, or use `git reset --soft` or `git revert`.",
         _kept(_reset),
     ),
     DenyRule(
         "git-discard",
         CATEGORY,
-        "It throws away all uncommitted work. Name the files to restore, or stash them.",
+        "Discards all uncommitted work. Name the files to restore, or stash them.",
         _kept(_discard),
     ),
     DenyRule(
         "git-clean",
         CATEGORY,
-        "It deletes all untracked files. Delete those that have to go by their names; `git clean -n` lists them.",
+        "Deletes all untracked files. List them with `git clean -n` and delete individual files by name.",
         _kept(_clean),
     ),
     DenyRule(
         "git-remove-all",
         CATEGORY,
-        "It deletes every tracked file. Name the files that have to go.",
+        "Deletes every tracked file. Name the files to delete.",
         _kept(_remove_all),
     ),
     DenyRule(
         "git-force-branch",
         CATEGORY,
-        "It deletes or moves a branch even if its commits are nowhere else. Use `git branch -d`.",
+        "Deletes or moves a branch even if its commits exist nowhere else. Use `git branch -d`.",
         _branches,
     ),
     DenyRule(
         "git-stash-drop",
         CATEGORY,
-        "It throws away stashed work. Leave stashes as they are.",
+        "Discards stashed work. Leave stashes as they are.",
         "git stash drop|clear",
     ),
     DenyRule(
@@ -275,7 +275,7 @@ RULES = (
     DenyRule(
         "git-rewrite",
         CATEGORY,
-        "It rewrites the whole history. Leave that to the user.",
+        "Rewrites the whole history. Leave that to the user.",
         (
             "git rebase --root",
             "git filter-branch|filter-repo|replace|fast-import",
@@ -286,67 +286,67 @@ RULES = (
     DenyRule(
         "git-tag-delete",
         CATEGORY,
-        "It deletes or moves a tag. Leave tags to the user.",
+        "Deletes or moves a tag. Leave tags to the user.",
         "git tag -d|--delete|-f|--force",
     ),
     DenyRule(
         "git-worktree-remove",
         CATEGORY,
-        "It removes a worktree with the uncommitted work in it. Remove it without force, or leave it.",
+        "Removes a worktree even if it has uncommitted work. Remove it without --force, or leave it.",
         "git worktree remove --force|-f",
     ),
     DenyRule(
         "git-remote",
         CATEGORY,
-        "It changes where the repository is pushed to. Leave remotes to the user.",
+        "Changes or removes a remote. Leave remotes to the user.",
         "git remote set-url|remove|rm|rename",
     ),
     DenyRule(
         "git-skip-hooks",
         CATEGORY,
-        "It goes round the project's hooks. Commit with them, and mend what they complain about.",
+        "Skips the project's hooks. Run them and fix what they report.",
         _kept(_skip_hooks),
     ),
     DenyRule(
         "git-skip-variable",
         CATEGORY,
-        "It switches the project's hooks off. Commit with them, and mend what they complain about.",
+        "Turns off the project's hooks. Run them and fix what they report.",
         _skip_variable,
     ),
     DenyRule(
         "git-uninstall-hooks",
         CATEGORY,
-        "It takes the project's hooks away. Commit with them, and mend what they complain about.",
+        "Uninstalls the project's hooks. Keep them and fix what they report.",
         "pre-commit|husky|lefthook|overcommit uninstall|--uninstall",
     ),
     DenyRule(
         "git-settings",
         CATEGORY,
-        "This setting of git runs code or goes round checks. Run git without it.",
+        "Sets a git option that runs code or skips checks. Run git without it.",
         _settings,
     ),
     DenyRule(
         "git-global",
         CATEGORY,
-        "It changes git for all of the user's projects. Set it for this repository, without --global.",
+        "Changes git for all of the user's projects. Set it for this repository only, without --global or --system.",
         _global,
     ),
     DenyRule(
         "git-credentials",
         "secrets",
-        "It prints the user's credentials. Git uses them by itself.",
+        "Prints the user's credentials. Git uses them on its own.",
         ("git credential fill|approve", "git config ~*.extraheader|*.password|*token*"),
     ),
     DenyRule(
         "git-submodule-deinit",
         CATEGORY,
-        "It throws away the work in a submodule.",
+        "Discards the work in a submodule. Run it without --force.",
         "git submodule deinit --force|-f",
     ),
     DenyRule(
         "git-external",
         "remote-code",
-        "This address runs a command. Use https or ssh.",
+        "Uses a git URL that runs a command. Use https or ssh.",
         "git clone|fetch|pull|remote ~ext::*",
     ),
 )

@@ -1,4 +1,4 @@
-"""Modes and owners of files."""
+"""File modes and owners."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FOR_ALL = words_of("a+rwx ugo+rwx +rwx a+w o+w ugo+w a=rwx ugo=rwx a-rwx ugo-rw
 
 
 def _targets(command: SimpleCommand) -> tuple[str, list[Word]]:
-    """The mode or owner, and the files."""
+    """Return the mode or owner, and the files."""
     if any(word.startswith("--reference") for word in command.args):
         return "", arguments.operands(command)
     # a mode like -w or -x looks like an option
@@ -55,7 +55,7 @@ def _outside(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _open_to_all(command: SimpleCommand, context: ShellContext) -> bool:
-    """Everything for everybody, in a whole tree; or nothing for anybody."""
+    """Whether a whole tree is opened to everyone or closed to everyone."""
     if command.program != "chmod":
         return False
     if not arguments.is_recursive(command) and "find" not in command.wrappers:
@@ -93,32 +93,32 @@ RULES = (
     DenyRule(
         "permissions-outside",
         CATEGORY,
-        "It changes who may use files outside of the project. Change only files of the project.",
+        "Changes permissions outside the project. Change only files inside the project.",
         _outside,
     ),
     DenyRule(
         "open-to-all",
         CATEGORY,
-        "It gives a whole tree to everybody, or takes it from everybody. Change single files, as far as they need it.",
+        "Opens a whole directory tree to everyone, or locks everyone out. Change individual files, and only as needed.",
         _open_to_all,
     ),
     DenyRule(
         "set-id",
         CATEGORY,
-        "It makes a program run with its owner's rights. Do without setuid and setgid.",
+        "Makes a program run with the privileges of its owner or group. Do without setuid and setgid.",
         _set_id,
     ),
-    DenyRule("to-root", CATEGORY, "It gives files away to root. Leave owners as they are.", _to_root),
+    DenyRule("to-root", CATEGORY, "Gives files to another owner. Leave owners as they are.", _to_root),
     DenyRule(
         "immutable",
         CATEGORY,
-        "It makes files that nobody can change or delete. Leave attributes alone.",
+        "Changes whether files can be modified or deleted at all. Leave file attributes alone.",
         "chattr ~+i|+a|-i|-a|=i",
     ),
     DenyRule(
         "capabilities",
         CATEGORY,
-        "It gives a program rights of root. Leave that to the user.",
+        "Gives a program root privileges or turns off access control. Leave that to the user.",
         "setcap|setenforce|aa-disable|aa-teardown",
     ),
 )

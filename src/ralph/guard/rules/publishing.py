@@ -1,14 +1,14 @@
-"""Publishing, and taking back what is published: packages, images, repositories, releases, sites."""
+"""Publishing and unpublishing: packages, images, repositories, releases, sites."""
 
 from __future__ import annotations
 
 from ralph.guard.model import DenyRule
 
 CATEGORY = "publishing"
-_PACKAGE = "It publishes a package, or takes one back. Leave that to the user; a dry run is allowed."
-_IMAGE = "It publishes an image. Build it, and leave publishing to the user."
-_HUB = "It changes the project's home on the net for everybody. Leave that to the user."
-_SITE = "It puts something on the net. Leave deployments to the user."
+_PACKAGE = "Publishes or unpublishes a package. Leave that to the user; a dry run is allowed."
+_IMAGE = "Publishes an image. Build it and leave publishing to the user."
+_HUB = "Changes the hosted repository for everyone. Leave that to the user."
+_SITE = "Deploys to the internet. Leave deployments to the user."
 
 RULES = (
     DenyRule(

@@ -1,4 +1,4 @@
-"""Code from elsewhere, shells for others, and tunnels."""
+"""Remote code, remote shells and tunnels."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _decoded(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _from_address(command: SimpleCommand, context: ShellContext) -> bool:
-    """Interpreters and installers that take an address."""
+    """Interpreters and installers that take a URL."""
     has_address = any(word.startswith(("http://", "https://")) for word in command.args)
     if command.program in ("deno", "bun") and has_address:
         return command.args[0] in ("run", "install", "eval", "x")
@@ -55,7 +55,7 @@ def _from_address(command: SimpleCommand, context: ShellContext) -> bool:
 
 _NETWORK_FILES = ("/dev/tcp/", "/dev/udp/")
 _MENTIONING = ("echo", "grep", "rg", "printf", "git", "sed", "timeout", "time", "env", "xargs", "watch")
-"""Programs whose words are text, or a command that is read by itself."""
+"""Programs whose arguments are text, or a command that is judged separately."""
 
 
 def _is_here(word: str) -> bool:
@@ -63,7 +63,7 @@ def _is_here(word: str) -> bool:
 
 
 def _reverse(command: SimpleCommand, context: ShellContext) -> bool:
-    """A port may be tried, and this machine may be spoken to; a shell may read from neither."""
+    """Match a shell or a file connected to the network. Probing a port and talking to localhost are allowed."""
     is_shell = command.program in SHELLS
     for operator, target in command.redirects:
         if is_shell and operator == "<&" and target.isdecimal() and int(target) > 2:
@@ -86,7 +86,7 @@ _CATS = ("nc", "ncat", "netcat", "nc.traditional", "nc.openbsd", "pwncat")
 
 
 def _is_open(command: SimpleCommand) -> bool:
-    """A shell that runs whatever it is told."""
+    """Whether it is a shell that reads its commands from stdin."""
     return command.program in SHELLS and not strip_marks(command.code).strip()
 
 
@@ -131,7 +131,7 @@ _SERVERS = words_of("http.server SimpleHTTPServer serve http-server php ruby dar
 
 
 def _serves(command: SimpleCommand, context: ShellContext) -> bool:
-    """Files of more than the project, for everybody who asks."""
+    """Whether a file server serves more than the project."""
     if command.program not in _SERVERS or (command.program == "php" and "-S" not in command.args):
         return False
     named = [*values_of(command.args, "-t -d --directory")]
@@ -141,39 +141,39 @@ def _serves(command: SimpleCommand, context: ShellContext) -> bool:
     return any(zone in (paths.ROOT, paths.HOME, paths.ABOVE, paths.STARTUP) for zone in zones)
 
 
-_TUNNEL = "It opens the machine to others. Use addresses on localhost."
+_TUNNEL = "Opens this machine to others. Use localhost instead."
 
 RULES = (
     DenyRule(
         "remote-code",
         CODE,
-        "It runs code from the network unseen. Download it to a file, read it, and ask the user if it has to run.",
+        "Runs code from the network unseen. Download it to a file, read it, and ask the user before running it.",
         _from_net,
     ),
     DenyRule(
         "hidden-code",
         CODE,
-        "It runs code that was made unreadable. Write the command out in plain text.",
+        "Runs code that is encoded or obfuscated. Write the command in plain text.",
         _decoded,
     ),
     DenyRule(
         "code-by-address",
         CODE,
-        "It runs code from the network unseen. Download it to a file and read it first.",
+        "Runs code from the network unseen. Download it to a file and read it first.",
         _from_address,
     ),
     DenyRule(
         "reverse-shell",
         SHELL,
-        "It connects a shell or a file to the network. Use curl to look at a page.",
+        "Connects a shell or a file to the network. Use curl to fetch a page.",
         _reverse,
     ),
-    DenyRule("netcat", SHELL, "It gives a shell or a port to others. Use `nc -z` to test a port.", _netcat),
+    DenyRule("netcat", SHELL, "Opens a shell or a port to others. Use `nc -z` to test a port.", _netcat),
     DenyRule("socat", SHELL, _TUNNEL, _socat),
     DenyRule(
         "serve-files",
         SHELL,
-        "It serves files of the user to others. Serve a directory of the project.",
+        "Serves the user's files to others. Serve a directory inside the project instead.",
         _serves,
     ),
     DenyRule("ssh-tunnel", SHELL, _TUNNEL, _ssh),

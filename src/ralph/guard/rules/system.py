@@ -1,4 +1,4 @@
-"""The state of the machine: services, schedules, packages, users, the kernel, processes, daemons."""
+"""Machine state: services, schedules, packages, users, the kernel, processes, daemons."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _kills_many(command: SimpleCommand) -> bool:
 
 
 def _root_packages(command: SimpleCommand, context: ShellContext) -> bool:
-    """Packages for the whole machine."""
+    """Whether packages are installed system-wide as root."""
     if is_harmless(command) or not set(_AS_ROOT) & set(command.wrappers):
         return False
     if command.program not in _MANAGERS:
@@ -57,7 +57,7 @@ def _root_packages(command: SimpleCommand, context: ShellContext) -> bool:
 
 
 def _daemon(command: SimpleCommand, context: ShellContext) -> bool:
-    """What goes on when the iteration is over."""
+    """Whether it starts a process that outlives the iteration."""
     if command.program == "nohup":
         return command.background
     if language(command.program) and ("setsid" in command.code or "daemon(" in command.code):
@@ -121,13 +121,13 @@ def _network(command: SimpleCommand, context: ShellContext) -> bool:
     return False
 
 
-_STOP = "It stops or changes the machine. Leave that to the user."
-_SERVICE = "It changes services of the machine. Start what you need as a child of your own command."
-_USERS = "It changes users of the machine. Leave that to the user."
-_PACKAGES = "It removes packages of the machine, or changes them as root. Install into the project instead."
-_DAEMON = "It would go on after the iteration is over. Run it in the foreground, or as a plain background job that you end."
-_LATER = "It runs something later, outside of this iteration. Run it now, or leave it to the user."
-_KERNEL = "It changes the kernel. Leave that to the user."
+_STOP = "Shuts down, restarts or suspends the machine. Leave that to the user."
+_SERVICE = "Changes system services. Start the program you need as a child process of your command."
+_USERS = "Changes user accounts. Leave that to the user."
+_PACKAGES = "Changes system packages. Install into the project instead."
+_DAEMON = "Starts a process that outlives the iteration. Run it in the foreground, or as a job that you stop."
+_LATER = "Schedules a command to run after this iteration. Run it now, or leave it to the user."
+_KERNEL = "Changes the kernel or its settings. Leave that to the user."
 
 RULES = (
     DenyRule(
@@ -198,14 +198,14 @@ RULES = (
         ),
     ),
     DenyRule("sysctl", CATEGORY, _KERNEL, _sysctl),
-    DenyRule("firewall", CATEGORY, "It changes the firewall. Leave that to the user.", _firewall),
+    DenyRule("firewall", CATEGORY, "Changes the firewall. Leave that to the user.", _firewall),
     DenyRule(
-        "network-setup", CATEGORY, "It changes the machine's network. Leave that to the user.", _network
+        "network-setup", CATEGORY, "Changes the network configuration. Leave that to the user.", _network
     ),
     DenyRule(
         "machine-settings",
         CATEGORY,
-        "It changes settings of the machine. Leave that to the user.",
+        "Changes system settings. Leave that to the user.",
         (
             "rfkill block",
             "hostname ~*",
@@ -218,7 +218,7 @@ RULES = (
     DenyRule(
         "clock",
         CATEGORY,
-        "It sets the machine's clock. Leave that to the user.",
+        "Sets the system clock. Leave that to the user.",
         (
             "date -s|--set",
             "hwclock|ntpdate",
@@ -227,11 +227,14 @@ RULES = (
     DenyRule(
         "kill-many",
         CATEGORY,
-        "It would end the harness, all processes, or those of others. End your own by their number or job: `kill %1`.",
+        "Kills Ralph, all processes, or processes that you did not start. Kill your own by PID or job: `kill %1`.",
         _kill,
     ),
     DenyRule(
-        "fork-bomb", CATEGORY, "It starts itself again and again until the machine stands still.", _fork_bomb
+        "fork-bomb",
+        CATEGORY,
+        "Starts copies of itself until the machine stops responding. Do not run it.",
+        _fork_bomb,
     ),
     DenyRule("daemon", CATEGORY, _DAEMON, _daemon),
     DenyRule(
@@ -249,13 +252,13 @@ RULES = (
     DenyRule(
         "root-shell",
         CATEGORY,
-        "It opens a shell of another user. Run single commands, as the user that you are.",
+        "Opens a shell as another user. Run single commands as the current user.",
         _root_shell,
     ),
     DenyRule(
         "logs",
         CATEGORY,
-        "It removes the machine's logs. Leave them to the user.",
+        "Deletes system logs. Leave them to the user.",
         "journalctl --vacuum-size|--vacuum-time|--rotate|--flush|--vacuum-files",
     ),
 )

@@ -1,1 +1,1 @@
-"""Code of other languages that a command carries."""
+"""Code in other languages that a command contains."""

@@ -1,6 +1,6 @@
-"""Text that a program puts together: from numbers, hex digits, pieces, variables, the home directory.
+"""Resolves text that a program assembles from numbers, hex digits, pieces, variables or the home directory.
 
-Code is rewritten so that the result stands there as a string, as far as that can be told without running it.
+Code is rewritten so that it contains the result as a string, as far as that is possible without running it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MAX_VARIABLES = 12
 
 
 def is_undone(code: str) -> bool:
-    """Does it run what it first has to unpack or to compute letter by letter?"""
+    """Whether the code runs text that it first unpacks or computes character by character."""
     return bool(re.search(_UNDONE, code))
 
 
 def written_out(code: str, home: str) -> str:
-    """The same code, with strings where it would make some."""
+    """Return the code with assembled strings written out."""
     code = re.sub(r"__import__\(\s*['\"]([\w.]+)['\"]\s*\)", r"\1", code)
     code = re.sub(rf"[$#]?\{{\s*(?:{_HOME})\s*\}}", home, code)
     code = re.sub(_HOME, f'"{home}"', code)
@@ -70,7 +70,7 @@ def _quoted(text: str) -> str:
 
 
 def _without_variables(code: str) -> str:
-    """Variables that hold a string, once: that string where they are used."""
+    """Replace variables that hold a string with that string."""
     for found in list(re.finditer(_ASSIGNED, code))[:MAX_VARIABLES]:
         name, value = found[1], found[2]
         bare, inside = re.escape(name.lstrip("$@")), value[1:-1].replace("\\", "\\\\")
@@ -84,7 +84,7 @@ def _without_variables(code: str) -> str:
 
 
 def others(words: list[str], code: str) -> list[str]:
-    """What else may become of strings that stand together: joined, reversed, with parts replaced, rotated."""
+    """Return other texts that a list of strings can become: joined, reversed, rotated, or with parts replaced."""
     made: list[str] = []
     if len(words) > 1 and re.search(r"join|implode", code):
         made += ["".join(words), "/".join(words)]

@@ -23,7 +23,7 @@ _MAX_CODE = 20_000
 _MAX_TREE = 60_000
 _PYTHONS = ("python", "pypy", "ipython")
 _GLUED = ("python", "ruby", "perl", "php")
-"""Those that take code in the same word: `-ccode`."""
+"""Interpreters that accept code in the same word: `-ccode`."""
 _PRINTS = r"print|puts|say|echo|console\.log|process\.stdout\.write|io\.write"
 
 
@@ -45,7 +45,7 @@ def interpret(shell: ShellState, command: SimpleCommand) -> Steps:
 
 
 def _calls(shell: ShellState, command: SimpleCommand, name: str, text: str) -> list[Step] | None:
-    """What the calls of a Python program would do, None if it cannot be read as a tree."""
+    """Return the steps of a Python program's calls, or None if it cannot be parsed."""
     if name not in _PYTHONS or not text.strip() or len(text) > _MAX_TREE:
         return None
     from ralph.shell.code import python
@@ -66,7 +66,7 @@ def _calls(shell: ShellState, command: SimpleCommand, name: str, text: str) -> l
 
 
 def _code(shell: ShellState, command: SimpleCommand, name: str) -> tuple[str, list[Word]]:
-    """The code, or the module with its arguments that `-m` names."""
+    """Return the code, or the module that `-m` names with its arguments."""
     options = LANGUAGES[name]
     words = command.args
     found: list[str] = []
@@ -109,7 +109,7 @@ def _code(shell: ShellState, command: SimpleCommand, name: str) -> tuple[str, li
 
 
 def _is_cluster(word: str, name: str) -> bool:
-    """`-ne`, `-pe`, `-lane`: the last letter stands for the option."""
+    """Whether a bundle of short options ends with one for code: `-ne`, `-pe`, `-lane`."""
     options = LANGUAGES[name]
     return (
         name not in ("osascript", "pwsh", "powershell")
@@ -120,7 +120,7 @@ def _is_cluster(word: str, name: str) -> bool:
 
 
 def _printed(command: SimpleCommand, name: str, text: str) -> str:
-    """Marks of what it reads; of a list of processes, awk may take some; `printf` of awk alone is worked out."""
+    """Return the output: a printed constant, the result of awk's `printf`, otherwise the marks of stdin."""
     printed = re.fullmatch(rf"\s*(?:{_PRINTS})\s*\(?\s*({STRING.pattern})\s*\)?\s*;?\s*", text, re.DOTALL)
     if printed and name not in AWKS:
         return string_lists(printed[1])[0][0]

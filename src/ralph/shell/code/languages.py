@@ -1,4 +1,4 @@
-"""Which programs run code of another language, and which of their options carry it."""
+"""Programs that run code in another language, and the options that contain it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SHELLS = frozenset(
 
 
 class Language:
-    """The options of an interpreter. A program with `verbs` runs a file behind one of them: `deno run x.ts`."""
+    """The options of an interpreter. A program with `verbs` runs a file after one of them: `deno run x.ts`."""
 
     __slots__ = ("code", "dry", "script", "valued", "verbs")
 
@@ -16,11 +16,11 @@ class Language:
         self.code = code.split()
         """Options whose value is code."""
         self.valued = valued.split()
-        """Options whose value is none."""
+        """Options whose value is not code."""
         self.script = script.split()
         """Options whose value is the file to run."""
         self.dry = dry.split()
-        """Options with which no file is run."""
+        """Options that prevent running the file."""
         self.verbs = verbs.split()
 
 
@@ -86,7 +86,7 @@ AWKS = ("awk", "gawk", "mawk", "nawk")
 
 
 def language(program: str) -> str:
-    """Which language a program speaks, "" if it is no interpreter."""
+    """Return the language that a program interprets, or "" if it is not an interpreter."""
     name = program.lower()
     if name not in LANGUAGES:
         name = name.rstrip("0123456789.")

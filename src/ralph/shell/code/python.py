@@ -1,7 +1,7 @@
-"""Python that a command line carries, read as a tree: what its calls delete, write, read, run and fetch.
+"""Parses Python code in a command line and finds what its calls delete, write, read, run and fetch.
 
-Each such call becomes the shell command that would do the same. A string that reaches none of them is only
-mentioned. Code that hides what it calls is not read here: `code` looks at its strings.
+Each call becomes the shell command that would do the same. A string that reaches no call is only mentioned. Code that
+hides its calls is not handled here: `strings` judges it by its strings.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     Did = tuple[str, list[Word], str]
-    """A program, its words, and where it runs, "" for where the code does."""
+    """A program, its arguments and its directory ("" for that of the code)."""
 
 TEXT = "\0text"
-"""The program of a text that is handed to a shell."""
+"""Pseudo-program for a text that is passed to a shell."""
 WRITE = "\0write"
-"""The program of a known text that goes into a file: the file, the text."""
+"""Pseudo-program that writes a known text to a file. Its arguments are the file and the text."""
 
 _HIDING_NAMES = frozenset(
     words_of("getattr setattr exec eval compile chr ord __import__ __builtins__ __loader__")
@@ -33,7 +33,7 @@ _HIDING_FIELDS = frozenset(
 _HIDING_MODULES = frozenset(
     words_of("base64 binascii builtins codecs ctypes importlib marshal pickle runpy zlib gzip bz2 lzma")
 )
-"""What can make code, or text, that nobody has written there."""
+"""Names that can create code or text that is not visible in the source."""
 _RUNS = re.compile(
     r"subprocess|os\.(?:system|popen|exec|spawn|posix_spawn)|\bpty\b|\bsh\b|pexpect|import.*\b(?:system|popen)\b|plumbum|fabric|invoke|paramiko"
 )
@@ -41,7 +41,7 @@ _RUNNING = ("subprocess", "os.", "pty.", "sh.", "asyncio.", "pexpect.", "plumbum
 _SOUNDS_RUNNING = re.compile(
     r"run|exec|system|shell|popen|spawn|call|cmd|command|sudo|output|^sh$|^$", re.IGNORECASE
 )
-"""How a function is called that may run what it is given. Those of the program itself are seen through."""
+"""Names of functions that might run their arguments. The program's own functions are followed instead."""
 _DELETES = frozenset(
     words_of("rmtree remove_tree removedirs rmdir unlink rm rm_rf rm_r delete_tree rimraf send2trash")
 )
@@ -66,7 +66,7 @@ MAX_NODES = 6000
 
 
 def commands(text: str, home: str) -> list[Did] | None:
-    """What it would do, None if its text does not say."""
+    """Return the commands equivalent to a program, or None if it cannot be analysed."""
     import warnings
 
     with warnings.catch_warnings():
@@ -124,7 +124,7 @@ class _Program(Values):
                 yield _argv(self._words(node), where)
 
     def _words(self, node: Any) -> list[str]:
-        """A list as the words of a command."""
+        """Return the items of a list as the words of a command."""
         return [
             each
             for part in node.elts
@@ -132,7 +132,7 @@ class _Program(Values):
         ]
 
     def _with_rest(self, node: Any) -> Iterator[Did]:
-        """`def git(*args): run(["git", *args])`: what a call of it runs."""
+        """Return what a call of a function with `*args` runs, as in `def git(*args): run(["git", *args])`."""
         function = self.functions.get(getattr(node.func, "id", ""))
         if function is None or function.args.vararg is None or not self.runs:
             return
@@ -147,7 +147,7 @@ class _Program(Values):
         self.names[name] = before or []
 
     def _is_temporary_database(self) -> bool:
-        """SQLite in memory or in a file for the moment."""
+        """Whether all databases are SQLite in memory or in a temporary file."""
         found = [
             each
             for node in self.nodes
@@ -223,7 +223,7 @@ class _Program(Values):
     def _hands_over(
         self, node: Any, name: str, last: str, named: dict[str, Any], directory: str
     ) -> Iterator[Did]:
-        """What it is given may be a command, or a file to read."""
+        """Yield commands for arguments that might be a command or a file to read."""
         given = [*node.args, *(named[key] for key in ("args", "cmd", "command", "input") if key in named)]
         texts = [
             each for part in given if kind_of(part) not in ("List", "Tuple") for each in self.values(part)

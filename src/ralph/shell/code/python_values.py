@@ -1,4 +1,4 @@
-"""What names and expressions of a Python program may be, as text, without running it."""
+"""Possible values of names and expressions in a Python program, as text, without running it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MAX_TEXT = 60_000
 
 
 def walk(tree: Any) -> Iterator[Any]:
-    """The nodes in the order of the text."""
+    """Yield the nodes in source order."""
     stack = [tree]
     while stack:
         node = stack.pop()
@@ -49,19 +49,19 @@ def _joined(first: str, second: str) -> str:
 
 
 class Values:
-    """Of one program. What is bound several times may be any of it."""
+    """The values in one program. A name that is bound several times can have any of the values."""
 
     def __init__(self, nodes: list[Any], home: str) -> None:
         self.nodes = nodes
         self.home = home
         self.modules: dict[str, str] = {}
-        """Names that stand for something of a module, with its whole name."""
+        """Names that refer to a module or its members, with the full name."""
         self.names: dict[str, list[str]] = {}
-        """Variables, with all that they may hold."""
+        """Variables with all their possible values."""
         self.functions = {
             node.name: node for node in nodes if kind_of(node) in ("FunctionDef", "AsyncFunctionDef")
         }
-        for _ in range(2):  # what is bound below may be used above
+        for _ in range(2):  # a name bound further down can be used above
             for node in nodes:
                 self._bind(node)
 
@@ -94,7 +94,7 @@ class Values:
             self._bind_function(node)
 
     def _bind_call(self, node: Any) -> None:
-        """What is handed to a function of the program, or put into a list."""
+        """Bind the arguments passed to the program's own functions, and items added to lists."""
         name = getattr(node.func, "id", "") or getattr(node.func, "attr", "")
         if name in ("append", "extend", "insert") and kind_of(getattr(node.func, "value", None)) == "Name":
             self._hold(node.func.value.id, [each for part in node.args[-1:] for each in self.values(part)])
@@ -108,7 +108,7 @@ class Values:
                 self._hold(key, self.values(value))
 
     def _bind_function(self, node: Any) -> None:
-        """What its parameters are by default, and what it returns: that of `f` is in `f()`."""
+        """Bind the default values of parameters, and the return value of `f` under the name `f()`."""
         named = [each.arg for each in node.args.args]
         for key, value in zip(reversed(named), reversed(node.args.defaults), strict=False):
             self._hold(key, self.values(value))
@@ -151,7 +151,7 @@ class Values:
         return f"{self.dotted(node.value)}.{node.attr}" if kind_of(node) == "Attribute" else ""
 
     def is_module(self, node: Any) -> bool:
-        """Is it something of a module, by its name?"""
+        """Whether an expression refers to a module or one of its members."""
         while kind_of(node) == "Attribute":
             node = node.value
         return kind_of(node) == "Name" and node.id in self.modules
@@ -162,7 +162,7 @@ class Values:
     # ---- values ----
 
     def values(self, node: Any) -> list[str]:
-        """What an expression may be, as text; of a list, its items."""
+        """Return the possible values of an expression as text. For a list, these are its items."""
         kind = kind_of(node)
         found = [UNKNOWN]
         if kind == "Constant":
@@ -194,7 +194,7 @@ class Values:
         return found[:MAX_VALUES] or [UNKNOWN]
 
     def _product(self, nodes: list[Any], join: Callable[[list[str]], str]) -> list[str]:
-        """The parts joined, for all that they may be; too much of it is not known."""
+        """Join the parts in all combinations of their possible values. Overlong results are unknown."""
         rows: list[list[str]] = [[]]
         for node in nodes:
             rows = [[*row, each] for row in rows for each in self.values(node)][:MAX_VALUES]
@@ -285,7 +285,7 @@ class Values:
         return [each for node in nodes for each in self.items(node)]
 
     def items(self, node: Any) -> list[str]:
-        """What an expression gives one by one."""
+        """Return the possible items of an iterable expression."""
         kind = kind_of(node)
         if kind in ("List", "Tuple", "Set"):
             return [each for part in node.elts for each in self.values(part)]
@@ -317,7 +317,7 @@ class Values:
         return [UNKNOWN]
 
     def _talks(self, node: Any, name: str) -> bool:
-        """Does it bring text from another machine?"""
+        """Whether a call fetches text from another machine."""
         last = name.rpartition(".")[2] or getattr(node.func, "attr", "")
         if last in ("get", "post", "request", "makefile") and not name.startswith(_CLIENTS):
             return False
@@ -333,7 +333,7 @@ def _joined_all(row: list[str]) -> str:
 
 
 def _filled(pattern: str, row: list[str]) -> str:
-    """A pattern with its values, in their order."""
+    """Fill the placeholders of a format string with its values, in order."""
     values = iter(row[1:])
     return re.sub(pattern, lambda found: next(values, UNKNOWN), row[0])
 

@@ -1,7 +1,7 @@
-"""Code in another language that is not parsed: what its strings may do.
+"""Judges code in other languages by its strings, without parsing it.
 
-They are taken in the light of the functions that the code names: what looks like a command line, a path to delete,
-to write or to read becomes the shell command that would do the same.
+Depending on the functions that the code names, a string that looks like a command line or like a path to delete, write
+or read becomes the shell command that would do the same.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _KILLS = re.compile(r"(?:os\.|process\.|Process\.)?kill\(([^)]*)\)")
 _EVALUATES = re.compile(
     r"(?<!\.)\b(?:exec|compile|load)\b|builtins\.exec|\w*eval\b|\bFunction\b|loadstring|runIn\w+Context"
 )
-"""A string may be code again."""
+"""Functions that run a string as code."""
 _CHMODS = re.compile(r"chmod|chown")
 
 
 def guesses(command: SimpleCommand, text: str, home: str) -> Iterator[Guess]:
-    """What the code of a command may do."""
+    """Yield the commands that the code of a command might run."""
     text = written_out(text, home)
     text = _WORDS.sub(
         lambda match: ", ".join(f'"{word}"' for group in match.groups() for word in (group or "").split()),
@@ -91,7 +91,7 @@ def guesses(command: SimpleCommand, text: str, home: str) -> Iterator[Guess]:
 
 
 def string_lists(text: str) -> list[list[str]]:
-    """The strings of a program: those that are glued as one, those with only commas between as a list."""
+    """Return the strings of a program. Concatenated strings become one, strings separated by commas form a list."""
     found: list[list[str]] = []
     end = -1
     for match in STRING.finditer(text):
@@ -120,14 +120,14 @@ def _run_words(command: SimpleCommand, words: list[str]) -> Iterator[Guess]:
 
 
 def _hidden(command: SimpleCommand, text: str, home: str) -> Iterator[Guess]:
-    """A command, or code again."""
+    """Treat a hidden text as a command, and as code if it looks like it."""
     yield Guess(ShellText(text))
     if any(char in text for char in "('\""):
         yield from guesses(command, text, home)
 
 
 def try_command(command: SimpleCommand, program: str, words: list[Word], directory: str | None = "") -> Guess:
-    """A command that the code may run, where the interpreter does (""), or elsewhere."""
+    """Return a command that the code might run, in the interpreter's directory ("") or elsewhere."""
     made = command.derived(program, words, command.program)
     made.stdin, made.redirects = "", []
     made.directory = made.directory if directory == "" else directory

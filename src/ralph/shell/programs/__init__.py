@@ -1,1 +1,1 @@
-"""What well-known programs do: what they run in turn, and what they print."""
+"""Emulations of common programs: which commands they run in turn, and what they print."""

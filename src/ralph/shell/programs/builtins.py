@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _cd(shell: ShellState, command: SimpleCommand) -> Steps:
-    """The directory may not be there: then `&&` ends the chain, and with `;` what follows runs where we are."""
+    """Change the directory. If it does not exist, `&&` stops there, but `;` continues in the old directory."""
     targets = operands(command)
     if len(targets) > 1:
         return ""
@@ -52,7 +52,7 @@ def _source(shell: ShellState, command: SimpleCommand) -> Steps:
 
 
 def _evaluated(text: str) -> Steps:
-    """Unknown programs that print shell code for `eval` are everyday: nothing can be said of them."""
+    """Return the steps of an evaluated text. Unknown text is common, as in `eval "$(tool init)"`, and is ignored."""
     if not text.strip() or text.strip() == UNKNOWN or NET in text or DECODED in text:
         return UNKNOWN
     return [EvaluatedText(text)]
@@ -107,7 +107,7 @@ def _trap(shell: ShellState, command: SimpleCommand) -> Steps:
 
 
 def _hash(shell: ShellState, command: SimpleCommand) -> Steps:
-    """`hash -p /bin/rm x`: from now on x is rm."""
+    """Handle `hash -p /bin/rm x`, after which x is rm."""
     if command.args[:1] == ["-p"] and len(command.args) > 2:
         shell.aliases[command.args[2]] = command.args[1]
     return ""

@@ -1,4 +1,4 @@
-"""Programs that bring text from the network, and the files that they put it into."""
+"""Programs that fetch text from the network, and the files that they write it to."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FETCHERS = words_of(
 
 
 def _fetched(shell: ShellState, command: SimpleCommand) -> Steps:
-    """Text from the network; files that are fetched have it too."""
+    """Return text from the network, or write it to the file that the program creates."""
     words = command.args
     urls = [
         word for word in words if "://" in word or (not word.startswith("-") and "." in word and "/" in word)

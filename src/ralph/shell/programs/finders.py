@@ -87,7 +87,7 @@ def _find(shell: ShellState, command: SimpleCommand) -> Steps:
 
 
 def _tests(words: list[Word]) -> list[Word]:
-    """Those that must hold for an action behind them: back to the last `-o` that is not in parentheses."""
+    """Return the tests that apply to an action after them: back to the last `-o` outside parentheses."""
     depth = 0
     for number in range(len(words) - 1, -1, -1):
         depth += {")": 1, "(": -1}.get(words[number], 0)
@@ -107,7 +107,7 @@ def _is_filtered(words: list[Word]) -> bool:
 
 
 def _found(start: Word, words: list[Word]) -> list[Word]:
-    """All of the start, or what is found below it: names if they are asked for."""
+    """Return the paths found: the start itself, or entries below it, by name if names are given."""
     if not _is_filtered(words):
         return [start]
     names = [

@@ -1,4 +1,4 @@
-"""What simple programs would print: so that a command that is made by others can be read."""
+"""The output of simple programs, so that a command assembled by others can be read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def of(shell: ShellState, command: SimpleCommand) -> list[Step]:
-    """What a program prints. Of one that nobody knows: the marks of what it reads."""
+    """Return the output of a program. For an unknown program, it is the marks of its input."""
     printer = TABLE.get(command.program)
     if printer is not None:
         steps = printer(shell, command)
@@ -100,7 +100,7 @@ def _tr(shell: ShellState, command: SimpleCommand) -> str:
 
 
 def _sed(shell: ShellState, command: SimpleCommand) -> str:
-    """`s` on a known text; anything else leaves a text that is not known."""
+    """Apply `s` to a known text. After anything else, the text is unknown."""
     words = operands(command)
     stdin = command.stdin
     if len(words) != 1 or not stdin or not MARKS.isdisjoint(stdin):
@@ -178,7 +178,7 @@ def _printenv(shell: ShellState, command: SimpleCommand) -> str:
 
 
 def _pass(shell: ShellState, command: SimpleCommand) -> str:
-    """Filters that leave a text about as it is."""
+    """Emulate filters that leave a text mostly unchanged."""
     names = [word for word in operands(command, "-n -c -k -t") if not word.isdecimal()]
     text = "".join(shell.content(name) for name in names) or command.stdin or UNKNOWN
     return text if text.strip() != "*" or command.program in ("sort", "uniq") else UNKNOWN
@@ -206,7 +206,7 @@ def _unpacked(shell: ShellState, command: SimpleCommand) -> str:
 
 
 def _packed(shell: ShellState, command: SimpleCommand) -> str:
-    """An archive of a home directory, or of all, has secrets in it."""
+    """Return SECRET for an archive that contains secrets, such as that of a home directory."""
     whole = (paths.ROOT, paths.HOME, paths.ABOVE, paths.REPOSITORY)
     for name in operands(command, "-f -C"):
         path = paths.resolve(name, shell.directory, shell.context)

@@ -1,4 +1,4 @@
-"""All programs whose doings are known."""
+"""The table of all emulated programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TABLE: dict[str, Emulation] = {
 
 
 def emulation(program: str) -> Emulation:
-    """What a program does; of one that nobody knows, what it may print."""
+    """Return the emulation of a program. For an unknown program, only its output is emulated."""
     if program in _TABLE:
         return _TABLE[program]
     if language(program):

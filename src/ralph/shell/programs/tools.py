@@ -1,4 +1,4 @@
-"""Programs that run a command beside what they are for: git, make, containers, databases, editors."""
+"""Programs that can run a command besides their main purpose: git, make, containers, databases, editors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _COMMAND_KEYS = (
 
 
 def _git(shell: ShellState, command: SimpleCommand) -> Steps:
-    """Aliases with `!`, pagers and editors, `bisect run`, `submodule foreach`, `rebase --exec` and others."""
+    """Find commands in aliases with `!`, pagers and editors, `bisect run`, `submodule foreach`, `rebase --exec` etc."""
     if "push" in command.args:
         command.args = [Word(shell.remotes.get(word, word)) for word in command.args]
     words = command.args
@@ -64,7 +64,7 @@ def _git_setting(command: SimpleCommand, key: str, value: str) -> list[Step]:
 
 
 def _make(shell: ShellState, command: SimpleCommand) -> Steps:
-    """A Makefile that the command itself has written, or hands over."""
+    """Run the recipes of a Makefile that the command itself has written or passes on stdin."""
     if {"-n", "--just-print", "--dry-run", "--recon"} & set(command.args):
         return UNKNOWN
     usual = words_of("Makefile makefile GNUmakefile")
@@ -80,9 +80,9 @@ def _given(shell: ShellState, command: SimpleCommand, name: str) -> str:
 
 
 def _recipes(text: str, goals: list[Word] | None = None) -> str:
-    """What make would hand to the shell, with its variables as those of the shell.
+    """Return the commands that make would pass to the shell, with make variables as shell variables.
 
-    With goals that are all in there: without the recipes that none of them needs.
+    If the goals are known, recipes that none of them needs are left out.
     """
     rules = {
         target: found[2].split()
@@ -113,7 +113,7 @@ def _recipes(text: str, goals: list[Word] | None = None) -> str:
 
 
 def package_scripts(shell: ShellState, command: SimpleCommand) -> list[Step]:
-    """`npm pkg set scripts.x=…`, and the scripts of a package.json that the command itself has written."""
+    """Run scripts from `npm pkg set scripts.x=…` and from a package.json that the command itself has written."""
     texts: list[str] = []
     if command.args[:2] == ["pkg", "set"]:
         texts = [word.partition("=")[2] for word in command.args[2:] if word.startswith("scripts.")]
@@ -130,12 +130,12 @@ _CONTAINER_OPTIONS = (
     " --hostname -h --index --restart --user --shm-size --gpus --ulimit --tmpfs --dns --expose --userns --uts"
 )
 _RUNNING = (("/", ""),)
-"""The mounts of a container that was there before: all that it has is kept."""
+"""The mounts of an existing container: all its files persist."""
 _COMPOSE_FILES = ["compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"]
 
 
 def _container(shell: ShellState, command: SimpleCommand) -> Steps:
-    """What runs inside of a container can hurt databases and what is mounted, hardly anything else."""
+    """Run the command of a container. It can harm databases and mounted files, but hardly anything else."""
     words = skip_options(
         command.args, "-H --host --context -c -f --file -p --project-name --profile -l --log-level"
     )
@@ -181,12 +181,12 @@ def _kubectl(shell: ShellState, command: SimpleCommand) -> Steps:
 
 
 def _manifest(shell: ShellState, command: SimpleCommand, usual: list[str]) -> str:
-    """The description of containers, as far as the command itself has it."""
+    """Return the description of containers, as far as the command itself contains it."""
     names = [*values_of(command.args, "-f --file --filename")] or usual
     return "\n".join(_given(shell, command, name) for name in names)
 
 
-# ---- languages of their own with a way out to the shell ----
+# ---- programs with their own language and a shell escape ----
 
 _BANG = r"^!+(.+)"
 _EDITOR = (
@@ -205,7 +205,7 @@ _ESCAPES = {
     "m4": r"e?syscmd\(`?([^')]+)",
     "ghci": r"^:!(.+)",
 }
-"""By program: what a line of its own language hands to the shell."""
+"""By program: the part of a line in its language that it passes to the shell."""
 _SAME = {
     "mysql": "mariadb mycli",
     "psql": "pgcli",
@@ -233,7 +233,7 @@ def _escaping(program: str) -> Emulation:
 
 
 def _option_as_text(options: str) -> Emulation:
-    """The value of an option is a command line: script -c, tar --to-command."""
+    """Emulate programs with an option whose value is a command line: script -c, tar --to-command."""
 
     def emulate(shell: ShellState, command: SimpleCommand) -> Steps:
         texts = [text.removeprefix("exec=") for text in values_of(command.args, options)]
@@ -244,7 +244,7 @@ def _option_as_text(options: str) -> Emulation:
 
 
 def _entr(shell: ShellState, command: SimpleCommand) -> Steps:
-    """A command, or with `-s` a line for the shell."""
+    """Run the operands as a command, or with `-s` as a shell command line."""
     words = skip_options(command.args, "")
     if any(word.startswith("-") and "s" in word for word in command.args):
         return [*read_aside(" ".join(words)), UNKNOWN]
@@ -252,7 +252,7 @@ def _entr(shell: ShellState, command: SimpleCommand) -> Steps:
 
 
 def _sed(shell: ShellState, command: SimpleCommand) -> Steps:
-    """GNU sed runs a command with `e`."""
+    """Run the commands of GNU sed's `e`."""
     texts: list[str] = []
     for word in command.args:
         if found := re.search(r"(?:^|[;\n{}0-9$/])\s*e\s+(\S.*)", word):

@@ -1,4 +1,4 @@
-"""Programs that run other programs: shells, sudo, env, timeout, `uv run` and the like."""
+"""Programs that run other programs: shells, sudo, env, timeout, `uv run` and similar."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ralph.shell.state import ShellState
     from ralph.shell.steps import Emulation, Step, Steps
 
-# Programs whose operands are a command, each with its options that take a value and how many words come first.
+# Programs whose operands are a command, each with its options that take a value and the number of words before it.
 _PREFIXES: dict[str, tuple[str, int]] = {
     **dict.fromkeys(
         words_of(
@@ -58,7 +58,7 @@ _PREFIXES: dict[str, tuple[str, int]] = {
     "sshpass": ("-p -f -d", 0),
 }
 
-# `uv run x`, `npx x` …: the words before the command, options that take a value, those whose value is the directory.
+# `uv run x`, `npx x` …: the subcommands, options that take a value, options whose value is the directory.
 _JAVASCRIPT = "-p --package -w --workspace -F --filter"
 _RUNNERS: dict[str, tuple[str, str, str]] = {
     "uv": (
@@ -84,7 +84,7 @@ _RUNNERS: dict[str, tuple[str, str, str]] = {
     **dict.fromkeys(("bunx", "corepack"), ("", _JAVASCRIPT, "")),
 }
 _OF_PYTHON = ("uv", "poetry", "pipenv", "pdm", "hatch", "rye", "coverage")
-"""Those that run modules and files of Python too."""
+"""Runners that also run Python modules and files."""
 
 
 def _prefix(shell: ShellState, command: SimpleCommand) -> Steps:
@@ -125,7 +125,7 @@ def _runner(shell: ShellState, command: SimpleCommand) -> Steps:
 
 
 def _is_bun_script(words: list[Word]) -> bool:
-    """It runs code, or a file: `bun -e …`, `bun x.ts`, `bun run x.ts`."""
+    """Whether bun runs code or a file: `bun -e …`, `bun x.ts`, `bun run x.ts`."""
     names = [word for word in words if not word.startswith("-") and word != "run"]
     is_code = words[:1] in (["-e"], ["--eval"], ["-p"], ["--print"])
     return is_code or any("." in name or "/" in name for name in names[:1])
@@ -146,7 +146,7 @@ def _shell(shell: ShellState, command: SimpleCommand) -> Steps:
         if not option.startswith("--"):
             letters += option[1:]
     if "n" in letters and "c" not in letters.partition("n")[0]:
-        return started(command, "", [])  # only checks the syntax
+        return started(command, "", [])  # only a syntax check
     if "c" in letters:
         return started(command, words[0] if words else "", words[1:])
     if words and words[0] not in ("-", "/dev/stdin") and "s" not in letters:
@@ -158,7 +158,7 @@ def _shell(shell: ShellState, command: SimpleCommand) -> Steps:
 
 
 def started(command: SimpleCommand, text: str, arguments: list[Word]) -> Steps:
-    """A shell that gets this code."""
+    """Return the step for a shell that runs this code."""
     command.code = text
     if not text.strip() or NET in text or DECODED in text or text.strip() == UNKNOWN:
         return UNKNOWN
@@ -214,7 +214,7 @@ def _su(shell: ShellState, command: SimpleCommand) -> Steps:
 
 
 def _words_as_text(valued: str) -> Emulation:
-    """The operands together are a command line: watch, watchexec."""
+    """Emulate programs whose operands together are a command line: watch, watchexec."""
 
     def emulate(shell: ShellState, command: SimpleCommand) -> Steps:
         return [*read_aside(" ".join(skip_options(command.args, valued))), UNKNOWN]
@@ -223,14 +223,14 @@ def _words_as_text(valued: str) -> Emulation:
 
 
 def _ssh(shell: ShellState, command: SimpleCommand) -> Steps:
-    """The operands behind the host are a command line for another machine."""
+    """Run the operands after the host as a command line on another machine."""
     words = skip_options(command.args, "-p -i -l -o -F -J -L -R -D -W -w -b -c -e -E -I -m -O -Q -S")[1:]
     text = " ".join(words)
     return [ShellText(text, None), NET] if text.strip() else UNKNOWN
 
 
 def _each_as_text(valued: str) -> Emulation:
-    """Every operand with a blank is a command line of its own: concurrently, hyperfine, tmux new -d '…'."""
+    """Emulate programs whose operands with a space are command lines: concurrently, hyperfine, tmux new -d '…'."""
 
     def emulate(shell: ShellState, command: SimpleCommand) -> Steps:
         words = skip_options(command.args, valued)
