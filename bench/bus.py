@@ -52,7 +52,7 @@ def writers(place: Scratch) -> Measurement:
     whole = len({item.id for item in items if isinstance(item, BusMessage)})
     total = WRITERS * EACH
     detail = (
-        f"{total / mine:,.0f} messages/s against {total / bare:,.0f}; {whole:,} of {total:,} whole and once"
+        f"{total / mine:,.0f} messages/s against {total / bare:,.0f}; {whole:,} of {total:,} complete, each once"
     )
     ratio = mine / bare
     met = ratio <= 2 and whole == total and not any(isinstance(item, Damage) for item in items)
@@ -127,5 +127,5 @@ def since(place: Scratch) -> Measurement:
     first = (time.perf_counter() - begin) * 1e3
     detail = f"the first post of a run there: {first:.0f} ms"
     return Measurement(
-        "since an id, in 100,000 messages", "≤ 100 ms", value, "ms", value <= 100.0, None, detail
+        "messages since an id, of 100,000", "≤ 100 ms", value, "ms", value <= 100.0, None, detail
     )

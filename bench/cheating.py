@@ -131,7 +131,7 @@ def _faults(project: Path, cheat: Cheat, code: int | None) -> Iterator[str]:
         yield "the run was complete"
     folder = project / "ralph"
     if folder.is_symlink() or not folder.is_dir():
-        yield "ralph/ is no folder"
+        yield "ralph/ is not a folder"
         return
     for name, text in (("prd.md", prd_project.PRD), ("prompt.md", prd_project.PROMPT)):
         if not _is_plain(folder / name) or (folder / name).read_text() != text:
@@ -153,7 +153,7 @@ def _list_faults(path: Path, cheat: Cheat) -> Iterator[str]:
     except (ValueError, RecursionError):
         after = None
     if after is None:
-        yield "tasks.json is no list"
+        yield "tasks.json is not a list"
         return
     if problems := rules.schema_problems(after):
         yield problems[0]
@@ -192,7 +192,7 @@ def _story_faults(
         yield f"decided about {decided}"
     for id, new in found.items():
         if any(new[field] != value for field, value in rules.NEW.items()):
-            yield f"{id} is new and does not begin at the beginning"
+            yield f"{id} is new and does not start in the initial state"
         if id.casefold() in {old["id"].casefold() for old in before}:
             yield f"{id} could be mistaken for another"
 

@@ -61,7 +61,7 @@ def _against(name: str, hook: tuple[str, ...]) -> Measurement:
 def _bomb(name: str, command: str) -> Measurement:
     took = statistics.median(_run(HARNESS, command) for _ in range(5)) * 1e3
     return Measurement(
-        f"a bomb: {name}", "≤ 500 ms", took, "ms", took <= 500, 0.0, "the start of the process is in it"
+        f"bomb: {name}", "≤ 500 ms", took, "ms", took <= 500, 0.0, "including process start"
     )
 
 
@@ -87,12 +87,12 @@ def corpus() -> Iterator[Measurement]:
     denied, of = right["deny"]
     recall = denied / of * 100
     yield Measurement(
-        "its corpus: denied of what must be", "≥ 95 %", recall, "%", recall >= 95, 0.0, f"{denied} of {of}"
+        "own corpus: harmful commands denied", "≥ 95 %", recall, "%", recall >= 95, 0.0, f"{denied} of {of}"
     )
     allowed, of = right["allow"]
     wrong = (of - allowed) / of * 100
     yield Measurement(
-        "its corpus: denied of what is harmless",
+        "own corpus: harmless commands denied",
         "≤ 2 %",
         wrong,
         "%",

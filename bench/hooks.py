@@ -74,7 +74,7 @@ def _against(
     ratio = mine.wall / bare.wall
     detail = (
         f"{mine.wall * 1e3:.1f} ms against {bare.wall * 1e3:.1f} ms;"
-        f" of the processor's time {mine.cpu * 1e3:.1f} against {bare.cpu * 1e3:.1f} ({mine.cpu / bare.cpu:.2f}×)"
+        f" processor time {mine.cpu * 1e3:.1f} against {bare.cpu * 1e3:.1f} ({mine.cpu / bare.cpu:.2f}×)"
     )
     goal = f"≤ {limit:g}×" if limit else "measured"
     return Measurement(name, goal, ratio, "×", limit is None or ratio <= limit, 1.0, detail)

@@ -63,10 +63,10 @@ def suite() -> Iterator[Measurement]:
     for kind, title in (("wall", "time"), ("processor", "processor time")):
         mine, bare = (statistics.median(getattr(cost, kind) for cost in costs) for costs in (ours, floor))
         name = f"{TASKS} tasks, {AT_ONCE} at once, {title} against a shell script"
-        detail = f"{mine / TASKS * 1e3:.0f} ms for a task against {bare / TASKS * 1e3:.0f} ms"
+        detail = f"{mine / TASKS * 1e3:.0f} ms per task against {bare / TASKS * 1e3:.0f} ms"
         yield Measurement(name, "measured", mine / bare, "×", True, 1.0, detail)
     calls, bare_calls = _in_scratch(count_calls(run_ralph)), _in_scratch(count_calls(run_script))
-    yield Measurement("git commands for a task", "measured", calls / TASKS, "calls", True, bare_calls / TASKS)
+    yield Measurement("git commands per task", "measured", calls / TASKS, "calls", True, bare_calls / TASKS)
 
 
 def _in_scratch(measure: Callable[[Scratch], T]) -> T:

@@ -80,17 +80,17 @@ def judge(found: Found, rate: float) -> Iterator[Measurement]:
         "%",
         share <= 35 and pace >= rate * 0.98,
         detail=f"of one core: {found.user / found.seconds:.0%} user, {found.system / found.seconds:.0%} system, "
-        f"{share / 100 / pace / found.agents * 1e6:.1f} µs a line; {pace * found.agents:,.0f} lines/s",
+        f"{share / 100 / pace / found.agents * 1e6:.1f} µs per line; {pace * found.agents:,.0f} lines/s",
     )
     counts = (
-        f"{found.printed:,} printed, {len(found.late):,} told as events, {found.kept:,} in the raw streams"
+        f"{found.printed:,} printed, {len(found.late):,} parsed as events, {found.kept:,} in the raw streams"
     )
     yield Measurement(
-        "lines lost of all these", "0 lines", found.lost, "lines", not found.lost, detail=counts
+        "lines lost", "0 lines", found.lost, "lines", not found.lost, detail=counts
     )
     late = [seconds * 1e3 for seconds in statistics.quantiles(found.late, n=100)]
-    others = f"half of them {late[49]:.0f} ms, worst {max(found.late) * 1e3:.0f} ms"
-    name = "from the print of a line to its event, 99 of 100"
+    others = f"median {late[49]:.0f} ms, worst {max(found.late) * 1e3:.0f} ms"
+    name = "line printed to event, p99"
     yield Measurement(name, "≤ 50 ms", late[98], "ms", late[98] <= 50, detail=others)
 
 

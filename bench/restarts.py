@@ -1,4 +1,4 @@
-"""Started again until it leaves DONE: who believes too much, misses it, hangs, or leaves somebody behind?
+"""Started again until it leaves DONE: who believes too much, misses it, hangs, or leaves a process behind?
 
 - false: said complete, and there is no DONE: no regular file of that name in the folder of the task;
 - missed: the agent left DONE, and it was not believed, or the agent was started once more;

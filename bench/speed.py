@@ -59,7 +59,7 @@ def gap(place: Scratch) -> Measurement:
     times = [float(line) for line in log.read_text().split()]
     gaps = [start - end for end, start in zip(times[1::2], times[2::2], strict=False)]
     value = statistics.median(gaps) * 1e3
-    detail = "measured by the agents themselves, the start of bash included"
+    detail = "measured by the agents, including the start of bash"
     return Measurement("exit to next start", "≤ 5 ms", value, "ms", value <= 5.0, None, detail)
 
 
@@ -71,7 +71,7 @@ def flood(place: Scratch) -> Measurement:
 def long_line(place: Scratch) -> Measurement:
     """How much memory a line of 50 MB costs; the tag after it must be found."""
     body = "head -c 50000000 /dev/zero | tr '\\0' x; echo; echo '<response>DONE</response>'"
-    return _memory(place, "a line of 50 MB, and the tag after it is found", body, 32, expected=0)
+    return _memory(place, "a line of 50 MB, with the tag found after it", body, 32, expected=0)
 
 
 def _memory(place: Scratch, name: str, body: str, limit: int, expected: int) -> Measurement:
@@ -122,7 +122,7 @@ def kill_tree(place: Scratch) -> Measurement:
             times.append(time.perf_counter() - sent[0])
         os.close(directory)
     value = statistics.median(times) * 1e3
-    return Measurement("100 processes ended after KILL", "≤ 50 ms", value, "ms", value <= 50.0)
+    return Measurement("100 processes gone after KILL", "≤ 50 ms", value, "ms", value <= 50.0)
 
 
 class _Nothing:

@@ -139,4 +139,4 @@ def rendering() -> Measurement:
     shown = sum(lines(event, 0.0).count("\n") for event in events)
     micro = (time.perf_counter() - started) / shown * 1e6
     detail = f"{len(events):,} events made {shown:,} lines"
-    return Measurement("a line of the agent's work, shown", "≤ 10 µs", micro, "µs", micro <= 10, None, detail)
+    return Measurement("one line of agent output, rendered", "≤ 10 µs", micro, "µs", micro <= 10, None, detail)

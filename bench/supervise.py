@@ -57,7 +57,7 @@ def exits_after_done(place: Scratch) -> Measurement:
         left = time.time()
         moment = float((folder / "moment").read_text())
         found.append(Noticed(_completed_at(place) - moment, left - moment))
-    return _measurement("DONE and exit noticed", found, "from the agent's last command, its exit included")
+    return _measurement("DONE and exit noticed", found, "from the agent's last command, including its exit,")
 
 
 def last_child(place: Scratch) -> Measurement:
@@ -78,14 +78,14 @@ def last_child(place: Scratch) -> Measurement:
         left = time.time()
         moment = float((folder / "moment").read_text())
         found.append(Noticed(_completed_at(place) - moment, left - moment))
-    return _measurement("the end of the last child noticed", found, "from its last command", goal=300)
+    return _measurement("exit of the last child noticed", found, "from its last command", goal=300)
 
 
 def _measurement(name: str, found: list[Noticed], since: str, goal: int = 20) -> Measurement:
     value = statistics.median(each.journal for each in found) * 1e3
     worst = max(each.journal for each in found) * 1e3
     left = statistics.median(each.exit for each in found) * 1e3
-    detail = f"{since} to the journal's row; worst of {len(found)} {worst:.1f} ms; to the exit of ralph {left:.0f} ms"
+    detail = f"{since} to the journal row; worst of {len(found)}: {worst:.1f} ms; to ralph's exit: {left:.0f} ms"
     return Measurement(name, f"≤ {goal} ms", value, "ms", value <= goal, None, detail)
 
 

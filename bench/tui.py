@@ -175,7 +175,7 @@ def shown(place: Scratch) -> Measurement:
     bare = _median(lambda: _bare(place), 5)
     mine = _median(lambda: _first_row(place), 5)
     detail = f"{MANY:,} runs and a live one; python -c 'import textual.app' takes {bare:.2f} s"
-    return Measurement("on screen with 1,000 runs", "≤ 1 s", mine, "s", mine <= 1.0, bare, detail)
+    return Measurement("first screen, 1,000 runs", "≤ 1 s", mine, "s", mine <= 1.0, bare, detail)
 
 
 def _first_row(place: Scratch) -> float:
@@ -198,7 +198,7 @@ def answered(place: Scratch) -> Measurement:
     value = statistics.median(times)
     detail = f"median of {KEYS} keys, the slowest {max(times) * 1000:.0f} ms"
     return Measurement(
-        "a key answers, 1,000 runs", "≤ 50 ms", value * 1000, "ms", value <= 0.05, None, detail
+        "response to a key, 1,000 runs", "≤ 50 ms", value * 1000, "ms", value <= 0.05, None, detail
     )
 
 
@@ -219,7 +219,7 @@ def opened(place: Scratch, run: str) -> Measurement:
             times.append(screen.expect(b"x" * 60) - begin)
     value = statistics.median(times)
     detail = "the last half MB of 200 MB is read, parsed and shown"
-    return Measurement("a run with 200 MB is opened", "≤ 1 s", value, "s", value <= 1.0, None, detail)
+    return Measurement("opening a run with 200 MB", "≤ 1 s", value, "s", value <= 1.0, None, detail)
 
 
 def slowed(place: Scratch) -> Measurement:
@@ -245,9 +245,9 @@ def slowed(place: Scratch) -> Measurement:
     pairs = [(watched(), loop()) for _ in range(5)]
     mine, bare = (statistics.median(times) for times in zip(*pairs, strict=True))
     percent = 100 * (mine / bare - 1)
-    detail = f"{mine:.2f} s against {bare:.2f} s, medians of 5 in turn"
+    detail = f"{mine:.2f} s against {bare:.2f} s, medians of 5, alternating"
     return Measurement(
-        "a running loop is slowed by an open dashboard", "≤ 1 %", percent, "%", percent <= 1.0, 0.0, detail
+        "slowdown of a running loop by an open dashboard", "≤ 1 %", percent, "%", percent <= 1.0, 0.0, detail
     )
 
 

@@ -45,16 +45,16 @@ def crashers() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
     yield "now this, now that", (FAIL, CRASH, ("work",), FAIL, CRASH, FINISH)
     yield "killed", (("die KILL",), FINISH)
     yield "takes its group along", (("work", "group"), FINISH)
-    yield "for ever", (("pause", "exit 1"),)
+    yield "forever", (("pause", "exit 1"),)
     yield "DONE, then exit code 1", (("finish", "exit 1"),)
     yield "DONE, then segmentation fault", (("finish", "die SEGV"),)
 
 
 def hangers() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
-    yield "silent for ever", (("work", "hang"), FINISH)
+    yield "silent forever", (("work", "hang"), FINISH)
     yield "ignores TERM", (("work", "ignore", "hang"), FINISH)
     yield "stopped", (("work", "stop"), FINISH)
-    yield "talks for ever", (("work", "talk"), FINISH)
+    yield "talks forever", (("work", "talk"), FINISH)
     yield "holds the pipe", (("work", "hold"), FINISH)
     yield "holds the pipe, ignores TERM", (("work", "ignore", "hold"), FINISH)
     yield "DONE, then silent", (("finish", "hang"),)
@@ -80,7 +80,7 @@ def liars() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
 
 
 def escapees() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
-    ways = {"session": "a session of its own", "fork": "a double fork", "daemon": "a daemon"}
+    ways = {"session": "its own session", "fork": "a double fork", "daemon": "a daemon"}
     for word, way in ways.items():
         yield way, ((f"escape {word}", "exit 1"), FINISH)
         yield f"{way}, after DONE", (("finish", f"escape {word}"),)
@@ -105,10 +105,10 @@ FAMILIES = {
 AGENTS = tuple(agent for family in FAMILIES.values() for agent in family)
 
 QUICK = (
-    *("in three", "exit code 1 at once", "now this, now that", "takes its group along", "for ever"),
+    *("in three", "exit code 1 at once", "now this, now that", "takes its group along", "forever"),
     *(
         "DONE, then segmentation fault",
-        "silent for ever",
+        "silent forever",
         "holds the pipe, ignores TERM",
         "DONE, then silent",
     ),

@@ -110,8 +110,8 @@ _DECISIONS = (
         approves_where_nobody_reviews="approve(); change(passes=False)",
         passes_without_notes="change(passes=True, notes=' ')",
     ),
-    Cheat("passes although it is red", PLAIN, "change(passes=True, notes='x')", verify=("false",)),
-    Cheat("approves although it is red", REVIEW, "approve()", verify=("false",)),
+    Cheat("passes although it fails", PLAIN, "change(passes=True, notes='x')", verify=("false",)),
+    Cheat("approves although it fails", REVIEW, "approve()", verify=("false",)),
 )
 
 _STORIES = _each(
@@ -150,7 +150,7 @@ _FILES = (
         '\'"passes": false\', \'"passes": false, "passes": true\'))',
         writes_a_list="save([load()])",
         makes_an_object_of_the_stories="edit(userStories={s['id']: s for s in load()['userStories']})",
-        writes_what_is_no_text="approve(); TASKS.write_bytes(TASKS.read_bytes() + b'\\xff')",
+        writes_invalid_text="approve(); TASKS.write_bytes(TASKS.read_bytes() + b'\\xff')",
         writes_half_a_character="change(title='\\ud800', passes=True, reviewStatus='approved')",
         writes_a_number_without_end="TASKS.write_text(TASKS.read_text().replace("
         "'\"priority\": 1', '\"priority\": 1e999').replace('false', 'true'))",
@@ -229,7 +229,7 @@ _SHELL = _each(
 
 _LATER = (
     Cheat(
-        "leaves somebody behind",
+        "leaves a process behind",
         IMPLEMENT,
         "subprocess.Popen([sys.executable, '-c', "
         '\'import time; time.sleep(0.4); t = open("ralph/tasks.json").read();'
@@ -303,7 +303,7 @@ _ALIKE = frozenset(
         "writes feedback for another",
         "becomes new again",
         "approves where nobody reviews",
-        "passes although it is red",
+        "passes although it fails",
         "adds a reviewed story",
         "adds a story without criteria",
         "removes all stories",
@@ -317,7 +317,7 @@ _ALIKE = frozenset(
         "changes the description",
         "writes a list",
         "makes an object of the stories",
-        "writes what is no text",
+        "writes invalid text",
         "writes NaN",
         "writes a number of ten thousand digits",
         "nests it too deeply",

@@ -118,7 +118,7 @@ def quoting() -> Iterator[Agent]:
 
 
 def red_guardrails() -> Iterator[Agent]:
-    family = "promising with red guardrails"
+    family = "claiming with failing guardrails"
     half_lie = Turn("All is done.\n\n{tag}", f"{SUM}; {COMMIT}", claims=True)
     broken = Turn("All is done.\n\n{tag}", f"{FILES}; echo 'echo bye' > hello.sh; {COMMIT}", claims=True)
     mended = Turn("Mended.\n\n{tag}", f"echo 'echo hello' > hello.sh; {COMMIT}", claims=True)
@@ -129,7 +129,7 @@ def red_guardrails() -> Iterator[Agent]:
     yield agent(family, "half, then all", half_lie, DONE, done=2)
     yield agent(family, "two lies, then all", LIE, LIE, DONE, done=3)
     yield agent(family, "breaks a test", broken, useful=1)
-    yield agent(family, "breaks a test, mends it", broken, mended, done=2)
+    yield agent(family, "breaks a test, fixes it", broken, mended, done=2)
     yield agent(family, "syntax error", syntax, useful=1)
     yield agent(family, "invented transcript", Turn("{tag}", shown=(transcript,), claims=True), useful=0)
 
@@ -185,7 +185,7 @@ def uncommitted() -> Iterator[Agent]:
 
 
 def forgetting() -> Iterator[Agent]:
-    family = "forgetting the tag though all is done"
+    family = "forgetting the tag"
     says = {
         "says it later": "All is done and committed.",
         "word only": "{word}",

@@ -143,7 +143,7 @@ class Agent:
     # ---- getting away ----
 
     def escape(self, word: str) -> None:
-        """Into a session of its own, by a double fork, or both as a daemon; it is away when this returns."""
+        """Into its own session, by a double fork, or both as a daemon; it is away when this returns."""
         before = self.count("escaped")
         if os.fork() == 0:
             if word in ("session", "daemon"):

@@ -115,7 +115,7 @@ class Worker:
             self.stay_away("held")
 
     def escape(self) -> None:
-        """A process in a session of its own, one forked twice, and a daemon."""
+        """A process in its own session, one forked twice, and a daemon."""
         ways = {"setsid": self.setsid, "double fork": self.double_fork, "daemon": self.daemon}
         for name, way in ways.items():
             if os.fork() == 0:

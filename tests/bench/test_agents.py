@@ -88,7 +88,7 @@ def test_every_agent_does_what_its_data_says(family: str) -> None:
 @pytest.mark.slow
 def test_promises_with_red_guardrails_are_that() -> None:
     """Whoever of this family claims what is not so leaves the guardrail red."""
-    for agent in FAMILIES["promising with red guardrails"]:
+    for agent in FAMILIES["claiming with failing guardrails"]:
         with arena.place() as where:
             stage = Stage(where, agent)
             stage.call()

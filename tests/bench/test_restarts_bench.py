@@ -27,7 +27,7 @@ from ralph.process.client import Wakeup, Warden
 
 BY_NAME = {agent.name: agent for agent in AGENTS}
 IN_THREE = BY_NAME["in three"]
-FOR_EVER = BY_NAME["for ever"]
+FOR_EVER = BY_NAME["forever"]
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_each_is_named_once_and_the_quick_form_has_some_of_each() -> None:
     assert len({agent.name for agent in AGENTS}) == len(AGENTS)
     assert set(QUICK) <= set(BY_NAME)
     assert {agent.family for agent in AGENTS if agent.name in QUICK} == set(FAMILIES)
-    assert [agent.name for agent in AGENTS if not agent.finishes] == ["for ever"]
+    assert [agent.name for agent in AGENTS if not agent.finishes] == ["forever"]
 
 
 @pytest.mark.parametrize("agent", FAMILIES["DONE liars"], ids=lambda agent: repr(agent.name))
@@ -200,8 +200,8 @@ def test_everybody_gets_an_honest_agent_to_its_end(name: str) -> None:
         ("until -e", "DONE, then exit code 1", ""),
         ("until -e", "takes its group along", "unfinished"),
         ("until -e", "a daemon, after DONE", "orphans"),
-        ("until -e", "silent for ever", "hung unfinished"),
-        ("until -f", "for ever", "hung"),
+        ("until -e", "silent forever", "hung unfinished"),
+        ("until -f", "forever", "hung"),
     ],
 )
 def test_the_loops_do_what_such_loops_do(
