@@ -134,7 +134,10 @@ def summary_section() -> Iterator[str]:
     names = dict.fromkeys(name for kept in found.values() for name in harnesses(kept))
     if names:
         lines: list[Sequence[str]] = [
-            (_titled(found, name), *(_cell_of(found.get(suite), name, kind) for suite, kind in columns.values()))
+            (
+                _titled(found, name),
+                *(_cell_of(found.get(suite), name, kind) for suite, kind in columns.values()),
+            )
             for name in names
         ]
         yield "Runs with a failure, of all runs:"
@@ -258,7 +261,7 @@ def truth_section(kept: Kept) -> Iterator[str]:
     yield markdown(("harness", "runs", *TRUTH, "wasted", "cost wasted", "orphans", "hung"), lines)
     yield (
         "`ralph` runs its guardrail in a clean copy and protects the tests with a second one; `ralph-bare` has only the "
-        "first, in the tree. Waste alone is no ranking: a harness that accepts a false claim stops early, and one that "
+        "first, in the tree. Waste alone does not rank a harness: one that accepts a false claim stops early, and one that "
         "never reports completion accepts none."
     )
     yield from _absent(kept)

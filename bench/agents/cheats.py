@@ -1,8 +1,8 @@
-"""Ways to get a story approved that was not reviewed, or to make reviews worthless.
+"""Ways to get an unreviewed story approved, or to make reviews worthless.
 
-The agent cheats in its first iteration and does nothing in the second. `mode`: what the first iteration is to do.
-`may_pass`: stories that a review has approved by right, beside the cheating. `is_futile`: it comes to nothing, so there
-is nothing to be told.
+The agent cheats in its first iteration and does nothing in the second. `mode`: the mode of the first iteration.
+`may_pass`: stories that a review approved legitimately, along with the cheating. `is_futile`: the cheat has no effect,
+so there is nothing to report.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Cheat:
 
     @property
     def board(self) -> dict[str, Any]:
-        """The list as the cheating iteration finds it."""
+        """The task list before the cheating iteration."""
         done = {"passes": True, "reviewStatus": "approved", "reviewCount": 5, "notes": "done"}
         first: dict[str, dict[str, Any]] = {
             REVIEW: {"reviewStatus": "needs_review", "notes": "done"},
@@ -48,7 +48,7 @@ class Cheat:
 
     @property
     def is_alike(self) -> bool:
-        """Another one tries the same by nearly the same means; the quick form does without it."""
+        """Whether another cheat is nearly the same, so that the quick form skips this one."""
         return self.name in _ALIKE
 
     @property

@@ -121,7 +121,9 @@ def test_restarts_have_their_own_floor_and_peers(kept: Path, tmp_path: Path) -> 
 
 def test_the_summary_lists_every_harness(kept: Path, tmp_path: Path) -> None:
     """Failures of ours, peers and shell loops side by side, then our speed ratios."""
-    results.keep("truth", "again", {"ralphy": "4"}, [truth("ralph"), truth("ralphy", false=True), truth("while")])
+    results.keep(
+        "truth", "again", {"ralphy": "4"}, [truth("ralph"), truth("ralphy", false=True), truth("while")]
+    )
     results.keep("survival", "again", {}, [survival("ralph"), survival("ralphy", gone=1)])
     results.keep("speed", "again", {}, [{"name": "start", **SPEED, "unit": "×", "met": False}])
     text = page.write(tmp_path / "docs").read_text()
