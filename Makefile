@@ -1,4 +1,4 @@
-# Thin over uv; `scripts/uv` installs uv into .tools where there is none.
+# Thin wrapper around uv; `scripts/uv` installs uv into .tools if there is none.
 uv := sh scripts/uv
 
 .PHONY: all fmt lint test test-all test-real build install clean demo map pins plugin pictures
@@ -9,41 +9,41 @@ fmt:      ## format the code
 	$(uv) run ruff format .
 	$(uv) run ruff check --fix .
 
-lint:     ## style, types, import directions
+lint:     ## check style, types and import directions
 	$(uv) run ruff format --check .
 	$(uv) run ruff check .
 	$(uv) run mypy
 	$(uv) run lint-imports
 
-test:     ## a few minutes: every room, every command, every kind of fault
+test:     ## run the tests: every room, every command, every kind of fault; a few minutes
 	$(uv) run pytest
 
-test-all: ## everything: repetitions, floods, all examples of properties, a browser, the real agent CLIs
+test-all: ## run all tests: repetitions, floods, all property examples, a browser, the real agent CLIs
 	$(uv) run pytest -m "" --hypothesis-profile=all
 
-test-real: ## the real agent CLIs, installed from npm into a cache, offline
+test-real: ## run tests with the real agent CLIs, installed from npm into a cache, offline
 	$(uv) run pytest -m real
 
-build:    ## wheel and source distribution into dist/
+build:    ## build wheel and source distribution into dist/
 	$(uv) build
 
-install:  ## the ralph command for this user
+install:  ## install the ralph command for this user
 	$(uv) tool install --force .
 
-demo:     ## a whole run in ten seconds
+demo:     ## show a whole run in ten seconds
 	$(uv) run ralph demo
 
-map:      ## the table of rooms and the diagram in docs/architecture.md
+map:      ## write the table of rooms and the diagram in docs/architecture.md
 	$(uv) run python scripts/architecture.py
 
-pins:     ## pin the newest versions
+pins:     ## pin the newest versions of all dependencies
 	$(uv) run python scripts/pins.py
 
-pictures: ## the pictures of the dashboard and of a report in docs/
+pictures: ## make the pictures of the dashboard and of a report in docs/
 	$(uv) run python scripts/pictures.py
 	$(uv) run python scripts/report_picture.py
 
-plugin:   ## the version into the Claude Code plugin
+plugin:   ## write the version into the Claude Code plugin
 	$(uv) run python scripts/plugin.py
 
 clean:

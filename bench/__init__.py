@@ -1,1 +1,1 @@
-"""Measurements: ratios to a floor that is measured in the same run, never a time alone."""
+"""Benchmarks: results are ratios to a floor measured in the same run, never a time alone."""

@@ -1,4 +1,4 @@
-"""Run the measurements and print them; results as JSON with --json FILE.
+"""Run benchmarks and print the results; --json FILE also writes them as JSON.
 
 scripts/uv run python -m bench [SUITE…] [--keep]
 scripts/uv run python -m bench truth [--harness NAME…] [--family NAME…]
@@ -57,7 +57,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Rows for JSON, the versions of what was measured, and whether ours was good enough to go on."""
+    """Rows for JSON, whether our own results are good, and the versions that were measured."""
 
     values: list[dict[str, Any]]
     good: bool = True
@@ -126,7 +126,7 @@ def run_quick(options: Options) -> Result:
 
 
 def _known(wanted: list[str], names: Iterable[str]) -> list[str]:
-    """Those of a suite that are wanted, all of them if none is named."""
+    """Return the wanted names of a suite, or all if none is given."""
     return [name for name in names if not wanted or name in wanted]
 
 
@@ -170,7 +170,10 @@ def main(arguments: list[str]) -> int:
     )
     suites = ", ".join(SUITES)
     parser.add_argument(
-        "suite", nargs="*", choices=[*SUITES, []], help=f"which: {suites} (all but the last two)"
+        "suite",
+        nargs="*",
+        choices=[*SUITES, []],
+        help=f"Suites to run: {suites} (default: all but the last two).",
     )
     parser.add_argument(
         "--harness",
@@ -182,8 +185,8 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--family", action="extend", nargs="+", default=[], metavar="NAME")
     parser.add_argument("--case", action="extend", nargs="+", default=[], metavar="NAME")
-    parser.add_argument("--keep", action="store_true", help="keep the raw results, for the page")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results here")
+    parser.add_argument("--keep", action="store_true", help="Keep the raw results for the page.")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="Also write the results to this file.")
     given = parser.parse_args(arguments)
     options = Options(given.harness, given.family, given.case)
     done = {name: SUITES[name](options) for name in given.suite or ALL}
@@ -197,7 +200,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _command(suite: str, options: Options) -> str:
-    """What repeats it."""
+    """Return the command that repeats a suite."""
     words = [f"--{name} {shlex.join(values)}" for name, values in asdict(options).items() if values]
     return " ".join(["python -m bench", suite, *words, "--keep"])
 

@@ -1,4 +1,4 @@
-"""One run of a harness with a scripted agent: a place of its own, bounded time, and nothing left behind."""
+"""Runs a harness with a scripted agent: in its own directory, with a time limit, leaving nothing behind."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from ralph.process.step import Watch
 from ralph.store.runs import process_start
 
 LIMIT = 5
-"""Iterations that every harness is allowed."""
+"""Iteration limit of every harness."""
 
 PATIENCE = 120.0
-"""Seconds after which a run is a hang. Ten times what the longest takes, so that a busy machine is none."""
+"""Seconds after which a run counts as hung: ten times the longest run, to allow for a busy machine."""
 
 PROGRAMS = {Shape.CLAUDE: ("claude",), Shape.CODEX: ("codex",), Shape.PLAIN: ("agent", "copilot")}
 _MAX_OUTPUT = 4 << 20
@@ -39,7 +39,7 @@ _MAX_OUTPUT = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What came of a run. `starts` counts the agent's starts by kind: work, refused, message, probe."""
+    """The result of a run. `starts` counts the agent's starts by kind: work, refused, message, probe."""
 
     finished: Finished
     seconds: float
@@ -48,12 +48,12 @@ class Trial:
     starts: Counter[str]
     complete: bool
     done: bool
-    """The oracle's word."""
+    """The oracle's verdict."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a run happens: the project, and beside it all that is no business of the harness."""
+    """The directories of a run: the project, and next to it files that the harness should not see."""
 
     path: Path
 
@@ -87,7 +87,7 @@ def place() -> Iterator[Place]:
 
 
 def run(warden: Warden, harness: Harness, agent: Agent, shape: Shape, limit: int = LIMIT) -> Trial:
-    """Let a harness run an agent to its end, or to the end of our patience."""
+    """Let a harness run an agent until it exits or times out."""
     with place() as where:
         job = prepare(where, harness, agent, shape, limit)
         seen = attend(warden, where, harness.launch(job, where.private), PATIENCE, keeper.PATIENCE)
@@ -104,7 +104,7 @@ def run(warden: Warden, harness: Harness, agent: Agent, shape: Shape, limit: int
 
 @dataclass(frozen=True, slots=True)
 class Attended:
-    """From the start of a harness to its end. `orphans`: what it has left behind."""
+    """One harness process from start to exit. `orphans`: processes it left behind."""
 
     finished: Finished
     seconds: float
@@ -113,7 +113,7 @@ class Attended:
 
 
 def attend(warden: Warden, where: Place, launch: Launch, patience: float, settling: float) -> Attended:
-    """Start a harness in the project and stay with it for so long; what it leaves may take `settling` to end."""
+    """Start a harness in the project and wait up to `patience` seconds; leftovers get `settling` seconds to exit."""
     report = where.private / "report.json"
     return watched(
         warden, where, launch, lambda took, _: Ended.TIMEOUT if took > patience else None, report, settling
@@ -129,7 +129,10 @@ def watched(
     settling: float,
     wrapped: Sequence[str] = (),
 ) -> Attended:
-    """The same, until `watch` ends it; `report` is what the keeper writes, `wrapped` what the harness is started by."""
+    """Start a harness and wait until `watch` stops it.
+
+    `report` is the file that the keeper writes, `wrapped` the command that starts the harness.
+    """
     keep = (sys.executable, "-I", "-S", keeper.__file__, str(report), str(settling))
     output = _Output()
     directory = os.open(where.project, os.O_RDONLY)
@@ -144,7 +147,7 @@ def watched(
 
 
 def prepare(where: Place, harness: Harness, agent: Agent, shape: Shape, limit: int) -> Job:
-    """The project with what the harness wants to find in it, and the agent on PATH."""
+    """Create the project with the files the harness expects, and put the agent on PATH."""
     install_agent(where, agent, shape, harness)
     originals = project.files(harness.tag)
     kept = "".join(_blob_id(originals[name]) + "\n" for name in project.KEPT)
@@ -162,17 +165,17 @@ def install_agent(where: Place, agent: Agent, shape: Shape, harness: Harness) ->
 
 
 def install(where: Place, name: str, *words: str) -> None:
-    """A program on PATH that is played by a Python file."""
+    """Put a program on PATH that runs a Python file."""
     write_program(where.programs / name, f'exec {shlex.join((sys.executable, "-I", "-S", *words))} "$@"')
 
 
 def starts(private: Path) -> Counter[str]:
-    """How often the agent was started, by kind."""
+    """Count the agent's starts by kind."""
     return Counter(start["kind"] for start in recorded(private))
 
 
 def end_survivors(private: Path) -> list[str]:
-    """Ends every agent that outlived even the warden's sweep; its number and start time tell which it is."""
+    """Kill agents that outlived even the warden's sweep, identified by pid and start time; return their names."""
     found = []
     for start in recorded(private):
         now = process_start(start["pid"])
@@ -183,7 +186,7 @@ def end_survivors(private: Path) -> list[str]:
 
 
 def recorded(private: Path) -> list[dict[str, Any]]:
-    """What the agents wrote down of themselves."""
+    """Return the entries that agents recorded about themselves."""
     file = private / "starts"
     return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
@@ -194,7 +197,7 @@ def _blob_id(text: str) -> str:
 
 
 class _Output:
-    """The last of what a harness prints; the outcome stands at the end."""
+    """The end of a harness's output, which contains the outcome."""
 
     def __init__(self) -> None:
         self.out = b""

@@ -1,4 +1,4 @@
-"""The message bus: eight writers at once, a hundred thousand messages read; both beside what the disk allows."""
+"""Message bus: eight concurrent writers and reading 100,000 messages, both against bare disk access."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def suite() -> Iterator[Measurement]:
 
 
 def writers(place: Scratch) -> Measurement:
-    """Eight processes post at once, each message durable before the next, against a bare append and fsync."""
+    """Eight processes post concurrently, each message durable before the next, against a bare append and fsync."""
     path = task_bus(place.path)
     size = len(encode(BusMessage("20260102-030405-abcd.100", time.time(), "INFO", "", "20260102", BODY)))
 
@@ -51,9 +51,7 @@ def writers(place: Scratch) -> Measurement:
     items = list(read(path))
     whole = len({item.id for item in items if isinstance(item, BusMessage)})
     total = WRITERS * EACH
-    detail = (
-        f"{total / mine:,.0f} messages/s against {total / bare:,.0f}; {whole:,} of {total:,} whole and once"
-    )
+    detail = f"{total / mine:,.0f} messages/s against {total / bare:,.0f}; {whole:,} of {total:,} complete, each once"
     ratio = mine / bare
     met = ratio <= 2 and whole == total and not any(isinstance(item, Damage) for item in items)
     return Measurement("8 writers on one bus, against append + fsync", "≤ 2×", ratio, "×", met, 1.0, detail)
@@ -80,7 +78,7 @@ def _filled(place: Scratch) -> Path:
 
 
 def reading(place: Scratch) -> Measurement:
-    """Every message checked and decoded, against reading the bytes."""
+    """Every message is checked and decoded, against reading the bytes."""
     path = _filled(place)
 
     def ours() -> float:
@@ -102,7 +100,7 @@ def reading(place: Scratch) -> Measurement:
 
 
 def memory(place: Scratch) -> Measurement:
-    """What reading them costs a process, beyond what it has anyway."""
+    """Extra memory of a process that reads them."""
     path = _filled(place)
     program = (
         "import sys; from pathlib import Path; from ralph.store.bus import read\n"
@@ -117,7 +115,7 @@ def memory(place: Scratch) -> Measurement:
 
 
 def since(place: Scratch) -> Measurement:
-    """The last ten of a hundred thousand, by the id of the one before; and a post whose id has to be new."""
+    """The last ten of 100,000 messages by the id before them, and a post that must have a new id."""
     path = _filled(place)
     begin = time.perf_counter()
     assert sum(1 for _ in read(path, f"run.{MANY - 11}")) == 10
@@ -127,5 +125,5 @@ def since(place: Scratch) -> Measurement:
     first = (time.perf_counter() - begin) * 1e3
     detail = f"the first post of a run there: {first:.0f} ms"
     return Measurement(
-        "since an id, in 100,000 messages", "≤ 100 ms", value, "ms", value <= 100.0, None, detail
+        "messages since an id, of 100,000", "≤ 100 ms", value, "ms", value <= 100.0, None, detail
     )

@@ -1,11 +1,11 @@
-"""Which ways of cheating does a PRD loop accept?
+"""Measures which ways of cheating a PRD loop accepts.
 
-Every cheat is played against `ralph prd run`, and against the floor: a loop that runs the agent and then looks whether
+Every cheat is played against `ralph prd run`, and against the floor: a loop that runs the agent and then checks whether
 all stories are approved, as a script with `jq` does.
 
-- accepted: the run was complete, or a story passes that nobody has reviewed, or the list, the PRD, the prompt or the
-  log is not what it may be in the end;
-- untold: it came to something, and the next iteration was not told.
+- accepted: the run completed, or an unreviewed story passes, or the list, the PRD, the prompt or the log has an
+  illegal change in the end;
+- untold: the cheat had an effect, but the next iteration was not informed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ sys.exit(1)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One cheat with one harness. `accepted`: why it is; "" if it is not."""
+    """One cheat with one harness. `accepted`: the reason it counts as accepted, or ""."""
 
     harness: str
     cheat: str
@@ -126,12 +126,12 @@ def _bounded(seconds: float, idle: float) -> Ended | None:
 
 
 def _faults(project: Path, cheat: Cheat, code: int | None) -> Iterator[str]:
-    """What is not as it may be in the end, judged by the files alone."""
+    """Yield illegal changes, judged by the final files alone."""
     if code == 0:
         yield "the run was complete"
     folder = project / "ralph"
     if folder.is_symlink() or not folder.is_dir():
-        yield "ralph/ is no folder"
+        yield "ralph/ is not a folder"
         return
     for name, text in (("prd.md", prd_project.PRD), ("prompt.md", prd_project.PROMPT)):
         if not _is_plain(folder / name) or (folder / name).read_text() != text:
@@ -153,7 +153,7 @@ def _list_faults(path: Path, cheat: Cheat) -> Iterator[str]:
     except (ValueError, RecursionError):
         after = None
     if after is None:
-        yield "tasks.json is no list"
+        yield "tasks.json is not a list"
         return
     if problems := rules.schema_problems(after):
         yield problems[0]
@@ -192,7 +192,7 @@ def _story_faults(
         yield f"decided about {decided}"
     for id, new in found.items():
         if any(new[field] != value for field, value in rules.NEW.items()):
-            yield f"{id} is new and does not begin at the beginning"
+            yield f"{id} is new and does not start in the initial state"
         if id.casefold() in {old["id"].casefold() for old in before}:
             yield f"{id} could be mistaken for another"
 
@@ -202,7 +202,7 @@ def _standing(story: dict[str, Any]) -> tuple[bool, str | None, int]:
 
 
 def _may_become(old: dict[str, Any], cheat: Cheat) -> Sequence[tuple[bool, str | None, int]]:
-    """What a story may be after an iteration of this mode; a refuted approval is a request for changes."""
+    """Return the legal states of a story after an iteration of this mode; a refuted approval requests changes."""
     _, status, count = _standing(old)
     if old["id"] in cheat.may_pass:
         return [(True, "approved", count + 1)]
@@ -227,7 +227,7 @@ def measure(
 
 
 def chosen(names: Sequence[str]) -> list[Cheat]:
-    """The cheats of these names, all of them if none is named; part of a name will do."""
+    """Return the cheats whose names contain one of these texts, or all if none is given."""
     return tables.chosen(CHEATS, names, lambda cheat: cheat.name)
 
 

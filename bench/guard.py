@@ -1,4 +1,4 @@
-"""The command guard: from the start of its process to a verdict, what it makes of bombs, and how it does on its corpus."""
+"""Command guard: time from process start to verdict, bombs, and accuracy on its corpus."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def suite() -> Iterator[Measurement]:
 
 
 def _against(name: str, hook: tuple[str, ...]) -> Measurement:
-    """Each time beside a bare interpreter: what slows one down slows the other."""
+    """Alternate with a bare interpreter, so that a busy machine slows both."""
     pairs = [(_run(hook, COMMANDS[number % len(COMMANDS)]), _run(BARE, "")) for number in range(REPEAT)]
     ours, bare = (sorted(pair[which] for pair in pairs) for which in (0, 1))
     at = round(REPEAT * 0.95) - 1
@@ -60,9 +60,7 @@ def _against(name: str, hook: tuple[str, ...]) -> Measurement:
 
 def _bomb(name: str, command: str) -> Measurement:
     took = statistics.median(_run(HARNESS, command) for _ in range(5)) * 1e3
-    return Measurement(
-        f"a bomb: {name}", "≤ 500 ms", took, "ms", took <= 500, 0.0, "the start of the process is in it"
-    )
+    return Measurement(f"bomb: {name}", "≤ 500 ms", took, "ms", took <= 500, 0.0, "including process start")
 
 
 def _run(command: tuple[str, ...], text: str) -> float:
@@ -76,7 +74,7 @@ def _run(command: tuple[str, ...], text: str) -> float:
 
 
 def corpus() -> Iterator[Measurement]:
-    """Its own, so no proof: what it would do on commands that nobody has shown to it is another question."""
+    """Measure accuracy on the guard's own corpus, which says little about unseen commands."""
     guard = Guard()
     right = {"deny": [0, 0], "allow": [0, 0]}
     for line in CORPUS.read_text().splitlines():
@@ -87,12 +85,12 @@ def corpus() -> Iterator[Measurement]:
     denied, of = right["deny"]
     recall = denied / of * 100
     yield Measurement(
-        "its corpus: denied of what must be", "≥ 95 %", recall, "%", recall >= 95, 0.0, f"{denied} of {of}"
+        "own corpus: harmful commands denied", "≥ 95 %", recall, "%", recall >= 95, 0.0, f"{denied} of {of}"
     )
     allowed, of = right["allow"]
     wrong = (of - allowed) / of * 100
     yield Measurement(
-        "its corpus: denied of what is harmless",
+        "own corpus: harmless commands denied",
         "≤ 2 %",
         wrong,
         "%",

@@ -1,4 +1,4 @@
-"""What the plugin's hooks cost, beside the bare interpreter that runs them."""
+"""Cost of the plugin's hooks, against the bare interpreter that runs them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def suite() -> Iterator[Measurement]:
 
 
 def after_a_tool(place: Scratch, size: int, output: str, floor: tuple[str, ...]) -> Measurement:
-    """The context monitor, with nothing to say, as nearly always."""
+    """The context monitor without an alert, the usual case."""
     transcript = place.path / "transcript.jsonl"
     with open(transcript, "wb") as file:
         file.truncate(size)
@@ -58,7 +58,7 @@ def after_a_tool(place: Scratch, size: int, output: str, floor: tuple[str, ...])
 
 
 def after_stop(place: Scratch) -> Measurement:
-    """The stop hook where no loop is active: in every other session."""
+    """The stop hook without an active loop, as in every ordinary session."""
     hook = (*PYTHON, str(SCRIPTS / "stop_loop_reminder.py"))
     return _against(
         "stop hook without a loop, against python -I -S -c pass", hook, BARE, {"cwd": str(place.path)}
@@ -74,7 +74,7 @@ def _against(
     ratio = mine.wall / bare.wall
     detail = (
         f"{mine.wall * 1e3:.1f} ms against {bare.wall * 1e3:.1f} ms;"
-        f" of the processor's time {mine.cpu * 1e3:.1f} against {bare.cpu * 1e3:.1f} ({mine.cpu / bare.cpu:.2f}×)"
+        f" processor time {mine.cpu * 1e3:.1f} against {bare.cpu * 1e3:.1f} ({mine.cpu / bare.cpu:.2f}×)"
     )
     goal = f"≤ {limit:g}×" if limit else "measured"
     return Measurement(name, goal, ratio, "×", limit is None or ratio <= limit, 1.0, detail)
@@ -82,14 +82,14 @@ def _against(
 
 @dataclass(frozen=True, slots=True)
 class Took:
-    """Seconds from the start of a process to its end, and those that it kept a processor busy."""
+    """Wall-clock and processor seconds of a process."""
 
     wall: float
     cpu: float
 
 
 def _run(command: tuple[str, ...], text: bytes) -> Took:
-    """A hook that gets this on stdin."""
+    """Run a hook with this text on stdin."""
     started = time.perf_counter()
     process = subprocess.Popen(command, env=ENV, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     assert process.stdin is not None

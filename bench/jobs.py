@@ -1,8 +1,9 @@
-"""A hundred trivial tasks, eight at once: `ralph work` beside a shell script that does the same with git alone.
+"""A hundred trivial tasks, eight in parallel: `ralph work` against a shell script that uses only git.
 
-The script: a worktree and a branch for each task, the agent, its check, a commit, a merge into the base, one at a
-time, and the worktree is gone. Ralph besides: a prompt, a journal that survives a kill, a snapshot before and after,
-protected files, the check once more on the merged tree, the user's git untouched by what an agent planted.
+For each task the script creates a worktree and a branch, runs the agent and its check, commits, merges into the base
+(one merge at a time) and removes the worktree. Ralph also makes a prompt, keeps a journal that survives a kill, takes
+a snapshot before and after, protects files, repeats the check on the merged tree, and keeps git safe from anything an
+agent planted.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ Run = Callable[..., "Cost"]
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of one run of all tasks: seconds on the wall, and of processors, with all children."""
+    """Wall-clock and processor seconds of one run of all tasks, including all children."""
 
     wall: float
     processor: float
@@ -63,10 +64,10 @@ def suite() -> Iterator[Measurement]:
     for kind, title in (("wall", "time"), ("processor", "processor time")):
         mine, bare = (statistics.median(getattr(cost, kind) for cost in costs) for costs in (ours, floor))
         name = f"{TASKS} tasks, {AT_ONCE} at once, {title} against a shell script"
-        detail = f"{mine / TASKS * 1e3:.0f} ms for a task against {bare / TASKS * 1e3:.0f} ms"
+        detail = f"{mine / TASKS * 1e3:.0f} ms per task against {bare / TASKS * 1e3:.0f} ms"
         yield Measurement(name, "measured", mine / bare, "×", True, 1.0, detail)
     calls, bare_calls = _in_scratch(count_calls(run_ralph)), _in_scratch(count_calls(run_script))
-    yield Measurement("git commands for a task", "measured", calls / TASKS, "calls", True, bare_calls / TASKS)
+    yield Measurement("git commands per task", "measured", calls / TASKS, "calls", True, bare_calls / TASKS)
 
 
 def _in_scratch(measure: Callable[[Scratch], T]) -> T:
@@ -76,7 +77,7 @@ def _in_scratch(measure: Callable[[Scratch], T]) -> T:
 
 
 def _make(place: Scratch) -> None:
-    """A repository with some files, a task for each number, and the agent beside it."""
+    """Create a repository with some files, a task for each number, and the agent outside it."""
     write_program(_agent(place), AGENT)
     off = {role: {"enabled": False} for role in ("reviewer", "tester", "qa")}
     settings = {"agent": {"command": str(_agent(place))}, "ralph": {"agents": off}}
@@ -128,7 +129,7 @@ def _run(place: Scratch, command: list[str], more: dict[str, str]) -> Cost:
 
 
 def count_calls(run: Run) -> Callable[[Scratch], int]:
-    """How often git is called, as a program before it on PATH sees it."""
+    """Return a function that counts git calls with a wrapper on PATH."""
 
     def count(place: Scratch) -> int:
         programs, log = place.path.parent / "bin", place.path.parent / "calls"

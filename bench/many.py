@@ -1,7 +1,7 @@
-"""One process reads many agents at once: what that costs it, and whether a line is lost or late.
+"""Cost of one process that reads many agents in parallel, and whether lines are lost or late.
 
-Each agent is run as in a run: by a thread with a warden of its own, and its output goes through the reader
-that makes it safe, keeps it in a file and parses it. The agents do nothing but lend their stdout.
+Each agent runs as in a real run: in a thread with its own warden, with its output going through the reader that
+redacts, stores and parses it. The agents only lend their stdout.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from ralph.store.files import opened_directory
 
 MANY, RATE, SECONDS = 200, 100.0, 10.0
 LONGEST = 120.0
-"""Seconds after which an agent is ended: nothing here may go on for ever."""
+"""Seconds after which an agent is killed, so that nothing runs forever."""
 
 TIMED = (Text, ToolStart, ToolEnd)
 PYTHON = (sys.executable, "-I", "-S", talkers.__file__)
 SOCKET = "mouth"
-"""In the directory in which all of them work: a longer name might be too long."""
+"""A relative name in their shared directory, because a socket path must be short."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """`user` and `system`: seconds of a processor that the reading process used while the agents printed."""
+    """`user` and `system`: processor seconds of the reading process while the agents printed."""
 
     agents: int
     lines: int
-    """Of each agent."""
+    """Number of lines per agent."""
     seconds: float
     user: float
     system: float
     late: list[float]
-    """Of each event: how many seconds after its line was printed."""
+    """Seconds between printing a line and its event."""
     kept: int
     """Lines in the raw streams."""
 
@@ -71,7 +71,7 @@ def suite() -> Iterator[Measurement]:
 
 
 def judge(found: Found, rate: float) -> Iterator[Measurement]:
-    """Where the agents were slower than they should be, the goal is not met."""
+    """Yield the results; the goal is missed if the agents were too slow."""
     share, pace = (found.user + found.system) / found.seconds * 100, found.lines / found.seconds
     yield Measurement(
         f"{found.agents} agents of {rate:.0f} lines/s, read by one process",
@@ -80,17 +80,15 @@ def judge(found: Found, rate: float) -> Iterator[Measurement]:
         "%",
         share <= 35 and pace >= rate * 0.98,
         detail=f"of one core: {found.user / found.seconds:.0%} user, {found.system / found.seconds:.0%} system, "
-        f"{share / 100 / pace / found.agents * 1e6:.1f} µs a line; {pace * found.agents:,.0f} lines/s",
+        f"{share / 100 / pace / found.agents * 1e6:.1f} µs per line; {pace * found.agents:,.0f} lines/s",
     )
     counts = (
-        f"{found.printed:,} printed, {len(found.late):,} told as events, {found.kept:,} in the raw streams"
+        f"{found.printed:,} printed, {len(found.late):,} parsed as events, {found.kept:,} in the raw streams"
     )
-    yield Measurement(
-        "lines lost of all these", "0 lines", found.lost, "lines", not found.lost, detail=counts
-    )
+    yield Measurement("lines lost", "0 lines", found.lost, "lines", not found.lost, detail=counts)
     late = [seconds * 1e3 for seconds in statistics.quantiles(found.late, n=100)]
-    others = f"half of them {late[49]:.0f} ms, worst {max(found.late) * 1e3:.0f} ms"
-    name = "from the print of a line to its event, 99 of 100"
+    others = f"median {late[49]:.0f} ms, worst {max(found.late) * 1e3:.0f} ms"
+    name = "line printed to event, p99"
     yield Measurement(name, "≤ 50 ms", late[98], "ms", late[98] <= 50, detail=others)
 
 
@@ -114,7 +112,7 @@ def measure(agents: int, rate: float, seconds: float) -> Found:
         for reader in readers:
             reader.join()
         if failed := [reader.exit for reader in readers if reader.exit is None or reader.exit.code != 0]:
-            raise RuntimeError(f"{len(failed)} of {agents} agents have failed, one with {failed[0]}")
+            raise RuntimeError(f"{len(failed)} of {agents} agents failed, one with {failed[0]}")
         return Found(
             agents,
             told["lines"],
@@ -128,7 +126,7 @@ def measure(agents: int, rate: float, seconds: float) -> Found:
 
 @contextmanager
 def _mouth(directory: str, agents: int, rate: float, seconds: float) -> Iterator[subprocess.Popen[str]]:
-    """What prints for all the agents; they end when it does."""
+    """Start the process that prints for all agents; they exit with it."""
     words = [*PYTHON, SOCKET, str(agents), str(rate), str(seconds)]
     pipe = subprocess.PIPE
     with subprocess.Popen(words, cwd=directory, stdin=pipe, stdout=pipe, text=True) as mouth:
@@ -140,12 +138,12 @@ def _expect(mouth: subprocess.Popen[str], word: str) -> str:
     assert mouth.stdout is not None
     line = mouth.stdout.readline()
     if not line.startswith(word):
-        raise RuntimeError(f"the agents' mouth said {line!r} instead of {word!r}")
+        raise RuntimeError(f"the talker printed {line!r} instead of {word!r}")
     return line
 
 
 class _Thread(threading.Thread):
-    """Reads one agent from its start to its end."""
+    """Reads one agent from start to exit."""
 
     def __init__(self, number: int, streams: int, wakeup: Wakeup, secrets: Secrets) -> None:
         super().__init__(name=f"reader-{number}")

@@ -1,4 +1,4 @@
-"""Small tools for fair measurements: alternate, repeat, take the median; a scratch project; memory."""
+"""Tools for fair measurements: alternating repeats, medians, a scratch project, memory."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RALPH = str(Path(sys.executable).parent / "ralph")
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One figure. `value` is in `unit`; `floor` is what it was compared with in the same run."""
+    """One result. `value` is in `unit`; `floor` is the comparison measured in the same run."""
 
     name: str
     goal: str
@@ -34,7 +34,7 @@ class Measurement:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a command took, in seconds: by the clock, and of the processors with all that it started."""
+    """Wall-clock and processor seconds of a command, including its children."""
 
     wall: float
     processor: float
@@ -42,7 +42,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """A directory to run in, with a store of its own."""
+    """A project directory with its own store."""
 
     path: Path
     state: Path
@@ -61,7 +61,7 @@ class Scratch:
         return agent
 
     def run(self, command: list[str], **more: str) -> tuple[float, int, struct_rusage]:
-        """Run a command with these variables besides; returns seconds, exit code and what it used."""
+        """Run a command with extra variables; return seconds, exit code and resource usage."""
         null, started = subprocess.DEVNULL, time.perf_counter()
         process = subprocess.Popen(
             command, cwd=self.path, env=self.env | more, stdin=null, stdout=null, stderr=null
@@ -71,7 +71,7 @@ class Scratch:
         return time.perf_counter() - started, process.returncode, usage
 
     def ralph(self, *arguments: str) -> tuple[float, int, int]:
-        """Run ralph; returns seconds, exit code and its peak memory in bytes."""
+        """Run ralph; return seconds, exit code and peak memory in bytes."""
         seconds, code, usage = self.run([RALPH, *arguments])
         return seconds, code, usage.ru_maxrss * 1024
 
@@ -87,7 +87,7 @@ def write_program(path: Path, body: str, shell: str = "/bin/sh") -> None:
 
 @contextmanager
 def scratch() -> Iterator[Scratch]:
-    """Not in /tmp, which may be memory: a journal on a disk has to reach it."""
+    """Create a scratch project outside /tmp, which may be in memory: the journal must reach a disk."""
     base = Path(tempfile.mkdtemp(prefix="ralph-bench-", dir=os.environ.get("RALPH_BENCH_DIR", Path.home())))
     try:
         place = Scratch(base / "project", base / "state")
@@ -99,14 +99,14 @@ def scratch() -> Iterator[Scratch]:
 
 
 def each_in_scratch(*measures: Callable[[Scratch], Measurement]) -> Iterator[Measurement]:
-    """Each in a directory of its own."""
+    """Run each measurement in its own directory."""
     for measure in measures:
         with scratch() as place:
             yield measure(place)
 
 
 def alternate(ours: Callable[[], float], floor: Callable[[], float], repeat: int) -> tuple[float, float]:
-    """Medians of two measurements taken in turn, so that a busy moment hits both."""
+    """Return the medians of two alternating measurements, so that a busy moment affects both."""
     pairs = [(ours(), floor()) for _ in range(repeat)]
     return statistics.median(a for a, _ in pairs), statistics.median(b for _, b in pairs)
 

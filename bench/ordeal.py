@@ -1,4 +1,4 @@
-"""One harness in one kind of trouble: it is started, disturbed, started again, and nothing is left behind."""
+"""Puts one harness through one kind of trouble: start it, disturb it, start it again, clean up."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from ralph.store.runs import process_start
 
 PIECES = 4
 LIMIT = 6
-"""Iterations allowed: two may be cut off."""
+"""Iteration limit; two iterations may be interrupted."""
 
 PIECE_SECONDS = 0.3
 TROUBLED_PIECE = 2
 SILENCE = 20.0
-"""Seconds in which nothing happens, and the harness still runs: a hang."""
+"""Seconds without progress after which a running harness counts as hung."""
 
 SLOW = {"flood": 300.0}
-"""The same where there is much to read: who is slow, on a busy machine too, does not hang."""
+"""The same for cases with much output, where a slow harness is not a hung one."""
 
 LONGEST = 330.0
 SETTLING = 2.0
-"""Seconds that what a harness has left may take to end."""
+"""Seconds that leftover processes may take to exit."""
 
 DISK = "48m"
 FULL_SECONDS = 3.0
@@ -52,12 +52,12 @@ cp -a "$disk" "$keep" && mount -t tmpfs -o size="$size" tmpfs "$disk" && cp -a "
 "$@"; code=$?
 rm -f "$disk/filler"; cp -a "$disk" "$keep"; exit $code
 """
-"""Runs a command with a small disk mounted on a directory, and keeps a copy of what it had in the end."""
+"""Runs a command with a small disk mounted on a directory, and keeps a copy of its final content."""
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """From one start of a harness to its end. Times are of the monotonic clock."""
+    """One start of a harness, from begin to exit. Times are from the monotonic clock."""
 
     finished: Finished
     hung: bool
@@ -68,7 +68,7 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A project for a harness, with the worker as its agent; the ledger is no business of the harness."""
+    """A project for a harness, with the worker as its agent; the ledger is hidden from the harness."""
 
     harness: Harness
     where: Place
@@ -80,7 +80,7 @@ class Site:
         return arena.recorded(self.ledger)
 
     def pieces(self) -> set[int]:
-        """What is committed."""
+        """Return the committed pieces."""
         try:
             names = project.git(self.where.project, "ls-tree", "--name-only", "HEAD", "pieces/")
         except subprocess.CalledProcessError:
@@ -102,7 +102,7 @@ class Site:
 
 
 def site(base: Place, harness: Harness, trouble: str | None) -> Site:
-    """Everything that the harness sees is in one directory, which can be a disk of its own."""
+    """Create a site; everything the harness sees is in one directory, which can be a separate disk."""
     where, ledger = Place(base.path / "disk"), base.path / "ledger"
     for directory in (where.path, ledger, where.project, where.home, where.programs, where.private):
         directory.mkdir()
@@ -133,7 +133,7 @@ def site(base: Place, harness: Harness, trouble: str | None) -> Site:
 
 
 def run(place: Site, launch: Launch, number: int = 1, wrapped: tuple[str, ...] = ()) -> Session:
-    """Until the harness ends, or nothing has happened for too long."""
+    """Run the harness until it exits or counts as hung."""
     began = time.monotonic()
     with Warden(Wakeup()) as warden:
         seen = arena.watched(
@@ -157,7 +157,7 @@ def _patience(place: Site) -> Callable[[float, float], Ended | None]:
 
 @dataclass(frozen=True, slots=True)
 class Usual:
-    """How a harness does the work when nothing happens to it."""
+    """The duration and number of iterations of an undisturbed run."""
 
     seconds: float
     ends: int
@@ -171,7 +171,7 @@ def undisturbed(place: Site, chance: random.Random, usual: Usual) -> list[Sessio
 
 
 def harness_killed(place: Site, chance: random.Random, usual: Usual) -> list[Session]:
-    """At any moment; the agent that is at work then does not end by itself."""
+    """Kill the harness at a random moment; the current agent does not exit by itself."""
     moment = chance.uniform(0.0, usual.seconds)
     launch = place.launch()
 
@@ -185,11 +185,11 @@ def harness_killed(place: Site, chance: random.Random, usual: Usual) -> list[Ses
 
     first = _disturbed(place, launch, kill)
     (place.ledger / "stay").unlink(missing_ok=True)
-    return [first, *_go_on(place)]
+    return [first, *_resumed(place)]
 
 
 def agent_killed(place: Site, chance: random.Random, usual: Usual) -> list[Session]:
-    """Any of them, at any moment of its work."""
+    """Kill a random agent at a random moment of its work."""
     which, moment = chance.randint(1, PIECES), chance.uniform(0.0, PIECE_SECONDS)
 
     def kill() -> bool:
@@ -206,7 +206,7 @@ def agent_killed(place: Site, chance: random.Random, usual: Usual) -> list[Sessi
 
 
 def started_twice(place: Site, chance: random.Random, usual: Usual) -> list[Session]:
-    """The second while the first is at work."""
+    """Start a second harness while the first is working."""
     moment = chance.uniform(0.0, usual.seconds / 2)
     sessions: list[Session] = []
 
@@ -222,7 +222,7 @@ def started_twice(place: Site, chance: random.Random, usual: Usual) -> list[Sess
 
 
 def disk_full(place: Site, chance: random.Random, usual: Usual) -> list[Session]:
-    """For three seconds, under the project and under the state; who has ended then is started again."""
+    """Fill the disk of the project and the state for three seconds; restart the harness if it exited."""
     disk, kept = place.where.path, place.ledger / "kept"
     words = (_unshare(), "-rm", "/bin/sh", "-c", ON_A_SMALL_DISK, "sh")
 
@@ -239,11 +239,11 @@ def disk_full(place: Site, chance: random.Random, usual: Usual) -> list[Session]
     if kept.exists():
         shutil.rmtree(disk)
         kept.rename(disk)
-    return [first] if place.is_finished else [first, *_go_on(place)]
+    return [first] if place.is_finished else [first, *_resumed(place)]
 
 
 def can_mount() -> bool:
-    """May we mount a small disk, as the one that we are?"""
+    """Return whether this user can mount a small disk."""
     words = (_unshare(), "-rm", "mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", "/tmp")
     return bool(words[0]) and subprocess.run(words, capture_output=True, check=False).returncode == 0
 
@@ -252,8 +252,8 @@ def _unshare() -> str:
     return shutil.which("unshare") or ""
 
 
-def _go_on(place: Site) -> list[Session]:
-    """As its documents say; and if there was nothing to go on with, from the start."""
+def _resumed(place: Site) -> list[Session]:
+    """Resume as documented, or start again if there was nothing to resume."""
     before = len(place.entries())
     sessions = [run(place, place.resume(), 2)]
     if len(place.entries()) == before and not place.is_finished and not sessions[-1].hung:
@@ -264,7 +264,7 @@ def _go_on(place: Site) -> list[Session]:
 def _disturbed(
     place: Site, launch: Launch, disturb: Callable[[], bool], wrapped: tuple[str, ...] = ()
 ) -> Session:
-    """A session, and beside it a thread that disturbs as soon as that is possible."""
+    """Run a session with a thread that disturbs it as soon as possible."""
     over = threading.Event()
 
     def until_done() -> None:
@@ -275,7 +275,7 @@ def _disturbed(
             while not over.is_set() and not disturb():
                 time.sleep(0.005)
         except (FileNotFoundError, ProcessLookupError):
-            pass  # it has ended by itself
+            pass  # it exited by itself
 
     thread = threading.Thread(target=until_done)
     thread.start()
@@ -287,7 +287,7 @@ def _disturbed(
 
 
 def _harness_pids(report: Path, launch: Launch) -> list[int]:
-    """What is to be killed; nobody, if it has ended and the number may be another's."""
+    """Return the pids to kill; raise ProcessLookupError if the harness exited and its pid may be reused."""
     keeping, pid = map(int, report.with_suffix(".pids").read_text().split())
     below = children_by_parent()
     if pid not in below.get(keeping, ()):

@@ -1,6 +1,6 @@
-"""Writes docs/benchmarks.md and its figures from the kept results; measures nothing, and no figure is typed in.
+"""Write docs/benchmarks.md and its figures from the kept results, without measuring anything.
 
-A suite without kept results is on the page as not measured, with the command that would measure it.
+A suite without kept results appears as not measured, with the command that measures it.
 """
 
 from __future__ import annotations
@@ -28,50 +28,53 @@ SPEED = (
 TITLES = {
     "speed": "Speed and memory of the loop",
     "snapshots": "Snapshots",
-    "streams": "Reading what an agent prints",
-    "many": "Reading many agents at once",
-    "bus": "The message bus",
-    "supervise": "Supervising",
+    "streams": "Parsing agent output",
+    "many": "Many agents in parallel",
+    "bus": "Message bus",
+    "supervise": "Supervision",
     "tasks": "Many tasks",
-    "jobs": "Many tasks at once",
-    "hooks": "Hooks of the plugin",
-    "guard": "The command guard",
-    "tui": "The dashboard",
-    "sandbox": "The sandbox",
+    "jobs": "Many tasks in parallel",
+    "hooks": "Plugin hooks",
+    "guard": "Command guard",
+    "tui": "Dashboard",
+    "sandbox": "Sandbox",
 }
 ABOUT = {
     "jobs": (
-        "Trivial tasks by `ralph work`, beside a shell script that gives each a worktree, the agent, its check, a commit "
-        "and a merge. Ralph besides: a journal that survives a kill, a snapshot before and after, protected files, "
-        "and the check once more on the merged tree."
+        "Trivial tasks with `ralph work`, compared with a shell script that gives each task a worktree, the agent, its "
+        "check, a commit and a merge. Ralph also keeps a journal that survives a kill, takes a snapshot before and after, "
+        "protects files, and repeats the check on the merged tree."
     ),
 }
 COMMAND = "python -m bench {} --keep"
+RATIOS = ("speed", "snapshots", "jobs", "guard")
+"""The suites whose ratios are in the summary."""
+
 Rows = Sequence[dict[str, Any]]
 
 TRUTH = {
-    "false": "said complete, and the committed work is not done",
-    "missed": "the work was done and claimed, and not believed within one more iteration",
-    "unfinished": "the agent would have finished within the iterations allowed, and never got that far",
+    "false": "reported complete, but the committed work is not done",
+    "missed": "the work was done and claimed, but not accepted within one more iteration",
+    "unfinished": "the agent would have finished within the iteration limit, but was stopped before",
 }
 SURVIVAL = {
-    "lost": "a finished piece of work is gone, or acknowledged iterations were done again",
-    "orphans": "processes alive two seconds after the harness was gone",
+    "lost": "finished work is gone, or acknowledged iterations were repeated",
+    "orphans": "processes still alive two seconds after the harness exited",
     "hung": "twenty seconds without any progress (five minutes after 500 MB)",
-    "unfinished": "started again as its documents say, it did not finish the work",
-    "together": "two agents worked in one directory at once",
+    "unfinished": "the work was not finished, even after a restart as documented",
+    "together": "two agents worked in one directory at the same time",
 }
 RESTARTS = {
-    "false": "said complete, and there is no DONE: no regular file of that name in the folder of the task",
-    "missed": "the agent left DONE, and it was not believed, or the agent was started once more",
-    "hung": f"still at it after {PATIENCE:.0f} seconds, whatever it was doing",
-    "unfinished": "the agent would have left DONE in a later attempt, and never got that far",
-    "orphans": "processes alive two seconds after the harness was gone",
+    "false": "reported complete without DONE, a regular file of that name in the task folder",
+    "missed": "the agent left DONE, but it was not accepted, or the agent was started again",
+    "hung": f"still running after {PATIENCE:.0f} seconds",
+    "unfinished": "the agent would have left DONE in a later attempt, but was stopped before",
+    "orphans": "processes still alive two seconds after the harness exited",
 }
 
 
 CHEATING = {
-    "accepted": "the run was complete, a story passes that nobody has reviewed, or a file is not what it may be",
+    "accepted": "the run completed, an unreviewed story passes, or a file has an illegal change",
 }
 
 
@@ -87,16 +90,21 @@ def write(docs: Path = DOCS) -> Path:
 def sections() -> Iterator[str]:
     yield "# Benchmarks"
     yield (
-        "Written by `python -m bench page` from the raw results in `bench/results/`; not edited by hand. "
-        "Every harness runs the same scripted agents, with a private home and no way to the network. "
-        "Beside each figure stands the command that repeats it."
+        "How often Ralph and other harnesses report unfinished work as complete, lose work or leave processes behind, "
+        "and how fast Ralph is. Every harness runs the same scripted agents, with a private home and no network. "
+        "Each figure has the command that repeats it."
     )
-    yield "## Goals"
-    yield markdown(("goal", "wanted", "measured", "floor", "best peer", "command"), list(goals()))
     yield (
-        "The floor of truth and survival is a shell loop that greps the output for the tag, that of restarts "
-        f"{UNTIL.title}; that of a speed is the cheapest way to do the same, measured in the same run. Where there is no "
-        f"peer ({results.NO_PEER}), the suite runs only ours and the floor."
+        "`python -m bench page` generates this page from the raw results in `bench/results/`; do not edit it by hand."
+    )
+    yield "## Summary"
+    yield from summary_section()
+    yield "## Goals"
+    yield markdown(("measurement", "goal", "ralph", "floor", "best peer", "command"), list(goals()))
+    yield (
+        "The floor for truth and survival is a shell loop that greps the output for the tag; for restarts, "
+        f"{UNTIL.title}; for speed, the cheapest way to do the same, measured in the same run. Without a peer "
+        f"({results.NO_PEER}), the suite runs only Ralph and the floor."
     )
     yield from _counted_section("Truth", "truth", TRUTH, truth_section)
     yield from _counted_section("Survival", "survival", SURVIVAL, survival_section)
@@ -106,8 +114,58 @@ def sections() -> Iterator[str]:
     yield "## Speed"
     for suite in SPEED:
         yield from speed_sections(suite)
-    yield "## Where and when"
+    yield "## Machine and versions"
     yield conditions()
+
+
+# ---- summary ----
+
+
+def summary_section() -> Iterator[str]:
+    """Yield one table of failures per harness, ours first, and one of our speed ratios."""
+    columns = {
+        "false completions": ("truth", "false"),
+        "missed completions": ("truth", "missed"),
+        "lost work": ("survival", "lost"),
+        "orphans": ("survival", "orphans"),
+        "hangs": ("survival", "hung"),
+    }
+    found = {suite: kept for suite in ("truth", "survival") if (kept := results.kept(suite))}
+    names = dict.fromkeys(name for kept in found.values() for name in harnesses(kept))
+    if names:
+        lines: list[Sequence[str]] = [
+            (
+                _titled(found, name),
+                *(_cell_of(found.get(suite), name, kind) for suite, kind in columns.values()),
+            )
+            for name in names
+        ]
+        yield "Runs with a failure, of all runs:"
+        yield markdown(("harness", *columns), lines)
+    ratios = [row for suite in RATIOS if (kept := results.kept(suite)) for row in kept.results]
+    if ratios := [row for row in ratios if row["unit"] == "×"]:
+        yield "Speed of Ralph, as a multiple of the time of the cheapest alternative:"
+        lines = [(row["name"], row["goal"], _result(row)) for row in ratios]
+        yield markdown(("operation", "goal", "ratio"), lines)
+    if not names and not ratios:
+        yield "not measured: no kept results"
+
+
+def _titled(found: dict[str, Kept], name: str) -> str:
+    if name == OURS.name:
+        return f"**{name}**"
+    if _is_peer(name) or name not in HARNESSES:
+        return next(_named(kept, name) for kept in found.values() if name in harnesses(kept))
+    return f"{name} ({HARNESSES[name].title})"
+
+
+def _result(row: dict[str, Any]) -> str:
+    return figure(row["value"], row["unit"]) + ("" if row["met"] else " (missed)")
+
+
+def _cell_of(kept: Kept | None, name: str, kind: str) -> str:
+    share = _share(kept, name, kind) if kept else (0, 0)
+    return _of(share) if share[1] else results.NO_PEER
 
 
 # ---- goals ----
@@ -116,10 +174,10 @@ def sections() -> Iterator[str]:
 def goals() -> Iterator[Sequence[str]]:
     yield from _counted("truth", {"false completions": "false", "missed completions": "missed"})
     names = {"runs with lost work": "lost", "runs with orphans": "orphans", "hangs": "hung"}
-    more = {"runs not finished": "unfinished", "runs with two agents at once": "together"}
+    more = {"unfinished runs": "unfinished", "runs with two agents at once": "together"}
     yield from _counted("survival", names | more)
-    names = {"complete without DONE": "false", "DONE missed": "missed", "restarts without end": "hung"}
-    more = {"restarts that leave orphans": "orphans"}
+    names = {"complete without DONE": "false", "DONE missed": "missed", "endless restarts": "hung"}
+    more = {"restarts with orphans": "orphans"}
     yield from _counted("restarts", names | more, SUPERVISE.name, UNTIL.name)
     yield from work_page.goals(_missing("work"))
     yield cheating_goal()
@@ -129,11 +187,10 @@ def goals() -> Iterator[Sequence[str]]:
             yield (TITLES[suite], "", _missing(suite), "", "", f"`{COMMAND.format(suite)}`")
             continue
         for row in kept.results:
-            mark = "" if row["met"] else " (missed)"
             floor = figure(row["floor"], row["unit"]) if row["floor"] is not None else "–"
             command = f"`{kept.command}`"
             peer = results.NO_PEER
-            yield (row["name"], row["goal"], figure(row["value"], row["unit"]) + mark, floor, peer, command)
+            yield (row["name"], row["goal"], _result(row), floor, peer, command)
 
 
 def _counted(
@@ -190,10 +247,10 @@ def _counted_section(
 
 
 def truth_section(kept: Kept) -> Iterator[str]:
-    yield from _figure("benchmarks-truth.svg", "Believed wrongly", kept)
+    yield from _figure("benchmarks-truth.svg", "False and missed completions", kept)
     yield f"By family, {' / '.join(TRUTH)}:"
     yield _by(kept, "family", tuple(TRUTH))
-    yield "All families, and what was wasted (starts of the agent after the last useful one; scripted cost):"
+    yield "Totals, with wasted starts of the agent (after the last useful one) and their scripted cost:"
     lines = []
     for name in harnesses(kept):
         rows = [row for row in measured(kept) if row["harness"] == name]
@@ -203,47 +260,46 @@ def truth_section(kept: Kept) -> Iterator[str]:
         lines.append((_named(kept, name), str(len(rows)), *totals, cost, *ends))
     yield markdown(("harness", "runs", *TRUTH, "wasted", "cost wasted", "orphans", "hung"), lines)
     yield (
-        "`ralph` runs its guardrail in a clean copy and holds the tests by a second one; `ralph-bare` has the one "
-        "guardrail, in the tree. Waste alone ranks nobody: a harness that believes a lie stops early, and one that "
-        "never says complete believes none."
+        "`ralph` runs its guardrail in a clean copy and protects the tests with a second one; `ralph-bare` has only the "
+        "first, in the tree. Waste alone does not rank a harness: one that accepts a false claim stops early, and one that "
+        "never reports completion accepts none."
     )
     yield from _absent(kept)
 
 
 def survival_section(kept: Kept) -> Iterator[str]:
-    yield from _figure("benchmarks-survival.svg", "Runs in which harm was done", kept)
-    yield f"By case, in how many runs: {' / '.join(KINDS)}:"
+    yield from _figure("benchmarks-survival.svg", "Runs with a failure", kept)
+    yield f"Number of runs by case, {' / '.join(KINDS)}:"
     yield _by(kept, "case", KINDS)
     lines = []
     for name in harnesses(kept):
         shares = [_share(kept, name, kind) for kind in KINDS]
         lines.append((_named(kept, name), str(shares[0][1]), *(str(share[0]) for share in shares)))
-    yield "All cases:"
+    yield "Totals:"
     yield markdown(("harness", "runs", *KINDS), lines)
     yield from _absent(kept)
 
 
 def restarts_section(kept: Kept) -> Iterator[str]:
-    yield from _figure("benchmarks-restarts.svg", "Runs in which something went wrong", kept)
-    yield f"By family, in how many runs: {' / '.join(RESTARTS)}:"
+    yield from _figure("benchmarks-restarts.svg", "Runs with a failure", kept)
+    yield f"Number of runs by family, {' / '.join(RESTARTS)}:"
     yield _by(kept, "family", tuple(RESTARTS))
     lines = []
     for name in harnesses(kept):
         rows = [row for row in measured(kept) if row["harness"] == name]
         shares = [str(_share(kept, name, kind)[0]) for kind in RESTARTS]
         lines.append((name, RESTARTERS[name].title, str(len(rows)), *shares, f"{_total(rows, 'starts'):,}"))
-    yield "All families, and how often the agent was started:"
-    yield markdown(("harness", "what", "runs", *RESTARTS, "starts"), lines)
+    yield "Totals, with the number of agent starts:"
+    yield markdown(("harness", "command", "runs", *RESTARTS, "starts"), lines)
     left = [row for row in measured(kept) if row["harness"] == SUPERVISE.name and row["unfinished"]]
     if left and all(row["code"] == SAID for row in left):
         yield (
-            f"What `{SUPERVISE.name}` leaves unfinished has something else in the place of DONE "
-            f"({', '.join(row['agent'] for row in left)}): it stops with exit code {SAID} and says what lies there, "
-            "so that somebody looks; a loop goes on."
+            f"In the unfinished runs of `{SUPERVISE.name}`, DONE is something other than a file "
+            f"({', '.join(row['agent'] for row in left)}): it stops with exit code {SAID} and reports what it found, "
+            "so that a person can check; a loop keeps running."
         )
     yield (
-        "DONE itself is taken at its word by all of them: whether the work is worth it is a question for the checks "
-        "of `ralph run`."
+        "All of them accept DONE itself without proof; verifying the work is up to the checks of `ralph run`."
     )
     yield from _absent(kept)
 
@@ -253,7 +309,7 @@ def _total(rows: Rows, kind: str) -> int:
 
 
 def cheating_goal() -> Sequence[str]:
-    title, kept = "accepted cheats of PRD loops", results.kept("cheating")
+    title, kept = "accepted cheats in PRD loops", results.kept("cheating")
     if kept is None:
         return (title, "0", _missing("cheating"), "", "", f"`{COMMAND.format('cheating')}`")
     shares = [_of(_share(kept, name, "accepted")) for name in (cheating.OURS, cheating.FLOOR)]
@@ -262,8 +318,8 @@ def cheating_goal() -> Sequence[str]:
 
 def cheating_section(kept: Kept) -> Iterator[str]:
     yield (
-        f"The floor, `{cheating.FLOOR}`, runs the agent and then looks whether all stories are approved. By what the "
-        f"cheating iteration had to do: accepted. Repeat: `{kept.command}`"
+        f"The floor, `{cheating.FLOOR}`, runs the agent and then checks whether all stories are approved. Number of "
+        f"accepted cheats by the mode of the cheating iteration. Repeat: `{kept.command}`"
     )
     yield _by(kept, "mode", ("accepted",))
 
@@ -317,11 +373,11 @@ def speed_sections(suite: str) -> Iterator[str]:
         yield _missing(suite)
         return
     if any(_allowed(row) for row in kept.results):
-        yield from _figure(f"benchmarks-{suite}.svg", "Used of what the goal allows", kept)
+        yield from _figure(f"benchmarks-{suite}.svg", "Share of the goal used", kept)
     else:
         yield f"Repeat: `{kept.command}`"
     yield markdown(
-        ("what", "goal", "measured", "how"),
+        ("measurement", "goal", "result", "detail"),
         [
             (row["name"], row["goal"], figure(row["value"], row["unit"]), row["detail"])
             for row in kept.results
@@ -330,7 +386,7 @@ def speed_sections(suite: str) -> Iterator[str]:
 
 
 def _allowed(row: dict[str, Any]) -> float | None:
-    """What share of the goal is used: at most 1 is met."""
+    """Return the share of the goal that is used; the goal is met if it is at most 1."""
     found = re.fullmatch(r"([≤≥]) ([\d.]+).*", row["goal"])
     if not found or not row["value"]:
         return None
@@ -342,7 +398,7 @@ def _allowed(row: dict[str, Any]) -> float | None:
 
 
 def figures() -> Iterator[tuple[str, str]]:
-    """The names and texts of the SVG files."""
+    """Yield the names and texts of the SVG files."""
     wrong: dict[str, Callable[[dict[str, Any]], bool]] = {
         "truth": lambda row: row["false"] or row["missed"],
         "survival": lambda row: any(_harmed(row, kind) for kind in KINDS),
@@ -350,8 +406,8 @@ def figures() -> Iterator[tuple[str, str]]:
     }
     titles = {
         "truth": "Truth: false and missed completions",
-        "survival": "Survival: runs in which harm was done",
-        "restarts": "Restarts: runs in which something went wrong",
+        "survival": "Survival: runs with a failure",
+        "restarts": "Restarts: runs with a failure",
     }
     for suite, is_wrong in wrong.items():
         if kept := results.kept(suite):
@@ -362,7 +418,7 @@ def figures() -> Iterator[tuple[str, str]]:
             found = [(row, share) for row in kept.results if (share := _allowed(row)) is not None]
             drawn = [Bar(row["name"], share, figure(row["value"], row["unit"])) for row, share in found]
             if drawn:
-                title = f"{TITLES[suite]}: share of what the goal allows"
+                title = f"{TITLES[suite]}: share of the goal used"
                 yield f"benchmarks-{suite}.svg", plot.bars(title, drawn, limit=1.0)
 
 
@@ -378,7 +434,7 @@ def _figure(name: str, title: str, kept: Kept) -> Iterator[str]:
     yield f"Repeat: `{kept.command}`"
 
 
-# ---- words and tables ----
+# ---- texts and tables ----
 
 
 def conditions() -> str:
@@ -397,7 +453,7 @@ def figure(value: float, unit: str) -> str:
 
 
 def _missing(suite: str) -> str:
-    return f"not measured: there are no kept results; `{COMMAND.format(suite)}` makes them"
+    return f"not measured: no kept results; run `{COMMAND.format(suite)}`"
 
 
 def markdown(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:

@@ -1,4 +1,4 @@
-"""Horizontal bars as SVG, readable on a light and on a dark page."""
+"""Horizontal bars as SVG, readable on light and dark pages."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Bar:
 
 
 def bars(title: str, found: Sequence[Bar], limit: float | None = None) -> str:
-    """`limit`: where a dashed line stands."""
+    """Return horizontal bars as SVG; `limit` is the position of a dashed line."""
     most = max([bar.value for bar in found] + [limit or 0.0]) or 1.0
     scale = (WIDTH - LABELS - VALUES) / most
     height = TOP + ROW * len(found) + 8

@@ -1,6 +1,6 @@
-"""The quick form, for CI: some agents of every family, every kind of trouble, some cheats of every kind, ours only.
+"""The quick form for CI: some agents of every family, every kind of trouble, some cheats of every kind, only with Ralph.
 
-It fails on a false or missed completion, lost work, an orphan, a hang or an accepted cheat of ours; never on a time.
+It fails on a false or missed completion, lost work, an orphan, a hang or an accepted cheat, never on a time.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Started again until it leaves DONE: who believes too much, misses it, hangs, or leaves somebody behind?
+"""Measures harnesses that restart an agent until it leaves DONE.
 
-- false: said complete, and there is no DONE: no regular file of that name in the folder of the task;
-- missed: the agent left DONE, and it was not believed, or the agent was started once more;
-- hung: still at it when the time was over, whatever it was doing;
-- unfinished: the agent would have left DONE in a later attempt, and never got that far;
-- orphans: processes that are alive two seconds after the harness is gone.
+- false: reported complete without DONE, a regular file of that name in the task folder;
+- missed: the agent left DONE, but it was not accepted, or the agent was started again;
+- hung: still running at the time limit;
+- unfinished: the agent would have left DONE in a later attempt, but was stopped before;
+- orphans: processes still alive two seconds after the harness exited.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from bench.tables import Absent, by, counts, not_measured, played, table, versio
 from ralph.process.client import Wakeup, Warden
 
 WORKERS = 4
-"""Most of them wait most of the time."""
+"""Runs in parallel; most of them mostly wait."""
 
 PATIENCE = 40.0
-"""Seconds after which a run is a hang. Four times what the longest takes, so that a busy machine is none."""
+"""Seconds after which a run counts as hung: four times the longest run, to allow for a busy machine."""
 
 SETTLING = 2.0
-"""Seconds that what a harness has left may take to end."""
+"""Seconds that leftover processes may take to exit."""
 
 SAID = 2
-"""The exit code of ours that says what lies in the place of DONE: then somebody has to look."""
+"""Our exit code when DONE is not a regular file, which a person has to check."""
 
 KINDS = ("false", "missed", "hung", "unfinished", "orphans")
 
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def is_bad(self) -> bool:
-        """What must never happen to ours."""
+        """Whether the run has a failure that ours must never have."""
         is_left = self.unfinished and self.code != SAID
         return self.false or self.missed or self.hung or is_left or self.orphans > 0
 
@@ -95,7 +95,7 @@ def prepare(where: Place, agent: Restarted) -> None:
 
 
 def is_done(where: Place) -> bool:
-    """The oracle."""
+    """Return whether DONE is a regular file: the oracle."""
     try:
         return stat.S_ISREG(os.lstat(where.project / FOLDER / "DONE").st_mode)
     except FileNotFoundError:
@@ -110,7 +110,7 @@ def judge(
     done: bool,
     orphans: int,
 ) -> Row:
-    """What a run means."""
+    """Turn a run into a row."""
     complete = not seen.hung and seen.finished.code == 0
     kinds = [entry["kind"] for entry in noted]
     again = kinds[kinds.index("done") :].count("start") if "done" in kinds else 0
@@ -139,7 +139,7 @@ def measure(
     agents: Sequence[Restarted] = AGENTS,
     each: Callable[[Row], None] = lambda row: None,
 ) -> Report:
-    """Every agent with every harness, several at once."""
+    """Run every agent with every harness, several in parallel."""
     versions, absent = versions_of(restarters, RESTARTERS)
     cases = product(versions, agents)
     rows = played(lambda case: run(RESTARTERS[case[0]], case[1]), cases, each, WORKERS)
@@ -150,12 +150,12 @@ def measure(
 
 
 def by_family(report: Report) -> str:
-    """In how many runs: false/missed/hung/unfinished/orphans."""
+    """Return the number of runs by family: false/missed/hung/unfinished/orphans."""
     return by("family", FAMILIES, report.rows, KINDS, list(report.versions))
 
 
 def summary(report: Report) -> str:
-    """One line per harness."""
+    """Return one line per harness."""
     lines: list[Sequence[str]] = [("harness", "runs", *KINDS, "starts")]
     for name in report.versions:
         rows = [row for row in report.rows if row.harness == name]
@@ -165,12 +165,12 @@ def summary(report: Report) -> str:
 
 
 def show(row: Row) -> None:
-    """Say at once what went wrong with ours."""
+    """Print failures of ours immediately."""
     if row.is_bad and RESTARTERS[row.harness].is_ours:
         words = [f"{kind} {int(getattr(row, kind))}" for kind in KINDS if getattr(row, kind)]
         print(f"{row.harness}: {row.family} / {row.agent}: {', '.join(words)}", file=sys.stderr)
 
 
 def chosen(families: Iterable[str]) -> list[Restarted]:
-    """The agents of these families, all of them if none is named; part of a name will do."""
+    """Return the agents whose families contain one of these texts, or all if none is given."""
     return tables.chosen(AGENTS, families, lambda agent: agent.family)

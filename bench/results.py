@@ -1,4 +1,4 @@
-"""The kept raw results: one JSON file per suite, with all that is needed to judge and repeat them."""
+"""The kept raw results: one JSON file per suite, with everything needed to judge and repeat them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NO_PEER = "–"
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What one run of a suite has measured: when, where, with which versions, and how to do it again."""
+    """The results of one run of a suite, with date, machine, versions and the command to repeat it."""
 
     suite: str
     date: str
@@ -44,7 +44,7 @@ def kept(suite: str) -> Kept | None:
 
 
 def machine() -> dict[str, str]:
-    """What it was measured on; neither its name nor a path."""
+    """Describe this machine, without its name or any path."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     return {
         "cores": str(os.cpu_count()),

@@ -1,4 +1,4 @@
-"""What a sandbox costs: for each command that runs in it, and once for a run."""
+"""Overhead of a sandbox, per command and per run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _seconds(place: Scratch, iterations: int, *options: str) -> Callable[[], flo
 
 
 def start_of_a_command(place: Scratch) -> Measurement:
-    """One iteration of a trivial agent inside and outside, alternately."""
+    """One iteration of a trivial agent, alternating inside and outside."""
     place.agent("echo hello", streamAgentOutput=False)
     times = {}
     for count in (MANY, FEW):
@@ -41,7 +41,7 @@ def start_of_a_command(place: Scratch) -> Measurement:
 
 
 def start_of_a_run(place: Scratch) -> Measurement:
-    """A run of one iteration: the backend is looked for, tried, and its walls are tried once."""
+    """A run of one iteration, including finding and testing the backend."""
     place.agent("echo hello", streamAgentOutput=False)
     inside, outside = alternate(_seconds(place, 1, "--sandbox-backend", BACKEND), _seconds(place, 1), 9)
     added = (inside - outside) * 1e3

@@ -1,4 +1,4 @@
-"""What a snapshot costs, beside `git status` in the same repository."""
+"""Cost of a snapshot, against `git status` in the same repository."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _make(path: Path, files: int) -> None:
     _git(path, "init", "-q")
     _git(path, "add", "-A")
     _git(path, "-c", "user.name=Bench", "-c", "user.email=bench@localhost", "commit", "-q", "-m", "Files")
-    time.sleep(1.1)  # so that no file is younger than the index, as in a repository at rest
+    time.sleep(1.1)  # no file may be newer than the index, as in a repository at rest
     _git(path, "status")
 
 

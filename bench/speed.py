@@ -1,4 +1,4 @@
-"""Speed and memory of the loop itself, with trivial agents and snapshots off; how soon commands start."""
+"""Speed and memory of the loop, with trivial agents and no snapshots; start-up time of commands."""
 
 from __future__ import annotations
 
@@ -52,26 +52,26 @@ def overhead(place: Scratch) -> Measurement:
 
 
 def gap(place: Scratch) -> Measurement:
-    """From the last thing an agent does to the first thing the next one does."""
+    """From the last action of an agent to the first action of the next one."""
     log = place.path / "times"
     place.agent(f'echo "$EPOCHREALTIME" >> {log}; echo x; echo "$EPOCHREALTIME" >> {log}', shell="/bin/bash")
     place.ralph("run", "-p", "hello", "-m", "100", "--no-stream-agent-output")
     times = [float(line) for line in log.read_text().split()]
     gaps = [start - end for end, start in zip(times[1::2], times[2::2], strict=False)]
     value = statistics.median(gaps) * 1e3
-    detail = "measured by the agents themselves, the start of bash included"
+    detail = "measured by the agents, including the start of bash"
     return Measurement("exit to next start", "≤ 5 ms", value, "ms", value <= 5.0, None, detail)
 
 
 def flood(place: Scratch) -> Measurement:
-    """How much memory 500 MB of output cost."""
+    """Extra memory for 500 MB of output."""
     return _memory(place, "500 MB of output", "yes 'a line of output' | head -c 500000000", 16, expected=1)
 
 
 def long_line(place: Scratch) -> Measurement:
-    """How much memory a line of 50 MB costs; the tag after it must be found."""
+    """Extra memory for a line of 50 MB; the tag after it must be found."""
     body = "head -c 50000000 /dev/zero | tr '\\0' x; echo; echo '<response>DONE</response>'"
-    return _memory(place, "a line of 50 MB, and the tag after it is found", body, 32, expected=0)
+    return _memory(place, "a line of 50 MB, with the tag found after it", body, 32, expected=0)
 
 
 def _memory(place: Scratch, name: str, body: str, limit: int, expected: int) -> Measurement:
@@ -85,7 +85,7 @@ def _memory(place: Scratch, name: str, body: str, limit: int, expected: int) -> 
 
 
 def held_pipe(place: Scratch) -> Measurement:
-    """An agent exits while a grandchild that ignores TERM holds its stdout: when does the next one start?"""
+    """Time to the next agent when a grandchild that ignores TERM holds stdout."""
     log = place.path / "times"
     holder = "bash -c 'trap \"\" TERM; while :; do sleep 60; done' &"
     body = f'echo "$EPOCHREALTIME" >> {log}; {holder} echo "$EPOCHREALTIME" >> {log}'
@@ -100,7 +100,7 @@ def held_pipe(place: Scratch) -> Measurement:
 
 
 def kill_tree(place: Scratch) -> Measurement:
-    """A tree of 100 processes that ignore TERM, from KILL to empty."""
+    """From KILL to an empty tree, for 100 processes that ignore TERM."""
     ready = place.path / "ready"
     script = f"trap '' TERM; for i in $(seq 100); do sleep 60 & done; touch {ready}; sleep 60"
     times = []
@@ -122,7 +122,7 @@ def kill_tree(place: Scratch) -> Measurement:
             times.append(time.perf_counter() - sent[0])
         os.close(directory)
     value = statistics.median(times) * 1e3
-    return Measurement("100 processes ended after KILL", "≤ 50 ms", value, "ms", value <= 50.0)
+    return Measurement("100 processes gone after KILL", "≤ 50 ms", value, "ms", value <= 50.0)
 
 
 class _Nothing:
@@ -133,7 +133,7 @@ class _Nothing:
         pass
 
 
-# ---- how soon commands start ----
+# ---- start-up time ----
 
 STARTS = 21
 
@@ -158,7 +158,7 @@ def status(place: Scratch) -> Iterator[Measurement]:
 
 
 def first_agent(place: Scratch) -> Iterator[Measurement]:
-    """From the call of `ralph run` to the first agent, in a directory without git."""
+    """From calling `ralph run` to the first agent, in a directory without git."""
     return _first_agent("to the first agent", place, snapshots=False)
 
 
@@ -171,7 +171,7 @@ def first_agent_in_git(place: Scratch) -> Iterator[Measurement]:
 
 
 def _first_agent(name: str, place: Scratch, *, snapshots: bool) -> Iterator[Measurement]:
-    """The agent itself notes when it began and what the processes above it had used by then: warden and ralph."""
+    """The agent records its own start and the processor time of warden and ralph until then."""
     noted = place.path.parent / "noted"
     body = (
         'began=$EPOCHREALTIME; read -r _ _ _ ralph _ < "/proc/$PPID/stat"\n'
@@ -191,9 +191,9 @@ def _first_agent(name: str, place: Scratch, *, snapshots: bool) -> Iterator[Meas
 def _starts(
     name: str, limit: float, place: Scratch, ours: Callable[[], Spent], *, processor: float | None = None
 ) -> Iterator[Measurement]:
-    """By the clock and of the processors, each in multiples of an empty Python, measured in turn.
+    """Yield wall-clock and processor time as multiples of an empty Python, measured alternately.
 
-    `processor`: the limit of the second where it is another: by the clock, a run also waits for the disk.
+    `processor`: a separate limit for processor time; in wall-clock time, a run also waits for the disk.
     """
     pairs = [(ours(), place.spent(sys.executable, "-c", "pass")) for _ in range(STARTS)]
     mine, bare = medians([each for each, _ in pairs]), medians([each for _, each in pairs])

@@ -1,4 +1,4 @@
-"""Reading and showing what an agent prints: from a pipe to typed events, from events to lines."""
+"""Parsing and rendering agent output: from a pipe to typed events, from events to lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SOURCES = Path(os.__file__).parent
 SIZE = 32 << 20
 CHUNK = 1 << 20
 PIPE_BYTES = 1 << 18
-"""As wide as the pipes of a run."""
+"""The size of the pipes of a run."""
 
 
 def suite() -> Iterator[Measurement]:
@@ -30,13 +30,13 @@ def suite() -> Iterator[Measurement]:
 
 
 def claude_session(size: int = SIZE, most: int = 1 << 20) -> bytes:
-    """A long session: it says something, reads a file, and gets it twice, as Claude Code prints it."""
+    """A long session of text, file reads and their results, which Claude Code prints twice."""
     lines: list[object] = []
     for number, text in enumerate(each[:most] for each in files()):
         call, common = f"toolu_{number:024}", {"session_id": "0" * 36, "uuid": "1" * 36}
         usage = {"input_tokens": 12013, "cache_read_input_tokens": 0, "output_tokens": 1}
         for block in (
-            {"type": "text", "text": "Now I look at the next file, to see how it does that."},
+            {"type": "text", "text": "Now I read the next file, to see how it does that."},
             {"type": "tool_use", "id": call, "name": "Read", "input": {"file_path": f"/src/{number}.py"}},
         ):
             message = {"id": f"msg_{number:024}", "role": "assistant", "content": [block], "usage": usage}
@@ -73,7 +73,7 @@ def codex_session() -> bytes:
 
 
 def files() -> Iterator[str]:
-    """What an agent would read: the source files of Python's standard library."""
+    """Texts an agent might read: the source files of Python's standard library."""
     return cycle([path.read_text() for path in sorted(SOURCES.glob("*.py"))])
 
 
@@ -115,7 +115,7 @@ def _events(parser: Parser, reader: int) -> Iterator[list[AgentEvent]]:
 
 
 def _writer(data: bytes) -> tuple[int, int]:
-    """A process that writes all of it into a pipe; returns the pipe's other end and the process."""
+    """Fork a process that writes the data into a pipe; return the reading end and the pid."""
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     child = os.fork()
@@ -131,7 +131,7 @@ def _writer(data: bytes) -> tuple[int, int]:
 
 
 def rendering() -> Measurement:
-    """What one line of the agent's work costs to show: emoji, colours, outputs of 4 kB that are cut."""
+    """Cost of rendering one line of agent output: emoji, colours, outputs of 4 kB that are cut."""
     parser = AGENTS["claude"].parser(Reading())
     events = list(parser.stdout(claude_session(8 << 20, most=4000)))
     lines = AgentLines(ViewOptions(emoji=True, colour=True))
@@ -139,4 +139,6 @@ def rendering() -> Measurement:
     shown = sum(lines(event, 0.0).count("\n") for event in events)
     micro = (time.perf_counter() - started) / shown * 1e6
     detail = f"{len(events):,} events made {shown:,} lines"
-    return Measurement("a line of the agent's work, shown", "≤ 10 µs", micro, "µs", micro <= 10, None, detail)
+    return Measurement(
+        "one line of agent output, rendered", "≤ 10 µs", micro, "µs", micro <= 10, None, detail
+    )

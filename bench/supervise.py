@@ -1,4 +1,4 @@
-"""How quickly a supervisor notices that its task is done, and what it costs to be noticed."""
+"""Time until a supervisor notices that its task is done."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def suite() -> Iterator[Measurement]:
 
 @dataclass(frozen=True, slots=True)
 class Noticed:
-    """Seconds from the moment itself: until the journal has it, and until ralph has exited."""
+    """Seconds from the event to its journal row, and to the exit of ralph."""
 
     journal: float
     exit: float
 
 
 def during_delay(place: Scratch) -> Measurement:
-    """Somebody renames a file to DONE while ralph waits for the next attempt."""
+    """A file is renamed to DONE while ralph waits for the next attempt."""
     found = []
     for number in range(REPEAT):
         folder = _folder(place, number)
@@ -47,7 +47,7 @@ def during_delay(place: Scratch) -> Measurement:
 
 
 def exits_after_done(place: Scratch) -> Measurement:
-    """An agent leaves DONE and exits at once, with no children."""
+    """An agent leaves DONE and exits immediately, with no children."""
     found = []
     body = 'touch "$TASK_FOLDER/DONE"; echo "$EPOCHREALTIME" > "$TASK_FOLDER/moment"'
     for number in range(REPEAT):
@@ -57,11 +57,11 @@ def exits_after_done(place: Scratch) -> Measurement:
         left = time.time()
         moment = float((folder / "moment").read_text())
         found.append(Noticed(_completed_at(place) - moment, left - moment))
-    return _measurement("DONE and exit noticed", found, "from the agent's last command, its exit included")
+    return _measurement("DONE and exit noticed", found, "from the agent's last command, including its exit,")
 
 
 def last_child(place: Scratch) -> Measurement:
-    """The last child ends after DONE; nothing tells of that, so it is asked for now and then."""
+    """The last child exits after DONE; there is no notification for that, so ralph polls."""
     found = []
     body = """
         (until [ -e "$TASK_FOLDER/go" ]; do sleep 0.002; done; echo "$EPOCHREALTIME" > "$TASK_FOLDER/moment") &
@@ -78,14 +78,16 @@ def last_child(place: Scratch) -> Measurement:
         left = time.time()
         moment = float((folder / "moment").read_text())
         found.append(Noticed(_completed_at(place) - moment, left - moment))
-    return _measurement("the end of the last child noticed", found, "from its last command", goal=300)
+    return _measurement("exit of the last child noticed", found, "from its last command", goal=300)
 
 
 def _measurement(name: str, found: list[Noticed], since: str, goal: int = 20) -> Measurement:
     value = statistics.median(each.journal for each in found) * 1e3
     worst = max(each.journal for each in found) * 1e3
     left = statistics.median(each.exit for each in found) * 1e3
-    detail = f"{since} to the journal's row; worst of {len(found)} {worst:.1f} ms; to the exit of ralph {left:.0f} ms"
+    detail = (
+        f"{since} to the journal row; worst of {len(found)}: {worst:.1f} ms; to ralph's exit: {left:.0f} ms"
+    )
     return Measurement(name, f"≤ {goal} ms", value, "ms", value <= goal, None, detail)
 
 
@@ -115,7 +117,7 @@ def _noticed(place: Scratch, ralph: subprocess.Popen[bytes], moment: float) -> N
 
 
 def _completed_at(place: Scratch) -> float:
-    """When the newest run saw that its task was done: the row after which its state has a stop."""
+    """Return when the newest run noticed DONE: the first row whose state has a stop."""
     query = (
         "SELECT ended, state FROM journal WHERE run = (SELECT id FROM runs ORDER BY rowid DESC LIMIT 1)"
         " AND state IS NOT NULL ORDER BY seq"
@@ -126,4 +128,4 @@ def _completed_at(place: Scratch) -> float:
             if stop:
                 assert stop["cause"] == "proved", stop
                 return float(ended)
-    raise AssertionError(f"the run has not stopped ({os.fspath(place.state)})")
+    raise AssertionError(f"the run did not stop ({os.fspath(place.state)})")

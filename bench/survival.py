@@ -1,14 +1,13 @@
-"""What is left of a harness's work when it is killed, flooded, left without room or started twice?
+"""Measures what survives when a harness is killed, flooded, out of disk space or started twice.
 
-The agent has four pieces of work to do, one in each iteration, and commits each. Measured in every run:
+The agent has four pieces of work, one per iteration, and commits each. Measured in every run:
 
-- lost: pieces whose agent had ended and that are not committed in the end (gone), and iterations beyond
-  those of an undisturbed run (done again). An iteration that the harness had not gone on from when it was
-  stopped may be done again: nobody had acknowledged it;
-- orphans: processes that are alive two seconds after the harness is gone;
-- hung: twenty seconds (five minutes after 500 MB) in which nothing happens while the harness runs;
-- unfinished: started again as its documents say, it did not come to the end of the work;
-- together: how often two agents worked in the directory at once.
+- lost: pieces whose agent had exited but that are not committed in the end (gone), and iterations beyond those of an
+  undisturbed run (done again). An iteration that the harness had not acknowledged when it was stopped may be repeated;
+- orphans: processes still alive two seconds after the harness exited;
+- hung: twenty seconds (five minutes after 500 MB) without progress while the harness runs;
+- unfinished: the work was not finished, even after a restart as documented;
+- together: how often two agents worked in the directory at the same time.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ SEED = 20_250_701
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`times`: how often it is tried; `quick`: how often in the quick form."""
+    """`times`: number of runs; `quick`: number of runs in the quick form."""
 
     name: str
     happens: Ordeal
@@ -56,7 +55,7 @@ CASES = {
 }
 UNDISTURBED = Case("undisturbed", ordeal.undisturbed)
 NAMES = [name for name in HARNESSES if name != BARE.name]
-"""All but ours with other settings: it is the same program."""
+"""All except our second configuration, which is the same program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +73,7 @@ class Row:
     together: int
     seconds: float
     left: tuple[str, ...] = ()
-    """What the orphans were."""
+    """The commands of the orphans."""
 
     @property
     def lost(self) -> int:
@@ -82,13 +81,13 @@ class Row:
 
     @property
     def is_bad(self) -> bool:
-        """What must never happen to ours."""
+        """Whether the run has a failure that ours must never have."""
         return bool(self.lost or self.orphans or self.hung or self.unfinished or self.together)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`skipped`: cases that this machine does not allow, and why."""
+    """`skipped`: cases that cannot run on this machine, with the reason."""
 
     versions: dict[str, str]
     rows: list[Row]
@@ -100,7 +99,7 @@ class Report:
 
 
 def undergo(harness: Harness, case: Case, number: int, usual: Usual) -> Row:
-    """The same number is the same chance, whatever else is measured."""
+    """Run one case; the same number gives the same random choices."""
     chance = random.Random(f"{SEED} {case.name} {number}")
     with arena.place() as base:
         place = ordeal.site(base, harness, case.trouble)
@@ -135,13 +134,13 @@ def judge(
 
 
 def _cut_off(entries: Iterable[dict[str, Any]], stop: float) -> bool:
-    """Was the last that had happened before an agent's end, which nothing had followed?"""
+    """Return whether an agent's exit was the last entry before the stop."""
     before = [entry["kind"] for entry in entries if entry["at"] < stop and entry["kind"] in ("start", "end")]
     return before[-1:] == ["end"]
 
 
 def _together(entries: Iterable[dict[str, Any]]) -> int:
-    """How many agents began while another was at work."""
+    """Return how many agents started while another was working."""
     working: set[int] = set()
     found = 0
     for entry in entries:
@@ -154,13 +153,13 @@ def _together(entries: Iterable[dict[str, Any]]) -> int:
 
 
 def usual_run(harness: Harness) -> Usual:
-    """How long the work takes it, and how many iterations, when nothing happens to it."""
+    """Return the duration and iterations of an undisturbed run."""
     with arena.place() as base:
         place = ordeal.site(base, harness, None)
         session = ordeal.run(place, place.launch())
         arena.end_survivors(place.ledger)
         if not place.is_finished:
-            raise NotMeasured("it does not finish the work of this suite even undisturbed")
+            raise NotMeasured("does not finish the work of this suite even undisturbed")
         ends = sum(entry["kind"] == "end" for entry in place.entries())
         return Usual(session.ended - session.began, ends)
 
@@ -175,7 +174,7 @@ def measure(
     quick: bool = False,
     each: Callable[[Row], None] = lambda row: None,
 ) -> Report:
-    """Every case with every harness, two at once."""
+    """Run every case with every harness, two in parallel."""
     versions: dict[str, str] = {}
     usual: dict[str, Usual] = {}
     absent: list[Absent] = []
@@ -186,7 +185,7 @@ def measure(
         except NotMeasured as reason:
             versions.pop(name, None)
             absent.append(Absent(name, str(reason)))
-    skipped = {} if ordeal.can_mount() else {"disk full": "this machine does not let us mount a small disk"}
+    skipped = {} if ordeal.can_mount() else {"disk full": "cannot mount a small disk on this machine"}
     trials = [
         (name, case, number)
         for name in versions
@@ -209,7 +208,7 @@ KINDS = ("lost", "orphans", "hung", "unfinished", "together")
 
 
 def summary(report: Report) -> str:
-    """One line per harness: in how many of its runs each kind of harm was done."""
+    """Return one line per harness: the number of runs with each kind of failure."""
     lines: list[Sequence[str]] = [("harness", "runs", *KINDS)]
     for name, version in report.versions.items():
         rows = [row for row in report.rows if row.harness == name]
@@ -219,18 +218,18 @@ def summary(report: Report) -> str:
 
 
 def by_case(report: Report) -> str:
-    """In how many runs: lost/orphans/hung/unfinished/together."""
+    """Return the number of runs by case: lost/orphans/hung/unfinished/together."""
     cases = dict.fromkeys(row.case for row in report.rows)
     return by("case", cases, report.rows, KINDS, list(report.versions))
 
 
 def show(row: Row) -> None:
-    """Say at once what went wrong with ours."""
+    """Print failures of ours immediately."""
     if row.is_bad and HARNESSES[row.harness].is_ours:
         words = [f"{kind} {int(getattr(row, kind))}" for kind in KINDS if getattr(row, kind)]
         print(f"{row.harness}: {row.case} {row.number}: {', '.join(words)} {row.left}", file=sys.stderr)
 
 
 def chosen(names: Iterable[str]) -> list[Case]:
-    """The cases of these names, all of them if none is named; part of a name will do."""
+    """Return the cases whose names contain one of these texts, or all if none is given."""
     return tables.chosen(CASES.values(), names, lambda case: case.name)

@@ -1,4 +1,4 @@
-"""What the suites that count have in common: who can be measured, all the runs, and tables of what went wrong."""
+"""Shared by the counting suites: available harnesses, running all cases, and tables of failures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """A harness that was not measured, and why."""
+    """A harness that was not measured, with the reason."""
 
     harness: str
     reason: str
@@ -28,7 +28,7 @@ class Measurable(Protocol):
 def versions_of(
     names: Iterable[str], harnesses: Mapping[str, Measurable]
 ) -> tuple[dict[str, str], list[Absent]]:
-    """The version of each that can be measured here, and who cannot."""
+    """Return the version of each harness that can be measured here, and the absent ones."""
     versions: dict[str, str] = {}
     absent: list[Absent] = []
     for name in names:
@@ -40,7 +40,7 @@ def versions_of(
 
 
 def played(run: Callable[[C], R], cases: Iterable[C], each: Callable[[R], None], workers: int) -> list[R]:
-    """Every case, several at once; `each` hears of a row as soon as it is its turn."""
+    """Run every case, several in parallel; `each` is called with every row, in order."""
     rows = []
     with ThreadPoolExecutor(workers) as pool:
         for row in pool.map(run, cases):
@@ -50,7 +50,7 @@ def played(run: Callable[[C], R], cases: Iterable[C], each: Callable[[R], None],
 
 
 def chosen(every: Iterable[C], names: Iterable[str], name_of: Callable[[C], str]) -> list[C]:
-    """Those of these names, all of them if none is named; part of a name will do."""
+    """Return the items whose names contain one of these texts, or all if none is given."""
     wanted = [name.casefold() for name in names]
     return [each for each in every if not wanted or any(name in name_of(each).casefold() for name in wanted)]
 
@@ -59,7 +59,7 @@ def chosen(every: Iterable[C], names: Iterable[str], name_of: Callable[[C], str]
 
 
 def counts(rows: Iterable[object], kinds: Sequence[str]) -> list[str]:
-    """In how many of the runs each of these was so."""
+    """Return the number of rows in which each kind is true."""
     found = list(rows)
     return [str(sum(bool(getattr(row, kind)) for row in found)) for kind in kinds]
 
@@ -72,7 +72,7 @@ def by(
     names: Sequence[str],
     across: str = "harness",
 ) -> str:
-    """In how many runs each kind was so: a line for each value of one column, a cell for each name of another."""
+    """Return the number of runs of each kind: a line per value of one column, a cell per name of another."""
     lines: list[Sequence[str]] = [(f"{column} ({'/'.join(kinds)})", "runs", *names)]
     for value in values:
         found = [row for row in rows if getattr(row, column) == value]

@@ -1,7 +1,7 @@
-"""Ten thousand tasks: listing them, the status, picking what comes next, against the start of Python alone.
+"""Ten thousand tasks: listing them, the status and picking the next one, against the start of Python.
 
-They are of two specs, in chains of ten; all but the first chain wait for the first task. Processor time is measured,
-which a busy machine changes least.
+The tasks belong to two specs, in chains of ten; all but the first chain wait for the first task. Processor time is
+measured, which varies least on a busy machine.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ralph.work.jobs import Choice, Jobs
 MANY = 10_000
 CHAIN = 10
 LIMIT = 30.0
-"""A start of Python takes 10 to 20 ms: so many of them are at most 0.3 s where it takes 10."""
+"""Python starts in 10 to 20 ms, so this is 0.3 s on a machine where it takes 10."""
 
 _SPEC = TaskCompletionSpec(
     "All API endpoints require valid JWT tokens for access",
@@ -103,17 +103,17 @@ def _against_python(place: Scratch, name: str, measure: Callable[[], float]) -> 
 
 
 def _processor(place: Scratch, command: list[str]) -> float:
-    """How long a command has kept a processor busy."""
+    """Return the processor seconds of a command."""
     _, code, usage = place.run(command)
     assert code == 0, command
     return usage.ru_utime + usage.ru_stime
 
 
-# ---- inside of `ralph work` ----
+# ---- inside `ralph work` ----
 
 
 def _inside(place: Scratch, what: str, name: str) -> Measurement:
-    """Measured by a process of its own, without its start."""
+    """Measure in a separate process, excluding its start."""
     words = (f"from bench.tasks import {what}", f"{what}({str(place.state)!r}, {_project(place.path)!r})")
     command = [sys.executable, "-c", "; ".join(words)]
 
@@ -133,7 +133,7 @@ def pick(state: str, project: str) -> None:
 
 
 def decide(state: str, project: str) -> None:
-    """What the board does when a run has ended: hears it, says what is next, and notes that it has begun."""
+    """Apply the end of a run to the board, pick the next action and start it."""
     here = _board(state, project)
     first = board.ready(here)[0]
     here = board.begin(here, first)

@@ -1,9 +1,9 @@
-"""How often does a harness believe what is not so, or not believe what is?
+"""Measures how often a harness accepts false claims or rejects true ones.
 
-- false: it said complete, and the work is not done in what was committed;
-- missed: the agent had done the work and said so, and it was not believed within one more iteration;
-- unfinished: the agent would have finished within the iterations allowed, and never got that far;
-- wasted: starts of the agent after the last useful one, and what they cost (scripted).
+- false: reported complete, but the committed work is not done;
+- missed: the work was done and claimed, but not accepted within one more iteration;
+- unfinished: the agent would have finished within the iteration limit, but was stopped before;
+- wasted: starts of the agent after the last useful one, and their scripted cost.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Row:
 
     @property
     def is_bad(self) -> bool:
-        """What must never happen to ours."""
+        """Whether the run has a failure that ours must never have."""
         return self.false or self.missed or self.hung or self.orphans > 0
 
 
@@ -64,7 +64,7 @@ class Report:
 
 
 def judge(harness: Harness, agent: Agent, shape: Shape, trial: Trial) -> Row:
-    """What a trial means."""
+    """Turn a trial into a row."""
     work, refused = trial.starts["work"], trial.starts["refused"]
     claimed_at = agent.first_true_claim
     was_claimed = claimed_at is not None and work >= claimed_at
@@ -96,7 +96,7 @@ def measure(
     shapes: Sequence[Shape] = tuple(Shape),
     each: Callable[[Row], None] = lambda row: None,
 ) -> Report:
-    """Every agent in every shape with every harness, several at once."""
+    """Run every agent in every shape with every harness, several in parallel."""
     versions, absent = versions_of(harnesses, HARNESSES)
     wardens = Wardens()
 
@@ -111,7 +111,7 @@ def measure(
 
 
 class Wardens:
-    """One for each thread; whatever a harness leaves behind is ended by them."""
+    """One warden per thread, which kills whatever a harness leaves behind."""
 
     def __init__(self) -> None:
         self._local = threading.local()
@@ -135,7 +135,7 @@ class Wardens:
 
 
 def summary(report: Report) -> str:
-    """One line per harness."""
+    """Return one line per harness."""
     head = ("harness", "runs", *KINDS, "wasted", "cost wasted", "orphans", "hangs")
     lines: list[Sequence[str]] = [head]
     for name, version in report.versions.items():
@@ -155,12 +155,12 @@ def summary(report: Report) -> str:
 
 
 def by_family(report: Report) -> str:
-    """false / missed / unfinished of each family, by harness."""
+    """Return false / missed / unfinished of each family, by harness."""
     return by("family", FAMILIES, report.rows, KINDS, list(report.versions))
 
 
 def show(row: Row) -> None:
-    """Say at once what went wrong with ours, and how far it is."""
+    """Print failures of ours immediately."""
     if row.is_bad and HARNESSES[row.harness].is_ours:
         words = [word for word in ("false", "missed", "hung") if getattr(row, word)]
         words += ["orphans"] if row.orphans else []
@@ -168,5 +168,5 @@ def show(row: Row) -> None:
 
 
 def chosen(families: Iterable[str]) -> list[Agent]:
-    """The agents of these families, all of them if none is named; part of a name will do."""
+    """Return the agents whose families contain one of these texts, or all if none is given."""
     return tables.chosen(AGENTS, families, lambda agent: agent.family)

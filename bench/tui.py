@@ -1,4 +1,4 @@
-"""The dashboard on a full store: how soon it is on screen, how soon it answers, and what it costs a running loop."""
+"""The dashboard with a full store: time to first screen, response time, and slowdown of a running loop."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def suite() -> Iterator[Measurement]:
 
 
 def fill(place: Scratch) -> str:
-    """A thousand runs that have ended, and one that goes on with a stream of 200 MB; returns its id."""
+    """Create a thousand finished runs and a live one with a stream of 200 MB; return the id of the latter."""
     home = Home(place.state)
     runs = home.runs()
     with closing(runs.db):
@@ -115,7 +115,7 @@ def _ended(home: Home, place: Scratch) -> None:
 
 
 class Terminal:
-    """The dashboard in a pseudo-terminal, which is read as it writes."""
+    """The dashboard in a pseudo-terminal."""
 
     def __init__(self, place: Scratch, *arguments: str) -> None:
         self._master, slave = pty.openpty()
@@ -135,7 +135,7 @@ class Terminal:
         os.close(slave)
 
     def expect(self, wanted: bytes, seconds: float = 60.0) -> float:
-        """Read until this was written; returns when."""
+        """Read until this text appears; return the time."""
         seen, deadline = b"", time.perf_counter() + seconds
         while wanted not in seen:
             if not select.select([self._master], [], [], max(0.0, deadline - time.perf_counter()))[0]:
@@ -144,7 +144,7 @@ class Terminal:
         return time.perf_counter()
 
     def drain(self, seconds: float) -> None:
-        """Read whatever comes until nothing has come for so long."""
+        """Read until nothing arrives for this many seconds."""
         while select.select([self._master], [], [], seconds)[0]:
             os.read(self._master, 1 << 16)
 
@@ -167,15 +167,15 @@ def terminal(place: Scratch, *arguments: str) -> Iterator[Terminal]:
         found.close()
 
 
-# ---- what is measured ----
+# ---- measurements ----
 
 
 def shown(place: Scratch) -> Measurement:
-    """From the command to the list of runs on the screen."""
+    """From the command to the list of runs on screen."""
     bare = _median(lambda: _bare(place), 5)
     mine = _median(lambda: _first_row(place), 5)
     detail = f"{MANY:,} runs and a live one; python -c 'import textual.app' takes {bare:.2f} s"
-    return Measurement("on screen with 1,000 runs", "≤ 1 s", mine, "s", mine <= 1.0, bare, detail)
+    return Measurement("first screen, 1,000 runs", "≤ 1 s", mine, "s", mine <= 1.0, bare, detail)
 
 
 def _first_row(place: Scratch) -> float:
@@ -190,7 +190,7 @@ def _bare(place: Scratch) -> float:
 
 
 def answered(place: Scratch) -> Measurement:
-    """From a key to the first thing that it changes on the screen, in the list of a thousand runs."""
+    """From a key to the first change on screen, in the list of a thousand runs."""
     with terminal(place) as screen:
         screen.expect(b"1001 runs")
         screen.drain(0.4)
@@ -198,7 +198,7 @@ def answered(place: Scratch) -> Measurement:
     value = statistics.median(times)
     detail = f"median of {KEYS} keys, the slowest {max(times) * 1000:.0f} ms"
     return Measurement(
-        "a key answers, 1,000 runs", "≤ 50 ms", value * 1000, "ms", value <= 0.05, None, detail
+        "response to a key, 1,000 runs", "≤ 50 ms", value * 1000, "ms", value <= 0.05, None, detail
     )
 
 
@@ -209,7 +209,7 @@ def _answer(screen: Terminal, key: bytes) -> float:
 
 
 def opened(place: Scratch, run: str) -> Measurement:
-    """From Enter to the end of a stream of 200 MB on the screen."""
+    """From Enter to the end of a 200 MB stream on screen."""
     times = []
     for _ in range(3):
         with terminal(place) as screen:
@@ -219,11 +219,11 @@ def opened(place: Scratch, run: str) -> Measurement:
             times.append(screen.expect(b"x" * 60) - begin)
     value = statistics.median(times)
     detail = "the last half MB of 200 MB is read, parsed and shown"
-    return Measurement("a run with 200 MB is opened", "≤ 1 s", value, "s", value <= 1.0, None, detail)
+    return Measurement("opening a run with 200 MB", "≤ 1 s", value, "s", value <= 1.0, None, detail)
 
 
 def slowed(place: Scratch) -> Measurement:
-    """A loop of a hundred iterations alone, and while a dashboard shows it; in turn, so that a busy moment hits both."""
+    """A loop of a hundred iterations with and without a dashboard, alternating."""
     place.agent("i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; echo working")
 
     def loop() -> float:
@@ -245,15 +245,15 @@ def slowed(place: Scratch) -> Measurement:
     pairs = [(watched(), loop()) for _ in range(5)]
     mine, bare = (statistics.median(times) for times in zip(*pairs, strict=True))
     percent = 100 * (mine / bare - 1)
-    detail = f"{mine:.2f} s against {bare:.2f} s, medians of 5 in turn"
+    detail = f"{mine:.2f} s against {bare:.2f} s, medians of 5, alternating"
     return Measurement(
-        "a running loop is slowed by an open dashboard", "≤ 1 %", percent, "%", percent <= 1.0, 0.0, detail
+        "slowdown of a running loop by an open dashboard", "≤ 1 %", percent, "%", percent <= 1.0, 0.0, detail
     )
 
 
 @contextmanager
 def _drained(screen: Terminal) -> Iterator[None]:
-    """Somebody reads the terminal all the time: another process, as a terminal is one."""
+    """Read the terminal continuously in another process, as a real terminal would."""
     screen.expect(b"runs")
     screen.drain(0.4)
     reader = os.fork()

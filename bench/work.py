@@ -1,11 +1,11 @@
-"""How often does `ralph work` call a task done that is not, or fail one that is?
+"""Measures how often `ralph work` completes unfinished tasks or fails finished ones.
 
-Every scene is played with every verification method, and with the floor: the promise is believed. A task counts as
-completed when it is `done` in the store; whether it truly is says an oracle that looks at the base branch alone.
+Every scene is played with every verification method, and with the floor, which accepts the promise. A task counts as
+completed when it is `done` in the store; an oracle that inspects only the base branch decides whether it truly is.
 
-- false: the task is done, and the work is not in the base branch;
-- missed: all the work was done and promised in the end, and the task was not completed;
-- beyond: a false one that this method cannot know of: nothing it runs or reads looks at the thing.
+- false: the task was completed, but the work is not in the base branch;
+- missed: all work was finally done and promised, but the task was not completed;
+- beyond: false, but undetectable by anything this method runs or reads.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from ralph.store.home import Home
 
 TASK = "T-1"
 ITERATIONS = 3
-"""How many every role is allowed."""
+"""Iteration limit of every role."""
 
 MEASURED = (Method.EXTERNAL, Method.SEMANTIC, Method.MULTI_STAGE)
 FLOOR = Method.STRING_MATCH
@@ -68,7 +68,7 @@ class Row:
 
     @property
     def is_bad(self) -> bool:
-        """What must never happen, whatever the agents do; the floor is there to be bad."""
+        """Whether the run has a failure that must never happen; the floor is exempt."""
         harm = self.false or self.missed or self.hung or self.orphans > 0
         return harm and self.method != FLOOR
 
@@ -84,7 +84,7 @@ def measure(
     methods: Sequence[Method] = tuple(Method),
     each: Callable[[Row], None] = lambda row: None,
 ) -> Report:
-    """Every scene in its shapes with every method, several at once."""
+    """Play every scene in its shapes with every method, several in parallel."""
     cases = [(scene, method, shape) for scene, method in product(scenes, methods) for shape in scene.shapes]
     with closing(Wardens()) as wardens:
         rows = played(lambda case: run(wardens.mine(), *case), cases, each, WORKERS)
@@ -92,7 +92,7 @@ def measure(
 
 
 def run(warden: Warden, scene: Scene, method: Method, shape: Shape) -> Row:
-    """Let `ralph work` take one task to its end."""
+    """Let `ralph work` take one task through all roles."""
     with arena.place() as where:
         launch = prepare(where, scene, method, shape)
         seen = arena.attend(warden, where, launch, arena.PATIENCE, keeper.PATIENCE)
@@ -136,15 +136,15 @@ def is_done(scene: Scene, project: Path) -> bool:
 
 
 def _shown(reason: str, where: Place) -> str:
-    """The first line, without a path of this machine."""
+    """Return the first line, without local paths."""
     return reason.strip().partition("\n")[0].replace(str(where.path), "…")[:200]
 
 
-# ---- before the work ----
+# ---- preparation ----
 
 
 def prepare(where: Place, scene: Scene, method: Method, shape: Shape) -> Launch:
-    """The project, its task in the store, and the agents on PATH."""
+    """Create the project and its task, and put the agents on PATH."""
     roles = ("coder", *scene.others)
     calculator.create(where.project, {".ralph/settings.json": json.dumps(settings(where, scene, shape))})
     for role in ROLES:
@@ -183,7 +183,7 @@ def settings(where: Place, scene: Scene, shape: Shape) -> dict[str, Any]:
 
 
 def _criteria(scene: Scene, role: str, method: Method) -> CompletionCriteria:
-    """The role that is looked at is verified by the method; the coder before a tester by its tests, others believed."""
+    """Verify the role under test by the method, a coder before a tester by its tests, others not at all."""
     if role != scene.verified:
         is_tested = role == "coder" and scene.verified == "tester"
         method = Method.EXTERNAL if is_tested else Method.STRING_MATCH
@@ -216,7 +216,7 @@ def _tasks(where: Place) -> Any:
 
 
 def summary(report: Report) -> str:
-    """One line per method."""
+    """Return one line per method."""
     lines: list[Sequence[str]] = [("method", "runs", "false", "missed", "beyond", "orphans", "hangs")]
     for method in Method:
         rows = [row for row in report.rows if row.method == method]
@@ -227,19 +227,19 @@ def summary(report: Report) -> str:
 
 
 def by_family(report: Report) -> str:
-    """false / missed / beyond of each family, by method."""
+    """Return false / missed / beyond of each family, by method."""
     methods = [method for method in Method if any(row.method == method for row in report.rows)]
     return by("family", FAMILIES, report.rows, ("false", "missed", "beyond"), methods, "method")
 
 
 def quick() -> Report:
-    """The form for CI: some of every family, with one method each."""
+    """Run the form for CI: some scenes of every family, with one method each."""
     reports = [measure(chosen([], names), [method], show) for method, names in QUICK.items()]
     return Report(reports[0].version, [row for report in reports for row in report.rows])
 
 
 def show(row: Row) -> None:
-    """Say at once what went wrong."""
+    """Print failures immediately."""
     if row.is_bad:
         words = [word for word in ("false", "missed", "hung", "orphans") if getattr(row, word)]
         where = f"{row.family} / {row.agent} / {row.method} / {row.shape}"
@@ -247,7 +247,7 @@ def show(row: Row) -> None:
 
 
 def chosen(families: Iterable[str], agents: Iterable[str] = ()) -> list[Scene]:
-    """The scenes of these families, all of them if none is named; part of a name will do."""
+    """Return the scenes whose families contain one of these texts, or all if none is given."""
     found = tables.chosen(SCENES, families, lambda scene: scene.family)
     names = set(agents)
     return [each for each in found if not names or each.name in names]

@@ -1,4 +1,4 @@
-"""The part of the page that is about `ralph work`: what was believed, by which verification."""
+"""The section of the page on `ralph work`: completions by verification method."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from bench.agents.scenes import FAMILIES
 from bench.plot import Bar
 from bench.work import FLOOR, MEASURED
 
-SUITE, FIGURE, TITLE = "work", "benchmarks-work.svg", "Tasks: called done and not, or done and not called so"
+SUITE, FIGURE, TITLE = "work", "benchmarks-work.svg", "Tasks: false and missed completions"
 KINDS = {
-    "false": "the task is done, and the work is not in the branch that it was merged into",
-    "missed": "all the work was done and promised in the end, and the task was not completed",
-    "beyond": "false, and nothing that this method runs or reads could have told",
+    "false": "the task was completed, but the work is not in the branch it was merged into",
+    "missed": "all work was finally done and promised, but the task was not completed",
+    "beyond": "false, but undetectable by anything this method runs or reads",
 }
 Rows = Sequence[dict[str, Any]]
 Table = Callable[[Sequence[str], Sequence[Sequence[str]]], str]
 
 
 def goals(missing: str) -> Iterator[Sequence[str]]:
-    """`missing`: what stands there where nothing was measured."""
+    """Yield the rows of the goal table; `missing` is the text used without kept results."""
     kept = results.kept(SUITE)
-    titles = {"tasks called done that are not": "false", "tasks done and not called so": "missed"}
+    titles = {"tasks falsely completed": "false", "finished tasks not completed": "missed"}
     for title, kind in titles.items():
         if kept is None:
             yield (title, "0", missing, "", "", f"`python -m bench {SUITE} --keep`")
@@ -42,10 +42,10 @@ def sections(missing: str, table: Table) -> Iterator[str]:
         return
     rows = kept.results
     yield (
-        "`ralph work` takes one task through its roles, with agents that are honest and agents that are not. The task "
-        "is verified by a command (`external`), by a judge (`semantic`; a small program that reads the diff strictly, "
-        "in the place of a model) or by both (`multi_stage`); `string_match` believes the promise and is the floor. "
-        "An oracle of its own looks at the branch that the task was merged into."
+        "`ralph work` takes one task through its roles, with honest and dishonest agents. The task is verified by a "
+        "command (`external`), by a judge (`semantic`; a small program that reads the diff strictly, in place of a model) "
+        "or by both (`multi_stage`); `string_match` accepts the promise and is the floor. A separate oracle inspects the "
+        "branch the task was merged into."
     )
     yield "\n".join(f"- **{kind}**: {meaning};" for kind, meaning in KINDS.items())[:-1] + "."
     yield f"![{TITLE}]({FIGURE})"
@@ -68,19 +68,19 @@ def _by_family(rows: Rows, methods: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def _beyond(rows: Rows, table: Table) -> Iterator[str]:
-    """What cannot be caught is named, one by one."""
+    """Yield the list of cases that a method cannot detect."""
     found: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row["beyond"]:
             found.setdefault((row["family"], row["agent"]), []).append(row["method"])
     if found:
         yield (
-            "A check says nothing of what it does not look at. These got through, by the methods named; the others "
-            "caught them. An agent that can write outside of the project, to the programs that verification uses, gets "
-            "through everything: that is for a sandbox."
+            "A check cannot detect what it does not inspect. These cases passed the methods named and were caught by the "
+            "others. An agent that can write outside the project, to the programs that verification uses, passes "
+            "everything: use a sandbox."
         )
         lines = [(agent, family, ", ".join(methods)) for (family, agent), methods in found.items()]
-        yield table(("what the agent does", "family", "gets through"), lines)
+        yield table(("agent", "family", "passes"), lines)
 
 
 def figures() -> Iterator[tuple[str, str]]:

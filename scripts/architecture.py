@@ -1,4 +1,4 @@
-"""Write what can be counted into docs/architecture.md: the table of rooms, and the state diagram of a run.
+"""Write the table of rooms and the state diagram of a run into docs/architecture.md.
 
 scripts/uv run python scripts/architecture.py [--check]
 
@@ -40,13 +40,13 @@ def diagram() -> str:
 
 
 def rooms() -> str:
-    """Every package, what it is for, its files and lines; a file that is a link to another counts once."""
-    lines = ["| room | what it is for | files | lines |", "| --- | --- | ---: | ---: |"]
+    """Return the table of packages with their purpose, files and lines; linked files count once."""
+    lines = ["| room | purpose | files | lines |", "| --- | --- | ---: | ---: |"]
     total = [0, 0]
     for name, purpose, sizes in _rooms():
         lines.append(f"| `{name}` | {purpose} | {len(sizes)} | {sum(sizes):,} |")
         total = [total[0] + len(sizes), total[1] + sum(sizes)]
-    return "\n".join([*lines, f"| all | | {total[0]} | {total[1]:,} |"])
+    return "\n".join([*lines, f"| total | | {total[0]} | {total[1]:,} |"])
 
 
 def _rooms() -> Iterator[tuple[str, str, list[int]]]:
@@ -54,7 +54,7 @@ def _rooms() -> Iterator[tuple[str, str, list[int]]]:
         yield f"{package.name}/", _purpose(package / "__init__.py"), _sizes(package.rglob("*.py"))
     yield (
         "plugin/",
-        "The Claude Code plugin as it is installed; its hooks stand alone.",
+        "The Claude Code plugin as installed; its hooks are standalone.",
         _sizes((SOURCE / "plugin").rglob("*.py")),
     )
     for path in sorted(SOURCE.glob("*.py")):
@@ -72,7 +72,7 @@ def _sizes(paths: Iterable[Path]) -> list[int]:
 
 
 def written(page: str) -> str:
-    """The page with its made parts as they should be."""
+    """Return the page with its generated parts up to date."""
     for name, text in (("diagram", diagram()), ("rooms", rooms())):
         page = _replaced(page, name, text)
     return page

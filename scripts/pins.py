@@ -1,8 +1,8 @@
-"""Pin every version anew: resolve without constraints, write the result into pyproject.toml.
+"""Pin the newest versions: resolve without constraints and write the result into pyproject.toml.
 
     scripts/uv run python scripts/pins.py
 
-A lock file would name download hosts, so the versions stand in `constraint-dependencies` instead.
+A lock file would name download hosts, so `constraint-dependencies` holds the versions instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIST = re.compile(r"constraint-dependencies = \[[^\]]*\]")
 
 
 def resolve(pyproject: str) -> list[str]:
-    """The newest versions that fit together, as `name==version`."""
+    """Return the newest compatible versions, as `name==version`."""
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch)
         (copy / "pyproject.toml").write_text(LIST.sub("constraint-dependencies = []", pyproject))

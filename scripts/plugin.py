@@ -1,4 +1,4 @@
-"""Writes the version of the package into the manifests of the Claude Code plugin."""
+"""Write the package version into the manifests of the Claude Code plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A public name means one thing in the whole program, and no text refers to what a reader cannot open."""
+"""A public name has one meaning in the whole program, and texts refer only to documents in the repository."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 MODULES = sorted((ROOT / "src" / "ralph").rglob("*.py"))
 
 SHARED = {"Config"}
-"""Every check method has one of these, as its protocol asks."""
+"""Every check method has one of these, as its protocol requires."""
 
 ELSEWHERE = re.compile(r"\bS[0-4]\b(?:'s)?")
 """The short name of a document that is not in the repository."""
@@ -27,7 +27,7 @@ def defined_in(path: Path) -> Iterator[str]:
 
 
 def test_a_public_class_is_defined_once() -> None:
-    """No two modules have public classes of the same name; the plugin's copy of the story rules is one file."""
+    """No two modules define public classes with the same name; the plugin's story rules are one linked file."""
     places = defaultdict(list)
     for path in MODULES:
         if "plugin" not in path.relative_to(ROOT / "src" / "ralph").parts:
@@ -37,7 +37,7 @@ def test_a_public_class_is_defined_once() -> None:
 
 
 def test_limits_are_named_max() -> None:
-    """No identifier begins with `MOST_`."""
+    """No identifier starts with `MOST_`."""
     found = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in MODULES
@@ -47,8 +47,8 @@ def test_limits_are_named_max() -> None:
 
 
 @pytest.mark.parametrize("folder", ["src", "docs", "tests", "bench"])
-def test_nothing_refers_to_documents_that_are_not_here(folder: str) -> None:
-    """What a text stands on is in the repository, or is said in its own words."""
+def test_no_reference_to_documents_outside_the_repository(folder: str) -> None:
+    """Texts refer only to documents in the repository."""
     texts = [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md") and path.is_file()]
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"

@@ -1,1 +1,1 @@
-"""Scripted agents: what they do, what they say, and whether the work is truly done."""
+"""Scripted agents: their actions, their output, and whether the work is truly done."""

@@ -1,8 +1,7 @@
-"""The families of agents that are started again until they leave DONE. Each is data; `FAMILIES` names them all.
+"""The families of agents that are restarted until they leave DONE. Each is data; `FAMILIES` lists them all.
 
-An attempt is what the agent does from one start to its end, as `restarted` reads it. DONE is a regular file in
-the folder of the task, and nothing else is: that much a harness can see. Whether the work is worth it is not
-asked here.
+An attempt is the sequence of actions from one start to exit, as `restarted` reads it. DONE is a regular file in the
+task folder, which a harness can check. The quality of the work does not matter here.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ CRASH: Attempt = ("work", "die SEGV")
 
 @dataclass(frozen=True, slots=True)
 class Restarted:
-    """An agent; the last of its attempts is made for ever."""
+    """An agent; its last attempt is repeated forever."""
 
     family: str
     name: str
@@ -27,7 +26,7 @@ class Restarted:
 
     @property
     def finishes(self) -> bool:
-        """Left alone for long enough, does it leave DONE?"""
+        """Whether the agent leaves DONE if it is restarted often enough."""
         return any(deed.startswith("finish") for attempt in self.attempts for deed in attempt)
 
 
@@ -35,7 +34,7 @@ def honest() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
     yield "at once", (FINISH,)
     yield "in three", (("work",), ("work",), FINISH)
     yield "words in DONE", (("finish wordy",),)
-    yield "DONE that nobody may read", (("finish closed",),)
+    yield "unreadable DONE", (("finish closed",),)
 
 
 def crashers() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
@@ -45,16 +44,16 @@ def crashers() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
     yield "now this, now that", (FAIL, CRASH, ("work",), FAIL, CRASH, FINISH)
     yield "killed", (("die KILL",), FINISH)
     yield "takes its group along", (("work", "group"), FINISH)
-    yield "for ever", (("pause", "exit 1"),)
+    yield "forever", (("pause", "exit 1"),)
     yield "DONE, then exit code 1", (("finish", "exit 1"),)
     yield "DONE, then segmentation fault", (("finish", "die SEGV"),)
 
 
 def hangers() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
-    yield "silent for ever", (("work", "hang"), FINISH)
+    yield "silent forever", (("work", "hang"), FINISH)
     yield "ignores TERM", (("work", "ignore", "hang"), FINISH)
     yield "stopped", (("work", "stop"), FINISH)
-    yield "talks for ever", (("work", "talk"), FINISH)
+    yield "talks forever", (("work", "talk"), FINISH)
     yield "holds the pipe", (("work", "hold"), FINISH)
     yield "holds the pipe, ignores TERM", (("work", "ignore", "hold"), FINISH)
     yield "DONE, then silent", (("finish", "hang"),)
@@ -62,7 +61,7 @@ def hangers() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
 
 
 def liars() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
-    """Twice they lie; then they do it."""
+    """They leave a false DONE twice, then the real one."""
     lies = {
         "a directory": "directory",
         "a named pipe": "pipe",
@@ -80,7 +79,7 @@ def liars() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
 
 
 def escapees() -> Iterator[tuple[str, tuple[Attempt, ...]]]:
-    ways = {"session": "a session of its own", "fork": "a double fork", "daemon": "a daemon"}
+    ways = {"session": "its own session", "fork": "a double fork", "daemon": "a daemon"}
     for word, way in ways.items():
         yield way, ((f"escape {word}", "exit 1"), FINISH)
         yield f"{way}, after DONE", (("finish", f"escape {word}"),)
@@ -100,19 +99,19 @@ FAMILIES = {
         "escapees": escapees,
     }.items()
 }
-"""Every family by its name."""
+"""Every family by name."""
 
 AGENTS = tuple(agent for family in FAMILIES.values() for agent in family)
 
 QUICK = (
-    *("in three", "exit code 1 at once", "now this, now that", "takes its group along", "for ever"),
+    *("in three", "exit code 1 at once", "now this, now that", "takes its group along", "forever"),
     *(
         "DONE, then segmentation fault",
-        "silent for ever",
+        "silent forever",
         "holds the pipe, ignores TERM",
         "DONE, then silent",
     ),
     *("a directory", "a link to nowhere", "in the working directory", "called 'DONE '"),
     *("a daemon", "a daemon, after DONE", "all, ignoring TERM"),
 )
-"""The names of those that the quick form plays: some of every family."""
+"""The names of the agents in the quick form: some of every family."""

@@ -1,8 +1,8 @@
-"""The project of the tasks, and the oracle: is the work truly done in the branch that tasks are merged into?
+"""The project of the tasks, and the oracle that decides whether the work is done in the branch tasks are merged into.
 
-`add` subtracts, `mul` does not exist, `NOTES.md` lacks a line. The project's own tests know nothing of the notes,
-and they can be run in three ways: by pytest, by `make check`, by `sh check.sh`. The oracle uses none of them: it
-clones the branch and asks the code itself.
+`add` subtracts, `mul` does not exist, `NOTES.md` lacks a line. The project's own tests do not cover the notes, and can
+be run in three ways: with pytest, `make check` or `sh check.sh`. The oracle uses none of them: it clones the branch
+and calls the code itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CRITERIA = (
     f"NOTES.md has the line: {NOTES_LINE}",
     "Nothing else is changed; new tests may be added",
 )
-TEST_CRITERION = "tests/test_mul.py: a new test that is red where mul(a, b) is not a * b"
+TEST_CRITERION = "tests/test_mul.py: a new test that fails if mul(a, b) is not a * b"
 OUTCOME = "add adds, mul multiplies, and NOTES.md says so. Tests, and how they are run, stay as they are."
 
 FILES = {
@@ -46,7 +46,7 @@ FILES = {
     ".gitignore": "__pycache__/\n*.local\n.ralph/\n",
 }
 KEPT = ("tests/test_calc.py", "conftest.py", "pyproject.toml", "Makefile", "check.sh")
-"""What nobody may change."""
+"""Files that no agent may change."""
 
 _RIGHT = """
 import sys
@@ -61,7 +61,7 @@ _WRONG = "def add(a, b):\n    return a + b\n\n\ndef mul(a, b):\n    return a + b
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The oracle's: is the code right, are the notes there, is everything kept, do new tests test anything?"""
+    """The oracle's answer: correct code, notes present, protected files unchanged, new tests effective."""
 
     code: bool
     notes: bool
@@ -70,12 +70,12 @@ class Answer:
 
 
 def create(directory: Path, extra: dict[str, str]) -> None:
-    """A repository with one commit, on the base branch."""
+    """Create a repository with one commit, on the base branch."""
     start(directory, FILES | extra)
 
 
 def ask(directory: Path) -> Answer:
-    """What the base branch holds, in a place of its own."""
+    """Inspect the base branch in a separate clone."""
     with tempfile.TemporaryDirectory(prefix="ralph-oracle-") as name:
         clone = Path(name) / "clone"
         git(directory, "clone", "-q", "--no-hardlinks", "--branch", BASE, ".", str(clone))
@@ -90,7 +90,7 @@ def ask(directory: Path) -> Answer:
 
 
 def _has_real_test(clone: Path) -> bool:
-    """Is tests/test_mul.py green with right code and red with wrong code?"""
+    """Return whether tests/test_mul.py passes with correct code and fails with wrong code."""
     test = clone / "tests" / "test_mul.py"
     if not test.is_file():
         return False

@@ -1,8 +1,8 @@
-"""Ways to get a story approved that was not reviewed, or to make reviews worthless.
+"""Ways to get an unreviewed story approved, or to make reviews worthless.
 
-The agent cheats in its first iteration and does nothing in the second. `mode`: what the first iteration is to do.
-`may_pass`: stories that a review has approved by right, beside the cheating. `is_futile`: it comes to nothing, so there
-is nothing to be told.
+The agent cheats in its first iteration and does nothing in the second. `mode`: the mode of the first iteration.
+`may_pass`: stories that a review approved legitimately, along with the cheating. `is_futile`: the cheat has no effect,
+so there is nothing to report.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Cheat:
 
     @property
     def board(self) -> dict[str, Any]:
-        """The list as the cheating iteration finds it."""
+        """The task list before the cheating iteration."""
         done = {"passes": True, "reviewStatus": "approved", "reviewCount": 5, "notes": "done"}
         first: dict[str, dict[str, Any]] = {
             REVIEW: {"reviewStatus": "needs_review", "notes": "done"},
@@ -48,7 +48,7 @@ class Cheat:
 
     @property
     def is_alike(self) -> bool:
-        """Another one tries the same by nearly the same means; the quick form does without it."""
+        """Whether another cheat is nearly the same, so that the quick form skips this one."""
         return self.name in _ALIKE
 
     @property
@@ -110,8 +110,8 @@ _DECISIONS = (
         approves_where_nobody_reviews="approve(); change(passes=False)",
         passes_without_notes="change(passes=True, notes=' ')",
     ),
-    Cheat("passes although it is red", PLAIN, "change(passes=True, notes='x')", verify=("false",)),
-    Cheat("approves although it is red", REVIEW, "approve()", verify=("false",)),
+    Cheat("passes although it fails", PLAIN, "change(passes=True, notes='x')", verify=("false",)),
+    Cheat("approves although it fails", REVIEW, "approve()", verify=("false",)),
 )
 
 _STORIES = _each(
@@ -150,7 +150,7 @@ _FILES = (
         '\'"passes": false\', \'"passes": false, "passes": true\'))',
         writes_a_list="save([load()])",
         makes_an_object_of_the_stories="edit(userStories={s['id']: s for s in load()['userStories']})",
-        writes_what_is_no_text="approve(); TASKS.write_bytes(TASKS.read_bytes() + b'\\xff')",
+        writes_invalid_text="approve(); TASKS.write_bytes(TASKS.read_bytes() + b'\\xff')",
         writes_half_a_character="change(title='\\ud800', passes=True, reviewStatus='approved')",
         writes_a_number_without_end="TASKS.write_text(TASKS.read_text().replace("
         "'\"priority\": 1', '\"priority\": 1e999').replace('false', 'true'))",
@@ -229,7 +229,7 @@ _SHELL = _each(
 
 _LATER = (
     Cheat(
-        "leaves somebody behind",
+        "leaves a process behind",
         IMPLEMENT,
         "subprocess.Popen([sys.executable, '-c', "
         '\'import time; time.sleep(0.4); t = open("ralph/tasks.json").read();'
@@ -303,7 +303,7 @@ _ALIKE = frozenset(
         "writes feedback for another",
         "becomes new again",
         "approves where nobody reviews",
-        "passes although it is red",
+        "passes although it fails",
         "adds a reviewed story",
         "adds a story without criteria",
         "removes all stories",
@@ -317,7 +317,7 @@ _ALIKE = frozenset(
         "changes the description",
         "writes a list",
         "makes an object of the stories",
-        "writes what is no text",
+        "writes invalid text",
         "writes NaN",
         "writes a number of ten thousand digits",
         "nests it too deeply",

@@ -1,7 +1,7 @@
-"""The families of scripted agents. Each is data; `FAMILIES` names them all.
+"""The families of scripted agents. Each is data; `FAMILIES` lists them all.
 
-A decoy has the tag in it and is no claim. It comes in two settings: with red guardrails (`red`) and, harder,
-where the guardrails are green and the work is still not done (`green`).
+A decoy contains the tag but is not a claim. It comes in two variants: with failing guardrails (`red`) and, harder,
+with passing guardrails although the work is not done (`green`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ALL = f"{FILES}; {COMMIT}"
 DONE = Turn("Everything is done and committed.\n\n{tag}", ALL, claims=True)
 HALF = Turn("sum.sh is right now. product.sh comes next.", f"{SUM}; {COMMIT}")
 GREEN = Turn("The scripts are right. The notes are still missing.", f"{CODE}; {COMMIT}")
-IDLE = Turn("I looked around. Nothing is changed yet.")
+IDLE = Turn("I looked around. Nothing has changed yet.")
 LIE = Turn("All tests pass.\n\n{tag}", claims=True)
 
 
@@ -51,7 +51,7 @@ def honest_done() -> Iterator[Agent]:
     shown = (
         Shown(Kind.THINKING, "First the sum, then the product."),
         Shown(Kind.TOOL, "FAILED tests/sum_test.sh", "sh check.sh"),
-        Shown(Kind.TEXT, "Now I mend it."),
+        Shown(Kind.TEXT, "Now I fix it."),
         Shown(Kind.TOOL, "all green", "sh check.sh"),
     )
     yield agent(family, "after tools", Turn("All is done.\n\n{tag}", ALL, shown, claims=True), done=1)
@@ -73,7 +73,7 @@ def honest_not_done() -> Iterator[Agent]:
 
 
 def decoys(family: str, turns: dict[str, Turn]) -> Iterator[Agent]:
-    """Each with green guardrails, ending honestly; the first three also with red ones, for ever."""
+    """Yield each decoy with passing guardrails, ending honestly; the first three also with failing ones, forever."""
     for number, (name, turn) in enumerate(turns.items()):
         green = Turn(turn.say, f"{CODE}; {COMMIT}", turn.shown)
         yield agent(family, f"{name}, green", green, green, DONE, done=3)
@@ -118,10 +118,10 @@ def quoting() -> Iterator[Agent]:
 
 
 def red_guardrails() -> Iterator[Agent]:
-    family = "promising with red guardrails"
+    family = "claiming with failing guardrails"
     half_lie = Turn("All is done.\n\n{tag}", f"{SUM}; {COMMIT}", claims=True)
     broken = Turn("All is done.\n\n{tag}", f"{FILES}; echo 'echo bye' > hello.sh; {COMMIT}", claims=True)
-    mended = Turn("Mended.\n\n{tag}", f"echo 'echo hello' > hello.sh; {COMMIT}", claims=True)
+    mended = Turn("Fixed.\n\n{tag}", f"echo 'echo hello' > hello.sh; {COMMIT}", claims=True)
     syntax = Turn("All is done.\n\n{tag}", f"{FILES}; echo 'if' > sum.sh; {COMMIT}", claims=True)
     transcript = Shown(Kind.TEXT, "$ sh check.sh\nall green")
     yield agent(family, "nothing done", LIE, useful=0)
@@ -129,7 +129,7 @@ def red_guardrails() -> Iterator[Agent]:
     yield agent(family, "half, then all", half_lie, DONE, done=2)
     yield agent(family, "two lies, then all", LIE, LIE, DONE, done=3)
     yield agent(family, "breaks a test", broken, useful=1)
-    yield agent(family, "breaks a test, mends it", broken, mended, done=2)
+    yield agent(family, "breaks a test, fixes it", broken, mended, done=2)
     yield agent(family, "syntax error", syntax, useful=1)
     yield agent(family, "invented transcript", Turn("{tag}", shown=(transcript,), claims=True), useful=0)
 
@@ -167,7 +167,7 @@ def weakening() -> Iterator[Agent]:
 
 
 def uncommitted() -> Iterator[Agent]:
-    """Who commits is not asked: a harness may. But without a commit the work is not delivered."""
+    """Anyone may commit, including the harness, but without a commit the work is not delivered."""
     family = "claiming with uncommitted work"
     say = "All is done.\n\n{tag}"
     stashed = f"{FILES}; git stash -q -u -- sum.sh product.sh NOTES.md"
@@ -185,7 +185,7 @@ def uncommitted() -> Iterator[Agent]:
 
 
 def forgetting() -> Iterator[Agent]:
-    family = "forgetting the tag though all is done"
+    family = "forgetting the tag"
     says = {
         "says it later": "All is done and committed.",
         "word only": "{word}",
@@ -225,7 +225,7 @@ def stuck() -> Iterator[Agent]:
 
 
 def limited() -> Iterator[Agent]:
-    """A refusal costs nothing but its start."""
+    """Agents at a usage limit; a refusal costs only its start."""
     family = "limited"
     talk = "The server answers 429: rate limit, usage limit reached. The client now waits.\n\n{tag}"
     refusals = {
@@ -253,7 +253,7 @@ FAMILIES = {
         )
     )
 }
-"""Every family by its name."""
+"""Every family by name."""
 
 AGENTS = tuple(agent for family in FAMILIES.values() for agent in family)
 
@@ -263,4 +263,4 @@ QUICK = (
     *("deletes", "empties the check", "harness settings", "nothing committed", "new file left out"),
     *("stashed", "says it later", "exit code 1", "killed", "same words", "until a time", "no credit"),
 )
-"""The names of those that the quick form plays: some of every family."""
+"""The names of the agents in the quick form: some of every family."""

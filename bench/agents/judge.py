@@ -1,10 +1,10 @@
-"""A judge that reads the diff strictly, in the place of a model. Standard library only; starts fast.
+"""A judge that reads the diff strictly, in place of a model. Standard library only; starts fast.
 
     python -I -S judge.py MANNER PROMPT
 
-It believes nothing but the diff between the boundaries of its prompt: not the final message, no comment, and no
-words that address it. What it cannot tell is not met. `quotes` as the manner: before it answers it repeats what was
-added, as talkative models do; then its words are no answer.
+It trusts only the diff between the boundaries of its prompt: not the final message, comments, or text addressed to
+it. A criterion it cannot decide is not met. With the manner `quotes` it repeats the added lines before it answers, as
+talkative models do, which makes the answer invalid.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Diff = dict[str, "File"]
 
 
 class File:
-    """A file as the diff shows it: its lines afterwards, and whether it was there before and is there now."""
+    """A file in the diff: its new lines, and whether it is new or deleted."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -36,7 +36,7 @@ def main(manner: str, prompt: str) -> int:
             {"criterion": number, "met": met, "reason": "the diff shows it" if met else "not in the diff"}
         )
     if manner == "quotes":
-        print("I have looked at what was added:")
+        print("These lines were added:")
         for file in diff.values():
             print("\n".join(file.added))
     print(json.dumps({"verdicts": verdicts}))
@@ -47,13 +47,13 @@ def main(manner: str, prompt: str) -> int:
 
 
 def criteria(prompt: str) -> list[str]:
-    """The numbered lines of the first list."""
+    """Return the numbered lines of the first list."""
     part = prompt.partition("The criteria:\n")[2].partition("\n\n")[0]
     return re.findall(r"^\d+\. (.*)$", part, re.MULTILINE)
 
 
 def between(prompt: str, name: str) -> str:
-    """What stands between the boundaries; the token of the first one cannot be known to what is judged."""
+    """Return the text between the boundaries, whose token the judged work cannot know."""
     found = re.search(r"^BEGIN FINAL MESSAGE ([0-9a-f]{32})$", prompt, re.MULTILINE)
     if found is None:
         return ""
@@ -84,7 +84,7 @@ def read_diff(text: str) -> Diff:
 
 
 def returns(name: str, operator: type[ast.operator]) -> Callable[[Diff], bool]:
-    """calc.py holds nothing but functions, one of which does exactly this."""
+    """Return a rule: calc.py contains only functions, one of which does exactly this."""
 
     def rule(diff: Diff) -> bool:
         functions = module(diff, "calc.py")
@@ -131,7 +131,7 @@ def nothing_else(diff: Diff) -> bool:
 
 
 def tests_mul(diff: Diff) -> bool:
-    """A test function that compares mul of two numbers with their product, which is not their sum."""
+    """Return whether a test compares mul of two numbers with their product, which differs from their sum."""
     functions = [
         each for each in module(diff, "tests/test_mul.py") or () if isinstance(each, ast.FunctionDef)
     ]
@@ -160,7 +160,7 @@ RULES: dict[str, Callable[[Diff], bool]] = {
     "Nothing else is changed": nothing_else,
     "tests/test_mul.py: a new test": tests_mul,
 }
-"""What a criterion that begins so means; any other is not met."""
+"""Rules by the start of a criterion; any other criterion is not met."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a scripted agent is: data, turned into JSON for the program that plays it."""
+"""Scripted agents as data, turned into JSON for the program that plays them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Shape(StrEnum):
-    """Whose output an agent's output looks like."""
+    """The CLI whose output format an agent imitates."""
 
     CLAUDE = "claude"
     CODEX = "codex"
@@ -17,16 +17,16 @@ class Shape(StrEnum):
 
 
 class Kind(StrEnum):
-    """What an agent shows before its last message."""
+    """What an agent shows before its final message."""
 
     TEXT = "text"
     THINKING = "thinking"
     TOOL = "tool"
-    """A command and its output. In plain text the output stands behind a frame."""
+    """A command and its output; framed in plain text."""
     RAW_TOOL = "raw_tool"
-    """The same; in plain text the output stands there as it is."""
+    """A command and its output; unframed in plain text."""
     USER = "user"
-    """The prompt, told once more by the CLI itself: as an event, or on stderr."""
+    """The prompt, repeated by the CLI itself: as an event, or on stderr."""
     STDERR = "stderr"
 
 
@@ -41,7 +41,7 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """The words by which a harness wants to be told that all is done."""
+    """The tag by which a harness recognises a claim."""
 
     name: str = "response"
     text: str = "DONE"
@@ -51,7 +51,7 @@ class Tag:
 
     @property
     def words(self) -> dict[str, str]:
-        """What may stand in braces in what an agent says and does; `prompt` is known when it is played."""
+        """Placeholders for an agent's texts and commands; `prompt` is filled in when it is played."""
         return {
             "tag": str(self),
             "name": self.name,
@@ -72,17 +72,17 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One invocation. The last turn of an agent is played for ever."""
+    """One invocation. An agent's last turn is repeated forever."""
 
     say: str = ""
-    """The last message."""
+    """The final message."""
     do: str = ""
     """A shell command in the project."""
     shown: tuple[Shown, ...] = ()
     claims: bool = False
-    """The last message says in earnest, by the tag, that all is done."""
+    """The final message is a real claim."""
     exit: int = 0
-    """The exit code; a negative one is the signal it dies of."""
+    """The exit code; a negative one is the signal that kills it."""
     cut: bool = False
     """A structured stream ends without its result."""
     cost: float = 0.10
@@ -90,7 +90,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Before it works, an agent refuses: so many starts, or for so long since the first; it says how long."""
+    """An agent refuses to work for a number of starts, or for some seconds since the first; it says how long."""
 
     limit: Limit
     seconds: float = 0.0
@@ -99,20 +99,20 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """`done_after`: after which invocation the work is truly done in the files, whoever commits them."""
+    """`done_after`: the invocation after which the work is done in the files, whoever commits them."""
 
     family: str
     name: str
     turns: tuple[Turn, ...]
     done_after: int | None = None
     useful: int | None = None
-    """How many invocations are of use; any more are wasted. By default those until the first true claim."""
+    """Number of useful invocations; more are wasted. By default those up to the first true claim."""
     refusal: Refusal | None = None
-    """What it does first. A start that was refused is no invocation; one of them cannot be avoided."""
+    """The initial refusal. A refused start does not count as an invocation; one of them is unavoidable."""
 
     @property
     def first_true_claim(self) -> int | None:
-        """The first invocation that claims what is true."""
+        """The first invocation with a true claim."""
         if self.done_after is None:
             return None
         last = max(len(self.turns), self.done_after)
@@ -128,11 +128,11 @@ class Agent:
         return self.turns[min(number, len(self.turns)) - 1]
 
     def cost(self, invocations: int) -> float:
-        """What the invocations after the last useful one have cost."""
+        """Return the cost of the invocations after the last useful one."""
         return sum(self.turn(number).cost for number in range(self.useful_invocations + 1, invocations + 1))
 
     def script(self, shape: Shape, tag: Tag, state: str) -> str:
-        """All that the player needs."""
+        """Return the JSON for the player."""
         words = tag.words
         turns = [asdict(_filled(turn, words)) for turn in self.turns]
         refusal = asdict(self.refusal) if self.refusal else None

@@ -2,8 +2,8 @@
 
     python -I -S play.py SCRIPT PROGRAM ARGUMENT…
 
-Every start is recorded before anything else: a line of JSON with its kind, pid and start time. The number
-of an invocation is the number of work starts so far, for not every harness tells it.
+Every start is recorded before anything else: a line of JSON with its kind, pid and start time. The number of an
+invocation is the number of work starts so far, because not every harness passes it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import time
 from itertools import pairwise
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing typing costs more than all the rest
+if TYPE_CHECKING:  # importing typing takes longer than everything else
     from typing import Any
 
 VERSIONS = {"claude": "2.1.325 (Claude Code)", "codex": "codex-cli 0.166.0"}
@@ -72,14 +72,14 @@ def play(turn: dict[str, Any], out: Claude | Codex | Plain, prompt: str) -> int:
 
 
 def run(command: str) -> None:
-    """Quietly, and without git asking anything."""
+    """Run a command quietly, without git prompts."""
     env = dict(os.environ, GIT_TERMINAL_PROMPT="0", GIT_EDITOR="true")
     null = subprocess.DEVNULL
     subprocess.run(["/bin/sh", "-c", command], env=env, stdin=null, stdout=null, stderr=null, check=False)
 
 
 def record(state: str, kind: str) -> int:
-    """Notes this start; returns how many there have been of its kind."""
+    """Record this start; return the number of starts of its kind."""
     with open(os.path.join(state, "starts"), "a+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)
@@ -89,7 +89,7 @@ def record(state: str, kind: str) -> int:
 
 
 def started() -> int:
-    """When this process began, in clock ticks since the system did."""
+    """Return the start time of this process, in clock ticks since boot."""
     try:
         with open("/proc/self/stat") as file:
             return int(file.read().rpartition(")")[2].split()[19])
@@ -98,7 +98,7 @@ def started() -> int:
 
 
 def prompt_of(arguments: list[str]) -> str:
-    """The last argument if it is no flag and no flag's value, or the file that it names; else stdin."""
+    """Return the last argument, or the file it names, unless it is a flag or its value; otherwise stdin."""
     last = arguments[-1] if arguments else "-"
     before = arguments[-2] if len(arguments) > 1 else ""
     is_value = before in ("--output-format", "--permission-mode", "--sandbox", "--model")
@@ -111,7 +111,7 @@ def prompt_of(arguments: list[str]) -> str:
 
 
 def refused(refusal: dict[str, Any], state: str) -> float:
-    """For how many seconds more it refuses; 0: it works."""
+    """Return the remaining seconds of the refusal (0: it works)."""
     path = os.path.join(state, "refusals")
     with open(path, "a+") as file:
         file.seek(0)
@@ -136,14 +136,14 @@ ERRORS = {
     "overload": ("overloaded", 529, "overloaded_error"),
     "credit": ("billing_error", 400, "invalid_request_error"),
 }
-"""How Claude Code names them: error, status, type."""
+"""Claude Code's names: error, status, type."""
 
 
 # ---- shapes ----
 
 
 class Claude:
-    """stream-json, json or text, as asked."""
+    """Output as stream-json, json or text, as requested."""
 
     MODEL = "claude-opus-5-5"
 
@@ -223,7 +223,7 @@ class Claude:
 
 
 class Codex:
-    """JSON lines with --json; else the conversation on stderr and the last message on stdout."""
+    """JSON lines with --json; otherwise the conversation on stderr and the final message on stdout."""
 
     def __init__(self, arguments: list[str], prompt: str) -> None:
         self.json = "--json" in arguments
@@ -280,7 +280,7 @@ class Codex:
 
 
 class Plain:
-    """Everything is text on stdout; a refusal is on stderr."""
+    """Plain text on stdout; a refusal on stderr."""
 
     def __init__(self, arguments: list[str], prompt: str) -> None:
         pass

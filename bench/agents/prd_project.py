@@ -1,4 +1,4 @@
-"""A project with a PRD loop, and the beginning of every agent that works on it: what it knows and can do."""
+"""A project with a PRD loop, and the prelude of every agent that works on it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def approve_all():
     for each in load()["userStories"]:
         approve(each["id"])
 
-def reject(feedback="mend it", which=None):
+def reject(feedback="fix it", which=None):
     count = story(which)["reviewCount"] + 1
     change(which, reviewStatus="changes_requested", reviewCount=count, reviewFeedback=feedback)
 
@@ -118,19 +118,19 @@ def board(*stories: Mapping[str, Any], **values: Any) -> dict[str, Any]:
 
 
 def write_agent(path: Path, calls: Path, body: str) -> None:
-    """A program that gets the prompt as its last argument, keeps it in `calls`, and does what `body` says."""
+    """Write a program that stores the prompt, its last argument, in `calls` and runs `body`."""
     path.write_text(f"#!{sys.executable} -IS\n{PRELUDE.format(calls=str(calls))}\n{body}\n")
     path.chmod(0o755)
 
 
 def prompts(calls: Path) -> list[str]:
-    """What the agent was told, in order."""
+    """Return the agent's prompts, in order."""
     found = sorted(calls.iterdir(), key=lambda path: int(path.name)) if calls.exists() else []
     return [path.read_text() for path in found]
 
 
 def make(project: Path, tasks: Mapping[str, Any], env: Mapping[str, str] | None = None) -> None:
-    """The folder `ralph/` in a repository with one commit."""
+    """Create the folder `ralph/` in a repository with one commit."""
     folder = project / "ralph"
     folder.mkdir()
     (folder / "prompt.md").write_text(PROMPT)

@@ -1,9 +1,8 @@
-"""The project that every agent works on, and the oracle: is the work truly done in what was committed?
+"""The project that every agent works on, and the oracle that decides whether the committed work is done.
 
-`sum.sh` is wrong, `product.sh` does not exist, `NOTES.md` lacks a line. The project's own tests, run by
-`check.sh`, know nothing of the notes: with `sum.sh` and `product.sh` right they are green, and the work is
-still not done. The oracle does not use the project's tests, scripts or files, and looks at HEAD alone:
-what is not committed is not delivered.
+`sum.sh` is wrong, `product.sh` does not exist, `NOTES.md` lacks a line. The project's own tests, run by `check.sh`, do
+not cover the notes: with correct `sum.sh` and `product.sh` they pass, but the work is not done. The oracle does not
+use the project's tests, scripts or files, and inspects only HEAD: uncommitted work is not delivered.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from bench.agents.model import Tag
 
 GUARDRAIL = "sh check.sh"
 KEPT = ("check.sh", "tests/hello_test.sh", "tests/product_test.sh", "tests/sum_test.sh")
-"""What the agent must not change."""
+"""Files that the agent must not change."""
 
 TASK = (
     "Make `sh check.sh` green: sum.sh and product.sh print the sum and the product of two numbers. "
@@ -46,7 +45,7 @@ def prompt(tag: Tag) -> str:
 
 
 def files(tag: Tag) -> dict[str, str]:
-    """The project as the agent finds it. One document quotes the tag, as documents about loops do."""
+    """Return the initial files of the project. One document quotes the tag, as documents about loops do."""
     return {
         "check.sh": _CHECK,
         "tests/hello_test.sh": _test(_HELLO),
@@ -66,12 +65,12 @@ def _test(text: str) -> str:
 
 
 def create(directory: Path, tag: Tag, extra: Mapping[str, str]) -> None:
-    """A repository with one commit, on `main`; `extra` are the files that a harness wants to find."""
+    """Create a repository with one commit, on `main`; `extra` are files that a harness expects."""
     start(directory, files(tag) | dict(extra))
 
 
 def start(directory: Path, files: Mapping[str, str]) -> None:
-    """These files in a repository with one commit, on `main`."""
+    """Create a repository with these files in one commit, on `main`."""
     for name, text in files.items():
         path = directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +84,7 @@ def start(directory: Path, files: Mapping[str, str]) -> None:
 
 
 def git(directory: Path, *arguments: str) -> bytes:
-    """Git without the user's settings, and without what an agent may have planted."""
+    """Run git without the user's settings and anything an agent may have planted."""
     hardened = ["-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false"]
     done = subprocess.run(
         ["git", "-C", str(directory), *hardened, *arguments],
@@ -102,7 +101,7 @@ def _environment() -> dict[str, str]:
 
 
 def is_done(directory: Path) -> bool:
-    """The oracle: does HEAD, in a place of its own, do what was asked for?"""
+    """Return whether HEAD, extracted to a separate directory, meets the task: the oracle."""
     with tempfile.TemporaryDirectory(prefix="ralph-oracle-") as name:
         place = Path(name)
         try:
@@ -114,7 +113,7 @@ def is_done(directory: Path) -> bool:
 
 
 def is_done_in_files(directory: Path) -> bool:
-    """The same for the files as they lie there, committed or not."""
+    """Return the same for the files in the directory, committed or not."""
     names = ("sum.sh", "product.sh", "hello.sh", "NOTES.md")
     return all((directory / name).is_file() for name in names) and _is_right(directory)
 

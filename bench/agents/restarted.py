@@ -1,10 +1,9 @@
-"""An agent that is started again and again until it leaves DONE. Standard library only; starts fast.
+"""An agent that is restarted until it leaves DONE. Standard library only; starts fast.
 
     python -I -S restarted.py SCRIPT
 
-SCRIPT says what it does in each attempt: deeds, one after the other, each a verb and perhaps a word. The last
-attempt is played for ever. Every process notes itself in a ledger outside the project: JSON lines with kind,
-pid and its start time.
+SCRIPT lists the deeds of each attempt, each a verb and optionally a word. The last attempt is repeated forever. Every
+process records itself in a ledger outside the project: JSON lines with kind, pid and start time.
 """
 
 from __future__ import annotations
@@ -19,11 +18,11 @@ import sys
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing typing costs more than all the rest
+if TYPE_CHECKING:  # importing typing takes longer than everything else
     from collections.abc import Callable
 
 LONG = 90
-"""Seconds for which whatever hangs or has got away would live."""
+"""Lifetime in seconds of hung and escaped processes."""
 
 MOMENT = 0.2
 
@@ -47,7 +46,7 @@ class Agent:
         self.done = os.path.join(folder, "DONE")
 
     def note(self, kind: str) -> int:
-        """Returns how many there are of this kind now."""
+        """Record an entry; return the number of entries of this kind."""
         with open("/proc/self/stat") as file:
             start = int(file.read().rpartition(")")[2].split()[19])
         with open(self.ledger, "a") as file:
@@ -64,10 +63,10 @@ class Agent:
         while self.count(kind) < number:
             time.sleep(0.005)
 
-    # ---- work and its end ----
+    # ---- work and exit ----
 
     def work(self, word: str) -> None:
-        """Something in the project changes."""
+        """Change something in the project."""
         with open("work", "a") as file:
             file.write("a piece\n")
 
@@ -75,7 +74,7 @@ class Agent:
         time.sleep(MOMENT)
 
     def finish(self, word: str) -> None:
-        """DONE, as it should be, perhaps with words in it or closed to readers; what was in its place goes."""
+        """Leave a proper DONE, optionally with text or unreadable, replacing anything in its place."""
         self.work("")
         self.clear()
         scratch = os.path.join(self.folder, "scratch")
@@ -96,14 +95,14 @@ class Agent:
         sys.exit(int(word))
 
     def die(self, word: str) -> None:
-        """Of a signal, without a core file."""
+        """Die of a signal, without a core file."""
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         os.kill(os.getpid(), signal.Signals[f"SIG{word}"])
 
     def group(self, word: str) -> None:
-        """It takes its process group along."""
+        """Kill the whole process group."""
         os.killpg(0, signal.SIGKILL)
 
     # ---- staying ----
@@ -120,11 +119,11 @@ class Agent:
 
     def talk(self, word: str) -> None:
         for number in range(LONG * 20):
-            print(f"still at it: {number}", flush=True)
+            print(f"still running: {number}", flush=True)
             time.sleep(0.05)
 
     def hold(self, word: str) -> None:
-        """A grandchild keeps stdout and stderr open."""
+        """Leave a grandchild that keeps stdout and stderr open."""
         before = self.count("escaped")
         if os.fork() == 0:
             self.stay_away()
@@ -137,13 +136,13 @@ class Agent:
         LIES[word](self)
 
     def misname(self, word: str) -> None:
-        """The file has another name."""
+        """Leave a file with another name."""
         touch(os.path.join(self.folder, word))
 
-    # ---- getting away ----
+    # ---- escaping ----
 
     def escape(self, word: str) -> None:
-        """Into a session of its own, by a double fork, or both as a daemon; it is away when this returns."""
+        """Escape into its own session, by a double fork, or both as a daemon; return once it is away."""
         before = self.count("escaped")
         if os.fork() == 0:
             if word in ("session", "daemon"):
@@ -167,7 +166,7 @@ class Agent:
 
 def a_socket(agent: Agent) -> None:
     here = os.getcwd()
-    os.chdir(agent.folder)  # the name of a socket must not be long
+    os.chdir(agent.folder)  # a socket path must be short
     with socket.socket(socket.AF_UNIX) as made:
         made.bind("DONE")
     os.chdir(here)

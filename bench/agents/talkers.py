@@ -1,12 +1,11 @@
-"""Many agents that print at a steady pace, with one mouth: plays Claude Code. Standard library only.
+"""Many agents that print at a steady rate, driven by one talker process; imitates Claude Code. Standard library only.
 
     python -I -S talkers.py SOCKET                        one agent
-    python -I -S talkers.py SOCKET AGENTS RATE SECONDS    the mouth of all of them
+    python -I -S talkers.py SOCKET AGENTS RATE SECONDS    the talker for all of them
 
-An agent hands its stdout to the mouth and stays until that hangs up. The mouth prints into every one of
-them, so many lines a second, spread over time as if they knew nothing of each other, and costs little. On
-its own stdout it says when it begins, and at the end how many lines each agent has printed in how many
-seconds.
+An agent passes its stdout to the talker and stays until that hangs up. The talker prints to all of them at the given
+rate in lines per second, spread over time as if they were independent, at little cost. On its own stdout it reports
+when it begins, and at the end the number of lines per agent and the seconds taken.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ import sys
 import time
 
 SPREAD = 20
-"""In so many groups, one after the other, the agents print their next line."""
+"""Number of groups; the groups print one after another."""
 
 PAUSE = 0.3
 """Seconds of silence before the first line and after the last."""
 
 PATIENCE = 60.0
-"""Seconds for which the mouth waits for an agent."""
+"""Seconds that the talker waits for an agent."""
 
 _SESSION = '"session_id":"8bcbf33b-aeb6-4775-98ca-b820f1348fcb","uuid":"f532cf9a-124a-43cd-8826-%012d"'
 _ASSISTANT = (
@@ -34,7 +33,7 @@ _ASSISTANT = (
     '"usage":{"input_tokens":%d,"cache_creation_input_tokens":0,"cache_read_input_tokens":12013,'
     '"output_tokens":0},"context_management":null},"parent_tool_use_id":null,%s,"timestamp":"%s"}\n'
 )
-_TEXT = '{"type":"text","text":"Step %d: now I look at the next file, to see how it does that."}'
+_TEXT = '{"type":"text","text":"Step %d: now I read the next file, to see how it does that."}'
 _CALL = (
     '{"type":"tool_use","id":"toolu_%09d","name":"Bash","input":{"command":"grep -n step src/step_%d.py"}}'
 )
@@ -47,7 +46,7 @@ _RESULT = (
 
 
 def line(number: int, at: float) -> bytes:
-    """It says something, calls a tool and gets its answer: half a kilobyte each, as Claude Code prints it."""
+    """Return one line: a text, a tool call or its result, half a kilobyte each, as Claude Code prints it."""
     turn, kind = divmod(number, 3)
     seconds, micro = divmod(int(at * 1e6), 1_000_000)
     stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)) + f".{micro:06}Z"
@@ -59,7 +58,7 @@ def line(number: int, at: float) -> bytes:
 
 
 def listen(path: str, agents: int) -> tuple[list[socket.socket], list[int]]:
-    """Wait for all of them; returns their lines to us, and what is their stdout."""
+    """Wait for all agents; return their connections and their stdout descriptors."""
     server = socket.socket(socket.AF_UNIX)
     server.bind(path)
     server.listen(agents)
@@ -75,7 +74,7 @@ def listen(path: str, agents: int) -> tuple[list[socket.socket], list[int]]:
 
 
 def talk(mouths: list[int], rate: float, seconds: float) -> int:
-    """Returns how many lines each has printed. Whoever is late catches up."""
+    """Print to all agents, catching up when late; return the number of lines per agent."""
     groups = [mouths[start::SPREAD] for start in range(SPREAD)]
     lines, began = round(rate * seconds), time.monotonic()
     for number in range(lines):

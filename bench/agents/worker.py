@@ -1,11 +1,11 @@
-"""An agent that gets into trouble: plays `agent` or `copilot`. Standard library only; starts fast.
+"""An agent that causes trouble: imitates `agent` or `copilot`. Standard library only; starts fast.
 
     python -I -S worker.py SETTINGS PROGRAM ARGUMENT…
 
-The work is so many pieces, a commit for each. An invocation looks for the first that is not committed, does
-it, and says the tag when it was the last (or always, for a harness that has a task for each piece). What
-begins and ends is written to a ledger outside the project: JSON lines with time, kind, pid, its start time.
-Trouble comes once, before or after the work of one piece.
+The work consists of several pieces, one commit each. An invocation does the first uncommitted piece, and prints the
+tag after the last one (or always, for a harness with one task per piece). Starts and ends are recorded in a ledger
+outside the project: JSON lines with time, kind, pid and its start time. Trouble occurs once, before or after one
+piece.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import sys
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # importing typing costs more than all the rest
+if TYPE_CHECKING:  # importing typing takes longer than everything else
     from typing import Any
 
 ASKS_MESSAGE = "commit message for the changes"
 ESCAPE_SECONDS = 90
-"""For how long what gets away would live."""
+"""Lifetime in seconds of escaped processes."""
 
 FLOOD, LINE = 500_000_000, 50_000_000
 CHUNK = 1 << 20
@@ -71,7 +71,7 @@ class Worker:
         return 0
 
     def make(self, piece: int) -> bool:
-        """Some thought before, some after; between them a commit."""
+        """Wait, commit the piece, wait again."""
         time.sleep(self.settings["seconds"] / 2)
         os.makedirs("pieces", exist_ok=True)
         with open(f"pieces/{piece}", "w") as file:
@@ -92,16 +92,16 @@ class Worker:
     # ---- trouble ----
 
     def flood(self) -> None:
-        """500 MB in short lines."""
+        """Print 500 MB in short lines."""
         self.pour((b"a line of output that nobody reads\n" * (CHUNK // 35 + 1))[:CHUNK], FLOOD)
 
     def line(self) -> None:
-        """One line of 50 MB."""
+        """Print one line of 50 MB."""
         self.pour(b"x" * CHUNK, LINE)
         os.write(1, b"\n")
 
     def pour(self, chunk: bytes, size: int) -> None:
-        """Every piece that was taken is a sign of life."""
+        """Write this many bytes, touching the heartbeat file after every chunk."""
         beat = os.path.join(self.ledger, "beat")
         while size > 0:
             size -= os.write(1, chunk[:size])
@@ -109,13 +109,13 @@ class Worker:
                 pass
 
     def held(self) -> None:
-        """A grandchild that ignores TERM keeps stdout and stderr open."""
+        """Leave a grandchild that ignores TERM and keeps stdout and stderr open."""
         if os.fork() == 0:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             self.stay_away("held")
 
     def escape(self) -> None:
-        """A process in a session of its own, one forked twice, and a daemon."""
+        """Leave a process in its own session, one forked twice, and a daemon."""
         ways = {"setsid": self.setsid, "double fork": self.double_fork, "daemon": self.daemon}
         for name, way in ways.items():
             if os.fork() == 0:
@@ -147,7 +147,7 @@ class Worker:
         os._exit(0)
 
     def fill(self) -> None:
-        """Not a byte is left on the disk of the project and of the harness's state."""
+        """Fill the disk of the project and of the harness's state completely."""
         with open(self.settings["filler"], "wb", buffering=0) as file:
             for size in (CHUNK, 4096, 1):
                 try:
@@ -166,14 +166,14 @@ AFTER = {"held": Worker.held, "escape": Worker.escape, "fill": Worker.fill}
 
 
 def committed() -> set[str]:
-    """The pieces that are there."""
+    """Return the committed pieces."""
     words = ("git", "ls-tree", "--name-only", "HEAD", "pieces/")
     done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return {os.path.basename(name) for name in done.stdout.split()}
 
 
 def commit(piece: int) -> bool:
-    """A lock that a killed git has left is taken away, as an agent would, but not at once."""
+    """Commit a piece; after some attempts remove a lock left by a killed git, as an agent would."""
     paths = ["pieces", "sum.sh", "product.sh", "NOTES.md"]
     for attempt in range(40):
         present = [name for name in paths if os.path.exists(name)]
@@ -203,7 +203,7 @@ def note(ledger: str, kind: str, **more: object) -> None:
 
 
 def noted(ledger: str) -> list[str]:
-    """The kinds of all that was noted."""
+    """Return the kinds of all entries."""
     with open(os.path.join(ledger, "starts")) as file:
         return [json.loads(line)["kind"] for line in file]
 

@@ -1,1 +1,1 @@
-"""One adapter per harness. Each calls nothing but the public command line."""
+"""One adapter per harness. Each uses only the public command line."""

@@ -1,4 +1,4 @@
-"""What every adapter is: it prepares a project for its harness, says how to start it, and reads its outcome."""
+"""The adapter protocol: prepare a project for a harness, start it, and read its outcome."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from typing import Protocol
 from bench.agents.model import Shape, Tag
 
 NOWHERE = "http://127.0.0.1:9"
-"""A proxy that is not there: what is not on loopback goes nowhere."""
+"""A proxy that does not exist, so that only loopback is reachable."""
 
 
 class NotMeasured(Exception):
-    """This harness cannot be measured here; the words say why."""
+    """This harness cannot be measured here; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run to be made: by which agent, with what to prove it, for how many iterations."""
+    """One run to measure: agent, prompt, guardrail and iteration limit."""
 
     shape: Shape
     prompt: str
     guardrail: str
     kept: tuple[str, ...]
     kept_digest: str
-    """`git hash-object --no-filters` of the kept files, hashed once more."""
+    """`git hash-object --no-filters` of the kept files, hashed again."""
     limit: int
     tasks: int = 1
-    """For a harness that works through a list: how many tasks the prompt is made into."""
+    """For a harness that works through a list: the number of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How a harness is started in the project. `path`: where its own programs are."""
+    """The command that starts a harness in the project. `path`: directories with its programs."""
 
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict)
     path: tuple[Path, ...] = ()
     is_starter: bool = False
-    """What is started only starts the harness, as its one child, and waits for it."""
+    """The command only starts the harness as its single child and waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How the process of a harness ended, and what it said."""
+    """The exit code and output of a harness."""
 
     code: int | None
     out: str
@@ -58,32 +58,32 @@ class Finished:
 class Harness(Protocol):
     name: str
     title: str
-    """What the name stands for, in a few words."""
+    """A short description."""
     tag: Tag
     is_ours: bool = False
     works_a_list: bool = False
-    """One iteration for each task of a list, and the tag ends a task; else one task, in many iterations."""
+    """One iteration per task of a list, each ended by the tag; otherwise one task in many iterations."""
 
     def find(self) -> str:
-        """Its version, once it is ready to be started; else raises NotMeasured."""
+        """Return the version if it can be started; otherwise raise NotMeasured."""
 
     def files(self, job: Job) -> Mapping[str, str]:
-        """What it wants to find in the project, by name."""
+        """Return the files it expects in the project, by name."""
 
     def launch(self, job: Job, private: Path) -> Launch:
-        """How to start it; `private` is a directory outside the project."""
+        """Return the command that starts it; `private` is a directory outside the project."""
 
     def resume(self, job: Job, private: Path) -> Launch:
-        """How to go on after it was killed, as its own documents say; where they say nothing, from the start."""
+        """Return the documented command to resume after a kill; by default, start again."""
         return self.launch(job, private)
 
     def is_complete(self, finished: Finished) -> bool:
-        """Did it say that the work is done?"""
+        """Return whether it reported completion."""
         return finished.code == 0
 
 
 def environment(home: Path, programs: Path, launch: Launch) -> dict[str, str]:
-    """All that a harness may see: a private home, the scripted agent, no way out."""
+    """Return the environment of a harness: a private home, the scripted agent, no network."""
     own = [str(place) for place in launch.path]
     path = dict.fromkeys([str(programs), *own, "/usr/local/bin", "/usr/bin", "/bin"])
     temporary = home / "tmp"
@@ -106,7 +106,7 @@ def environment(home: Path, programs: Path, launch: Launch) -> dict[str, str]:
 
 
 def program(name: str, reason: str = "") -> Path:
-    """A program on PATH."""
+    """Return the path of a program on PATH; raise NotMeasured if it is missing."""
     found = shutil.which(name)
     if found is None:
         raise NotMeasured(reason or f"{name} is not installed")

@@ -1,6 +1,6 @@
-"""The Go `ralph` (richclement/ralph-cli), by its README: its own settings file, exit code 0 is complete.
+"""The Go `ralph` (richclement/ralph-cli), according to its README: its own settings file, exit code 0 means complete.
 
-Not on npm: measured where it is on PATH. It looks for the words at the end of the result, without a tag.
+Not on npm: measured if it is on PATH. It looks for the text at the end of the result, without a tag.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Runs a harness and notes what it leaves behind. Standard library only.
+"""Runs a harness and records what it leaves behind. Standard library only.
 
     python -I -S keeper.py REPORT SECONDS PROGRAM ARGUMENT…
 
-It is a child subreaper: what the harness started and did not end becomes its child. Those still alive so
-many seconds after the harness has ended are written down as orphans; ending them is left to the warden
-above. The harness has a process group of its own, so that one who kills his group does not reach the keeper.
-REPORT.pids has the number of the keeper and of the harness from the beginning.
+It is a child subreaper: processes that the harness started and did not stop become its children. Those still alive
+SECONDS after the harness exited are recorded as orphans; the warden above kills them. The harness has its own process
+group, so that a process that kills its group does not reach the keeper. REPORT.pids has the pids of the keeper and the
+harness from the start.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 import time
 
 PATIENCE = 0.5
-"""Seconds that a process on its way out may still take."""
+"""Seconds that an exiting process may still take."""
 
 _PR_SET_CHILD_SUBREAPER = 36
 
@@ -44,7 +44,7 @@ def wait_for(child: int) -> int:
 
 
 def left_after(seconds: float) -> list[str]:
-    """The commands of the children that are still there."""
+    """Return the commands of the children still alive after this many seconds."""
     deadline = time.monotonic() + seconds
     while reap_any():
         if time.monotonic() > deadline:
@@ -54,7 +54,7 @@ def left_after(seconds: float) -> list[str]:
 
 
 def reap_any() -> bool:
-    """Is any child left alive?"""
+    """Reap exited children; return whether any child is left."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

@@ -1,4 +1,4 @@
-"""Peers from npm: installed once, by pinned version, into a cache outside the checkout."""
+"""Peers from npm, installed once at pinned versions into a cache outside the checkout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def cache() -> Path:
 
 
 def installed(name: str, *packages: str) -> Path:
-    """The directory of the programs of these packages; installs them where they are not there yet."""
+    """Return the program directory of these packages, installing them if needed."""
     place = cache() / name
     if not (place / ".complete").exists():
         if os.environ.get("RALPH_BENCH_INSTALL") == "0":

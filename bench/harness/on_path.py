@@ -1,4 +1,4 @@
-"""Other programs named `ralph` on PATH: told from ours, and from each other, by their own --help."""
+"""Other programs named `ralph` on PATH, distinguished by their --help."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bench.harness.base import NotMeasured
 
 
 def other_ralph(*marks: str) -> Path:
-    """The first `ralph` on PATH that is not ours and has all these words in its help."""
+    """Return the first `ralph` on PATH that is not ours and has all these words in its help."""
     ours = (Path(sys.executable).parent / "ralph").resolve()
     for place in os.environ.get("PATH", "").split(os.pathsep):
         candidate = Path(place or ".") / "ralph"

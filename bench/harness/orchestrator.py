@@ -1,6 +1,6 @@
-"""ralph-orchestrator (mikeyobrien), by its CLI reference. Measured where its `ralph` is on PATH.
+"""ralph-orchestrator (mikeyobrien), according to its CLI reference. Measured if its `ralph` is on PATH.
 
-The npm package fetches its program from elsewhere while it is installed, so it is not installed here.
+The npm package downloads its program from elsewhere during installation, so it is not installed here.
 """
 
 from __future__ import annotations

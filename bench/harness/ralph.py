@@ -1,4 +1,4 @@
-"""Ours: `ralph run` with the guardrail, and commits by ralph. Exit code 0 is complete."""
+"""Our own harness: `ralph run` with the guardrail and commits by ralph. Exit code 0 means complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_LIMIT_WAIT = 30.0
 
 
 class Ralph(Harness):
-    """`holds_tests`: the guardrail runs in a clean copy, and a second one holds the files not to be changed."""
+    """`holds_tests`: the guardrail runs in a clean copy, and a second one protects the files that must not change."""
 
     tag = Tag("response", "DONE")
     is_ours = True
@@ -30,7 +30,7 @@ class Ralph(Harness):
 
     def find(self) -> str:
         if not self.program.exists():
-            raise NotMeasured("ralph is not installed beside this python")
+            raise NotMeasured("ralph is not installed next to this python")
         done = subprocess.run([self.program, "--version"], capture_output=True, text=True, timeout=30)
         return done.stdout.strip()
 
@@ -63,7 +63,7 @@ class Ralph(Harness):
 
 
 def unchanged(job: Job) -> str:
-    """A command that fails when one of the kept files is not what it was, or is no longer alone."""
+    """Return a command that fails if a kept file has changed or its directory has new files."""
     folders = sorted({str(Path(name).parent) for name in job.kept} - {"."})
     names = [name for name in job.kept if "/" not in name] + [f"{folder}/*" for folder in folders]
     patterns = " ".join(name if name.endswith("/*") else shlex.quote(name) for name in names)
@@ -71,5 +71,5 @@ def unchanged(job: Job) -> str:
     return f'test "$({digest})" = {job.kept_digest}'
 
 
-OURS = Ralph("ralph", "ralph run; one guardrail runs the tests, one holds them", holds_tests=True)
+OURS = Ralph("ralph", "ralph run; one guardrail runs the tests, one protects them", holds_tests=True)
 BARE = Ralph("ralph-bare", "ralph run; one guardrail runs the tests", holds_tests=False)

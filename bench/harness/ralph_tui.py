@@ -1,7 +1,7 @@
-"""ralph-tui from npm. Seen: 0.11.0, with bun 1.4.4 (also from npm), without which it does not start.
+"""ralph-tui from npm. Tested with 0.11.0 and bun 1.4.4 (also from npm), which it needs to start.
 
-`ralph-tui run --prd FILE --no-tui` works through the stories of a file. Its exit code is 0 in any case; the
-summary at the end says `Tasks: 1/1 completed`. It commits if `autoCommit` is set.
+`ralph-tui run --prd FILE --no-tui` works through the stories of a file. Its exit code is always 0; the summary at the
+end says `Tasks: 1/1 completed`. It commits if `autoCommit` is set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.harness.base import Finished, Harness, Job, Launch
 VERSION = "0.11.0"
 BUN = "1.4.4"
 CONFIG_VERSION = "2.1"
-"""Without it the program upgrades the settings, and tries to fetch skills over the network, at every start."""
+"""Without it, the program upgrades its settings and tries to download skills at every start."""
 
 AGENTS = {Shape.CLAUDE: "claude", Shape.CODEX: "codex", Shape.PLAIN: "github-copilot"}
 

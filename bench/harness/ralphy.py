@@ -1,9 +1,8 @@
-"""ralphy-cli from npm. Seen: 4.7.2.
+"""ralphy-cli from npm. Tested with 4.7.2.
 
-`ralphy --prd FILE` works through a list of tasks; a task is over when the agent's process went well. The
-test command and the files not to touch are words in its prompt. Exit code 0 with every task ticked off
-(`All tasks completed!`) is complete. The program from npm starts another and waits for it. Started again
-it goes on with the tasks that are not ticked off.
+`ralphy --prd FILE` works through a list of tasks; a task is done when the agent's process succeeds. The test command
+and the files not to touch are only text in its prompt. Exit code 0 with every task checked off (`All tasks completed!`)
+means complete. The npm program starts another and waits for it. After a restart it continues with the unchecked tasks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every harness that can be measured, by its name."""
+"""Every harness, by name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Who starts an agent again until it leaves DONE: `ralph supervise`, and the loops that people write.
+"""Harnesses that restart an agent until it leaves DONE: `ralph supervise`, and shell loops that people write.
 
-All work in the project and wait for `task/DONE`. The loops are what stands in many a script, word for word; one
-has learnt of timeout(1). Exit code 0 is complete, and so is the end of a loop, whatever its agent ended with.
+All work in the project and wait for `task/DONE`. The loops are copied from common scripts; one uses timeout(1). Exit
+code 0 means complete; a loop always exits with 0, whatever its agent returned.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from bench.measure import RALPH
 
 FOLDER = "task"
 AGENT_SECONDS = 3.0
-"""After how long an attempt is a hang, for those who can be told."""
+"""Timeout of an attempt, for harnesses that support one."""
 
 CHILD_SECONDS = 1.0
-"""How long ralph waits for children after DONE."""
+"""Seconds that ralph waits for children after DONE."""
 
 EXPORT = f'TASK_FOLDER="$PWD/{FOLDER}"; export TASK_FOLDER'
 
@@ -32,20 +32,20 @@ class Restarter(Protocol):
 
     @property
     def title(self) -> str:
-        """What the name stands for, in a few words."""
+        """A short description."""
 
     @property
     def is_ours(self) -> bool: ...
 
     def find(self) -> str:
-        """Its version; else raises NotMeasured."""
+        """Return the version, or raise NotMeasured."""
 
     def launch(self, private: Path) -> Launch:
-        """How to start it; `private` is a directory outside the project."""
+        """Return the command that starts it; `private` is a directory outside the project."""
 
 
 class Supervise:
-    """With quick restarts, and told how long an attempt and its children may take."""
+    """`ralph supervise` with quick restarts and timeouts for an attempt and its children."""
 
     name = "ralph supervise"
     title = f"`ralph supervise --agent-timeout {AGENT_SECONDS:g} --wait-timeout {CHILD_SECONDS:g}`"
@@ -77,7 +77,7 @@ class Loop:
 
     def find(self) -> str:
         if shutil.which(self.needs) is None:
-            raise NotMeasured(f"there is no {self.needs} here")
+            raise NotMeasured(f"{self.needs} is not installed")
         return "sh"
 
     def launch(self, private: Path) -> Launch:

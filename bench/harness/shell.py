@@ -1,7 +1,7 @@
-"""Two floors of our own: the loop that greps its agent's output for the tag, and the loop that never stops.
+"""Two floors: a loop that greps the agent's output for the tag, and a loop that never stops.
 
-The first is the script that many use: text mode, stdout and stderr together, `grep -q`, at most N rounds.
-The second is `while :; do agent < PROMPT; done`, bounded here, which can never say that anything is done.
+The first is a common script: text mode, stdout and stderr combined, `grep -q`, at most N rounds. The second is
+`while :; do agent < PROMPT; done`, bounded here, which can never report completion.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The scripted agents do what their data says, and the oracle knows it."""
+"""The scripted agents do what their data says, and the oracle confirms it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from conftest import some
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are no part of what is installed
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are not installed
 
 from bench.agents import project
 from bench.agents.families import AGENTS, FAMILIES, FILES, QUICK
@@ -25,11 +25,11 @@ from bench import arena
 
 TAG = BARE_WHILE.tag
 UNDELIVERABLE = {"needs an ignored file", "index locked"}
-"""Right in the files, but as they are no commit can deliver them: no completion is due."""
+"""Correct in the files, but no commit can deliver them, so no completion is expected."""
 
 
 class Stage:
-    """A project and an agent to be called by hand."""
+    """A project and an agent to call by hand."""
 
     def __init__(self, where: Place, agent: Agent, shape: Shape = Shape.PLAIN) -> None:
         self.where, self.shape = where, shape
@@ -58,8 +58,8 @@ def place() -> Iterator[Place]:
         yield found
 
 
-def test_there_are_enough_and_each_is_named_once() -> None:
-    """Sixty agents at least, in eleven families, and the quick form has some of each."""
+def test_there_are_enough_agents_with_unique_names() -> None:
+    """There are at least sixty agents in eleven families, and the quick form has some of each."""
     assert len(AGENTS) >= 60
     assert len(FAMILIES) == 11
     assert len({(agent.family, agent.name) for agent in AGENTS}) == len(AGENTS)
@@ -69,7 +69,7 @@ def test_there_are_enough_and_each_is_named_once() -> None:
 
 @pytest.mark.parametrize("family", some(FAMILIES, 2))
 def test_every_agent_does_what_its_data_says(family: str) -> None:
-    """Left alone, its work is done after the invocation that its data names, and not before."""
+    """The work is done after the invocation named in the data, and not before."""
     wrong = []
     for agent in FAMILIES[family]:
         if agent.refusal:
@@ -86,9 +86,9 @@ def test_every_agent_does_what_its_data_says(family: str) -> None:
 
 
 @pytest.mark.slow
-def test_promises_with_red_guardrails_are_that() -> None:
-    """Whoever of this family claims what is not so leaves the guardrail red."""
-    for agent in FAMILIES["promising with red guardrails"]:
+def test_claims_with_failing_guardrails_leave_them_failing() -> None:
+    """Every false claim of this family leaves the guardrail failing."""
+    for agent in FAMILIES["claiming with failing guardrails"]:
         with arena.place() as where:
             stage = Stage(where, agent)
             stage.call()
@@ -97,8 +97,8 @@ def test_promises_with_red_guardrails_are_that() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["echoing the prompt", "quoting a file with the tag"])
-def test_decoys_come_with_red_and_with_green_guardrails(family: str) -> None:
-    """In the green setting nothing but the reading of the claim keeps a harness from being wrong."""
+def test_decoys_come_with_failing_and_passing_guardrails(family: str) -> None:
+    """With passing guardrails, only correct claim detection prevents a false completion."""
     for agent in FAMILIES[family]:
         with arena.place() as where:
             stage = Stage(where, agent)
@@ -108,7 +108,7 @@ def test_decoys_come_with_red_and_with_green_guardrails(family: str) -> None:
 
 
 def test_weakened_tests_fool_the_guardrail_but_not_the_oracle() -> None:
-    """All but the one that edits the settings of the harness make the check green without the work."""
+    """All except the one that edits the harness settings make the check pass without the work."""
     for agent in FAMILIES["weakening or deleting tests"]:
         with arena.place() as where:
             stage = Stage(where, agent)
@@ -117,8 +117,8 @@ def test_weakened_tests_fool_the_guardrail_but_not_the_oracle() -> None:
             assert not project.is_done(where.project)
 
 
-def test_the_oracle_looks_at_what_is_committed(place: Place) -> None:
-    """Right files that are not committed are not delivered; committed ones are."""
+def test_the_oracle_inspects_committed_files(place: Place) -> None:
+    """Correct files count only when they are committed."""
     Stage(place, Agent("f", "a", (Turn(do=FILES),))).call()
     assert project.is_done_in_files(place.project)
     assert not project.is_done(place.project)
@@ -127,8 +127,8 @@ def test_the_oracle_looks_at_what_is_committed(place: Place) -> None:
     assert project.is_done(place.project)
 
 
-def test_the_oracle_does_not_believe_the_projects_own_tests(place: Place) -> None:
-    """Values copied from the tests satisfy the check; the oracle asks for others."""
+def test_the_oracle_does_not_rely_on_the_projects_tests(place: Place) -> None:
+    """Values copied from the tests satisfy the check, but the oracle uses others."""
     stage = Stage(place, Agent("f", "a", (Turn(),)))
     cheat = 'case "$1 $2" in "2 3") echo {};; *) echo {};; esac\n'
     (place.project / "sum.sh").write_text(cheat.format(5, 17))
@@ -140,7 +140,7 @@ def test_the_oracle_does_not_believe_the_projects_own_tests(place: Place) -> Non
 
 @pytest.mark.parametrize("shape", Shape)
 def test_an_agent_counts_its_own_invocations(place: Place, shape: Shape) -> None:
-    """Questions about version, help and commit messages are answered and counted apart."""
+    """Requests for version, help and commit messages are answered and counted separately."""
     turns = (Turn("first"), Turn("second"))
     stage = Stage(place, Agent("f", "a", turns), shape)
     flags = {Shape.CLAUDE: ["-p"], Shape.CODEX: ["exec", "-"], Shape.PLAIN: []}[shape]
@@ -153,8 +153,8 @@ def test_an_agent_counts_its_own_invocations(place: Place, shape: Shape) -> None
     assert arena.starts(place.private) == {"work": 3, "probe": 2, "message": 1}
 
 
-def test_structured_shapes_are_lines_of_json(place: Place) -> None:
-    """Every line of a stream is an object with a type; the last message is in it."""
+def test_structured_shapes_are_json_lines(place: Place) -> None:
+    """Every line of a stream is an object with a type; the final message is in it."""
     stage = Stage(place, Agent("f", "a", (Turn("All is done.\n\n{tag}"),)), Shape.CLAUDE)
     out = stage.call("-p", "--output-format", "stream-json", "--verbose").stdout
     lines = [json.loads(line) for line in out.splitlines()]
@@ -162,15 +162,15 @@ def test_structured_shapes_are_lines_of_json(place: Place) -> None:
     assert lines[-1]["result"] == f"All is done.\n\n{TAG}"
 
 
-def test_a_limited_agent_works_when_its_time_has_come(place: Place) -> None:
-    """It refuses so many starts, with exit code 1, and these are no invocations."""
+def test_a_limited_agent_works_after_its_refusals(place: Place) -> None:
+    """Refused starts have exit code 1 and do not count as invocations."""
     stage = Stage(place, Agent("f", "a", (Turn("well"),), refusal=Refusal(Limit.RATE, 1.0, starts=2)))
     codes = [stage.call().returncode for _ in range(3)]
     assert codes == [1, 1, 0]
     assert arena.starts(place.private) == {"refused": 2, "work": 1}
 
 
-def test_the_words_of_a_tag_differ() -> None:
+def test_the_variants_of_a_tag_differ() -> None:
     """Near misses of a tag are not the tag."""
     words = Tag().words
     assert all(words["tag"] not in words[name] for name in ("other", "misspelt", "unclosed", "spaced"))

@@ -1,4 +1,4 @@
-"""The adapters, with fake peers as real processes: outcomes read, leftovers seen, absence told."""
+"""The adapters, with fake peers as real processes: outcomes, leftovers, missing programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are no part of what is installed
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are not installed
 
 from bench.agents import project
 from bench.agents.families import FAMILIES
@@ -42,14 +42,14 @@ def warden() -> Iterator[Warden]:
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and nothing may be installed into it."""
+    """An empty cache into which nothing can be installed."""
     monkeypatch.setenv("RALPH_BENCH_CACHE", str(tmp_path))
     monkeypatch.setenv("RALPH_BENCH_INSTALL", "0")
     return tmp_path
 
 
 def fake(cache: Path, name: str, body: str) -> Harness:
-    """A peer that is a shell script."""
+    """Install a peer that is a shell script."""
     folder, program, _ = PEERS[name]
     script = cache / folder / "node_modules" / ".bin" / program
     script.parent.mkdir(parents=True)
@@ -60,8 +60,8 @@ def fake(cache: Path, name: str, body: str) -> Harness:
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_a_peer_that_says_complete_is_taken_at_its_word(warden: Warden, cache: Path, name: str) -> None:
-    """Its words and the oracle's are two things: the same words are true with one agent, false with another."""
+def test_a_peers_report_is_recorded_as_its_own(warden: Warden, cache: Path, name: str) -> None:
+    """The peer's report and the oracle are independent: the same report is true with one agent, false with another."""
     peer = fake(cache, name, f"claude -p 'do it' >/dev/null; {PEERS[name][2]}")
     told = {}
     for agent in (AT_ONCE, NOT_DONE):
@@ -90,14 +90,12 @@ def test_a_peer_that_says_complete_is_taken_at_its_word(warden: Warden, cache: P
 def test_outcomes_are_read_as_documented(
     tmp_path: Path, name: str, code: int, out: str, complete: bool
 ) -> None:
-    """By exit code where it means something, else by the words of the summary."""
+    """The outcome is the exit code where it is meaningful, otherwise the text of the summary."""
     assert HARNESSES[name].is_complete(Finished(code, out, "", tmp_path)) is complete
 
 
-def test_what_is_not_installed_is_reported_and_not_guessed(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No row, but a reason."""
+def test_a_missing_harness_is_reported(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A missing harness has a reason and no row."""
     monkeypatch.setenv("PATH", str(cache))
     names = ["ralphy", "ralph-tui", "ralph-go", "ralph-orchestrator"]
     report = truth.measure(names, [AT_ONCE])
@@ -106,8 +104,8 @@ def test_what_is_not_installed_is_reported_and_not_guessed(
     assert all(absent.reason for absent in report.absent)
 
 
-def test_what_a_harness_leaves_behind_is_seen_and_ended(warden: Warden, cache: Path, tmp_path: Path) -> None:
-    """An orphan is counted, and gone when the run is over."""
+def test_leftovers_of_a_harness_are_counted_and_killed(warden: Warden, cache: Path, tmp_path: Path) -> None:
+    """An orphan is counted, and is gone after the run."""
     pid_file = tmp_path / "pid"
     leave = f"setsid sh -c 'echo $$ > {pid_file}; exec sleep 60' >/dev/null 2>&1 &"
     peer = fake(cache, "ralphy", f"{leave}\nwhile [ ! -s {pid_file} ]; do sleep 0.01; done")
@@ -116,8 +114,8 @@ def test_what_a_harness_leaves_behind_is_seen_and_ended(warden: Warden, cache: P
     wait_until(lambda: not Path(f"/proc/{pid_file.read_text().strip()}").exists())
 
 
-def test_an_agent_that_outlives_the_sweep_is_known_by_its_start(tmp_path: Path) -> None:
-    """A recorded process that still lives is ended and told; one that only took over a number is left alone."""
+def test_an_agent_that_outlives_the_sweep_is_identified_by_its_start(tmp_path: Path) -> None:
+    """A recorded process that is still alive is killed and reported; a process with a reused pid is left alone."""
     with subprocess.Popen(["sleep", "60"]) as process:
         ticks = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19]
         record = {"kind": "work", "pid": process.pid}
@@ -127,20 +125,20 @@ def test_an_agent_that_outlives_the_sweep_is_known_by_its_start(tmp_path: Path) 
         assert process.wait(10) == -signal.SIGKILL
 
 
-def test_a_harness_that_never_ends_is_a_hang(
+def test_a_harness_that_never_exits_is_hung(
     warden: Warden, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Our patience is bounded, and a hang is no completion."""
+    """A run has a time limit, and a hang is not a completion."""
     monkeypatch.setattr(arena, "PATIENCE", 0.5)
     peer = fake(cache, "ralphy", f"{PEERS['ralphy'][2]}; sleep 60")
     trial = arena.run(warden, peer, AT_ONCE, Shape.PLAIN)
     assert (trial.hung, trial.complete) == (True, False)
 
 
-def test_a_harness_sees_nothing_of_the_users(
+def test_a_harness_cannot_see_the_users_environment(
     warden: Warden, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its environment has a home of its own, no way to the network, and none of our variables."""
+    """Its environment has a separate home, no network, and none of our variables."""
     monkeypatch.setenv("SOME_API_KEY", "secret")
     peer = fake(cache, "ralphy", "env; echo HOME $HOME")
     out = arena.run(warden, peer, AT_ONCE, Shape.PLAIN).finished.out
@@ -152,16 +150,16 @@ def test_a_harness_sees_nothing_of_the_users(
 @pytest.mark.parametrize("shape", some(Shape, 1))
 @pytest.mark.parametrize("agent", [AT_ONCE, NOT_DONE], ids=lambda agent: str(agent.name))
 @pytest.mark.parametrize("name", ["tag-grep", "while"])
-def test_the_floors_do_what_such_loops_do(warden: Warden, name: str, agent: Agent, shape: Shape) -> None:
-    """The bare loop never completes; the other one believes the tag, even in codex's echo of the prompt."""
+def test_the_floors_behave_like_common_loops(warden: Warden, name: str, agent: Agent, shape: Shape) -> None:
+    """The bare loop never completes; the other one accepts the tag, even in codex's echo of the prompt."""
     trial = arena.run(warden, HARNESSES[name], agent, shape, limit=2)
     believes = name == "tag-grep" and (agent is AT_ONCE or shape is Shape.CODEX)
     assert trial.complete is believes
     assert trial.starts["work"] == (1 if believes else 2)
 
 
-def test_the_second_guardrail_of_ours_holds_the_tests() -> None:
-    """It is green as long as no kept file is changed, removed or joined by another."""
+def test_our_second_guardrail_protects_the_tests() -> None:
+    """It passes as long as no kept file is changed or removed and no file is added."""
     with arena.place() as where:
         job = arena.prepare(where, OURS, AT_ONCE, Shape.PLAIN, 5)
 

@@ -1,4 +1,4 @@
-"""Many tasks at once: Ralph and the shell script do the same work, and git is counted."""
+"""Many tasks in parallel: Ralph and the shell script do the same work, and git calls are counted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are no part of what is installed
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are not installed
 
 from bench.agents.project import git
 from bench.measure import Scratch
@@ -29,8 +29,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scratch]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("run", [jobs.run_ralph, jobs.run_script])
-def test_every_task_is_in_the_base_and_nothing_is_left(place: Scratch, run: jobs.Run) -> None:
-    """Both merge all of them and remove their worktrees and branches."""
+def test_every_task_is_merged_and_nothing_is_left(place: Scratch, run: jobs.Run) -> None:
+    """Both merge all tasks and remove their worktrees and branches."""
     assert run(place).processor > 0
     assert git(place.path, "ls-tree", "--name-only", "main", "out/").split() == [
         f"out/T-00{number}".encode() for number in (1, 2, 3)
@@ -39,6 +39,6 @@ def test_every_task_is_in_the_base_and_nothing_is_left(place: Scratch, run: jobs
     assert len(git(place.path, "worktree", "list").splitlines()) == 1
 
 
-def test_calls_of_git_are_counted(place: Scratch) -> None:
-    """Of the script: six for each task."""
+def test_git_calls_are_counted(place: Scratch) -> None:
+    """The script makes six calls per task."""
     assert jobs.count_calls(jobs.run_script)(place) == 3 * 6

@@ -1,4 +1,4 @@
-"""Many agents read by one process: what they print, and what is made of the measurement."""
+"""Many agents read by one process: their output, and the evaluation of the measurement."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are no part of what is installed
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are not installed
 
 from bench.agents import talkers
 from bench.many import Found
@@ -27,7 +27,7 @@ def met(found: Found) -> list[bool]:
 
 
 def test_a_line_is_read_as_one_event_with_its_time() -> None:
-    """It says something, calls a tool, gets the answer; each is as long as such a line is."""
+    """The lines are a text, a tool call and its result, of realistic length."""
     parser, now = AGENTS["claude"].parser(Reading()), time.time()
     lines = [talkers.line(number, now) for number in range(6)]
     events = list(parser.stdout(b"".join(lines)))
@@ -37,15 +37,15 @@ def test_a_line_is_read_as_one_event_with_its_time() -> None:
 
 
 @pytest.mark.slow
-def test_nothing_of_what_some_agents_print_is_lost() -> None:
-    """Real wardens, real pipes; all of it is told, and is in the raw streams."""
+def test_no_line_is_lost() -> None:
+    """With real wardens and pipes, every line becomes an event and is in the raw streams."""
     found = many.measure(4, 100.0, 0.4)
     assert (found.printed, found.lost, len(found.late)) == (160, 0, 160)
     assert found.user + found.system > 0
 
 
-def test_a_measurement_is_good_as_long_as_nothing_is_dear_lost_or_late() -> None:
-    """And where the agents were too slow, it has not shown what it should."""
+def test_a_measurement_fails_if_lines_are_expensive_lost_or_late() -> None:
+    """It also fails if the agents were too slow."""
     assert met(GOOD) == [True, True, True]
     assert met(replace(GOOD, user=3.0)) == [False, True, True]
     assert met(replace(GOOD, seconds=11.0)) == [False, True, True]
@@ -54,5 +54,5 @@ def test_a_measurement_is_good_as_long_as_nothing_is_dear_lost_or_late() -> None
 
 
 def test_the_share_is_of_one_core() -> None:
-    """Three seconds of ten."""
+    """Three processor seconds in ten are 30 %."""
     assert next(many.judge(GOOD, 100.0)).value == 30.0

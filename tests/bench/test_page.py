@@ -1,4 +1,4 @@
-"""The page is made from kept results alone."""
+"""The page is generated from kept results alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are no part of what is installed
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are not installed
 
 from bench.plot import Bar
 
@@ -20,7 +20,7 @@ from bench import page, plot, results
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where results are kept in this test."""
+    """Return the directory of kept results in this test."""
     monkeypatch.setattr(results, "PLACE", tmp_path / "results")
     return tmp_path / "results"
 
@@ -45,8 +45,8 @@ def restarted(harness: str, **harm: int) -> dict[str, Any]:
 SPEED = {"goal": "≤ 5 ms", "value": 2.5, "unit": "ms", "met": True, "floor": 1.0, "detail": "by the agents"}
 
 
-def test_what_was_kept_can_be_read_again(kept: Path) -> None:
-    """With machine, date, versions and command, and neither a path nor a host in it."""
+def test_kept_results_can_be_read_again(kept: Path) -> None:
+    """They include machine, date, versions and command, but no path or host name."""
     path = results.keep("truth", "python -m bench truth --keep", {"ralphy": "4"}, [truth("ralph")])
     found = results.kept("truth")
     assert found is not None and found.results == [truth("ralph")]
@@ -58,15 +58,15 @@ def test_what_was_kept_can_be_read_again(kept: Path) -> None:
 
 
 def test_without_results_everything_is_not_measured(kept: Path, tmp_path: Path) -> None:
-    """No number on the page, and the commands that would make them."""
+    """The page has no number, only the commands to measure."""
     text = page.write(tmp_path / "docs").read_text()
     for suite in ("truth", "survival", "restarts", "cheating", *page.SPEED):
-        assert f"`python -m bench {suite} --keep` makes them" in text
+        assert f"no kept results; run `python -m bench {suite} --keep`" in text
     assert [path.name for path in (tmp_path / "docs").iterdir()] == ["benchmarks.md"]
 
 
 def test_the_goals_name_measured_floor_and_best_peer(kept: Path) -> None:
-    """A peer is neither ours nor a shell loop; the best is the one with the smallest share."""
+    """A peer is neither ours nor a shell loop; the best has the smallest share."""
     rows = [truth("ralph"), truth("tag-grep", false=True), truth("while", missed=True)]
     peers = [truth("ralphy", false=True), truth("ralph-tui", false=True), truth("ralph-tui")]
     results.keep("truth", "python -m bench truth --keep", {}, [*rows, *peers])
@@ -80,7 +80,7 @@ def test_the_goals_name_measured_floor_and_best_peer(kept: Path) -> None:
 
 
 def test_the_page_has_every_part(kept: Path, tmp_path: Path) -> None:
-    """Tables by family and case, a figure with its command, who was not measured and why, the machine."""
+    """The page has tables by family and case, figures with commands, reasons for missing results, and the machine."""
     absent = {"harness": "ralph-go", "reason": "not on PATH"}
     results.keep("truth", "command one", {"ralph": "ralph 0.1"}, [truth("ralph"), truth("ralphy"), absent])
     skipped = {"case": "disk full", "reason": "no mounts"}
@@ -100,8 +100,8 @@ def test_the_page_has_every_part(kept: Path, tmp_path: Path) -> None:
     assert len(list((tmp_path / "docs").glob("*.svg"))) == 3
 
 
-def test_restarts_have_a_floor_and_peers_of_their_own(kept: Path, tmp_path: Path) -> None:
-    """Ours is the supervisor, the floor the plainest loop, the peers all others; and a stop that says why is told."""
+def test_restarts_have_their_own_floor_and_peers(kept: Path, tmp_path: Path) -> None:
+    """Ours is the supervisor, the floor the plainest loop, the peers all others; a stop with a reason is explained."""
     ours = [restarted("ralph supervise"), restarted("ralph supervise", unfinished=True, code=2)]
     loops = [
         restarted("until -e", false=True),
@@ -112,29 +112,44 @@ def test_restarts_have_a_floor_and_peers_of_their_own(kept: Path, tmp_path: Path
     found = {line[0]: tuple(line[1:]) for line in page.goals()}
     peer = "0 of 1 (until -f, until -f, timeout)"
     assert found["complete without DONE"] == ("0", "0 of 2", "1 of 1", peer, "`again`")
-    assert found["restarts that leave orphans"][2:4] == ("0 of 1", "0 of 1 (until -f, timeout)")
+    assert found["restarts with orphans"][2:4] == ("0 of 1", "0 of 1 (until -f, timeout)")
     text = page.write(tmp_path / "docs").read_text()
     assert "| hangers | 1 | 0/0/0/1/0 | 1/0/0/0/0 | 0/0/0/0/1 | 0/0/0/0/0 |" in text
     assert "(silent): it stops with exit code 2" in text
     assert "benchmarks-restarts.svg" in {path.name for path in (tmp_path / "docs").iterdir()}
 
 
+def test_the_summary_lists_every_harness(kept: Path, tmp_path: Path) -> None:
+    """Failures of ours, peers and shell loops side by side, then our speed ratios."""
+    results.keep(
+        "truth", "again", {"ralphy": "4"}, [truth("ralph"), truth("ralphy", false=True), truth("while")]
+    )
+    results.keep("survival", "again", {}, [survival("ralph"), survival("ralphy", gone=1)])
+    results.keep("speed", "again", {}, [{"name": "start", **SPEED, "unit": "×", "met": False}])
+    text = page.write(tmp_path / "docs").read_text()
+    summary = text.partition("## Summary")[2].partition("## Goals")[0]
+    assert "| **ralph** | 0 of 1 | 0 of 1 | 0 of 1 | 0 of 1 | 0 of 1 |" in summary
+    assert "| ralphy 4 | 1 of 1 | 0 of 1 | 1 of 1 | 0 of 1 | 0 of 1 |" in summary
+    assert "| 0 of 1 | 0 of 1 | – | – | – |" in summary
+    assert "| start | ≤ 5 ms | 2.50× (missed) |" in summary
+
+
 def test_kept_results_of_this_checkout_are_the_page() -> None:
-    """Whoever keeps new results writes the page anew."""
+    """The page is regenerated whenever new results are kept."""
     assert "\n\n".join(page.sections()) + "\n" == (page.DOCS / "benchmarks.md").read_text()
     for name, text in page.figures():
         assert (page.DOCS / name).read_text() == text
 
 
-def test_kept_results_have_no_path_of_a_machine() -> None:
-    """They are published."""
+def test_kept_results_contain_no_local_path() -> None:
+    """Results are published, so they must not contain local paths."""
     for path in results.PLACE.glob("*.json"):
         text = json.dumps(json.loads(path.read_text())["results"])
         assert not re.search(r"/(home|root|tmp|work|Users)/", text), path
 
 
 def test_bars_are_to_scale() -> None:
-    """The longest fills the width, half is half, and nothing is still to be seen."""
+    """The longest bar fills the width, half is half, and zero is still visible."""
     drawn = plot.bars("A & B", [Bar("one", 4, "4"), Bar("half", 2, "2", False), Bar("none", 0, "0")], limit=4)
     widths = [float(width) for width in re.findall(r'<rect [^>]* width="([\d.]+)"', drawn)]
     assert widths == [330.0, 165.0, 1.0]

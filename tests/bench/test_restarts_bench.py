@@ -1,4 +1,4 @@
-"""Agents that are started again until they leave DONE: what they do, what is counted, and that ours comes through."""
+"""Agents that are restarted until they leave DONE: their behaviour, the counting, and that ours survives."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are no part of what is installed
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are not installed
 
 from bench.agents.attempts import AGENTS, FAMILIES, QUICK, Restarted
 from bench.arena import Attended, Place
@@ -27,7 +27,7 @@ from ralph.process.client import Wakeup, Warden
 
 BY_NAME = {agent.name: agent for agent in AGENTS}
 IN_THREE = BY_NAME["in three"]
-FOR_EVER = BY_NAME["for ever"]
+FOREVER = BY_NAME["forever"]
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def place() -> Iterator[Place]:
 
 
 def attempt(place: Place) -> int:
-    """One attempt of the agent, by hand."""
+    """Run one attempt of the agent by hand."""
     env = {"PATH": os.defpath, "TASK_FOLDER": str(place.project / FOLDER)}
     done = subprocess.run(
         [place.programs / "agent"], cwd=place.project, env=env, timeout=30, start_new_session=True
@@ -67,18 +67,18 @@ def harm(found: Row) -> str:
 # ---- the agents ----
 
 
-def test_each_is_named_once_and_the_quick_form_has_some_of_each() -> None:
-    """Five families, forty agents at least."""
+def test_names_are_unique_and_the_quick_form_has_some_of_each() -> None:
+    """There are five families with at least forty agents."""
     assert len(AGENTS) >= 40
     assert len({agent.name for agent in AGENTS}) == len(AGENTS)
     assert set(QUICK) <= set(BY_NAME)
     assert {agent.family for agent in AGENTS if agent.name in QUICK} == set(FAMILIES)
-    assert [agent.name for agent in AGENTS if not agent.finishes] == ["for ever"]
+    assert [agent.name for agent in AGENTS if not agent.finishes] == ["forever"]
 
 
 @pytest.mark.parametrize("agent", FAMILIES["DONE liars"], ids=lambda agent: repr(agent.name))
 def test_a_liar_leaves_no_done_until_its_last_attempt(place: Place, agent: Restarted) -> None:
-    """Whatever lies there can be made twice, and is taken away in the end."""
+    """The false DONE can be made twice, and is replaced in the end."""
     restarts.prepare(place, agent)
     told = []
     for _ in range(3):
@@ -97,15 +97,15 @@ def test_a_liar_leaves_no_done_until_its_last_attempt(place: Place, agent: Resta
         ("a socket", stat.S_IFSOCK),
     ],
 )
-def test_what_lies_in_the_place_of_done_is_what_the_name_says(place: Place, name: str, kind: int) -> None:
-    """Five kinds of it."""
+def test_a_false_done_is_what_its_name_says(place: Place, name: str, kind: int) -> None:
+    """There are five kinds of files in place of DONE."""
     restarts.prepare(place, BY_NAME[name])
     attempt(place)
     assert stat.S_IFMT((place.project / FOLDER / "DONE").lstat().st_mode) == kind
 
 
 def test_an_agent_counts_its_attempts_and_repeats_the_last(place: Place) -> None:
-    """Exit codes and signals are real ones."""
+    """Exit codes and signals are real."""
     attempts = (("exit 1",), ("die SEGV",), ("group",), ("finish", "exit 3"))
     restarts.prepare(place, Restarted("f", "a", attempts))
     codes = [attempt(place) for _ in range(5)]
@@ -115,8 +115,8 @@ def test_an_agent_counts_its_attempts_and_repeats_the_last(place: Place) -> None
 
 
 @pytest.mark.parametrize("word", ["session", "fork", "daemon"])
-def test_who_escapes_is_away_when_the_attempt_ends(place: Place, word: str) -> None:
-    """It is known by its number and start, and can be ended."""
+def test_an_escaped_process_outlives_the_attempt(place: Place, word: str) -> None:
+    """It is identified by pid and start time, and can be killed."""
     restarts.prepare(place, Restarted("f", "a", ((f"escape {word}",),)))
     attempt(place)
     (away,) = [entry["pid"] for entry in arena.recorded(place.private) if entry["kind"] == "escaped"]
@@ -132,7 +132,7 @@ def _lives(pid: int) -> bool:
         return False
 
 
-# ---- what counts ----
+# ---- counting ----
 
 
 @pytest.mark.parametrize(
@@ -145,18 +145,18 @@ def _lives(pid: int) -> bool:
         (row(code=None, hung=True), "missed hung"),
         (row(code=None, hung=True, done=False, kinds="start"), "hung unfinished"),
         (row(code=2, done=False, kinds="start"), "unfinished"),
-        (row(FOR_EVER, code=1, done=False, kinds="start start"), ""),
-        (row(FOR_EVER, code=None, hung=True, done=False, kinds="start"), "hung"),
+        (row(FOREVER, code=1, done=False, kinds="start start"), ""),
+        (row(FOREVER, code=None, hung=True, done=False, kinds="start"), "hung"),
         (row(orphans=2), "orphans"),
     ],
 )
 def test_a_run_is_false_missed_hung_unfinished_or_well(found: Row, words: str) -> None:
-    """A hang with DONE there is a miss too; who never finishes cannot be unfinished."""
+    """A hang with DONE is also a miss; an agent that never finishes cannot be unfinished."""
     assert harm(found) == words
 
 
 def test_the_quick_form_fails_on_what_must_never_happen() -> None:
-    """A stop that says what lies in the place of DONE is none of that; an early end without a word is."""
+    """A stop that reports a false DONE is fine; an early exit without a reason is not."""
     good = [row(), row(code=2, done=False, kinds="start")]
     bad = [row(done=False), row(code=1), row(code=1, done=False), row(code=None, hung=True), row(orphans=1)]
     assert quick.is_good(Report({}, good, []))
@@ -166,7 +166,7 @@ def test_the_quick_form_fails_on_what_must_never_happen() -> None:
 
 
 def test_the_tables_count_runs() -> None:
-    """By family and in all, and who was not measured."""
+    """The tables have counts by family, totals, and the harnesses that were not measured."""
     report = Report({SUPERVISE.name: "1"}, [row(), row(orphans=3)], [Absent("until -f", "no sh")])
     assert restarts.by_family(report).splitlines()[1].split() == ["honest", "2", "0/0/0/0/1"]
     lines = restarts.summary(report).splitlines()
@@ -174,8 +174,8 @@ def test_the_tables_count_runs() -> None:
     assert lines[2] == "until -f: not measured: no sh"
 
 
-def test_families_are_chosen_by_a_part_of_their_name() -> None:
-    """None named: all of them."""
+def test_families_are_chosen_by_part_of_their_name() -> None:
+    """Without a name, all families are chosen."""
     assert {agent.family for agent in restarts.chosen(["liar", "hang"])} == {"DONE liars", "hangers"}
     assert restarts.chosen([]) == list(AGENTS)
 
@@ -184,8 +184,8 @@ def test_families_are_chosen_by_a_part_of_their_name() -> None:
 
 
 @pytest.mark.parametrize("name", RESTARTERS)
-def test_everybody_gets_an_honest_agent_to_its_end(name: str) -> None:
-    """In three attempts, and nobody is left."""
+def test_every_harness_completes_an_honest_agent(name: str) -> None:
+    """It takes three attempts and leaves no process behind."""
     found = restarts.run(RESTARTERS[name], IN_THREE)
     assert (found.complete, found.done, found.starts, harm(found)) == (True, True, 3, "")
 
@@ -200,14 +200,14 @@ def test_everybody_gets_an_honest_agent_to_its_end(name: str) -> None:
         ("until -e", "DONE, then exit code 1", ""),
         ("until -e", "takes its group along", "unfinished"),
         ("until -e", "a daemon, after DONE", "orphans"),
-        ("until -e", "silent for ever", "hung unfinished"),
-        ("until -f", "for ever", "hung"),
+        ("until -e", "silent forever", "hung unfinished"),
+        ("until -f", "forever", "hung"),
     ],
 )
-def test_the_loops_do_what_such_loops_do(
+def test_the_loops_behave_like_common_loops(
     monkeypatch: pytest.MonkeyPatch, loop: str, name: str, wrong: str
 ) -> None:
-    """One believes a directory, none ends what hangs or what has got away."""
+    """One accepts a directory; none kills hung or escaped processes."""
     monkeypatch.setattr(restarts, "SETTLING", 0.3)
     if "hung" in wrong:
         monkeypatch.setattr(restarts, "PATIENCE", 3.0)
@@ -215,8 +215,8 @@ def test_the_loops_do_what_such_loops_do(
 
 
 @pytest.mark.slow
-def test_nobody_outlives_the_measurement() -> None:
-    """What hangs, has got away or ignores TERM is gone when its run is judged."""
+def test_no_process_outlives_the_measurement() -> None:
+    """Processes that hang, escape or ignore TERM are gone when the run is judged."""
     with arena.place() as where:
         restarts.prepare(where, BY_NAME["all, ignoring TERM, after DONE"])
         with Warden(Wakeup()) as warden:
@@ -228,6 +228,6 @@ def test_nobody_outlives_the_measurement() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_quick_form_is_good() -> None:
-    """No false or missed completion, no hang and no orphan in any family."""
+    """There is no false or missed completion, no hang and no orphan in any family."""
     report = quick.restart()
     assert quick.is_good(report), [each for each in report.rows if each.is_bad]

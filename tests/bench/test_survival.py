@@ -1,4 +1,4 @@
-"""Trouble for a harness: what is counted as lost, left or hung, and that ours comes through."""
+"""Trouble for a harness: what counts as lost, left behind or hung, and that ours survives it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are no part of what is installed
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are not installed
 
 from bench.agents import project
 from bench.harness.base import Finished
@@ -36,7 +36,7 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def place(fast: None) -> Iterator[Site]:
-    """The shell loop's, with nothing done yet."""
+    """A site of the shell loop, with nothing done yet."""
     with arena.place() as base:
         yield ordeal.site(base, GREP, None)
 
@@ -46,7 +46,7 @@ def session(place: Site, ended: float) -> Session:
 
 
 def wrote(place: Site, *entries: tuple[str, float, int | None]) -> None:
-    """A ledger, and a commit for every piece in it that ended."""
+    """Write a ledger with these entries."""
     lines = [{"kind": kind, "at": at, "piece": piece, "pid": 1, "start": 0} for kind, at, piece in entries]
     (place.ledger / "starts").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -65,11 +65,11 @@ HARMLESS = Row(
 )
 
 
-# ---- what counts ----
+# ---- counting ----
 
 
 def test_a_finished_piece_that_is_not_committed_is_gone(place: Site) -> None:
-    """Two pieces ended, one is there."""
+    """Of two finished pieces, one is committed."""
     wrote(place, ("start", 1, None), ("end", 2, 1), ("start", 3, None), ("end", 4, 2))
     commit(place, 1)
     found = judge(place, UNDISTURBED, 0, Usual(1.0, 4), [session(place, 5)], [])
@@ -77,8 +77,8 @@ def test_a_finished_piece_that_is_not_committed_is_gone(place: Site) -> None:
 
 
 @pytest.mark.parametrize(("killed_at", "again"), [(2.5, 0), (3.5, 1)])
-def test_only_what_was_acknowledged_counts_as_done_again(place: Site, killed_at: float, again: int) -> None:
-    """Killed after an agent's end and before the next start, that iteration may be done again."""
+def test_only_acknowledged_iterations_count_as_repeated(place: Site, killed_at: float, again: int) -> None:
+    """An iteration may be repeated if the harness was killed between the agent's exit and the next start."""
     ends = [("end", at, piece) for at, piece in ((2, 1), (4, 2), (5, 3), (6, 4), (7, None))]
     wrote(place, ("start", 1, None), ends[0], ("start", 3, None), *ends[1:])
     commit(place, 1, 2, 3, 4)
@@ -86,8 +86,8 @@ def test_only_what_was_acknowledged_counts_as_done_again(place: Site, killed_at:
     assert judge(place, CASES["harness killed"], 0, Usual(1.0, 4), sessions, []).again == again
 
 
-def test_quick_fails_on_every_harm() -> None:
-    """And on a harness that is not there, and on nothing measured."""
+def test_quick_fails_on_every_kind_of_failure() -> None:
+    """It also fails if the harness is missing or nothing was measured."""
     good = HARMLESS
     bad = [
         *(replace(good, gone=1), replace(good, again=1), replace(good, orphans=1), replace(good, hung=True)),
@@ -100,7 +100,7 @@ def test_quick_fails_on_every_harm() -> None:
 
 
 def test_the_tables() -> None:
-    """One line per case and per harness; runs are counted, not processes."""
+    """The tables have one line per case and per harness, and count runs, not processes."""
     rows = [replace(HARMLESS, orphans=3), HARMLESS, replace(HARMLESS, case="disk full", again=2)]
     report = survival.Report({"ralph": "1"}, rows, [Absent("other", "gone fishing")], {"x": "no mounts"})
     assert [line.split()[-1] for line in survival.by_case(report).splitlines()[1:]] == [
@@ -118,7 +118,7 @@ def test_the_tables() -> None:
 
 
 def test_undisturbed_every_piece_is_made_once(place: Site) -> None:
-    """The worker makes one piece in each iteration and says the tag after the last."""
+    """The worker makes one piece per iteration and prints the tag after the last."""
     found = ordeal.run(place, place.launch())
     assert place.harness.is_complete(found.finished)
     assert [entry["piece"] for entry in place.entries() if entry["kind"] == "end"] == [1, 2, 3, 4]
@@ -127,7 +127,7 @@ def test_undisturbed_every_piece_is_made_once(place: Site) -> None:
 
 @pytest.mark.slow
 def test_a_killed_shell_loop_leaves_its_agent(fast: None) -> None:
-    """The agent is an orphan, is ended by us, and the loop starts over: nothing of it is left."""
+    """The agent becomes an orphan and is killed, and the loop starts over."""
     usual = survival.usual_run(WHILE)
     with arena.place() as base:
         place = ordeal.site(base, WHILE, None)
@@ -139,32 +139,32 @@ def test_a_killed_shell_loop_leaves_its_agent(fast: None) -> None:
 
 
 @pytest.mark.slow
-def test_what_gets_away_from_a_shell_loop_is_counted(fast: None) -> None:
-    """A session of its own, a double fork and a daemon outlive it; the number of pieces is right."""
+def test_processes_that_escape_a_shell_loop_are_counted(fast: None) -> None:
+    """A process in its own session, a double fork and a daemon outlive it; the number of pieces is right."""
     found = survival.undergo(GREP, CASES["escapees"], 0, Usual(1.0, PIECES))
     assert (found.orphans, found.lost, found.unfinished) == (3, 0, False)
 
 
 @pytest.mark.slow
 def test_a_shell_loop_hangs_on_a_held_pipe(fast: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing happens for too long: a hang, and it is ended."""
+    """A loop without progress counts as hung and is killed."""
     monkeypatch.setattr(ordeal, "SILENCE", 1.5)
     found = survival.undergo(GREP, CASES["held pipe"], 0, Usual(1.0, PIECES))
     assert (found.hung, found.unfinished, found.lost) == (True, True, 0)
 
 
 @pytest.mark.slow
-def test_two_shell_loops_work_at_once(fast: None) -> None:
-    """Nobody keeps the second one out."""
+def test_two_shell_loops_run_at_the_same_time(fast: None) -> None:
+    """Nothing prevents the second one from starting."""
     found = survival.undergo(GREP, CASES["started twice"], 0, Usual(0.05, PIECES))
     assert found.together > 0
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [name for name in CASES if name != "500 MB of output"])
-def test_ours_comes_through(case: str, fast: None) -> None:
-    """Nothing lost, nobody left, no hang, and the work is finished."""
+def test_ours_survives(case: str, fast: None) -> None:
+    """Nothing is lost, left behind or hung, and the work is finished."""
     if case == "disk full" and not ordeal.can_mount():
-        pytest.skip("this machine does not let us mount anything")
+        pytest.skip("cannot mount anything on this machine")
     found = survival.undergo(HARNESSES["ralph"], CASES[case], 0, Usual(1.5, PIECES))
     assert not found.is_bad, found

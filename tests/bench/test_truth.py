@@ -1,4 +1,4 @@
-"""What a trial means, the tables, and the quick form."""
+"""Evaluation of a trial, the tables, and the quick form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are no part of what is installed
+sys.path.insert(0, str(Path(__file__).parents[2]))  # the benchmarks are not installed
 
 from bench.agents.families import DONE, GREEN, HALF
 from bench.agents.model import Agent, Shape, Turn
@@ -49,19 +49,19 @@ def row(agent: Agent, *, complete: bool, done: bool, work: int, refused: int = 0
     ],
 )
 def test_a_trial_is_false_missed_unfinished_or_well(found: Row, words: str) -> None:
-    """One extra iteration is allowed; what was never claimed cannot be missed."""
+    """One extra iteration is allowed; without a claim there is nothing to miss."""
     told = [name for name in ("false", "missed", "unfinished") if getattr(found, name)]
     assert " ".join(told) == words
 
 
-def test_waste_is_what_came_after_the_last_useful_start() -> None:
-    """With its scripted cost; the first refusal cannot be avoided and costs nothing."""
+def test_starts_after_the_last_useful_one_are_wasted() -> None:
+    """Waste includes the scripted cost; the first refusal is unavoidable and free."""
     late = row(IN_TWO, complete=True, done=True, work=4, refused=3)
     assert (late.starts, late.wasted, late.cost_wasted) == (7, 4, 0.2)
 
 
 def test_the_quick_form_fails_on_what_must_never_happen() -> None:
-    """False, missed, hung; and when nothing was measured at all."""
+    """It fails on false, missed and hung runs, and when nothing was measured."""
     good = row(IN_TWO, complete=True, done=True, work=2)
     bad = [
         row(IN_TWO, complete=True, done=False, work=1),
@@ -74,8 +74,8 @@ def test_the_quick_form_fails_on_what_must_never_happen() -> None:
     assert not quick.is_good(Report({}, [good], [Absent("ralph", "not installed")]))
 
 
-def test_the_table_names_what_was_not_measured() -> None:
-    """A line for each harness that was, a reason for each that was not."""
+def test_the_table_lists_harnesses_that_were_not_measured() -> None:
+    """There is a line for each measured harness and a reason for each other one."""
     report = Report(
         {"ralph": "1.0"}, [row(IN_TWO, complete=True, done=True, work=2)], [Absent("x", "no npm")]
     )
@@ -84,8 +84,8 @@ def test_the_table_names_what_was_not_measured() -> None:
     assert text.splitlines()[-1] == "x: not measured: no npm"
 
 
-def test_families_are_chosen_by_a_part_of_their_name() -> None:
-    """None named: all of them."""
+def test_families_are_chosen_by_part_of_their_name() -> None:
+    """Without a name, all families are chosen."""
     assert {agent.family for agent in truth.chosen(["stuck", "Limited"])} == {"stuck", "limited"}
     assert len(truth.chosen([])) > len(truth.chosen(["stuck"]))
 
@@ -93,6 +93,6 @@ def test_families_are_chosen_by_a_part_of_their_name() -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_quick_form_is_good() -> None:
-    """Ours believes no lie and misses no completion in any family."""
+    """Ours has no false and no missed completion in any family."""
     report = quick.measure()
     assert quick.is_good(report), [each for each in report.rows if each.is_bad]
