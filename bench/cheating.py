@@ -34,7 +34,7 @@ WORKERS = 2
 ITERATIONS = 2
 PATIENCE = 60.0
 OURS, FLOOR = "ralph prd", "file-check"
-TOLD = "The harness about the iteration before this one"
+TOLD = "Ralph about the previous iteration"
 
 _FLOOR = """
 import json, subprocess, sys

@@ -106,8 +106,8 @@ def _is_scripted_editor(command: SimpleCommand) -> bool:
 
 def _is_in_place(command: SimpleCommand) -> bool:
     return any(
-        word == "--in-context"
-        or word.startswith(("-i", "--in-context="))
+        word == "--in-place"
+        or word.startswith(("-i", "--in-place="))
         or (word[:1] == "-" and "i" in word[:4] and word[1:2] != "-")
         for word in command.args
     )
