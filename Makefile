@@ -1,7 +1,7 @@
 # Thin over uv; `scripts/uv` installs uv into .tools where there is none.
 uv := sh scripts/uv
 
-.PHONY: all fmt lint test test-all test-real build install clean demo map pins plugin pictures
+.PHONY: all fmt lint test test-all test-real build install clean demo docs map pins plugin pictures
 
 all: fmt lint test build
 
@@ -35,6 +35,9 @@ demo:     ## a whole run in ten seconds
 
 map:      ## the table of rooms and the diagram in docs/architecture.md
 	$(uv) run python scripts/architecture.py
+
+docs:     ## the pages in docs/ that are written from the source
+	$(uv) run python scripts/settings_page.py
 
 pins:     ## pin the newest versions
 	$(uv) run python scripts/pins.py
