@@ -37,7 +37,8 @@ map:      ## the table of rooms and the diagram in docs/architecture.md
 	$(uv) run python scripts/architecture.py
 
 docs:     ## the pages in docs/ that are written from the source
-	$(uv) run python scripts/settings_page.py
+	$(uv) run python -m scripts.settings_page
+	$(uv) run python -m scripts.reference_page
 
 pins:     ## pin the newest versions
 	$(uv) run python scripts/pins.py

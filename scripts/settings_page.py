@@ -1,6 +1,6 @@
 """Write docs/settings.md from the types of the settings: every key, its type, default and description.
 
-scripts/uv run python scripts/settings_page.py [--check]
+scripts/uv run python -m scripts.settings_page [--check]
 """
 
 from __future__ import annotations
