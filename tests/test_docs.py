@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from ralph import settings
+from ralph.core.model import Cause, Outcome
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT))
 
-from scripts import settings_page  # noqa: E402
+from scripts import reference_page, settings_page  # noqa: E402
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
 
 # ---- settings.md ----
 
@@ -54,3 +57,76 @@ def test_a_new_settings_key_needs_a_section() -> None:
     """A key that no section names stops the script with a message that names it."""
     with pytest.raises(SystemExit, match=r"missing \['novelty'\]"):
         settings_page.check_sections(["novelty"])
+
+
+# ---- reference.md ----
+
+
+def names_in_source(pattern: str) -> set[str]:
+    """Return every match of a pattern in the files of the package."""
+    files = [path for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".json", ".md", ".sh")]
+    return {name for path in files for name in re.findall(pattern, path.read_text())}
+
+
+def test_the_reference_page_is_up_to_date() -> None:
+    """`make docs` has been run since a command or an exit code was changed."""
+    assert reference_page.PAGE.read_text() == reference_page.page()
+
+
+def test_every_exit_code_is_on_the_reference_page() -> None:
+    """The table says of each outcome with which code a run exits."""
+    page = reference_page.PAGE.read_text()
+    assert [each for each in Outcome if f"\n| {each.exit_code} | `{each}` |" not in page] == []
+    assert [each for each in Cause if f"`{each}`" not in page] == []
+
+
+def test_every_variable_is_on_the_reference_page() -> None:
+    """All RALPH_* variables that the source names, and all others that it reads by name."""
+    ours = names_in_source(r"\b_?RALPH_[A-Z_]*[A-Z]\b")
+    read = names_in_source(r"""environ(?:\.get\(|\[)b?"([A-Z_]+)\"""")
+    page = reference_page.PAGE.read_text()
+    named = set(re.findall(r"`\$?(\w+)`", page))
+    assert (ours | read) - named == set()
+    assert len(ours) > 15 and len(read) > 5
+
+
+# ---- the index, and links ----
+
+
+def test_every_document_is_in_the_index() -> None:
+    """docs/README.md has a line for each page beside it."""
+    linked = set(re.findall(r"^- \[[^\]]+\]\(([\w-]+\.md)\)", (DOCS / "README.md").read_text(), re.MULTILINE))
+    assert {path.name for path in DOCS.glob("*.md")} - linked == {"README.md"}
+
+
+def anchors(path: Path) -> set[str]:
+    """Return the anchors that GitHub gives to the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    found: set[str] = set()
+    for heading in re.findall(r"^#+ +(.+)$", text, re.MULTILINE):
+        plain = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).lower().strip()
+        anchor = re.sub(r"[^\w\- ]", "", plain).replace(" ", "-")
+        count = sum(
+            each == anchor or re.fullmatch(rf"{re.escape(anchor)}-\d+", each) is not None for each in found
+        )
+        found.add(f"{anchor}-{count}" if count else anchor)
+    return found
+
+
+def links(path: Path) -> Iterator[str]:
+    """Return the relative links and pictures of a page, without those in code."""
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", path.read_text(), flags=re.MULTILINE | re.DOTALL)
+    targets = re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"""(?:src|srcset|href)="([^"]+)\"""", text)
+    yield from (target for target in targets if not re.match(r"[a-z]+:", target))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    """A relative link names a file of the repository and, after `#`, one of its headings."""
+    broken = []
+    for link in links(page):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
