@@ -43,7 +43,8 @@ docs:     ## the pages in docs/ that are written from the source
 pins:     ## pin the newest versions
 	$(uv) run python scripts/pins.py
 
-pictures: ## the pictures of the dashboard and of a report in docs/
+pictures: ## the pictures of a run, of the dashboard and of a report in docs/
+	$(uv) run python -m scripts.record
 	$(uv) run python scripts/pictures.py
 	$(uv) run python scripts/report_picture.py
 

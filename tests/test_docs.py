@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyte
 import pytest
 
 from ralph import settings
@@ -17,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 sys.path.insert(0, str(ROOT))
 
-from scripts import reference_page, settings_page  # noqa: E402
+from scripts import moving_picture, reference_page, settings_page  # noqa: E402
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
 
@@ -130,3 +132,35 @@ def test_links_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+# ---- the moving picture of a run ----
+
+
+def test_the_picture_of_a_run_needs_nothing_else() -> None:
+    """It is well-formed, has no script, loads nothing, names no path of the machine it was recorded on, and is small."""
+    text = (DOCS / "run.svg").read_text()
+    picture = ElementTree.fromstring(text)
+    kinds = {element.tag.rpartition("}")[2] for element in picture.iter()}
+    assert kinds <= {"svg", "title", "style", "defs", "g", "text", "use", "rect", "circle", "path"}
+    assert set(re.findall(r'href="(.)', text)) == {"#"}
+    assert not re.search(r"@import|url\(|/tmp/|/home/|/root/|/Users/", text)
+    assert len(text) < 150_000
+
+
+def test_a_picture_shows_each_frame_for_its_time_and_rests_on_the_last() -> None:
+    """Without motion, only the last frame is there; text keeps the width of its cells."""
+    screen = pyte.Screen(20, 2)
+    stream = pyte.Stream(screen)
+    frames = []
+    for text, seconds in (("\x1b[31mwrong\x1b[0m", 1.0), ("\r\n✅ <right>", 3.0)):
+        stream.feed(text)
+        frames.append(moving_picture.Frame(moving_picture.lines_of(screen), seconds))
+    picture = moving_picture.svg(frames, 20, 2, "Two frames")
+    ElementTree.fromstring(picture)
+    height = 2 * moving_picture.LEADING + moving_picture.BAR + moving_picture.MARGIN
+    assert "animation:film 4.00s" in picture
+    assert f"25.000%{{transform:translateY(-{height}px)}}" in picture
+    assert f".film{{transform:translateY(-{height}px)" in picture
+    assert 'textLength="42.0"' in picture and ">wrong</text>" in picture
+    assert "&lt;right&gt;</text>" in picture
