@@ -9,9 +9,10 @@ fmt:      ## format the code
 	$(uv) run ruff format .
 	$(uv) run ruff check --fix .
 
-lint:     ## style, types, import directions
+lint:     ## style, spelling, types, import directions
 	$(uv) run ruff format --check .
 	$(uv) run ruff check .
+	$(uv) run typos
 	$(uv) run mypy
 	$(uv) run lint-imports
 
