@@ -1,4 +1,4 @@
-"""States of a terminal as one SVG that moves by CSS alone: no script, no fonts or other resources from elsewhere."""
+"""Terminal screens as one SVG, animated with CSS: no script, no external fonts or other resources."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ SYMBOLS = {
     f'<path fill="none" stroke="#fff" transform="translate(3.7 0)" d="{_TICK}"/>',
     "❌": f'<path fill="none" stroke="#f85149" stroke-width="2.6" transform="translate(4 0)" d="{_CROSS}"/>',
 }
-"""Drawn, since a font may lack them or show them as something else."""
+"""Drawn as shapes: fonts may lack these characters or show them as emoji."""
 
 
 class Piece(NamedTuple):

@@ -36,11 +36,11 @@ SHELL_PROMPT = "\x1b[34m~/greeter\x1b[0m $ "
 TYPED = f'ralph run -p "{PROMPT}"'
 
 LONGEST_WAIT = 1.2
-"""The picture waits no longer than this, however long the run did."""
+"""Longer waits of the run are cut to this, in seconds."""
 
 LAST_WAIT = 6.0
 TOO_SHORT = 0.04
-"""Seconds within which changes of the screen become one frame."""
+"""Changes of the screen that are closer together than this, in seconds, become one frame."""
 
 PROJECT = {
     "greet.py": "def greet(name):\n    raise NotImplementedError\n",
@@ -173,7 +173,7 @@ def typing() -> Iterator[Change]:
 
 
 def run(project: Path, environment: dict[str, str], began: float) -> Iterator[Change]:
-    """Run ralph in a terminal of its own; returns what it printed and when."""
+    """Run ralph in a new terminal, and return its output with the times."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
     ralph = str(Path(sys.executable).with_name("ralph"))

@@ -1,4 +1,4 @@
-"""The documents agree with the source: pages that are written from it, lists, links."""
+"""The documents agree with the source: generated pages, lists and links."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_every_variable_is_on_the_reference_page() -> None:
 
 
 def test_every_document_is_in_the_index() -> None:
-    """docs/README.md has a line for each page beside it."""
+    """docs/README.md has a line for each of the other pages."""
     linked = set(re.findall(r"^- \[[^\]]+\]\(([\w-]+\.md)\)", (DOCS / "README.md").read_text(), re.MULTILINE))
     assert {path.name for path in DOCS.glob("*.md")} - linked == {"README.md"}
 

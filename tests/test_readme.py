@@ -1,8 +1,8 @@
 """Every command in README.md works, from a fresh clone and in the order of the page.
 
-The shell blocks are run as they stand, in a clone of the tracked files and with an empty home. Three things differ, and
-SUBSTITUTIONS and PARSED_ONLY list all of them: what only a person can fill in (`<this repository>`, `RUN`), what would take too long
-(the tests would run this test again; they are only collected), and what needs somebody at a terminal. `claude` is a
+The shell blocks run as they are, in a clone of the tracked files and with an empty home. SUBSTITUTIONS and PARSED_ONLY list
+every exception: placeholders (`<this repository>`, `RUN`), commands that would take too long (`pytest` would run this test
+again, so the tests are only collected; benchmarks only check their arguments), and interactive commands. `claude` is a
 program that answers as Claude Code does, and an existing uv is used instead of downloading another one.
 
 Commands within sentences and tables are parsed: the command and each of its options exist.
@@ -41,17 +41,17 @@ SUBSTITUTIONS = [
     (r"^(ralph prd run)\b", r"\1 --no-sandbox -n 1"),
     (r"--agent (?:codex|gemini|opencode|amp)\b", "--agent ./my-agent.sh"),
 ]
-"""What stands in the page, and what is run instead."""
+"""Patterns in the page, and what runs instead."""
 
 PARSED_ONLY = ("ralph tui", "ralph bus tail", "ralph dev model-server")
-"""They need somebody at a terminal, who ends them."""
+"""Interactive commands: they run until someone quits them."""
 
 EXIT_CODES = {
     r"^ralph doctor .*--sandbox": (0, 1, 2),
     r"^ralph run .*--sandbox": (0, 2),
     r"^ralph prd run": (0, 1),
 }
-"""Where 0 is not all that may be expected: not every machine has a sandbox, and the agent knows no stories."""
+"""Commands that may exit with another code than 0: not every machine has a sandbox, and the agent here writes no stories."""
 
 NEEDS_LIVE_RUN = ("steer", "pause", "cancel")
 NEEDS_STOPPED_RUN = ("resume",)
