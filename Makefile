@@ -1,7 +1,7 @@
 # Thin wrapper around uv; `scripts/uv` installs uv into .tools if there is none.
 uv := sh scripts/uv
 
-.PHONY: all fmt lint test test-all test-real build install clean demo map pins plugin pictures
+.PHONY: all fmt lint test test-all test-real build install clean demo docs map pins plugin pictures
 
 all: fmt lint test build
 
@@ -9,9 +9,10 @@ fmt:      ## format the code
 	$(uv) run ruff format .
 	$(uv) run ruff check --fix .
 
-lint:     ## check style, types and import directions
+lint:     ## check style, spelling, types and import directions
 	$(uv) run ruff format --check .
 	$(uv) run ruff check .
+	$(uv) run typos
 	$(uv) run mypy
 	$(uv) run lint-imports
 
@@ -36,10 +37,15 @@ demo:     ## show a whole run in ten seconds
 map:      ## write the table of rooms and the diagram in docs/architecture.md
 	$(uv) run python scripts/architecture.py
 
+docs:     ## write the generated pages in docs/
+	$(uv) run python -m scripts.settings_page
+	$(uv) run python -m scripts.reference_page
+
 pins:     ## pin the newest versions of all dependencies
 	$(uv) run python scripts/pins.py
 
-pictures: ## make the pictures of the dashboard and of a report in docs/
+pictures: ## record the pictures of a run, of the dashboard and of a report in docs/
+	$(uv) run python -m scripts.record
 	$(uv) run python scripts/pictures.py
 	$(uv) run python scripts/report_picture.py
 

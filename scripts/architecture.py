@@ -74,15 +74,15 @@ def _sizes(paths: Iterable[Path]) -> list[int]:
 def written(page: str) -> str:
     """Return the page with its generated parts up to date."""
     for name, text in (("diagram", diagram()), ("rooms", rooms())):
-        page = _replaced(page, name, text)
+        page = replaced(page, name, text)
     return page
 
 
 def page_with_diagram(page: str) -> str:
-    return _replaced(page, "diagram", diagram())
+    return replaced(page, "diagram", diagram())
 
 
-def _replaced(page: str, name: str, text: str) -> str:
+def replaced(page: str, name: str, text: str) -> str:
     begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
     before, _, rest = page.partition(begin)
     _, _, after = rest.partition(end)
