@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 MOST = 65536
 UNKNOWN_NAME = b"\x15\x03\x03\x00\x02\x02\x70"
-"""The TLS alert `unrecognized_name`, which a server sends for a host that it does not serve."""
+"""The TLS alert that a server sends for a host it does not serve (112)."""
 
 _HANDSHAKE, _CLIENT_HELLO, _SERVER_NAME = 22, 1, 0
 _RECORD, _MESSAGE = 5, 4
