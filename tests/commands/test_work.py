@@ -307,7 +307,7 @@ def test_a_task_of_old_without_a_spec(site: Site) -> None:
     site.add(Task("T-1", "calc", "Make add add"))
     done = site.work()
     assert done.code == 0, done.err
-    assert "T-1 has no completion spec: only its promises are looked for." in done.err
+    assert "T-1 has no completion spec: only its promises are checked." in done.err
 
 
 def test_a_setup_command_prepares_every_worktree(site: Site) -> None:
@@ -516,7 +516,7 @@ def test_two_works_at_once_are_refused(site: Site) -> None:
     ralph = site.project.start("work")
     wait_until((site.outside / "started").exists)
     second = site.work()
-    assert second.code == 2 and "Another `ralph work` works on this project." in second.err
+    assert second.code == 2 and "Another `ralph work` is running in this project." in second.err
     ralph.send_signal(signal.SIGINT)
     ralph.send_signal(signal.SIGTERM)
     ralph.communicate(timeout=20)
@@ -537,7 +537,7 @@ def test_without_a_branch(site: Site) -> None:
     site.add(task())
     site.project.git("checkout", "-q", "--detach")
     done = site.work()
-    assert done.code == 2 and "No branch is checked out here" in done.err
+    assert done.code == 2 and "No branch is checked out" in done.err
 
 
 def test_in_a_directory_of_the_repository(site: Site) -> None:
@@ -593,7 +593,7 @@ def test_a_branch_of_the_same_name(site: Site) -> None:
     site.project.git("worktree", "add", "-q", "../elsewhere", "ralph/T-1")
     stopped = site.work()
     assert stopped.code == 2 and "Check out another branch there." in stopped.err
-    assert "There was a branch ralph/T-1 already: the work goes on from it." in stopped.err
+    assert "The branch ralph/T-1 already exists. Continuing from it." in stopped.err
     site.project.git("worktree", "remove", "../elsewhere")
     assert site.work().code == 0
     assert site.is_mended() and site.project.git("show", "main:notes") == "of the user\n"

@@ -602,7 +602,7 @@ def test_a_directory_whose_name_is_no_text(project: Project) -> None:
     assert (result.code, result.err.splitlines()) == (
         2,
         [
-            f"ralph: error: The name of {os.fsencode(odd)!r} is not UTF-8 text.",
+            f"ralph: error: The directory name {os.fsencode(odd)!r} is not valid UTF-8.",
             "  Rename the directory.",
         ],
     )

@@ -238,7 +238,7 @@ def test_p3_a_tree_that_dies_slowly_is_waited_for(project: Project) -> None:
     killed(ralph)
     assert left.alive()
     resumed = Watched(project, [RALPH, "resume"], project.home.path / "said")
-    resumed.wait_for("Waiting for the processes of a killed run to end")
+    resumed.wait_for("Waiting for the processes of a killed run to exit")
     (project.path / "go").touch()
     assert resumed.result().code == 0, resumed.said
     assert lines(project.path / "overlap") == []

@@ -120,7 +120,7 @@ def test_p11_of_many_starts_one_wins(project: Project, count: int) -> None:
         assert len(status(project)) == len(lines(project.path / "started")) == trial + 1, "a loser began"
         for result in results:
             if result.code:
-                assert_clear(result, f"Another run works in {project.path}: {newest(project).id}")
+                assert_clear(result, f"Another run is working in {project.path}: {newest(project).id}")
 
 
 @REPEATED
@@ -162,7 +162,7 @@ def held(project: Project) -> Iterator[str]:
 
 
 def assert_refused(project: Project, run: str) -> None:
-    assert_clear(project.run("run", "-p", "x", "--agent", "true"), "Another run works in", run)
+    assert_clear(project.run("run", "-p", "x", "--agent", "true"), "Another run is working in", run)
 
 
 def test_p12_a_cleaned_directory_is_still_locked(repository: Project) -> None:

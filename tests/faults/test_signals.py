@@ -283,7 +283,7 @@ def test_p9_waiting_for_a_killed_run_can_be_interrupted(project: Project) -> Non
     wait_until(lambda: left.count == 1)
     killed(first)
     ralph = started(project, "resume")
-    ralph.wait_for("Waiting for the processes of a killed run to end")
+    ralph.wait_for("Waiting for the processes of a killed run to exit")
     ralph.process.send_signal(signal.SIGINT)
     assert ralph.result().code == 130, ralph.said
     assert "Traceback" not in ralph.said

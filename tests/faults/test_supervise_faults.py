@@ -367,7 +367,7 @@ def test_p3_a_resumed_supervisor_goes_on_where_it_was(task: Task) -> None:
     (task.project.path / "go").touch()
     resumed = task.project.run("resume", newest(task.project).id)
     assert (resumed.code, task.attempts) == (0, ["1", "2", "3", "3"])
-    assert "The iteration that was cut off is done again." in resumed.err
+    assert "Repeating the interrupted iteration." in resumed.err
 
 
 # ---- the end is told once, whenever ralph is killed on the way ----
@@ -492,7 +492,7 @@ def test_p3_cancel_does_not_undo_an_end_that_was_decided(task: Task) -> None:
         killed(ralph)
     run = newest(task.project).id
     cancelled = task.project.run("cancel", run)
-    assert (cancelled.code, cancelled.err) == (0, f"Run {run} had come to its end: complete.\n")
+    assert (cancelled.code, cancelled.err) == (0, f"Run {run} had already stopped: complete.\n")
     assert (task.bus()[-1], task.project_bus()) == (COMPLETED, [COMPLETED])
     assert newest(task.project).outcome == "complete"
 

@@ -123,7 +123,7 @@ def test_tasks_that_are_added_are_picked_up(site: Site) -> None:
         (site.outside / "go").touch()
         ended = finish(ralph)
     assert ended.code == 0, ended.err
-    assert ended.err.count("T-4 is left out: T-4 depends on T-9, which is not on the board.") == 1
+    assert ended.err.count("Skipping T-4: T-4 depends on T-9, which is not on the board.") == 1
     assert [status(site, f"T-{n}").value for n in (1, 2, 3, 4)] == ["done", "done", "done", "todo"]
     assert_clean(site)
 
@@ -139,7 +139,7 @@ def test_tasks_that_have_no_order(site: Site, dependencies: tuple[tuple[str, ...
     """A cycle, or a dependency that is not there, is one error that names it."""
     site.add(*(task(f"T-{n}", dependencies=d) for n, d in enumerate(dependencies, 1)))
     ended = site.work()
-    assert ended.code == 2 and f"The tasks cannot be put in an order: {words}." in ended.err, ended.err
+    assert ended.code == 2 and f"The tasks cannot be ordered: {words}." in ended.err, ended.err
 
 
 # ---- pauses ----
@@ -281,7 +281,7 @@ def test_the_budget_of_the_whole_work(site: Site) -> None:
     dear(site, 0.3, f"[ $n = 0 ] || {{ {MENDS}; }}; echo $n > $RALPH_TASK_ID.txt", maxCostUsd=0.5)
     site.add(task("T-1"), task("T-2"))
     ended = site.work("-j", "2")
-    assert ended.code == 1 and "the cost budget of the whole work is used up" in ended.err, ended.err
+    assert ended.code == 1 and "the cost budget of `ralph work` is used up" in ended.err, ended.err
     assert {status(site, id) for id in ("T-1", "T-2")} <= {TaskStatus.IMPLEMENTING, TaskStatus.TODO}
     again = site.work("-j", "2", "--max-cost-usd", "9")
     assert again.code == 0, again.err

@@ -52,7 +52,7 @@ def test_g4_the_worktree_is_removed(site: Site) -> None:
         "esac",
     )
     site.add(task())
-    assert_stopped(site.work(), 2, "was removed while task T-1 was worked on there", "Go on with: ralph work")
+    assert_stopped(site.work(), 2, "was removed while task T-1 was running there", "Go on with: ralph work")
     assert_intact(site)
     result = site.work()
     assert result.code == 0, result.err
@@ -141,7 +141,7 @@ def test_g4_nothing_is_left_of_a_proved_task(site: Site) -> None:
     site.project.git("worktree", "prune")
     site.project.git("branch", "-q", "-D", "ralph/T-1")
     site.project.git("checkout", "--", "calc.py")
-    assert_stopped(site.work(), 1, "blocked: T-1", "There is nothing on the branch ralph/T-1.")
+    assert_stopped(site.work(), 1, "blocked: T-1", "The branch ralph/T-1 has no new commits.")
     assert not site.is_mended()
 
 
@@ -149,12 +149,10 @@ def test_g4_the_base_branch_is_deleted(site: Site) -> None:
     """The proved task is blocked; the next call says how the branch comes back, and then it is merged."""
     coder_only(site, f"{MENDS}; git update-ref -d refs/heads/main; promise CODED")
     site.add(task())
-    assert_stopped(site.work(), 1, "blocked: T-1", "The branch main is not there any more.")
+    assert_stopped(site.work(), 1, "blocked: T-1", "The branch main no longer exists.")
     again = site.work()
-    assert_stopped(
-        again, 2, "The branch main has no commit.", "bring it back: git update-ref refs/heads/main "
-    )
-    mending = again.err.rpartition("bring it back: ")[2].strip()
+    assert_stopped(again, 2, "The branch main has no commit.", "restore it: git update-ref refs/heads/main ")
+    mending = again.err.rpartition("restore it: ")[2].strip()
     subprocess.run(shlex.split(mending), cwd=site.project.path, check=True)
     result = site.work()
     assert result.code == 0, result.err
@@ -342,7 +340,9 @@ def test_g2_an_empty_repository(project: Project) -> None:
     site = Site(project)
     site.agents()
     site.add(task())
-    assert_stopped(site.work(), 2, "The branch main has no commit.", 'git commit --allow-empty -m "Begin"')
+    assert_stopped(
+        site.work(), 2, "The branch main has no commit.", 'git commit --allow-empty -m "Initial commit"'
+    )
 
 
 def test_g2_head_is_detached_while_work_goes_on(site: Site) -> None:

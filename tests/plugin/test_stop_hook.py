@@ -108,8 +108,8 @@ def test_work_in_order_is_approved(loop: Looping) -> None:
         ("{", "ralph/tasks.json is not valid JSON"),
         ("", "is not valid JSON"),
         ("[]", "must be an object, not an array"),
-        ('{"project": "a", "project": "b"}', "the key 'project' stands there twice"),
-        ('{"project": NaN}', "NaN is no JSON value"),
+        ('{"project": "a", "project": "b"}', "duplicate key 'project'"),
+        ('{"project": NaN}', "NaN is not a JSON value"),
         ("[" * 100_000, "nested too deeply"),
         ("\ufeff{}", "is not valid JSON"),
         ({}, "the field 'userStories' is missing"),
@@ -135,10 +135,10 @@ def test_a_missing_task_list_blocks(loop: Looping) -> None:
     assert "ralph/tasks.json cannot be read" in loop.stop().reason
     path.unlink()
     path.mkdir()
-    assert "no regular file" in loop.stop().reason
+    assert "not a regular file" in loop.stop().reason
     path.rmdir()
     os.mkfifo(path)
-    assert "no regular file" in loop.stop().reason
+    assert "not a regular file" in loop.stop().reason
 
 
 def test_all_reasons_of_the_first_failing_check(loop: Looping) -> None:
@@ -417,7 +417,7 @@ def test_no_repository_no_commit(loop: Looping) -> None:
     """Where git has nothing to say, there is a warning."""
     shutil.rmtree(loop.path / ".git")
     said = loop.stop()
-    assert said.approves and "is in no git repository" in said.err
+    assert said.approves and "is not in a git repository" in said.err
 
 
 def test_a_git_that_fails_or_hangs_blocks(loop: Looping, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -548,12 +548,11 @@ def test_an_error_of_the_hook_blocks_and_has_no_traceback(loop: Looping) -> None
     place.mkdir()
     shutil.copy(HOOK, place)
     said = run_hook(place / HOOK.name, {"cwd": str(loop.path)})
-    assert "The checks could not be made (ModuleNotFoundError)" in said.reason
+    assert "The checks could not run (ModuleNotFoundError)" in said.reason
     assert run_hook(place / HOOK.name, {"cwd": str(loop.path.parent)}).approves
     (place / "story_rules.py").write_text("schema_problems = invariant_problems = None")
     assert (
-        "The checks could not be made (TypeError)"
-        in run_hook(place / HOOK.name, {"cwd": str(loop.path)}).reason
+        "The checks could not run (TypeError)" in run_hook(place / HOOK.name, {"cwd": str(loop.path)}).reason
     )
 
 

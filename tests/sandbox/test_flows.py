@@ -56,7 +56,7 @@ def test_the_users_hooks_do_not_run_what_an_agent_wrote(project: Project) -> Non
     done = site.work()
     assert done.code == 0, done.err
     assert site.is_mended() and not out.exists()
-    assert "Your git hooks are not run" in done.err
+    assert "Git hooks are disabled" in done.err
 
 
 def test_a_supervised_command_leaves_done(project: Project) -> None:

@@ -75,8 +75,8 @@ def board(*found: Any, **values: Any) -> dict[str, Any]:
         (board(story(""), story("US-2")), "Story number 1: 'id' must be a non-empty string"),
         (board(story(), story()), "Duplicate story id: US-001"),
         (board(story(passes=True, notes=" ")), "passes=true but empty notes"),
-        (board(story(dependsOn=["US-9"])), "names US-9, which is no story"),
-        (board(story(dependsOn=["US-001"])), "wait for each other: US-001 → US-001"),
+        (board(story(dependsOn=["US-9"])), "names US-9, which is not a story"),
+        (board(story(dependsOn=["US-001"])), "dependency cycle: US-001 → US-001"),
         (board(story("A", dependsOn=["B"]), story("B", dependsOn=["A"])), "A → B → A"),
         (board(story(), verifyCommands="make"), "'verifyCommands' must be an array of strings"),
     ],
@@ -406,7 +406,7 @@ def test_criteria_may_only_be_added() -> None:
     before = board(story(acceptanceCriteria=["a", "b"]))
     ruling = ruled(before, board(story(acceptanceCriteria=["b", "c"])), ReviewPolicy(IMPLEMENT))
     assert ruling.board["userStories"][0]["acceptanceCriteria"] == ["a", "b", "c"]
-    assert "may only be added: a" in ruling.undone[0]
+    assert "may only be added; restored: a" in ruling.undone[0]
 
 
 def test_of_two_reviews_the_one_whose_turn_it_was_counts() -> None:
@@ -436,7 +436,7 @@ def test_the_cap_approves_with_a_note() -> None:
     )
     assert (ruling.approved, ruling.at_cap) == (("US-001",), ("US-001",))
     assert ruling.undone == (
-        "Story US-001 was to be changed after review 1 of at most 1: it is approved, with a note",
+        "Story US-001 still had changes requested after review 1, at the cap of 1: approved with a note",
     )
 
 
@@ -461,19 +461,19 @@ DONE: dict[str, Any] = {"reviewStatus": APPROVED, "passes": True, "reviewCount":
             REVIEW,
             [story("A", **WAITING)],
             [story("A", **DONE, reviewFeedback=AT_CAP)],
-            "after 1 of 5 reviews",
+            "after only 1 of 5 reviews",
         ),
         (REVIEW, [story("A", **WAITING, notes="")], [story("A", **DONE, notes="")], "with empty notes"),
         (IMPLEMENT, [story("A", **DONE)], [story("A", **DONE, notes="")], "'notes' was put back"),
         (IMPLEMENT, [story("A")], [story("A"), story("a")], "could be mistaken for A"),
-        (IMPLEMENT, [story("A")], [story("A"), story("\u0410")], "no characters that the other ids"),
-        (IMPLEMENT, [story("A")], [story("A"), story("A\u200b")], "no characters that the other ids"),
-        (IMPLEMENT, [story("A")], [story("A"), story(" A")], "no characters that the other ids"),
-        (IMPLEMENT, [story("A")], [story("A"), story("A")], "its id stands there twice"),
+        (IMPLEMENT, [story("A")], [story("A"), story("\u0410")], "only have printable ASCII characters"),
+        (IMPLEMENT, [story("A")], [story("A"), story("A\u200b")], "only have printable ASCII characters"),
+        (IMPLEMENT, [story("A")], [story("A"), story(" A")], "only have printable ASCII characters"),
+        (IMPLEMENT, [story("A")], [story("A"), story("A")], "duplicate id"),
         (IMPLEMENT, [story("A")], [story("A"), {"id": ["A"]}], "a story is an object with an id"),
-        (IMPLEMENT, [story("A")], [story("A"), {"id": "B"}], "it has no acceptance criteria"),
+        (IMPLEMENT, [story("A")], [story("A"), {"id": "B"}], "no acceptance criteria"),
         (IMPLEMENT, [story("A")], [story("A", priority=float("inf"))], "'priority' was put back"),
-        (IMPLEMENT, [story("A", dependsOn=[])], [story("A", dependsOn=["A"])], "waited for each other"),
+        (IMPLEMENT, [story("A", dependsOn=[])], [story("A", dependsOn=["A"])], "dependency cycle"),
     ],
 )
 def test_words_of_what_is_undone(mode: str, old: list[Any], new: list[Any], words: str) -> None:
@@ -494,8 +494,8 @@ def test_what_a_new_story_lacks_is_filled_in_and_told() -> None:
     new = {"id": "US-002", "acceptanceCriteria": ["x"], "dependsOn": 3}
     ruling = ruled(board(story()), board(story(), new), ReviewPolicy(IMPLEMENT))
     assert rules.schema_problems(ruling.board) == []
-    assert "New story US-002: 'reviewFeedback' must be a string; it is \"\" now" in ruling.undone
-    assert "New story US-002: 'dependsOn' must be an array of story ids; it was left out" in ruling.undone
+    assert "New story US-002: 'reviewFeedback' must be a string; set to \"\"" in ruling.undone
+    assert "New story US-002: 'dependsOn' must be an array of story ids; removed" in ruling.undone
 
 
 def test_without_reviews_the_review_fields_are_nobodys() -> None:

@@ -68,11 +68,11 @@ def test_nothing_is_written_when_something_is_wrong(tasks: Tasks) -> None:
     edit.add(tasks, [entry("A")])
     added = edit.add(tasks, [entry("B", "X1"), entry("A"), entry("C", title=3), entry("C"), entry("D", "D")])
     assert texts(added) == [
-        (0, "names no task of this project: 'X1'"),
-        (1, "is there already"),
-        (2, "must be a text, not a whole number (put it in quotes)"),
-        (3, "stands there twice: C"),
-        (4, ": tasks that wait for each other: D → D"),
+        (0, "names an unknown task: 'X1'"),
+        (1, "already exists"),
+        (2, "must be a string, not a whole number (put it in quotes)"),
+        (3, "is used twice: C"),
+        (4, ": dependency cycle: D → D"),
     ]
     assert ids(tasks) == ["A"]
 
@@ -80,16 +80,16 @@ def test_nothing_is_written_when_something_is_wrong(tasks: Tasks) -> None:
 def test_a_circle_is_shown(tasks: Tasks) -> None:
     """From the first task of the file that is in it, through those that are there already."""
     added = edit.add(tasks, [entry("A", "C"), entry("B", "A"), entry("C", "B")])
-    assert texts(added) == [(0, ": tasks that wait for each other: A → C → B → A")]
+    assert texts(added) == [(0, ": dependency cycle: A → C → B → A")]
     edit.add(tasks, [entry("A"), entry("B", "A")])
     added = edit.add(tasks, [entry("X"), entry("A", "B")], update=True)
-    assert texts(added) == [(1, ": tasks that wait for each other: A → B → A")]
+    assert texts(added) == [(1, ": dependency cycle: A → B → A")]
 
 
 def test_a_similar_id_is_proposed(tasks: Tasks) -> None:
     """A typing mistake is seen at once."""
     added = edit.add(tasks, [entry("TASK-001"), entry("TASK-002", "TAKS-001")])
-    assert texts(added) == [(1, "names no task of this project: 'TAKS-001'; did you mean 'TASK-001'?")]
+    assert texts(added) == [(1, "names an unknown task: 'TAKS-001'; did you mean 'TASK-001'?")]
 
 
 def test_updating_keeps_status_and_progress(tasks: Tasks) -> None:
@@ -192,8 +192,8 @@ def test_an_edit_that_does_not_fit_changes_nothing(tasks: Tasks) -> None:
     assert (after, tasks.find("A")) == (before, before)
     assert problems == [
         TaskProblem(("title",), "is missing"),
-        TaskProblem(("dependencies", "1"), "names no task of this project: 'X'"),
-        TaskProblem(("dependencies",), ": tasks that wait for each other: A → B → A"),
+        TaskProblem(("dependencies", "1"), "names an unknown task: 'X'"),
+        TaskProblem(("dependencies",), ": dependency cycle: A → B → A"),
     ]
 
 

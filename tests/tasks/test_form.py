@@ -86,8 +86,8 @@ def test_everything_that_is_missing() -> None:
     found = dict(problems(entry(title=" ", completion={"outcome": "", "acceptance_criteria": []})))
     assert found == {
         "title": "is missing",
-        "completion.outcome": 'is missing: one sentence that can be measured and says what "done" means',
-        "completion.acceptance_criteria": "is missing: at least one requirement that can be verified",
+        "completion.outcome": 'is missing: one measurable sentence that says what "done" means',
+        "completion.acceptance_criteria": "is missing: at least one verifiable requirement",
     }
 
 
@@ -96,7 +96,7 @@ def test_the_spec_can_be_given_from_outside() -> None:
     values = entry()
     assert task(values).spec_id == "s"
     del values["spec_id"]
-    assert problems(values) == [("spec_id", "is missing: the name of the spec that the task is a part of")]
+    assert problems(values) == [("spec_id", "is missing: the name of the spec that the task belongs to")]
     found = read(values, SETTINGS, "plan").task
     assert found is not None and found.spec_id == "plan"
 
@@ -111,42 +111,46 @@ def test_a_key_without_a_value_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("values", "where", "what"),
     [
-        ({"title": 5}, "title", "must be a text, not a whole number (put it in quotes)"),
-        ({"title": True}, "title", "must be a text, not true or false (put it in quotes)"),
-        ({"title": ["x"]}, "title", "must be a text, not a list (put it in quotes)"),
-        ({"title": {"a": 1}}, "title", "must be a text, not a mapping (a text with `: ` in it needs quotes)"),
+        ({"title": 5}, "title", "must be a string, not a whole number (put it in quotes)"),
+        ({"title": True}, "title", "must be a string, not true or false (put it in quotes)"),
+        ({"title": ["x"]}, "title", "must be a string, not a list (put it in quotes)"),
+        (
+            {"title": {"a": 1}},
+            "title",
+            "must be a string, not a mapping (a string with `: ` in it needs quotes)",
+        ),
         ({"title": "a\nb"}, "title", "must be one line, without control characters"),
         ({"title": "a\x1b[2J"}, "title", "must be one line, without control characters"),
-        ({"description": "a\0b"}, "description", "has a character in it that is no text"),
-        ({"description": "\ud800"}, "description", "has a character in it that is no text"),
-        ({"priority": "high"}, "priority", "must be a whole number, not a text"),
-        ({"priority": 10**7}, "priority", "must be a whole number, at most 1000000"),
+        ({"description": "a\0b"}, "description", "contains an invalid character"),
+        ({"description": "\ud800"}, "description", "contains an invalid character"),
+        ({"priority": "high"}, "priority", "must be a whole number, not a string"),
+        ({"priority": 10**7}, "priority", "must be 1000000 or less"),
         ({"priority": True}, "priority", "must be a whole number, not true or false"),
-        ({"dependencies": "B"}, "dependencies", "must be a list, not a text"),
+        ({"dependencies": "B"}, "dependencies", "must be a list, not a string"),
         (
             {"dependencies": ["B", 3]},
             "dependencies.1",
-            "must be a text, not a whole number (put it in quotes)",
+            "must be a string, not a whole number (put it in quotes)",
         ),
         ({"metadata": []}, "metadata", "must be a mapping, not a list"),
-        ({"metadata": {"n": 2**70}}, "metadata.n", "is too large a number"),
-        ({"metadata": {"n": 1e999}}, "metadata.n", "is too large a number"),
-        ({"metadata": {"a": ["\0"]}}, "metadata.a.0", "has a character in it that is no text"),
+        ({"metadata": {"n": 2**70}}, "metadata.n", "is too large"),
+        ({"metadata": {"n": 1e999}}, "metadata.n", "is too large"),
+        ({"metadata": {"a": ["\0"]}}, "metadata.a.0", "contains an invalid character"),
         ({"protect": [""]}, "protect.0", "is empty"),
         (
             {"status": "reviewing"},
             "status",
-            "is set by `ralph work` alone; one of todo, done, failed, blocked",
+            "can only be set by `ralph work`; one of todo, done, failed, blocked",
         ),
         ({"status": "open"}, "status", "'open' is unknown; one of todo, done, failed, blocked, cancelled"),
-        ({"dependancies": []}, "dependancies", "is no key that is known here; did you mean 'dependencies'?"),
-        ({"xyz": []}, "xyz", "is no key that is known here"),
+        ({"dependancies": []}, "dependancies", "is not a known key; did you mean 'dependencies'?"),
+        ({"xyz": []}, "xyz", "is not a known key"),
         ({"completion": []}, "completion", "must be a mapping, not a list"),
-        ({"completion": DONE | {"coder": "x"}}, "completion.coder", "must be a mapping, not a text"),
+        ({"completion": DONE | {"coder": "x"}}, "completion.coder", "must be a mapping, not a string"),
         (
             {"completion": DONE | {"acceptance_criteria": "x"}},
             "completion.acceptance_criteria",
-            "must be a list, not a text",
+            "must be a list, not a string",
         ),
         (
             {"completion": DONE | {"acceptance_criteria": ["a", " "]}},
@@ -156,7 +160,7 @@ def test_a_key_without_a_value_is_not_there() -> None:
         (
             {"completion": DONE | {"codr": {}}},
             "completion.codr",
-            "is no key that is known here; did you mean",
+            "is not a known key; did you mean",
         ),
     ],
 )
@@ -169,12 +173,12 @@ def test_what_is_wrong_is_said_where_it_is(values: dict[str, Any], where: str, w
 @pytest.mark.parametrize(
     ("criteria", "where", "what"),
     [
-        ({"promise": ""}, "promise", "is empty: what the agent says when it is done"),
-        ({"promise": "\n "}, "promise", "is empty: what the agent says when it is done"),
+        ({"promise": ""}, "promise", "is empty: it is the text that the agent prints when it is done"),
+        ({"promise": "\n "}, "promise", "is empty: it is the text that the agent prints when it is done"),
         ({"promise": "a\nb"}, "promise", "must be one line without < and >"),
         ({"promise": "<promise>X</promise>"}, "promise", "must be one line without < and >"),
-        ({"promise": 3}, "promise", "must be a text, not a whole number (put it in quotes)"),
-        ({"max_iterations": 0}, "max_iterations", "must be a whole number, at least 1"),
+        ({"promise": 3}, "promise", "must be a string, not a whole number (put it in quotes)"),
+        ({"max_iterations": 0}, "max_iterations", "must be 1 or more"),
         ({"max_iterations": 1.5}, "max_iterations", "must be a whole number, not a number"),
         (
             {"verification_config": {"command": "x"}},
@@ -184,12 +188,12 @@ def test_what_is_wrong_is_said_where_it_is(values: dict[str, Any], where: str, w
         (
             {"verification_method": "extrnal"},
             "verification_method",
-            "names no method: 'extrnal'; did you mean",
+            "names an unknown method: 'extrnal'; did you mean",
         ),
         (
             {"verification_method": "command"},
             "verification_method",
-            "names no method: 'command'; one of string_",
+            "names an unknown method: 'command'; one of string_",
         ),
         (
             {"verification_method": "external"},
@@ -212,7 +216,7 @@ def test_what_is_wrong_is_said_where_it_is(values: dict[str, Any], where: str, w
                 "verification_config": {"check_for": "{{ acceptance_criteria }}"},
             },
             "verification_config.check_for",
-            "must be {{acceptance_criteria}} alone, with nothing before, in or after it",
+            "must be exactly {{acceptance_criteria}}, with nothing before, inside or after it",
         ),
         (
             {
@@ -228,7 +232,7 @@ def test_what_is_wrong_is_said_where_it_is(values: dict[str, Any], where: str, w
                 "verification_config": {"stages": [{"method": "by_hand"}]},
             },
             "verification_config.stages.0.method",
-            "names no method: 'by_hand'; one of",
+            "names an unknown method: 'by_hand'; one of",
         ),
     ],
 )

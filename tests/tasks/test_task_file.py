@@ -85,7 +85,7 @@ def test_what_is_exported_is_imported_again(tasks: list[Task]) -> None:
 @pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "[]", "tasks: []\n", "---\n---\n"])
 def test_a_file_without_tasks_is_refused(text: str) -> None:
     """It says what a task file looks like."""
-    with pytest.raises(RalphError, match="there are no tasks in it") as raised:
+    with pytest.raises(RalphError, match="no tasks found") as raised:
         parse(text)
     assert "`tasks:`" in raised.value.hint
 
@@ -122,13 +122,13 @@ def test_every_problem_has_its_line() -> None:
     assert errors(text) == [
         "plan.yaml: 9 problems.",
         "plan.yaml:1: A: title is missing",
-        "plan.yaml:2: A: titel is no key that is known here; did you mean 'title'?",
+        "plan.yaml:2: A: titel is not a known key; did you mean 'title'?",
         "plan.yaml:5: the key 'outcome' stands there twice",
-        "plan.yaml:8: A: completion.acceptance_criteria[1] must be a text, not a mapping"
-        " (a text with `: ` in it needs quotes)",
+        "plan.yaml:8: A: completion.acceptance_criteria[1] must be a string, not a mapping"
+        " (a string with `: ` in it needs quotes)",
         "plan.yaml:9: task 2: title is missing",
         "plan.yaml:9: the tag !!python/name:os.system is not allowed",
-        "plan.yaml:10: task 2: id must be letters, digits, `.`, `_` and `-`, and begin with a letter, a digit or `_`",
+        "plan.yaml:10: task 2: id must consist of letters, digits, `.`, `_` and `-`, and start with a letter, a digit or `_`",
         "plan.yaml:14: task 2: completion.coder.promise must be one line without < and >",
         "plan.yaml:15: task 3: must be a mapping, not a whole number",
     ]
@@ -137,7 +137,7 @@ def test_every_problem_has_its_line() -> None:
 def test_one_problem_is_one_line() -> None:
     """Without a heading."""
     assert errors(LIST.replace("T\n", "3\n", 1)) == [
-        "plan.yaml:2: A: title must be a text, not a whole number (put it in quotes)."
+        "plan.yaml:2: A: title must be a string, not a whole number (put it in quotes)."
     ]
 
 
@@ -155,7 +155,7 @@ def test_no_escape_sequence_reaches_a_terminal() -> None:
 
 def test_what_to_do_about_tasks_that_are_there() -> None:
     """The hint names the option."""
-    assert parse(LIST).explained([EntryProblem(0, EXISTS)]).hint == "--update replaces tasks that are there."
+    assert parse(LIST).explained([EntryProblem(0, EXISTS)]).hint == "Use --update to replace existing tasks."
 
 
 def test_the_spec_is_the_name_of_the_file(tmp_path: Path) -> None:

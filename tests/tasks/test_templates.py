@@ -37,6 +37,6 @@ def test_a_template_is_found_as_people_write_it(name: str) -> None:
 )
 def test_an_unknown_template(name: str, hint: str) -> None:
     """It says which one could have been meant."""
-    with pytest.raises(RalphError, match="no template") as raised:
+    with pytest.raises(RalphError, match="Unknown template") as raised:
         templates.find(name)
     assert raised.value.hint == hint
