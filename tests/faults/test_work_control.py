@@ -16,7 +16,7 @@ from conftest import Project, Result, wait_until
 from faults.fault_support import finish, killed, lines, traces
 from faults.work_fault_support import assert_clean, assert_intact, coder_only, roles_of, trap, worktrees
 from ralph.core.task_model import TaskStatus
-from work_support import HONEST, MENDS, Site, external, make_site, task
+from work_support import FIXES, HONEST, Site, external, make_site, task
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def site(project: Project) -> Site:
     return make_site(project)
 
 
-WRITES = f"{MENDS}; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; promise CODED"
+WRITES = f"{FIXES}; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; promise CODED"
 
 
 @contextmanager
@@ -103,7 +103,7 @@ def test_a_task_is_cancelled_between_two_roles(site: Site) -> None:
         (site.outside / "go").touch()
         assert finish(ralph).code == 1
     assert status(site, "T-1") is TaskStatus.CANCELLED
-    assert site.prompts("T-1.tester") == [] and not site.is_mended()
+    assert site.prompts("T-1.tester") == [] and not site.is_fixed()
 
 
 # ---- additions ----
@@ -278,7 +278,7 @@ def dear(site: Site, cost: float, body: str = WRITES, **settings: Any) -> None:
 
 def test_the_budget_of_the_whole_work(site: Site) -> None:
     """Used up, it ends the work as a limit, and no task has failed for it; with more money the same runs go on."""
-    dear(site, 0.3, f"[ $n = 0 ] || {{ {MENDS}; }}; echo $n > $RALPH_TASK_ID.txt", maxCostUsd=0.5)
+    dear(site, 0.3, f"[ $n = 0 ] || {{ {FIXES}; }}; echo $n > $RALPH_TASK_ID.txt", maxCostUsd=0.5)
     site.add(task("T-1"), task("T-2"))
     ended = site.work("-j", "2")
     assert ended.code == 1 and "the cost budget of `ralph work` is used up" in ended.err, ended.err
@@ -294,7 +294,7 @@ def test_the_budget_of_one_task(site: Site) -> None:
     dear(
         site,
         0.4,
-        f"[ $RALPH_TASK_ID = T-1 ] || {{ {MENDS}; }}; echo $n > $RALPH_TASK_ID.txt",
+        f"[ $RALPH_TASK_ID = T-1 ] || {{ {FIXES}; }}; echo $n > $RALPH_TASK_ID.txt",
         ralph={"maxTaskCostUsd": 1.0},
     )
     site.add(task("T-1"), task("T-2"))
@@ -324,7 +324,7 @@ def assert_taken(site: Site, ended: Result, attempt: int) -> None:
     assert not list(site.worktree.parent.glob("T-1*"))
 
 
-WINS = f"{MENDS}; echo $a > winner.txt; promise CODED"
+WINS = f"{FIXES}; echo $a > winner.txt; promise CODED"
 
 
 @pytest.mark.slow

@@ -28,7 +28,7 @@ from faults.work_fault_support import (
 )
 from ralph.core.task_model import CompletionCriteria, Task
 from ralph.store.home import Home
-from work_support import CHECK, MENDS, Site, external, make_site, task
+from work_support import CHECK, FIXES, Site, external, make_site, task
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def moved_base(site: Site) -> str:
 
 def assert_merged_once(site: Site, *before: str) -> None:
     """The task is done with one run, the user's branch has its work once, and nothing is left over."""
-    assert site.is_mended()
+    assert site.is_fixed()
     assert (site.state()["status"], roles_of(site)) == ("done", ["coder"])
     subjects = site.project.git("log", "--format=%s", "main").splitlines()
     expected = ["First", "Merge T-1: Make add add", "Mine", "T-1: Make add add (coder)", *before]
@@ -79,7 +79,7 @@ MOMENTS = {
 @pytest.mark.parametrize("moment", some(MOMENTS, 2))
 def test_g1_killed_between_two_steps(site: Site, moment: str) -> None:
     """Ralph is killed there; called again, it merges the task once, with no run more than it takes."""
-    coder_only(site, f"{MENDS}; {moved_base(site)}; promise CODED")
+    coder_only(site, f"{FIXES}; {moved_base(site)}; promise CODED")
     site.add(task())
     trap(site, *MOMENTS[moment])
     killed_work(site)
@@ -111,7 +111,7 @@ def new_site(project: Project, name: str) -> Site:
 
 
 def _killed_at_some_command(site: Site, chance: random.Random) -> None:
-    coder_only(site, f"{MENDS}; {moved_base(site)}; promise CODED")
+    coder_only(site, f"{FIXES}; {moved_base(site)}; promise CODED")
     site.add(task())
     number, deed = chance.randint(1, COMMANDS), chance.choice([KILL_BEFORE, KILL_AFTER])
     trap(site, "*", deed, nth=number)
@@ -134,7 +134,7 @@ def test_g1_killed_while_git_writes_files(site: Site, place: str) -> None:
     names = [f"{name}.txt" for name in "abcd"]
     coder_only(
         site,
-        f"{MENDS}; for f in {' '.join(names)}; do echo new > $f; done; {moved_base(site)}; promise CODED",
+        f"{FIXES}; for f in {' '.join(names)}; do echo new > $f; done; {moved_base(site)}; promise CODED",
     )
     site.add(task())
     for name in names:
