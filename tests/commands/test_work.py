@@ -570,7 +570,7 @@ def test_a_spec_that_no_task_belongs_to(site: Site) -> None:
     """A slip of the pen is an error, not a night in which nothing is done."""
     site.add(task())
     done = site.work("--spec", "calk")
-    assert done.code == 2 and "no task of spec 'calk' in this project; did you mean 'calc'?" in done.err
+    assert done.code == 2 and "no task of spec 'calk'; did you mean 'calc'?" in done.err
 
 
 def test_a_task_that_somebody_has_set_to_done(site: Site) -> None:

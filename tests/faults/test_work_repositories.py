@@ -38,11 +38,11 @@ def site(project: Project) -> Site:
     return make_site(project)
 
 
-# ---- G4: what vanishes under a running loop ----
+# ---- G4: things that vanish under a running loop ----
 
 
 def test_g4_the_worktree_is_removed(site: Site) -> None:
-    """The work stops and says so; called again, the worktree is back with all that was in it, committed or not."""
+    """The work stops with an error; called again, the worktree is back with everything in it, committed or not."""
     coder_only(
         site,
         "case $n in\n"
@@ -62,7 +62,7 @@ def test_g4_the_worktree_is_removed(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g4_the_worktree_is_removed_between_two_runs(site: Site) -> None:
-    """A role that goes on finds its worktree as the last iteration had left it, and the run is the same."""
+    """A resumed role finds its worktree as the last iteration left it, and the run is the same."""
     coder_only(
         site,
         "case $n in\n"
@@ -95,7 +95,7 @@ DEEDS = {
 
 @pytest.mark.parametrize("deed", some(DEEDS, 1))
 def test_g4_an_agent_that_moves_branches(site: Site, deed: str) -> None:
-    """Whatever it does to branches and HEAD: what was proved is merged, with its history, and nothing else."""
+    """Whatever it does to branches and HEAD, the proved work is merged with its history, and nothing else."""
     (site.project.path / "second.txt").write_text("second\n")
     site.project.git("add", "-A")
     site.project.git("commit", "-qm", "Second")
@@ -115,7 +115,7 @@ def test_g4_an_agent_that_moves_branches(site: Site, deed: str) -> None:
 
 @pytest.mark.slow
 def test_g4_worktree_and_branch_are_deleted_before_the_merge(site: Site) -> None:
-    """What was proved and waits for the user is found again in the snapshots."""
+    """Proved work that waits for the user is restored from the snapshots."""
     coder_only(site, f"{FIXES}; promise CODED")
     site.add(task())
     (site.project.path / "calc.py").write_text("# mine\n")
@@ -146,7 +146,7 @@ def test_g4_nothing_is_left_of_a_proved_task(site: Site) -> None:
 
 
 def test_g4_the_base_branch_is_deleted(site: Site) -> None:
-    """The proved task is blocked; the next call says how the branch comes back, and then it is merged."""
+    """The proved task is blocked; the next call says how to restore the branch, and then it is merged."""
     coder_only(site, f"{FIXES}; git update-ref -d refs/heads/main; promise CODED")
     site.add(task())
     assert_stopped(site.work(), 1, "blocked: T-1", "The branch main no longer exists.")
@@ -161,7 +161,7 @@ def test_g4_the_base_branch_is_deleted(site: Site) -> None:
 
 
 def test_g4_worktrees_of_the_user_stay(site: Site) -> None:
-    """A worktree of the user's own that is not there now, on another disk perhaps, stays registered."""
+    """A worktree of the user that is unavailable, on another disk for example, stays registered."""
     site.project.git("worktree", "add", "-q", "-b", "mine", str(site.outside / "mine"))
     (site.outside / "mine").rename(site.outside / "away")
     coder_only(site, f"{FIXES}; promise CODED")
@@ -173,8 +173,8 @@ def test_g4_worktrees_of_the_user_stay(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_g4_what_an_agent_made_read_only_is_removed(site: Site) -> None:
-    """A worktree with directories that cannot be written to is cleared all the same."""
+def test_g4_read_only_directories_are_removed(site: Site) -> None:
+    """A worktree with read-only directories is removed too."""
     coder_only(site, f"{FIXES}; mkdir -p deep/er; touch deep/er/file; chmod 500 deep/er deep; promise CODED")
     site.add(task())
     result = site.work()
@@ -185,7 +185,7 @@ def test_g4_what_an_agent_made_read_only_is_removed(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g4_a_full_disk_in_the_commit(site: Site, mounts: list[str], tmp_path: Path) -> None:
-    """The work stops and says why; with room again it goes on, and nothing is damaged or lost."""
+    """The work stops with the reason; with space again it continues, and nothing is damaged or lost."""
     disk, keep, filler = site.project.path, tmp_path / "kept", site.project.path / "filler"
     fills = f"head -c 40000000 /dev/zero > {filler} 2> /dev/null"
     hook = site.project.path / ".git/hooks/pre-commit"
@@ -206,8 +206,8 @@ def test_g4_a_full_disk_in_the_commit(site: Site, mounts: list[str], tmp_path: P
 # ---- G2: repositories in odd states ----
 
 
-def test_g2_nobody_who_commits(site: Site) -> None:
-    """Without an identity no agent is started: the error says how to give one."""
+def test_g2_no_git_identity(site: Site) -> None:
+    """Without an identity no agent is started: the error says how to set one."""
     site.project.git("config", "--unset", "user.email")
     site.project.git("config", "user.useConfigOnly", "true")
     site.add(task())
@@ -217,7 +217,7 @@ def test_g2_nobody_who_commits(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_an_identity_in_the_environment(site: Site) -> None:
-    """Git takes it from there, so does Ralph."""
+    """Git uses it, and so does Ralph."""
     site.project.git("config", "--unset", "user.email")
     who = {"NAME": "Eve", "EMAIL": "eve@localhost"}
     site.project.extra_env |= {f"GIT_{w}_{k}": v for w in ("AUTHOR", "COMMITTER") for k, v in who.items()}
@@ -230,7 +230,7 @@ def test_g2_an_identity_in_the_environment(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_commits_that_cannot_be_signed(site: Site) -> None:
-    """Signing without a key is found out before any agent is started; without signing the work goes on."""
+    """Signing without a key is detected before any agent starts; without signing the work continues."""
     site.project.git("config", "commit.gpgSign", "true")
     site.project.git("config", "gpg.program", "false")
     coder_only(site, f"{FIXES}; promise CODED")
@@ -261,7 +261,7 @@ def test_g2_a_signing_key_that_is_locked_later(site: Site) -> None:
 
 
 def test_g2_a_hook_that_refuses_commits(site: Site) -> None:
-    """The coder is told what the hook said, and only what the hook lets pass is done."""
+    """The coder gets the message of the hook, and only what the hook accepts is done."""
     hook = site.project.path / ".git/hooks/pre-commit"
     hook.write_text("#!/bin/sh\ntest -e changelog && exit\necho 'no entry in the changelog' >&2\nexit 1\n")
     hook.chmod(0o755)
@@ -275,7 +275,7 @@ def test_g2_a_hook_that_refuses_commits(site: Site) -> None:
 
 
 def test_g2_a_hook_that_refuses_merges(site: Site) -> None:
-    """The proved task waits with the hook's reason; other tasks go on, and when the hook lets it, it is merged."""
+    """The proved task waits with the hook's reason; other tasks continue, and when the hook allows it, it is merged."""
     hook = site.project.path / ".git/hooks/pre-merge-commit"
     hook.write_text(
         f"#!/bin/sh\n[ -e {site.outside}/open ] && exit\necho 'error: closed today' >&2\nexit 1\n"
@@ -296,7 +296,7 @@ def test_g2_a_hook_that_refuses_merges(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_the_user_commits_at_the_same_time(site: Site) -> None:
-    """A commit of the user's whose hook takes its time is waited for, and both have what they made."""
+    """Ralph waits for a user's commit with a slow hook, and both keep their changes."""
     go, here = site.outside / "go", site.outside / "hook.here"
     hook = site.project.path / ".git/hooks/pre-commit"
     waits = f"touch {here}; until [ -e {go} ]; do sleep 0.05; done; sleep 2.5"
@@ -319,8 +319,8 @@ def test_g2_the_user_commits_at_the_same_time(site: Site) -> None:
 @pytest.mark.parametrize(
     "lock", some(["index.lock", "refs/heads/main.lock", "HEAD.lock", "packed-refs.lock"], 1)
 )
-def test_g1_locks_that_a_killed_git_has_left(site: Site, lock: str) -> None:
-    """They go when nobody holds them, and the task is merged."""
+def test_g1_locks_left_by_a_killed_git(site: Site, lock: str) -> None:
+    """They are removed when no process holds them, and the task is merged."""
     path = site.project.path / ".git" / lock
     path.touch()
     os.utime(path, (time.time() - 60, time.time() - 60))
@@ -334,7 +334,7 @@ def test_g1_locks_that_a_killed_git_has_left(site: Site, lock: str) -> None:
 
 
 def test_g2_an_empty_repository(project: Project) -> None:
-    """There is nothing to begin from: one error that says how to make a commit."""
+    """There is nothing to start from: one error that says how to make a commit."""
     project.git("init", "-q", "-b", "main")
     project.git("config", "user.email", "ada@localhost")
     site = Site(project)
@@ -345,8 +345,8 @@ def test_g2_an_empty_repository(project: Project) -> None:
     )
 
 
-def test_g2_head_is_detached_while_work_goes_on(site: Site) -> None:
-    """The branch gets the work all the same, the checkout stays where the user has gone."""
+def test_g2_head_is_detached_meanwhile(site: Site) -> None:
+    """The branch still gets the work, and the checkout stays where the user moved it."""
     detach = f"(cd {site.project.path} && git checkout -q --detach)"
     coder_only(site, f"{FIXES}; {detach}; promise CODED")
     site.add(task())
@@ -359,7 +359,7 @@ def test_g2_head_is_detached_while_work_goes_on(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_another_branch_is_checked_out_later(site: Site) -> None:
-    """A task goes into the branch that it began from, also when it is finished from another one."""
+    """A task is merged into the branch it started from, even if another one is checked out now."""
     coder_only(site, f"kill -INT {RALPH_PID}; {FIXES}")
     site.add(task())
     assert site.work().code == 130
@@ -373,7 +373,7 @@ def test_g2_another_branch_is_checked_out_later(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_a_submodule(site: Site) -> None:
-    """It is empty in a new worktree, until the user's setup brings it; then tasks with it are merged."""
+    """It is empty in a new worktree until the user's setup fills it; then tasks with it are merged."""
     library = site.outside / "library"
     project = Project(library, site.project.home)
     library.mkdir()
@@ -395,7 +395,7 @@ def test_g2_a_submodule(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_a_shallow_clone(site: Site, tmp_path: Path) -> None:
-    """A clone without its history is as good as any."""
+    """A clone without history works like any other."""
     for number in range(3):
         site.project.git("commit", "-q", "--allow-empty", "-m", f"More {number}")
     clone = tmp_path / "clone"
@@ -413,7 +413,7 @@ def test_g2_a_shallow_clone(site: Site, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_g2_a_state_directory_behind_a_link(site: Site) -> None:
-    """Git knows worktrees by their real paths; a home that is a link does not confuse it."""
+    """Git identifies worktrees by their real paths; a home that is a link does not confuse it."""
     link = site.outside / "link"
     link.symlink_to(site.project.home.path)
     site.project.extra_env["RALPH_STATE_DIR"] = str(link)
@@ -431,8 +431,8 @@ def test_g2_a_state_directory_behind_a_link(site: Site) -> None:
 # ---- G2: conflicts ----
 
 
-def test_g2_a_conflict_that_is_resolved_for_one_side(site: Site) -> None:
-    """A coder that decides for its own side has merged the base too, and nothing conflicts any more."""
+def test_g2_a_conflict_resolved_for_one_side(site: Site) -> None:
+    """A coder that chooses its own side has merged the base too, and no conflict remains."""
     theirs = f"(cd {site.project.path} && echo '# base' >> calc.py && git commit -qam Base)"
     coder_only(
         site,
@@ -449,7 +449,7 @@ def test_g2_a_conflict_that_is_resolved_for_one_side(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_a_conflict_that_is_left(site: Site) -> None:
-    """Conflict marks are never committed by Ralph: the coder is told, and its work is not done with them."""
+    """Ralph never commits conflict markers: the coder is told, and its work is not done with them."""
     theirs = f"(cd {site.project.path} && echo base >> notes && git add notes && git commit -qm Base)"
     coder_only(
         site,
@@ -464,7 +464,7 @@ def test_g2_a_conflict_that_is_left(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_a_conflict_whose_coder_is_killed(site: Site) -> None:
-    """After kill -9 the conflict is there again, as a merge that still has to be made."""
+    """After kill -9 the conflict is there again, as an unfinished merge."""
     theirs = f"(cd {site.project.path} && echo base >> notes && git add notes && git commit -qm Base)"
     resolves = "echo both > notes; git add -A; git commit -qm resolved"
     coder_only(
@@ -484,8 +484,8 @@ def test_g2_a_conflict_whose_coder_is_killed(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_g2_a_conflict_where_something_lies_around(site: Site) -> None:
-    """Untracked files in the worktree are not taken for the merge: nothing that the base has got meanwhile is undone."""
+def test_g2_a_conflict_with_untracked_files(site: Site) -> None:
+    """Untracked files in the worktree do not become part of the merge: no newer change of the base is undone."""
     theirs = f"(cd {site.project.path} && echo base | tee notes > late && git add . && git commit -qm Base)"
     coder_only(
         site,
@@ -506,7 +506,7 @@ def test_g2_a_conflict_where_something_lies_around(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_tests_of_the_tester_survive_a_conflict(site: Site) -> None:
-    """What the tester has added stays protected and trusted when the base is merged in."""
+    """The tester's additions stay protected and trusted when the base is merged in."""
     theirs = f"(cd {site.project.path} && echo base >> notes && git add notes && git commit -qm Base)"
     body = (
         HONEST.replace(
@@ -545,13 +545,13 @@ def one_line(title: str) -> str:
 
 
 def messages(site: Site) -> list[str]:
-    """Of the commits that Ralph has made for the coder."""
+    """The subjects of the commits that Ralph made for the coder."""
     return site.project.git("log", "-z", "--format=%B", "--grep=^T-1: ", "main").split("\0")
 
 
 @pytest.mark.parametrize("kind", some(ODD, 1))
 def test_g3_odd_texts_are_only_texts(site: Site, kind: str) -> None:
-    """Title, description, outcome and criteria go into prompts and commits as they are, and nothing runs them."""
+    """Title, description, outcome and criteria go into prompts and commits unchanged, and nothing executes them."""
     text = ODD[kind]
     coder_only(
         site, f"{FIXES}; git commit -qam own; echo >> calc.py; cat > {site.outside}/prompt; promise CODED"
@@ -573,7 +573,7 @@ def test_g3_odd_texts_are_only_texts(site: Site, kind: str) -> None:
     "id", ["../../escape", "-rf", "a b", "a/b", "$(touch pwned)", "x.lock", "a..b", ".hidden"]
 )
 def test_g3_odd_ids_are_refused(site: Site, id: str) -> None:
-    """An id that could be no branch or no directory is refused before anything is made of it."""
+    """An id that cannot be a branch or a directory is refused before anything is created."""
     site.add(task(id))
     before = sorted(site.outside.rglob("*"))
     assert_stopped(site.work(), 2, f"The id of task {id!r} must")
@@ -585,7 +585,7 @@ def test_g3_odd_ids_are_refused(site: Site, id: str) -> None:
 
 @pytest.mark.slow
 def test_g3_ids_that_look_like_attempts(site: Site) -> None:
-    """The second attempt at task 1 and the task 1.2 do not get into each other's way."""
+    """The second attempt at task 1 and the task 1.2 do not collide."""
     writes = f"{FIXES}; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; promise CODED"
     coder_only(site, writes)
     site.add(task("1", attempts=2), task("1.2"))

@@ -115,7 +115,7 @@ def test_a_leap_gives_one_alert(session: Session) -> None:
 
 
 def test_a_new_session_gets_alerts_again(session: Session) -> None:
-    """SessionStart re-arms only the alerts of its own session."""
+    """SessionStart re-arms alerts for that session only."""
     session.grow(55)
     other = Session(session.id + "-other", session.transcript)
     assert session.alert() and other.alert()

@@ -172,7 +172,7 @@ STATES: list[dict[str, Any]] = [
     for passes in (False, True)
     for status in (None, NEEDS_REVIEW, CHANGES_REQUESTED, APPROVED)
     for count in (0, 1, 2)
-    for feedback in ("", "mend it")
+    for feedback in ("", "fix it")
 ]
 FIELDS = ("passes", "reviewStatus", "reviewCount")
 
@@ -306,7 +306,7 @@ ENDS: list[dict[str, Any]] = [
     for status, feedback in (
         (None, ""),
         (NEEDS_REVIEW, ""),
-        (CHANGES_REQUESTED, "mend it"),
+        (CHANGES_REQUESTED, "fix it"),
         (APPROVED, ""),
     )
     for count in (0, 1)
