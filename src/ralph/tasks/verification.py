@@ -129,7 +129,7 @@ def in_words(message: str) -> str:
         return f"must be {wanted}, not {_KINDS.get(found[2], found[2])}"
     if found := re.fullmatch(r"Expected `(\w+)` (>=|<=) (-?[\d.]+)", message):
         bound = "more" if found[2] == ">=" else "less"
-        return f"must be {found[3]} or {bound}"
+        return f"must be {found[3].removesuffix('.0')} or {bound}"
     return f": {message[:1].lower()}{message[1:]}"
 
 
