@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the benchmarks are no part of what is installed
+sys.path.insert(0, str(Path(__file__).parents[1]))  # the benchmarks are not installed
 
 from bench.agents import prd_project
 from bench.agents.prd_project import board as board
@@ -21,7 +21,7 @@ HONEST = "play()"
 
 @dataclass(frozen=True)
 class Loop:
-    """The project, its folder `ralph/`, and its agent, which lies outside of the repository."""
+    """The project, its folder `ralph/`, and its agent, which is outside the repository."""
 
     project: Project
 
@@ -43,7 +43,7 @@ class Loop:
         return {each["id"]: each for each in self.tasks["userStories"]}
 
     def standing(self, id: str = "US-001") -> tuple[bool, str | None, int]:
-        """Whether a story passes, its review status, and how often it was reviewed."""
+        """Whether a story passes, its review status, and its number of reviews."""
         found = self.stories[id]
         return found["passes"], found["reviewStatus"], found["reviewCount"]
 
@@ -51,7 +51,7 @@ class Loop:
         (self.folder / "tasks.json").write_text(json.dumps(tasks, indent=2) + "\n")
 
     def agent(self, body: str = HONEST, **settings: Any) -> None:
-        """What the agent does in every iteration, in Python, with the names of the prelude."""
+        """Set the agent: Python code for every iteration, with the names of the prelude."""
         path = self.outside / "agent"
         prd_project.write_agent(path, self.outside / "calls", body)
         usual = {"agent": {"command": str(path)}, "snapshots": False, "sandbox": {"rung": "direct"}}
@@ -62,7 +62,7 @@ class Loop:
 
     @property
     def prompts(self) -> list[str]:
-        """What the agent was told, in order."""
+        """The prompts of the agent, in order."""
         return prd_project.prompts(self.outside / "calls")
 
     @property
@@ -72,7 +72,7 @@ class Loop:
 
     @property
     def subjects(self) -> list[str]:
-        """Of the commits, the newest first."""
+        """The commit subjects, newest first."""
         return self.project.git("log", "--format=%s").splitlines()
 
 

@@ -12,7 +12,7 @@ from ralph.store.bus import project_bus, read, task_bus
 from ralph.store.messages import BusMessage
 
 QUICK = ("--restart-delay", "0.02")
-"""No test waits a second where nothing depends on it."""
+"""A short delay, so that no test waits without need."""
 
 LEAVES_DONE = 'touch "$TASK_FOLDER/DONE"'
 
@@ -22,7 +22,7 @@ PATH_TO_RALPH = f"PATH={Path(sys.executable).parent}:$PATH; export PATH"
 
 @dataclass(frozen=True)
 class Task:
-    """A folder `tasks/job`, and a script `task.sh` that notes each attempt, outside of the project: a note is no progress."""
+    """A folder `tasks/job`, and a script `task.sh` that logs each attempt outside the project, so it is not progress."""
 
     project: Project
 
@@ -44,7 +44,7 @@ class Task:
 
     @property
     def attempts(self) -> list[str]:
-        """The number of each attempt that was begun, as the agent was told it."""
+        """The number of each attempt started, as passed to the agent."""
         return self._attempts.read_text().split() if self._attempts.exists() else []
 
     def run(self, body: str, *options: str, timeout: float = 60) -> Result:
@@ -66,7 +66,7 @@ class Task:
 
 
 def _messages(path: Path) -> list[tuple[str, str]]:
-    """Type and body of each message; nothing may be damaged."""
+    """Type and body of each message; none may be damaged."""
     found = list(read(path))
     assert all(isinstance(message, BusMessage) for message in found)
     return [(message.type, message.body) for message in found if isinstance(message, BusMessage)]

@@ -1,6 +1,6 @@
-"""The formats of docs/formats.md: what Ralph writes and reads is what the golden files say.
+"""The formats of docs/formats.md: Ralph writes and reads what the golden files contain.
 
-`RALPH_UPDATE_GOLDEN=1` writes them anew; what they fix may only be added to.
+`RALPH_UPDATE_GOLDEN=1` rewrites them; formats may only be extended.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def test_every_kind_of_row_has_its_golden_form() -> None:
 
 
 def test_every_golden_row_can_be_read() -> None:
-    """Rows that this and every earlier version has written are read back as the same values."""
+    """Rows written by this and every earlier version are read back as the same values."""
     golden = json.loads((GOLDEN / "journal.json").read_text())
     assert [codec.decode(kind, json.dumps(body)) for kind, body in golden.items()] == ROWS
 
@@ -227,7 +227,7 @@ FIRST = Task(
 
 
 def test_the_json_of_tasks(project: Project) -> None:
-    """One with everything and one with the least, as `ralph task list --json` and `show --json` have them."""
+    """A full task and a minimal one, as in `ralph task list --json` and `show --json`."""
     tasks = project.home.tasks("/home/ada/project/.git")
     rows = [tasks.as_stored(task) for task in (TASK, FIRST)]
     compare("tasks.json", task_view.encoded([task_view.to_json(row) for row in rows]).decode())
@@ -236,11 +236,11 @@ def test_the_json_of_tasks(project: Project) -> None:
 
 
 def test_a_file_of_tasks() -> None:
-    """What `ralph task export` writes. That it can be read: tests/commands/test_task_methods.py."""
+    """What `ralph task export` writes. Reading it back: tests/commands/test_task_methods.py."""
     compare("tasks.yaml", task_file.to_text([FIRST, TASK]))
 
 
-def test_what_a_run_leaves_in_the_state_directory(repository: Project) -> None:
+def test_files_of_a_run_in_the_state_directory(repository: Project) -> None:
     """The names of files and refs."""
     repository.agent(
         "echo out; echo err >&2; echo '<response>DONE</response>'",
@@ -276,12 +276,12 @@ def test_what_a_run_leaves_in_the_state_directory(repository: Project) -> None:
     ],
 )
 def test_the_page_names_everything(word: str) -> None:
-    """docs/formats.md leaves out no kind of row, no event, no outcome, no cause and no field of a task."""
+    """docs/formats.md lists every kind of row, event, outcome, cause and task field."""
     assert f"`{word}`" in (DOCS / "formats.md").read_text()
 
 
-def test_the_diagram_is_the_machines_table() -> None:
-    """docs/architecture.md shows the transitions that the machine has."""
+def test_the_diagram_matches_the_transition_table() -> None:
+    """docs/architecture.md shows the transitions of the state machine."""
     sys.path.insert(0, str(DOCS.parent / "scripts"))
     try:
         import architecture  # type: ignore[import-not-found]

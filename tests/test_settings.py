@@ -581,7 +581,7 @@ def test_flags_that_no_shell_could_split(project: Project) -> None:
     [
         (AgentSettings(), "No agent is configured."),
         (AgentSettings(command="  "), "No agent is configured."),
-        (AgentSettings(command="x", type="gpt"), "agent.type: there is no agent 'gpt'."),
+        (AgentSettings(command="x", type="gpt"), "agent.type: unknown agent 'gpt'."),
     ],
 )
 def test_an_agent_that_cannot_be(agent: AgentSettings, said: str) -> None:

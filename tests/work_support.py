@@ -1,4 +1,4 @@
-"""A repository with a calculator that subtracts, tasks to mend it, and agents that do so more or less honestly."""
+"""A repository with a calculator that subtracts, tasks to fix it, and agents that do so more or less honestly."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ralph.runs.location import here
 from ralph.store.tasks import Tasks
 
 CHECK = f"{sys.executable} check.py"
-MENDS = "sed -i 's/a - b/a + b/' calc.py"
+FIXES = "sed -i 's/a - b/a + b/' calc.py"
 BREAKS = "sed -i 's/a + b/a - b/' calc.py"
 ALL_MET = '{"verdicts": [{"criterion": 1, "met": true, "reason": "I looked"}]}'
 NOT_MET = '{"verdicts": [{"criterion": 1, "met": false, "reason": "it subtracts"}]}'
 
 HONEST = f"""
 case $RALPH_ROLE in
-coder) {MENDS}; promise CODED;;
+coder) {FIXES}; promise CODED;;
 reviewer) promise REVIEW_PASSED;;
 tester) promise TESTS_PASSED;;
 qa) promise QA_PASSED;;
@@ -42,7 +42,7 @@ def task(id: str = "T-1", **values: Any) -> Task:
 
 @dataclass(frozen=True)
 class Site:
-    """The project, its agent (`agent.sh`) and its judge (`judge.sh`), which lie outside of the repository."""
+    """The project, with its agent (`agent.sh`) and judge (`judge.sh`) outside the repository."""
 
     project: Project
 
@@ -58,7 +58,7 @@ class Site:
         self.tasks.add(tasks)
 
     def agents(self, body: str = HONEST, judge: str = f"echo '{ALL_MET}'", **settings: Any) -> None:
-        """Every agent counts its calls and keeps its prompts in `calls/`."""
+        """Set up agents that count their calls and save their prompts in `calls/`."""
         common = f"""
 mkdir -p {self.outside}/calls
 promise() {{ echo "<promise>$1</promise>"; }}
@@ -78,7 +78,7 @@ promise() {{ echo "<promise>$1</promise>"; }}
         return str(path)
 
     def prompts(self, who: str) -> list[str]:
-        """What an agent was told, in order: `T-1.coder`, `judge`."""
+        """The prompts of an agent (`T-1.coder`, `judge`), in order."""
         found = sorted((self.outside / "calls").glob(f"{who}.*"), key=lambda path: int(path.suffix[1:]))
         return [path.read_text() for path in found]
 
@@ -102,7 +102,7 @@ promise() {{ echo "<promise>$1</promise>"; }}
     def worktree(self) -> Path:
         return self.project.home.worktree(here(self.project.path).project, "T-1")
 
-    def is_mended(self) -> bool:
+    def is_fixed(self) -> bool:
         return "a + b" in self.project.git("show", "main:calc.py")
 
 

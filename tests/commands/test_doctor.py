@@ -486,7 +486,7 @@ def test_no_agent_is_configured(healthy: Machine) -> None:
     ("settings", "name", "words"),
     [
         ({"agent": {"comand": "x"}}, "settings", ".ralph/settings.json:1: unknown key 'agent.comand'."),
-        ({"agent": {"command": "x", "type": "y"}}, "agent", "agent.type: there is no agent 'y'."),
+        ({"agent": {"command": "x", "type": "y"}}, "agent", "agent.type: unknown agent 'y'."),
         ({"agent": {"command": "x", "flags": ["'"]}}, "agent", "agent.flags: No closing quotation."),
     ],
 )

@@ -289,7 +289,7 @@ def test_cancel_ends_a_live_run_and_its_processes(project: Project) -> None:
     project.agent("sleep 300 & echo $! >> pids; echo $$ >> pids; echo x >> starts; wait")
     with live(project) as (process, run):
         result = project.run("cancel", run[-4:])
-        assert (result.code, result.err.splitlines()[-1]) == (0, f"Run {run} is cancelled.")
+        assert (result.code, result.err.splitlines()[-1]) == (0, f"Run {run} cancelled.")
         out, _ = process.communicate(timeout=30)
     assert process.returncode == 130
     assert out.splitlines()[0] == "interrupted: by `ralph cancel`"
@@ -306,7 +306,7 @@ def test_cancel_of_a_killed_run(project: Project) -> None:
     project.agent(WAIT)
     run = crashed(project)
     result = project.run("cancel", run)
-    assert (result.code, result.err) == (0, f"Run {run} is cancelled; no process was running it.\n")
+    assert (result.code, result.err) == (0, f"Run {run} cancelled; no process was running it.\n")
     assert only(project).cause == "cancelled"
 
 
@@ -314,7 +314,7 @@ def test_cancel_of_a_run_that_has_ended(project: Project) -> None:
     """There is nothing to cancel: exit 2, with how it ended."""
     run = ended(project, *ITERATIONS)
     result = project.run("cancel", run)
-    assert (result.code, result.err) == (2, f"ralph: error: Run {run} has already ended: limit.\n")
+    assert (result.code, result.err) == (2, f"ralph: error: Run {run} has already stopped: limit.\n")
 
 
 def test_a_cancelled_run_can_be_resumed(project: Project) -> None:
@@ -336,14 +336,14 @@ def test_pause_holds_and_resume_goes_on(project: Project) -> None:
         paused = project.run("pause", run)
         assert (paused.code, paused.err) == (
             0,
-            f"Run {run} pauses after the step in hand. Go on with: ralph resume {run}\n",
+            f"Run {run} pauses after the current step. To continue: ralph resume {run}\n",
         )
         (project.path / "go.1").touch()
         wait_for(project, "paused")
         assert starts(project) == 1
         (project.path / "go").touch()
         resumed = project.run("resume", run)
-        assert (resumed.code, resumed.err) == (0, f"Run {run} goes on.\n")
+        assert (resumed.code, resumed.err) == (0, f"Run {run} continues.\n")
         process.communicate(timeout=30)
     assert (process.returncode, starts(project)) == (1, 2)
 
@@ -368,7 +368,7 @@ def test_a_paused_run_can_get_a_new_limit(project: Project) -> None:
         (project.path / "go").touch()
         wait_for(project, "paused")
         resumed = project.run("resume", "-m", "3")
-        assert (resumed.code, resumed.err) == (0, f"Run {run} goes on.\n")
+        assert (resumed.code, resumed.err) == (0, f"Run {run} continues.\n")
         process.communicate(timeout=30)
     assert (process.returncode, starts(project)) == (1, 3)
 
@@ -385,7 +385,10 @@ def test_resume_of_a_run_that_runs(project: Project) -> None:
     project.agent(WAIT)
     with live(project) as (_, run):
         result = project.run("resume", run)
-        assert (result.code, result.err.splitlines()[0]) == (2, f"ralph: error: Run {run} is running.")
+        assert (result.code, result.err.splitlines()[0]) == (
+            2,
+            f"ralph: error: Run {run} is already running.",
+        )
         assert starts(project) == 1
 
 
@@ -401,8 +404,8 @@ def test_resume_without_an_unfinished_run(project: Project) -> None:
     assert (result.code, result.err.splitlines()) == (
         2,
         [
-            f"ralph: error: There is no unfinished run in {project.path}.",
-            "  Start one with `ralph run`, or see `ralph status`.",
+            f"ralph: error: No unfinished run in {project.path}.",
+            "  Start one with `ralph run`. `ralph status` lists runs.",
         ],
     )
 
@@ -427,7 +430,7 @@ def test_resume_after_a_kill(project: Project) -> None:
     assert result.code == 1
     assert result.err.splitlines()[:2] == [
         f"Run {run} goes on: agent {project.path}/agent.sh, 0 guardrails, at most 2 iterations, no command guard",
-        "The iteration that was cut off is done again.",
+        "Repeating the interrupted iteration.",
     ]
     assert (starts(project), only(project).iteration) == (3, 2)
 
@@ -524,7 +527,7 @@ def test_resume_in_a_directory_that_is_gone(project: Project) -> None:
     result = project.run("resume", run, "-m", "9")
     assert (result.code, result.err.splitlines()) == (
         2,
-        [f"ralph: error: {below} is not there any more.", "  A run can only go on where it was."],
+        [f"ralph: error: {below} no longer exists.", "  A run can only continue in its own directory."],
     )
 
 
@@ -537,7 +540,7 @@ def test_guidance_goes_into_the_next_prompt(project: Project) -> None:
     with live(project, "-m", "3") as (process, run):
         waiting = project.start("steer", run, "Use Tabs.", "--wait")
         assert waiting.stderr is not None
-        assert waiting.stderr.readline().startswith("Queued: it goes into the next prompt")
+        assert waiting.stderr.readline().startswith("Queued for the next prompt")
         (project.path / "go").touch()
         _, said = waiting.communicate(timeout=30)
         assert (waiting.returncode, said) == (0, "Delivered with the prompt of iteration 2.\n")
@@ -559,7 +562,7 @@ def test_guidance_for_a_stopped_run(project: Project) -> None:
         result = project.run("steer", run, text)
         assert (result.code, result.err) == (
             0,
-            f"Queued: it is delivered when the run goes on (ralph resume {run}).\n",
+            f"Queued: delivered when the run continues. To continue: ralph resume {run}\n",
         )
     assert "guidance   First. (not delivered yet)" in project.run("status", run).out
     resumed = project.run("resume", "-m", "2")
@@ -638,7 +641,7 @@ def test_a_complete_run_takes_no_guidance(project: Project) -> None:
     result = project.run("steer", run, "x")
     assert (result.code, result.err) == (
         2,
-        f"ralph: error: Run {run} is complete: there is no next prompt.\n",
+        f"ralph: error: Run {run} is complete: there is no next prompt for the guidance.\n",
     )
 
 

@@ -87,7 +87,7 @@ def test_a_run_that_is_done_tells_by_command_and_address(project: Project) -> No
         ended = project.run("run", "-p", "x")
     assert ended.code == 0, ended.err
     (got,) = listener.got
-    assert got["title"] == "Ralph: project finished" and got["type"] == "success"
+    assert got["title"] == "Ralph finished: project" and got["type"] == "success"
     assert "complete: claimed" in got["message"] and str(project.path) in got["message"]
     (told,) = kept(project)
     run = project.status()[0]["id"]
@@ -153,7 +153,7 @@ limited(1) if tries < 2 else say("<response>DONE</response>")
     assert repository.run("run", "-p", "x").code == 0
     first, second = kept(repository)
     assert (first["event"], second["event"]) == ("limit", "finished")
-    assert began < first["until"] < time.time() and "goes on by itself" in first["text"]
+    assert began < first["until"] < time.time() and "continues by itself" in first["text"]
 
 
 def test_a_budget_is_told_at_eighty_percent(repository: Project) -> None:
@@ -195,7 +195,7 @@ def test_an_address_that_fails_is_one_notice_without_its_secret(project: Project
     assert ended.code == 0
     lines = ended.lines()
     assert lines[-1]["event"] == "run_ended"
-    found = [line["text"] for line in lines if line["event"] == "notice" and "notification" in line["text"]]
+    found = [line["text"] for line in lines if line["event"] == "notice" and "Notification" in line["text"]]
     assert (
         len(found) == 2 and "notify.urls: address" in found[0] and "notify.command: exit code 3" in found[1]
     )
@@ -211,7 +211,7 @@ def test_settings_that_are_damaged_stop_no_run(project: Project) -> None:
     path.write_text("{")
     (project.path / "ok").touch()
     ended = project.run("resume", "-m", "2")
-    assert ended.code == 0 and "Nobody is notified" in ended.out + ended.err
+    assert ended.code == 0 and "No notifications will be sent" in ended.out + ended.err
 
 
 @pytest.mark.slow
@@ -220,7 +220,7 @@ def test_a_command_that_hangs_is_given_up(project: Project) -> None:
     project.agent(DONE, notify={"command": "trap '' TERM; sleep 300"})
     ended = project.run("run", "-p", "x")
     assert ended.code == 0
-    assert "no answer within 10 s" in ended.err + ended.out
+    assert "timed out after 10 s" in ended.err + ended.out
 
 
 def test_a_message_in_the_middle_holds_up_nobody(repository: Project) -> None:
@@ -343,8 +343,8 @@ def test_the_budget_of_a_whole_work_is_told_at_eighty_percent(project: Project) 
     told = kept(project)
     assert sorted(each["event"] for each in told) == ["budget", "finished", "finished"]
     budget = next(each for each in told if each["event"] == "budget")
-    assert budget["title"] == "Ralph: project, the work has used 80 % of a budget"
-    assert "$0.90 of $1.00 are used by the whole work" in budget["text"]
+    assert budget["title"] == "Ralph has used 80% of a budget: project"
+    assert "All tasks together used $0.90 of $1.00" in budget["text"]
     assert (budget["task"], budget["flow"], budget["directory"]) == ("", "work", str(project.path))
 
 
@@ -357,7 +357,7 @@ def test_a_work_whose_budget_is_used_up_tells_so(project: Project) -> None:
     told = [(each["event"], each["task"]) for each in kept(project)]
     assert sorted(told[:2]) == [("budget", ""), ("finished", "T-1")] and told[2:] == [("failed", "")]
     last = kept(project)[-1]
-    assert "the cost budget of the whole work is used up" in last["text"] and "ralph work" in last["text"]
+    assert "the cost budget of `ralph work` is used up" in last["text"] and "ralph work" in last["text"]
 
 
 @pytest.mark.slow
@@ -391,7 +391,7 @@ if not tried.exists():
     assert sorted(each["event"] for each in told) == ["finished", "finished", "limit"]
     first = told[0]
     assert first["event"] == "limit" and first["run"] and began < first["until"] < time.time()
-    assert "goes on by itself" in first["text"] and f"task {first['task']}" in first["title"]
+    assert "continues by itself" in first["text"] and f"task {first['task']}" in first["title"]
 
 
 @pytest.mark.slow

@@ -165,7 +165,7 @@ def test_all_approved_is_complete_without_the_tag(loop: Loop) -> None:
     assert first.code == 0 and "complete: every story is done; 1 verify command passed\n" in first.out
     again = loop.run()
     assert (again.code, len(loop.prompts)) == (0, 2)
-    assert "Every story is done already: there is only something to verify." in again.err
+    assert "All stories are already done. Only verification is left." in again.err
 
 
 def test_a_loop_without_a_repository(project: Project) -> None:
@@ -299,14 +299,14 @@ def test_a_branch_that_nobody_has_named(loop: Loop) -> None:
     """A list with the branch of the template is no other branch's: it is said what to do."""
     loop.write(board(branchName="ralph/feature-name"))
     done = loop.run()
-    assert "tasks.json has the branch of its template, ralph/feature-name: put the one there" in done.err
+    assert "branchName in tasks.json is still the template's ralph/feature-name." in done.err
     assert "You are on" not in done.err
 
 
 def test_a_detached_head_is_told(loop: Loop) -> None:
     """Commits that belong to no branch are soon lost: the start and `status` say so."""
     loop.project.git("checkout", "-q", "--detach")
-    words = "You are on no branch (a detached HEAD), and tasks.json names"
+    words = "You are on no branch (a detached HEAD), but tasks.json names"
     assert words in loop.project.run("prd", "status").out
     assert words in loop.run("-n", "1").err
 
@@ -413,7 +413,7 @@ def test_a_list_that_was_made_without_reviews(loop: Loop) -> None:
     loop.write(board(story("US-001"), story("US-002"), verifyCommands=[]))
     loop.agent("change(passes=True, notes='made')")
     done = loop.run("--skip-review", "-n", "1")
-    assert done.code == 1 and "done by the word of its agent alone" in done.err
+    assert done.code == 1 and "nothing checks that stories are done" in done.err
     status = loop.project.run("prd", "status")
     assert status.code == 0, status.err
     assert "Next: implement US-002, with: ralph prd run --skip-review" in status.out
@@ -477,11 +477,11 @@ def test_a_list_that_people_broke_stops_the_run(loop: Loop, text: str, words: st
 @pytest.mark.parametrize(
     ("break_it", "words"),
     [
-        ("rm -r ralph", "There is no folder"),
+        ("rm -r ralph", "ralph not found"),
         ("rm ralph/prompt.md", "prompt.md is missing"),
         ("rm ralph/tasks.json", "tasks.json is missing"),
-        ("mv ralph other; ln -s other ralph", "ralph is no folder (a file, or a link)"),
-        ("rm -r ralph; touch ralph", "ralph is no folder (a file, or a link)"),
+        ("mv ralph other; ln -s other ralph", "ralph is not a folder (it is a file or a link)"),
+        ("rm -r ralph; touch ralph", "ralph is not a folder (it is a file or a link)"),
         ("echo '{' > ralph/tasks.json", "tasks.json:2: not valid JSON"),
         (f"echo '{json.dumps(board() | {'userStories': []})}' > ralph/tasks.json", "has no stories"),
     ],
@@ -499,7 +499,7 @@ def test_a_folder_that_is_not_ready_is_refused(loop: Loop, break_it: str, words:
 def test_the_folder_is_inside_of_the_project(loop: Loop, folder: str) -> None:
     """Anything else is refused."""
     done = loop.run("--ralph-dir", folder)
-    assert done.code == 2 and "is no folder inside of" in done.err
+    assert done.code == 2 and "is not a folder inside" in done.err
 
 
 def test_the_folder_may_be_deeper(loop: Loop) -> None:
@@ -522,7 +522,7 @@ def test_a_second_loop_is_refused(loop: Loop) -> None:
         wait_until(lambda: is_at_work(loop))
         marker = (loop.project.path / ".ralph-active").read_text()
         second = loop.run()
-        assert second.code == 2 and "Another run works in" in second.err
+        assert second.code == 2 and "Another run is working in" in second.err
         assert (loop.project.path / ".ralph-active").read_text() == marker
         (loop.outside / "go").touch()
         process.communicate(timeout=60)

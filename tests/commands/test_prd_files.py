@@ -111,7 +111,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(project: Project, command: s
     (project.path / "ralph").write_text("notes")
     done = project.run("prd", command)
     assert done.code == 2
-    assert "ralph is no folder (a file, or a link)" in done.err and "Remove " in done.err
+    assert "ralph is not a folder (it is a file or a link)" in done.err and "Remove " in done.err
 
 
 def test_a_folder_that_is_a_link_is_refused(project: Project) -> None:
@@ -174,8 +174,8 @@ def test_status_on_a_terminal(project: Project) -> None:
         "US-003 has to be changed: No default.",
         "Next: review-fix US-003, with: ralph prd run",
         "About 6 iterations are needed for what is left.",
-        "You are on main, and tasks.json names ralph/orders: Ralph does not switch branches.",
-        "There are no verifyCommands",
+        "You are on main, but tasks.json names ralph/orders. Ralph does not switch branches.",
+        "No verifyCommands",
     ):
         assert expected in words, words
 
@@ -190,7 +190,7 @@ def test_status_lists_all_problems(project: Project) -> None:
     assert found["problems"] == [
         "Story US-001: 'passes' must be true or false, not \"x\".",
         "Duplicate story id: US-001.",
-        "Story US-003: 'dependsOn' names US-9, which is no story.",
+        "Story US-003: 'dependsOn' names US-9, which is not a story.",
     ]
     assert [each["id"] for each in found["stories"]] == ["US-001", "US-001", "US-003"]
     loop.write(board(story(reviewCount=3)))
@@ -259,7 +259,7 @@ def test_an_archive_has_the_files_and_a_summary_and_the_folder_begins_anew(finis
     for words in (
         "- Stories done: 2 of 2",
         "- From 2026-01-02 to 2026-02-03",
-        "- Reviews: 7 in all, at most 5 of one story",
+        "- Reviews: 7 total, at most 5 for one story",
         "- Approved only at the review cap: US-002",
         "| US-002 | With \\| a bar | approved | 5 |",
         f"{AT_CAP} No tests.",
@@ -312,7 +312,7 @@ def test_an_archive_without_a_repository(project: Project) -> None:
     project.run("prd", "init")
     (project.path / "ralph" / "tasks.json").write_text("{broken")
     done = project.run("prd", "archive", "--label", "x")
-    assert done.code == 0 and "not committed: this is no git repository" in done.err
+    assert done.code == 0 and "not committed: this is not a git repository" in done.err
     place = project.path / "ralph-archive" / f"{TODAY}-x"
     assert (place / "tasks.json").read_text() == "{broken"
     assert "The task list was not valid" in (place / "summary.md").read_text()
@@ -326,7 +326,7 @@ def test_no_archive_while_a_loop_runs(project: Project) -> None:
         f"(OUTSIDE / 'ran').write_text(subprocess.run({words}, capture_output=True, text=True).stderr)"
     )
     loop.run("-n", "1")
-    assert "Another run works in" in (loop.outside / "ran").read_text()
+    assert "Another run is working in" in (loop.outside / "ran").read_text()
     (project.path / ".ralph-active").write_text(json.dumps({"pid": 1}))
     done = project.run("prd", "archive")
     assert done.code == 2 and "a loop is running here (process 1)" in done.err
@@ -436,21 +436,21 @@ def test_a_prd_json_is_imported_and_nothing_is_lost(project: Project) -> None:
     assert (board["project"], board["branchName"]) == ("MyApp", "ralph/task-priority")
     assert board["verifyCommands"] == ["npm run build", "npm test"]
     assert (first["passes"], first["reviewStatus"], first["reviewCount"]) == (False, "needs_review", 0)
-    assert first["notes"] == "Done in May\nSaid to be done in prd.json; not reviewed yet."
+    assert first["notes"] == "Done in May\nMarked as done in prd.json; not reviewed yet."
     assert second["acceptanceCriteria"] == ["Badge", "Colour"]
     assert (second["dependsOn"], second["priority"]) == (["US-001"], 2)
-    for words in ("Said to be met in prd.json: Badge", '"high"', '{"estimate": 3}', "Depended on US-9"):
+    for words in ("Marked as met in prd.json: Badge", '"high"', '{"estimate": 3}', "Depended on US-9"):
         assert words in second["notes"]
     assert (third["id"], third["acceptanceCriteria"]) == ("US-002-2", ["The same id"])
     assert '{"passes": "partly"}' in third["notes"]
     assert '"platform": {' in (project.path / "ralph" / "prd.md").read_text()
     for words in (
         "done there and to be reviewed here: US-001",
-        "The harness will run, to verify every approval: npm test",
-        "Kept in prd.md, for tasks.json has no place for it: platform",
-        "Kept in the notes of US-002, for a story has no place for it: estimate",
-        "US-002 depended on US-9, which is no story",
-        "The id US-002 stood there twice: the second is US-002-2 now",
+        "Ralph will run this command to verify every approval: npm test",
+        "Kept in prd.md, because tasks.json has no field for it: platform",
+        "Kept in the notes of US-002, because a story has no field for it: estimate",
+        "US-002 depended on US-9, which is not in the list",
+        "Duplicate id US-002: renamed the second to US-002-2",
         "US-002 had no acceptance criteria",
     ):
         assert words in said(project), said(project)
@@ -535,7 +535,7 @@ def test_a_checklist_is_imported(project: Project) -> None:
         ("Numbered", ["Numbered"], "Part of: Backend", None),
         ("Below two headings", ["Below two headings"], "Part of: Backend / Deeper", None),
     ]
-    assert "Said to be met in todo.md: The column exists" in board["userStories"][0]["notes"]
+    assert "Marked as met in todo.md: The column exists" in board["userStories"][0]["notes"]
     assert (board["project"], board["branchName"]) == ("Shop", "ralph/todo")
     assert (project.path / "ralph" / "prd.md").read_text() == CHECKLIST
 
@@ -553,21 +553,21 @@ def test_an_import_replaces_nothing_without_force(project: Project) -> None:
     path = project.path.parent / "prd.json"
     path.write_text(json.dumps(SNARKTANK))
     done = project.run("prd", "import", str(path))
-    assert done.code == 2 and "ralph/tasks.json and ralph/prd.md have content" in done.err
+    assert done.code == 2 and "ralph/tasks.json and ralph/prd.md already have content" in done.err
     imported(project, SNARKTANK, "--force")
     assert (project.path / "ralph" / "prd.md.old").read_text() == CHECKLIST
-    assert "What was in ralph/tasks.json is in ralph/tasks.json.old." in said(project)
+    assert "Renamed ralph/tasks.json to ralph/tasks.json.old." in said(project)
 
 
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
         ("a.json", "{", "a.json:1: not valid JSON"),
-        ("a.json", '{"stories": []}', "it has no array 'userStories'"),
+        ("a.json", '{"stories": []}', "no array 'userStories'"),
         ("a.json", '{"userStories": []}', "has no stories"),
-        ("a.json", '{"userStories": [1]}', "userStories[0] is no object"),
+        ("a.json", '{"userStories": [1]}', "userStories[0] is not an object"),
         ("a.json", '{"userStories": [], "userStories": []}', "stands there twice"),
-        ("a.md", "# Nothing\n- to tick\n", "nothing to tick off"),
+        ("a.md", "# Nothing\n- to tick\n", "no checkboxes found"),
         ("b.md", None, "there is no such list to import"),
     ],
 )

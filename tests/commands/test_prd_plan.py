@@ -95,7 +95,7 @@ def test_a_written_prd_is_only_derived_from(planned: Project) -> None:
         assert "ralph/prd.md has content." in screen.screen
     with terminal(planned, "prd", "plan", "--from", str(source), "--force") as screen:
         assert screen.finish() == 0, screen.screen
-        assert "What was in ralph/prd.md is in ralph/prd.md.old." in screen.screen
+        assert "Renamed ralph/prd.md to ralph/prd.md.old." in screen.screen
     assert "With a password." in (planned.path / "ralph" / "prd.md.old").read_text()
 
 
@@ -103,7 +103,7 @@ def test_a_written_prd_is_only_derived_from(planned: Project) -> None:
     ("body", "words"),
     some_rows(
         [
-            ("pass", ("prd.md is empty, or still the template", "tasks.json has no stories yet")),
+            ("pass", ("prd.md is empty or still the template", "tasks.json has no stories yet")),
             ("write(); TASKS.write_text('{')", ("tasks.json:1: not valid JSON",)),
             ("write(project=1)", ("'project' must be a string",)),
             (
@@ -167,7 +167,7 @@ def test_a_terminal_that_was_left_in_a_bad_state_is_put_back(planned: Project) -
 def test_planning_needs_a_terminal_a_folder_and_an_agent(project: Project) -> None:
     """Each is refused with what to do; nothing is started."""
     done = project.run("prd", "plan")
-    assert done.code == 2 and "Make it with: ralph prd init" in done.err
+    assert done.code == 2 and "Create it with: ralph prd init" in done.err
     project.run("prd", "init")
     done = project.run("prd", "plan")
     assert done.code == 2 and "needs a terminal" in done.err and "ralph prd import FILE" in done.err

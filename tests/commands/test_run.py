@@ -88,13 +88,13 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        ([], "There is no prompt."),
-        (["-p", "a", "-f", "PROMPT.md"], "There are two prompts: --prompt and --prompt-file."),
+        ([], "No prompt."),
+        (["-p", "a", "-f", "PROMPT.md"], "--prompt and --prompt-file cannot be used together."),
         (["-p", ""], "The prompt is empty."),
         (["-f", "EMPTY.md"], "EMPTY.md is empty."),
         (["-f", "none.md"], "none.md: there is no such prompt file."),
         (["-f", "."], "the prompt file is no regular file."),
-        (["-f", "-"], "The prompt cannot come from stdin"),
+        (["-f", "-"], "The prompt cannot be read from stdin"),
         (["-p", "a", "-m", "0"], "'0' is no whole number of at least 1"),
         (["-p", "a", "--max-cost-usd", "-1"], "'-1' is no number of at least 0"),
         (["-p", "a", "--max-tokens", "1e6"], "'1e6' is no whole number of at least 1"),
@@ -136,7 +136,7 @@ def test_what_is_refused_starts_nothing(project: Project) -> None:
     assert (result.code, result.out, result.err.splitlines()) == (
         2,
         "",
-        ["ralph: error: The prompt is empty.", "  Say what the agent is to do."],
+        ["ralph: error: The prompt is empty.", "  Say what the agent should do."],
     )
     assert not (project.path / "started").exists()
     assert list(project.home.path.iterdir()) == []

@@ -159,14 +159,14 @@ def test_resume_of_a_command_that_could_not_be_started(task: Task) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint", "advice"),
     [
-        ([], "There is neither a command nor a prompt.", "ralph supervise tasks/job -- COMMAND…;"),
+        ([], "No command and no prompt.", "ralph supervise tasks/job -- COMMAND…,"),
         (
             ["-p", "a", "-f", "b"],
-            "There are two prompts: --prompt and --prompt-file.",
+            "--prompt and --prompt-file cannot be used together.",
             "Leave one of them out.",
         ),
-        (["-f", "-"], "The prompt cannot come from stdin", "-f PROMPT.md."),
-        (["-p", "a", "--", "true"], "A command of your own gets no prompt.", "behind `--`"),
+        (["-f", "-"], "The prompt cannot be read from stdin", "-f PROMPT.md."),
+        (["-p", "a", "--", "true"], "A custom command cannot have a prompt.", "after `--`"),
     ],
     ids=["nothing", "two prompts", "stdin", "both"],
 )

@@ -236,7 +236,7 @@ def test_deleting(here: Here) -> None:
     for id, options in {"A": (), "B": ("--depends-on", "A"), "C": ("--depends-on", "A")}.items():
         here.create(id, *options)
     said = here.refused("delete", "A")
-    assert said.startswith("A cannot be deleted: B, C depend on it.\n  --force ")
+    assert said.startswith("A cannot be deleted: B, C depend on it.\n  Use --force ")
     assert here.run("delete", "B").out == "Deleted B.\n"
     assert here.run("delete", "A", "--force").out == "Deleted A. C does not depend on it any more.\n"
     assert (here.ids(), here.show("C")["dependencies"]) == (["C"], [])
@@ -304,7 +304,7 @@ def test_templates(here: Here) -> None:
     one = json.loads(here.run("templates", "pytest", "--json").out)
     assert one == {
         "name": "pytest",
-        "summary": "All tests pass; none at all is red.",
+        "summary": "All tests pass, and there is at least one.",
         "role": "tester",
         "verification_method": "external",
         "verification_config": {"command": "python -m pytest -q"},

@@ -15,8 +15,8 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
     """In one error, with an example."""
     assert here.refused("create", "A", "spec", "Title") == (
         "A was not created: 2 problems.\n"
-        '  --outcome is missing: one sentence that can be measured and says what "done" means\n'
-        "  --acceptance is missing: at least one requirement that can be verified\n"
+        '  --outcome is missing: one measurable sentence that says what "done" means\n'
+        "  --acceptance is missing: at least one verifiable requirement\n"
         '  For example: --outcome "All endpoints require a JWT" --acceptance "Invalid tokens return 401"\n'
     )
     said = here.refused(
@@ -25,7 +25,7 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
     assert said.splitlines()[:5] == [
         "A was not created: 4 problems.",
         "  TITLE is missing",
-        "  --acceptance is missing: at least one requirement that can be verified",
+        "  --acceptance is missing: at least one verifiable requirement",
         "  --coder-promise must be one line without < and >",
         "  --qa-verify-cmd is missing: external verification is a command that must succeed",
     ]
@@ -36,18 +36,21 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
     [
         (("create", "A", "spec"), "Missing argument 'TITLE'"),
         (create("--acceptance", " "), "--acceptance is empty."),
-        (("create", "../x", "spec", "T", *DONE), "ID must be letters, digits, `.`, `_` and `-`"),
-        (("create", "x.lock", "spec", "T", *DONE), "ID must not have `..` in it, nor end in `.` or `.lock`"),
-        (("create", "x" * 101, "spec", "T", *DONE), "ID has 101 characters; at most 100."),
+        (("create", "../x", "spec", "T", *DONE), "ID must consist of letters, digits, `.`, `_` and `-`"),
+        (("create", "x.lock", "spec", "T", *DONE), "ID must not contain `..` or end in `.` or `.lock`"),
+        (("create", "x" * 101, "spec", "T", *DONE), "ID has 101 characters; the maximum is 100."),
         (("create", "A", "", "T", *DONE), "SPEC is missing"),
         (("create", "A", "spec", "T\nU", *DONE), "TITLE must be one line, without control characters."),
-        (("create", "OLD", "spec", "T", *DONE), "ID is there already.\n  `ralph task edit` changes it."),
-        (create("--depends-on", "NOBODY"), "--depends-on names no task of this project: 'NOBODY'."),
+        (("create", "OLD", "spec", "T", *DONE), "ID already exists.\n  `ralph task edit` changes it."),
+        (create("--depends-on", "NOBODY"), "--depends-on names an unknown task: 'NOBODY'."),
         (create("--depends-on", "ODL"), "'ODL'; did you mean 'OLD'?"),
-        (create("--depends-on", "NEW"), "--depends-on: tasks that wait for each other: NEW → NEW."),
+        (create("--depends-on", "NEW"), "--depends-on: dependency cycle: NEW → NEW."),
         (create("--priority", "high"), "Invalid value for '--priority'"),
-        (create("--priority", "99999999"), "--priority must be a whole number, at most 1000000."),
-        (create("--coder-promise", ""), "--coder-promise is empty: what the agent says when it is done."),
+        (create("--priority", "99999999"), "--priority must be 1000000 or less."),
+        (
+            create("--coder-promise", ""),
+            "--coder-promise is empty: it is the text that the agent prints when it is done.",
+        ),
         (create("--coder-promise", "a\nb"), "--coder-promise must be one line without < and >."),
         (
             create("--coder-max-iterations", "0"),
@@ -55,11 +58,11 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
         ),
         (
             create("--coder-verify", "extrenal"),
-            "--coder-verify names no method: 'extrenal'; did you mean 'external'?",
+            "--coder-verify names an unknown method: 'extrenal'; did you mean 'external'?",
         ),
         (
             create("--coder-verify", "x"),
-            "names no method: 'x'; one of string_match, semantic, external, multi_stage",
+            "names an unknown method: 'x'; one of string_match, semantic, external, multi_stage",
         ),
         (
             create("--coder-verify", "external"),
@@ -86,10 +89,10 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
             create("--qa-template", "pytest", "--qa-negative-pattern", "x"),
             "--qa-template and --qa-negative-pattern contradict each other.",
         ),
-        (create("--qa-template", "pytets"), "There is no template 'pytets'.\n  Did you mean 'pytest'?"),
+        (create("--qa-template", "pytets"), "Unknown template 'pytets'.\n  Did you mean 'pytest'?"),
         (
             create("--qa-check-for", "all {{acceptance_criteria}}"),
-            "--qa-check-for must be {{acceptance_criteria}}",
+            "--qa-check-for must be exactly {{acceptance_criteria}}",
         ),
         (create("--protect", ""), "--protect is empty."),
         (create("--colour", "red"), "No such option"),
@@ -106,7 +109,7 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
         (("edit", "OLD", "--remove-dependency", "X"), "OLD does not depend on 'X'."),
         (
             ("edit", "FIRST", "--depends-on", "OLD"),
-            "--depends-on: tasks that wait for each other: FIRST → OLD → FIRST",
+            "--depends-on: dependency cycle: FIRST → OLD → FIRST",
         ),
         (("edit", "OLD", "--outcome", " "), "--outcome is missing"),
         (("show", "NOBODY"), "There is no task 'NOBODY' in this project."),
@@ -117,7 +120,7 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
         (("export", "-o", "."), "is no regular file."),
         (("import", "nowhere.yaml"), "nowhere.yaml: there is no such task file."),
         (("import", "."), ".: the task file is no regular file."),
-        (("templates", "x"), "There is no template 'x'."),
+        (("templates", "x"), "Unknown template 'x'."),
         (("invent",), "No such command 'invent'"),
     ],
 )

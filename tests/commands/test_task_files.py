@@ -68,8 +68,8 @@ def test_what_is_there_is_replaced_on_request(here: Here) -> None:
     assert here.refused("import", "auth.yaml").startswith("auth.yaml: 4 problems.\n")
     write(here.project, PLAN.replace("priority: 1", "priority: 9") + PLAN.replace("TASK-0", "NEW-0"))
     said = here.refused("import", "auth.yaml")
-    assert "auth.yaml:1: TASK-001: id is there already" in said
-    assert said.endswith("  --update replaces tasks that are there.\n")
+    assert "auth.yaml:1: TASK-001: id already exists" in said
+    assert said.endswith("  Use --update to replace existing tasks.\n")
     assert here.run("import", "auth.yaml", "--update").out == "Imported 4 tasks (2 new, 2 replaced).\n"
     found = here.show("TASK-001")
     assert (found["priority"], found["status"]) == (9, "failed")
@@ -94,10 +94,10 @@ def test_every_problem_is_shown_and_nothing_is_imported(here: Here) -> None:
     assert here.refused("import", "auth.yaml").splitlines() == [
         "auth.yaml: 5 problems.",
         "  auth.yaml:12: TASK-002: title is missing",
-        "  auth.yaml:13: TASK-002: titel is no key that is known here; did you mean 'title'?",
+        "  auth.yaml:13: TASK-002: titel is not a known key; did you mean 'title'?",
         "  auth.yaml:14: the key 'id' stands there twice",
-        "  auth.yaml:15: TASK-002: dependencies: tasks that wait for each other: TASK-002 → TASK-002",
-        "  auth.yaml:15: TASK-002: dependencies[0] names no task of this project: 'TASK-01'; did you mean 'TASK-001'?",
+        "  auth.yaml:15: TASK-002: dependencies: dependency cycle: TASK-002 → TASK-002",
+        "  auth.yaml:15: TASK-002: dependencies[0] names an unknown task: 'TASK-01'; did you mean 'TASK-001'?",
     ]
     assert here.ids() == []
 

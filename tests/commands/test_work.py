@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from conftest import Project, some, some_rows, wait_until
 from ralph.core.task_model import CompletionCriteria, Task, TaskStatus
 from terminal_support import terminal
-from work_support import ALL_MET, BREAKS, CHECK, HONEST, MENDS, NOT_MET, Site, external, make_site, task
+from work_support import ALL_MET, BREAKS, CHECK, FIXES, HONEST, NOT_MET, Site, external, make_site, task
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def test_a_task_goes_through_all_roles_and_is_merged(site: Site) -> None:
     site.add(task())
     done = site.work()
     assert done.code == 0, done.err
-    assert site.is_mended()
+    assert site.is_fixed()
     assert "a + b" in (site.project.path / "calc.py").read_text(), "the checkout follows its branch"
     assert site.project.git("status", "--porcelain") == ""
     state = site.state()
@@ -73,7 +73,7 @@ def test_the_prompt_tells_the_task_first_and_then_what_done_means(site: Site) ->
 
 def test_a_false_promise_is_caught_and_told(site: Site) -> None:
     """A promise that the check refutes uses its iteration, and the next prompt says what failed."""
-    coder_only(site, f"[ $RALPH_ITERATION = 1 ] && echo x > new.txt || {MENDS}\npromise CODED")
+    coder_only(site, f"[ $RALPH_ITERATION = 1 ] && echo x > new.txt || {FIXES}\npromise CODED")
     site.add(task())
     assert site.work().code == 0
     promised = site.history("coder")
@@ -86,7 +86,7 @@ def test_a_false_promise_is_caught_and_told(site: Site) -> None:
 @pytest.mark.slow
 def test_no_promise_is_told_too(site: Site) -> None:
     """An iteration without a promise goes round again, and the next prompt says so; nothing is verified."""
-    coder_only(site, f"{MENDS}\n[ $RALPH_ITERATION = 1 ] || promise CODED")
+    coder_only(site, f"{FIXES}\n[ $RALPH_ITERATION = 1 ] || promise CODED")
     site.add(task())
     assert site.work().code == 0
     assert site.history("coder")[0] == (False, False, "No completion promise found")
@@ -105,7 +105,7 @@ def test_a_role_that_never_proves_its_part_fails_the_task(site: Site) -> None:
         "2 of 2 iterations used without completion; the last one: coder: external: Command exited with 1"
     )
     assert site.project.git("show", "ralph/T-1:notes.txt") == "more\nmore\n"
-    assert not site.is_mended() and site.worktree.exists()
+    assert not site.is_fixed() and site.worktree.exists()
     assert "its work: branch ralph/T-1" in done.out
 
 
@@ -115,11 +115,11 @@ def test_a_failed_task_is_begun_again_when_it_is_named(site: Site) -> None:
     coder_only(site, "promise CODED")
     site.add(task(coder=replace(external(), max_iterations=1)))
     assert site.work().code == 1
-    coder_only(site, f"{MENDS}; promise CODED")
+    coder_only(site, f"{FIXES}; promise CODED")
     again = site.work()
     assert again.code == 1 and "\n  once more: ralph work --task T-1\n" in again.out, "it stays failed"
     assert site.work("--task", "T-1").code == 0
-    assert site.is_mended()
+    assert site.is_fixed()
 
 
 # ---- the judge ----
@@ -201,7 +201,7 @@ def test_required_and_optional_stages(site: Site) -> None:
         {"name": "last", "method": "string_match"},
     ]
     criteria = CompletionCriteria("CODED", "", "multi_stage", {"stages": stages})
-    coder_only(site, f"[ $RALPH_ITERATION = 1 ] && echo x > new.txt || {MENDS}\npromise CODED")
+    coder_only(site, f"[ $RALPH_ITERATION = 1 ] && echo x > new.txt || {FIXES}\npromise CODED")
     site.add(task(coder=criteria))
     assert site.work().code == 0
     first, second = site.history("coder")
@@ -256,7 +256,7 @@ def test_a_role_that_runs_out_of_iterations_sends_the_task_back(site: Site) -> N
 def test_the_coder_cannot_refuse(site: Site) -> None:
     """There is nobody the coder could send the task back to: its refusal is no end."""
     coder_only(
-        site, f"[ $RALPH_ITERATION = 1 ] && {{ echo '<refuse>no</refuse>'; exit; }}\n{MENDS}; promise CODED"
+        site, f"[ $RALPH_ITERATION = 1 ] && {{ echo '<refuse>no</refuse>'; exit; }}\n{FIXES}; promise CODED"
     )
     site.add(task())
     assert site.work().code == 0
@@ -307,7 +307,7 @@ def test_a_task_of_old_without_a_spec(site: Site) -> None:
     site.add(Task("T-1", "calc", "Make add add"))
     done = site.work()
     assert done.code == 0, done.err
-    assert "T-1 has no completion spec: only its promises are looked for." in done.err
+    assert "T-1 has no completion spec: only its promises are checked." in done.err
 
 
 def test_a_setup_command_prepares_every_worktree(site: Site) -> None:
@@ -328,7 +328,7 @@ def test_the_coder_may_not_touch_what_verifies_it(site: Site, deed: str) -> None
     """A change to a tracked file that the verification executes is red, with the difference, until it is undone."""
     coder_only(
         site,
-        f"[ $RALPH_ITERATION = 1 ] && {{ {deed}; }} || {{ git checkout main -- check.py; {MENDS}; }}\npromise CODED",
+        f"[ $RALPH_ITERATION = 1 ] && {{ {deed}; }} || {{ git checkout main -- check.py; {FIXES}; }}\npromise CODED",
     )
     site.add(task())
     assert site.work().code == 0
@@ -372,18 +372,18 @@ def test_globs_of_the_task_win(site: Site) -> None:
 def test_the_users_branch_has_moved(site: Site) -> None:
     """What the user commits meanwhile is merged with the task's work, by a merge commit."""
     move = f"(cd {site.project.path} && echo mine > mine.txt && git add mine.txt && git commit -qm Mine)"
-    coder_only(site, f"{MENDS}; {move}; promise CODED")
+    coder_only(site, f"{FIXES}; {move}; promise CODED")
     site.add(task())
     done = site.work()
     assert done.code == 0, done.err
-    assert site.is_mended() and site.project.git("show", "main:mine.txt") == "mine\n"
+    assert site.is_fixed() and site.project.git("show", "main:mine.txt") == "mine\n"
     assert len(site.project.git("log", "-1", "--format=%P", "main").split()) == 2
 
 
 @pytest.mark.slow
 def test_a_checkout_with_changes_in_the_way_is_not_touched(site: Site) -> None:
     """The proved task waits as blocked with the command to run; when the way is free, `ralph work` merges it."""
-    coder_only(site, f"{MENDS}; promise CODED")
+    coder_only(site, f"{FIXES}; promise CODED")
     site.add(task())
     (site.project.path / "calc.py").write_text("# mine\n")
     done = site.work()
@@ -394,12 +394,12 @@ def test_a_checkout_with_changes_in_the_way_is_not_touched(site: Site) -> None:
     assert "overwritten by merge: calc.py Next: Commit these files" in state["reason"]
     site.project.git("checkout", "--", "calc.py")
     assert site.work().code == 0
-    assert site.is_mended() and len(site.prompts("T-1.coder")) == 1, "nothing was done twice"
+    assert site.is_fixed() and len(site.prompts("T-1.coder")) == 1, "nothing was done twice"
 
 
 def test_changes_that_are_not_in_the_way_do_not_matter(site: Site) -> None:
     """An untracked file and a changed one that the task has not touched stay as they are."""
-    coder_only(site, f"{MENDS}; promise CODED")
+    coder_only(site, f"{FIXES}; promise CODED")
     site.add(task())
     (site.project.path / "mine.txt").write_text("mine\n")
     (site.project.path / ".gitignore").write_text("__pycache__/\n.ralph/\n*.tmp\n")
@@ -429,7 +429,7 @@ def test_work_that_needs_an_ignored_file_is_red_on_the_merged_tree(site: Site) -
 
 def test_a_dependent_begins_from_what_it_depends_on(site: Site) -> None:
     """Tasks go in the order of their dependencies, whatever their priority."""
-    coder_only(site, f"echo $RALPH_TASK_ID >> order.txt; [ -s order.txt ] && {MENDS}; promise CODED")
+    coder_only(site, f"echo $RALPH_TASK_ID >> order.txt; [ -s order.txt ] && {FIXES}; promise CODED")
     site.add(task("T-1", dependencies=("T-2",), priority=-5), task("T-2"))
     assert site.work().code == 0
     assert site.project.git("show", "main:order.txt") == "T-2\nT-1\n"
@@ -450,7 +450,7 @@ def test_what_depends_on_a_failed_task_is_blocked(site: Site) -> None:
 def test_an_interrupt_leaves_the_task_where_it_is(site: Site) -> None:
     """Ctrl-C ends after the operation in hand with 130; `ralph work` goes on with the same run."""
     coder_only(
-        site, f"[ $n = 0 ] && {{ touch {site.outside}/started; sleep 1; exit; }}\n{MENDS}; promise CODED"
+        site, f"[ $n = 0 ] && {{ touch {site.outside}/started; sleep 1; exit; }}\n{FIXES}; promise CODED"
     )
     site.add(task())
     ralph = site.project.start("work")
@@ -469,7 +469,7 @@ def test_a_half_done_iteration_is_put_back_first(site: Site) -> None:
     half = f"echo half > half.txt; git add -A; git commit -qm half; echo {BREAKS} > more.txt"
     coder_only(
         site,
-        f"[ $n = 0 ] && {{ {half}; touch {site.outside}/started; sleep 60; }}\nls > {site.outside}/seen; {MENDS}; promise CODED",
+        f"[ $n = 0 ] && {{ {half}; touch {site.outside}/started; sleep 60; }}\nls > {site.outside}/seen; {FIXES}; promise CODED",
     )
     site.add(task())
     ralph = site.project.start("work")
@@ -486,7 +486,7 @@ def test_cancelling_a_task(site: Site) -> None:
     """`ralph cancel TASK` ends its run; the work goes on with the others, and `--task` begins it again."""
     coder_only(
         site,
-        f"[ $RALPH_TASK_ID.$n = T-1.0 ] && {{ touch {site.outside}/started; sleep 60; }}\n{MENDS}; promise CODED",
+        f"[ $RALPH_TASK_ID.$n = T-1.0 ] && {{ touch {site.outside}/started; sleep 60; }}\n{FIXES}; promise CODED",
     )
     site.add(task("T-1", priority=1), task("T-2", priority=2))
     ralph = site.project.start("work")
@@ -516,7 +516,7 @@ def test_two_works_at_once_are_refused(site: Site) -> None:
     ralph = site.project.start("work")
     wait_until((site.outside / "started").exists)
     second = site.work()
-    assert second.code == 2 and "Another `ralph work` works on this project." in second.err
+    assert second.code == 2 and "Another `ralph work` is running in this project." in second.err
     ralph.send_signal(signal.SIGINT)
     ralph.send_signal(signal.SIGTERM)
     ralph.communicate(timeout=20)
@@ -537,7 +537,7 @@ def test_without_a_branch(site: Site) -> None:
     site.add(task())
     site.project.git("checkout", "-q", "--detach")
     done = site.work()
-    assert done.code == 2 and "No branch is checked out here" in done.err
+    assert done.code == 2 and "No branch is checked out" in done.err
 
 
 def test_in_a_directory_of_the_repository(site: Site) -> None:
@@ -548,13 +548,13 @@ def test_in_a_directory_of_the_repository(site: Site) -> None:
     below.path.mkdir()
     assert "qa  (skipped: the settings say enabled: false)" in below.run("task", "show", "T-1").out
     assert below.run("work").code == 0
-    assert site.is_mended() and [run["role"] for run in site.state()["runs"]] == ["coder", "merge"]
+    assert site.is_fixed() and [run["role"] for run in site.state()["runs"]] == ["coder", "merge"]
 
 
 def test_caches_of_tools_are_no_work(site: Site) -> None:
     """They are neither changes, nor shown to a judge, nor merged; what comes with them is."""
     leaves = "mkdir -p node_modules; echo TODO > node_modules/a.js"
-    coder_only(site, f"{leaves}; [ $RALPH_ITERATION = 1 ] || {MENDS}\npromise CODED")
+    coder_only(site, f"{leaves}; [ $RALPH_ITERATION = 1 ] || {FIXES}\npromise CODED")
     semantic = CompletionCriteria(
         "CODED", "", "semantic", {"check_for": ["It."], "negative_patterns": ["TODO"]}
     )
@@ -570,7 +570,7 @@ def test_a_spec_that_no_task_belongs_to(site: Site) -> None:
     """A slip of the pen is an error, not a night in which nothing is done."""
     site.add(task())
     done = site.work("--spec", "calk")
-    assert done.code == 2 and "no task of spec 'calk' in this project; did you mean 'calc'?" in done.err
+    assert done.code == 2 and "no task of spec 'calk'; did you mean 'calc'?" in done.err
 
 
 def test_a_task_that_somebody_has_set_to_done(site: Site) -> None:
@@ -593,10 +593,10 @@ def test_a_branch_of_the_same_name(site: Site) -> None:
     site.project.git("worktree", "add", "-q", "../elsewhere", "ralph/T-1")
     stopped = site.work()
     assert stopped.code == 2 and "Check out another branch there." in stopped.err
-    assert "There was a branch ralph/T-1 already: the work goes on from it." in stopped.err
+    assert "The branch ralph/T-1 already exists. Continuing from it." in stopped.err
     site.project.git("worktree", "remove", "../elsewhere")
     assert site.work().code == 0
-    assert site.is_mended() and site.project.git("show", "main:notes") == "of the user\n"
+    assert site.is_fixed() and site.project.git("show", "main:notes") == "of the user\n"
 
 
 def test_a_branch_in_the_place_of_all_branches(site: Site) -> None:
@@ -642,17 +642,17 @@ def test_json_lines(site: Site) -> None:
 
 def test_in_the_background(site: Site) -> None:
     """`--detach` comes back at once and says where to look; the work goes on and ends."""
-    coder_only(site, f"{MENDS}; promise CODED")
+    coder_only(site, f"{FIXES}; promise CODED")
     site.add(task())
     done = site.work("--detach")
     assert done.code == 0 and "Working in the background." in done.err
     wait_until(lambda: site.tasks.find("T-1").status is TaskStatus.DONE)
-    assert site.is_mended()
+    assert site.is_fixed()
 
 
 def test_on_a_terminal_every_task_has_one_line(site: Site) -> None:
     """Lines of tasks at work stay at the bottom and change; in the end there is one for each task, and the sum."""
-    coder_only(site, f"echo noise; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; {MENDS}; promise CODED")
+    coder_only(site, f"echo noise; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; {FIXES}; promise CODED")
     site.add(task("T-1"), task("T-2"))
     with terminal(site.project, "work", "-j", "2") as screen:
         assert screen.finish() == 0
@@ -664,7 +664,7 @@ def test_on_a_terminal_every_task_has_one_line(site: Site) -> None:
 
 def test_several_at_once_have_a_line_each(site: Site) -> None:
     """With -j there are no streams, but a line for every change of every task."""
-    coder_only(site, f"echo noise; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; {MENDS}; promise CODED")
+    coder_only(site, f"echo noise; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; {FIXES}; promise CODED")
     site.add(task("T-1"), task("T-2"))
     done = site.work("-j", "2")
     assert done.code == 0, done.err

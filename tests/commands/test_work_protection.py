@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from conftest import Project
-from work_support import CHECK, MENDS, Site, external, make_site, task
+from work_support import CHECK, FIXES, Site, external, make_site, task
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_a_new_file_may_not_decide_what_is_green(site: Site, name: str) -> None:
     site.project.git("add", "Makefile")
     site.project.git("commit", "-qm", "Make")
     add = f"mkdir -p $(dirname {name}); echo x > {name}"
-    coder_only(site, f"{MENDS}; [ $RALPH_ITERATION = 1 ] && {{ {add}; }} || rm -f {name}; promise CODED")
+    coder_only(site, f"{FIXES}; [ $RALPH_ITERATION = 1 ] && {{ {add}; }} || rm -f {name}; promise CODED")
     site.add(task(coder=external("make check")))
     assert site.work().code == 0
     first, second = site.history("coder")
@@ -44,7 +44,7 @@ def test_tests_are_protected_behind_a_script(site: Site) -> None:
     site.project.git("add", "-A")
     site.project.git("commit", "-qm", "Script")
     weaken = "echo > tests/test_add.py"
-    honest = f"git checkout main -- tests; {MENDS}; echo > tests/test_more.py"
+    honest = f"git checkout main -- tests; {FIXES}; echo > tests/test_more.py"
     coder_only(site, f"[ $RALPH_ITERATION = 1 ] && {{ {weaken}; }} || {{ {honest}; }}\npromise CODED")
     site.add(task(coder=external("sh check.sh")))
     assert site.work().code == 0
@@ -76,7 +76,7 @@ def test_what_an_agent_has_merged_itself_is_proved_all_the_same(site: Site) -> N
 
 def test_good_work_that_is_in_the_base_already_is_done(site: Site) -> None:
     """Whoever has merged it: proved there, it counts, and by the commit that brought it."""
-    coder_only(site, moves_base(MENDS))
+    coder_only(site, moves_base(FIXES))
     site.add(task())
     assert site.work().code == 0
     state = site.state()

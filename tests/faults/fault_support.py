@@ -1,4 +1,4 @@
-"""What tests of faults share: processes that record themselves, a run as the store knows it, its end.
+"""Shared by fault tests: processes that record themselves, and a run as stored, with its end.
 
 `RALPH_FAULT_RUNS` sets how often the random ones are repeated, `RALPH_FAULT_SEED` repeats a failure.
 """
@@ -26,10 +26,10 @@ from ralph.store.home import Home
 from ralph.views.status import IterationSummary, Summary, detail, summaries
 
 RUNS = int(os.environ.get("RALPH_FAULT_RUNS", "3"))
-"""How often a fault is repeated where its number matters."""
+"""How often a fault is repeated where the number matters."""
 
 IS_FULL = RUNS >= 10
-"""Is this no quick look, but the full count? Then equivalent cases are tried too."""
+"""Whether to run the full count, including equivalent cases, instead of a quick sample."""
 
 REPEATED = pytest.mark.timeout(120 + 20 * RUNS)
 
@@ -37,7 +37,7 @@ DONE = "echo '<response>DONE</response>'"
 
 
 def seeded() -> random.Random:
-    """Chance, with its seed in the output of a failed test."""
+    """A random generator whose seed is in the output of a failed test."""
     seed = int(os.environ.get("RALPH_FAULT_SEED") or secrets.randbits(32))
     print(f"RALPH_FAULT_SEED={seed}")
     return random.Random(seed)
@@ -47,22 +47,22 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
-# ---- processes that write down who they are ----
+# ---- processes that record themselves ----
 
 
 @dataclass(frozen=True)
 class Traces:
-    """Processes that recorded themselves: number, time of birth (a reused number is nobody), name."""
+    """Processes that recorded themselves: number, start time (to detect reused numbers), name."""
 
     file: Path
 
     def me(self, name: str = "agent") -> str:
-        """What a shell says to record itself: it forks nothing, so that nobody can come in between."""
+        """Shell code with which a shell records itself, without forking."""
         return f"name={name}; . {self.file.parent}/record"
 
     @property
     def alive_command(self) -> str:
-        """A command that lists those that live."""
+        """A command that lists the live ones."""
         return f"{self.file.parent}/alive"
 
     def _lines(self) -> list[tuple[int, str, str]]:
@@ -89,7 +89,7 @@ def _is_alive(pid: int, start: str) -> bool:
 
 
 def traces(project: Project) -> Traces:
-    """Make what processes need to record themselves, and to look who is there."""
+    """Create what processes need to record themselves and to list each other."""
     file = project.path / "traces"
     file.touch()
     (project.path / "record").write_text(
@@ -126,7 +126,7 @@ WAYS = {
     ' os.closerange(0, 4096); [os.open(os.devnull, 2) for _ in range(3)]; {record}"',
     "forks-on-term": "setsid sh -c 'trap \"setsid {late} & exit\" TERM; {me}; sleep 60 & wait' &",
 }
-"""Ways to get away from a process that ends."""
+"""Ways to escape from a process that exits."""
 
 
 def starts_all(project: Project, left: Traces) -> str:
@@ -157,7 +157,7 @@ def starts_all(project: Project, left: Traces) -> str:
 
 
 def finish(ralph: subprocess.Popen[str], timeout: float = 60) -> Result:
-    """Wait for a ralph that was started."""
+    """Wait for a started ralph."""
     try:
         out, err = ralph.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
@@ -174,7 +174,7 @@ def killed(process: subprocess.Popen[str]) -> None:
 
 
 class Watched:
-    """A ralph process whose output goes to a file, so that it can be read while it works."""
+    """A ralph process with its output in a file, which can be read while it works."""
 
     def __init__(self, project: Project, words: list[str], log: Path) -> None:
         self._log = log
@@ -212,7 +212,7 @@ class Watched:
 
 
 def assert_clear(result: Result, *said: str) -> None:
-    """Exit 2 and one error for people that says all this; no traceback, no talk of a bug."""
+    """Assert exit code 2 and one clear error with these words, without a traceback or a bug report."""
     everything = result.out + result.err
     assert "Traceback" not in everything and "This is a bug" not in everything, everything
     assert result.code == 2, everything
@@ -228,7 +228,7 @@ def assert_clear(result: Result, *said: str) -> None:
 
 
 def status(project: Project) -> list[Summary]:
-    """All runs, as `ralph status` shows them."""
+    """All runs, as shown by `ralph status`."""
     runs = project.home.runs()
     with closing(runs.db):
         return summaries(runs)
@@ -239,7 +239,7 @@ def newest(project: Project) -> Summary:
 
 
 def iterations(project: Project) -> tuple[IterationSummary, ...]:
-    """What the iterations of the newest run came to."""
+    """The results of the iterations of the newest run."""
     runs = project.home.runs()
     with closing(runs.db):
         return detail(runs, runs.find(summaries(runs)[0].id)).iterations
@@ -250,7 +250,7 @@ def ends(project: Project) -> list[str]:
 
 
 def is_free(project: Project) -> bool:
-    """Can another run start here now?"""
+    """Whether another run can start here now."""
     try:
         os.close(locks.acquire(project.path, project.home.path))
     except locks.Locked:
@@ -259,13 +259,13 @@ def is_free(project: Project) -> bool:
 
 
 def assert_sound(home: Home) -> None:
-    """The store is one that SQLite finds nothing wrong with."""
+    """Assert that SQLite finds no damage in the store."""
     with closing(sqlite3.connect(home.database)) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def contents(path: Path) -> dict[str, str]:
-    """Everything below a directory, links not followed: what it is, and a digest of what it holds."""
+    """Everything below a directory, without following links: its type, and a digest of its content."""
     found = {}
     for place in sorted(path.rglob("*")):
         name = str(place.relative_to(path))
@@ -303,10 +303,10 @@ sys.exit(main(arguments))
 
 
 def injected(site: str, number: int, *arguments: str) -> list[str]:
-    """The words that start ralph with one function of `os` failing for one of its modules.
+    """The command line that starts ralph with one function of `os` failing in one of its modules.
 
-    It fails while there is a file `broken` in the project; `site` is the module, from `ralph` on, and the
-    function's name.
+    It fails while the file `broken` exists in the project. `site` is the module, relative to `ralph`, and the
+    name of the function.
     """
     module, _, function = site.rpartition(".")
     return [sys.executable, "-c", _INJECTED, f"ralph.{module}", function, str(number), *arguments]

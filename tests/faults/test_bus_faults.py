@@ -1,4 +1,4 @@
-"""Fault D9: many processes post to one bus, some are killed: each message whole and once, in each sender's order.
+"""Fault D9: many processes post to one bus, some are killed: each message complete and once, in order per sender.
 
 `RALPH_FAULT_RUNS=1000` posts 100,000 messages.
 """
@@ -56,7 +56,7 @@ Torn(Path(sys.argv[1])).post(0, "INFO", "x\\n" * random.randrange(1 << random.ra
 
 
 class Sender:
-    """A process that posts its numbers in order; killed, it goes on with the first that it did not see through."""
+    """A process that posts its numbers in order. After a kill it continues with the first unconfirmed one."""
 
     def __init__(self, bus: Path, log: Path) -> None:
         self._bus = bus
@@ -79,7 +79,7 @@ class Sender:
 
 @contextmanager
 def senders(bus: Path) -> Iterator[list[Sender]]:
-    """So many at once; none is left behind."""
+    """Start that many at once, and leave none behind."""
     found = [Sender(bus, bus.with_name(f"sender-{number}")) for number in range(SENDERS)]
     try:
         yield found
@@ -89,7 +89,7 @@ def senders(bus: Path) -> Iterator[list[Sender]]:
 
 
 def checked(items: Iterable[BusMessage | Damage]) -> list[str]:
-    """The ids, and "torn" for what was cut off; every body is what its sender posted."""
+    """The ids, and "torn" for truncated messages; every body matches what its sender posted."""
     ids = []
     for item in items:
         if isinstance(item, BusMessage):
@@ -100,8 +100,8 @@ def checked(items: Iterable[BusMessage | Damage]) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300 + 10 * RUNS)
-def test_each_message_is_whole_and_once(tmp_path: Path) -> None:
-    """D9: 1 B to 1 MB, writers killed between and within messages; one who follows gets the same."""
+def test_each_message_is_complete_and_unique(tmp_path: Path) -> None:
+    """D9: 1 B to 1 MB, writers killed between and within messages; a follower gets the same messages."""
     bus, chance = task_bus(tmp_path), seeded()
     followed: list[str] = []
     reader = BusReader(bus)

@@ -1,4 +1,4 @@
-"""R4, O3: a clock that goes backwards, and text that is none."""
+"""R4, O3: a clock that runs backwards, and bytes that are not text."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-def test_r4_a_clock_that_goes_backwards(project: Project, tmp_path: Path) -> None:
-    """A clock that falls with every look changes neither the order of rows nor how long things took."""
+def test_r4_a_clock_that_runs_backwards(project: Project, tmp_path: Path) -> None:
+    """A clock that falls with every reading changes neither the order of rows nor durations."""
     project.agent(f"[ $RALPH_ITERATION = 3 ] && {DONE}; true", guardrails=[{"command": "true"}])
     words = [sys.executable, "-c", BACKWARDS, "run", "-p", "x", "--max-duration-seconds", "600"]
     result = Watched(project, words, tmp_path / "log").result()
@@ -39,7 +39,7 @@ def test_r4_a_clock_that_goes_backwards(project: Project, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("via", ["stdin", "argument"])
 def test_o3_strange_text_survives_a_run(project: Project, via: str) -> None:
-    """NUL, emoji, surrogates and bytes that are no text come through prompt, output and journal."""
+    """NUL, emoji, surrogates and invalid bytes survive prompt, output and journal."""
     text = "🦀 é \u2028 \x1b[31m" + ("\0" if via == "stdin" else "")
     (project.path / "prompt.md").write_text(text)
     rubbish = "printf '\\355\\240\\200 \\377\\376 \\360\\237\\246\\200 \\0 x\\n'"

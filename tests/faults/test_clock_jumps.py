@@ -1,4 +1,4 @@
-"""R4: the wall clock jumps by a day. Durations do not notice, resets follow it, order is by sequence."""
+"""R4: the wall clock jumps by a day. Durations ignore it, resets follow it, order is by sequence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Starts:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Holds look at the clock every few seconds, so that a day of them is short."""
+    """Holds check the clock every few seconds, so that a day of them is short."""
     monkeypatch.setattr(inbox, "COMMAND_SECONDS", 7.0)
 
 
@@ -40,7 +40,7 @@ ONE_HELD_ITERATION = ["plan", "hold", "look", "run_agent", "look", "stop"]
 @pytest.mark.parametrize("jump", [DAY, -DAY, 0.0])
 @pytest.mark.usefixtures("quick")
 def test_r4_the_wait_before_a_restart_is_a_duration(project: Project, jump: float) -> None:
-    """A hold of so many seconds lasts so long, whatever the wall clock says meanwhile."""
+    """A hold of N seconds lasts N seconds, whatever the wall clock does meanwhile."""
     starts = Starts()
     with opened_loop(project, clock=StillClock(jump, after=30.0), heard=starts) as loop:
         state = loop.drive(loop.start(hold=Hold(HoldWhy.RESTART, seconds=100.0)))
@@ -53,7 +53,7 @@ def test_r4_the_wait_before_a_restart_is_a_duration(project: Project, jump: floa
 @pytest.mark.parametrize(("jump", "due"), [(DAY, 30.0), (-DAY, 100.0 + DAY), (0.0, 100.0), (50.0, 50.0)])
 @pytest.mark.usefixtures("quick")
 def test_r4_the_wait_for_a_limit_follows_the_wall_clock(project: Project, jump: float, due: float) -> None:
-    """A hold until a time of day ends when the wall clock shows it: earlier or later if that jumps."""
+    """A hold until a time of day ends when the wall clock shows it, earlier or later after a jump."""
     clock, starts = StillClock(jump, after=30.0), Starts()
     with opened_loop(project, clock=clock, heard=starts) as loop:
         state = loop.drive(loop.start(hold=Hold(HoldWhy.LIMIT, until=clock.wall() + 100.0)))
@@ -66,7 +66,7 @@ def test_r4_the_wait_for_a_limit_follows_the_wall_clock(project: Project, jump: 
 @pytest.mark.parametrize("jump", [0.0, 300.0, -300.0])
 @pytest.mark.usefixtures("quick")
 def test_r4_the_patience_with_a_missing_agent_is_a_duration(project: Project, jump: float) -> None:
-    """P14: an agent that has gone missing is tried for sixty seconds, not for a jump of the clock."""
+    """P14: a missing agent is retried for sixty seconds, regardless of clock jumps."""
     gone = AgentSpec("agent", "custom", str(project.path / "gone"), prompt_via=PromptVia.ARGUMENT)
     with opened_loop(project, gone, clock=StillClock(jump, after=30.0)) as loop:
         state = loop.drive(loop.start(started=True))
@@ -74,8 +74,8 @@ def test_r4_the_patience_with_a_missing_agent_is_a_duration(project: Project, ju
     assert loop.clock.passed == pytest.approx(60.0, abs=3.0)
 
 
-def test_r4_the_newest_run_is_the_one_that_began_last(project: Project) -> None:
-    """After the clock was set back, `ralph resume` goes on with what the user did last, not with tomorrow's run."""
+def test_r4_the_newest_run_is_the_one_started_last(project: Project) -> None:
+    """After the clock was set back, `ralph resume` takes the run the user started last, not tomorrow's run."""
     project.agent("echo working", maximumIterations=1)
     assert project.run("run", "-p", "before").code == 1
     runs = project.home.runs()
@@ -88,7 +88,7 @@ def test_r4_the_newest_run_is_the_one_that_began_last(project: Project) -> None:
 
 
 def test_a_pause_before_the_end_of_a_step_holds_the_next(project: Project) -> None:
-    """A command that was queued just before a step ended is heard before the next one begins."""
+    """A command queued just before a step ends is applied before the next one starts."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, AgentEnded):

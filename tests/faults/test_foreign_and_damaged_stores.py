@@ -1,4 +1,4 @@
-"""D12: stores of another version, files that are no store, damaged stores, stores that vanish."""
+"""D12: stores of other versions, files that are not stores, damaged stores, stores that vanish."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COMMANDS = {
 
 @pytest.fixture
 def used(project: Project) -> tuple[Project, str]:
-    """A project with a store and an unfinished run in it; returns the run's id too."""
+    """A project with a store and an unfinished run; returns the run's id too."""
     project.agent("echo hm")
     assert project.run("run", "-p", "x", "-m", "2").code == 1
     return project, newest(project).id
@@ -56,7 +56,7 @@ def change(project: Project, *statements: str) -> None:
 
 
 def test_d12_a_newer_store_is_refused_and_left_alone(used: tuple[Project, str]) -> None:
-    """Every command refuses a store of a newer format, names both numbers, and changes no byte."""
+    """Every command refuses a store of a newer format, names both versions, and changes no byte."""
     project, run = used
     change(project, "PRAGMA user_version = 99")
     before = contents(project.home.path)
@@ -66,8 +66,8 @@ def test_d12_a_newer_store_is_refused_and_left_alone(used: tuple[Project, str]) 
         assert contents(project.home.path) == before, name
 
 
-def test_d12_what_a_later_version_has_added_is_no_obstacle(used: tuple[Project, str]) -> None:
-    """Schema changes only add: with a table and columns more, everything is read and written as ever."""
+def test_d12_additions_of_a_later_version_do_not_matter(used: tuple[Project, str]) -> None:
+    """Schema changes only add: with another table and more columns, everything still works."""
     project, run = used
     change(
         project,
@@ -82,7 +82,7 @@ def test_d12_what_a_later_version_has_added_is_no_obstacle(used: tuple[Project, 
     assert project.run("run", "-p", "x").code == 0
 
 
-# ---- no store at all ----
+# ---- not a store ----
 
 
 def make_directory(path: Path) -> None:
@@ -113,10 +113,10 @@ def make_foreign_runs(path: Path) -> None:
 @pytest.mark.parametrize(
     "make", [make_directory, make_garbage, make_cut_header, make_foreign, make_foreign_runs]
 )
-def test_a_store_that_is_none_is_refused_and_left_alone(
+def test_a_file_that_is_not_a_store_is_refused_and_left_alone(
     project: Project, make: Callable[[Path], None]
 ) -> None:
-    """Whatever else is named `ralph.db` is named in one clear error, and not touched."""
+    """Anything else called `ralph.db` gives one clear error and is not touched."""
     project.agent(DONE)
     make(project.home.database)
     before = contents(project.home.path)
@@ -126,7 +126,7 @@ def test_a_store_that_is_none_is_refused_and_left_alone(
 
 
 def test_an_empty_file_becomes_a_store(project: Project) -> None:
-    """A file of no bytes, as `touch` or a full disk leave it, is a store that has not begun."""
+    """An empty file, as left by `touch` or a full disk, becomes a new store."""
     project.agent(DONE)
     project.home.database.touch()
     assert project.run("run", "-p", "x").code == 0
@@ -175,14 +175,14 @@ def damaged(command: str, *damages: Damage) -> list[ParameterSet]:
     ],
 )
 def test_damage_is_one_clear_error(used: tuple[Project, str], command: str, damage: Damage) -> None:
-    """A page or a row that cannot be read is one clear error, whatever was asked for."""
+    """An unreadable page or row is one clear error in every command."""
     project, run = used
     damage(project)
     assert_clear(run_command(project, run, command))
 
 
 def test_a_damaged_run_can_be_pruned(used: tuple[Project, str]) -> None:
-    """What the error about a damaged run advises helps: `ralph prune` removes it, and the rest is seen again."""
+    """The advice in the error works: `ralph prune` removes the damaged run, and the rest is visible again."""
     project, run = used
     damage_states(project)
     assert "`ralph prune` removes old ones" in project.run("status", run).err
@@ -192,7 +192,7 @@ def test_a_damaged_run_can_be_pruned(used: tuple[Project, str]) -> None:
 
 
 def test_a_store_that_is_deleted_under_a_run(project: Project) -> None:
-    """A run whose store is removed stops and says so, and the next command starts a new store."""
+    """A run whose store is removed stops with an error, and the next command creates a new store."""
     project.agent(f"rm -rf {project.home.path}/*; echo hm; [ $RALPH_ITERATION = 2 ] && {DONE}; true")
     assert_clear(project.run("run", "-p", "x"), str(project.home.database), "removed")
     assert project.status() == []

@@ -1,4 +1,4 @@
-"""D7: the disk is full, under the store or under the project; a run waits for room and loses nothing."""
+"""D7: the disk is full, under the store or under the project; a run waits for space and loses nothing."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ mkdir -p "$keep" && cp -a "$disk/." "$keep" && mount -t tmpfs -o size="$size" tm
 "$@"; code=$?
 rm -f "$disk/filler"; cp -a "$disk/." "$keep"; exit $code
 """
-"""Runs a command with a small disk mounted on a directory, and keeps a copy of what it had in the end."""
+"""Runs a command with a small disk mounted on a directory, and keeps a copy of its final content."""
 
 
 @pytest.fixture(scope="module")
 def mounts(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The words that run a command with a disk of its own, where this machine lets us."""
+    """The command line that runs a command with a separate disk, if this machine allows it."""
     words = ["unshare", "-rm", "sh", "-c", ON_A_SMALL_DISK, "sh"]
     disk = tmp_path_factory.mktemp("disk")
     if shutil.which("unshare"):
@@ -59,7 +59,7 @@ def free(run: Watched, disk: Path) -> None:
 
 
 def test_d7_a_full_disk_under_the_store(project: Project, mounts: list[str], tmp_path: Path) -> None:
-    """With no room for the journal the run waits and says so once; freed, it goes on, nothing lost."""
+    """Without space for the journal the run waits, with one message; after that it continues, and nothing is lost."""
     disk, keep = project.home.path, tmp_path / "kept"
     project.agent(fills_once(disk))
     run = Watched(project, [*mounts, str(disk), str(keep), "2m", RALPH, "run", "-p", "x"], tmp_path / "log")
@@ -75,7 +75,7 @@ def test_d7_a_full_disk_under_the_store(project: Project, mounts: list[str], tmp
 
 
 def test_d7_a_full_disk_under_the_project(project: Project, mounts: list[str], tmp_path: Path) -> None:
-    """With no room for a prompt the run waits and says so; freed, it goes on to its end."""
+    """Without space for a prompt the run waits, with a message; after that it runs to its end."""
     disk, keep = project.path, tmp_path / "kept"
     project.agent(fills_once(disk))
     words = [*mounts, str(disk), str(keep), "1m", RALPH, "run", "-p", "x" * 20_000]
@@ -90,8 +90,8 @@ def test_d7_a_full_disk_under_the_project(project: Project, mounts: list[str], t
     assert [name for name in os.listdir(keep / ".ralph") if name.startswith(".tmp-")] == []
 
 
-def test_d7_what_could_not_be_kept_is_said(project: Project, mounts: list[str], tmp_path: Path) -> None:
-    """A guardrail's log that was cut off by a full disk is told; the verdict is not touched by it."""
+def test_d7_a_truncated_log_is_reported(project: Project, mounts: list[str], tmp_path: Path) -> None:
+    """A guardrail log truncated by a full disk is reported; the verdict does not change."""
     disk = project.path
     project.agent(f"{fill(disk)}; {DONE}", guardrails=[{"command": "head -c 100000 /dev/zero"}])
     words = [*mounts, str(disk), str(tmp_path / "kept"), "1m", RALPH, "run", "-p", "x"]
@@ -100,10 +100,8 @@ def test_d7_what_could_not_be_kept_is_said(project: Project, mounts: list[str], 
     assert "guardrail_001_head_c_100000_dev_zero.log was not kept whole: No space left on" in result.err
 
 
-def test_d7_a_stream_that_could_not_be_kept_is_said(
-    project: Project, mounts: list[str], tmp_path: Path
-) -> None:
-    """An agent whose raw output finds no room is still heard: its claim counts when there is room again."""
+def test_d7_a_truncated_stream_is_reported(project: Project, mounts: list[str], tmp_path: Path) -> None:
+    """An agent's claim counts even if there was no space for its raw output."""
     disk = project.home.path
     project.agent(f"{fill(disk)}; head -c 300000 /dev/zero | tr '\\0' x; echo; {DONE}")
     words = [*mounts, str(disk), str(tmp_path / "kept"), "2m", RALPH, "run", "-p", "x"]
@@ -119,14 +117,14 @@ def test_d7_a_stream_that_could_not_be_kept_is_said(
 def test_d7_a_disk_that_is_full_from_the_start(
     project: Project, mounts: list[str], tmp_path: Path, where: str
 ) -> None:
-    """A run that cannot even begin says that there is no space, and ends; it promises no more."""
+    """A run that cannot even start reports that there is no space, and stops without offering to wait."""
     project.agent(DONE)
     disk = project.home.path if where == "store" else project.path
     command = ["sh", "-c", f'{fill(disk)}; exec "$@"', "sh", RALPH, "run", "-p", "x"]
     words = [*mounts, str(disk), str(tmp_path / "kept"), "64k", *command]
     result = Watched(project, words, tmp_path / "log").result()
     assert_clear(result, "o space left")
-    assert "goes on by itself" not in result.err
+    assert NO_ROOM not in result.err
 
 
 # ---- every place that writes ----
@@ -134,7 +132,7 @@ def test_d7_a_disk_that_is_full_from_the_start(
 
 @pytest.mark.parametrize("site", some(["write", "mkdir", "open", "rename", "unlink"], 2))
 def test_d7_no_room_at_any_place_that_writes(project: Project, tmp_path: Path, site: str) -> None:
-    """Wherever the disk turns out to be full during a run, it waits, and then goes on."""
+    """Wherever the disk is full during a run, the run waits and then continues."""
     project.agent(
         f"[ $RALPH_ITERATION = 1 ] && touch broken; {DONE}",
         agent={"promptVia": "stdin"},
@@ -148,7 +146,7 @@ def test_d7_no_room_at_any_place_that_writes(project: Project, tmp_path: Path, s
     assert replayed(project.home, newest(project).id).iteration == 2
 
 
-# ---- a store that may not grow ----
+# ---- a store that cannot grow ----
 
 SMALL_STORE = """
 import os, sys, threading, time
@@ -178,7 +176,7 @@ threading.Thread(target=watch, daemon=True).start()
 from ralph.cli import main
 sys.exit(main(sys.argv[1:]))
 """
-"""ralph, with a store that may not grow while the file `broken` exists."""
+"""ralph, with a store that cannot grow while the file `broken` exists."""
 
 SMALL_STORE_AGENT = """
 if [ "$RALPH_ITERATION" = 1 ]; then
@@ -199,8 +197,8 @@ def on_a_small_store(project: Project, log: Path) -> Watched:
     return run
 
 
-def test_d7_a_store_that_may_not_grow(project: Project, tmp_path: Path) -> None:
-    """When SQLite finds no room the run waits, views still read, and with room it goes on."""
+def test_d7_a_store_that_cannot_grow(project: Project, tmp_path: Path) -> None:
+    """When SQLite finds no space the run waits, views still work, and with space it continues."""
     run = on_a_small_store(project, tmp_path / "log")
     assert [each["state"] for each in project.status()] == ["running"]
     assert_sound(project.home)
@@ -211,8 +209,8 @@ def test_d7_a_store_that_may_not_grow(project: Project, tmp_path: Path) -> None:
     assert replayed(project.home, newest(project).id).iteration == 2
 
 
-def test_d7_a_run_that_waits_for_room_can_be_interrupted(project: Project, tmp_path: Path) -> None:
-    """Ctrl-C while it waits is an interruption like any other: 130, a sound store, and the run can go on."""
+def test_d7_a_run_that_waits_for_space_can_be_interrupted(project: Project, tmp_path: Path) -> None:
+    """Ctrl-C while it waits is like any other: exit 130, an intact store, and the run can be resumed."""
     run = on_a_small_store(project, tmp_path / "log")
     run.process.send_signal(signal.SIGINT)
     result = run.result()

@@ -1,4 +1,4 @@
-"""G1: killed at any moment of snapshots and commits, the repository needs nobody to mend it."""
+"""G1: after a kill at any moment of snapshots and commits, the repository needs no repair."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAST = 6
 
 @REPEATED
 def test_g1_a_repository_survives_kills_during_snapshots_and_commits(repository: Project) -> None:
-    """However often ralph is killed: each iteration is committed once, no lock is left, fsck finds nothing."""
+    """However often ralph is killed, each iteration is committed once, no lock is left, and fsck finds nothing."""
     project, chance = repository, seeded()
     project.git("config", "user.name", "Test")
     project.git("config", "user.email", "test@localhost")

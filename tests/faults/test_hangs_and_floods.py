@@ -12,8 +12,8 @@ from faults.fault_support import DONE, RUNS, ends, iterations, newest, traces
 from ralph.store.streams import MAX_STREAM_BYTES
 
 
-def test_p7_silence_ends_an_agent(project: Project) -> None:
-    """An agent that says nothing or stops itself is ended at the idle limit, far before the total limit."""
+def test_p7_a_silent_agent_times_out(project: Project) -> None:
+    """An agent that prints nothing or stops itself is killed at the idle limit, long before the total limit."""
     left = traces(project)
     project.agent(
         f"{left.me()}; echo hello; [ $RALPH_ITERATION = 1 ] && kill -STOP $$; sleep 60; echo late",
@@ -27,7 +27,7 @@ def test_p7_silence_ends_an_agent(project: Project) -> None:
 
 
 def test_p7_an_agent_that_talks_is_not_idle(project: Project) -> None:
-    """Output on stdout or stderr now and then keeps the idle limit away."""
+    """Occasional output on stdout or stderr prevents the idle timeout."""
     project.agent(
         "for i in 1 2 3 4 5; do echo $i; sleep 0.2; echo $i >&2; sleep 0.2; done", idleTimeoutSeconds=1.5
     )
@@ -36,7 +36,7 @@ def test_p7_an_agent_that_talks_is_not_idle(project: Project) -> None:
 
 
 def peak_of(project: Project, *more: str) -> tuple[int, int]:
-    """Run ralph to its end; its exit code and the largest memory of any process in it, in kB."""
+    """Run ralph to its end; returns its exit code and the largest memory of any of its processes, in kB."""
     ralph = subprocess.Popen(
         [RALPH, "run", "-p", "x", *more],
         cwd=project.path,
@@ -51,7 +51,7 @@ def peak_of(project: Project, *more: str) -> tuple[int, int]:
 
 
 @pytest.mark.slow
-def test_o1_lines_without_end_cost_little_memory(project: Project) -> None:
+def test_o1_endless_lines_cost_little_memory(project: Project) -> None:
     """Huge lines on stdout, on stderr and from a guardrail: little memory, capped files, the claim is found."""
     megabytes = 2000 if RUNS >= 100 else 80
     line = f"head -c {megabytes}000000 /dev/zero | tr '\\0' x"
@@ -76,7 +76,7 @@ def test_o1_lines_without_end_cost_little_memory(project: Project) -> None:
 
 @pytest.mark.parametrize("flood", some(["exec yes", "exec cat /dev/zero >&2"], 1))
 def test_o2_a_flood_does_not_delay_the_timeout(project: Project, flood: str) -> None:
-    """An agent that is never idle, and prints as fast as it can, is ended when its time is up."""
+    """An agent that prints as fast as it can and is never idle is killed at its timeout."""
     project.agent(flood, iterationTimeoutSeconds=1, idleTimeoutSeconds=60)
     code, _ = peak_of(project, "-m", "1")
     assert code == 1

@@ -1,4 +1,4 @@
-"""P3, D1, D2, D5: ralph and its writers are killed -9 at any moment; nothing is lost, torn or done twice."""
+"""P3, D1, D2, D5: ralph and its writers are killed with -9 at any moment; nothing is lost, torn or repeated."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ sleep 0.0$((RALPH_ITERATION * 37 % 10))
 
 
 def acknowledged(project: Project, run: str) -> tuple[list[int], list[tuple[int, str]]]:
-    """The iterations and the checks that the journal knows to be done."""
+    """The iterations and checks that are complete in the journal."""
     iterations, checks = [], []
     for entry in journal_of(project.home, run):
         match entry.step, entry.result:
@@ -68,7 +68,7 @@ def own_runs(project: Project) -> list[str]:
 
 
 def next_command(project: Project) -> list[str]:
-    """What a user would do now: start, or go on; nothing when the run is complete."""
+    """What a user would do now: start or resume, or nothing if the run is complete."""
     found = [run for run in status(project) if run.directory == str(project.path)]
     if not found:
         return ["run", "-p", "x", "-m", "9"]
@@ -77,7 +77,7 @@ def next_command(project: Project) -> list[str]:
 
 @dataclass(frozen=True)
 class Done:
-    """How often each iteration's agent and check began, of those that the journal knows to be done."""
+    """How often each iteration's agent and check started, among those complete in the journal."""
 
     agents: dict[str, int]
     checks: dict[str, int]
@@ -87,19 +87,19 @@ class Done:
         iterations, checks = set[str](), set[str]()
         for run in own_runs(project)[:1]:
             done, checked = acknowledged(project, run)
-            assert done == list(range(1, len(done) + 1)), "an iteration is missing or there twice"
+            assert done == list(range(1, len(done) + 1)), "an iteration is missing or duplicated"
             iterations = {str(iteration) for iteration in done}
             checks = {str(iteration) for iteration, check in checked if check.startswith("echo")}
         started, judged = Counter(lines(project.path / "started")), Counter(lines(project.path / "checked"))
         return cls({n: started[n] for n in iterations}, {n: judged[n] for n in checks})
 
     def is_kept_in(self, later: Done) -> bool:
-        """Nothing has been lost or done again since."""
+        """Assert that nothing was lost or repeated since."""
         return self.agents.items() <= later.agents.items() and self.checks.items() <= later.checks.items()
 
 
 def survive(project: Project, chance: random.Random) -> int:
-    """One run that is killed up to three times and then left alone. Returns how often it was killed."""
+    """One run that is killed up to three times, then completes. Returns the number of kills."""
     left, wardens = traces(project), Traces(project.path / "wardens")
     project.agent(
         KILLED_AGENT.format(alive=left.alive_command, me=left.me()),
@@ -136,7 +136,7 @@ def survive(project: Project, chance: random.Random) -> int:
 @REPEATED
 @pytest.mark.slow
 def test_p3_a_run_survives_being_killed_at_any_moment(project: Project) -> None:
-    """After kill -9: nobody left, a sound store, nothing repeated that was done, and the run completes."""
+    """After kill -9: no process left, an intact store, nothing repeated, and the run completes."""
     chance = seeded()
     kills, trial = 0, 0
     while kills < RUNS:
@@ -148,8 +148,8 @@ def test_p3_a_run_survives_being_killed_at_any_moment(project: Project) -> None:
 
 
 @pytest.mark.parametrize("how", [[], ["--detach"]], ids=["here", "detached"])
-def test_p3_a_run_that_was_killed_at_its_very_beginning_goes_on(project: Project, how: list[str]) -> None:
-    """It is in the store, and nothing else of it is there yet: that is enough."""
+def test_p3_a_run_killed_at_its_very_beginning_can_be_resumed(project: Project, how: list[str]) -> None:
+    """It exists only in the store, and that is enough."""
     project.agent(DONE)
     killer = (
         "import os, sys; from ralph.store.home import Home; from ralph.cli import main\n"
@@ -165,8 +165,8 @@ def test_p3_a_run_that_was_killed_at_its_very_beginning_goes_on(project: Project
     assert ends(project) == ["ok"]
 
 
-def test_p3_a_run_that_was_killed_while_paused_goes_on(project: Project) -> None:
-    """A hold that was in hand is no iteration: resume goes on after it."""
+def test_p3_a_run_killed_while_paused_can_be_resumed(project: Project) -> None:
+    """The current hold was not an iteration: resume continues after it."""
     project.agent(
         "echo $RALPH_ITERATION >> started; until [ -e go ]; do sleep 0.02; done\n"
         f"[ $RALPH_ITERATION = 2 ] && {DONE}"
@@ -184,8 +184,8 @@ def test_p3_a_run_that_was_killed_while_paused_goes_on(project: Project) -> None
 
 
 @REPEATED
-def test_d5_a_killed_run_has_lost_nothing(project: Project) -> None:
-    """D5: ralph killed at any moment of a real run goes on, and its journal replays from plan to end."""
+def test_d5_a_killed_run_loses_nothing(project: Project) -> None:
+    """D5: ralph killed at any moment of a real run can be resumed, and its journal replays from plan to end."""
     project.agent("echo $RALPH_ITERATION >> agents", guardrails=[{"command": "true"}])
     agents = project.path / "agents"
     agents.touch()
@@ -240,13 +240,13 @@ while True:
     if isinstance(fact, Ran):
         print(run.id, seq, flush=True)
 """
-"""Journals a run that never ends, and says which rows it has been promised."""
+"""Journals an endless run, and prints which rows are confirmed."""
 
 
 @pytest.mark.slow
 @REPEATED
-def test_d5_promised_rows_survive_kill(tmp_path: Path) -> None:
-    """D5: whenever writers are killed, every row that was promised is there, and the store is sound."""
+def test_d5_confirmed_rows_survive_kill(tmp_path: Path) -> None:
+    """D5: whenever writers are killed, every confirmed row is there, and the store is intact."""
     home = Home(tmp_path)
     home.runs().db.close()
     said = [tmp_path / f"said-{number}" for number in range(3)]
@@ -288,7 +288,7 @@ for number in itertools.count():
     if number == 0:
         print("ready", flush=True)
 """
-"""Writes versions of a file, each with its own checksum and length, as fast as it can."""
+"""Writes versions of a file, each with its checksum and length, as fast as it can."""
 
 
 def rewriter(directory: Path) -> subprocess.Popen[str]:
@@ -303,15 +303,15 @@ def rewriter(directory: Path) -> subprocess.Popen[str]:
 
 
 def version_of(data: bytes) -> int:
-    """Which version of the file this is; a mixture has none."""
+    """The version of the file; a mixture has none."""
     digest, _, body = data.partition(b"\n")
     assert hashlib.sha256(body).hexdigest().encode() == digest, "torn"
     return int(body.split(b" ", 1)[0])
 
 
 @REPEATED
-def test_d1_a_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> None:
-    """D1: after kill -9 at any moment the file is a whole version, and what is left over is swept."""
+def test_d1_a_file_is_complete_whenever_its_writer_is_killed(tmp_path: Path) -> None:
+    """D1: after kill -9 at any moment the file is a complete version, and temporary files are removed."""
     left = 0
     for _ in range(RUNS):
         writer = rewriter(tmp_path)
@@ -327,7 +327,7 @@ def test_d1_a_file_is_whole_whenever_its_writer_is_killed(tmp_path: Path) -> Non
         assert left > 0, "no kill met a write: the test shows nothing"
 
 
-def test_d1_what_was_cut_off_by_kill_is_swept_by_the_next_run(project: Project) -> None:
+def test_d1_temporary_files_of_a_killed_run_are_removed(project: Project) -> None:
     """D1: the next run leaves no temporary file of a killed one in `.ralph`."""
     project.agent(DONE)
     dead = subprocess.Popen(["true"])
@@ -339,8 +339,8 @@ def test_d1_what_was_cut_off_by_kill_is_swept_by_the_next_run(project: Project) 
 
 
 @REPEATED
-def test_d2_a_reader_sees_whole_files_only(tmp_path: Path) -> None:
-    """D2: a reader at full speed never sees a file that is half written, or no file, or an older one."""
+def test_d2_a_reader_sees_only_complete_files(tmp_path: Path) -> None:
+    """D2: a reader at full speed never sees a half-written, missing or older file."""
     writer = rewriter(tmp_path)
     seen, last = 0, -1
     try:

@@ -1,4 +1,4 @@
-"""P1, P2, P4, P5, P6: whatever an agent or a guardrail leaves behind is gone before the next step."""
+"""P1, P2, P4, P5, P6: processes left behind by an agent or a guardrail are gone before the next step."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from ralph.process.client import ProcessCommand, Wakeup, Warden
 @REPEATED
 @pytest.mark.slow
 def test_p1_every_descendant_is_dead_before_the_next_step(project: Project) -> None:
-    """However a descendant of an agent or a guardrail got away, the next step finds none of them."""
+    """However a descendant of an agent or a guardrail escaped, the next step finds none of them."""
     left = traces(project)
     look = f"{left.alive_command} >> survivors"
     guardrail = project.script("check.sh", f"{look}; {starts_all(project, left)}")
@@ -53,7 +53,7 @@ def test_p1_every_descendant_is_dead_before_the_next_step(project: Project) -> N
 @REPEATED
 @pytest.mark.slow
 def test_p2_a_tree_that_ignores_everything_is_killed_after_its_grace(project: Project) -> None:
-    """At the iteration's timeout: TERM, five seconds, KILL, and nobody is left."""
+    """At the iteration timeout: TERM, five seconds, KILL, and no process is left."""
     left = traces(project)
     project.agent(
         f"trap '' TERM INT HUP\n{starts_all(project, left)}\necho > ready; while :; do sleep 0.1; done",
@@ -70,7 +70,7 @@ def test_p2_a_tree_that_ignores_everything_is_killed_after_its_grace(project: Pr
 
 @REPEATED
 def test_p4_an_agent_that_kills_its_parent_is_recorded_as_killed(project: Project) -> None:
-    """The tree of a killed warden is swept, the iteration is `killed`, and the run goes on."""
+    """The tree of a killed warden is swept, the iteration is `killed`, and the run continues."""
     left = traces(project)
     ways = ["sleep 60", "exit 0", "exec setsid sleep 60"] * max(1, RUNS // 3)
     cases = " ".join(f"{number}) {way};;" for number, way in enumerate(ways, 1))
@@ -86,7 +86,7 @@ def test_p4_an_agent_that_kills_its_parent_is_recorded_as_killed(project: Projec
 
 
 def test_p4_a_guardrail_that_kills_its_parent_is_red(project: Project) -> None:
-    """A check whose warden died proves nothing; its tree is swept, and the run goes on."""
+    """A check whose warden died proves nothing; its tree is swept, and the run continues."""
     left = traces(project)
     check = project.script(
         "check.sh", f"[ -e once ] && exit; touch once; {left.me()}; kill -9 $PPID; sleep 60"
@@ -100,7 +100,7 @@ def test_p4_a_guardrail_that_kills_its_parent_is_red(project: Project) -> None:
 
 
 def test_p4_an_agent_that_kills_ralph_does_not_survive_it(project: Project) -> None:
-    """Killing the grandparent instead ends the agent through the lifeline; resume goes on."""
+    """Killing the grandparent stops the agent through the lifeline; the run can be resumed."""
     left = traces(project)
     project.agent(
         f"[ -e killed ] && {DONE} && exit\n{left.me()}; {starts_all(project, left)}; touch killed\n"
@@ -124,11 +124,11 @@ for _ in range(8):
         os._exit(0)
 time.sleep(0.1)
 """
-"""Eight chains of processes that fork without pause; one that is left alone for long leaves a file."""
+"""Eight chains of processes that fork without pause; a chain that survives long enough leaves a file."""
 
 
 def with_argument(word: str) -> list[int]:
-    """Processes that have a word among their arguments."""
+    """Processes with this word among their arguments."""
     found = []
     for name in os.listdir("/proc"):
         with suppress(OSError):
@@ -140,7 +140,7 @@ def with_argument(word: str) -> list[int]:
 @pytest.mark.slow
 @REPEATED
 def test_p5_tight_chains_of_forks_are_swept(project: Project) -> None:
-    """Eight chains that fork without pause are gone before the next iteration, long before they tire."""
+    """Eight chains that fork without pause are gone before the next iteration, long before they finish."""
     token = f"chain-{secrets.token_hex(8)}"
     (project.path / "chains.py").write_text(CHAINS)
     look = project.script("look", f"grep -lxzs '[{token[0]}]{token[1:]}' /proc/[0-9]*/cmdline")
@@ -176,7 +176,7 @@ def test_p5_fifty_passes_are_enough(tmp_path: Path) -> None:
 
 
 def test_p6_a_grandchild_that_holds_the_pipes_does_not_hold_up_the_run(project: Project) -> None:
-    """An iteration ends with its agent, whoever still has its stdout, its stderr or both open."""
+    """An iteration ends with its agent, even if another process still has its stdout or stderr open."""
     left = traces(project)
     hold = f"setsid sh -c 'trap \"\" TERM; {left.me()}; exec sleep 60'"
     project.agent(
@@ -189,8 +189,8 @@ def test_p6_a_grandchild_that_holds_the_pipes_does_not_hold_up_the_run(project: 
     assert (left.count, left.alive()) == (3, [])
 
 
-def test_a_server_of_the_script_that_became_ralph_is_spared(project: Project) -> None:
-    """In `server & exec ralph run …` the server is ralph's child; an agent that kills the warden costs it nothing."""
+def test_a_server_of_the_script_that_became_ralph_survives(project: Project) -> None:
+    """In `server & exec ralph run …` the server is ralph's child; it survives when an agent kills the warden."""
     project.agent("kill -9 $PPID; sleep 60", maximumIterations=1)
     out = project.path / "out"
     with open(out, "w") as file:
@@ -211,8 +211,8 @@ def test_a_server_of_the_script_that_became_ralph_is_spared(project: Project) ->
 
 
 @pytest.mark.parametrize("closed", ["<&-", "<&- >&- 2>&-"])
-def test_closed_streams_are_no_obstacle(project: Project, closed: str) -> None:
-    """A ralph that was started without stdin, stdout or stderr runs its agent all the same."""
+def test_closed_streams_do_not_matter(project: Project, closed: str) -> None:
+    """Without stdin, stdout or stderr, ralph still runs its agent."""
     project.agent(f"cat; {DONE}")
     done = subprocess.run(
         ["/bin/sh", "-c", f"exec {RALPH} run -p x {closed}"],
@@ -226,7 +226,7 @@ def test_closed_streams_are_no_obstacle(project: Project, closed: str) -> None:
 
 
 def test_p3_a_tree_that_dies_slowly_is_waited_for(project: Project) -> None:
-    """With an agent of a killed ralph still there, resume waits: two agents never work at once."""
+    """While an agent of a killed ralph is still alive, resume waits: two agents never work at once."""
     left = traces(project)
     project.agent(
         f"{left.alive_command} >> overlap; [ -e second ] && {DONE} && exit\ntrap '' PIPE; touch second\n"
@@ -238,7 +238,7 @@ def test_p3_a_tree_that_dies_slowly_is_waited_for(project: Project) -> None:
     killed(ralph)
     assert left.alive()
     resumed = Watched(project, [RALPH, "resume"], project.home.path / "said")
-    resumed.wait_for("Waiting for the processes of a killed run to end")
+    resumed.wait_for("Waiting for the processes of a killed run to exit")
     (project.path / "go").touch()
     assert resumed.result().code == 0, resumed.said
     assert lines(project.path / "overlap") == []

@@ -1,4 +1,4 @@
-"""P14: an agent that cannot be started is fatal at once; one that has worked before is waited for."""
+"""P14: an agent that cannot be started is fatal at once; one that worked before is retried."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def program(content: bytes) -> Callable[[Path], None]:
 
 
 def foreign() -> bytes:
-    """The beginning of a program for another kind of machine."""
+    """The beginning of a program for another type of machine."""
     machine = 0x00F3 if os.uname().machine != "riscv64" else 0x003E
     ident = b"\x7fELF" + bytes([2, 1, 1]) + bytes(9)
     return ident + struct.pack("<HHIQQQIHHHHHH", 2, machine, 1, 0, 64, 0, 0, 64, 56, 0, 0, 0, 0)
@@ -55,14 +55,14 @@ def test_p14_an_agent_that_cannot_be_started_is_fatal_at_once(project: Project, 
 
 
 def test_p14_an_agent_that_is_not_on_the_path_is_named(project: Project) -> None:
-    """A bare name that no directory of PATH has is fatal as well, and says so."""
+    """A bare name that is not on the PATH is fatal too, and the message says so."""
     result = project.run("run", "-p", "x", "--agent", "no-such-agent --fast")
     assert (result.code, ends(project)) == (2, ["unstartable"])
     assert "no-such-agent: command not found" in result.out
 
 
 def test_p14_an_agent_that_updates_itself_is_waited_for(project: Project) -> None:
-    """An agent that has worked before and is missing for a moment is tried again, at no iteration's cost."""
+    """An agent that worked before and is missing for a moment is retried without using up an iteration."""
     project.agent(
         "mv agent.sh away.sh; echo $RALPH_ITERATION >> started\n"
         f"[ $RALPH_ITERATION = 2 ] && {DONE} || echo working",

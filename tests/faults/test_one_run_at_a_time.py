@@ -1,4 +1,4 @@
-"""P10, P11, P12: one run per directory, whoever has its number now, however many start, whatever is removed."""
+"""P10, P11, P12: one run per directory, despite reused process numbers, parallel starts and removed files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ HELD = f"echo > ready; echo $$ >> started; until [ -e release ]; do sleep 0.02; 
 """An agent that works until it is released."""
 
 
-# ---- P10: a number that belongs to somebody else ----
+# ---- P10: a reused process number ----
 
 BYSTANDER = """
 import signal, sys
@@ -48,7 +48,7 @@ while True:
 
 @contextmanager
 def bystander(heard: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that writes down every signal it gets."""
+    """A process that records every signal it gets."""
     with heard.open("w") as file:
         process = subprocess.Popen([sys.executable, "-I", "-S", "-c", BYSTANDER], stdout=file)
     try:
@@ -62,7 +62,7 @@ def bystander(heard: Path) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def crashed(project: Project) -> str:
-    """A run whose ralph was killed; its agent completes when it is asked again."""
+    """A run whose ralph was killed; its agent completes when it is called again."""
     project.agent(f"[ -e release ] && {DONE} && exit; echo > ready; sleep 60")
     ralph = project.start("run", "-p", "x")
     wait_until((project.path / "ready").exists)
@@ -82,7 +82,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], list[str | None]]] = {
     ("command", "start"),
     [("resume", "same"), ("run", "same"), ("cancel", "same"), ("resume", "other boot"), ("cancel", "none")],
 )
-def test_p10_a_reused_process_number_is_nobody(project: Project, command: str, start: str) -> None:
+def test_p10_a_reused_process_number_is_ignored(project: Project, command: str, start: str) -> None:
     """A live process with the number of a dead ralph makes no run live and is never signalled."""
     run = crashed(project)
     with bystander(project.path / "heard") as other:
@@ -108,7 +108,7 @@ def test_p10_a_reused_process_number_is_nobody(project: Project, command: str, s
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 20])
 def test_p11_of_many_starts_one_wins(project: Project, count: int) -> None:
-    """Exactly one of many runs that start at once begins; the others name it and exit with 2."""
+    """Exactly one of many runs started at once begins; the others name it and exit with 2."""
     project.agent(HELD)
     for trial in range(RUNS if IS_FULL else 1):
         (project.path / "release").unlink(missing_ok=True)
@@ -120,13 +120,13 @@ def test_p11_of_many_starts_one_wins(project: Project, count: int) -> None:
         assert len(status(project)) == len(lines(project.path / "started")) == trial + 1, "a loser began"
         for result in results:
             if result.code:
-                assert_clear(result, f"Another run works in {project.path}: {newest(project).id}")
+                assert_clear(result, f"Another run is working in {project.path}: {newest(project).id}")
 
 
 @REPEATED
 @pytest.mark.slow
-def test_p11_of_many_that_go_on_or_start_one_wins(project: Project) -> None:
-    """Where a run was killed, and five resume it while five start another, one agent works."""
+def test_p11_of_many_resumes_and_starts_one_wins(project: Project) -> None:
+    """After a kill, with five resumes and five new starts at once, only one agent works."""
     for _ in range(RUNS if IS_FULL else 1):
         for name in ("release", "ready", "started"):
             (project.path / name).unlink(missing_ok=True)
@@ -149,7 +149,7 @@ def test_p11_of_many_that_go_on_or_start_one_wins(project: Project) -> None:
 
 @contextmanager
 def held(project: Project) -> Iterator[str]:
-    """A run that works, by its id; it completes afterwards."""
+    """The id of a working run, which completes afterwards."""
     project.agent(HELD, guardrails=[{"command": "echo checked"}])
     ralph = project.start("run", "-p", "x")
     try:
@@ -162,19 +162,19 @@ def held(project: Project) -> Iterator[str]:
 
 
 def assert_refused(project: Project, run: str) -> None:
-    assert_clear(project.run("run", "-p", "x", "--agent", "true"), "Another run works in", run)
+    assert_clear(project.run("run", "-p", "x", "--agent", "true"), "Another run is working in", run)
 
 
 def test_p12_a_cleaned_directory_is_still_locked(repository: Project) -> None:
-    """With `.ralph` and everything untracked removed under a running loop, a second start is refused."""
+    """With `.ralph` and all untracked files removed under a running loop, a second start is refused."""
     with held(repository) as run:
         repository.git("clean", "-fdxq")
         assert not (repository.path / ".ralph").exists()
         assert_refused(repository, run)
 
 
-def test_p12_a_file_lock_of_a_cleaned_store_is_no_way_in(project: Project) -> None:
-    """Whatever is removed from the state directory beside the store, a second start is refused."""
+def test_p12_a_cleaned_state_directory_is_still_locked(project: Project) -> None:
+    """Whatever is removed from the state directory next to the store, a second start is refused."""
     with held(project) as run:
         for name in os.listdir(project.home.path):
             if not name.startswith(project.home.database.name):
@@ -187,7 +187,7 @@ def test_p12_a_file_lock_of_a_cleaned_store_is_no_way_in(project: Project) -> No
     [(".", ["nested", "../link/sub"]), ("sub/deep", [".", "sub"])],
 )
 def test_p12_a_repository_is_locked_as_a_whole(repository: Project, first: str, seconds: list[str]) -> None:
-    """Wherever in a repository a run works, another one in it is refused and told of the first."""
+    """Wherever in a repository a run works, another one there is refused with an error that names the first."""
     top, home = repository.path, repository.home
     (top / "sub/deep").mkdir(parents=True)
     repository.git("init", "-q", "nested")
@@ -198,7 +198,7 @@ def test_p12_a_repository_is_locked_as_a_whole(repository: Project, first: str, 
 
 
 def test_p12_a_directory_is_locked_with_all_below_it(project: Project) -> None:
-    """Without a repository too: by its own name, by another one, and below it."""
+    """Even without a repository: by its own name, by another name, and below it."""
     (project.path / "sub/deep").mkdir(parents=True)
     (project.path.parent / "link").symlink_to(project.path)
     with held(project) as run:

@@ -1,4 +1,4 @@
-"""P9: signals stop a run cleanly, whatever is in hand: interrupted, nobody left, nothing locked."""
+"""P9: signals stop a run cleanly in any phase: interrupted, no process left, nothing locked."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def started(project: Project, *arguments: str, log: str = "said") -> Watched:
 
 
 def slow(left: Traces) -> str:
-    """A snippet that says when it is in hand and, if nobody ends it, when it has finished."""
+    """A snippet that reports when it starts and, if it is not stopped, when it has finished."""
     return (
         f"{left.me()}; setsid sh -c 'trap \"\" TERM; {left.me()}; exec sleep 60' & echo > ready\n"
         "i=0; until [ -e go ] || [ $i -gt 300 ]; do sleep 0.05; i=$((i + 1)); done; echo > finished"
@@ -66,7 +66,7 @@ def slow(left: Traces) -> str:
 
 
 def arrange(project: Project, phase: str) -> Traces:
-    """A project whose run takes its time in one phase, and completes quickly when it goes on."""
+    """A project whose run takes its time in one phase, and completes quickly when resumed."""
     left = traces(project)
     steps = dict.fromkeys(PHASES, "true") | {"agent" if phase == "pause" else phase: slow(left)}
     for key, value in (("user.name", "Test"), ("user.email", "test@localhost")):
@@ -85,7 +85,7 @@ def arrange(project: Project, phase: str) -> Traces:
 
 
 def interrupt(ralph: Watched, how: str) -> None:
-    """One signal after the other, each when the one before has been heard."""
+    """Send signals one after the other, each after the previous one was handled."""
     for number, told in zip(SIGNALS[how], (TOLD, NOW), strict=False):
         ralph.process.send_signal(number)
         ralph.wait_for(told)
@@ -97,7 +97,7 @@ def log_of(project: Project) -> list[str]:
 
 @pytest.mark.parametrize(("phase", "how"), MOMENTS)
 def test_p9_signals_stop_a_run_cleanly(repository: Project, phase: str, how: str) -> None:
-    """One signal lets the step in hand finish, two do not; then the run can go on, and completes."""
+    """One signal lets the current step finish, two do not; then the run can be resumed, and completes."""
     project, left = repository, arrange(repository, phase)
     ralph = started(project)
     wait_until((project.path / "ready").exists)
@@ -125,11 +125,11 @@ def test_p9_signals_stop_a_run_cleanly(repository: Project, phase: str, how: str
     assert resumed.code == 0, resumed.err
     assert newest(project).outcome == "complete"
     if phase in ("message", "commit"):
-        assert log_of(project)[-2:] == ["Write a file", "First"], "what was cut off is committed in the end"
+        assert log_of(project)[-2:] == ["Write a file", "First"], "interrupted work is committed on resume"
 
 
 def test_p9_two_interrupts_in_the_commit_of_proved_work(repository: Project) -> None:
-    """A commit that was cut off is no success: exit 130, and resume makes the commit."""
+    """An interrupted commit is not a success: exit 130, and resume makes the commit."""
     project, left = repository, arrange(repository, "commit")
     (project.path / "again").touch()
     ralph = started(project)
@@ -143,8 +143,8 @@ def test_p9_two_interrupts_in_the_commit_of_proved_work(repository: Project) -> 
 
 
 @pytest.mark.parametrize("way", ["signal", "cancel"])
-def test_p9_a_commit_in_hand_hears_at_once(repository: Project, way: str) -> None:
-    """While a hook hangs, a signal is acknowledged, and `ralph cancel` ends the hook."""
+def test_p9_a_running_commit_reacts_at_once(repository: Project, way: str) -> None:
+    """While a hook hangs, a signal is acknowledged, and `ralph cancel` stops the hook."""
     project, left = repository, arrange(repository, "commit")
     ralph = started(project)
     wait_until((project.path / "ready").exists)
@@ -170,11 +170,11 @@ warden.LIVE_GRACE = 600.0
 from ralph.cli import main
 sys.exit(main(["run", "-p", "x"]))
 """
-"""ralph, with a grace that nobody in a test can wait for."""
+"""ralph, with a grace period that no test can wait for."""
 
 
 def test_p9_a_second_ctrl_c_kills_an_agent_that_does_not_obey(project: Project) -> None:
-    """Two interrupts end a stubborn agent at once, not after its grace."""
+    """Two interrupts kill a stubborn agent at once, not after its grace period."""
     left = traces(project)
     project.agent(f"trap '' TERM INT HUP; {left.me()}; while :; do sleep 0.1; done")
     ralph = Watched(project, [sys.executable, "-c", ENDLESS_GRACE], project.home.path / "said")
@@ -202,12 +202,12 @@ sys.meta_path.insert(0, Finder())
 from ralph.cli import main
 sys.exit(main(["run", "-p", "x", "-m", "1"]))
 """
-"""ralph, with an interrupt at a moment of its start at which Python drops what is raised."""
+"""ralph, with an interrupt at a moment of its start when Python drops exceptions."""
 
 
 @pytest.mark.parametrize("module", ["ralph.commands.run", "ralph.runs.session"])
 def test_p9_an_interrupt_during_the_start_is_never_lost(project: Project, module: str) -> None:
-    """An interrupt that comes while ralph is still being loaded ends it, and the agent is never started."""
+    """An interrupt while ralph is still loading stops it, and the agent is never started."""
     project.agent("echo > ready; echo working")
     code = IN_A_CALLBACK.format(module=module)
     ralph = Watched(project, [sys.executable, "-c", code], project.home.path / "said")
@@ -221,9 +221,9 @@ CODES: dict[str | None, int] = {"interrupted": 130, "limit": 1}
 
 @REPEATED
 def test_p9_a_signal_at_the_very_beginning_leaves_nothing(project: Project) -> None:
-    """Whenever it comes, the directory is free and nobody is left.
+    """Whenever it comes, the directory is free and no process is left.
 
-    The moment is by chance: before the run is begun, in it, or after it. The exit code is that of what happened.
+    The moment is random: before, during or after the run. The exit code matches what happened.
     """
     chance = seeded()
     left = traces(project)
@@ -244,8 +244,8 @@ def test_p9_a_signal_at_the_very_beginning_leaves_nothing(project: Project) -> N
         assert is_free(project)
 
 
-def test_p9_a_run_that_is_in_the_store_is_interrupted_not_crashed(project: Project) -> None:
-    """As soon as a run can be seen, a signal makes it an interrupted one that can be resumed."""
+def test_p9_a_stored_run_is_interrupted_not_crashed(project: Project) -> None:
+    """As soon as a run is visible, a signal makes it an interrupted one that can be resumed."""
     project.agent("sleep 0.1; echo working", maximumIterations=9)
     project.home.runs().db.close()
     with closing(sqlite3.connect(project.home.database)) as db:
@@ -258,8 +258,8 @@ def test_p9_a_run_that_is_in_the_store_is_interrupted_not_crashed(project: Proje
     assert [run.outcome for run in status(project)] == ["interrupted"] * 3
 
 
-def test_p9_a_signal_while_ralph_goes_away_does_not_change_its_exit_code(project: Project) -> None:
-    """A run that has said how it ended exits with the code of that end."""
+def test_p9_a_signal_during_exit_does_not_change_the_exit_code(project: Project) -> None:
+    """A run that has reported its end exits with the code of that end."""
     project.agent(DONE)
     codes = []
     for delay, number in enumerate([signal.SIGINT, signal.SIGTERM] * max(2, RUNS // 2)):
@@ -283,7 +283,7 @@ def test_p9_waiting_for_a_killed_run_can_be_interrupted(project: Project) -> Non
     wait_until(lambda: left.count == 1)
     killed(first)
     ralph = started(project, "resume")
-    ralph.wait_for("Waiting for the processes of a killed run to end")
+    ralph.wait_for("Waiting for the processes of a killed run to exit")
     ralph.process.send_signal(signal.SIGINT)
     assert ralph.result().code == 130, ralph.said
     assert "Traceback" not in ralph.said
@@ -296,7 +296,7 @@ def test_p9_waiting_for_a_killed_run_can_be_interrupted(project: Project) -> Non
 
 
 def test_p9_nohup_is_respected(project: Project) -> None:
-    """`nohup ralph run …` goes on when its terminal goes away, and still hears an interrupt."""
+    """`nohup ralph run …` keeps running when its terminal closes, and still reacts to an interrupt."""
     project.agent("echo > ready; until [ -e go ]; do sleep 0.02; done; echo working")
     ralph = Watched(project, ["nohup", RALPH, "run", "-p", "x"], project.home.path / "said")
     wait_until((project.path / "ready").exists)
@@ -311,7 +311,7 @@ def test_p9_nohup_is_respected(project: Project) -> None:
 
 
 class Terminal:
-    """A ralph in a terminal of its own."""
+    """A ralph in its own terminal."""
 
     def __init__(self, project: Project) -> None:
         self.master, slave = pty.openpty()
@@ -340,7 +340,7 @@ class Terminal:
 
 
 def test_p9_a_terminal_that_is_closed_interrupts_the_run(project: Project) -> None:
-    """Closing the window is a signal and a dead stream at once: interrupted, nobody left, nothing locked."""
+    """Closing the window is a signal and a dead stream at once: interrupted, no process left, nothing locked."""
     left = traces(project)
     project.agent(f"{left.me()}; echo > ready; for i in 1 2 3; do echo talking; sleep 0.2; done")
     terminal = Terminal(project)
@@ -353,8 +353,8 @@ def test_p9_a_terminal_that_is_closed_interrupts_the_run(project: Project) -> No
     assert is_free(project)
 
 
-def test_p9_ctrl_c_on_the_keyboard_reaches_ralph_alone(project: Project) -> None:
-    """The key interrupts ralph; the agent has no part in that terminal and finishes its work."""
+def test_p9_ctrl_c_on_the_keyboard_reaches_only_ralph(project: Project) -> None:
+    """The key interrupts ralph; the agent is not attached to that terminal and finishes its work."""
     project.agent(
         "trap 'echo > hit' INT TERM HUP; echo > ready; until [ -e go ]; do sleep 0.02; done; echo > finished"
     )
@@ -370,7 +370,7 @@ def test_p9_ctrl_c_on_the_keyboard_reaches_ralph_alone(project: Project) -> None
 
 
 @pytest.mark.parametrize("way", ["timeout", "two interrupts"])
-def test_p9_a_terminal_that_does_not_read_takes_no_control_away(project: Project, way: str) -> None:
+def test_p9_a_terminal_that_does_not_read_blocks_nothing(project: Project, way: str) -> None:
     """With output halted (Ctrl-S, a pager), time limits and a second Ctrl-C still work."""
     left = traces(project)
     project.agent(

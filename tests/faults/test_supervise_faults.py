@@ -1,4 +1,4 @@
-"""C4, R1, P1-P7, P9 under `ralph supervise`, where leftovers are kept for a while; and kill -9 at any moment."""
+"""C4, R1, P1-P7, P9 with `ralph supervise`, where leftovers are kept for a while; and kill -9 at any moment."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def task(project: Project) -> Task:
     return made
 
 
-# ---- C4: DONE that is none ----
+# ---- C4: an invalid DONE ----
 
 
 def a_socket(path: Path) -> None:
@@ -77,7 +77,7 @@ def assert_liar(result: Result, kind: str) -> None:
 
 @pytest.mark.parametrize("kind", LIARS)
 def test_c4_only_a_regular_file_is_done(task: Task, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Anything else in its place is one clear error before the first attempt; then the run goes on."""
+    """Anything else in its place is one clear error before the first attempt; then the run can continue."""
     monkeypatch.chdir(task.folder)
     LIARS[kind](task.done)
     assert_liar(task.run(LEAVES_DONE), kind)
@@ -88,7 +88,7 @@ def test_c4_only_a_regular_file_is_done(task: Task, kind: str, monkeypatch: pyte
 
 @pytest.mark.parametrize("kind", LIARS)
 def test_c4_a_liar_is_found_after_the_attempt(task: Task, kind: str) -> None:
-    """One attempt, and a clear end instead of a hundred."""
+    """One attempt and a clear stop instead of a hundred attempts."""
     make = {
         "a directory": "mkdir $TASK_FOLDER/DONE",
         "a link": "ln -s nowhere $TASK_FOLDER/DONE",
@@ -100,20 +100,20 @@ def test_c4_a_liar_is_found_after_the_attempt(task: Task, kind: str) -> None:
 
 
 def test_c4_an_unreadable_file_is_done(task: Task) -> None:
-    """Its presence is enough: it is never opened."""
+    """It only has to exist: it is never opened."""
     task.done.touch(mode=0o000)
     assert (task.run("exit 1").code, task.attempts) == (0, [])
 
 
-def test_c4_a_link_to_a_file_is_no_done(task: Task) -> None:
-    """Not even if it leads somewhere."""
+def test_c4_a_link_to_a_file_is_not_done(task: Task) -> None:
+    """Not even if its target exists."""
     (task.folder / "elsewhere").touch()
     task.done.symlink_to("elsewhere")
     assert_liar(task.run(LEAVES_DONE), "a link")
 
 
 def test_a_task_folder_that_goes_away(task: Task) -> None:
-    """The run goes on without it and says so; it is no reason for a traceback."""
+    """The run continues without it and says so, without a traceback."""
     result = task.run('rm -r "$TASK_FOLDER"; exit 1', "--max-restarts", "2")
     assert result.code == 1 and "Traceback" not in result.err and "bug" not in result.err
     assert len(task.attempts) == 2
@@ -123,24 +123,24 @@ def test_a_task_folder_that_goes_away(task: Task) -> None:
 
 
 @pytest.mark.parametrize("place", ["project", "repository"])
-def test_r1_an_agent_that_fails_at_once_is_not_started_for_ever(
+def test_r1_an_agent_that_fails_at_once_is_not_restarted_forever(
     place: str, request: pytest.FixtureRequest
 ) -> None:
-    """The same failure five times is a crash loop: exit code 1, the reason on the bus; and that is no progress."""
+    """Five identical failures are a crash loop: exit code 1, the reason on the bus, which is not progress."""
     task = Task(request.getfixturevalue(place))
     result = task.run("exit 1")
     assert (result.code, len(task.attempts), newest(task.project).cause) == (1, 5, "crash_loop")
     assert task.bus()[-1] == ("ERROR", "stopped: crash loop: 5 failed attempts in a row")
 
 
-def test_r1_an_agent_that_gets_somewhere_is_started_again(repository: Project) -> None:
+def test_r1_an_agent_that_makes_progress_is_restarted(repository: Project) -> None:
     """A failure after progress in the tree does not count towards a crash loop."""
     task = Task(repository)
     result = task.run(f'echo more >> work; [ "$RALPH_ATTEMPT" -lt 8 ] && exit 1; {LEAVES_DONE}')
     assert (result.code, len(task.attempts)) == (0, 8)
 
 
-def test_r1_failures_of_all_kinds_end_after_twelve(task: Task) -> None:
+def test_r1_failures_of_all_kinds_stop_after_twelve(task: Task) -> None:
     """However different they are."""
     result = task.run('exit "$RALPH_ATTEMPT"', "--restart-delay", "0.001")
     assert (result.code, len(task.attempts), newest(task.project).cause) == (1, 12, "crash_loop")
@@ -152,7 +152,7 @@ def test_r1_failures_of_all_kinds_end_after_twelve(task: Task) -> None:
 @REPEATED
 @pytest.mark.slow
 def test_p1_every_descendant_is_dead_before_the_next_attempt(task: Task) -> None:
-    """However it got away; and after DONE they are ended too, when their time is up."""
+    """However it escaped; after DONE they are stopped too, when their time is up."""
     left = traces(task.project)
     body = (
         f"{left.alive_command} >> survivors; {starts_all(task.project, left)}; "
@@ -169,7 +169,7 @@ def test_p1_every_descendant_is_dead_before_the_next_attempt(task: Task) -> None
 
 @pytest.mark.slow
 def test_p2_a_tree_that_ignores_everything_is_killed_after_its_grace(task: Task) -> None:
-    """TERM, five seconds, KILL, and nobody is left for the next attempt."""
+    """TERM, five seconds, KILL, and no process is left for the next attempt."""
     left = traces(task.project)
     body = f"trap '' TERM INT HUP\n{starts_all(task.project, left)}\nwhile :; do sleep 0.1; done"
     result = task.run(body, "--agent-timeout", "3", "--max-restarts", "1")
@@ -199,7 +199,7 @@ def test_p4_an_agent_that_kills_its_warden_is_restarted(task: Task) -> None:
 @pytest.mark.slow
 @REPEATED
 def test_p5_tight_chains_of_forks_are_swept(task: Task) -> None:
-    """They are in no list of processes for long, and are found all the same."""
+    """They are found although they never stay in a process list for long."""
     (task.project.path / "chains.py").write_text(CHAINS)
     token = f"chain-{task.project.path.parent.name}-{random.randrange(1 << 60):x}"
     look = task.project.script("look", f"grep -lxzs '[{token[0]}]{token[1:]}' /proc/[0-9]*/cmdline")
@@ -211,7 +211,7 @@ def test_p5_tight_chains_of_forks_are_swept(task: Task) -> None:
     assert subprocess.run([look], check=False, capture_output=True).stdout == b""
 
 
-def test_p6_who_holds_the_pipes_does_not_hold_up_the_attempt(task: Task) -> None:
+def test_p6_a_process_that_holds_the_pipes_does_not_delay_the_attempt(task: Task) -> None:
     """An attempt ends with its agent; the holder is swept before the next."""
     left = traces(task.project)
     holder = f"setsid sh -c '{left.me()}; exec sleep 60' & until [ -s {left.file} ]; do sleep 0.02; done"
@@ -220,8 +220,8 @@ def test_p6_who_holds_the_pipes_does_not_hold_up_the_attempt(task: Task) -> None
     assert (left.count, lines(task.project.path / "survivors")) == (1, [])
 
 
-def test_p7_silence_ends_an_attempt(task: Task) -> None:
-    """A command that says nothing or stops itself is ended at the idle limit, and started again."""
+def test_p7_a_silent_attempt_times_out(task: Task) -> None:
+    """A command that prints nothing or stops itself is killed at the idle limit, and restarted."""
     left = traces(task.project)
     task.project.settings(snapshots=False, idleTimeoutSeconds=1)
     case = f'case "$RALPH_ATTEMPT" in 1) sleep 60;; 2) kill -STOP $$;; *) {LEAVES_DONE};; esac'
@@ -252,7 +252,7 @@ PHASES = {
 @pytest.mark.parametrize("how", some(SIGNALS, 2))
 @pytest.mark.parametrize("phase", PHASES)
 def test_p9_signals_stop_a_supervisor_cleanly(task: Task, phase: str, how: str) -> None:
-    """Whatever it does: exit code 130, nobody left, the folder free; and `ralph resume` completes the task."""
+    """In any phase: exit code 130, no process left, the folder free; and `ralph resume` completes the task."""
     left = traces(task.project)
     delay = "60" if phase == "delay" else "0.02"
     ralph = task.start(f"{left.me()}; {PHASES[phase]}", "--restart-delay", delay)
@@ -292,7 +292,7 @@ esac
 
 
 def acknowledged(project: Project, run: str) -> list[int]:
-    """The attempts that the journal knows to be over."""
+    """The attempts that are complete in the journal."""
     return [
         entry.step.iteration
         for entry in journal_of(project.home, run)
@@ -303,7 +303,7 @@ def acknowledged(project: Project, run: str) -> list[int]:
 
 
 def survive(project: Project, chance: random.Random) -> int:
-    """One task whose supervisor is killed up to three times and then left alone; returns how often it was."""
+    """One task whose supervisor is killed up to three times, then completes; returns the number of kills."""
     task, left, wardens = Task(project), traces(project), Traces(project.path / "wardens")
     task.folder.mkdir(parents=True)
     project.settings(snapshots=False)
@@ -328,19 +328,17 @@ def survive(project: Project, chance: random.Random) -> int:
         found = [run for run in status(project) if run.directory == str(task.folder)]
         if found:
             begun, known = Counter(task.attempts), acknowledged(project, found[0].id)
-            assert known == list(range(1, len(known) + 1)), "an attempt is missing or there twice"
+            assert known == list(range(1, len(known) + 1)), "an attempt is missing or duplicated"
             assert all(begun[str(n)] == times for n, times in done.items()), "a finished attempt was repeated"
             done = {n: begun[str(n)] for n in known}
             if found[0].outcome == "complete":
                 break
             command = ["resume", found[0].id]
-    assert (
-        sorted(begun) == ["1", "2", "3", "4"] and len(done) >= 3
-    )  # DONE of an attempt that was cut off counts
+    assert sorted(begun) == ["1", "2", "3", "4"] and len(done) >= 3  # DONE of an interrupted attempt counts
     assert lines(project.path / "overlap") == [] and left.alive() == []
     replayed(project.home, found[0].id)
     told = [body for _, body in task.bus()]
-    assert len(told) == len(set(told)), "a message is there twice"
+    assert len(told) == len(set(told)), "a message is duplicated"
     assert task.bus()[-1] == COMPLETED and task.project_bus() == [COMPLETED]
     return kills
 
@@ -348,7 +346,7 @@ def survive(project: Project, chance: random.Random) -> int:
 @REPEATED
 @pytest.mark.slow
 def test_p3_a_supervisor_survives_being_killed_at_any_moment(project: Project) -> None:
-    """After kill -9: nobody left, a sound store, no attempt lost or repeated, each message once, and DONE in the end."""
+    """After kill -9: no process left, an intact store, no attempt lost or repeated, each message once, finally DONE."""
     chance = seeded()
     kills, trial = 0, 0
     while kills < RUNS:
@@ -359,32 +357,32 @@ def test_p3_a_supervisor_survives_being_killed_at_any_moment(project: Project) -
     assert [run.outcome for run in status(project)] == ["complete"] * trial
 
 
-def test_p3_a_resumed_supervisor_goes_on_where_it_was(task: Task) -> None:
-    """Attempts that the journal knows are not repeated; the one that was cut off is."""
+def test_p3_a_resumed_supervisor_continues_where_it_stopped(task: Task) -> None:
+    """Attempts in the journal are not repeated; the interrupted one is."""
     ralph = task.start(f'[ "$RALPH_ATTEMPT" -lt 3 ] && exit 1; [ -e go ] || exec sleep 60; {LEAVES_DONE}')
     wait_until(lambda: task.attempts == ["1", "2", "3"])
     killed(ralph)
     (task.project.path / "go").touch()
     resumed = task.project.run("resume", newest(task.project).id)
     assert (resumed.code, task.attempts) == (0, ["1", "2", "3", "3"])
-    assert "The iteration that was cut off is done again." in resumed.err
+    assert "Repeating the interrupted iteration." in resumed.err
 
 
-# ---- the end is told once, whenever ralph is killed on the way ----
+# ---- the end is posted once, whenever ralph is killed on the way ----
 
 WAITS = "until [ -e go ]; do sleep 0.02; done"
 
 
 @contextmanager
 def held(bus: Path) -> Iterator[None]:
-    """Whoever posts to this bus meanwhile has to wait."""
+    """Hold the lock of this bus, so that posts have to wait."""
     with bus.open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def at_its_end(task: Task, body: str, *options: str) -> subprocess.Popen[str]:
-    """A supervisor that has decided to stop, and is about to tell the bus, which is held."""
+    """A supervisor that has decided to stop and is about to post to the bus, which is held."""
     ralph = task.start(f"{WAITS}; {body}", *options)
     wait_until(lambda: task.attempts == ["1"])
     return ralph
@@ -400,8 +398,8 @@ def resumed(task: Task, *options: str) -> Result:
     return task.project.run("resume", newest(task.project).id, *options)
 
 
-def test_p3_an_end_that_was_not_told_is_told_by_resume(task: Task) -> None:
-    """Killed before the post, the run is not complete; resumed, it is, and starts nothing for that."""
+def test_p3_an_end_that_was_not_posted_is_posted_by_resume(task: Task) -> None:
+    """Killed before the post, the run is not complete; resume completes it without starting anything."""
     ralph = at_its_end(task, LEAVES_DONE)
     with held(task_bus(task.folder)):
         go_to_the_end(task)
@@ -413,8 +411,8 @@ def test_p3_an_end_that_was_not_told_is_told_by_resume(task: Task) -> None:
     assert newest(task.project).outcome == "complete" and resumed(task).code == 2
 
 
-def test_p3_an_end_that_was_told_to_one_bus_is_told_to_the_other(task: Task) -> None:
-    """Killed between the two posts: the one that is there is not posted again, the other is."""
+def test_p3_an_end_posted_to_one_bus_is_posted_to_the_other(task: Task) -> None:
+    """Killed between the two posts: the first is not repeated, the second is made."""
     ralph = at_its_end(task, LEAVES_DONE)
     with held(project_bus(task.folder)):
         go_to_the_end(task)
@@ -425,8 +423,8 @@ def test_p3_an_end_that_was_told_to_one_bus_is_told_to_the_other(task: Task) -> 
     assert (task.bus().count(COMPLETED), task.project_bus()) == (1, [COMPLETED])
 
 
-def test_p3_an_end_that_was_told_and_not_journalled_is_told_once(task: Task) -> None:
-    """Killed after both posts, while the store could not be written: nothing is there twice."""
+def test_p3_an_end_posted_but_not_journalled_is_posted_once(task: Task) -> None:
+    """Killed after both posts, while the store could not be written: nothing is posted twice."""
     ralph = at_its_end(task, LEAVES_DONE)
     with closing(sqlite3.connect(task.project.home.database)) as db:
         with held(project_bus(task.folder)):
@@ -441,7 +439,7 @@ def test_p3_an_end_that_was_told_and_not_journalled_is_told_once(task: Task) -> 
 
 @pytest.mark.slow
 def test_p9_an_end_that_could_not_be_journalled_is_interrupted(task: Task) -> None:
-    """A signal while the store cannot be written: exit code 130, not complete; resumed it is, and told once."""
+    """A signal while the store cannot be written: exit code 130, not complete; resume completes it, posted once."""
     ralph = at_its_end(task, LEAVES_DONE)
     with closing(sqlite3.connect(task.project.home.database)) as db:
         with held(project_bus(task.folder)):
@@ -457,10 +455,10 @@ def test_p9_an_end_that_could_not_be_journalled_is_interrupted(task: Task) -> No
 
 
 @pytest.mark.parametrize(("more", "code", "attempts"), [((), 1, 1), (("-m", "2"), 0, 2)])
-def test_p3_an_error_that_was_not_told_is_told_by_resume(
+def test_p3_an_error_that_was_not_posted_is_posted_by_resume(
     task: Task, more: tuple[str, ...], code: int, attempts: int
 ) -> None:
-    """Also when the run then goes on: that its restarts were used up is on the bus, once."""
+    """Even if the run then continues: the used-up restarts are on the bus, once."""
     body = f'[ "$RALPH_ATTEMPT" = 1 ] || {LEAVES_DONE}'
     ralph = at_its_end(task, body, "--max-restarts", "1")
     with held(task_bus(task.folder)):
@@ -473,8 +471,8 @@ def test_p3_an_error_that_was_not_told_is_told_by_resume(
     assert (COMPLETED in task.bus()) == (code == 0)
 
 
-def test_p3_a_warning_of_the_end_is_told_once(task: Task) -> None:
-    """That children had to be ended is known to the journal, and told by whoever tells the end."""
+def test_p3_a_warning_at_the_end_is_posted_once(task: Task) -> None:
+    """The journal knows that children had to be stopped, and whoever posts the end reports it."""
     ralph = at_its_end(task, f"sleep 60 & {LEAVES_DONE}", "--wait-timeout", "0.1")
     with held(project_bus(task.folder)):
         go_to_the_end(task)
@@ -484,21 +482,21 @@ def test_p3_a_warning_of_the_end_is_told_once(task: Task) -> None:
     assert task.bus()[1:] == [("WARNING", "1 child had to be ended"), COMPLETED]
 
 
-def test_p3_cancel_does_not_undo_an_end_that_was_decided(task: Task) -> None:
-    """A run that was killed at its very end is complete; cancelling what is left of it says so and tells the bus."""
+def test_p3_cancel_does_not_undo_a_decided_end(task: Task) -> None:
+    """A run killed at its very end is complete; cancelling it says so and posts to the bus."""
     ralph = at_its_end(task, LEAVES_DONE)
     with held(task_bus(task.folder)):
         go_to_the_end(task)
         killed(ralph)
     run = newest(task.project).id
     cancelled = task.project.run("cancel", run)
-    assert (cancelled.code, cancelled.err) == (0, f"Run {run} had come to its end: complete.\n")
+    assert (cancelled.code, cancelled.err) == (0, f"Run {run} had already stopped: complete.\n")
     assert (task.bus()[-1], task.project_bus()) == (COMPLETED, [COMPLETED])
     assert newest(task.project).outcome == "complete"
 
 
 def test_a_bus_that_cannot_be_written_stops_nothing(task: Task) -> None:
-    """It is said once, and the task goes on."""
+    """One message, and the task continues."""
     (task.folder / "TASK-MESSAGE-BUS.md").mkdir()
     result = task.run(f'[ "$RALPH_ATTEMPT" = 2 ] && {LEAVES_DONE} || exit 1')
     assert (result.code, task.attempts) == (0, ["1", "2"])
@@ -506,13 +504,13 @@ def test_a_bus_that_cannot_be_written_stops_nothing(task: Task) -> None:
 
 
 def test_refusals_are_clear(task: Task) -> None:
-    """A file in the place of the folder."""
+    """A file in place of the folder."""
     (task.project.path / "tasks/file").touch()
-    assert_clear(task.project.run("supervise", "tasks/file", "--", "true"), "tasks/file is no directory")
+    assert_clear(task.project.run("supervise", "tasks/file", "--", "true"), "tasks/file is not a directory")
 
 
 def test_a_child_run_and_its_agents_die_with_a_killed_parent(task: Task) -> None:
-    """0 orphans, with a run inside the run too; whether that comes to an end of its own before it is killed is a race."""
+    """No orphans, even with a run inside the run; it may finish by itself before it is killed."""
     left = traces(task.project)
     (task.project.path / "child.json").write_text('{"agent": {"command": "./child.sh"}, "snapshots": false}')
     task.project.script("child.sh", f"{left.me('child')}; {starts_all(task.project, left)}; exec sleep 60")

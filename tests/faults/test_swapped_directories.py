@@ -14,12 +14,12 @@ from conftest import Project, some
 from faults.fault_support import DONE, REPEATED, RUNS, assert_clear, assert_sound, contents, newest
 
 HERE = {"command": "./agent.sh"}
-"""The agent by its place in the project, so that it is found wherever that has gone."""
+"""The agent by its path in the project, so that it is found wherever the project moved."""
 
 
 @pytest.fixture
 def swapped(tmp_path: Path, project: Project) -> tuple[Project, Path]:
-    """A project two levels deep, and a directory outside that holds what a link could hit."""
+    """A project two levels deep, and a directory outside that a link could hit."""
     outside = tmp_path / "outside"
     (outside / ".ralph/old").mkdir(parents=True)
     (outside / "new-run").mkdir()
@@ -31,7 +31,7 @@ def swapped(tmp_path: Path, project: Project) -> tuple[Project, Path]:
 
 
 def first_do(project: Project, command: str) -> None:
-    """An agent that does something in its first iteration and is never done."""
+    """An agent that does something in its first iteration and never finishes."""
     project.agent(
         f"echo hm; [ $RALPH_ITERATION = 1 ] && {{ {command}; }}; true",
         agent=HERE,
@@ -64,7 +64,7 @@ SWAPS = {
 
 @pytest.mark.parametrize("swap", SWAPS)
 def test_t3_a_swapped_directory(swapped: tuple[Project, Path], swap: str) -> None:
-    """Whatever is put in the place of `.ralph` or of a directory above, nothing is written outside."""
+    """Whatever replaces `.ralph` or a directory above it, nothing is written outside."""
     project, outside = swapped
     code, command = SWAPS[swap]
     first_do(project, command.format(out=outside))
@@ -79,9 +79,9 @@ def test_t3_a_swapped_directory(swapped: tuple[Project, Path], swap: str) -> Non
 
 @REPEATED
 def test_t3_a_directory_that_changes_all_the_time(swapped: tuple[Project, Path]) -> None:
-    """Somebody who swaps `.ralph` as fast as he can finds no moment to get something written outside.
+    """Swapping `.ralph` as fast as possible never gets anything written outside.
 
-    What a run meets is a race: it goes on, or is refused in words.
+    The result is a race: the run continues, or is refused with a clear error.
     """
     project, outside = swapped
     project.agent("echo hm", guardrails=[{"command": "true"}])
@@ -92,7 +92,7 @@ def test_t3_a_directory_that_changes_all_the_time(swapped: tuple[Project, Path])
 
     def swap() -> None:
         while not stopped.is_set():
-            shutil.rmtree(away, ignore_errors=True)  # ralph has made another `.ralph` in between
+            shutil.rmtree(away, ignore_errors=True)  # ralph has created another `.ralph` in between
             with suppress(OSError):
                 ours.rename(away)
             with suppress(OSError):
@@ -139,7 +139,7 @@ OURS = (".ralph/prompt_002.txt", ".ralph/guardrail_001_true.log", f".ralph/.tmp-
     ],
 )
 def test_t3_a_planted_file(swapped: tuple[Project, Path], code: int, plant: str) -> None:
-    """What lies under the names of Ralph's next files is replaced, never written through or waited for."""
+    """Whatever has the name of Ralph's next file is replaced, never written through or waited for."""
     project, outside = swapped
     first_do(project, "; ".join(plant.format(out=outside, name=name) for name in OURS))
     before = contents(outside)
@@ -166,7 +166,7 @@ def test_t3_a_planted_file(swapped: tuple[Project, Path], code: int, plant: str)
         (0, "ln -s {out}/file .ralph/prompt_009.txt"),
     ],
 )
-def test_t3_what_one_run_plants_for_the_next(swapped: tuple[Project, Path], code: int, plant: str) -> None:
+def test_t3_files_planted_for_the_next_run(swapped: tuple[Project, Path], code: int, plant: str) -> None:
     """Links that an agent leaves behind do not lead the next run outside."""
     project, outside = swapped
     (project.path / ".ralph/old").mkdir(parents=True)
@@ -183,7 +183,7 @@ def test_t3_what_one_run_plants_for_the_next(swapped: tuple[Project, Path], code
 
 
 def test_t3_a_store_in_the_project_is_not_led_astray(swapped: tuple[Project, Path]) -> None:
-    """With the store in `.ralph/state`, a swapped `.ralph` does not get the agent's stream."""
+    """With the store in `.ralph/state`, a swapped `.ralph` does not receive the agent's stream."""
     project, outside = swapped
     project.extra_env |= {"RALPH_STATE_DIR": "", "XDG_STATE_HOME": "", "HOME": "/dev/null/x"}
     runs = f"{outside}/state/runs/$RALPH_RUN_ID"
@@ -197,8 +197,10 @@ def test_t3_a_store_in_the_project_is_not_led_astray(swapped: tuple[Project, Pat
 
 
 @pytest.mark.parametrize("name", ["project", "top"])
-def test_t3_a_run_goes_on_where_it_was_or_not_at_all(swapped: tuple[Project, Path], name: str) -> None:
-    """`ralph resume` refuses when the run's directory, or one above it, has become a link to another."""
+def test_t3_a_run_resumes_in_its_own_directory_or_not_at_all(
+    swapped: tuple[Project, Path], name: str
+) -> None:
+    """`ralph resume` refuses if the run's directory, or one above it, has become a link to another."""
     project, outside = swapped
     ran = project.path / "ran"
     project.agent(f"touch {ran}; echo hm")
@@ -223,7 +225,7 @@ def test_t3_a_run_goes_on_where_it_was_or_not_at_all(swapped: tuple[Project, Pat
 
 
 def outside_of(repository: Project, command: str, scm: dict[str, Any] | None) -> Path:
-    """Another repository, and an agent that does something with it once; snapshots are on."""
+    """Another repository, and an agent that uses it once; snapshots are on."""
     outside = repository.home.path.parent / "outside"
     repository.git("config", "user.name", "Test")
     repository.git("config", "user.email", "test@localhost")
@@ -253,7 +255,7 @@ REFUSAL = "is not the git directory any more that the run began with"
 @pytest.mark.parametrize("scm", [None, COMMITS], ids=["snapshots", "commits"])
 @pytest.mark.parametrize("command", [LINK, ANOTHER])
 def test_t3_a_swapped_repository(repository: Project, command: str, scm: dict[str, Any] | None) -> None:
-    """Snapshots and commits do not go into a repository that an agent put in the place of ours."""
+    """Snapshots and commits do not go into a repository that an agent put in place of ours."""
     outside = outside_of(repository, command, scm)
     before = contents(outside / ".git")
     result = repository.run("run", "-p", "x", "-m", "3")
@@ -276,7 +278,7 @@ def test_t3_a_swapped_repository(repository: Project, command: str, scm: dict[st
     ),
 )
 def test_t3_a_swapped_git_directory(repository: Project, command: str) -> None:
-    """Neither the run nor what comes after it follows a git directory, or a part of it, to another place."""
+    """Neither the run nor later commands follow a git directory, or a part of it, to another place."""
     outside = outside_of(repository, command, COMMITS)
     before = contents(outside / ".git")
     result = repository.run("run", "-p", "x", "-m", "3")
@@ -288,7 +290,7 @@ def test_t3_a_swapped_git_directory(repository: Project, command: str) -> None:
 
 
 def test_t3_a_git_directory_that_leads_in_a_circle(repository: Project) -> None:
-    """It is no git directory: said once, and the run goes on without."""
+    """It is not a git directory: one message, and the run continues without it."""
     outside_of(repository, CIRCLE, COMMITS)
     result = repository.run("run", "-p", "x", "-m", "3")
     assert result.code == 1 and result.err.count(REFUSAL) == 1, result.out + result.err
@@ -296,8 +298,8 @@ def test_t3_a_git_directory_that_leads_in_a_circle(repository: Project) -> None:
     assert resumed.code == 1 and "This is no git repository" in resumed.err, resumed.out + resumed.err
 
 
-def test_t3_the_right_git_directory_is_put_back(repository: Project) -> None:
-    """A run goes on with its snapshots, and can be taken back, once `.git` is what it was."""
+def test_t3_the_original_git_directory_is_restored(repository: Project) -> None:
+    """Once `.git` is back, a run continues with its snapshots and can be rolled back."""
     outside_of(repository, GIT_LINK, None)
     repository.run("run", "-p", "x", "-m", "2")
     (repository.path / ".git").unlink()
@@ -309,7 +311,7 @@ def test_t3_the_right_git_directory_is_put_back(repository: Project) -> None:
 
 
 def test_t3_a_linked_worktree_is_swapped(repository: Project) -> None:
-    """The `.git` file of a linked worktree may change; the directory that it led to stays the run's own."""
+    """The `.git` file of a linked worktree may change; the run keeps the original git directory."""
     linked = Project(repository.path.parent / "linked", repository.home)
     repository.git("worktree", "add", "-q", str(linked.path))
     outside = outside_of(linked, "echo 'gitdir: {out}/.git' > .git", COMMITS)
@@ -337,8 +339,8 @@ def test_t3_a_linked_worktree_is_swapped(repository: Project) -> None:
         ),
     ],
 )
-def test_t3_a_repository_that_only_seems_to_be_nested(repository: Project, command: str) -> None:
-    """Nothing is written into another repository that a link or a file in the project leads to."""
+def test_t3_a_repository_that_only_looks_nested(repository: Project, command: str) -> None:
+    """Nothing is written to another repository that a link or a file in the project points to."""
     outside = outside_of(repository, command, None)
     before = contents(outside)
     result = repository.run("run", "-p", "x", "-m", "2")
@@ -358,8 +360,8 @@ def test_t3_a_repository_that_only_seems_to_be_nested(repository: Project, comma
         (GIT_FILE, REFUSAL),
     ],
 )
-def test_t3_a_snapshot_that_fails_is_no_stop(repository: Project, command: str, note: str) -> None:
-    """Where an agent has made snapshots impossible, that is a loud note, and the run goes on."""
+def test_t3_a_failed_snapshot_does_not_stop_the_run(repository: Project, command: str, note: str) -> None:
+    """If an agent made snapshots impossible, there is a clear notice, and the run continues."""
     outside_of(repository, command, None)
     result = repository.run("run", "-p", "x", "-m", "2", timeout=30)
     assert result.code == 1, result.out + result.err

@@ -1,4 +1,4 @@
-"""D8: the system denies what ralph asks of it; that is one clear error, and nothing is lost."""
+"""D8: the system refuses what ralph asks for; that is one clear error, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ERRORS = (errno.EIO, errno.EROFS, errno.EDQUOT, errno.EACCES, errno.EMFILE)
 
 
 def sites(*names: str) -> list[ParameterSet]:
-    """Each place that can fail with one error, each error in its turn; in full, with all of them."""
+    """Each place that can fail with one of its errors in turn; in the full run, with all of them."""
     found = []
     for place, name in enumerate(names):
         numbers = ERRORS if IS_FULL else (ERRORS[place % len(ERRORS)],)
@@ -61,7 +61,7 @@ def sites(*names: str) -> list[ParameterSet]:
     ),
 )
 def test_d8_an_error_at_the_start(project: Project, tmp_path: Path, site: str, number: int) -> None:
-    """Any error before the first iteration is one clear error that leaves no run that seems to live."""
+    """Any error before the first iteration is one clear error and leaves no run that seems alive."""
     project.agent(DONE)
     (project.path / ".ralph/prompt_001.txt").touch()
     (project.path / "broken").touch()
@@ -88,10 +88,10 @@ def test_d8_an_error_at_the_start(project: Project, tmp_path: Path, site: str, n
     ),
 )
 def test_d8_an_error_during_a_run(project: Project, tmp_path: Path, site: str, number: int) -> None:
-    """Any error in a run is one clear end that the journal knows too; when it has passed the run goes on."""
+    """Any error in a run is one clear stop, also in the journal; once it has passed, the run continues."""
     (project.path / "prompt.md").write_text("x")
     project.agent(
-        f"cat >&2; [ -e mended ] || touch broken; {DONE}",
+        f"cat >&2; [ -e repaired ] || touch broken; {DONE}",
         agent={"promptVia": "stdin"},
         guardrails=[{"command": "[ $RALPH_ITERATION = 2 ]"}],
     )
@@ -103,24 +103,24 @@ def test_d8_an_error_during_a_run(project: Project, tmp_path: Path, site: str, n
     assert (found.state, found.outcome) == ("ended", "fatal")
     assert os.strerror(number) in (found.reason or "")
     (project.path / "broken").unlink()
-    (project.path / "mended").touch()
+    (project.path / "repaired").touch()
     resumed = project.run("resume")
     assert resumed.code == 0, resumed.err
 
 
-def test_d8_a_store_that_cannot_be_looked_at_was_not_removed(project: Project, tmp_path: Path) -> None:
-    """An error of the disk under the store is named for what it is."""
-    project.agent(f"[ -e mended ] || touch broken; {DONE}", guardrails=[{"command": "true"}])
+def test_d8_an_unreadable_store_was_not_removed(project: Project, tmp_path: Path) -> None:
+    """A disk error under the store is reported as such."""
+    project.agent(f"[ -e repaired ] || touch broken; {DONE}", guardrails=[{"command": "true"}])
     words = injected("store.journal.stat", errno.EIO, "run", "-p", "x")
     result = Watched(project, words, tmp_path / "log").result()
     assert_clear(result, os.strerror(errno.EIO), str(project.home.database))
     assert "removed" not in result.err
     (project.path / "broken").unlink()
-    (project.path / "mended").touch()
+    (project.path / "repaired").touch()
     assert project.run("resume").code == 0
 
 
-# ---- a system that really denies ----
+# ---- a system that really refuses ----
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs prlimit")
@@ -131,8 +131,8 @@ def test_d8_a_store_that_cannot_be_looked_at_was_not_removed(project: Project, t
         pytest.param(resource.RLIMIT_NOFILE, 6, id="no file can be opened"),
     ],
 )
-def test_d8_a_process_that_the_system_denies_everything(project: Project, what: int, soft: int) -> None:
-    """Real errors of the system under SQLite and under ralph's own files end in one clear error."""
+def test_d8_a_process_without_any_permissions(project: Project, what: int, soft: int) -> None:
+    """Real system errors under SQLite and ralph's own files give one clear error."""
     project.agent(
         f"touch started; while [ ! -e go ]; do sleep 0.02; done; {DONE}", guardrails=[{"command": "true"}]
     )
@@ -149,7 +149,7 @@ def test_d8_a_process_that_the_system_denies_everything(project: Project, what: 
 
 
 def ralph_with(project: Project, limit: str, *words: str) -> Result:
-    """Run a command to its end under a limit of the shell's `ulimit`."""
+    """Run a command to its end under a `ulimit` of the shell."""
     done = subprocess.run(
         ["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *words],
         cwd=project.path,
@@ -164,7 +164,7 @@ def ralph_with(project: Project, limit: str, *words: str) -> Result:
 
 @pytest.mark.slow
 def test_d8_few_descriptors_from_the_start(project: Project) -> None:
-    """With too few descriptors a run is refused in words, with enough it is done; there is nothing between."""
+    """With too few descriptors a run is refused with a clear error, with enough it completes; nothing in between."""
     project.agent(DONE)
     codes = []
     for most in range(12, 25, 1 if IS_FULL else 3):
@@ -172,13 +172,13 @@ def test_d8_few_descriptors_from_the_start(project: Project) -> None:
         if result.code != 0:
             assert_clear(result, "Too many open files")
         codes.append(result.code)
-    assert (codes[0], codes[-1]) == (2, 0), "the limits met no border: the test shows nothing"
+    assert (codes[0], codes[-1]) == (2, 0), "the limits made no difference: the test shows nothing"
     assert codes == sorted(codes, reverse=True)
     assert_sound(project.home)
 
 
-def test_d8_no_place_for_the_report_of_a_bug(project: Project) -> None:
-    """An unexpected error is still one error with exit 2 when its details cannot be written."""
+def test_d8_no_place_for_a_bug_report(project: Project) -> None:
+    """An unexpected error is still one error with exit 2 if its details cannot be written."""
     code = (
         "import sys, ralph.cli as cli\n"
         "def broken(argv): raise RuntimeError('hm')\n"

@@ -1,4 +1,4 @@
-"""Many tasks at once, steered: cancels, pauses, additions, signals, limits of agents, budgets, several attempts."""
+"""Controlling many parallel tasks: cancels, pauses, additions, signals, agent limits, budgets, several attempts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from conftest import Project, Result, wait_until
 from faults.fault_support import finish, killed, lines, traces
 from faults.work_fault_support import assert_clean, assert_intact, coder_only, roles_of, trap, worktrees
 from ralph.core.task_model import TaskStatus
-from work_support import HONEST, MENDS, Site, external, make_site, task
+from work_support import FIXES, HONEST, Site, external, make_site, task
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def site(project: Project) -> Site:
     return make_site(project)
 
 
-WRITES = f"{MENDS}; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; promise CODED"
+WRITES = f"{FIXES}; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; promise CODED"
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def wait_for_file(site: Site, name: str) -> None:
 
 
 def waits(site: Site, name: str) -> str:
-    """Shell: say that we are here, and wait for a file."""
+    """Shell: report that we are here, and wait for a file."""
     return f"touch {site.outside}/{name}.here; until [ -e {site.outside}/{name} ]; do sleep 0.05; done"
 
 
@@ -55,7 +55,7 @@ def waits(site: Site, name: str) -> str:
 
 
 def test_a_cancelled_task_frees_its_slot(site: Site) -> None:
-    """With both slots taken for ever, the cancel of one task lets the third one begin, and only that task ends."""
+    """With both slots busy forever, cancelling one task lets the third one start, and stops only that task."""
     coder_only(site, f"case $RALPH_TASK_ID in T-1) sleep 60;; T-2) {waits(site, 'go')};; esac\n{WRITES}")
     site.add(task("T-1"), task("T-2"), task("T-3"))
     with working(site, "-j", "2") as ralph:
@@ -71,8 +71,8 @@ def test_a_cancelled_task_frees_its_slot(site: Site) -> None:
     assert worktrees(site) == ["T-1"]
 
 
-def test_a_task_is_cancelled_before_its_run_has_begun(site: Site) -> None:
-    """A cancel while the worktree is being made ends that task alone; the work goes on with the others."""
+def test_a_task_is_cancelled_before_its_run_has_started(site: Site) -> None:
+    """A cancel while the worktree is created stops only that task; the others continue."""
     coder_only(site, WRITES)
     site.add(task("T-1", priority=1), task("T-2", priority=2))
     trap(site, "'worktree add '*/T-1*", waits(site, "go"))
@@ -88,7 +88,7 @@ def test_a_task_is_cancelled_before_its_run_has_begun(site: Site) -> None:
 
 @pytest.mark.slow
 def test_a_task_is_cancelled_between_two_roles(site: Site) -> None:
-    """A cancel that comes when one role has ended and the next one has not begun is not forgotten."""
+    """A cancel between the end of one role and the start of the next is not lost."""
     site.agents(HONEST)
     site.add(task())
     trap(
@@ -103,7 +103,7 @@ def test_a_task_is_cancelled_between_two_roles(site: Site) -> None:
         (site.outside / "go").touch()
         assert finish(ralph).code == 1
     assert status(site, "T-1") is TaskStatus.CANCELLED
-    assert site.prompts("T-1.tester") == [] and not site.is_mended()
+    assert site.prompts("T-1.tester") == [] and not site.is_fixed()
 
 
 # ---- additions ----
@@ -111,7 +111,7 @@ def test_a_task_is_cancelled_between_two_roles(site: Site) -> None:
 
 @pytest.mark.slow
 def test_tasks_that_are_added_are_picked_up(site: Site) -> None:
-    """New tasks begin while others run, in the order of their dependencies; one that cannot is named."""
+    """New tasks start while others run, in the order of their dependencies; one that cannot is named."""
     coder_only(site, f"[ $RALPH_TASK_ID = T-1 ] && {{ {waits(site, 'go')}; }}\n{WRITES}")
     site.add(task("T-1"))
     with working(site, "-j", "2") as ralph:
@@ -123,7 +123,7 @@ def test_tasks_that_are_added_are_picked_up(site: Site) -> None:
         (site.outside / "go").touch()
         ended = finish(ralph)
     assert ended.code == 0, ended.err
-    assert ended.err.count("T-4 is left out: T-4 depends on T-9, which is not on the board.") == 1
+    assert ended.err.count("Skipping T-4: T-4 depends on T-9, which is not on the board.") == 1
     assert [status(site, f"T-{n}").value for n in (1, 2, 3, 4)] == ["done", "done", "done", "todo"]
     assert_clean(site)
 
@@ -136,17 +136,17 @@ def test_tasks_that_are_added_are_picked_up(site: Site) -> None:
     ],
 )
 def test_tasks_that_have_no_order(site: Site, dependencies: tuple[tuple[str, ...], ...], words: str) -> None:
-    """A cycle, or a dependency that is not there, is one error that names it."""
+    """A cycle or an unknown dependency is one error that names it."""
     site.add(*(task(f"T-{n}", dependencies=d) for n, d in enumerate(dependencies, 1)))
     ended = site.work()
-    assert ended.code == 2 and f"The tasks cannot be put in an order: {words}." in ended.err, ended.err
+    assert ended.code == 2 and f"The tasks cannot be ordered: {words}." in ended.err, ended.err
 
 
 # ---- pauses ----
 
 
-def test_a_paused_task_holds_nobody_else(site: Site) -> None:
-    """The run of one task is paused and goes on later; meanwhile the other task is finished."""
+def test_a_paused_task_does_not_block_others(site: Site) -> None:
+    """The run of one task is paused and resumed later; meanwhile the other task finishes."""
     coder_only(
         site,
         f"[ $RALPH_TASK_ID.$n = T-1.0 ] && {{ {waits(site, 'go')}; exit; }}\n"
@@ -170,8 +170,8 @@ def test_a_paused_task_holds_nobody_else(site: Site) -> None:
 # ---- signals ----
 
 
-def test_two_signals_end_everything_at_once(site: Site) -> None:
-    """Three agents that ignore TERM, and what they have started, are gone with Ralph; later the work goes on."""
+def test_two_signals_stop_everything_at_once(site: Site) -> None:
+    """Three agents that ignore TERM, and their children, are gone with Ralph; later the work can be resumed."""
     left = traces(Project(site.outside, site.project.home))
     stays = (
         f"trap '' TERM INT; {left.me()}; setsid sh -c 'trap \"\" TERM; {left.me()}; exec sleep 60' & sleep 60"
@@ -184,15 +184,13 @@ def test_two_signals_end_everything_at_once(site: Site) -> None:
         ralph.send_signal(signal.SIGTERM)
         assert finish(ralph, 20).code == 130
     assert left.alive() == []
-    assert site.history("coder") == [], (
-        "an iteration that was cut off has promised nothing, and broken nothing"
-    )
+    assert site.history("coder") == [], "an interrupted iteration neither promised nor broke anything"
     assert site.work("-j", "3").code == 0
     assert_clean(site)
 
 
-def test_two_signals_end_a_git_that_hangs(site: Site) -> None:
-    """A hook of the user's that never ends does not hold Ralph up."""
+def test_two_signals_stop_a_git_that_hangs(site: Site) -> None:
+    """A hook of the user that never exits does not block Ralph."""
     hook = site.project.path / ".git/hooks/post-checkout"
     hook.write_text(
         f"#!/bin/sh\n[ -e {site.outside}/fast ] || {{ touch {site.outside}/hook.here; sleep 60; }}\n"
@@ -212,7 +210,7 @@ def test_two_signals_end_a_git_that_hangs(site: Site) -> None:
 
 @pytest.mark.slow
 def test_two_signals_while_git_works_for_a_check(site: Site) -> None:
-    """That is an interruption, no fault: the same run goes on with the same iteration, and is told as it stands."""
+    """It is an interruption, not a fault: the same run continues with the same iteration, and is reported correctly."""
     coder_only(site, WRITES)
     site.add(task())
     trap(site, "'diff-tree '*", waits(site, "go"))
@@ -232,8 +230,8 @@ def test_two_signals_while_git_works_for_a_check(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_limit_of_one_agent_holds_only_those_who_use_it(site: Site) -> None:
-    """The coder's agent is limited for an hour; a task in review by another agent goes on and is merged."""
+def test_a_limit_of_one_agent_holds_only_its_users(site: Site) -> None:
+    """The coder's agent is limited for an hour; a task reviewed by another agent continues and is merged."""
     limited = "echo 'rate limit exceeded, retry after 3600 seconds' >&2; exit 1"
     body = f"[ $RALPH_TASK_ID = T-1 ] && {{ touch {site.outside}/limited; {limited}; }}\n{WRITES}"
     reviews = site.project.script(
@@ -255,8 +253,8 @@ def test_a_limit_of_one_agent_holds_only_those_who_use_it(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_an_agent_runs_so_often_at_once_and_not_more(site: Site) -> None:
-    """With `maxPerAgent` one at a time, four slots do not help."""
+def test_an_agent_never_exceeds_its_parallel_limit(site: Site) -> None:
+    """With one at a time in `maxPerAgent`, four slots do not help."""
     alone = f"mkdir {site.outside}/busy || echo two >> {site.outside}/overlaps; sleep 0.2; rmdir {site.outside}/busy"
     coder_only(site, f"{alone}\n{WRITES}", ralph={"maxPerAgent": {str(site.outside / "agent.sh"): 1}})
     site.add(*(task(f"T-{n}") for n in range(1, 5)))
@@ -269,19 +267,19 @@ def test_an_agent_runs_so_often_at_once_and_not_more(site: Site) -> None:
 
 
 def dear(site: Site, cost: float, body: str = WRITES, **settings: Any) -> None:
-    """Every call of the coder costs so much, as Claude Code tells it."""
+    """Every call of the coder has this cost, as reported by Claude Code."""
     stream = echo(said("working <promise>CODED</promise>").replace("working ", "working\\n"), result(cost))
     coder_only(site, f"{body.replace('promise CODED', 'true')}\n{stream}", **settings)
     path = site.project.path / ".ralph/settings.json"
     path.write_text(path.read_text().replace('agent.sh"}', 'agent.sh", "type": "claude"}', 1))
 
 
-def test_the_budget_of_the_whole_work(site: Site) -> None:
-    """Used up, it ends the work as a limit, and no task has failed for it; with more money the same runs go on."""
-    dear(site, 0.3, f"[ $n = 0 ] || {{ {MENDS}; }}; echo $n > $RALPH_TASK_ID.txt", maxCostUsd=0.5)
+def test_the_total_budget(site: Site) -> None:
+    """When it is used up, the work stops at a limit and no task fails; with more money the same runs continue."""
+    dear(site, 0.3, f"[ $n = 0 ] || {{ {FIXES}; }}; echo $n > $RALPH_TASK_ID.txt", maxCostUsd=0.5)
     site.add(task("T-1"), task("T-2"))
     ended = site.work("-j", "2")
-    assert ended.code == 1 and "the cost budget of the whole work is used up" in ended.err, ended.err
+    assert ended.code == 1 and "the cost budget of `ralph work` is used up" in ended.err, ended.err
     assert {status(site, id) for id in ("T-1", "T-2")} <= {TaskStatus.IMPLEMENTING, TaskStatus.TODO}
     again = site.work("-j", "2", "--max-cost-usd", "9")
     assert again.code == 0, again.err
@@ -290,11 +288,11 @@ def test_the_budget_of_the_whole_work(site: Site) -> None:
 
 @pytest.mark.slow
 def test_the_budget_of_one_task(site: Site) -> None:
-    """A task that costs too much has failed, and says why; the others go on."""
+    """A task that costs too much fails with that reason; the others continue."""
     dear(
         site,
         0.4,
-        f"[ $RALPH_TASK_ID = T-1 ] || {{ {MENDS}; }}; echo $n > $RALPH_TASK_ID.txt",
+        f"[ $RALPH_TASK_ID = T-1 ] || {{ {FIXES}; }}; echo $n > $RALPH_TASK_ID.txt",
         ralph={"maxTaskCostUsd": 1.0},
     )
     site.add(task("T-1"), task("T-2"))
@@ -312,7 +310,7 @@ ATTEMPT = "case $PWD in *+2) a=2;; *+3) a=3;; *) a=1;; esac"
 
 
 def three(site: Site, body: str, **criteria: Any) -> None:
-    """A task with three attempts, each of which knows as $a which one it is."""
+    """A task with three attempts, each of which knows its number as $a."""
     coder_only(site, f"{ATTEMPT}; touch {site.outside}/began.$a\n{body}")
     site.add(task(attempts=3, coder=replace(external(), **criteria)))
 
@@ -324,12 +322,12 @@ def assert_taken(site: Site, ended: Result, attempt: int) -> None:
     assert not list(site.worktree.parent.glob("T-1*"))
 
 
-WINS = f"{MENDS}; echo $a > winner.txt; promise CODED"
+WINS = f"{FIXES}; echo $a > winner.txt; promise CODED"
 
 
 @pytest.mark.slow
 def test_the_first_verified_attempt_is_taken(site: Site) -> None:
-    """Three work side by side; when the second one is verified the others are stopped, and all worktrees go."""
+    """Three work in parallel; when the second is verified the others are stopped, and all worktrees are removed."""
     left = traces(Project(site.outside, site.project.home))
     together = f"until [ -e {site.outside}/began.1 ] && [ -e {site.outside}/began.3 ]; do sleep 0.05; done"
     three(site, f"[ $a = 2 ] && {together} || {{ {left.me()}; echo $a > lost.txt; sleep 60; }}\n{WINS}")
@@ -340,7 +338,7 @@ def test_the_first_verified_attempt_is_taken(site: Site) -> None:
 
 @pytest.mark.slow
 def test_one_attempt_after_the_other(site: Site) -> None:
-    """With one slot the next attempt begins only when the one before has failed, from the same base."""
+    """With one slot the next attempt starts only after the previous one failed, from the same base."""
     moves = f"(cd {site.project.path} && git commit -q --allow-empty -m Mine)"
     three(
         site,
@@ -354,7 +352,7 @@ def test_one_attempt_after_the_other(site: Site) -> None:
 
 @pytest.mark.slow
 def test_attempts_that_all_fail(site: Site) -> None:
-    """The task has failed when the last one has; the work of each lies on a branch."""
+    """The task fails with its last attempt; the work of each stays on a branch."""
     three(site, "echo $a > try.txt; promise CODED", max_iterations=1)
     assert site.work("-j", "3").code == 1
     assert status(site, "T-1") is TaskStatus.FAILED
@@ -367,9 +365,9 @@ def test_attempts_that_all_fail(site: Site) -> None:
 
 @pytest.mark.slow
 def test_attempts_after_a_kill(site: Site) -> None:
-    """The attempt that had failed is not begun again, the others go on with their runs."""
-    waits_for_ever = f"[ -e {site.outside}/killed ] || sleep 60"
-    three(site, f"[ $a = 2 ] && {{ promise CODED; exit; }}; {waits_for_ever}\n{WINS}", max_iterations=1)
+    """The failed attempt is not repeated, the others continue with their runs."""
+    waits_forever = f"[ -e {site.outside}/killed ] || sleep 60"
+    three(site, f"[ $a = 2 ] && {{ promise CODED; exit; }}; {waits_forever}\n{WINS}", max_iterations=1)
     with working(site, "-j", "3") as ralph:
         wait_until(lambda: len(list(site.outside.glob("began.*"))) == 3, 30)
         wait_until(lambda: [run for run in site.state()["runs"] if run["state"] == "limit"], 30)

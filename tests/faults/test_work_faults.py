@@ -1,4 +1,4 @@
-"""G1: `ralph work` is killed -9 at every step of worktrees and merges; nobody has to mend anything."""
+"""G1: `ralph work` is killed with -9 at every step of worktrees and merges; no manual repair is needed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from faults.work_fault_support import (
 )
 from ralph.core.task_model import CompletionCriteria, Task
 from ralph.store.home import Home
-from work_support import CHECK, MENDS, Site, external, make_site, task
+from work_support import CHECK, FIXES, Site, external, make_site, task
 
 
 @pytest.fixture
@@ -37,14 +37,14 @@ def site(project: Project) -> Site:
 
 
 def moved_base(site: Site) -> str:
-    """A snippet by which the user's branch gets a commit while a task is worked on, once."""
+    """A snippet that commits to the user's branch once, while a task is running."""
     commit = "echo mine > mine.txt && git add mine.txt && git commit -qm Mine"
     return f"[ -e {site.project.path}/mine.txt ] || (cd {site.project.path} && {commit})"
 
 
 def assert_merged_once(site: Site, *before: str) -> None:
-    """The task is done with one run, the user's branch has its work once, and nothing is left over."""
-    assert site.is_mended()
+    """The task is done in one run, the user's branch has its work once, and nothing is left over."""
+    assert site.is_fixed()
     assert (site.state()["status"], roles_of(site)) == ("done", ["coder"])
     subjects = site.project.git("log", "--format=%s", "main").splitlines()
     expected = ["First", "Merge T-1: Make add add", "Mine", "T-1: Make add add (coder)", *before]
@@ -63,7 +63,7 @@ STOP, SETTLE = "'update-ref --no-deref refs/ralph/'*/2*", "'rev-parse HEAD --sym
 MOMENTS = {
     "before the worktree": (ADD, KILL_BEFORE, ""),
     "after the worktree": (ADD, KILL_AFTER, ""),
-    "in the end of the proved run": (STOP, KILL_AFTER, ""),
+    "at the end of the proved run": (STOP, KILL_AFTER, ""),
     "between the proved run and its note": (SETTLE, KILL_BEFORE, STOP),
     "before the worktree of the merge": (ADD_MERGE, KILL_BEFORE, ""),
     "after the worktree of the merge": (ADD_MERGE, KILL_AFTER, ""),
@@ -78,8 +78,8 @@ MOMENTS = {
 
 @pytest.mark.parametrize("moment", some(MOMENTS, 2))
 def test_g1_killed_between_two_steps(site: Site, moment: str) -> None:
-    """Ralph is killed there; called again, it merges the task once, with no run more than it takes."""
-    coder_only(site, f"{MENDS}; {moved_base(site)}; promise CODED")
+    """Ralph is killed there; called again, it merges the task once, without extra runs."""
+    coder_only(site, f"{FIXES}; {moved_base(site)}; promise CODED")
     site.add(task())
     trap(site, *MOMENTS[moment])
     killed_work(site)
@@ -90,13 +90,13 @@ def test_g1_killed_between_two_steps(site: Site, moment: str) -> None:
 
 
 COMMANDS = 80
-"""So many git commands there are in the way of one task, about."""
+"""The approximate number of git commands for one task."""
 
 
 @REPEATED
 @pytest.mark.slow
 def test_g1_killed_at_any_git_command(project: Project) -> None:
-    """Whichever git command Ralph is killed at, before or after it, the task is merged once in the end."""
+    """Whichever git command Ralph is killed at, before or after it, the task is merged once."""
     chance = seeded()
     for number in range(RUNS):
         _killed_at_some_command(new_site(project, f"trial-{number}"), chance)
@@ -111,7 +111,7 @@ def new_site(project: Project, name: str) -> Site:
 
 
 def _killed_at_some_command(site: Site, chance: random.Random) -> None:
-    coder_only(site, f"{MENDS}; {moved_base(site)}; promise CODED")
+    coder_only(site, f"{FIXES}; {moved_base(site)}; promise CODED")
     site.add(task())
     number, deed = chance.randint(1, COMMANDS), chance.choice([KILL_BEFORE, KILL_AFTER])
     trap(site, "*", deed, nth=number)
@@ -130,11 +130,11 @@ PLACES = {"the worktree": "*/T-1", "the merge": "*/.merge/*", "the user's checko
 
 @pytest.mark.parametrize("place", some(PLACES, 1))
 def test_g1_killed_while_git_writes_files(site: Site, place: str) -> None:
-    """Git is killed with some files written and others not; the next Ralph leaves no half of anything."""
+    """Git is killed with only some files written; the next Ralph leaves nothing half-done."""
     names = [f"{name}.txt" for name in "abcd"]
     coder_only(
         site,
-        f"{MENDS}; for f in {' '.join(names)}; do echo new > $f; done; {moved_base(site)}; promise CODED",
+        f"{FIXES}; for f in {' '.join(names)}; do echo new > $f; done; {moved_base(site)}; promise CODED",
     )
     site.add(task())
     for name in names:
@@ -150,7 +150,7 @@ def test_g1_killed_while_git_writes_files(site: Site, place: str) -> None:
 # ---- many tasks, at any moment ----
 
 ALL_TRUE = "! grep half *.txt && ! grep '<<<<' *.txt && ! grep -L done *.txt | grep ."
-"""Every text is finished, and none has both sides of a conflict in it."""
+"""Every text is finished, and none contains both sides of a conflict."""
 
 EIGHT_AGENTS = """
 {me}
@@ -174,11 +174,11 @@ else
     promise CODED
 fi
 """
-"""Each task begins a text in one iteration and finishes it in the next; each role leaves somebody behind."""
+"""Each task starts a text in one iteration and finishes it in the next; each role leaves a process behind."""
 
 
 def eight_tasks() -> list[Task]:
-    """Two that conflict, one that is red when merged, one that never succeeds, and what depends on them."""
+    """Two that conflict, one that fails when merged, one that never succeeds, and tasks that depend on them."""
 
     def one(id: str, check: str, *dependencies: str, **more: Any) -> Task:
         reviewed = CompletionCriteria("REVIEW_PASSED", "It is good", "external", {"command": "true"})
@@ -208,7 +208,7 @@ def worked_on(site: Site) -> dict[str, list[str]]:
 
 
 def survive(site: Site, chance: random.Random) -> int:
-    """All eight, killed up to four times and then left alone. Returns how often they were killed."""
+    """All eight, killed up to four times, then completed. Returns the number of kills."""
     left = traces(Project(site.outside, site.project.home))
     (site.project.path / "shared.txt").write_text("base, done\n")
     site.project.git("add", "-A")
@@ -239,7 +239,7 @@ def survive(site: Site, chance: random.Random) -> int:
 
 
 def assert_all_eight(site: Site) -> None:
-    """Each task has ended as it must, with no run more than that takes, and all work is where it belongs."""
+    """Each task ended as it must, without extra runs, and all work is where it belongs."""
     ended = {each.id: site.tasks.find(each.id).status.value for each in eight_tasks()}
     assert ended == {
         "plain": "done",

@@ -28,7 +28,7 @@ from faults.work_fault_support import (
 )
 from ralph.core.task_model import TaskCompletionSpec
 from ralph.core.text import clean
-from work_support import CHECK, HONEST, MENDS, Site, external, make_site, task
+from work_support import CHECK, FIXES, HONEST, Site, external, make_site, task
 
 __all__ = ["mounts"]
 
@@ -38,21 +38,21 @@ def site(project: Project) -> Site:
     return make_site(project)
 
 
-# ---- G4: what vanishes under a running loop ----
+# ---- G4: things that vanish under a running loop ----
 
 
 def test_g4_the_worktree_is_removed(site: Site) -> None:
-    """The work stops and says so; called again, the worktree is back with all that was in it, committed or not."""
+    """The work stops with an error; called again, the worktree is back with everything in it, committed or not."""
     coder_only(
         site,
         "case $n in\n"
         "0) echo precious > precious.txt; promise CODED;;\n"
         '1) rm -rf "$PWD";;\n'
-        f"*) {MENDS}; promise CODED;;\n"
+        f"*) {FIXES}; promise CODED;;\n"
         "esac",
     )
     site.add(task())
-    assert_stopped(site.work(), 2, "was removed while task T-1 was worked on there", "Go on with: ralph work")
+    assert_stopped(site.work(), 2, "was removed while task T-1 was running there", "Go on with: ralph work")
     assert_intact(site)
     result = site.work()
     assert result.code == 0, result.err
@@ -62,13 +62,13 @@ def test_g4_the_worktree_is_removed(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g4_the_worktree_is_removed_between_two_runs(site: Site) -> None:
-    """A role that goes on finds its worktree as the last iteration had left it, and the run is the same."""
+    """A resumed role finds its worktree as the last iteration left it, and the run is the same."""
     coder_only(
         site,
         "case $n in\n"
         "0) echo precious > precious.txt; promise CODED;;\n"
         f"1) kill -INT {RALPH_PID};;\n"
-        f"*) {MENDS}; promise CODED;;\n"
+        f"*) {FIXES}; promise CODED;;\n"
         "esac",
     )
     site.add(task())
@@ -95,15 +95,15 @@ DEEDS = {
 
 @pytest.mark.parametrize("deed", some(DEEDS, 1))
 def test_g4_an_agent_that_moves_branches(site: Site, deed: str) -> None:
-    """Whatever it does to branches and HEAD: what was proved is merged, with its history, and nothing else."""
+    """Whatever it does to branches and HEAD, the proved work is merged with its history, and nothing else."""
     (site.project.path / "second.txt").write_text("second\n")
     site.project.git("add", "-A")
     site.project.git("commit", "-qm", "Second")
-    coder_only(site, f"{MENDS}; {DEEDS[deed]}; promise CODED")
+    coder_only(site, f"{FIXES}; {DEEDS[deed]}; promise CODED")
     site.add(task())
     result = site.work()
     assert result.code == 0, result.err
-    assert site.is_mended()
+    assert site.is_fixed()
     assert site.project.git("log", "--first-parent", "--format=%s", "main").splitlines()[-2:] == [
         "Second",
         "First",
@@ -115,8 +115,8 @@ def test_g4_an_agent_that_moves_branches(site: Site, deed: str) -> None:
 
 @pytest.mark.slow
 def test_g4_worktree_and_branch_are_deleted_before_the_merge(site: Site) -> None:
-    """What was proved and waits for the user is found again in the snapshots."""
-    coder_only(site, f"{MENDS}; promise CODED")
+    """Proved work that waits for the user is restored from the snapshots."""
+    coder_only(site, f"{FIXES}; promise CODED")
     site.add(task())
     (site.project.path / "calc.py").write_text("# mine\n")
     assert site.work().code == 1
@@ -126,14 +126,14 @@ def test_g4_worktree_and_branch_are_deleted_before_the_merge(site: Site) -> None
     site.project.git("checkout", "--", "calc.py")
     result = site.work()
     assert result.code == 0, result.err
-    assert site.is_mended() and roles_of(site) == ["coder"]
+    assert site.is_fixed() and roles_of(site) == ["coder"]
     assert_clean(site)
 
 
 @pytest.mark.slow
 def test_g4_nothing_is_left_of_a_proved_task(site: Site) -> None:
     """Without snapshots a task whose branch was deleted is blocked, not done."""
-    coder_only(site, f"{MENDS}; promise CODED", snapshots=False)
+    coder_only(site, f"{FIXES}; promise CODED", snapshots=False)
     site.add(task())
     (site.project.path / "calc.py").write_text("# mine\n")
     assert site.work().code == 1
@@ -141,32 +141,30 @@ def test_g4_nothing_is_left_of_a_proved_task(site: Site) -> None:
     site.project.git("worktree", "prune")
     site.project.git("branch", "-q", "-D", "ralph/T-1")
     site.project.git("checkout", "--", "calc.py")
-    assert_stopped(site.work(), 1, "blocked: T-1", "There is nothing on the branch ralph/T-1.")
-    assert not site.is_mended()
+    assert_stopped(site.work(), 1, "blocked: T-1", "The branch ralph/T-1 has no new commits.")
+    assert not site.is_fixed()
 
 
 def test_g4_the_base_branch_is_deleted(site: Site) -> None:
-    """The proved task is blocked; the next call says how the branch comes back, and then it is merged."""
-    coder_only(site, f"{MENDS}; git update-ref -d refs/heads/main; promise CODED")
+    """The proved task is blocked; the next call says how to restore the branch, and then it is merged."""
+    coder_only(site, f"{FIXES}; git update-ref -d refs/heads/main; promise CODED")
     site.add(task())
-    assert_stopped(site.work(), 1, "blocked: T-1", "The branch main is not there any more.")
+    assert_stopped(site.work(), 1, "blocked: T-1", "The branch main no longer exists.")
     again = site.work()
-    assert_stopped(
-        again, 2, "The branch main has no commit.", "bring it back: git update-ref refs/heads/main "
-    )
-    mending = again.err.rpartition("bring it back: ")[2].strip()
+    assert_stopped(again, 2, "The branch main has no commit.", "restore it: git update-ref refs/heads/main ")
+    mending = again.err.rpartition("restore it: ")[2].strip()
     subprocess.run(shlex.split(mending), cwd=site.project.path, check=True)
     result = site.work()
     assert result.code == 0, result.err
-    assert site.is_mended() and roles_of(site) == ["coder"]
+    assert site.is_fixed() and roles_of(site) == ["coder"]
     assert_clean(site)
 
 
 def test_g4_worktrees_of_the_user_stay(site: Site) -> None:
-    """A worktree of the user's own that is not there now, on another disk perhaps, stays registered."""
+    """A worktree of the user that is unavailable, on another disk for example, stays registered."""
     site.project.git("worktree", "add", "-q", "-b", "mine", str(site.outside / "mine"))
     (site.outside / "mine").rename(site.outside / "away")
-    coder_only(site, f"{MENDS}; promise CODED")
+    coder_only(site, f"{FIXES}; promise CODED")
     site.add(task())
     assert site.work().code == 0
     (site.outside / "away").rename(site.outside / "mine")
@@ -175,9 +173,9 @@ def test_g4_worktrees_of_the_user_stay(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_g4_what_an_agent_made_read_only_is_removed(site: Site) -> None:
-    """A worktree with directories that cannot be written to is cleared all the same."""
-    coder_only(site, f"{MENDS}; mkdir -p deep/er; touch deep/er/file; chmod 500 deep/er deep; promise CODED")
+def test_g4_read_only_directories_are_removed(site: Site) -> None:
+    """A worktree with read-only directories is removed too."""
+    coder_only(site, f"{FIXES}; mkdir -p deep/er; touch deep/er/file; chmod 500 deep/er deep; promise CODED")
     site.add(task())
     result = site.work()
     assert result.code == 0, result.err
@@ -187,13 +185,13 @@ def test_g4_what_an_agent_made_read_only_is_removed(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g4_a_full_disk_in_the_commit(site: Site, mounts: list[str], tmp_path: Path) -> None:
-    """The work stops and says why; with room again it goes on, and nothing is damaged or lost."""
+    """The work stops with the reason; with space again it continues, and nothing is damaged or lost."""
     disk, keep, filler = site.project.path, tmp_path / "kept", site.project.path / "filler"
     fills = f"head -c 40000000 /dev/zero > {filler} 2> /dev/null"
     hook = site.project.path / ".git/hooks/pre-commit"
     hook.write_text(f"#!/bin/sh\nmkdir {site.outside}/filled 2> /dev/null && {fills}\nexit 0\n")
     hook.chmod(0o755)
-    coder_only(site, f"{MENDS}; head -c 100000 /dev/urandom > big; promise CODED")
+    coder_only(site, f"{FIXES}; head -c 100000 /dev/urandom > big; promise CODED")
     site.add(task())
     twice = f"{RALPH} work; echo first: $?; rm {filler}; {RALPH} work; echo second: $?"
     words = [*mounts, str(disk), str(keep), "8m", "sh", "-c", twice]
@@ -208,8 +206,8 @@ def test_g4_a_full_disk_in_the_commit(site: Site, mounts: list[str], tmp_path: P
 # ---- G2: repositories in odd states ----
 
 
-def test_g2_nobody_who_commits(site: Site) -> None:
-    """Without an identity no agent is started: the error says how to give one."""
+def test_g2_no_git_identity(site: Site) -> None:
+    """Without an identity no agent is started: the error says how to set one."""
     site.project.git("config", "--unset", "user.email")
     site.project.git("config", "user.useConfigOnly", "true")
     site.add(task())
@@ -219,11 +217,11 @@ def test_g2_nobody_who_commits(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_an_identity_in_the_environment(site: Site) -> None:
-    """Git takes it from there, so does Ralph."""
+    """Git uses it, and so does Ralph."""
     site.project.git("config", "--unset", "user.email")
     who = {"NAME": "Eve", "EMAIL": "eve@localhost"}
     site.project.extra_env |= {f"GIT_{w}_{k}": v for w in ("AUTHOR", "COMMITTER") for k, v in who.items()}
-    coder_only(site, f"{MENDS}; promise CODED")
+    coder_only(site, f"{FIXES}; promise CODED")
     site.add(task())
     result = site.work()
     assert result.code == 0, result.err
@@ -232,10 +230,10 @@ def test_g2_an_identity_in_the_environment(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_commits_that_cannot_be_signed(site: Site) -> None:
-    """Signing without a key is found out before any agent is started; without signing the work goes on."""
+    """Signing without a key is detected before any agent starts; without signing the work continues."""
     site.project.git("config", "commit.gpgSign", "true")
     site.project.git("config", "gpg.program", "false")
-    coder_only(site, f"{MENDS}; promise CODED")
+    coder_only(site, f"{FIXES}; promise CODED")
     site.add(task())
     assert_stopped(
         site.work(), 2, "gpg failed to sign the data", "Next: Unlock your signing key, or: git -C "
@@ -255,19 +253,19 @@ def test_g2_a_signing_key_that_is_locked_later(site: Site) -> None:
     )
     site.project.git("config", "commit.gpgSign", "true")
     site.project.git("config", "gpg.program", gpg)
-    coder_only(site, f"touch {site.outside}/locked; {MENDS}; promise CODED")
+    coder_only(site, f"touch {site.outside}/locked; {FIXES}; promise CODED")
     site.add(task(coder=replace(external(), max_iterations=1)))
     assert_stopped(site.work(), 1, "failed: T-1", "gpg failed to sign the data")
     assert "a + b" in site.project.git("show", "ralph/T-1:calc.py")
-    assert not site.is_mended()
+    assert not site.is_fixed()
 
 
 def test_g2_a_hook_that_refuses_commits(site: Site) -> None:
-    """The coder is told what the hook said, and only what the hook lets pass is done."""
+    """The coder gets the message of the hook, and only what the hook accepts is done."""
     hook = site.project.path / ".git/hooks/pre-commit"
     hook.write_text("#!/bin/sh\ntest -e changelog && exit\necho 'no entry in the changelog' >&2\nexit 1\n")
     hook.chmod(0o755)
-    coder_only(site, f"{MENDS}; [ $n = 0 ] || touch changelog; promise CODED")
+    coder_only(site, f"{FIXES}; [ $n = 0 ] || touch changelog; promise CODED")
     site.add(task())
     result = site.work()
     assert result.code == 0, result.err
@@ -277,7 +275,7 @@ def test_g2_a_hook_that_refuses_commits(site: Site) -> None:
 
 
 def test_g2_a_hook_that_refuses_merges(site: Site) -> None:
-    """The proved task waits with the hook's reason; other tasks go on, and when the hook lets it, it is merged."""
+    """The proved task waits with the hook's reason; other tasks continue, and when the hook allows it, it is merged."""
     hook = site.project.path / ".git/hooks/pre-merge-commit"
     hook.write_text(
         f"#!/bin/sh\n[ -e {site.outside}/open ] && exit\necho 'error: closed today' >&2\nexit 1\n"
@@ -285,7 +283,7 @@ def test_g2_a_hook_that_refuses_merges(site: Site) -> None:
     hook.chmod(0o755)
     coder_only(
         site,
-        f"{MENDS}; echo $RALPH_TASK_ID > $RALPH_TASK_ID; git add -A; git commit -qm own; echo >> $RALPH_TASK_ID; promise CODED",
+        f"{FIXES}; echo $RALPH_TASK_ID > $RALPH_TASK_ID; git add -A; git commit -qm own; echo >> $RALPH_TASK_ID; promise CODED",
     )
     site.add(task("T-1"), task("T-2"))
     assert_stopped(site.work(), 1, "blocked: T-1", "blocked: T-2", "closed today")
@@ -298,13 +296,13 @@ def test_g2_a_hook_that_refuses_merges(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_the_user_commits_at_the_same_time(site: Site) -> None:
-    """A commit of the user's whose hook takes its time is waited for, and both have what they made."""
+    """Ralph waits for a user's commit with a slow hook, and both keep their changes."""
     go, here = site.outside / "go", site.outside / "hook.here"
     hook = site.project.path / ".git/hooks/pre-commit"
     waits = f"touch {here}; until [ -e {go} ]; do sleep 0.05; done; sleep 2.5"
     hook.write_text(f'#!/bin/sh\n[ "$PWD" != {site.project.path} ] || {{ {waits}; }}\n')
     hook.chmod(0o755)
-    coder_only(site, f"{MENDS}; until [ -e {here} ]; do sleep 0.05; done; promise CODED")
+    coder_only(site, f"{FIXES}; until [ -e {here} ]; do sleep 0.05; done; promise CODED")
     site.add(task())
     trap(site, "'merge --ff-only '*", f"touch {go}")
     ralph = site.project.start("work")
@@ -314,20 +312,20 @@ def test_g2_the_user_commits_at_the_same_time(site: Site) -> None:
     site.project.git("commit", "-qam", "Mine")
     result = finish(ralph)
     assert result.code == 0, result.err
-    assert site.is_mended() and site.project.git("show", "main:.gitignore").endswith("mine\n")
+    assert site.is_fixed() and site.project.git("show", "main:.gitignore").endswith("mine\n")
     assert_clean(site)
 
 
 @pytest.mark.parametrize(
     "lock", some(["index.lock", "refs/heads/main.lock", "HEAD.lock", "packed-refs.lock"], 1)
 )
-def test_g1_locks_that_a_killed_git_has_left(site: Site, lock: str) -> None:
-    """They go when nobody holds them, and the task is merged."""
+def test_g1_locks_left_by_a_killed_git(site: Site, lock: str) -> None:
+    """They are removed when no process holds them, and the task is merged."""
     path = site.project.path / ".git" / lock
     path.touch()
     os.utime(path, (time.time() - 60, time.time() - 60))
     site.project.git("pack-refs", "--no-prune") if lock != "packed-refs.lock" else None
-    coder_only(site, f"{MENDS}; promise CODED")
+    coder_only(site, f"{FIXES}; promise CODED")
     site.add(task())
     result = site.work()
     assert result.code == 0, result.err
@@ -336,44 +334,46 @@ def test_g1_locks_that_a_killed_git_has_left(site: Site, lock: str) -> None:
 
 
 def test_g2_an_empty_repository(project: Project) -> None:
-    """There is nothing to begin from: one error that says how to make a commit."""
+    """There is nothing to start from: one error that says how to make a commit."""
     project.git("init", "-q", "-b", "main")
     project.git("config", "user.email", "ada@localhost")
     site = Site(project)
     site.agents()
     site.add(task())
-    assert_stopped(site.work(), 2, "The branch main has no commit.", 'git commit --allow-empty -m "Begin"')
+    assert_stopped(
+        site.work(), 2, "The branch main has no commit.", 'git commit --allow-empty -m "Initial commit"'
+    )
 
 
-def test_g2_head_is_detached_while_work_goes_on(site: Site) -> None:
-    """The branch gets the work all the same, the checkout stays where the user has gone."""
+def test_g2_head_is_detached_meanwhile(site: Site) -> None:
+    """The branch still gets the work, and the checkout stays where the user moved it."""
     detach = f"(cd {site.project.path} && git checkout -q --detach)"
-    coder_only(site, f"{MENDS}; {detach}; promise CODED")
+    coder_only(site, f"{FIXES}; {detach}; promise CODED")
     site.add(task())
     result = site.work()
     assert result.code == 0, result.err
-    assert site.is_mended()
+    assert site.is_fixed()
     assert "a - b" in (site.project.path / "calc.py").read_text()
     assert_clean(site)
 
 
 @pytest.mark.slow
 def test_g2_another_branch_is_checked_out_later(site: Site) -> None:
-    """A task goes into the branch that it began from, also when it is finished from another one."""
-    coder_only(site, f"kill -INT {RALPH_PID}; {MENDS}")
+    """A task is merged into the branch it started from, even if another one is checked out now."""
+    coder_only(site, f"kill -INT {RALPH_PID}; {FIXES}")
     site.add(task())
     assert site.work().code == 130
     site.project.git("checkout", "-q", "-b", "other")
-    coder_only(site, f"{MENDS}; promise CODED")
+    coder_only(site, f"{FIXES}; promise CODED")
     result = site.work()
     assert result.code == 0, result.err
     assert "merged into main as" in result.out
-    assert site.is_mended() and "a - b" in site.project.git("show", "other:calc.py")
+    assert site.is_fixed() and "a - b" in site.project.git("show", "other:calc.py")
 
 
 @pytest.mark.slow
 def test_g2_a_submodule(site: Site) -> None:
-    """It is empty in a new worktree, until the user's setup brings it; then tasks with it are merged."""
+    """It is empty in a new worktree until the user's setup fills it; then tasks with it are merged."""
     library = site.outside / "library"
     project = Project(library, site.project.home)
     library.mkdir()
@@ -385,17 +385,17 @@ def test_g2_a_submodule(site: Site) -> None:
     site.project.git(*allow, "submodule", "add", "-q", str(library), "library")
     site.project.git("commit", "-qam", "Use the library")
     setup = "git -c protocol.file.allow=always submodule update -q --init"
-    coder_only(site, f"{MENDS}; promise CODED", ralph={"setup": setup})
+    coder_only(site, f"{FIXES}; promise CODED", ralph={"setup": setup})
     site.add(task(coder=external(f"test -s library/five && {CHECK}")))
     result = site.work()
     assert result.code == 0, result.err
-    assert site.is_mended() and (site.project.path / "library/five").exists()
+    assert site.is_fixed() and (site.project.path / "library/five").exists()
     assert_clean(site)
 
 
 @pytest.mark.slow
 def test_g2_a_shallow_clone(site: Site, tmp_path: Path) -> None:
-    """A clone without its history is as good as any."""
+    """A clone without history works like any other."""
     for number in range(3):
         site.project.git("commit", "-q", "--allow-empty", "-m", f"More {number}")
     clone = tmp_path / "clone"
@@ -403,22 +403,22 @@ def test_g2_a_shallow_clone(site: Site, tmp_path: Path) -> None:
     shallow = Site(Project(clone, site.project.home))
     shallow.project.git("config", "user.name", "Ada")
     shallow.project.git("config", "user.email", "ada@localhost")
-    coder_only(shallow, f"{MENDS}; git commit -qam own; echo >> calc.py; promise CODED")
+    coder_only(shallow, f"{FIXES}; git commit -qam own; echo >> calc.py; promise CODED")
     shallow.add(task())
     result = shallow.work()
     assert result.code == 0, result.err
-    assert shallow.is_mended()
+    assert shallow.is_fixed()
     assert_clean(shallow)
 
 
 @pytest.mark.slow
 def test_g2_a_state_directory_behind_a_link(site: Site) -> None:
-    """Git knows worktrees by their real paths; a home that is a link does not confuse it."""
+    """Git identifies worktrees by their real paths; a home that is a link does not confuse it."""
     link = site.outside / "link"
     link.symlink_to(site.project.home.path)
     site.project.extra_env["RALPH_STATE_DIR"] = str(link)
     coder_only(
-        site, f"[ $n = 0 ] && {{ echo x > kept.txt; kill -INT {RALPH_PID}; exit; }}\n{MENDS}; promise CODED"
+        site, f"[ $n = 0 ] && {{ echo x > kept.txt; kill -INT {RALPH_PID}; exit; }}\n{FIXES}; promise CODED"
     )
     site.add(task())
     assert site.work().code == 130
@@ -431,12 +431,12 @@ def test_g2_a_state_directory_behind_a_link(site: Site) -> None:
 # ---- G2: conflicts ----
 
 
-def test_g2_a_conflict_that_is_resolved_for_one_side(site: Site) -> None:
-    """A coder that decides for its own side has merged the base too, and nothing conflicts any more."""
+def test_g2_a_conflict_resolved_for_one_side(site: Site) -> None:
+    """A coder that chooses its own side has merged the base too, and no conflict remains."""
     theirs = f"(cd {site.project.path} && echo '# base' >> calc.py && git commit -qam Base)"
     coder_only(
         site,
-        f"if [ $n = 0 ]; then {MENDS}; echo '# mine' >> calc.py; {theirs}\n"
+        f"if [ $n = 0 ]; then {FIXES}; echo '# mine' >> calc.py; {theirs}\n"
         "else git checkout -q --ours calc.py; fi; promise CODED",
     )
     site.add(task())
@@ -449,11 +449,11 @@ def test_g2_a_conflict_that_is_resolved_for_one_side(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_a_conflict_that_is_left(site: Site) -> None:
-    """Conflict marks are never committed by Ralph: the coder is told, and its work is not done with them."""
+    """Ralph never commits conflict markers: the coder is told, and its work is not done with them."""
     theirs = f"(cd {site.project.path} && echo base >> notes && git add notes && git commit -qm Base)"
     coder_only(
         site,
-        f"case $n in 0) {MENDS}; echo mine >> notes; {theirs};; 2) echo both > notes;; esac; promise CODED",
+        f"case $n in 0) {FIXES}; echo mine >> notes; {theirs};; 2) echo both > notes;; esac; promise CODED",
     )
     site.add(task())
     result = site.work()
@@ -464,12 +464,12 @@ def test_g2_a_conflict_that_is_left(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_a_conflict_whose_coder_is_killed(site: Site) -> None:
-    """After kill -9 the conflict is there again, as a merge that still has to be made."""
+    """After kill -9 the conflict is there again, as an unfinished merge."""
     theirs = f"(cd {site.project.path} && echo base >> notes && git add notes && git commit -qm Base)"
     resolves = "echo both > notes; git add -A; git commit -qm resolved"
     coder_only(
         site,
-        f"case $n in\n0) {MENDS}; echo mine >> notes; {theirs};;\n"
+        f"case $n in\n0) {FIXES}; echo mine >> notes; {theirs};;\n"
         f"1) {resolves}; kill -9 {RALPH_PID}; sleep 60;;\n"
         f"2) cp notes {site.outside}/seen; {resolves};;\nesac; promise CODED",
     )
@@ -484,12 +484,12 @@ def test_g2_a_conflict_whose_coder_is_killed(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_g2_a_conflict_where_something_lies_around(site: Site) -> None:
-    """Untracked files in the worktree are not taken for the merge: nothing that the base has got meanwhile is undone."""
+def test_g2_a_conflict_with_untracked_files(site: Site) -> None:
+    """Untracked files in the worktree do not become part of the merge: no newer change of the base is undone."""
     theirs = f"(cd {site.project.path} && echo base | tee notes > late && git add . && git commit -qm Base)"
     coder_only(
         site,
-        f"case $n in 0) {MENDS}; echo mine > notes; {theirs};;"
+        f"case $n in 0) {FIXES}; echo mine > notes; {theirs};;"
         f" 1) cp notes {site.outside}/seen; echo both > notes;; esac; promise CODED",
         ralph={"setup": "touch junk late"},
     )
@@ -506,7 +506,7 @@ def test_g2_a_conflict_where_something_lies_around(site: Site) -> None:
 
 @pytest.mark.slow
 def test_g2_tests_of_the_tester_survive_a_conflict(site: Site) -> None:
-    """What the tester has added stays protected and trusted when the base is merged in."""
+    """The tester's additions stay protected and trusted when the base is merged in."""
     theirs = f"(cd {site.project.path} && echo base >> notes && git add notes && git commit -qm Base)"
     body = (
         HONEST.replace(
@@ -545,16 +545,16 @@ def one_line(title: str) -> str:
 
 
 def messages(site: Site) -> list[str]:
-    """Of the commits that Ralph has made for the coder."""
+    """The subjects of the commits that Ralph made for the coder."""
     return site.project.git("log", "-z", "--format=%B", "--grep=^T-1: ", "main").split("\0")
 
 
 @pytest.mark.parametrize("kind", some(ODD, 1))
 def test_g3_odd_texts_are_only_texts(site: Site, kind: str) -> None:
-    """Title, description, outcome and criteria go into prompts and commits as they are, and nothing runs them."""
+    """Title, description, outcome and criteria go into prompts and commits unchanged, and nothing executes them."""
     text = ODD[kind]
     coder_only(
-        site, f"{MENDS}; git commit -qam own; echo >> calc.py; cat > {site.outside}/prompt; promise CODED"
+        site, f"{FIXES}; git commit -qam own; echo >> calc.py; cat > {site.outside}/prompt; promise CODED"
     )
     settings = site.project.path / ".ralph/settings.json"
     settings.write_text(settings.read_text().replace('agent.sh"}', 'agent.sh", "promptVia": "stdin"}', 1))
@@ -573,7 +573,7 @@ def test_g3_odd_texts_are_only_texts(site: Site, kind: str) -> None:
     "id", ["../../escape", "-rf", "a b", "a/b", "$(touch pwned)", "x.lock", "a..b", ".hidden"]
 )
 def test_g3_odd_ids_are_refused(site: Site, id: str) -> None:
-    """An id that could be no branch or no directory is refused before anything is made of it."""
+    """An id that cannot be a branch or a directory is refused before anything is created."""
     site.add(task(id))
     before = sorted(site.outside.rglob("*"))
     assert_stopped(site.work(), 2, f"The id of task {id!r} must")
@@ -585,8 +585,8 @@ def test_g3_odd_ids_are_refused(site: Site, id: str) -> None:
 
 @pytest.mark.slow
 def test_g3_ids_that_look_like_attempts(site: Site) -> None:
-    """The second attempt at task 1 and the task 1.2 do not get into each other's way."""
-    writes = f"{MENDS}; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; promise CODED"
+    """The second attempt at task 1 and the task 1.2 do not collide."""
+    writes = f"{FIXES}; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; promise CODED"
     coder_only(site, writes)
     site.add(task("1", attempts=2), task("1.2"))
     result = site.work("-j", "3")

@@ -1,4 +1,4 @@
-"""What tests of faults under `ralph work` share: a git that can be trapped, and what must hold whatever happened."""
+"""Shared by fault tests of `ralph work`: a git that can be trapped, and invariants that must always hold."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ until [ "$(cat /proc/$p/comm)" = ralph ]; do
     while read -r name value; do [ "$name" = PPid: ] && p=$value; done < /proc/$p/status
 done
 """
-"""Shell: the process of ralph that we run under, as $p, and each git in between."""
+"""Shell: the ralph process above us, as $p, and each git in between."""
 
 KILL_BEFORE = f"{FINDS_RALPH} kill -9 $p; sleep 60"
 KILL_AFTER = f'{GIT} "$@"; {FINDS_RALPH} kill -9 $p; sleep 60'
 KILL_HARD = f"{FINDS_RALPH} kill -9 $p $gits; sleep 60"
-"""For a filter: git goes too, and cannot tidy up."""
+"""For a filter: kills git too, so that it cannot clean up."""
 
 
 def coder_only(site: Site, body: str, judge: str = f"echo '{ALL_MET}'", **settings: Any) -> None:
-    """Tasks go through the coder alone."""
+    """Tasks go only through the coder."""
     off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
     judged = {"agent": str(site.outside / "judge.sh")}
     ralph = {"agents": off, "judge": judged} | settings.pop("ralph", {})
@@ -38,7 +38,7 @@ def coder_only(site: Site, body: str, judge: str = f"echo '{ALL_MET}'", **settin
 
 
 def script(site: Site, name: str, body: str) -> str:
-    """An executable outside of the project."""
+    """An executable outside the project."""
     path = site.outside / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\n{body}\n")
@@ -47,9 +47,9 @@ def script(site: Site, name: str, body: str) -> str:
 
 
 def trap(site: Site, words: str, deed: str, armed_by: str = "", nth: int = 1) -> None:
-    """A git on the PATH that does a deed the nth time that it is called with these words (a shell pattern).
+    """A git on the PATH that runs a command on the nth call with these words (a shell pattern).
 
-    `armed_by`: only calls after one with those words count.
+    With `armed_by`, only calls after one with those words count.
     """
     met, armed = site.outside / "met", site.outside / "armed"
     arm = f'case "$*" in {armed_by}) touch {armed};; esac' if armed_by else ""
@@ -67,16 +67,16 @@ def is_sprung(site: Site) -> bool:
 
 
 def killed_work(site: Site, *arguments: str) -> None:
-    """`ralph work`, which the trap kills."""
+    """`ralph work`, killed by the trap."""
     result = site.work(*arguments)
     assert (result.code, is_sprung(site)) == (-9, True), result.err
 
 
-# ---- what must hold ----
+# ---- invariants ----
 
 
 def worktrees(site: Site) -> list[str]:
-    """The branches of all registered worktrees but the user's own; one that is gone has no directory."""
+    """The branches of all registered worktrees except the user's own; a missing one has no directory."""
     listing = site.project.git("worktree", "list", "--porcelain").strip().split("\n\n")[1:]
     assert "prunable" not in "".join(listing), listing
     return sorted(
@@ -85,7 +85,7 @@ def worktrees(site: Site) -> list[str]:
 
 
 def assert_intact(site: Site) -> None:
-    """Repository and store are whole, and the user's checkout is what its branch is."""
+    """Repository and store are intact, and the user's checkout matches its branch."""
     assert site.project.git("fsck", "--no-dangling", "--strict") == ""
     assert site.project.git("status", "--porcelain") == ""
     locks = [str(path) for path in site.project.path.glob(".git/**/*.lock")]
@@ -94,7 +94,7 @@ def assert_intact(site: Site) -> None:
 
 
 def assert_clean(site: Site) -> None:
-    """And nothing is left of tasks that are done."""
+    """And nothing is left of finished tasks."""
     assert_intact(site)
     assert worktrees(site) == []
     assert (
@@ -104,12 +104,12 @@ def assert_clean(site: Site) -> None:
 
 
 def first_parents(site: Site, branch: str = "main") -> list[str]:
-    """Commits of a branch as its user sees them, oldest first."""
+    """Commits of a branch as the user sees them, oldest first."""
     return site.project.git("rev-list", "--first-parent", "--reverse", branch).split()
 
 
 def assert_green(site: Site, command: str) -> None:
-    """Every commit that the user's branch has got passes the check on its own tree."""
+    """Every commit added to the user's branch passes the check on its own tree."""
     for commit in first_parents(site)[1:]:
         with tempfile.TemporaryDirectory() as tree:
             archive = subprocess.run(
@@ -121,12 +121,12 @@ def assert_green(site: Site, command: str) -> None:
 
 
 def roles_of(site: Site, id: str = "T-1") -> list[str]:
-    """The runs of a task by their roles; merges are only checks, and may be made again."""
+    """The runs of a task by role, without merges, which are only checks and may be repeated."""
     return [run["role"] for run in site.state(id)["runs"] if run["role"] != "merge"]
 
 
 def assert_stopped(result: Result, code: int, *said: str) -> None:
-    """An end for people: its exit code, what it says, and no traceback."""
+    """Assert a clean stop: the exit code, the message, and no traceback."""
     everything = result.out + result.err
     assert "Traceback" not in everything and "This is a bug" not in everything, everything
     assert result.code == code, everything
@@ -135,7 +135,7 @@ def assert_stopped(result: Result, code: int, *said: str) -> None:
 
 
 def filtered(site: Site, place: str, deed: str) -> None:
-    """The user has a filter for `*.txt`, which does a deed when it first writes a file at a place (a pattern)."""
+    """A user's filter for `*.txt` that runs a command when it first writes a file at a place (a pattern)."""
     spring = f'case "$PWD/$1" in {place}) mkdir {site.outside}/sprung 2> /dev/null && {{ {deed}; }};; esac'
     smudge = script(site, "smudge", f"{spring}\ncat")
     site.project.git("config", "filter.trap.smudge", f"{smudge} %f")

@@ -174,7 +174,7 @@ def test_a_list_that_the_agent_has_broken_is_as_it_was(place: Place, left: str |
     path = place.folder / "tasks.json"
     path.unlink() if left is None else path.write_text(left)
     after = place.board.rule(before)
-    assert "no task list any more" in " ".join(after.illegal) and place.stories == [story()]
+    assert "no longer a task list" in " ".join(after.illegal) and place.stories == [story()]
 
 
 @pytest.mark.parametrize("name", ["prd.md", "prompt.md"])

@@ -56,7 +56,7 @@ def run_hook(
     cwd: Path | None = None,
     env: dict[str, str] | None = None,
 ) -> Said:
-    """`given` is bytes, or a value that becomes JSON as Claude Code writes it."""
+    """`given` is bytes, or a value that becomes JSON as written by Claude Code."""
     text = given if isinstance(given, bytes) else json.dumps(given, separators=(",", ":")).encode()
     clean = {
         name: value for name, value in os.environ.items() if not name.startswith(("RALPH", "CLAUDE", "GIT_"))
@@ -73,7 +73,7 @@ def run_hook(
 
 
 def loaded(name: str) -> ModuleType:
-    """A script of the plugin as a module, without its folder on the path; nothing is written beside it."""
+    """A script of the plugin as a module, without its folder on the path; nothing is written next to it."""
     spec = importlib.util.spec_from_file_location(f"plugin_{name}", SCRIPTS / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -86,7 +86,7 @@ def loaded(name: str) -> ModuleType:
 
 
 EVERY_PYTHON = pytest.mark.parametrize("minor", range(8, 15), ids="3.{}".format)
-"""Those that a hook may meet; a test is skipped where this machine has none of a version."""
+"""The versions a hook may meet; the test is skipped if this machine does not have one."""
 
 
 @cache
@@ -104,6 +104,6 @@ def interpreter(minor: int) -> str:
 
 
 def hook_inputs() -> dict[str, Any]:
-    """What Claude Code 2.1.325 gave its hooks, recorded."""
+    """The recorded hook input of Claude Code 2.1.325."""
     found: dict[str, Any] = json.loads((Path(__file__).parent / "hook_inputs.json").read_text())
     return found

@@ -1,4 +1,4 @@
-"""Skills, templates and scripts of the plugin: all that a loop asks of them is in them."""
+"""Skills, templates and scripts of the plugin contain everything that a loop needs."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def test_a_skill_can_be_listed(folder: Path) -> None:
 
 
 def test_every_skill_is_a_folder() -> None:
-    """A file in `skills/` would not be loaded, and nobody would say so."""
+    """A file in `skills/` would be ignored silently."""
     assert {folder.name for folder in SKILLS} >= {"ralph-plan", "ralph-init", "ralph-archive"}
     assert [path for path in (PLUGIN / "skills").iterdir() if not (path / "SKILL.md").is_file()] == []
 
 
 def test_the_trigger_phrases_of_the_planner() -> None:
-    """They stand where Claude Code looks when it chooses a skill."""
+    """They are where Claude Code looks when it chooses a skill."""
     description = (PLUGIN / "skills/ralph-plan/SKILL.md").read_text().split("---\n")[1]
     for phrase in (
         "/ralph-plan",
@@ -48,7 +48,7 @@ def test_the_trigger_phrases_of_the_planner() -> None:
 
 
 def test_the_example_of_the_planner_is_a_task_list() -> None:
-    """By the very rules that the stop hook asks."""
+    """By the same rules that the stop hook applies."""
     (example,) = re.findall(
         r"```json\n(.*?)```", (PLUGIN / "skills/ralph-plan/SKILL.md").read_text(), re.DOTALL
     )
@@ -63,7 +63,7 @@ def template(name: str) -> str:
 
 
 def test_the_prompt_has_every_placeholder() -> None:
-    """And none that the harness does not fill in."""
+    """And no placeholder that the harness does not fill in."""
     names = ("ITERATION", "MAX_ITERATIONS", "REVIEW_CAP", "SKIP_REVIEW", "MODE", "STORY")
     assert set(re.findall(r"\$\w+", template("prompt.md"))) == {f"$RALPH_{name}" for name in names}
 
@@ -103,8 +103,8 @@ def test_the_prompt_says(words: str) -> None:
     assert words in template("prompt.md")
 
 
-def test_the_tag_of_the_prompt_stands_alone() -> None:
-    """On a line of its own, as the agent has to write it."""
+def test_the_tag_of_the_prompt_is_on_its_own_line() -> None:
+    """The agent has to write it on a separate line."""
     assert template("prompt.md").splitlines().count("<promise>COMPLETE</promise>") == 1
 
 
@@ -132,7 +132,7 @@ def test_the_prd_has_ten_sections_with_their_tiers() -> None:
 
 
 def test_the_task_list_waits_for_its_criteria() -> None:
-    """The starter is a task list but for the criteria, which nobody can guess."""
+    """Apart from the criteria, which nobody can guess, the starter is a valid task list."""
     board = json.loads(template("tasks-template.json"))
     (problem,) = rules.schema_problems(board)
     assert "acceptanceCriteria" in problem
@@ -153,7 +153,7 @@ def test_the_progress_log() -> None:
     ("script", "command"), [("ralph", "run"), ("ralph-init", "init"), ("ralph-archive", "archive")]
 )
 def test_scripts_hand_over_to_ralph(tmp_path: Path, script: str, command: str) -> None:
-    """With every argument as it is, and ralph's exit code; without ralph they say what is missing."""
+    """All arguments and ralph's exit code are passed through; without ralph they say what is missing."""
     path = PLUGIN / "scripts" / f"{script}.sh"
     assert os.access(path, os.X_OK)
     ralph = tmp_path / "ralph"

@@ -39,7 +39,7 @@ CRITICAL = (
 
 @dataclass
 class Session:
-    """A session with a transcript that grows; 1000 tokens are its window unless told otherwise."""
+    """A session with a growing transcript and by default a window of 1000 tokens."""
 
     id: str
     transcript: Path
@@ -54,7 +54,7 @@ class Session:
         return recorded | {"session_id": self.id, "transcript_path": str(self.transcript)}
 
     def grow(self, percent: float) -> None:
-        """Let the transcript be this part of a window of 1000 tokens, 4 bytes each."""
+        """Fill this share of a window of 1000 tokens, 4 bytes each."""
         with open(self.transcript, "w") as file:
             file.truncate(int(percent * 40))
 
@@ -64,7 +64,7 @@ class Session:
         return said
 
     def alert(self, event: str = "PostToolUse") -> str:
-        """What the model is told after a tool call; "" if nothing."""
+        """The alert after a tool call, or ""."""
         said = self.call(event)
         if not said.out:
             return ""
@@ -87,7 +87,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 
 
 def test_thresholds_severities_and_texts(session: Session) -> None:
-    """Five alerts as a session fills up, each at its threshold and not a byte before, each once."""
+    """Five alerts as a session fills up, each exactly at its threshold, each once."""
     told = []
     for percent in range(101):
         session.grow(percent)
@@ -104,8 +104,8 @@ def test_thresholds_severities_and_texts(session: Session) -> None:
     assert session.state.read_text().split() == ["50", "60", "70", "80", "90"]
 
 
-def test_a_leap_is_told_once(session: Session) -> None:
-    """Only the highest threshold that is reached; those below it are not told afterwards."""
+def test_a_leap_gives_one_alert(session: Session) -> None:
+    """Only the highest threshold reached; lower ones are not reported afterwards."""
     session.grow(75)
     assert session.alert().startswith("WARNING: about 75%")
     assert session.alert() == ""
@@ -114,8 +114,8 @@ def test_a_leap_is_told_once(session: Session) -> None:
     assert session.alert() == ""
 
 
-def test_a_new_session_is_told_again(session: Session) -> None:
-    """SessionStart re-arms the alerts of its own session, and of no other."""
+def test_a_new_session_gets_alerts_again(session: Session) -> None:
+    """SessionStart re-arms alerts for that session only."""
     session.grow(55)
     other = Session(session.id + "-other", session.transcript)
     assert session.alert() and other.alert()
@@ -127,7 +127,7 @@ def test_a_new_session_is_told_again(session: Session) -> None:
 
 
 def test_a_tool_that_failed_counts_too(session: Session) -> None:
-    """The answer has the name of its event; the model would not see it otherwise."""
+    """The answer names its event, otherwise the model would not see it."""
     session.grow(90)
     assert session.alert("PostToolUseFailure").startswith("CRITICAL")
     assert session.alert() == ""
@@ -145,7 +145,7 @@ def test_the_window(session: Session, window: str) -> None:
 
 
 def test_calls_at_the_same_time(session: Session) -> None:
-    """Of many tools that end together one is told."""
+    """If many tools finish together, there is one alert."""
     session.grow(60)
     command = [sys.executable, "-I", "-S", str(MONITOR)]
     env = os.environ | {"CLAUDE_CONTEXT_WINDOW": "1000"}
@@ -159,17 +159,17 @@ def test_calls_at_the_same_time(session: Session) -> None:
     assert sum(map(bool, told)) == 1
 
 
-# ---- nothing to say ----
+# ---- no alert ----
 
 
 def test_without_a_transcript_there_is_silence(session: Session, tmp_path: Path) -> None:
-    """Missing, a folder, a device, no path at all, a path that is none."""
+    """A missing file, a folder, a device, no path, an invalid path."""
     for path in (str(tmp_path / "missing"), str(tmp_path), "/dev/zero", "", "\0", 7, None, "x" * 10_000):
         assert session.call(transcript_path=path).out == ""
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-def test_a_transcript_that_may_not_be_read(session: Session) -> None:
+def test_an_unreadable_transcript(session: Session) -> None:
     """Silence."""
     session.grow(95)
     session.transcript.chmod(0)
@@ -190,8 +190,8 @@ def test_a_transcript_that_may_not_be_read(session: Session) -> None:
         b'{"session_id"',
     ],
 )
-def test_input_that_is_none(text: bytes) -> None:
-    """Silence, also when alerts are re-armed."""
+def test_invalid_input(text: bytes) -> None:
+    """Silence, even when alerts are re-armed."""
     for arguments in ((), ("rearm",)):
         assert run_hook(MONITOR, text, *arguments) == Said(0, "", "")
 
@@ -207,8 +207,8 @@ def test_no_input_at_all() -> None:
 # ---- the state file ----
 
 
-def test_a_session_id_is_no_path(tmp_path: Path) -> None:
-    """Whatever it has in it, the state is a file in /tmp, with a name that is not too long."""
+def test_a_session_id_is_not_used_as_a_path(tmp_path: Path) -> None:
+    """Whatever it contains, the state is a file in /tmp with a name of limited length."""
     transcript = tmp_path / "t"
     transcript.write_text("x" * 4000)
     mark = uuid.uuid4().hex
@@ -225,7 +225,7 @@ def test_a_session_id_is_no_path(tmp_path: Path) -> None:
 
 
 def test_a_link_is_not_followed(session: Session, tmp_path: Path) -> None:
-    """Nothing is written where it leads to; nor into a second name of a file, a pipe or a folder."""
+    """Nothing is written through a link, a hard link, a pipe or a folder."""
     target = tmp_path / "target"
     target.write_text("mine")
     session.grow(95)
@@ -249,7 +249,7 @@ def test_a_link_is_not_followed(session: Session, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a file of somebody else")
 def test_a_foreign_file_is_left_alone(session: Session) -> None:
-    """It is neither read, nor written, nor removed."""
+    """It is not read, written or removed."""
     session.grow(95)
     session.state.write_text("theirs")
     os.chown(session.state, 12345, 12345)
@@ -284,10 +284,10 @@ VALUES = st.recursive(
 @example(
     {"a": "session_id", "b": ["session_id", {"session_id": "no"}], "session_id": "yes"}, True, None, True
 )
-def test_the_fields_are_those_that_json_has(
+def test_the_fields_are_those_of_the_json(
     values: dict[str, Any], escaped: bool, indent: int | None, tight: bool
 ) -> None:
-    """At the top only, whatever stands in strings, lists and objects, in any order and any spelling."""
+    """Only at the top level, whatever strings, lists and objects contain, in any order and spelling."""
     text = json.dumps(
         values, ensure_ascii=escaped, indent=indent, separators=(",", ":") if tight else None
     ).encode("utf-8", "surrogatepass")
@@ -307,7 +307,7 @@ def test_any_bytes_give_an_answer(text: bytes) -> None:
 
 
 def test_fields_behind_a_long_output(session: Session) -> None:
-    """Claude Code writes them first; were they last, after megabytes full of quotes, they would be found too."""
+    """Claude Code writes them first; they are found even after megabytes full of quotes."""
     session.grow(55)
     lines = [{"session_id": f'"session_id":"{n}"', "transcript_path": "\\"} for n in range(50_000)]
     first = {"tool_response": lines, "tool_input": {"session_id": "no"}}
@@ -317,7 +317,7 @@ def test_fields_behind_a_long_output(session: Session) -> None:
 
 
 def test_input_in_pieces(session: Session) -> None:
-    """A slow writer, byte by byte, is waited for; all of its input is taken."""
+    """A slow writer, byte by byte; all of its input is read."""
     session.grow(55)
     text = json.dumps(session.input("PostToolUse")).encode()
     process = subprocess.Popen(
@@ -337,7 +337,7 @@ def test_input_in_pieces(session: Session) -> None:
 
 
 def test_it_imports_nothing(session: Session) -> None:
-    """No module that the bare interpreter has not loaded already, in a call that ends with an alert."""
+    """A call with an alert loads no module that the bare interpreter has not loaded."""
     session.grow(95)
     code = f"g = {{'__name__': 'x'}}; exec(open({str(MONITOR)!r}).read(), g); g['main']()"
     bare, loaded = _run(session, "pass"), _run(session, code)
@@ -346,7 +346,7 @@ def test_it_imports_nothing(session: Session) -> None:
 
 
 def _run(session: Session, code: str) -> Said:
-    """Run code as the hook is run, and print the modules that are loaded afterwards."""
+    """Run code the way the hook runs, and print the modules loaded afterwards."""
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"{code}\nimport sys; print(*sys.modules, file=sys.stderr)"],
         input=json.dumps(session.input("PostToolUse")),
@@ -359,7 +359,7 @@ def _run(session: Session, code: str) -> Said:
 
 @EVERY_PYTHON
 def test_every_python_from_3_8_on(session: Session, minor: int) -> None:
-    """The machine of a hook has the Python that it has."""
+    """A hook has to work with the Python of the machine."""
     session.grow(55)
     given = session.input("PostToolUse") | {"cwd": "é", "transcript_path": str(session.transcript) + "\u0000"}
     env = {"CLAUDE_CONTEXT_WINDOW": "1000"}

@@ -1,4 +1,4 @@
-"""The plugin as a folder: what Claude Code looks for is there, and agrees with the package."""
+"""The plugin folder has what Claude Code needs, and matches the package."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def read(path: Path) -> Any:
 
 
 def test_the_rules_are_those_of_the_package() -> None:
-    """One file, which the stop hook has beside it."""
+    """One file, next to the stop hook."""
     assert (SCRIPTS / "story_rules.py").samefile(rules.__file__)
 
 
 @pytest.mark.parametrize("path", [*SCRIPTS.glob("*.py"), Path(rules.__file__)], ids=lambda path: path.name)
 def test_scripts_are_python_3_8(path: Path) -> None:
-    """Their grammar is, and no union of types is asked for at run time; they import the standard library only."""
+    """Their syntax is valid 3.8, annotations are not evaluated, and they import only the standard library."""
     tree = ast.parse(path.read_text(), feature_version=(3, 8))
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":
@@ -42,7 +42,7 @@ def test_scripts_are_python_3_8(path: Path) -> None:
 
 
 def test_one_version() -> None:
-    """The manifest and both marketplaces have that of the package."""
+    """The manifest and both marketplaces have the version of the package."""
     manifest = read(PLUGIN / ".claude-plugin/plugin.json")
     assert (manifest["name"], manifest["version"], "hooks" in manifest) == ("ralph", __version__, False), (
         UPDATE
@@ -61,7 +61,7 @@ GUARD = (
 
 
 def test_hooks_are_wired() -> None:
-    """Each event has its script, run by an isolated interpreter, from a path that may have blanks in it."""
+    """Each event runs its script with an isolated interpreter, from a path that may contain spaces."""
     hooks = read(PLUGIN / "hooks/hooks.json")["hooks"]
     found = {
         event: (entry.get("matcher"), command["command"])
@@ -90,8 +90,8 @@ def guard(env: dict[str, str]) -> tuple[int, str, str]:
     return done.returncode, done.stdout, done.stderr
 
 
-def test_the_guard_outside_of_a_run_and_without_ralph() -> None:
-    """No run: silence. A run without Ralph: denied. A harness that guards already: silence."""
+def test_the_guard_outside_a_run_and_without_ralph() -> None:
+    """No output outside a run or if the harness already guards; denied in a run without Ralph."""
     inside = {"PATH": "/nonexistent", "RALPH_RUN_ID": "x"}
     assert guard({"PATH": "/nonexistent"}) == (0, "", "")
     code, out, err = guard(inside)
@@ -99,8 +99,8 @@ def test_the_guard_outside_of_a_run_and_without_ralph() -> None:
     assert guard(inside | {"RALPH_GUARDED": "1"}) == (0, "", "")
 
 
-def test_the_guard_inside_of_a_run() -> None:
-    """Ralph is asked, and says no."""
+def test_the_guard_inside_a_run() -> None:
+    """Ralph is called and denies."""
     place = str(Path(sys.executable).parent)
     code, out, err = guard({"PATH": f"{place}:/usr/bin:/bin", "RALPH_RUN_ID": "x", "HOME": "/home/dev"})
     assert (code, json.loads(out)["hookSpecificOutput"]["permissionDecision"]) == (2, "deny")

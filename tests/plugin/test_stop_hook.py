@@ -1,4 +1,4 @@
-"""The stop hook as a process: every line of the rules, where it finds its loop, and what it makes of odd things."""
+"""The stop hook as a process: every rule, how it finds its loop, and odd input."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REJECTED: dict[str, Any] = {"reviewStatus": CHANGES_REQUESTED, "reviewFeedback":
 
 @dataclass
 class Looping(Project):
-    """A repository in which a loop is active."""
+    """A repository with an active loop."""
 
     marker: dict[str, Any] = field(default_factory=dict)
 
@@ -57,12 +57,12 @@ class Looping(Project):
         (self.path / ".ralph-active").write_text(json.dumps(self.marker))
 
     def begin(self, mode: str, *found: dict[str, Any], **values: Any) -> None:
-        """An iteration begins with these stories."""
+        """An iteration starts with these stories."""
         snapshot = rules.snapshot(board(*found))
         self.mark(iterationMode=mode, preIterationSnapshot=snapshot, **values)
 
     def write(self, content: Any) -> None:
-        """What the iteration leaves as its task list, committed."""
+        """Commit this as the task list that the iteration leaves."""
         path = self.path / "ralph" / "tasks.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(content if isinstance(content, str) else json.dumps(content))
@@ -79,7 +79,7 @@ class Looping(Project):
 
 @pytest.fixture
 def loop(repository: Project) -> Iterator[Looping]:
-    """A loop with one story that waits for its implementation."""
+    """A loop with one story to implement."""
     looping = Looping(repository.path, repository.home)
     (looping.path / ".gitignore").write_text(".ralph-active\n")
     looping.leave(story())
@@ -93,7 +93,7 @@ def test_without_a_loop_every_stop_is_approved(repository: Project) -> None:
     assert run_hook(HOOK, {"cwd": str(repository.path)}).approves
 
 
-def test_work_in_order_is_approved(loop: Looping) -> None:
+def test_valid_work_is_approved(loop: Looping) -> None:
     """A valid list, nothing illegal, everything committed: exactly `{"decision": "approve"}`, nothing on stderr."""
     said = loop.stop()
     assert said.approves and said.err == ""
@@ -108,8 +108,8 @@ def test_work_in_order_is_approved(loop: Looping) -> None:
         ("{", "ralph/tasks.json is not valid JSON"),
         ("", "is not valid JSON"),
         ("[]", "must be an object, not an array"),
-        ('{"project": "a", "project": "b"}', "the key 'project' stands there twice"),
-        ('{"project": NaN}', "NaN is no JSON value"),
+        ('{"project": "a", "project": "b"}', "duplicate key 'project'"),
+        ('{"project": NaN}', "NaN is not a JSON value"),
         ("[" * 100_000, "nested too deeply"),
         ("\ufeff{}", "is not valid JSON"),
         ({}, "the field 'userStories' is missing"),
@@ -120,14 +120,14 @@ def test_work_in_order_is_approved(loop: Looping) -> None:
     ],
 )
 def test_a_malformed_task_list_blocks(loop: Looping, content: Any, words: str) -> None:
-    """Check 1 says which field of which story is wrong."""
+    """Check 1 names the field and the story."""
     loop.write(content)
     reason = loop.stop().reason
     assert "Check 1" in reason and words in reason
 
 
 def test_a_missing_task_list_blocks(loop: Looping) -> None:
-    """Also where a folder or a link has its name."""
+    """Even if a folder or a link has its name."""
     path = loop.path / "ralph" / "tasks.json"
     path.rename(loop.path / "elsewhere.json")
     assert "ralph/tasks.json does not exist" in loop.stop().reason
@@ -135,14 +135,14 @@ def test_a_missing_task_list_blocks(loop: Looping) -> None:
     assert "ralph/tasks.json cannot be read" in loop.stop().reason
     path.unlink()
     path.mkdir()
-    assert "no regular file" in loop.stop().reason
+    assert "not a regular file" in loop.stop().reason
     path.rmdir()
     os.mkfifo(path)
-    assert "no regular file" in loop.stop().reason
+    assert "not a regular file" in loop.stop().reason
 
 
 def test_all_reasons_of_the_first_failing_check(loop: Looping) -> None:
-    """And none of a later one, which counts on the earlier ones."""
+    """And none of a later check, which relies on the earlier ones."""
     loop.leave(story("A", passes=1), story("B", priority="x"), story("C", passes=True))
     (loop.path / "new.txt").touch()
     reason = loop.stop().reason
@@ -151,7 +151,7 @@ def test_all_reasons_of_the_first_failing_check(loop: Looping) -> None:
 
 
 def test_thousands_of_reasons_are_cut(loop: Looping) -> None:
-    """The model gets the first ones and how many there are."""
+    """The model gets the first ones and the number of the rest."""
     loop.leave(*(story(f"US-{n}", passes=1) for n in range(5000)))
     reason = loop.stop().reason
     assert "Story US-39:" in reason and "… and 4960 more" in reason and len(reason) < 5000
@@ -175,7 +175,7 @@ def test_thousands_of_reasons_are_cut(loop: Looping) -> None:
     ],
 )
 def test_review_integrity(loop: Looping, values: dict[str, Any], words: str | None) -> None:
-    """What must hold in every state; without a snapshot there is a warning, and it is still asked."""
+    """The invariants of every state; without a snapshot there is a warning, and they are still checked."""
     loop.leave(story(**values))
     loop.mark(iterationMode=IMPLEMENT)
     said = loop.stop()
@@ -186,7 +186,7 @@ def test_review_integrity(loop: Looping, values: dict[str, Any], words: str | No
         assert words in said.reason
 
 
-def test_without_reviews_nothing_of_reviews_is_asked(loop: Looping) -> None:
+def test_without_reviews_review_checks_are_skipped(loop: Looping) -> None:
     """`skipReview`: checks 2 and 2.5 are skipped entirely, 1 and 3 are not."""
     loop.begin(IMPLEMENT, story(), skipReview=True)
     loop.leave(story(passes=True))
@@ -197,7 +197,7 @@ def test_without_reviews_nothing_of_reviews_is_asked(loop: Looping) -> None:
 
 
 def test_the_review_cap_is_that_of_the_marker(loop: Looping) -> None:
-    """One more than the cap is allowed; a cap that is no number is the usual one."""
+    """One more than the cap is allowed; an invalid cap means the default."""
     loop.leave(story(reviewCount=3))
     loop.mark(reviewCap=2)
     assert loop.stop().approves
@@ -248,7 +248,7 @@ def test_the_review_cap_is_that_of_the_marker(loop: Looping) -> None:
 def test_transitions(
     loop: Looping, mode: str, old: dict[str, Any], new: dict[str, Any], words: str | None
 ) -> None:
-    """Only what the mode of the iteration allows."""
+    """Only changes that the mode of the iteration allows."""
     loop.begin(mode, story(**old))
     loop.leave(story(**new))
     said = loop.stop()
@@ -284,7 +284,7 @@ def test_a_review_is_of_one_story(loop: Looping) -> None:
 @pytest.mark.parametrize("marker", [{"preIterationSnapshot": {}}, {"iterationMode": IMPLEMENT}])
 @pytest.mark.parametrize("odd", [{"preIterationSnapshot": {"US-001": {}}}, {"iterationMode": "dance"}, {}])
 def test_half_a_marker(loop: Looping, marker: dict[str, Any], odd: dict[str, Any]) -> None:
-    """Without a mode or a whole snapshot there is a warning, and check 2 is still made."""
+    """Without a mode or a complete snapshot there is a warning, and check 2 still runs."""
     loop.mark(**(marker | odd))
     said = loop.stop()
     assert said.approves and "transitions are not checked" in said.err
@@ -322,7 +322,7 @@ def test_the_hook_finds_what_the_rules_find() -> None:
 
 @pytest.mark.slow
 def test_the_process_finds_what_the_rules_find(loop: Looping) -> None:
-    """A sample of them, through the real script, the same every time."""
+    """A sample through the real script, the same every time."""
     sample = random.Random(7).sample(list(every_transition()), 30)
     shutil.rmtree(loop.path / ".git")
     for marker, content in sample:
@@ -334,7 +334,7 @@ def test_the_process_finds_what_the_rules_find(loop: Looping) -> None:
 
 @given(st.sampled_from(MODES), st.lists(any_story(), max_size=3), near(["true"]))
 def test_whatever_an_agent_leaves_the_hook_has_an_answer(mode: str, left: Any, commands: Any) -> None:
-    """No list is so damaged that its problems could not be told."""
+    """Every damaged list gets an answer."""
     snapshot = rules.snapshot(board(story("A"), story("B", **WAITING)))
     marker = {"iterationMode": mode, "preIterationSnapshot": snapshot, "reviewCap": 5}
     content = board(verifyCommands=commands) | {"userStories": left}
@@ -360,15 +360,15 @@ def test_uncommitted_changes_block(loop: Looping) -> None:
 
 
 def test_many_changes_are_counted(loop: Looping) -> None:
-    """A few names are enough, also of a folder that git does not know yet."""
+    """A few names are enough, even in a folder that git does not know yet."""
     (loop.path / "folder").mkdir()
     for number in range(30):
         (loop.path / "folder" / f"{number:02}").touch()
     assert "folder/09 and 20 more" in loop.stop().reason
 
 
-def test_caches_are_nobodys_to_commit(loop: Looping) -> None:
-    """What tools leave behind, as the harness sees it too; but what the repository has of it is."""
+def test_caches_need_no_commit(loop: Looping) -> None:
+    """Files that tools leave behind, as in the harness; but tracked ones count."""
     assert hook.CACHES == CACHES
     for name in ("src/__pycache__", "node_modules/left-pad"):
         (loop.path / name).mkdir(parents=True)
@@ -378,7 +378,7 @@ def test_caches_are_nobodys_to_commit(loop: Looping) -> None:
     assert "node_modules/left-pad/file" in loop.stop().reason
 
 
-def test_files_of_ralph_are_nobodys_to_commit(loop: Looping) -> None:
+def test_files_of_ralph_need_no_commit(loop: Looping) -> None:
     """The marker without a .gitignore, and everything that `.ralph/.gitignore` names."""
     loop.git("rm", "-q", ".gitignore")
     loop.git("commit", "-q", "-m", "Nothing is ignored")
@@ -395,7 +395,7 @@ def test_files_of_ralph_are_nobodys_to_commit(loop: Looping) -> None:
 
 
 def test_the_hook_knows_every_runtime_file() -> None:
-    """Each pattern of `.ralph/.gitignore`, at the top and in a project further down."""
+    """Each pattern of `.ralph/.gitignore`, at the top and in a subproject."""
     for pattern in _GITIGNORE.decode().splitlines():
         name = pattern.replace("[0-9]", "1").replace("*", "x") + ("x" if pattern.endswith("/") else "")
         assert hook.is_runtime_file(f".ralph/{name}") and hook.is_runtime_file(f"sub/.ralph/{name}"), name
@@ -405,7 +405,7 @@ def test_the_hook_knows_every_runtime_file() -> None:
 
 
 def test_the_hook_takes_no_lock(loop: Looping) -> None:
-    """An agent's git in the background is not disturbed, and a lock that lies around disturbs nobody."""
+    """Git running in the background is not disturbed, and a leftover lock does not matter."""
     before = (loop.path / ".git" / "index").read_bytes()
     os.utime(loop.path / "README.md", (1, 1))
     (loop.path / ".git" / "index.lock").touch()
@@ -414,14 +414,14 @@ def test_the_hook_takes_no_lock(loop: Looping) -> None:
 
 
 def test_no_repository_no_commit(loop: Looping) -> None:
-    """Where git has nothing to say, there is a warning."""
+    """Outside a git repository there is a warning."""
     shutil.rmtree(loop.path / ".git")
     said = loop.stop()
-    assert said.approves and "is in no git repository" in said.err
+    assert said.approves and "is not in a git repository" in said.err
 
 
 def test_a_git_that_fails_or_hangs_blocks(loop: Looping, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What cannot be found out is told, and holds nobody up for ever."""
+    """The failure is reported, and a hang times out."""
     (loop.path / ".git" / "HEAD").write_text("nonsense")
     assert "git status failed: fatal: not a git repository" in loop.stop().reason
     programs = loop.path.parent / "bin"
@@ -434,11 +434,11 @@ def test_a_git_that_fails_or_hangs_blocks(loop: Looping, monkeypatch: pytest.Mon
         hook.changed_files(str(loop.path))
 
 
-# ---- which loop? ----
+# ---- finding the loop ----
 
 
 def test_a_loop_is_found_from_below(loop: Looping) -> None:
-    """From a folder of the project, also one that is gone by now; not from beyond its repository."""
+    """From a folder of the project, even a deleted one; not from outside its repository."""
     (loop.path / "new.txt").touch()
     (loop.path / "a" / "b").mkdir(parents=True)
     assert "uncommitted" in loop.stop(cwd=loop.path / "a" / "b").reason
@@ -448,15 +448,15 @@ def test_a_loop_is_found_from_below(loop: Looping) -> None:
     assert loop.stop(cwd=loop.path.parent).approves
 
 
-def test_a_session_that_has_gone_elsewhere_is_still_in_its_loop(loop: Looping) -> None:
-    """Claude Code says where it was started."""
+def test_a_session_in_another_directory_is_still_in_its_loop(loop: Looping) -> None:
+    """Claude Code reports where it was started."""
     (loop.path / "new.txt").touch()
     loop.extra_env = {"CLAUDE_PROJECT_DIR": str(loop.path)}
     assert "uncommitted" in loop.stop(cwd=loop.path.parent).reason
 
 
 def test_without_a_repository_only_the_directory_itself_counts(loop: Looping) -> None:
-    """A marker far above is somebody else's."""
+    """A marker in a directory far above belongs to another project."""
     shutil.rmtree(loop.path / ".git")
     (loop.path / "sub").mkdir()
     (loop.path / "ralph" / "tasks.json").unlink()
@@ -477,7 +477,7 @@ def test_the_task_list_is_where_the_marker_says(loop: Looping) -> None:
     assert "Update plans/one/progress.txt" in loop.stop().reason
 
 
-def test_a_stale_marker_is_no_loop(loop: Looping) -> None:
+def test_a_stale_marker_is_ignored(loop: Looping) -> None:
     """Its process is gone, or another one has its number now."""
     (loop.path / "new.txt").touch()
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as gone:
@@ -494,16 +494,16 @@ def test_a_stale_marker_is_no_loop(loop: Looping) -> None:
     assert "uncommitted" in loop.stop().reason
 
 
-def test_a_marker_that_says_nothing_of_its_process_is_a_loop(loop: Looping) -> None:
-    """As it was first described, or unreadable: the rest is as usual."""
+def test_a_marker_without_its_process_counts_as_a_loop(loop: Looping) -> None:
+    """In the original format, or unreadable: everything else has default values."""
     (loop.path / "new.txt").touch()
     for text in ('{"pid": 12345}', "{}", "[]", "{", "", '{"pid": "x", "pidStart": 7, "ralphDir": 3}'):
         (loop.path / ".ralph-active").write_text(text)
         assert "uncommitted" in loop.stop().reason
 
 
-def test_inside_of_a_sandbox_the_process_of_the_loop_cannot_be_seen(loop: Looping) -> None:
-    """There a session that Ralph has started is in a loop; any other marker is judged by its process."""
+def test_inside_a_sandbox_the_process_of_the_loop_is_not_visible(loop: Looping) -> None:
+    """There a session started by Ralph is in a loop; any other marker is judged by its process."""
     (loop.path / "new.txt").touch()
     loop.mark(mode="sandbox", pidStart="00000000/1")
     assert loop.stop().approves
@@ -514,7 +514,7 @@ def test_inside_of_a_sandbox_the_process_of_the_loop_cannot_be_seen(loop: Loopin
 
 
 def test_the_hook_sees_processes_as_ralph_does() -> None:
-    """The same text for a live one, none for one that is gone, is no process, or is a zombie."""
+    """The same text for a live process, None for one that is gone, invalid or a zombie."""
     zombie = subprocess.Popen(["true"])
     os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)
     for pid in (os.getpid(), 1, zombie.pid, 0, -1, 2**31, 2**70):
@@ -530,35 +530,34 @@ def test_the_hook_sees_processes_as_ralph_does() -> None:
     "given", [b"", b"{", b"[]", b"null", b"{}", b'{"cwd": 3}', b'{"cwd": "x"}', b"\xff", b"[" * 10**5]
 )
 def test_input_that_cannot_be_read(loop: Looping, given: bytes) -> None:
-    """Without a loop it is approved; in a loop it is blocked, and the reason says so."""
+    """Approved without a loop; blocked in a loop, with the reason."""
     said = run_hook(HOOK, given, cwd=loop.path)
     assert "The input of the stop hook could not be read" in said.reason
     assert run_hook(HOOK, given, cwd=loop.path.parent).approves
 
 
 def test_a_stop_that_was_blocked_before_is_checked_again(loop: Looping) -> None:
-    """`stop_hook_active` does not turn it off: Claude Code itself ends it after eight blocks in a row."""
+    """`stop_hook_active` does not turn it off: Claude Code itself stops after eight blocks in a row."""
     (loop.path / "new.txt").touch()
     assert "uncommitted" in loop.stop(stop_hook_active=True).reason
 
 
 def test_an_error_of_the_hook_blocks_and_has_no_traceback(loop: Looping) -> None:
-    """With a loop; without one nobody is held up."""
+    """With a loop; without one it is approved."""
     place = loop.path.parent / "scripts"
     place.mkdir()
     shutil.copy(HOOK, place)
     said = run_hook(place / HOOK.name, {"cwd": str(loop.path)})
-    assert "The checks could not be made (ModuleNotFoundError)" in said.reason
+    assert "The checks could not run (ModuleNotFoundError)" in said.reason
     assert run_hook(place / HOOK.name, {"cwd": str(loop.path.parent)}).approves
     (place / "story_rules.py").write_text("schema_problems = invariant_problems = None")
     assert (
-        "The checks could not be made (TypeError)"
-        in run_hook(place / HOOK.name, {"cwd": str(loop.path)}).reason
+        "The checks could not run (TypeError)" in run_hook(place / HOOK.name, {"cwd": str(loop.path)}).reason
     )
 
 
 def test_closed_streams(loop: Looping) -> None:
-    """No input at all, or nobody who listens: no traceback."""
+    """No input, or no reader: no traceback."""
     command = f"exec {sys.executable} -I -S {HOOK}"
     for closed, words in (("<&-", "could not be read"), ("2>&-", "could not be read"), (">&-", "")):
         done = subprocess.run(
@@ -569,7 +568,7 @@ def test_closed_streams(loop: Looping) -> None:
 
 @EVERY_PYTHON
 def test_every_python_from_3_8_on(loop: Looping, minor: int) -> None:
-    """The machine of a hook has the Python that it has; nothing is written beside the hook."""
+    """A hook has to work with the Python of the machine; nothing is written next to the hook."""
     python, given = interpreter(minor), {"cwd": str(loop.path)}
     assert run_hook(HOOK, given, python=python).approves
     loop.leave(story(**REVIEWED), story("B", reviewCount=-1), story("B"))

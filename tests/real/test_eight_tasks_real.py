@@ -271,7 +271,7 @@ def assert_told_why(server: ModelServer) -> None:
         id: [words for words in told(server, "coder") if f"# {id}: " in words][-1] for id in ("second", "red")
     }
     assert all("## Why The Task Came Back To You" in words for words in told_again.values())
-    assert "with conflict marks in: prices.py" in told_again["second"]
+    assert "with conflict markers in: prices.py" in told_again["second"]
     assert f"On the merged tree: {CHECK}: exit code 1" in told_again["red"]
     assert "missing 1 required positional argument: 'rate'" in told_again["red"]
     assert any(

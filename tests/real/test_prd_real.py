@@ -311,7 +311,7 @@ MARKED = "import json; m = json.load(open('.ralph-active')); {}; json.dump(m, op
 REVIEWING = (
     "m['iterationMode'] = 'review'; m['preIterationSnapshot']['US-001']['reviewStatus'] = 'needs_review'"
 )
-NO_LIST = "tasks.json was no task list any more"
+NO_LIST = "tasks.json was no longer a task list"
 
 EVASIONS = {
     "keeps on through eight blocks": Evasion((CHEAT, commit(CHEATED))),

@@ -87,10 +87,10 @@ def test_s4_the_best_that_there_is_may_be_none_and_that_is_loud(
     assert done.code == 0, done.err
     assert started(done)["sandbox"] == "direct"
     notices = [line["text"] for line in done.lines() if line["event"] == "notice"]
-    assert any("There is no sandbox" in text and "bubblewrap" in text for text in notices)
+    assert any("No sandbox" in text and "bubblewrap" in text for text in notices)
     status = json.loads(ready.run("status", started(done)["run"], "--json").out)
     assert status["sandbox"].startswith("none (") and "bubblewrap: " in status["sandbox"]
-    assert "There is no sandbox" in ready.run("logs", started(done)["run"]).out
+    assert "No sandbox" in ready.run("logs", started(done)["run"]).out
 
 
 def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
@@ -114,16 +114,16 @@ def test_a_run_is_direct_unless_told_otherwise(ready: Project) -> None:
         (
             ("--no-sandbox", "--sandbox-backend", "bubblewrap"),
             {},
-            "--no-sandbox and --sandbox-backend contradict",
+            "--no-sandbox and --sandbox-backend cannot be used together",
         ),
-        ((), {"rung": "moat"}, ".ralph/settings.json: sandbox.rung: there is no sandbox 'moat'"),
+        ((), {"rung": "moat"}, ".ralph/settings.json: sandbox.rung: unknown sandbox 'moat'"),
         (
             (),
             {"rung": "bubblewrap", "allowedHosts": ["10.0.0.1"]},
             "sandbox.allowedHosts: '10.0.0.1' is not a host name",
         ),
         ((), {"network": "closed"}, "sandbox.network"),
-        ((), {"image": "--privileged"}, "sandbox.image: '--privileged' is"),
+        ((), {"image": "--privileged"}, "sandbox.image: '--privileged' is not an image name"),
         ((), {"memoryMb": -1}, "sandbox.memoryMb"),
         ((), {"wall": 1}, "unknown key 'sandbox.wall'"),
     ],

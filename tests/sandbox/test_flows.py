@@ -36,7 +36,7 @@ def test_a_task_is_worked_on_in_its_worktree_alone(project: Project) -> None:
     site.add(task())
     done = site.work()
     assert done.code == 0, done.err
-    assert site.is_mended()
+    assert site.is_fixed()
     assert not (main / "evil").exists() and not (main / ".git" / "hooks" / "post-merge").exists()
     assert (main / ".git" / "config").read_bytes() == config
     assert "RALPH_SANDBOX=bubblewrap" in project.git("show", "main:environment")
@@ -56,8 +56,8 @@ def test_the_users_hooks_do_not_run_what_an_agent_wrote(project: Project) -> Non
     site.add(task())
     done = site.work()
     assert done.code == 0, done.err
-    assert site.is_mended() and not out.exists()
-    assert "Your git hooks are not run" in done.err
+    assert site.is_fixed() and not out.exists()
+    assert "Git hooks are disabled" in done.err
 
 
 def test_a_supervised_command_leaves_done(project: Project) -> None:

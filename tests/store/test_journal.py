@@ -406,7 +406,7 @@ def test_an_iteration_that_was_cut_off_is_done_again(project: Project) -> None:
     assert isinstance(half.step, RunAgent) and half.is_in_hand and half.result is None
     result = project.run("resume")
     assert result.code == 0, result.err
-    assert "The iteration that was cut off is done again." in result.err
+    assert "Repeating the interrupted iteration." in result.err
     state = assert_replays(project)
     assert state.iteration == 3
     found = journal_of(project.home, run)

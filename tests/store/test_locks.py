@@ -195,7 +195,7 @@ def test_a_second_run_is_refused_and_the_first_is_named(repository: Project) -> 
             result = project.run("run", "-p", "y", "--agent", "true")
             assert result.code == 2
             assert result.err.startswith(
-                f"ralph: error: Another run works in {repository.path}: {run['id']} (process {first.pid})."
+                f"ralph: error: Another run is working in {repository.path}: {run['id']} (process {first.pid})."
             )
     finally:
         (repository.path / "go").touch()

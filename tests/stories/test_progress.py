@@ -1,4 +1,4 @@
-"""The log of progress only grows."""
+"""The progress log only grows."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ OLD = b"# Log\n- none\n\n---\n## one\n- a\n"
         b"# Log\n\n---\n- a section of patterns\n\n---\n## one\n- a\n## two\n",
     ],
 )
-def test_what_only_adds_is_left_as_it_is(new: bytes) -> None:
-    """Entries at the end, another head, even another line in the head."""
+def test_additions_are_kept_as_they_are(new: bytes) -> None:
+    """Entries at the end, a new head, even another line in the head."""
     assert grown(OLD, new) == new
 
 
@@ -37,13 +37,13 @@ def test_what_only_adds_is_left_as_it_is(new: bytes) -> None:
         (b"All is done.\n", b"# Log\n- none\n\n---\n## one\n- a\n\nAll is done.\n"),
     ],
 )
-def test_what_is_gone_comes_back(new: bytes | None, expected: bytes) -> None:
-    """And what came instead is kept below it."""
+def test_removed_entries_come_back(new: bytes | None, expected: bytes) -> None:
+    """New text is kept below them."""
     assert grown(OLD, new) == expected
 
 
 def test_a_log_without_a_line_grows_as_a_whole() -> None:
-    """Where people have made it their own way."""
+    """For people who wrote their own format."""
     assert grown(b"one\n", b"one\ntwo\n") == b"one\ntwo\n"
     assert grown(b"one\n", b"two\n") == b"one\n\ntwo\n"
 
@@ -53,7 +53,7 @@ lines = st.lists(st.sampled_from([b"a", b"b", b"## x", b"---", b""]), max_size=6
 
 @given(lines, lines, lines)
 def test_nothing_below_the_line_is_ever_lost(head: bytes, log: bytes, new: bytes) -> None:
-    """Whatever an agent makes of it; and what is legal now is legal the next time."""
+    """Whatever an agent does to it; and a legal result stays legal the next time."""
     old = head + LINE + log
     kept = grown(old, new)
     rest = old.partition(LINE)[2]

@@ -75,19 +75,19 @@ def board(*found: Any, **values: Any) -> dict[str, Any]:
         (board(story(""), story("US-2")), "Story number 1: 'id' must be a non-empty string"),
         (board(story(), story()), "Duplicate story id: US-001"),
         (board(story(passes=True, notes=" ")), "passes=true but empty notes"),
-        (board(story(dependsOn=["US-9"])), "names US-9, which is no story"),
-        (board(story(dependsOn=["US-001"])), "wait for each other: US-001 → US-001"),
+        (board(story(dependsOn=["US-9"])), "names US-9, which is not a story"),
+        (board(story(dependsOn=["US-001"])), "dependency cycle: US-001 → US-001"),
         (board(story("A", dependsOn=["B"]), story("B", dependsOn=["A"])), "A → B → A"),
         (board(story(), verifyCommands="make"), "'verifyCommands' must be an array of strings"),
     ],
 )
 def test_schema(broken: Any, words: str) -> None:
-    """Check 1 names the story, the field and what it has to be."""
+    """Check 1 names the story, the field and the expected value."""
     assert any(words in each for each in rules.schema_problems(broken)), rules.schema_problems(broken)
 
 
 def test_a_valid_list_has_no_problem() -> None:
-    """Neither the form nor the invariants find anything in a list as it is begun, or finished."""
+    """Neither form nor invariants report anything for a new or a finished list."""
     done = story("US-2", passes=True, reviewStatus=APPROVED, reviewCount=1)
     assert rules.schema_problems(board(story(), done)) == []
     assert rules.invariant_problems(board(story(), done)) == []
@@ -111,7 +111,7 @@ def test_a_valid_list_has_no_problem() -> None:
     ],
 )
 def test_invariants(values: dict[str, Any], words: str) -> None:
-    """Check 2: what must hold in every state, in the words of its table."""
+    """Check 2: the invariants of every state, in the wording of the table."""
     found = rules.invariant_problems(board(story(**values)))
     assert len(found) == 1 and words in found[0]
 
@@ -172,7 +172,7 @@ STATES: list[dict[str, Any]] = [
     for passes in (False, True)
     for status in (None, NEEDS_REVIEW, CHANGES_REQUESTED, APPROVED)
     for count in (0, 1, 2)
-    for feedback in ("", "mend it")
+    for feedback in ("", "fix it")
 ]
 FIELDS = ("passes", "reviewStatus", "reviewCount")
 
@@ -182,7 +182,7 @@ def core(state: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def oracle(mode: str, old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Is this change of one story, and none of any other, legal? Written from the table, not from the code."""
+    """Whether a change of this story alone is legal. Written from the table, not from the code."""
     before, after = core(old), core(new)
     passes, status, count = before
     if mode == IMPLEMENT:
@@ -206,7 +206,7 @@ def test_every_transition_of_one_story(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", some(MODES, 1))
 def test_every_transition_of_two_stories(mode: str) -> None:
-    """A change of two stories at once is never legal; of one of two it is what it is alone."""
+    """Changing two stories at once is never legal; a change of one of two is judged as if alone."""
     states = [state for state in STATES if state["reviewCount"] < 2 and not state["reviewFeedback"]]
     for a, b, c, d in itertools.product(states, repeat=4):
         changed = (core(a) != core(b)) + (core(c) != core(d))
@@ -274,14 +274,14 @@ def test_new_and_removed_stories(mode: str) -> None:
     assert "was removed" in rules.transition_problems(snapshot, board(), mode)[0]
 
 
-# ---- the harness puts back what is illegal ----
+# ---- the harness undoes what is illegal ----
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_hook_and_harness_agree(mode: str) -> None:
-    """What the hook lets pass is left as it is; what it blocks is undone, and the rest is legal.
+    """What the hook approves stays unchanged; what it blocks is undone, and the result is legal.
 
-    The hook does not know what a feedback was before: the harness puts back what was no decision's.
+    The hook does not know earlier feedback; the harness restores feedback that belongs to no decision.
     """
     for old, new in itertools.product(STATES, STATES):
         before, after = board(story(**old)), board(story(**new))
@@ -306,12 +306,12 @@ ENDS: list[dict[str, Any]] = [
     for status, feedback in (
         (None, ""),
         (NEEDS_REVIEW, ""),
-        (CHANGES_REQUESTED, "mend it"),
+        (CHANGES_REQUESTED, "fix it"),
         (APPROVED, ""),
     )
     for count in (0, 1)
 ]
-"""With feedback exactly where it is a decision's."""
+"""Feedback only where it belongs to a decision."""
 
 BEGINNINGS = [end for end in ENDS if not rules.invariant_problems(board(story(**end)))]
 
@@ -319,10 +319,10 @@ BEGINNINGS = [end for end in ENDS if not rules.invariant_problems(board(story(**
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", some(MODES, 1))
 def test_hook_and_harness_agree_about_two_stories(mode: str) -> None:
-    """All that two stories can become, from all that they may be: the hook blocks exactly what the harness undoes.
+    """For all possible changes of two stories, the hook blocks exactly what the harness undoes.
 
-    What is left then is legal by the table, and is what was legal. Only a review that decides nothing is blocked and
-    leaves nothing to undo.
+    The result is legal by the table, and legal changes are kept. Only a review without a decision is blocked although
+    there is nothing to undo.
     """
     for a, c in itertools.product(BEGINNINGS, repeat=2):
         before = board(story("A", **a), story("B", priority=2, **c))
@@ -380,7 +380,7 @@ def any_story() -> st.SearchStrategy[Any]:
 def test_whatever_an_agent_leaves_the_list_is_valid_again(
     mode: str, skip: bool, left: Any, commands: Any, branch: Any
 ) -> None:
-    """After any damage the ruling's list is well-formed, has every story, and its commands as they were."""
+    """After any damage the list is well-formed again, with every story and unchanged commands."""
     before = board(
         story("A"),
         story("B", reviewStatus=NEEDS_REVIEW),
@@ -402,11 +402,11 @@ def test_whatever_an_agent_leaves_the_list_is_valid_again(
 
 
 def test_criteria_may_only_be_added() -> None:
-    """A criterion that is gone comes back; a new one stays."""
+    """A removed criterion comes back; a new one stays."""
     before = board(story(acceptanceCriteria=["a", "b"]))
     ruling = ruled(before, board(story(acceptanceCriteria=["b", "c"])), ReviewPolicy(IMPLEMENT))
     assert ruling.board["userStories"][0]["acceptanceCriteria"] == ["a", "b", "c"]
-    assert "may only be added: a" in ruling.undone[0]
+    assert "may only be added; restored: a" in ruling.undone[0]
 
 
 def test_of_two_reviews_the_one_whose_turn_it_was_counts() -> None:
@@ -424,7 +424,7 @@ def test_of_two_reviews_the_one_whose_turn_it_was_counts() -> None:
 
 
 def test_the_cap_approves_with_a_note() -> None:
-    """At the cap a rejected story is approved; what was still wanted stays as a note for people."""
+    """At the cap a rejected story is approved, and the remaining feedback stays as a note for people."""
     before = board(story(reviewStatus=NEEDS_REVIEW))
     after = board(story(reviewStatus=CHANGES_REQUESTED, reviewCount=1, reviewFeedback="no tests"))
     ruling = ruled(before, after, ReviewPolicy(REVIEW, review_cap=1))
@@ -436,12 +436,12 @@ def test_the_cap_approves_with_a_note() -> None:
     )
     assert (ruling.approved, ruling.at_cap) == (("US-001",), ("US-001",))
     assert ruling.undone == (
-        "Story US-001 was to be changed after review 1 of at most 1: it is approved, with a note",
+        "Story US-001 still had changes requested after review 1, at the cap of 1: approved with a note",
     )
 
 
 def test_an_approval_that_is_not_verified_sends_the_story_back() -> None:
-    """It is to be mended, and the review does not count: neither the cap nor a fix is used up by it."""
+    """It needs fixing, and the review does not count: it uses up neither the cap nor a fix."""
     before = board(story(reviewStatus=NEEDS_REVIEW, reviewCount=1))
     after = board(story(reviewStatus=APPROVED, passes=True, reviewCount=2))
     (one,) = ruled(before, after, ReviewPolicy(REVIEW)).unapproved["userStories"]
@@ -461,45 +461,45 @@ DONE: dict[str, Any] = {"reviewStatus": APPROVED, "passes": True, "reviewCount":
             REVIEW,
             [story("A", **WAITING)],
             [story("A", **DONE, reviewFeedback=AT_CAP)],
-            "after 1 of 5 reviews",
+            "after only 1 of 5 reviews",
         ),
         (REVIEW, [story("A", **WAITING, notes="")], [story("A", **DONE, notes="")], "with empty notes"),
         (IMPLEMENT, [story("A", **DONE)], [story("A", **DONE, notes="")], "'notes' was put back"),
         (IMPLEMENT, [story("A")], [story("A"), story("a")], "could be mistaken for A"),
-        (IMPLEMENT, [story("A")], [story("A"), story("\u0410")], "no characters that the other ids"),
-        (IMPLEMENT, [story("A")], [story("A"), story("A\u200b")], "no characters that the other ids"),
-        (IMPLEMENT, [story("A")], [story("A"), story(" A")], "no characters that the other ids"),
-        (IMPLEMENT, [story("A")], [story("A"), story("A")], "its id stands there twice"),
+        (IMPLEMENT, [story("A")], [story("A"), story("\u0410")], "only have printable ASCII characters"),
+        (IMPLEMENT, [story("A")], [story("A"), story("A\u200b")], "only have printable ASCII characters"),
+        (IMPLEMENT, [story("A")], [story("A"), story(" A")], "only have printable ASCII characters"),
+        (IMPLEMENT, [story("A")], [story("A"), story("A")], "duplicate id"),
         (IMPLEMENT, [story("A")], [story("A"), {"id": ["A"]}], "a story is an object with an id"),
-        (IMPLEMENT, [story("A")], [story("A"), {"id": "B"}], "it has no acceptance criteria"),
+        (IMPLEMENT, [story("A")], [story("A"), {"id": "B"}], "no acceptance criteria"),
         (IMPLEMENT, [story("A")], [story("A", priority=float("inf"))], "'priority' was put back"),
-        (IMPLEMENT, [story("A", dependsOn=[])], [story("A", dependsOn=["A"])], "waited for each other"),
+        (IMPLEMENT, [story("A", dependsOn=[])], [story("A", dependsOn=["A"])], "dependency cycle"),
     ],
 )
 def test_words_of_what_is_undone(mode: str, old: list[Any], new: list[Any], words: str) -> None:
-    """Each is put back as it was, with a reason."""
+    """Each change is restored, with a reason."""
     ruling = ruled(board(*old), board(*new), ReviewPolicy(mode))
     assert ruling.board == board(*old)
     assert any(words in each for each in ruling.undone), ruling.undone
 
 
 def test_ids_in_peoples_own_letters_may_grow() -> None:
-    """New ids may have the letters of the old ones."""
+    """New ids may use the letters of the old ones."""
     after = board(story("Größe-1"), story("Größe-2"))
     assert ruled(board(story("Größe-1")), after, ReviewPolicy(IMPLEMENT)).board == after
 
 
-def test_what_a_new_story_lacks_is_filled_in_and_told() -> None:
-    """The list is valid, and the next iteration hears how it should have been."""
+def test_missing_fields_of_a_new_story_are_filled_in_and_reported() -> None:
+    """The list is valid, and the next iteration learns what was expected."""
     new = {"id": "US-002", "acceptanceCriteria": ["x"], "dependsOn": 3}
     ruling = ruled(board(story()), board(story(), new), ReviewPolicy(IMPLEMENT))
     assert rules.schema_problems(ruling.board) == []
-    assert "New story US-002: 'reviewFeedback' must be a string; it is \"\" now" in ruling.undone
-    assert "New story US-002: 'dependsOn' must be an array of story ids; it was left out" in ruling.undone
+    assert "New story US-002: 'reviewFeedback' must be a string; set to \"\"" in ruling.undone
+    assert "New story US-002: 'dependsOn' must be an array of story ids; removed" in ruling.undone
 
 
-def test_without_reviews_the_review_fields_are_nobodys() -> None:
-    """`--skip-review`: passes counts, reviewStatus and reviewCount stay as they were."""
+def test_without_reviews_the_review_fields_stay() -> None:
+    """`--skip-review`: `passes` counts, reviewStatus and reviewCount stay as they were."""
     ruling = ruled(
         board(story()),
         board(story(passes=True, reviewStatus=APPROVED)),

@@ -1,4 +1,4 @@
-"""Which criteria are in force: the task's, the settings', the role's own."""
+"""The criteria in effect: from the task, the settings, or the role's defaults."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIMITS = {"coder": 15, "reviewer": 5, "tester": 10, "qa": 5}
 
 @pytest.mark.parametrize("role", ROLES)
 def test_by_default_a_judge_decides_by_the_acceptance_criteria(role: str) -> None:
-    """Also where the role's method would need a command or stages; the limits are those of the roles."""
+    """Even if the role's method would need a command or stages; the limits are those of the roles."""
     description = f"Complete the {role}'s part of: Make it work"
     assert in_force(TASK, role, WorkSettings()) == InForce(
         ROLES[role].promise, description, "semantic", JUDGED, LIMITS[role], is_own=False, is_enabled=True
@@ -25,7 +25,7 @@ def test_by_default_a_judge_decides_by_the_acceptance_criteria(role: str) -> Non
 
 
 def test_the_task_goes_first() -> None:
-    """Its promise, method, config with the criteria in it, and limit."""
+    """Its promise, its method, its config with the criteria filled in, and its limit."""
     config = {
         "stages": [{"name": "a", "method": "semantic", "config": {"check_for": "{{acceptance_criteria}}"}}]
     }
@@ -39,7 +39,7 @@ def test_the_task_goes_first() -> None:
 
 
 def test_then_the_settings() -> None:
-    """Of the role, then for all roles; a role can be switched off."""
+    """Settings of the role come first, then those for all roles; a role can be disabled."""
     agents = RolesSettings(
         coder=RoleSettings(promise="CODED", verification="string_match", max_iterations=2),
         reviewer=RoleSettings(enabled=False),
@@ -57,12 +57,12 @@ def test_then_the_settings() -> None:
 
 @pytest.mark.parametrize("method", ["external", "multi_stage", "semantic"])
 def test_a_default_method_that_needs_more_is_a_judge(method: str) -> None:
-    """There is no command and there are no stages to be taken from anywhere."""
+    """Without a command or stages to use, the judge decides."""
     found = in_force(TASK, "qa", WorkSettings(default_verification=method))
     assert (found.method, found.config) == ("semantic", JUDGED)
 
 
 def test_a_task_without_a_completion_spec() -> None:
-    """An old one: its promise alone is looked at."""
+    """An old task: only its promise is checked."""
     found = in_force(replace(TASK, completion_spec=None), "tester", WorkSettings())
     assert (found.promise, found.method, found.config) == ("TESTS_PASSED", "string_match", {})

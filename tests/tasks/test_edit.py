@@ -1,4 +1,4 @@
-"""Adding, changing and deleting tasks: what is there always fits together."""
+"""Adding, changing and deleting tasks keeps them consistent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def entry(id: str, *dependencies: str, **values: Any) -> Entry:
 
 
 def begin_work(tasks: Tasks, id: str) -> None:
-    """A run of this process is at the task."""
+    """A run of this process that is working on the task."""
 
     def plan(run: str) -> Plan:
         spec = AgentSpec("agent", "custom", "agent")
@@ -57,43 +57,43 @@ def texts(added: edit.AddedTasks) -> list[tuple[int, str]]:
 
 
 def test_tasks_may_depend_on_each_other_in_any_order(tasks: Tasks) -> None:
-    """On those that come later in the same file, and on those that are there."""
+    """On tasks later in the same file, and on existing ones."""
     assert edit.add(tasks, [entry("B", "A"), entry("A")]) == edit.AddedTasks([], 2, 0)
     assert edit.add(tasks, [entry("C", "B", "A")]) == edit.AddedTasks([], 1, 0)
     assert ids(tasks) == ["B", "A", "C"]
 
 
 def test_nothing_is_written_when_something_is_wrong(tasks: Tasks) -> None:
-    """Every problem of every entry, in their order."""
+    """All problems of all entries are reported, in order."""
     edit.add(tasks, [entry("A")])
     added = edit.add(tasks, [entry("B", "X1"), entry("A"), entry("C", title=3), entry("C"), entry("D", "D")])
     assert texts(added) == [
-        (0, "names no task of this project: 'X1'"),
-        (1, "is there already"),
-        (2, "must be a text, not a whole number (put it in quotes)"),
-        (3, "stands there twice: C"),
-        (4, ": tasks that wait for each other: D → D"),
+        (0, "names an unknown task: 'X1'"),
+        (1, "already exists"),
+        (2, "must be a string, not a whole number (put it in quotes)"),
+        (3, "is used twice: C"),
+        (4, ": dependency cycle: D → D"),
     ]
     assert ids(tasks) == ["A"]
 
 
-def test_a_circle_is_shown(tasks: Tasks) -> None:
-    """From the first task of the file that is in it, through those that are there already."""
+def test_a_cycle_is_shown(tasks: Tasks) -> None:
+    """Starting with the first task of the file in the cycle, including existing tasks."""
     added = edit.add(tasks, [entry("A", "C"), entry("B", "A"), entry("C", "B")])
-    assert texts(added) == [(0, ": tasks that wait for each other: A → C → B → A")]
+    assert texts(added) == [(0, ": dependency cycle: A → C → B → A")]
     edit.add(tasks, [entry("A"), entry("B", "A")])
     added = edit.add(tasks, [entry("X"), entry("A", "B")], update=True)
-    assert texts(added) == [(1, ": tasks that wait for each other: A → B → A")]
+    assert texts(added) == [(1, ": dependency cycle: A → B → A")]
 
 
 def test_a_similar_id_is_proposed(tasks: Tasks) -> None:
-    """A typing mistake is seen at once."""
+    """A typo gets a suggestion."""
     added = edit.add(tasks, [entry("TASK-001"), entry("TASK-002", "TAKS-001")])
-    assert texts(added) == [(1, "names no task of this project: 'TAKS-001'; did you mean 'TASK-001'?")]
+    assert texts(added) == [(1, "names an unknown task: 'TAKS-001'; did you mean 'TASK-001'?")]
 
 
 def test_updating_keeps_status_and_progress(tasks: Tasks) -> None:
-    """What the file says replaces the rest; what is new is added."""
+    """The file replaces everything else, and new tasks are added."""
     edit.add(tasks, [entry("A", description="old", metadata={"a": 1})])
     progress = TaskProgress("main", role="qa", reason="no")
     tasks.move("A", TaskStatus.FAILED, progress, 4)
@@ -107,7 +107,7 @@ def test_updating_keeps_status_and_progress(tasks: Tasks) -> None:
 
 
 def test_checking_writes_nothing(tasks: Tasks) -> None:
-    """It says what would be."""
+    """It reports what would happen."""
     edit.add(tasks, [entry("A")])
     before = tasks.find("A")
     added = edit.add(tasks, [entry("A", title="Other"), entry("B")], update=True, check=True)
@@ -115,8 +115,8 @@ def test_checking_writes_nothing(tasks: Tasks) -> None:
 
 
 @pytest.mark.parametrize("status", ["implementing", "reviewing", "testing", "qa"])
-def test_between_two_roles_a_task_is_left_alone(project: Project, tasks: Tasks, status: str) -> None:
-    """Then it has no run, but the work holds its lock; when that is gone, the task is free."""
+def test_a_task_between_two_roles_is_protected(project: Project, tasks: Tasks, status: str) -> None:
+    """It has no run then, but `ralph work` holds the lock; once that is gone, the task is free."""
     edit.add(tasks, [entry("A"), entry("B")])
     tasks.move("A", TaskStatus(status), TaskProgress(role="coder"))
     lock = locks.acquire(project.path, project.home.path, above=False)
@@ -131,8 +131,8 @@ def test_between_two_roles_a_task_is_left_alone(project: Project, tasks: Tasks, 
     assert edit.delete(tasks, "A", force=False) == edit.Deleted("A", [])
 
 
-def test_a_task_with_a_live_run_is_left_alone(tasks: Tasks) -> None:
-    """Neither replaced nor changed nor deleted, not even by force."""
+def test_a_task_with_a_live_run_is_protected(tasks: Tasks) -> None:
+    """It cannot be replaced, changed or deleted, not even with force."""
     edit.add(tasks, [entry("A"), entry("B")])
     begin_work(tasks, "A")
     assert (edit.is_live(tasks, "A"), edit.is_live(tasks, "B")) == (True, False)
@@ -146,8 +146,8 @@ def test_a_task_with_a_live_run_is_left_alone(tasks: Tasks) -> None:
     assert ids(tasks) == ["A"]
 
 
-def test_a_task_that_others_need_is_deleted_by_force(tasks: Tasks) -> None:
-    """They do not depend on it any more, and keep what else they depend on."""
+def test_force_deletes_a_task_that_others_depend_on(tasks: Tasks) -> None:
+    """They lose this dependency and keep their others."""
     edit.add(tasks, [entry("A"), entry("B", "A"), entry("C", "A", "B")])
     with pytest.raises(RalphError, match="B, C depend on it"):
         edit.delete(tasks, "A", force=False)
@@ -158,7 +158,7 @@ def test_a_task_that_others_need_is_deleted_by_force(tasks: Tasks) -> None:
 
 
 def test_editing_changes_what_it_changes(tasks: Tasks) -> None:
-    """The rest stays, also times and progress; the status only if it is given."""
+    """Everything else stays, including times and progress; the status changes only if given."""
     edit.add(tasks, [entry("A", metadata={"a": 1}, protect=["x"])])
     tasks.move("A", TaskStatus.REVIEWING, TaskProgress(role="reviewer"), 2)
     before = tasks.find("A")
@@ -166,8 +166,8 @@ def test_editing_changes_what_it_changes(tasks: Tasks) -> None:
     assert (after, problems) == (replace(before, title="Other", updated_at=after.updated_at), [])
 
 
-def test_what_is_to_be_done_again_begins_with_the_first_role(tasks: Tasks) -> None:
-    """What was done stays where it is: the branch, and what its files were when the work began."""
+def test_a_reopened_task_starts_with_the_first_role(tasks: Tasks) -> None:
+    """Earlier work stays: the branch, and the recorded starting point."""
     edit.add(tasks, [entry("A")])
     before = TaskProgress(
         "main", "01", "02", role="reviewer", sent_back=3, merge_retries=1, reason="no", attempt=2
@@ -182,8 +182,8 @@ def test_what_is_to_be_done_again_begins_with_the_first_role(tasks: Tasks) -> No
     assert tasks.find("A").status is TaskStatus.DONE
 
 
-def test_an_edit_that_does_not_fit_changes_nothing(tasks: Tasks) -> None:
-    """Neither an unknown dependency nor a circle nor an empty title."""
+def test_an_inconsistent_edit_changes_nothing(tasks: Tasks) -> None:
+    """An unknown dependency, a cycle, an empty title."""
     edit.add(tasks, [entry("A"), entry("B", "A")])
     before = tasks.find("A")
     after, problems = edit.edit(
@@ -192,13 +192,13 @@ def test_an_edit_that_does_not_fit_changes_nothing(tasks: Tasks) -> None:
     assert (after, tasks.find("A")) == (before, before)
     assert problems == [
         TaskProblem(("title",), "is missing"),
-        TaskProblem(("dependencies", "1"), "names no task of this project: 'X'"),
-        TaskProblem(("dependencies",), ": tasks that wait for each other: A → B → A"),
+        TaskProblem(("dependencies", "1"), "names an unknown task: 'X'"),
+        TaskProblem(("dependencies",), ": dependency cycle: A → B → A"),
     ]
 
 
 def test_a_damaged_task_can_be_deleted(tasks: Tasks) -> None:
-    """As the error about it says."""
+    """As the error message suggests."""
     edit.add(tasks, [entry("A"), entry("B")])
     tasks.db.execute("UPDATE tasks SET dependencies = 'rubbish', completion_spec = '' WHERE id = 'A'")
     assert edit.delete(tasks, "A", force=False) == edit.Deleted("A", [])

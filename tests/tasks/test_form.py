@@ -1,4 +1,4 @@
-"""The written form of a task: all that is wrong with it at once, and back again as it was."""
+"""The written form of a task: all problems reported at once, and a round trip without loss."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DONE = {"outcome": "It works", "acceptance_criteria": ["It starts"]}
 
 
 def problems(values: Any, spec: str = "") -> list[tuple[str, str]]:
-    """Where and what, of everything that is wrong."""
+    """The place and text of every problem."""
     return [(".".join(keys), text) for keys, text in read(values, SETTINGS, spec).problems]
 
 
@@ -64,7 +64,7 @@ TASKS = st.builds(
 
 
 PATIENT = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-"""Nothing here is about time, and the machine may be busy."""
+"""Nothing here depends on time, and the machine may be busy."""
 
 
 @PATIENT
@@ -75,34 +75,34 @@ def test_what_is_written_is_read_back(original: Task) -> None:
 
 
 def test_work_in_progress_is_not_written() -> None:
-    """Somewhere else nobody would be at it: there it is to be done."""
+    """On another machine nobody works on it, so there it is still to do."""
     original = Task("A", "s", "T", status=TaskStatus.REVIEWING, iteration=3, completion_spec=None)
     assert written(original) == {"id": "A", "spec_id": "s", "title": "T", "priority": 0, "dependencies": []}
 
 
 def test_everything_that_is_missing() -> None:
-    """Each with what it is for, all at once."""
+    """All missing fields at once, each with its purpose."""
     assert [where for where, _ in problems({})] == ["id", "spec_id", "title", "completion"]
     found = dict(problems(entry(title=" ", completion={"outcome": "", "acceptance_criteria": []})))
     assert found == {
         "title": "is missing",
-        "completion.outcome": 'is missing: one sentence that can be measured and says what "done" means',
-        "completion.acceptance_criteria": "is missing: at least one requirement that can be verified",
+        "completion.outcome": 'is missing: one measurable sentence that says what "done" means',
+        "completion.acceptance_criteria": "is missing: at least one verifiable requirement",
     }
 
 
 def test_the_spec_can_be_given_from_outside() -> None:
-    """It is for tasks that do not say it themselves."""
+    """It applies to tasks without a spec."""
     values = entry()
     assert task(values).spec_id == "s"
     del values["spec_id"]
-    assert problems(values) == [("spec_id", "is missing: the name of the spec that the task is a part of")]
+    assert problems(values) == [("spec_id", "is missing: the name of the spec that the task belongs to")]
     found = read(values, SETTINGS, "plan").task
     assert found is not None and found.spec_id == "plan"
 
 
-def test_a_key_without_a_value_is_not_there() -> None:
-    """`description:` and nothing behind it is no description."""
+def test_a_key_without_a_value_counts_as_missing() -> None:
+    """`description:` with nothing after it means no description."""
     empty = dict.fromkeys(("description", "priority", "dependencies", "metadata", "protect", "assignee"))
     found = task(entry(**empty, completion=DONE | dict.fromkeys(ROLES)))
     assert found == Task("A", "s", "T", completion_spec=TaskCompletionSpec("It works", ("It starts",)))
@@ -111,42 +111,46 @@ def test_a_key_without_a_value_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("values", "where", "what"),
     [
-        ({"title": 5}, "title", "must be a text, not a whole number (put it in quotes)"),
-        ({"title": True}, "title", "must be a text, not true or false (put it in quotes)"),
-        ({"title": ["x"]}, "title", "must be a text, not a list (put it in quotes)"),
-        ({"title": {"a": 1}}, "title", "must be a text, not a mapping (a text with `: ` in it needs quotes)"),
+        ({"title": 5}, "title", "must be a string, not a whole number (put it in quotes)"),
+        ({"title": True}, "title", "must be a string, not true or false (put it in quotes)"),
+        ({"title": ["x"]}, "title", "must be a string, not a list (put it in quotes)"),
+        (
+            {"title": {"a": 1}},
+            "title",
+            "must be a string, not a mapping (a string with `: ` in it needs quotes)",
+        ),
         ({"title": "a\nb"}, "title", "must be one line, without control characters"),
         ({"title": "a\x1b[2J"}, "title", "must be one line, without control characters"),
-        ({"description": "a\0b"}, "description", "has a character in it that is no text"),
-        ({"description": "\ud800"}, "description", "has a character in it that is no text"),
-        ({"priority": "high"}, "priority", "must be a whole number, not a text"),
-        ({"priority": 10**7}, "priority", "must be a whole number, at most 1000000"),
+        ({"description": "a\0b"}, "description", "contains an invalid character"),
+        ({"description": "\ud800"}, "description", "contains an invalid character"),
+        ({"priority": "high"}, "priority", "must be a whole number, not a string"),
+        ({"priority": 10**7}, "priority", "must be 1000000 or less"),
         ({"priority": True}, "priority", "must be a whole number, not true or false"),
-        ({"dependencies": "B"}, "dependencies", "must be a list, not a text"),
+        ({"dependencies": "B"}, "dependencies", "must be a list, not a string"),
         (
             {"dependencies": ["B", 3]},
             "dependencies.1",
-            "must be a text, not a whole number (put it in quotes)",
+            "must be a string, not a whole number (put it in quotes)",
         ),
         ({"metadata": []}, "metadata", "must be a mapping, not a list"),
-        ({"metadata": {"n": 2**70}}, "metadata.n", "is too large a number"),
-        ({"metadata": {"n": 1e999}}, "metadata.n", "is too large a number"),
-        ({"metadata": {"a": ["\0"]}}, "metadata.a.0", "has a character in it that is no text"),
+        ({"metadata": {"n": 2**70}}, "metadata.n", "is too large"),
+        ({"metadata": {"n": 1e999}}, "metadata.n", "is too large"),
+        ({"metadata": {"a": ["\0"]}}, "metadata.a.0", "contains an invalid character"),
         ({"protect": [""]}, "protect.0", "is empty"),
         (
             {"status": "reviewing"},
             "status",
-            "is set by `ralph work` alone; one of todo, done, failed, blocked",
+            "can only be set by `ralph work`; one of todo, done, failed, blocked",
         ),
         ({"status": "open"}, "status", "'open' is unknown; one of todo, done, failed, blocked, cancelled"),
-        ({"dependancies": []}, "dependancies", "is no key that is known here; did you mean 'dependencies'?"),
-        ({"xyz": []}, "xyz", "is no key that is known here"),
+        ({"dependancies": []}, "dependancies", "is not a known key; did you mean 'dependencies'?"),
+        ({"xyz": []}, "xyz", "is not a known key"),
         ({"completion": []}, "completion", "must be a mapping, not a list"),
-        ({"completion": DONE | {"coder": "x"}}, "completion.coder", "must be a mapping, not a text"),
+        ({"completion": DONE | {"coder": "x"}}, "completion.coder", "must be a mapping, not a string"),
         (
             {"completion": DONE | {"acceptance_criteria": "x"}},
             "completion.acceptance_criteria",
-            "must be a list, not a text",
+            "must be a list, not a string",
         ),
         (
             {"completion": DONE | {"acceptance_criteria": ["a", " "]}},
@@ -156,12 +160,12 @@ def test_a_key_without_a_value_is_not_there() -> None:
         (
             {"completion": DONE | {"codr": {}}},
             "completion.codr",
-            "is no key that is known here; did you mean",
+            "is not a known key; did you mean",
         ),
     ],
 )
-def test_what_is_wrong_is_said_where_it_is(values: dict[str, Any], where: str, what: str) -> None:
-    """The key, and in words what was expected there."""
+def test_problems_are_reported_where_they_are(values: dict[str, Any], where: str, what: str) -> None:
+    """The key, and what was expected there."""
     ((found, text),) = problems(entry(**values))
     assert found == where and text.startswith(what)
 
@@ -169,12 +173,12 @@ def test_what_is_wrong_is_said_where_it_is(values: dict[str, Any], where: str, w
 @pytest.mark.parametrize(
     ("criteria", "where", "what"),
     [
-        ({"promise": ""}, "promise", "is empty: what the agent says when it is done"),
-        ({"promise": "\n "}, "promise", "is empty: what the agent says when it is done"),
+        ({"promise": ""}, "promise", "is empty: it is the text that the agent prints when it is done"),
+        ({"promise": "\n "}, "promise", "is empty: it is the text that the agent prints when it is done"),
         ({"promise": "a\nb"}, "promise", "must be one line without < and >"),
         ({"promise": "<promise>X</promise>"}, "promise", "must be one line without < and >"),
-        ({"promise": 3}, "promise", "must be a text, not a whole number (put it in quotes)"),
-        ({"max_iterations": 0}, "max_iterations", "must be a whole number, at least 1"),
+        ({"promise": 3}, "promise", "must be a string, not a whole number (put it in quotes)"),
+        ({"max_iterations": 0}, "max_iterations", "must be 1 or more"),
         ({"max_iterations": 1.5}, "max_iterations", "must be a whole number, not a number"),
         (
             {"verification_config": {"command": "x"}},
@@ -184,12 +188,12 @@ def test_what_is_wrong_is_said_where_it_is(values: dict[str, Any], where: str, w
         (
             {"verification_method": "extrnal"},
             "verification_method",
-            "names no method: 'extrnal'; did you mean",
+            "names an unknown method: 'extrnal'; did you mean",
         ),
         (
             {"verification_method": "command"},
             "verification_method",
-            "names no method: 'command'; one of string_",
+            "names an unknown method: 'command'; one of string_",
         ),
         (
             {"verification_method": "external"},
@@ -212,7 +216,7 @@ def test_what_is_wrong_is_said_where_it_is(values: dict[str, Any], where: str, w
                 "verification_config": {"check_for": "{{ acceptance_criteria }}"},
             },
             "verification_config.check_for",
-            "must be {{acceptance_criteria}} alone, with nothing before, in or after it",
+            "must be exactly {{acceptance_criteria}}, with nothing before, inside or after it",
         ),
         (
             {
@@ -228,19 +232,19 @@ def test_what_is_wrong_is_said_where_it_is(values: dict[str, Any], where: str, w
                 "verification_config": {"stages": [{"method": "by_hand"}]},
             },
             "verification_config.stages.0.method",
-            "names no method: 'by_hand'; one of",
+            "names an unknown method: 'by_hand'; one of",
         ),
     ],
 )
 def test_criteria_that_prove_nothing_are_refused(criteria: dict[str, Any], where: str, what: str) -> None:
-    """A promise that cannot be said, a method that is unknown or has nothing to verify."""
+    """A promise that cannot be printed, an unknown method, a method with nothing to verify."""
     ((found, text),) = problems(entry(completion=DONE | {"tester": criteria}))
     assert found == f"completion.tester.{where}" and text.startswith(what)
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_a_role_without_a_promise_gets_its_own(role: str) -> None:
-    """That of the settings, else the role's default; its method is the one for a role without a command."""
+    """From the settings, or the role's default; its method is the one for a role without a command."""
     spec = task(entry(completion=DONE | {role: {"max_iterations": 2}})).completion_spec
     assert spec is not None
     acceptance = {"check_for": "{{acceptance_criteria}}"}
@@ -252,13 +256,13 @@ def test_a_role_without_a_promise_gets_its_own(role: str) -> None:
     assert mine.completion_spec.criteria_of(role) == CompletionCriteria("MINE", "", "string_match", {}, 2)
 
 
-def test_a_role_that_says_nothing_has_no_criteria() -> None:
-    """An empty mapping is as good as none."""
+def test_an_empty_role_has_no_criteria() -> None:
+    """An empty mapping counts as none."""
     assert task(entry(completion=DONE | {"coder": {}})) == task(entry())
 
 
-def test_a_promise_is_trimmed_and_a_dependency_there_once() -> None:
-    """Spaces around a promise would never be seen."""
+def test_promises_are_trimmed_and_dependencies_unique() -> None:
+    """Spaces around a promise would never be matched."""
     found = task(entry(dependencies=["B", "C", "B"], completion=DONE | {"qa": {"promise": " OK "}}))
     assert found.dependencies == ("B", "C")
     assert found.completion_spec and found.completion_spec.qa and found.completion_spec.qa.promise == "OK"
@@ -291,19 +295,19 @@ def test_good_ids(id: str) -> None:
     ],
 )
 def test_bad_ids(id: str) -> None:
-    """What could not be a branch or a directory."""
+    """Ids that cannot be the name of a branch or a directory."""
     assert id_problem(id)
 
 
 @PATIENT
 @given(IDS, IDS, st.integers(2, 9))
-def test_an_attempt_never_has_the_place_of_another_task(one: str, other: str, attempt: int) -> None:
-    """Neither its branch nor its worktree, whatever the ids are: cleaning up after one would remove the other."""
+def test_attempts_never_collide_with_other_tasks(one: str, other: str, attempt: int) -> None:
+    """Neither the branch nor the worktree, whatever the ids: cleaning up one would remove the other."""
     home = Home(Path("/state"))
     assert branch_of(one, attempt) != branch_of(other)
     assert home.worktree("/project/.git", one, attempt) != home.worktree("/project/.git", other)
 
 
-def test_what_is_no_mapping_is_one_problem() -> None:
-    """A number in a list of tasks; that it has no title need not be said."""
+def test_a_task_that_is_not_a_mapping_is_one_problem() -> None:
+    """A number in a list of tasks; its missing title is not reported too."""
     assert read(5, SETTINGS).problems == (TaskProblem((), "must be a mapping, not a whole number"),)

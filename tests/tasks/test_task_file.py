@@ -1,4 +1,4 @@
-"""Files of tasks: their forms, and an error with a line for everything that is wrong."""
+"""Task files: their forms, and errors with a line for every problem."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def parse(text: str) -> task_file.TaskFile:
 
 
 def errors(text: str) -> list[str]:
-    """What an import of this text alone would say."""
+    """What importing this text alone would report."""
     found = parse(text)
     problems = [
         EntryProblem(number, each) for number, entry in enumerate(found.entries) for each in entry.problems
@@ -77,15 +77,15 @@ def test_several_documents_are_one_import() -> None:
 @PATIENT
 @given(st.lists(TASKS, min_size=1, max_size=3))
 def test_what_is_exported_is_imported_again(tasks: list[Task]) -> None:
-    """Equal tasks, whatever stands in their texts."""
+    """Equal tasks, whatever their texts contain."""
     found = parse(task_file.to_text(tasks))
     assert ([entry.task for entry in found.entries], found.problems) == (tasks, ())
 
 
 @pytest.mark.parametrize("text", ["", "\n", "# nothing\n", "[]", "tasks: []\n", "---\n---\n"])
 def test_a_file_without_tasks_is_refused(text: str) -> None:
-    """It says what a task file looks like."""
-    with pytest.raises(RalphError, match="there are no tasks in it") as raised:
+    """The error says what a task file looks like."""
+    with pytest.raises(RalphError, match="no tasks found") as raised:
         parse(text)
     assert "`tasks:`" in raised.value.hint
 
@@ -94,14 +94,14 @@ def test_a_file_without_tasks_is_refused(text: str) -> None:
     "text",
     ["some words\n", "3", "a: 1\n", ONE, "tasks: 3\n", "task: {}\ntasks: []\n", f"tasks:\n{LIST}x: 1\n"],
 )
-def test_what_is_no_form_of_tasks_is_refused(text: str) -> None:
-    """The line, and the forms that there are."""
+def test_an_unknown_form_is_refused(text: str) -> None:
+    """The error has the line and the supported forms."""
     (message,) = errors(text)
     assert message.startswith("plan.yaml:1: no tasks. A task file is a list of tasks, or has `tasks:`")
 
 
 def test_every_problem_has_its_line() -> None:
-    """All of them in one error, by line, each with the task and the key."""
+    """All problems in one error, sorted by line, each with the task and the key."""
     text = (
         "- id: A\n"
         "  titel: T\n"
@@ -122,13 +122,13 @@ def test_every_problem_has_its_line() -> None:
     assert errors(text) == [
         "plan.yaml: 9 problems.",
         "plan.yaml:1: A: title is missing",
-        "plan.yaml:2: A: titel is no key that is known here; did you mean 'title'?",
+        "plan.yaml:2: A: titel is not a known key; did you mean 'title'?",
         "plan.yaml:5: the key 'outcome' stands there twice",
-        "plan.yaml:8: A: completion.acceptance_criteria[1] must be a text, not a mapping"
-        " (a text with `: ` in it needs quotes)",
+        "plan.yaml:8: A: completion.acceptance_criteria[1] must be a string, not a mapping"
+        " (a string with `: ` in it needs quotes)",
         "plan.yaml:9: task 2: title is missing",
         "plan.yaml:9: the tag !!python/name:os.system is not allowed",
-        "plan.yaml:10: task 2: id must be letters, digits, `.`, `_` and `-`, and begin with a letter, a digit or `_`",
+        "plan.yaml:10: task 2: id must consist of letters, digits, `.`, `_` and `-`, and start with a letter, a digit or `_`",
         "plan.yaml:14: task 2: completion.coder.promise must be one line without < and >",
         "plan.yaml:15: task 3: must be a mapping, not a whole number",
     ]
@@ -137,12 +137,12 @@ def test_every_problem_has_its_line() -> None:
 def test_one_problem_is_one_line() -> None:
     """Without a heading."""
     assert errors(LIST.replace("T\n", "3\n", 1)) == [
-        "plan.yaml:2: A: title must be a text, not a whole number (put it in quotes)."
+        "plan.yaml:2: A: title must be a string, not a whole number (put it in quotes)."
     ]
 
 
 def test_at_most_twenty_are_shown() -> None:
-    """How many more there are is said."""
+    """The number of the rest is shown."""
     lines = errors("".join(LIST.replace("id: A", f"id: A{n}").replace("title", "titel") for n in range(30)))
     assert (lines[0], len(lines), lines[-1]) == ("plan.yaml: 60 problems.", 22, "… and 40 more")
 
@@ -153,13 +153,13 @@ def test_no_escape_sequence_reaches_a_terminal() -> None:
     assert "\x1b" not in "".join(errors(text)) and not any("\n" in line for line in errors(text))
 
 
-def test_what_to_do_about_tasks_that_are_there() -> None:
-    """The hint names the option."""
-    assert parse(LIST).explained([EntryProblem(0, EXISTS)]).hint == "--update replaces tasks that are there."
+def test_the_hint_for_existing_tasks() -> None:
+    """It names the option."""
+    assert parse(LIST).explained([EntryProblem(0, EXISTS)]).hint == "Use --update to replace existing tasks."
 
 
 def test_the_spec_is_the_name_of_the_file(tmp_path: Path) -> None:
-    """Unless it is given, or the task says it."""
+    """Unless one is given, or the task names its own."""
     path = tmp_path / "auth.plan.yaml"
     path.write_text(LIST + LIST.replace("id: A", "id: B\n  spec_id: own"))
 
@@ -182,8 +182,8 @@ def test_the_spec_is_the_name_of_the_file(tmp_path: Path) -> None:
         (lambda path: path.symlink_to("nowhere"), "there is no such task file."),
     ],
 )
-def test_what_is_no_file_of_text_is_refused(tmp_path: Path, make: object, said: str) -> None:
-    """Missing, a directory, binary rubbish, huge."""
+def test_files_that_are_not_text_are_refused(tmp_path: Path, make: object, said: str) -> None:
+    """A missing file, a directory, binary data, a huge file."""
     path = tmp_path / "plan.yaml"
     assert callable(make)
     make(path)
@@ -199,8 +199,8 @@ def test_what_is_no_file_of_text_is_refused(tmp_path: Path, make: object, said: 
         (b"#" * (17 << 20), "stdin: the task file is too"),
     ],
 )
-def test_stdin_that_is_none(monkeypatch: pytest.MonkeyPatch, data: bytes, said: str) -> None:
-    """The same for what comes through a pipe."""
+def test_stdin_that_is_not_text_is_refused(monkeypatch: pytest.MonkeyPatch, data: bytes, said: str) -> None:
+    """The same errors for a pipe."""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
     with pytest.raises(RalphError) as raised:
         task_file.load("-", SETTINGS)

@@ -1,4 +1,4 @@
-"""Ready verifications: their names, and the YAML to paste."""
+"""Ready-made verifications: their names, and the YAML to paste."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_template_is_found_as_people_write_it(name: str) -> None:
     ("name", "hint"), [("pytst", "Did you mean 'pytest'?"), ("xyz", "`ralph task templates` lists them.")]
 )
 def test_an_unknown_template(name: str, hint: str) -> None:
-    """It says which one could have been meant."""
-    with pytest.raises(RalphError, match="no template") as raised:
+    """The error suggests a similar name."""
+    with pytest.raises(RalphError, match="Unknown template") as raised:
         templates.find(name)
     assert raised.value.hint == hint

@@ -126,7 +126,7 @@ def test_steer(here: Project) -> None:
             await until(pilot, lambda: pilot.app.screen.query(Input))
             await pilot.press(*"use [red] tabs", "enter")
             await until(pilot, lambda: commands(here))
-            await until(pilot, lambda: "Queued: it goes into the next prompt" in screen_text(pilot.app))
+            await until(pilot, lambda: "Queued for the next prompt" in screen_text(pilot.app))
 
         drive(here, steps)
         ((kind, body),) = commands(here)

@@ -121,7 +121,7 @@ def test_steering_and_the_pager(tmux_program: str, project: Project, tmp_path: P
             tmux.type("Enter")
             tmux.expect("I am at work")
             tmux.type("suse tabs", "Enter")
-            tmux.expect("Queued: it goes into the next prompt")
+            tmux.expect("Queued for the next prompt")
             (project.path / "go").touch()
             tmux.expect("complete")
             tmux.type("o")

@@ -1,4 +1,4 @@
-"""Where jobs stand goes through the store and comes back, whenever Ralph is killed and called again."""
+"""The state of jobs survives a round trip through the store, whenever Ralph is killed and restarted."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ MERGES = [MergeVerdict.OK, MergeVerdict.CONFLICT, MergeVerdict.RED, MergeVerdict
 
 
 def configured(*off: str) -> Settings:
-    """Settings with some roles switched off."""
+    """Settings with some roles disabled."""
     agents = {role: {"enabled": False} for role in off}
     return msgspec.convert({"agent": {"command": "claude"}, "ralph": {"agents": agents}}, Settings)
 
 
 @dataclass
 class Ralph:
-    """One that is called, works on two tasks, and may be gone in the next moment."""
+    """A Ralph that works on two tasks and may be killed at any moment."""
 
     home: Home
     proved: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -90,15 +90,15 @@ class Ralph:
 
 
 def come_back(job: Job) -> tuple[object, ...]:
-    """What a job that had not ended is after its Ralph is gone."""
+    """The state of an unfinished job after its Ralph is gone."""
     state = JobState.PROVED if job.state is JobState.MERGING else job.state
     return state, job.role, job.sent_back, job.merge_retries, job.winner, job.reason
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.integers(1, 3))
-def test_a_restart_goes_on_where_the_jobs_were(data: st.DataObject, attempts: int) -> None:
-    """Each job is what it was, no role that was proved is repeated, and in the end all have ended."""
+def test_a_restart_continues_from_the_stored_jobs(data: st.DataObject, attempts: int) -> None:
+    """Each job keeps its state, no proved role is repeated, and finally all are finished."""
     with tempfile.TemporaryDirectory() as directory:
         home = Home(Path(directory))
         with closing(home.tasks("p").db):
@@ -123,8 +123,8 @@ def test_a_restart_goes_on_where_the_jobs_were(data: st.DataObject, attempts: in
             assert all(n <= ways for (id, _), n in ralph.proved.items() if id == job.id)
 
 
-def test_a_role_that_was_switched_off_is_passed_over(tmp_path: Path) -> None:
-    """A task that was with the tester goes on with the next role that there is, not from the beginning."""
+def test_a_disabled_role_is_skipped(tmp_path: Path) -> None:
+    """A task at the tester continues with the next enabled role, not from the beginning."""
     home = Home(tmp_path)
     tasks = home.tasks("p")
     tasks.add([task("a"), task("b")])
@@ -137,7 +137,7 @@ def test_a_role_that_was_switched_off_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_cancel_is_not_overwritten(tmp_path: Path) -> None:
-    """What the board has not heard of yet stays in the store, whatever the job has come to meanwhile."""
+    """A cancellation that the board does not know of stays in the store, whatever the job did meanwhile."""
     home = Home(tmp_path)
     tasks = home.tasks("p")
     tasks.add([task("a")])
@@ -149,8 +149,8 @@ def test_a_cancel_is_not_overwritten(tmp_path: Path) -> None:
     assert ralph.jobs.cancelled() == {"a"}
 
 
-def test_what_turns_have_kept_is_not_overwritten(tmp_path: Path) -> None:
-    """Where the work began is written by a turn; the board changes only what is its own."""
+def test_progress_written_by_turns_is_not_overwritten(tmp_path: Path) -> None:
+    """A turn writes the starting point; the board changes only its own fields."""
     home = Home(tmp_path)
     home.tasks("p").add([task("a")])
     ralph = Ralph(home)

@@ -1,4 +1,4 @@
-"""A whole work, driven without its command."""
+"""`ralph work` driven without its command."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from ralph.work.scheduler import Work
 from work_support import make_site, task
 
 
-def test_what_would_stop_a_work_that_is_done_comes_too_late(
+def test_a_reason_to_stop_after_the_last_task_comes_too_late(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The last task is merged already when a signal comes, or a budget is used up: the work is complete, and says so."""
+    """The last task is merged when a signal arrives or a budget is used up: the result is complete."""
     site = make_site(project)
     site.agents(ralph={"agents": {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}})
     site.add(task())
@@ -35,7 +35,7 @@ def test_what_would_stop_a_work_that_is_done_comes_too_late(
             for thread in threading.enumerate():
                 if thread.name == "ralph T-1":
                     thread.join()
-            if site.is_mended():
+            if site.is_fixed():
                 wakeup.interrupt()
 
         work = Work(project.home, repo, load().settings, wakeup, lambda task, event: None, look)

@@ -1,1 +1,1 @@
-"""Notifications: what is worth one, its words, and sending it."""
+"""Notifications: when to send one, what it says, and how it is sent."""

@@ -1,7 +1,7 @@
-"""Sends one notification to addresses that apprise knows: a process of its own, that may hang, fail and be ended.
+"""Sends one notification through apprise, in a separate process that may hang or fail and can be killed.
 
-`python -m ralph.notify.apprise_worker` reads {"urls", "title", "body", "type"} from stdin. It prints a line for each address that
-could not be reached, by its number and scheme alone: the rest of an address is a secret.
+`python -m ralph.notify.apprise_worker` reads {"urls", "title", "body", "type"} from stdin. It prints one line for each
+address that could not be reached, with only its number and scheme: the rest of an address is a secret.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SHORTEST = 6
 
 
 class _Complaints(logging.Handler):
-    """What apprise has to say, by thread: each address has one of its own."""
+    """The last warning from apprise in each thread; each address has its own thread."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -46,15 +46,15 @@ def main() -> int:
 
 
 def _send(url: str, order: dict[str, str], complaints: _Complaints) -> str:
-    """Send it to one address; returns what went wrong."""
+    """Send the notification to one address; returns the problem, or "" on success."""
     import apprise
 
     service = apprise.Apprise.instantiate(url, suppress_exceptions=True)
     if service is None:
-        return "apprise does not understand it"
+        return "not an address that apprise supports"
     if service.notify(body=order["body"], title=order["title"], notify_type=order["type"]):
         return ""
-    return complaints.said.get(threading.get_ident(), "it was not accepted")
+    return complaints.said.get(threading.get_ident(), "the service did not accept the notification")
 
 
 def _scheme(url: str) -> str:
@@ -63,7 +63,7 @@ def _scheme(url: str) -> str:
 
 
 def _without(url: str, text: str) -> str:
-    """A complaint without any piece of the address that could be a secret."""
+    """The message without any part of the address that could be a secret."""
     pieces = [piece for piece in _PIECES.split(url) if len(piece) >= _SHORTEST]
     return Secrets([url, *pieces]).text(" ".join(text.split()))[:300]
 

@@ -1,4 +1,4 @@
-"""What people are notified of, and when: the rules, and the words."""
+"""The rules for when people are notified, and the wording of notifications."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 from ralph.core.model import Cause, Limits, Occasion, Outcome, Stop, Usage, complete
 
 BUDGET_SHARE = 0.8
-"""From such a part of a budget on its owner is told, once."""
+"""The share of a budget at which a notification is sent, once."""
 
 _ENDS = complete(
     Outcome,
@@ -18,13 +18,13 @@ _ENDS = complete(
         Outcome.LIMIT: Occasion.FAILED,
         Outcome.FATAL: Occasion.FAILED,
         Outcome.WAITING: Occasion.WAITING,
-        Outcome.INTERRUPTED: None,  # who interrupts knows of it
+        Outcome.INTERRUPTED: None,  # whoever interrupted it already knows
     },
 )
 
 
 class Wording(Struct, frozen=True):
-    """How an occasion is put in a title, and the type that apprise knows it by."""
+    """How a title starts for an occasion, and the apprise notification type."""
 
     words: str
     type: str
@@ -33,17 +33,20 @@ class Wording(Struct, frozen=True):
 WORDING = complete(
     Occasion,
     {
-        Occasion.FINISHED: Wording("finished", "success"),
-        Occasion.FAILED: Wording("is not done", "failure"),
-        Occasion.WAITING: Wording("waits for you", "warning"),
-        Occasion.LIMIT: Wording("waits for a limit", "warning"),
-        Occasion.BUDGET: Wording("has used 80 % of a budget", "warning"),
+        Occasion.FINISHED: Wording("Ralph finished", "success"),
+        Occasion.FAILED: Wording("Ralph did not finish", "failure"),
+        Occasion.WAITING: Wording("Ralph needs you", "warning"),
+        Occasion.LIMIT: Wording("Ralph is waiting for a usage limit", "warning"),
+        Occasion.BUDGET: Wording("Ralph has used 80% of a budget", "warning"),
     },
 )
 
 
 class Notification(Struct, frozen=True):
-    """One notification. `key`: what it is about; nobody is told of one thing twice. `until`: when it goes on by itself."""
+    """One notification.
+
+    `key` identifies the subject, so that the same one is not sent twice. `until` is when the run continues by itself.
+    """
 
     key: str
     occasion: Occasion
@@ -64,17 +67,17 @@ class Notification(Struct, frozen=True):
 
 
 def occasion_of(outcome: Outcome) -> Occasion | None:
-    """How the end of a run is told; None: not at all."""
+    """The notification for this end of a run, or None if nothing is sent."""
     return _ENDS[outcome]
 
 
 def key_of_end(stop: Stop, last_agent: int) -> str:
-    """An end is another one when an agent has worked since: a resume that comes to the same end is no news."""
+    """The key of an end. It changes only after an agent has worked: a resume that stops the same way is not news."""
     return f"end-{stop.cause}-{last_agent}"
 
 
 class NearlySpent(Struct, frozen=True):
-    """A budget of which 80 % are used."""
+    """A budget that is at least 80% used."""
 
     cause: Cause
     words: str
@@ -82,7 +85,7 @@ class NearlySpent(Struct, frozen=True):
 
 
 def nearly_spent(limits: Limits, usage: Usage, elapsed: float) -> Iterator[NearlySpent]:
-    """A budget that was raised is another one."""
+    """The budgets that are at least 80% used. A raised budget counts as a new one."""
     budgets = (
         (Cause.COST, limits.cost_usd, usage.cost_usd, f"${usage.cost_usd:.2f} of ${limits.cost_usd:.2f}"),
         (Cause.TOKENS, limits.tokens, usage.tokens, f"{usage.tokens:,} of {limits.tokens:,} tokens"),

@@ -1,4 +1,4 @@
-"""Notifications: what a run or a work tells its people. How it is sent: `notify/sender.py`."""
+"""Turns the events of a run or of `ralph work` into notifications. `notify/sender.py` sends them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ralph.store.runs import Runs
 from ralph.views.agent import duration
 
 QUIET_SECONDS = 1800.0
-"""Tasks that meet the same limit at about the same time tell of it once."""
+"""How long to stay quiet after a limit notification: parallel tasks usually reach the same limit."""
 
 MAX_TEXT = 2000
 
@@ -34,24 +34,24 @@ Tell = Callable[[Event], None]
 
 
 class RunNotifier(Struct):
-    """Hears what a run tells, passes it on, and notifies."""
+    """Passes a run's events on and sends notifications about them."""
 
     tell: Tell
     sender: Sender
     plan: Plan
     runs: Runs
     _brief: RunBrief | None = None
-    _in_hand: Usage = field(default_factory=Usage)
+    _current: Usage = field(default_factory=Usage)
 
     def __call__(self, event: Event) -> None:
         self.tell(event)
-        with suppress(RalphError):  # a store that cannot be read is for the loop to complain of
+        with suppress(RalphError):  # the loop reports a store that cannot be read
             self._hear(event)
 
     def _hear(self, event: Event) -> None:
         match event:
             case UsageReported():
-                self._in_hand = event.usage
+                self._current = event.usage
                 self._mind_budget()
             case IterationStarted() | CheckStarted():
                 self._look()
@@ -61,8 +61,8 @@ class RunNotifier(Struct):
                     self._limited(event.hold)
 
     def _look(self) -> None:
-        """Between two steps the store says what was used, and how much may be."""
-        self._in_hand = Usage()
+        """Read usage and limits from the store, which is up to date between two steps."""
+        self._current = Usage()
         self._brief = self.runs.brief(self.plan.run)
         self._mind_budget()
         for problem in self.sender.problems():
@@ -72,16 +72,16 @@ class RunNotifier(Struct):
         brief = self._brief
         if brief is None:
             return
-        for near in notices.nearly_spent(brief.limits, brief.usage + self._in_hand, brief.elapsed):
-            self._send(Occasion.BUDGET, near.key, f"{near.words} are used.", brief)
+        for near in notices.nearly_spent(brief.limits, brief.usage + self._current, brief.elapsed):
+            self._send(Occasion.BUDGET, near.key, f"Used {near.words}.", brief)
 
     def _limited(self, hold: Hold) -> None:
-        """Told once, however often it is tried again in vain."""
+        """Notify of a limit once, no matter how many retries fail."""
         key = f"limit-{self.runs.last_served(self.plan.run)}"
         self._send(Occasion.LIMIT, key, _until(hold), self._brief, until=hold.until)
 
     def ended(self, stop: Stop) -> None:
-        """The run is about to end; done again after a crash, nobody is told again."""
+        """The run is about to end. Called again after a crash, this sends nothing new."""
         occasion = notices.occasion_of(stop.outcome)
         if occasion is not None:
             with suppress(RalphError):
@@ -105,12 +105,12 @@ class RunNotifier(Struct):
         plan = self.plan
         used = _used(brief) if brief else ""
         name = plan.task.name if plan.task else Path(plan.directory).name
-        hint = f"ralph report {plan.run}"
+        hint = f"Details: ralph report {plan.run}"
         self.sender.send(
             Notification(
                 key=key,
                 occasion=occasion,
-                title=clean(f"Ralph: {name} {WORDING[occasion].words}"),
+                title=clean(f"{WORDING[occasion].words}: {name}"),
                 text=clean(f"{text[:MAX_TEXT]}\n{used}\n{plan.directory}\n{hint}"),
                 directory=plan.directory,
                 run=plan.run,
@@ -128,7 +128,7 @@ class RunNotifier(Struct):
         )
 
     def finish(self, is_interrupted: Callable[[], bool]) -> None:
-        """All is sent or given up, and what went wrong is told."""
+        """Wait until everything is sent or given up, then report what failed."""
         self.sender.finish(is_interrupted)
         for problem in self.sender.problems():
             self.tell(problem)
@@ -136,7 +136,7 @@ class RunNotifier(Struct):
 
 def _until(hold: Hold) -> str:
     when = time.strftime("at %Y-%m-%d %H:%M", time.localtime(hold.until)) if hold.until else "later"
-    return f"A usage or rate limit was reached. It goes on by itself {when}."
+    return f"Usage or rate limit reached. Ralph continues by itself {when}."
 
 
 def _used(brief: RunBrief) -> str:
@@ -145,11 +145,11 @@ def _used(brief: RunBrief) -> str:
     return f"{brief.iteration} iteration{plural}, {duration(brief.elapsed)}{cost}"
 
 
-# ---- a whole work ----
+# ---- ralph work ----
 
 
 class WorkNotifier:
-    """Hears what the tasks of a work tell, and notifies: of each task that is done or has failed, of limits and budgets."""
+    """Notifies of each task that is done or has failed, and of limits and budgets of `ralph work`."""
 
     def __init__(
         self, watch: Callable[[str, Event], None], sender: Sender, runs: Runs, project: str, directory: str
@@ -196,19 +196,19 @@ class WorkNotifier:
         return next((run.id for run in self._runs.of_task(self._project, task)), "")
 
     def spent(self, limits: Limits, usage: Usage, elapsed: float) -> None:
-        """What the whole work has used so far; its budgets begin anew with each `ralph work`."""
+        """Check what `ralph work` has used so far. Its budgets start from zero with each call."""
         for near in notices.nearly_spent(limits, usage, elapsed):
             key = f"{near.key}-{self._began}"
-            self._send(Occasion.BUDGET, key, "the work", f"{near.words} are used by the whole work.")
+            self._send(Occasion.BUDGET, key, "", f"All tasks together used {near.words}.")
 
     def halted(self, exit_code: int, reason: str) -> None:
-        """The whole work stops before its end."""
+        """`ralph work` stops before all tasks are finished."""
         outcome = next((each for each in Outcome if each.exit_code == exit_code), Outcome.FATAL)
         occasion = notices.occasion_of(outcome)
         if occasion is not None:
             last = next((run.id for run in self._runs.all() if run.project == self._project), "")
             key = f"halt-{exit_code}-{last}"
-            self._send(occasion, key, "the work", f"Stopped: {reason}\nGo on with: ralph work", reason=reason)
+            self._send(occasion, key, "", f"Stopped: {reason}\nTo continue: ralph work", reason=reason)
 
     def _send(
         self,
@@ -222,12 +222,12 @@ class WorkNotifier:
         until: float | None = None,
     ) -> None:
         name = Path(self._directory).name
-        hint = f"\nralph report {task}" if task else ""
+        hint = f"\nDetails: ralph report {task}" if task else ""
         self._sender.send(
             Notification(
                 key=key,
                 occasion=occasion,
-                title=clean(f"Ralph: {name}, {what} {WORDING[occasion].words}"),
+                title=clean(f"{WORDING[occasion].words}: {name}{what and f', {what}'}"),
                 text=clean(f"{text[:MAX_TEXT]}\n{self._directory}{hint}"),
                 directory=self._directory,
                 run=run,

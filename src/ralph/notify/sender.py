@@ -1,7 +1,7 @@
-"""Sending notifications, beside the loop and never in its way.
+"""Sends notifications without blocking the loop.
 
-A message is marked as told, queued, and sent by a thread that has a warden of its own: a webhook that hangs is ended
-after a while, one that fails is a notice, and the loop goes on meanwhile.
+A message is marked as sent, queued, and sent by a thread with its own warden. A webhook that hangs times out, one that
+fails becomes a notice, and the loop keeps running meanwhile.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from ralph.store.files import opened_directory
 from ralph.store.notified import Notified
 
 MAX_SECONDS = 10.0
-"""A message that is not through after so long is given up."""
+"""Timeout for sending one message."""
 
 LAST_SECONDS = 15.0
-"""So long a run that is over waits for its last messages."""
+"""How long a finished run waits for its last messages."""
 
 
 def targets_of(settings: NotifySettings) -> NotifyTargets:
@@ -42,7 +42,7 @@ def targets_of(settings: NotifySettings) -> NotifyTargets:
 def deliver(
     targets: NotifyTargets, message: Notification, warden: Warden, is_interrupted: Callable[[], bool]
 ) -> list[str]:
-    """Send a message in every way there is, in the time there is; returns what went wrong."""
+    """Send a message to every configured target, each with a timeout; returns the problems."""
     data = json.dumps(to_builtins(message) | {"event": message.occasion}, ensure_ascii=False)
     mail = {
         "urls": targets.urls,
@@ -96,18 +96,18 @@ def _run(
     if done.problem:
         return done.problem
     if done.exit.ended is Ended.TIMEOUT:
-        return f"no answer within {MAX_SECONDS:g} s"
+        return f"timed out after {MAX_SECONDS:g} s"
     if done.exit.ended is Ended.INTERRUPTED:
         return "interrupted"
     if done.exit.code == 0 or done.is_cut:
         return ""
     said = (done.out or done.err).decode(errors="replace").strip()
-    code = f"exit code {done.exit.code}" if done.exit.code is not None else "it was killed"
+    code = f"exit code {done.exit.code}" if done.exit.code is not None else "killed by a signal"
     return clean(said.splitlines()[-1][:300] if said else code)
 
 
 class Sender:
-    """Sends messages one after the other, in a thread that lives while there are some."""
+    """Sends messages one after the other, in a thread that lives while there are messages."""
 
     def __init__(self, targets: NotifyTargets, told: Notified) -> None:
         self.targets = targets
@@ -120,7 +120,7 @@ class Sender:
         self._known: set[str] = set()
 
     def send(self, message: Notification) -> None:
-        """If it is wanted, and nobody was told of it before."""
+        """Queue the message if its event is enabled and it was not sent before."""
         if (
             self.targets.is_empty
             or message.occasion not in self.targets.on
@@ -144,7 +144,7 @@ class Sender:
                 self._thread = None
 
     def _next(self) -> Notification | None:
-        """The next message; without one the thread ends, and another begins with the next."""
+        """The next message. Without one, this thread ends; the next message starts another."""
         with self._lock:
             if self._waiting.empty():
                 self._thread = None
@@ -157,14 +157,14 @@ class Sender:
             self._known.update(problems)
 
     def problems(self) -> Iterator[Notice]:
-        """What went wrong since the last time; each thing once."""
+        """The problems since the last call, each one reported once."""
         with self._lock:
             found, self._problems = self._problems, []
         for problem in found:
-            yield Notice(f"A notification could not be sent: {problem}")
+            yield Notice(f"Notification not sent: {problem}")
 
     def finish(self, is_interrupted: Callable[[], bool]) -> None:
-        """Wait until all is sent or given up, which is soon."""
+        """Wait briefly until everything is sent or given up."""
         deadline = time.monotonic() + LAST_SECONDS
         self._is_interrupted = lambda: is_interrupted() or time.monotonic() > deadline
         with self._lock:

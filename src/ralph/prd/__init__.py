@@ -1,1 +1,1 @@
-"""`ralph prd`: the files of a PRD loop and the plan made from them."""
+"""`ralph prd`: the files of a PRD loop, and the plan made from them."""

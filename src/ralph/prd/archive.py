@@ -1,7 +1,7 @@
-"""`ralph prd archive`: a loop's files are put away with a summary, and the folder begins anew.
+"""`ralph prd archive`: archives the files of a loop with a summary, and resets the folder.
 
-The archive is complete under its name before anything in the folder changes: copies and summary are written into a
-folder of another name, which is renamed as a whole. Killed at any moment and called again, it goes on where it was.
+The archive is complete under its final name before anything in the folder changes: copies and summary are written to a
+folder with a temporary name, which is then renamed. If killed at any moment, the next call continues where it stopped.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _PARTIAL = ".partial"
 
 
 class Archived(Struct, frozen=True):
-    """Where it is, from the project, and what became of it. `problem`: why it is not committed."""
+    """The path of the archive, relative to the project, and the result. `problem` is why it is not committed."""
 
     path: str
     summary: str
@@ -58,14 +58,14 @@ class Counts(Struct, frozen=True):
 
 
 def archive(inputs: PrdInputs, label: str = "") -> Archived:
-    """The caller holds the lock of the directory: no loop is running."""
+    """Archive the files of a loop. The caller holds the lock of the directory, so no loop is running."""
     with prd_files.opened(inputs.directory, inputs.folder) as folder:
         old = {name: folder.read(name, MAX_BYTES) for name in MOVED}
         fresh = {name for name in MOVED if prd_files.is_fresh(name, old[name])}
         target = _unfinished(inputs.directory, old, fresh)
         if not target:
             if fresh >= {PRD, TASKS}:
-                raise RalphError(f"There is nothing to archive in {inputs.directory / inputs.folder}.")
+                raise RalphError(f"Nothing to archive in {inputs.directory / inputs.folder}.")
             target = _new_target(inputs.directory, old, label)
             _write(inputs.directory, target, old)
         _reset(inputs.directory, folder)
@@ -78,7 +78,7 @@ def archive(inputs: PrdInputs, label: str = "") -> Archived:
     return Archived(f"{ARCHIVE}/{target}", summary, counts, commit, problem)
 
 
-# ---- where to ----
+# ---- the name of the archive ----
 
 
 def _new_target(directory: Path, old: dict[str, bytes | None], label: str) -> str:
@@ -91,7 +91,7 @@ def _new_target(directory: Path, old: dict[str, bytes | None], label: str) -> st
 
 
 def slug(text: str) -> str:
-    """A branch or a label as the name of a folder."""
+    """A folder name made from a branch or a label."""
     words = re.sub(r"[^\w.-]+", "-", text.removeprefix("ralph/")).strip("-.")
     return words[:80] or "loop"
 
@@ -102,9 +102,9 @@ def _branch(tasks: bytes | None) -> str:
 
 
 def _unfinished(directory: Path, old: dict[str, bytes | None], fresh: set[str]) -> str:
-    """An archive that an earlier call has made of these files, and could not finish; "" if there is none.
+    """The name of an archive of these files that an earlier call started and did not finish, or "".
 
-    Then each file of the folder is either the one in the archive or a fresh one already.
+    In that case each file in the folder is either the one in the archive or already a fresh one.
     """
     for path in sorted((directory / ARCHIVE).glob("*/"), reverse=True):
         kept = {name: _bytes(path / name) for name in MOVED}
@@ -116,7 +116,7 @@ def _unfinished(directory: Path, old: dict[str, bytes | None], fresh: set[str]) 
 
 
 def _is_committed(directory: Path, path: Path) -> bool:
-    """Where there is no repository there is nothing left to do either."""
+    """Whether an archive is committed; True without a repository, because then there is nothing left to do."""
     with _git(directory) as found:
         if found is None:
             return True
@@ -135,7 +135,7 @@ def _bytes(path: Path) -> bytes | None:
 
 
 def _write(directory: Path, target: str, old: dict[str, bytes | None]) -> None:
-    """Copies and summary under another name, all of it on disk; then the right name at once."""
+    """Write copies and summary under a temporary name, sync them to disk, then rename."""
     (directory / ARCHIVE).mkdir(exist_ok=True)
     for leftover in (directory / ARCHIVE).glob(f".*{_PARTIAL}"):
         shutil.rmtree(leftover)
@@ -151,7 +151,7 @@ def _write(directory: Path, target: str, old: dict[str, bytes | None]) -> None:
 
 
 def _reset(directory: Path, folder: PrdFolder) -> None:
-    """Fresh templates; the prompt may be adapted to the project and stays."""
+    """Write fresh templates. The prompt stays, because it may be adapted to the project."""
     for name in MOVED:
         if name == PROGRESS or not prd_files.is_fresh(name, folder.read(name)):
             folder.write(name, prd_files.fresh(name, directory.name).encode())
@@ -184,21 +184,25 @@ def _git(directory: Path) -> Iterator[_Found | None]:
 
 
 def _commit(directory: Path, names: list[str], message: str) -> tuple[str, str]:
-    """The commit, and why there is none."""
+    """Commit the files; returns the commit, or why there is none."""
     with _git(directory) as found:
         if found is None:
-            return "", "this is no git repository"
+            return "", "this is not a git repository"
         before = found.git.attempt("rev-parse", "HEAD").out
         problem = found.committer.commit_files(names, message)
         after = found.git.attempt("rev-parse", "HEAD").out
-        return (after.decode().strip(), "") if after != before else ("", problem or "git ignores these files")
+        return (
+            (after.decode().strip(), "")
+            if after != before
+            else ("", problem or "these files are git-ignored")
+        )
 
 
 # ---- the summary ----
 
 
 def _read_list(data: bytes | None) -> dict[str, Any]:
-    """The list as far as it is one: an archive is made of a broken one too."""
+    """The task list, or {} if it is invalid: an invalid list can be archived too."""
     try:
         board = load(text_of(data, TASKS), TASKS)
     except RalphError:
@@ -218,14 +222,14 @@ def _counted(board: dict[str, Any]) -> Counts:
 
 
 def summary(old: dict[str, bytes | None], title: str) -> str:
-    """What was done, when, with how many reviews, and what needs a person."""
+    """The summary: stories done, dates, number of reviews, and what a person should check."""
     board = _read_list(old[TASKS])
     counts = _counted(board)
     first, last = dates((old[PROGRESS] or b"").decode(errors="replace"))
     found: list[dict[str, Any]] = board.get("userStories", [])
     lines = [f"# {title}", ""]
     if not board:
-        lines += ["The task list was not valid; it is kept as it was.", ""]
+        lines += ["The task list was not valid. It is kept unchanged.", ""]
     if counts.unfinished:
         lines += [f"**Not finished**: {', '.join(counts.unfinished)}.", ""]
     most = max((story["reviewCount"] for story in found), default=0)
@@ -234,7 +238,7 @@ def summary(old: dict[str, bytes | None], title: str) -> str:
         *([f"- {_line(board['description'])}"] if board.get("description") else []),
         f"- Stories done: {counts.done} of {counts.all}",
         f"- From {first} to {last}",
-        f"- Reviews: {counts.reviews} in all, at most {most} of one story",
+        f"- Reviews: {counts.reviews} total, at most {most} for one story",
         f"- Approved only at the review cap: {', '.join(counts.at_cap) or 'none'}",
         "",
         "| story | title | state | reviews |",
@@ -269,7 +273,7 @@ _DATE = re.compile(r"\b\d{4}-\d\d-\d\d\b")
 
 
 def dates(progress: str) -> tuple[str, str]:
-    """When the loop began and when something was written down last, as its log says; else today."""
+    """The first and last date in the progress log; without any, today."""
     today = time.strftime("%Y-%m-%d")
     began = re.search(r"^Started: *(\d{4}-\d\d-\d\d)", progress, re.MULTILINE)
     entries = [

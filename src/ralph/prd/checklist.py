@@ -1,4 +1,4 @@
-"""A Markdown checklist: what can be ticked off is an item, what is below it belongs to it, headings are groups."""
+"""Reads a Markdown checklist: checkboxes are items, the text below belongs to them, headings are groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FENCE = re.compile(r"^\s*(?P<fence>`{3,}|~{3,})")
 
 
 class Item(Struct):
-    """`groups`: the headings that it is below, and the plain items. `criteria`: each with whether it is ticked off."""
+    """A checkbox. `groups` are the headings and plain items above it; `criteria` each have their ticked state."""
 
     title: str
     is_done: bool
@@ -22,7 +22,7 @@ class Item(Struct):
 
 
 def checklist(text: str) -> tuple[str, list[Item]]:
-    """The title of the document, and what can be ticked off at the outermost level."""
+    """The title of the document, and its outermost checkboxes."""
     reader = _Reader()
     for line in text.splitlines():
         reader.read(line)
@@ -80,7 +80,7 @@ class _Reader:
         self.items.append(self._open[1])
 
     def _belongs(self, line: str) -> None:
-        """Text below an item: of its last criterion, if it stands below that, else of the item itself."""
+        """Add text below an item to that item; other text closes it."""
         if self._open is None or not self._is_below(line):
             if line.strip() and not self._fence:
                 self._open = None
@@ -93,6 +93,6 @@ class _Reader:
 
 
 def _width(line: str) -> int:
-    """How far a line is indented; a tab goes to the next multiple of four."""
+    """The indentation of a line, with tab stops at multiples of four."""
     text = line.expandtabs(4)
     return len(text) - len(text.lstrip())

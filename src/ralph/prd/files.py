@@ -1,4 +1,4 @@
-"""The files of a PRD loop before there is a loop: made from the templates, recognised as still being them."""
+"""The files of a PRD loop before it starts: creates them from templates, and recognises unchanged ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TEMPLATES = {
     TASKS: "tasks-template.json",
     PROGRESS: "progress-template.md",
 }
-"""Each file of the folder, and the template that it is made from."""
+"""Each file of the folder, and its template."""
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _FREE = re.compile(r"\{\{(?:DATE|PROJECT_NAME)\}\}")
@@ -37,11 +37,11 @@ def template(name: str) -> str:
     return (PLUGIN / "templates" / TEMPLATES[name]).read_text()
 
 
-# ---- making them ----
+# ---- creating them ----
 
 
 class Made(Struct, frozen=True):
-    """What was made, and what was there already."""
+    """The files that were created, and those that already existed."""
 
     new: tuple[str, ...]
     old: tuple[str, ...]
@@ -49,13 +49,13 @@ class Made(Struct, frozen=True):
 
 
 def make(directory: Path, folder: str, feature: str = "", *, force: bool = False) -> Made:
-    """The folder with everything in it; what has content stays as it is."""
+    """Create the folder with all its files. Files with content are kept."""
     path = directory / folder
     refuse_others(path)
     if path.is_dir() and not force:
         raise RalphError(
-            f"{path} is there already.",
-            "--force adds what is missing and overwrites nothing; `ralph prd archive` puts a finished loop away.",
+            f"{path} already exists.",
+            "Use --force to add missing files (nothing is overwritten), or `ralph prd archive` to archive a finished loop.",
         )
     branch = f"ralph/{branch_name(feature)}" if feature else ""
     new, old = [], []
@@ -74,27 +74,25 @@ def make(directory: Path, folder: str, feature: str = "", *, force: bool = False
 def require_folder(path: Path) -> None:
     refuse_others(path)
     if not path.is_dir():
-        raise RalphError(f"There is no folder {path}.", "Make it with: ralph prd init")
+        raise RalphError(f"{path} not found.", "Create it with: ralph prd init")
 
 
 def refuse_others(path: Path) -> None:
-    """A link or a file in the place of the folder."""
+    """Raise an error if a link or a file is in the place of the folder."""
     if os.path.lexists(path) and (path.is_symlink() or not path.is_dir()):
-        raise RalphError(
-            f"{path} is no folder (a file, or a link): Ralph will not use it.", f"Remove {path}."
-        )
+        raise RalphError(f"{path} is not a folder (it is a file or a link).", f"Remove {path}.")
 
 
 @contextmanager
 def opened(directory: Path, folder: str) -> Iterator[PrdFolder]:
-    """The folder, to read and write; a link or a file in its place is an error."""
+    """The folder, open for reading and writing. A link or a file in its place is an error."""
     refuse_others(directory / folder)
     with opened_directory(str(directory)) as project:
         yield PrdFolder(project, folder)
 
 
 def fresh(name: str, project: str, branch: str = "") -> str:
-    """A template with its variables filled in. A feature that has a branch gives the list its name."""
+    """A template with its variables filled in. With a branch, the PRD and the list also get the feature's name."""
     text = template(name).replace("{{DATE}}", time.strftime("%Y-%m-%d")).replace("{{PROJECT_NAME}}", project)
     if name == PRD and branch:
         return text.replace("# PRD: <feature>", f"# PRD: {project}", 1)
@@ -104,18 +102,16 @@ def fresh(name: str, project: str, branch: str = "") -> str:
 
 
 def branch_name(feature: str) -> str:
-    """A feature as the name of a branch."""
+    """A branch name made from the name of a feature."""
     words = re.sub(r"[^\w./-]+", "-", feature.strip())
     name = re.sub(r"\.{2,}|/{2,}|(?<=/)\.", "-", words).strip("-./").removesuffix(".lock")
     if not name:
-        raise RalphError(
-            f"--name {feature!r} leaves nothing to name a branch with.", "Use letters and digits."
-        )
+        raise RalphError(f"--name {feature!r} cannot become a branch name.", "Use letters and digits.")
     return name
 
 
 def ignore_marker(directory: Path) -> bool:
-    """The marker of a running loop belongs to no commit. True: git had to be told so."""
+    """Add the marker of a running loop to .gitignore; returns whether it had to be added."""
     path = directory / ".gitignore"
     try:
         text = path.read_text(errors="surrogateescape")
@@ -132,7 +128,7 @@ def ignore_marker(directory: Path) -> bool:
 
 
 def is_fresh(name: str, data: bytes | None) -> bool:
-    """Is it still what the template makes, or nothing at all?"""
+    """Whether a file is empty or still the unchanged template."""
     text = (data or b"").decode(errors="replace")
     if not text.strip():
         return True
@@ -142,7 +138,7 @@ def is_fresh(name: str, data: bytes | None) -> bool:
 
 
 def is_unplanned(text: str) -> bool:
-    """A list whose stories are those of the template."""
+    """Whether a list has no stories, or only those of the template."""
     try:
         board: Any = json.loads(text)
     except (ValueError, RecursionError):
@@ -154,7 +150,7 @@ def is_unplanned(text: str) -> bool:
 
 
 def named_branch(directory: Path, folder: str) -> str:
-    """The branch that a list was given by its name when it was made, and nobody has planned it yet; else ""."""
+    """The branch that `ralph prd init --name` gave to a list that is not planned yet; otherwise ""."""
     with opened(directory, folder) as place:
         text = (place.read(TASKS, MAX_TASKS) or b"").decode(errors="replace")
     if not is_unplanned(text):
@@ -168,7 +164,7 @@ def is_template_branch(branch: str) -> bool:
 
 
 def _said(name: str, text: str) -> list[str]:
-    """The lines that people have written: without comments, headings, and what the template has."""
+    """The lines that people wrote: without comments, headings and lines of the template."""
     scaffold = {line.strip() for line in _COMMENT.sub("", template(name)).splitlines()}
     lines = (line.strip() for line in _COMMENT.sub("", text).splitlines())
     return [line for line in lines if line and not line.startswith("#") and line not in scaffold]
@@ -180,13 +176,13 @@ def _matches(name: str, text: str) -> bool:
 
 
 def has_prd(directory: Path, folder: str) -> bool:
-    """Has somebody written a PRD?"""
+    """Whether the PRD has content."""
     with opened(directory, folder) as place:
         return not is_fresh(PRD, place.read(PRD))
 
 
 def keep_old(directory: Path, folder: str, name: str) -> str:
-    """Give a file with content another name; returns that, "" if there was nothing to keep."""
+    """Rename a file with content; returns the new name, or "" if there was nothing to keep."""
     with opened(directory, folder) as place:
         if is_fresh(name, place.read(name, MAX_TASKS if name == TASKS else 16 << 20)):
             return ""

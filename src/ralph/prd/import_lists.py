@@ -1,7 +1,7 @@
-"""`ralph prd import`: a list of another loop, or a Markdown checklist, becomes the folder of a PRD loop.
+"""`ralph prd import`: makes the folder of a PRD loop from another tool's list or from a Markdown checklist.
 
-What has no place in `tasks.json` is kept in the notes of its story or in `prd.md`, and said: nothing is lost silently.
-A story that is done there is a claim here: it waits for its review, unless the user trusts it.
+Fields that `tasks.json` does not have are kept in the notes of their story or in `prd.md`, and reported: nothing is lost
+silently. A story marked as done is only a claim: it waits for its review, unless the user trusts it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STORY_FIELDS = {name for name, _, _ in (*rules.STORY, *rules.STORY_OPTIONAL)} |
 
 
 class Imported(Struct):
-    """The list and the PRD that a file becomes, and what people should know about it."""
+    """The list and the PRD made from a file, and messages for the user."""
 
     board: dict[str, Any]
     prd: str
@@ -38,12 +38,12 @@ class Imported(Struct):
 
     @property
     def claimed(self) -> list[str]:
-        """Stories that were done there and wait for their review."""
+        """Stories marked as done in the source that wait for their review."""
         return [s["id"] for s in self.board["userStories"] if s["reviewStatus"] == rules.NEEDS_REVIEW]
 
 
 def read(path: Path, branch: str = "", *, trust: bool = False) -> Imported:
-    """`branch`: for a list that names none; else it is called like the file."""
+    """Read a file to import. `branch` is for a list without one; by default it is named after the file."""
     text = read_text(str(path), most=MAX_TASKS, what="list to import").removeprefix("\ufeff")
     try:
         values = parse_any(text, str(path))
@@ -55,28 +55,28 @@ def read(path: Path, branch: str = "", *, trust: bool = False) -> Imported:
         values = {"userStories": values}
     if not isinstance(values, dict) or not isinstance(values.get("userStories"), list):
         raise RalphError(
-            f"{path}: no list of stories: it has no array 'userStories'.",
-            "A prd.json with userStories, an array of stories, or a Markdown checklist can be imported.",
+            f"{path}: not a list of stories: no array 'userStories'.",
+            "Supported: a prd.json with userStories, an array of stories, or a Markdown checklist.",
         )
     return _from_json(path, values, branch, trust=trust)
 
 
 def write(directory: Path, folder: str, imported: Imported, *, force: bool = False) -> list[str]:
-    """Write the folder; what has content is only replaced by force, and kept. Returns what was kept as what."""
+    """Write the folder. Files with content are replaced only with `force`, and kept; returns messages about those."""
     with files.opened(directory, folder) as place:
         taken = [name for name in (TASKS, PRD) if not files.is_fresh(name, place.read(name))]
     if taken and not force:
         names = " and ".join(f"{folder}/{name}" for name in taken)
         raise RalphError(
-            f"{names} {'has' if len(taken) == 1 else 'have'} content.",
-            "--force keeps it under another name; `ralph prd archive` puts a loop away.",
+            f"{names} already {'has' if len(taken) == 1 else 'have'} content.",
+            "Use --force to replace it (the old content is kept under another name), or run `ralph prd archive` first.",
         )
     kept = [(name, files.keep_old(directory, folder, name)) for name in taken]
     files.make(directory, folder, force=True)
     with files.opened(directory, folder) as place:
         place.write(PRD, imported.prd.encode())
         place.write(TASKS, dumped(imported.board).encode())
-    return [f"What was in {folder}/{name} is in {folder}/{other}." for name, other in kept if other]
+    return [f"Renamed {folder}/{name} to {folder}/{other}." for name, other in kept if other]
 
 
 # ---- JSON ----
@@ -98,7 +98,7 @@ def _from_json(path: Path, values: dict[str, Any], branch: str, *, trust: bool) 
     }
     rest = {key: value for key, value in values.items() if key not in _LIST_FIELDS}
     if rest:
-        said.append(f"Kept in prd.md, for tasks.json has no place for it: {', '.join(rest)}.")
+        said.append(f"Kept in prd.md, because tasks.json has no field for it: {', '.join(rest)}.")
     return _checked(path, Imported(board, _prd(board, rest, path.name), said))
 
 
@@ -113,13 +113,13 @@ def _commands(values: Mapping[str, Any], said: list[str]) -> Iterator[str]:
             found.values() if isinstance(found, dict) else found if isinstance(found, list) else [found]
         ):
             if isinstance(command, str) and command.strip():
-                said.append(f"The harness will run, to verify every approval: {command}")
+                said.append(f"Ralph will run this command to verify every approval: {command}")
                 yield command
 
 
 def _story(story: Any, number: int, source: str, said: list[str], *, trust: bool) -> dict[str, Any]:
     if not isinstance(story, dict):
-        raise RalphError(f"{source}: userStories[{number - 1}] is no object.")
+        raise RalphError(f"{source}: userStories[{number - 1}] is not an object.")
     title = (
         _text(story.get("title")) or _text(story.get("description")).partition("\n")[0] or f"Story {number}"
     )
@@ -127,10 +127,10 @@ def _story(story: Any, number: int, source: str, said: list[str], *, trust: bool
     notes = [_text(story.get("notes"))]
     criteria, met = _criteria(story.get("acceptanceCriteria"))
     if met:
-        notes.append(f"Said to be met in {source}: {'; '.join(met)}")
+        notes.append(f"Marked as met in {source}: {'; '.join(met)}")
     if not criteria:
         criteria = [title]
-        said.append(f"{id} had no acceptance criteria: its title is the one it has now.")
+        said.append(f"{id} had no acceptance criteria: its title is now its only criterion.")
     priority = story.get("priority")
     if not rules.is_right(story, "priority"):
         if priority is not None:
@@ -142,7 +142,7 @@ def _story(story: Any, number: int, source: str, said: list[str], *, trust: bool
         rest["passes"] = story["passes"]
     if rest:
         notes.append(f"From {source}: {_shown(rest)}")
-        said.append(f"Kept in the notes of {id}, for a story has no place for it: {', '.join(rest)}.")
+        said.append(f"Kept in the notes of {id}, because a story has no field for it: {', '.join(rest)}.")
     depends: Any = next((story[key] for key in _DEPENDS if story.get(key)), [])
     made = {
         "id": id,
@@ -158,21 +158,21 @@ def _story(story: Any, number: int, source: str, said: list[str], *, trust: bool
 def _claimed(
     given: dict[str, Any], notes: list[str], source: str, *, is_done: bool, trust: bool
 ) -> dict[str, Any]:
-    """A story of ours. What was done elsewhere has to be reviewed here, or is believed."""
+    """A story in our form. A story done elsewhere has to be reviewed here, unless it is trusted."""
     depends = given.pop("dependsOn", [])
     story = {**given, **rules.NEW, "reviewFeedback": "", "notes": "", "dependsOn": depends}
     if is_done and trust:
         story.update(passes=True, reviewStatus=rules.APPROVED)
-        notes.append(f"Done already in {source}, and trusted.")
+        notes.append(f"Already done in {source}, and trusted.")
     elif is_done:
         story.update(reviewStatus=rules.NEEDS_REVIEW)
-        notes.append(f"Said to be done in {source}; not reviewed yet.")
+        notes.append(f"Marked as done in {source}; not reviewed yet.")
     story["notes"] = "\n".join(note.strip() for note in notes if note.strip())
     return story
 
 
 def _criteria(found: Any) -> tuple[list[str], list[str]]:
-    """The criteria as texts, and those that are said to be met."""
+    """The criteria as texts, and those marked as met."""
     texts, met = [], []
     for each in found if isinstance(found, list) else [found] if found else []:
         text = _criterion(each)
@@ -184,14 +184,14 @@ def _criteria(found: Any) -> tuple[list[str], list[str]]:
 
 
 def _criterion(value: Any) -> str:
-    """A text; of an object that says more than whether it is met, all of it."""
+    """A criterion as text. An object with more than a description and `passes` becomes JSON."""
     if isinstance(value, dict) and value.keys() <= {"description", "passes"}:
         return _text(value.get("description")).strip()
     return _text(value).strip()
 
 
 def _connected(found: list[dict[str, Any]], said: list[str]) -> list[dict[str, Any]]:
-    """Every id once, and dependencies on stories that there are."""
+    """Make ids unique, and remove dependencies on unknown stories and dependency cycles."""
     seen: set[str] = set()
     for story in found:
         number, id = 1, story["id"]
@@ -199,7 +199,7 @@ def _connected(found: list[dict[str, Any]], said: list[str]) -> list[dict[str, A
             number += 1
             story["id"] = f"{id}-{number}"
         if number > 1:
-            said.append(f"The id {id} stood there twice: the second is {story['id']} now.")
+            said.append(f"Duplicate id {id}: renamed the second to {story['id']}.")
         seen.add(story["id"])
     for story in found:
         unknown = [id for id in story["dependsOn"] if id not in seen]
@@ -207,12 +207,10 @@ def _connected(found: list[dict[str, Any]], said: list[str]) -> list[dict[str, A
             story["dependsOn"] = [id for id in story["dependsOn"] if id in seen]
             _note(story, f"Depended on {', '.join(unknown)}, which was not in the list.")
             said.append(
-                f"{story['id']} depended on {', '.join(unknown)}, which is no story: kept in its notes."
+                f"{story['id']} depended on {', '.join(unknown)}, which is not in the list: kept in its notes."
             )
     if cycle := rules.cycle_of({"userStories": found}):
-        said.append(
-            f"Stories waited for each other ({' → '.join(cycle)}): what they waited for is in their notes."
-        )
+        said.append(f"Dependency cycle ({' → '.join(cycle)}): removed, and kept in the notes of the stories.")
         for story in found:
             if story["id"] in cycle:
                 _note(story, f"Depended on {', '.join(story['dependsOn'])}.")
@@ -259,14 +257,14 @@ def _shown(value: Any, indent: int | None = None) -> str:
 
 
 def _from_markdown(path: Path, text: str, branch: str, *, trust: bool) -> Imported:
-    """The whole text is the PRD; what can be ticked off is a story."""
+    """Import a Markdown file: the whole text becomes the PRD, checkboxes become stories."""
     title, items = checklist(text)
     if not items:
         raise RalphError(
-            f"{path}: there is nothing to tick off in it.",
-            "A story is a line like `- [ ] Title`, its criteria are the items below it.",
+            f"{path}: no checkboxes found.",
+            "A story is a line like `- [ ] Title`; its criteria are the items below it.",
         )
-    said = [f"All of {path.name} is in prd.md."]
+    said = [f"Copied {path.name} to prd.md."]
     found = [_of_item(item, number, path.name, said, trust=trust) for number, item in enumerate(items, 1)]
     board = {
         "project": title or real(path).parent.name,
@@ -282,11 +280,11 @@ def _of_item(item: Item, number: int, source: str, said: list[str], *, trust: bo
     criteria = [text for text, _ in item.criteria]
     notes = []
     if met := [text for text, is_met in item.criteria if is_met]:
-        notes.append(f"Said to be met in {source}: {'; '.join(met)}")
+        notes.append(f"Marked as met in {source}: {'; '.join(met)}")
     id = f"US-{number:03d}"
     if not criteria:
         criteria = [item.title]
-        said.append(f"{id} had nothing below it: its title is its acceptance criterion.")
+        said.append(f"{id} had no items below it: its title is its acceptance criterion.")
     group = " / ".join(item.groups)
     lines = [f"Part of: {group}"] if group else []
     story = {

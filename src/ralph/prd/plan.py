@@ -1,4 +1,4 @@
-"""`ralph prd run`: a folder with a PRD and a task list becomes the Plan of a loop with reviews."""
+"""`ralph prd run`: makes the Plan of a loop with reviews from a folder with a PRD and a task list."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ from ralph.store.prd_folder import PrdFolder
 from ralph.stories import rules
 
 PER_STORY = 3
-"""How many iterations a story takes, roughly: implement, review, and now and then a fix."""
+"""Rough number of iterations per story: implement, review, and sometimes a fix."""
 
 VERIFY_SECONDS = 3600.0
-"""A verify command that has not ended by then hangs, unless `iterationTimeoutSeconds` says otherwise."""
+"""Timeout for a verify command, unless `iterationTimeoutSeconds` is set."""
 
-PLAN_IT = "Plan it: ralph prd plan; or take a list that you have: ralph prd import FILE"
+PLAN_IT = "Plan some with `ralph prd plan`, or import an existing list with `ralph prd import FILE`."
 
 
 class PrdInputs(Struct, frozen=True):
-    """What was given on the command line."""
+    """The command line of `ralph prd`."""
 
     directory: Path
     folder: str = "ralph"
@@ -66,8 +66,9 @@ class PrdInputs(Struct, frozen=True):
 
 
 def take_over(home: Home, inputs: PrdInputs) -> tuple[str, ...]:
-    """Begin to work on a folder, with the lock of its project: nobody else does, and what somebody who was killed had
-    in hand is ruled first. Returns what was undone.
+    """Take over a folder, with the lock of its project held. Returns what was undone.
+
+    The changes of an iteration that was killed are checked against the rules first.
     """
     with _story_board(home, inputs) as board:
         Marker(board.project).sweep()
@@ -76,13 +77,13 @@ def take_over(home: Home, inputs: PrdInputs) -> tuple[str, ...]:
 
 
 def is_unsettled(home: Home, inputs: PrdInputs) -> bool:
-    """Was a loop killed in the middle of an iteration?"""
+    """Whether a loop was killed in the middle of an iteration."""
     with _story_board(home, inputs) as board:
         return board.is_unsettled
 
 
 def last_rules(home: Home, inputs: PrdInputs) -> Prd:
-    """Those of the folder's last run, that its list was made by; without one, those that were given."""
+    """The rules of the folder's last run, which its list follows; without a run, those of the command line."""
     with suppress(Missing):
         runs = home.to_read()
         for run in runs.in_directory(str(inputs.directory)):
@@ -97,7 +98,7 @@ def last_rules(home: Home, inputs: PrdInputs) -> Prd:
 
 
 def running(directory: Path) -> int | None:
-    """The process of the loop that runs here, by its marker."""
+    """The process id of the loop running here, from its marker."""
     with opened_directory(str(directory)) as project:
         return Marker(project).holder()
 
@@ -109,7 +110,7 @@ def _story_board(home: Home, inputs: PrdInputs) -> Iterator[StoryBoard]:
 
 
 def load_board(inputs: PrdInputs) -> dict[str, Any]:
-    """The task list of a folder that is ready to be worked on; else one error that says what to do."""
+    """The task list of a folder that is ready to run; otherwise an error that says what to do."""
     folder = inputs.directory / inputs.folder
     require_folder(folder)
     with opened_directory(str(inputs.directory)) as project:
@@ -117,8 +118,8 @@ def load_board(inputs: PrdInputs) -> dict[str, Any]:
         missing = [name for name in (PROMPT, PRD, TASKS) if files.read(name) is None]
         if missing:
             raise RalphError(
-                f"{folder / missing[0]} is missing, or is reached through a link.",
-                "`ralph prd init --force` makes what is missing.",
+                f"{folder / missing[0]} is missing, or is behind a link.",
+                "Run `ralph prd init --force` to create missing files.",
             )
         path = str(folder / TASKS)
         text = text_of(files.read(TASKS, MAX_TASKS), path)
@@ -147,7 +148,7 @@ def plan(settings: Settings, inputs: PrdInputs, sandbox: SandboxSpec = NO_SANDBO
             ),
         ),
         limits=limits(settings, inputs.iterations, settings.iteration_timeout_seconds),
-        scm=Scm("git", ("commit",), "chore: [ralph] what an iteration left uncommitted"),
+        scm=Scm("git", ("commit",), "chore: [ralph] uncommitted changes of an iteration"),
         snapshots=settings.snapshots,
         guard=guarding(settings),
         sandbox=sandbox,
@@ -155,18 +156,18 @@ def plan(settings: Settings, inputs: PrdInputs, sandbox: SandboxSpec = NO_SANDBO
 
 
 def _agents(settings: Settings, inputs: PrdInputs) -> tuple[AgentSpec, ...]:
-    """Everything is allowed unless the user says otherwise."""
+    """The agents; by default they may do everything."""
     specs = agent_specs(settings.agent, settings.idle_timeout_seconds, Permissions.BYPASS)
     if inputs.model:
         specs = tuple(with_model(spec, inputs.model) for spec in specs)
     return specs
 
 
-# ---- what is said at the start ----
+# ---- messages at the start ----
 
 
 def introduction(board: dict[str, Any], inputs: PrdInputs) -> list[str]:
-    """How many iterations it may take, and what looks odd."""
+    """The estimated number of iterations, and warnings."""
     todo = sum(not story["passes"] for story in board["userStories"])
     each = 1 if inputs.skip_review else PER_STORY
     needed = iterations_needed(todo, inputs)
@@ -174,10 +175,10 @@ def introduction(board: dict[str, Any], inputs: PrdInputs) -> list[str]:
         f"{todo} of {len(board['userStories'])} stories to do × ~{each} iteration{'s' * (each > 1)} each"
         f" = ~{needed} needed, at most {inputs.iterations} allowed."
         if todo
-        else "Every story is done already: there is only something to verify."
+        else "All stories are already done. Only verification is left."
     ]
     if needed > inputs.iterations:
-        lines.append(f"That may not be enough: --max-iterations {needed} would be.")
+        lines.append(f"That might not be enough. Try --max-iterations {needed}.")
     if (branch := current_branch(inputs.directory)) not in (None, board["branchName"]):
         lines.append(wrong_branch(branch, board["branchName"]))
     if not board.get("verifyCommands"):
@@ -186,33 +187,33 @@ def introduction(board: dict[str, Any], inputs: PrdInputs) -> list[str]:
 
 
 def unverified(inputs: PrdInputs) -> str:
-    word = "done by the word of its agent" if inputs.skip_review else "approved by the word of its review"
-    return f"There are no verifyCommands: a story is {word} alone."
+    gate = "nothing checks that stories are done" if inputs.skip_review else "only the review gates stories"
+    return f"No verifyCommands: {gate}."
 
 
 def wrong_branch(branch: str | None, named: str) -> str:
-    """Work goes elsewhere than the list says."""
+    """The warning for a current branch that differs from the one in tasks.json."""
     if is_template_branch(named):
-        return f"tasks.json has the branch of its template, {named}: put the one there that you work on."
+        return f"branchName in tasks.json is still the template's {named}. Set it to the branch you work on."
     where = branch or "no branch (a detached HEAD)"
-    return f"You are on {where}, and tasks.json names {named}: Ralph does not switch branches."
+    return f"You are on {where}, but tasks.json names {named}. Ralph does not switch branches."
 
 
 def iterations_needed(todo: int, inputs: PrdInputs) -> int:
-    """Roughly, for so many stories."""
+    """The rough number of iterations for these stories."""
     return todo * (1 if inputs.skip_review else PER_STORY)
 
 
 def current_branch(directory: Path) -> str | None:
-    """None: this is no repository. "": what is checked out is no branch."""
+    """The current branch; None outside a repository, "" with a detached HEAD."""
     repository = find_repository(directory)
     return branch_of(repository) if repository is not None else None
 
 
 def inside(directory: Path, folder: str) -> str:
-    """A folder of the project, seen from there."""
+    """The path of a folder relative to the project; an error if it is outside."""
     path = os.path.normpath(os.path.join(directory, folder))
     relative = os.path.relpath(path, directory)
     if relative == os.curdir or relative.split(os.sep)[0] == os.pardir:
-        raise RalphError(f"--ralph-dir {folder} is no folder inside of {directory}.")
+        raise RalphError(f"--ralph-dir {folder} is not a folder inside {directory}.")
     return relative

@@ -1,4 +1,4 @@
-"""`ralph prd plan`: the agent writes PRD and stories with a person at the terminal; then both files are checked."""
+"""`ralph prd plan`: the agent writes PRD and stories together with the user; then both files are checked."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ralph.stories import rules
 
 SKILL = PLUGIN / "skills" / "ralph-plan" / "SKILL.md"
 
-_FULL = "prd.md is still empty: work in mode 1, full planning. Begin with your questions."
+_FULL = "prd.md is still empty: work in mode 1, full planning. Start with your questions."
 _DERIVE = "prd.md is written: work in mode 2, task derivation. Do not rewrite it."
 
 
 def take_prd(inputs: PrdInputs, source: Path, *, force: bool = False) -> list[str]:
-    """Copy a PRD that is there already; one with content is only replaced by force, and kept."""
+    """Copy an existing PRD into the folder. A PRD with content is replaced only with `force`, and kept."""
     text = read_text(str(source), most=16 << 20, what="PRD")
     if not text.strip():
         raise RalphError(f"{source} is empty.")
@@ -38,36 +38,37 @@ def take_prd(inputs: PrdInputs, source: Path, *, force: bool = False) -> list[st
                 return []
         if not force:
             raise RalphError(
-                f"{inputs.folder}/{PRD} has content.", "--force replaces it, and keeps it under another name."
+                f"{inputs.folder}/{PRD} already has content.",
+                "Use --force to replace it; the old one is kept under another name.",
             )
         kept = files.keep_old(inputs.directory, inputs.folder, PRD)
     with files.opened(inputs.directory, inputs.folder) as place:
         place.write(PRD, text.encode())
-    return [f"What was in {inputs.folder}/{PRD} is in {inputs.folder}/{kept}."] if kept else []
+    return [f"Renamed {inputs.folder}/{PRD} to {inputs.folder}/{kept}."] if kept else []
 
 
 def prompt(inputs: PrdInputs) -> str:
-    """The skill that Claude Code has as /ralph-plan, for every agent."""
+    """The /ralph-plan skill of Claude Code as a prompt for any agent."""
     _, _, skill = SKILL.read_text().removeprefix("---\n").partition("\n---\n")
     mode = _DERIVE if files.has_prd(inputs.directory, inputs.folder) else _FULL
-    text = f"{skill.strip()}\n\n## Now\n\n{mode} When both files are written and the user agrees, say so: the user ends"
+    text = f"{skill.strip()}\n\n## Now\n\n{mode} When both files are written and the user agrees, say so: the user then ends"
     text += " this session, and Ralph checks the files.\n"
     return text if inputs.folder == "ralph" else text.replace("`ralph/", f"`{inputs.folder}/")
 
 
 def talk(inputs: PrdInputs, spec: AgentSpec) -> int:
-    """The agent in the person's own terminal, in this directory, until the person ends it; returns its exit code."""
+    """Run the agent in the user's terminal, in this directory, until the user quits; returns its exit code."""
     name, *words = AGENTS[spec.type].interactive(spec, prompt(inputs))
     environment = child_environment(dict(spec.env))
     with opened_directory(str(inputs.directory)) as directory:
         program, problem = find_program(name, environment.get("PATH", os.defpath), directory)
     if problem:
-        raise RalphError(f"{name}: {problem}.", "Name another agent: ralph prd plan --agent COMMAND")
+        raise RalphError(f"{name}: {problem}.", "Use another agent: ralph prd plan --agent COMMAND")
     return run_in_terminal([program, *words], environment)
 
 
 def current_list(inputs: PrdInputs) -> dict[str, Any] | None:
-    """The list as it is, if it is one."""
+    """The current list, or None if it is invalid."""
     with files.opened(inputs.directory, inputs.folder) as place:
         try:
             board = load(text_of(place.read(TASKS, MAX_TASKS), TASKS), TASKS)
@@ -77,11 +78,11 @@ def current_list(inputs: PrdInputs) -> dict[str, Any] | None:
 
 
 def problems(inputs: PrdInputs, before: dict[str, Any] | None) -> list[str]:
-    """What keeps the plan from being one. Stories that were begun `before` may be as far as they were."""
+    """The problems with a plan. Stories started `before` may keep their state."""
     found = []
     with files.opened(inputs.directory, inputs.folder) as place:
         if files.is_fresh(PRD, place.read(PRD)):
-            found.append(f"{inputs.folder}/{PRD} is empty, or still the template.")
+            found.append(f"{inputs.folder}/{PRD} is empty or still the template.")
         path = f"{inputs.folder}/{TASKS}"
         text = place.read(TASKS, MAX_TASKS)
     if files.is_fresh(TASKS, text):
@@ -95,7 +96,7 @@ def problems(inputs: PrdInputs, before: dict[str, Any] | None) -> list[str]:
 
 
 def _begun(board: dict[str, Any], before: dict[str, Any] | None) -> list[str]:
-    """Every story starts at the start."""
+    """Stories whose state planning changed: new ones start from scratch, others keep their state."""
     known = rules.snapshot(before) if before else {}
     found = []
     for id, now in rules.snapshot(board).items():
@@ -103,5 +104,7 @@ def _begun(board: dict[str, Any], before: dict[str, Any] | None) -> list[str]:
         for name, value in wanted.items():
             if now[name] != value:
                 words = f"must be {rules.shown(value)}, not {rules.shown(now[name])}"
-                found.append(f"Story {id}: {name} {words}: planning decides about no story.")
-    return found + [f"Story {id} was begun, and is gone." for id in known if id not in rules.snapshot(board)]
+                found.append(f"Story {id}: {name} {words}: planning cannot change the state of a story.")
+    return found + [
+        f"Story {id} was started, and is now missing." for id in known if id not in rules.snapshot(board)
+    ]

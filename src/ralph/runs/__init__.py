@@ -1,1 +1,1 @@
-"""A run from its plan to its last row: made, locked, driven, resumed, replayed."""
+"""A run from its plan to its end: created, locked, driven, resumed, replayed."""

@@ -1,4 +1,4 @@
-"""The hooks that an agent is given: outside of the project, where it cannot change them, and run by our interpreter."""
+"""The hooks an agent gets: kept outside the project, where it cannot change them, and run by our interpreter."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SECONDS = 60
 
 
 def prepare(plan: Plan, streams: Path) -> str:
-    """Write what the agents of a run are to be given; returns the path of the file, "" if there is nothing."""
+    """Write the hook settings for the agents of a run; returns the path of the file, or "" if there are none."""
     if not any(AGENTS[spec.type].hooked(spec, HOOKS) for spec in plan.agents):
         return ""
     hooks = _prd_hooks(python(_root(plan))) if plan.prompt.prd is not None else {}
@@ -40,7 +40,7 @@ def prepare(plan: Plan, streams: Path) -> str:
     files[HOOKS] = {
         "disableAllHooks": False,
         "hooks": hooks,
-    }  # else a project's `true` would count for these too
+    }  # otherwise `true` in the project's settings would disable these too
     with opened_directory(str(streams)) as state:
         for name, content in files.items():
             write(state, name, json.dumps(content, indent=2).encode())
@@ -48,7 +48,7 @@ def prepare(plan: Plan, streams: Path) -> str:
 
 
 def guard_command(settings: Path, python: str = sys.executable, script: Path = _GUARD) -> str:
-    """The guard for a shell. Whatever goes wrong with it is a denial: Claude Code would take it for consent."""
+    """The guard as a shell command. If the guard itself fails, it denies: Claude Code would take that as approval."""
     words = shlex.join([python, "-I", str(script), "--settings", str(settings)])
     return f'{words} || {{ [ $? -eq 2 ] || echo "Ralph\'s guard failed, so this was not run." >&2; exit 2; }}'
 
@@ -73,7 +73,7 @@ def _hook(command: str, matcher: str) -> list[dict[str, Any]]:
 
 
 def unguarded(agents: tuple[AgentSpec, ...], guard: Guarding | None) -> tuple[str, ...]:
-    """The agents whose commands the guard does not see."""
+    """The agents whose commands the guard cannot check."""
     if guard is None:
         return ()
     return tuple(

@@ -1,4 +1,4 @@
-"""The process that drives a run: its signals, and going on in the background."""
+"""The process that drives a run: its signals, and moving to the background."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ralph.process.client import Wakeup
 
 @contextmanager
 def signals() -> Iterator[Wakeup]:
-    """The first signal asks the run to stop after the operation in hand, the second ends it now.
+    """The first signal stops the run after the current step, the second stops it immediately.
 
-    A signal that the caller ignores (nohup) stays ignored; after the run all of them do, so that none can
+    A signal that the caller ignores (nohup) stays ignored. After the run all signals are ignored, so that none can
     change an exit code that is already decided.
     """
     wakeup = Wakeup()
@@ -35,10 +35,9 @@ def _name(number: int) -> str:
 
 
 def detach(output: Path) -> Callable[[], None] | None:
-    """Go on in the background.
+    """Fork, and continue in the background.
 
-    The process that goes on gets a function to call when the run is its own; the one that was called
-    waits for that and gets None.
+    The child gets a function to call once it owns the run. The parent waits for that call and gets None.
     """
     reader, writer = os.pipe2(os.O_CLOEXEC)
     if os.fork():

@@ -1,4 +1,4 @@
-"""The context of a run, made in one pass: its files, its processes, its repository, its sandbox, its listeners."""
+"""Builds the context of a run: its files, processes, repository, sandbox and listeners."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def opened_run(
     secrets: frozenset[str] = frozenset(),
     clock: Clock | None = None,
 ) -> Iterator[RunContext]:
-    """All that a run has while it is driven. `secrets`: redacted besides what looks like a secret."""
+    """Everything a run needs while it is driven. `secrets` are redacted in addition to values that look like secrets."""
     load_parts(plan)
     streams, repository = home.make_streams(plan.run), find_repository(Path(plan.directory))
     folder = Folder(plan.task, plan.run) if plan.task else None
@@ -93,7 +93,7 @@ def opened_run(
 
 
 def _secrets(plan: Plan, more: frozenset[str]) -> Secrets:
-    """What stands in the environment of this process or of an agent under the name of a secret."""
+    """The values of environment variables, ours or an agent's, whose names mark them as secrets."""
     environments = [os.environ, *(dict(agent.env) for agent in plan.agents)]
     return secrets_of(more | {value for each in environments for value in secret_values(each)})
 
@@ -102,7 +102,7 @@ def _secrets(plan: Plan, more: frozenset[str]) -> Secrets:
 def _version_control(
     plan: Plan, repository: Repository | None, warden: Warden, state: Path, inbox: Inbox
 ) -> Iterator[VersionControl]:
-    """Git at the top of the run's repository, any other command in the project."""
+    """Version control for a run: git runs at the top of its repository, other commands in the project."""
     top = repository.top if repository else Path(plan.directory)
     with opened_directory(str(top)) as directory:
         runner = scm_runner(warden, directory, top, inbox.is_interrupted)
@@ -115,17 +115,17 @@ def _version_control(
 def _story_board(
     plan: Plan, runtime: Runtime, home: Home, vcs: VersionControl, tell: Tell
 ) -> Iterator[StoryBoard | None]:
-    """The folder of a PRD loop; its marker is there only while the loop is."""
+    """The folder of a PRD loop, with its marker file while the loop runs."""
     prd = plan.prompt.prd
     if prd is None:
         yield None
         return
-    from ralph.loop.story_board import StoryBoard  # no other flow has to wait for these
+    from ralph.loop.story_board import StoryBoard  # only PRD loops need to load these
     from ralph.protection.protect import tests_among
     from ralph.store.marker import Marker
 
     def commit(names: list[str], message: str) -> None:
-        """What cannot be committed is in the tree all the same."""
+        """Commit files. If that fails, the changes stay in the working tree."""
         try:
             problem = vcs.commit_files(names, message)
         except RalphError as error:
@@ -134,7 +134,7 @@ def _story_board(
             tell(Notice(problem))
 
     def lost_tests(tree: str) -> tuple[list[str], list[str]]:
-        """What cannot be found out is said, and nobody is stopped."""
+        """Removed and shortened test files. A failed lookup becomes a notice and does not stop the run."""
         try:
             removed, cut = vcs.lost(tree)
         except RalphError as error:

@@ -1,4 +1,4 @@
-"""Where a command was called: the directory, the lock that it needs, the project, and the runs that belong there."""
+"""Where a command was called: the directory, the lock it needs, the project, and the runs that belong there."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def here(directory: Path) -> Location:
         str(directory).encode()
     except UnicodeEncodeError:
         raise RalphError(
-            f"The name of {os.fsencode(directory)!r} is not UTF-8 text.", "Rename the directory."
+            f"The directory name {os.fsencode(directory)!r} is not valid UTF-8.", "Rename the directory."
         ) from None
     repository = find_repository(directory)
     if repository is None:
@@ -40,7 +40,7 @@ def here(directory: Path) -> Location:
 
 
 def runs_of(runs: Runs, where: Location) -> Iterator[Run]:
-    """The runs of a directory, newest first; one that supervises has the lock of its task folder, wherever that is."""
+    """The runs of a directory, newest first, including supervise runs, which lock their task folder instead."""
     for run in runs.around(str(where.lock), where.project):
         if run.directory == str(where.lock) or _is_supervised_from(runs, run, where.lock):
             yield run
@@ -52,5 +52,5 @@ def _is_supervised_from(runs: Runs, run: Run, lock: Path) -> bool:
 
 
 def location_of(run: Run) -> Location:
-    """Where a run of the store works."""
+    """The location of a stored run."""
     return Location(Path(run.directory), Path(run.directory), run.project)

@@ -1,4 +1,4 @@
-"""The lock of a directory: one run at a time works there, and an error names the one that does."""
+"""The lock of a directory: only one run at a time works there, and an error names that run."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from ralph.store.home import Home
 from ralph.store.runs import parent_run
 
 DYING_SECONDS = 10.0
-"""How long the tree of a killed ralph may take to end before its directory is free again."""
+"""How long to wait for the processes of a killed ralph to exit and free its directory."""
 
 
 def lock(
     home: Home, where: Location, wakeup: Wakeup, tell: Callable[[Event], None], *, alone: bool = False
 ) -> int:
-    """The lock of a directory, or an error that names the run that holds it.
+    """Acquire the lock of a directory, or raise an error that names the run holding it.
 
-    `alone`: what is above it does not matter. A run that an agent starts shares the lock of its parent.
+    `alone` ignores locks of parent directories. A run started by an agent shares the lock of its parent run.
     """
     if not where.lock.is_dir():
-        raise RalphError(f"{where.lock} is not there any more.", "A run can only go on where it was.")
+        raise RalphError(f"{where.lock} no longer exists.", "A run can only continue in its own directory.")
     deadline = time.monotonic() + DYING_SECONDS
     told = False
     while True:
@@ -38,18 +38,18 @@ def lock(
             holder, is_dying = _holder(home, locked.directory)
             if holder or not is_dying or time.monotonic() > deadline:
                 raise RalphError(
-                    f"Another run works in {locked.directory}{holder}.",
-                    "Wait for it, or stop it with `ralph cancel`; `ralph status` shows it.",
+                    f"Another run is working in {locked.directory}{holder}.",
+                    "Wait for it, or stop it with `ralph cancel`. `ralph status` shows it.",
                 ) from None
             if not told:
-                tell(Notice("Waiting for the processes of a killed run to end..."))
+                tell(Notice("Waiting for the processes of a killed run to exit..."))
             told = True
             if wakeup.count:
                 raise KeyboardInterrupt from None
 
 
 def _is_held_for_us(home: Home, directory: str) -> bool:
-    """Does the run whose agent has started us, or one above it, hold this lock?"""
+    """Whether this lock is held by the run whose agent started us, or by one of its parent runs."""
     runs = home.runs()
     try:
         known = {run.id: run for run in runs.all()}
@@ -64,7 +64,7 @@ def _is_held_for_us(home: Home, directory: str) -> bool:
 
 
 def _holder(home: Home, directory: str) -> tuple[str, bool]:
-    """Who holds a lock, in words; or whether it is only the warden of a killed run that cleans up."""
+    """The run that holds a lock, as text, and whether only the warden of a killed run is still cleaning up."""
     runs = home.runs()
     try:
         for _ in range(50):

@@ -1,4 +1,4 @@
-"""What a run will need, loaded before it begins: an upgrade under a running loop must not hurt it."""
+"""Loads the modules a run will need before it starts, so that an upgrade during a run does not break it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ralph.errors import RalphError
 
 
 def load_parts(plan: Plan) -> None:
-    """Its agents and its ways of checking; its sandbox is loaded when it is opened."""
+    """Load the agents and check methods of a plan. The sandbox is loaded when it is opened."""
     for spec in (*plan.agents, *((plan.judge,) if plan.judge else ())):
         AGENTS[spec.type]
     for check in plan.checks:
-        with suppress(RalphError):  # a method that is not there any more is told by the check
+        with suppress(RalphError):  # the check itself reports a missing method
             _load_method(check.method, json.loads(check.config))
 
 
 def load_all_parts() -> None:
-    """For many runs in one process, whose plans are not made yet."""
+    """Load all agents and check methods, for a process that will drive runs whose plans do not exist yet."""
     for name in AGENTS:
         AGENTS[name]
     for name in METHODS:

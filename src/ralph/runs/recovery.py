@@ -1,4 +1,4 @@
-"""A run that was cut off: what it goes on from, or how it ends without going on."""
+"""Recovers an interrupted run: the state it resumes from, or its end if it is cancelled instead."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ from ralph.store.task_folder import Folder
 
 
 def recovered(context: RunContext, loaded: LoadedRun, streams: Path, resume: Resume | None) -> State:
-    """The last state, with what an iteration had cost that was cut off, and what people have said since.
+    """The last state, updated with the usage of an interrupted iteration and the commands received since.
 
-    An end that was decided and perhaps not posted is posted first: a run that goes on forgets it.
+    An end that was decided but perhaps not posted is posted first, because a resumed run forgets it.
     """
     board = context.stories.settle() if context.stories is not None else None
     for text in board.illegal if board is not None else ():
@@ -63,7 +63,7 @@ def recovered(context: RunContext, loaded: LoadedRun, streams: Path, resume: Res
 def _with_half_done(
     journal: Journal, loaded: LoadedRun, streams: Path, board: BoardSeen | None = None
 ) -> State:
-    """`board`: what the iteration that was cut off did to the list of a PRD loop."""
+    """The state after an interrupted step. `board` is what that iteration did to the story list of a PRD loop."""
     entry = loaded.half_done
     half = _cut_off(entry, loaded.state, streams) if entry is not None else None
     if entry is None or half is None:
@@ -78,9 +78,9 @@ def _with_half_done(
 
 
 def _cut_off(entry: JournalStep, state: State, streams: Path) -> Ran | Checked | None:
-    """What can be known of a step that was cut off: what its agents had used, and how long they took.
+    """What is known of an interrupted step: the usage of its agents, and how long they ran.
 
-    A check has no verdict then, but its judge may have been asked.
+    An interrupted check has no verdict, but its judge may have been called.
     """
     at = max(time.time(), state.now)
     match entry.step:
@@ -100,7 +100,7 @@ def _cut_off(entry: JournalStep, state: State, streams: Path) -> Ran | Checked |
 
 
 def _read(path: Path, spec: AgentSpec, purpose: Purpose, started: float) -> tuple[Usage, float]:
-    """What a raw stream tells of an agent that was cut off: what it had used, and how long it took."""
+    """The usage and the duration of an interrupted agent, read from its raw stream."""
     parser = AGENTS[spec.type].parser(Reading(spec=spec, purpose=purpose))
     try:
         with path.open("rb") as file:
@@ -113,9 +113,9 @@ def _read(path: Path, spec: AgentSpec, purpose: Purpose, started: float) -> tupl
 
 
 def cancel_dead(home: Home, run: Run) -> Stop:
-    """Cancel a run that no process drives any more: only its journal is left to be told.
+    """Cancel a run that no process drives any more, by completing its journal. Returns how it stopped.
 
-    One that was killed at its very end has ended as it was about to. Returns how it has ended.
+    A run killed while it was stopping keeps the outcome it had already reached.
     """
     runs = home.runs()
     try:

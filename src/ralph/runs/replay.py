@@ -1,4 +1,4 @@
-"""A run told again: the events of the past, made from the journal and the raw streams."""
+"""Replays a run: recreates its past events from the journal and the raw streams."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ TimedEvent = tuple[Event, float]
 """An event, and when it happened."""
 
 
-class _InHand(Struct):
-    """A step that has begun and may not be over: what of it was told already."""
+class _CurrentStep(Struct):
+    """A step that has started and may not be finished, and how much of it was already replayed."""
 
     seq: int
     parser: Parser | None = None
@@ -60,9 +60,9 @@ class _InHand(Struct):
 
 
 class Replay:
-    """Tells what is in the store, and, asked again, what has come since.
+    """Yields the events in the store, and on later calls the events that were added since.
 
-    `most`: of what agents have printed, only about so many bytes are told at a time, the last ones.
+    `most` limits agent output to about that many bytes per call; the end of the output is kept.
     """
 
     def __init__(
@@ -76,12 +76,12 @@ class Replay:
         self._first = 0
         self._iteration = 0
         self._told = -1
-        self._in_hand: _InHand | None = None
+        self._current: _CurrentStep | None = None
         self._plan: Plan | None = None
         self.iterations: set[int] = set()
 
     def news(self) -> Iterator[TimedEvent]:
-        """What has happened since the last time."""
+        """The events since the last call."""
         found = list(steps(self._runs.db, self._runs.path, self._run, self._told, looks=False))
         if self._told < 0 and self._most is not None:
             self._first = self._begin_of(found, self._most)
@@ -91,16 +91,16 @@ class Replay:
                     yield event, _when(event, entry)
             if not entry.is_in_hand:
                 self._told = entry.seq
-                self._in_hand = None
+                self._current = None
 
     @property
     def in_hand(self) -> Usage:
-        """What the agent process in hand has used so far; nothing, if its beginning was left out."""
-        at = self._in_hand
+        """The usage of the current agent process so far; empty if the start of its output was skipped."""
+        at = self._current
         return at.parser.usage if at is not None and at.parser is not None and at.is_whole else Usage()
 
     def _begin_of(self, found: Sequence[JournalStep], room: int) -> int:
-        """The row from which on what agents have printed fits into so many bytes; the last one always does."""
+        """The first row to show so that agent output fits into `room` bytes. The last agent is always included."""
         begin = 0
         for entry in reversed(found):
             if isinstance(entry.step, RunAgent):
@@ -138,9 +138,9 @@ class Replay:
                 yield from self._ended(entry)
 
     def _is_new(self, entry: JournalStep) -> bool:
-        if self._in_hand is not None and self._in_hand.seq == entry.seq:
+        if self._current is not None and self._current.seq == entry.seq:
             return False
-        self._in_hand = _InHand(entry.seq)
+        self._current = _CurrentStep(entry.seq)
         return True
 
     def _agent(self, entry: JournalStep, step: RunAgent) -> Iterator[Event]:
@@ -151,19 +151,19 @@ class Replay:
             yield IterationStarted(
                 step.iteration, step.of, len(step.steer), step.agent, step.role, step.story
             )
-        assert self._in_hand is not None
-        if self._in_hand.parser is None:
+        assert self._current is not None
+        if self._current.parser is None:
             spec = next(agent for agent in self._plan.agents if agent.name == step.agent)
-            self._in_hand.parser = AGENTS[spec.type].parser(
+            self._current.parser = AGENTS[spec.type].parser(
                 Reading(self._plan.claim, spec=spec, now=lambda: entry.ended or entry.started)
             )
-        parser, (out, err) = self._in_hand.parser, _streams(entry, step)
-        if skipped := self._skip(out, self._in_hand):
-            yield Notice(f"[... {skipped:,} bytes are not shown ...]")
-        for data in self._printed(out, self._in_hand.offsets):
+        parser, (out, err) = self._current.parser, _streams(entry, step)
+        if skipped := self._skip(out, self._current):
+            yield Notice(f"[... {skipped:,} bytes not shown ...]")
+        for data in self._printed(out, self._current.offsets):
             yield from parser.stdout(data)
-        self._skip(err, self._in_hand)
-        for data in self._printed(err, self._in_hand.offsets):
+        self._skip(err, self._current)
+        for data in self._printed(err, self._current.offsets):
             yield from parser.stderr(data)
         if isinstance(ran := entry.result, Ran):
             last, report = parser.finish(Exit(code=ran.exit))
@@ -173,8 +173,8 @@ class Replay:
                 yield from _undone(ran.board.illegal)
                 yield from (Notice(f"For the next iteration: {text}.") for text in ran.board.told)
 
-    def _skip(self, name: str, at: _InHand) -> int:
-        """Leave out the beginning of what has come, where it is too much: up to the end of a line."""
+    def _skip(self, name: str, at: _CurrentStep) -> int:
+        """Skip the start of new output that exceeds the limit, up to the end of a line; returns the bytes skipped."""
         told, size = at.offsets.get(name, 0), self._size(name)
         if self._most is None or size - told <= self._most:
             return 0
@@ -186,7 +186,7 @@ class Replay:
         return begin - told
 
     def _printed(self, name: str, offsets: dict[str, int]) -> Iterator[bytes]:
-        """What has come into a stream since the last time."""
+        """The data added to a stream since the last call."""
         with suppress(FileNotFoundError), (self._streams / name).open("rb") as file:
             file.seek(offsets.get(name, 0))
             while data := file.read(1 << 20):
@@ -211,11 +211,11 @@ class Replay:
 
 
 _LONGEST = 1 << 16
-"""Where a line is longer than this, its end is not looked for."""
+"""How far to search for the end of a line."""
 
 
 def _streams(entry: JournalStep, step: RunAgent) -> tuple[str, str]:
-    """The names of the files with what an agent has printed."""
+    """The names of the files with an agent's output: stdout and stderr."""
     name = stream_name(step.iteration, entry.seq, step.purpose)
     return name + STDOUT, name + STDERR
 
@@ -234,7 +234,7 @@ def _undone(what: tuple[str, ...]) -> Iterator[Event]:
 
 
 def _when(event: Event, entry: JournalStep) -> float:
-    """When it happened: as the agent says, else when its step began or ended."""
+    """When an event happened: the time reported by the agent, otherwise the start or end of its step."""
     if isinstance(event, IterationStarted):
         return entry.started
     own: float | None = getattr(event, "at", None)
@@ -242,7 +242,7 @@ def _when(event: Event, entry: JournalStep) -> float:
 
 
 def started(plan: Plan, iterations: int) -> RunStarted:
-    """How a run introduces itself."""
+    """The first event of a run."""
     first, *others = plan.agents
     return RunStarted(
         run=plan.run,
@@ -260,9 +260,9 @@ def started(plan: Plan, iterations: int) -> RunStarted:
 
 
 def announced(plan: Plan) -> Iterator[str]:
-    """What a run says of its sandbox before anything else."""
+    """The notices about the sandbox at the start of a run."""
     if plan.sandbox.downgraded:
         yield (
-            "There is no sandbox: agents and checks run directly, with all that you may do."
-            f" Why: {plan.sandbox.downgraded}."
+            "No sandbox: agents and checks run directly, with all your permissions."
+            f" Reason: {plan.sandbox.downgraded}."
         )

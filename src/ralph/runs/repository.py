@@ -1,4 +1,4 @@
-"""The repository of a run, for commands that look at it or go back: git under a warden of its own."""
+"""The repository of a run, for commands that inspect it or roll back: git under a separate warden."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ralph.store.home import Home
 from ralph.store.runs import Run
 
 SCM_SECONDS = 600.0
-"""A version control command that hangs (a push that waits for a password) is ended after so long."""
+"""Timeout for a version control command that hangs, such as a push that waits for a password."""
 
 
 class Opened(Struct, frozen=True):
@@ -32,16 +32,16 @@ class Opened(Struct, frozen=True):
 
 @contextmanager
 def opened_repository(home: Home, run: Run, most: int | None = None) -> Iterator[Opened]:
-    """The repository that a run worked in; the worktree of a task may be gone, its snapshots are not.
+    """The repository that a run worked in. The worktree of a task may be gone, but its snapshots remain.
 
-    `most`: so many bytes are read of what any command says.
+    `most` is the maximum number of bytes read from the output of any command.
     """
     repository = find_repository(Path(run.directory))
     is_gone = repository is None and run.task is not None
     if is_gone:
         repository = find_repository(Path(run.project).parent)
     if repository is None:
-        raise RalphError(f"{run.directory} is no git repository: there are no snapshots of run {run.id}.")
+        raise RalphError(f"{run.directory} is not a git repository, so run {run.id} has no snapshots.")
     with opened_directory(str(repository.top)) as directory, Warden(Wakeup()) as warden:
         scratch = home.streams(run.id) / "scm"
         runner = scm_runner(warden, directory, repository.top, most=most)
@@ -57,10 +57,10 @@ def scm_runner(
     is_interrupted: Callable[[], bool] | None = None,
     most: int | None = None,
 ) -> Runner:
-    """Runs version control commands in an open directory, `top` when it was opened.
+    """A runner for version control commands in an open directory, whose path was `top` when it was opened.
 
-    Git's directories are named from there: if an agent puts another repository in the place of ours, nothing
-    is written to that one. `is_interrupted` is asked while a command runs; by default a second signal is heard.
+    Git's directories are named relative to it: if an agent puts another repository in its place, nothing is
+    written to that one. `is_interrupted` is polled while a command runs; by default a second signal interrupts.
     """
     is_interrupted = is_interrupted or (lambda: warden.wakeup.count > 1)
 
@@ -87,7 +87,7 @@ _PLACES = ("GIT_DIR", "GIT_WORK_TREE")
 
 
 def pinned_runner(runner: Runner, repository: Repository, directory: int, scratch: Path) -> Runner:
-    """Git for the repository that the run began with, as `scratch` tells, and for no other."""
+    """Git only for the repository that the run started with, as recorded in `scratch`."""
     record = _pin(scratch)
     try:
         known = os.fsdecode(record.read_bytes())
@@ -96,12 +96,14 @@ def pinned_runner(runner: Runner, repository: Repository, directory: int, scratc
         scratch.mkdir(parents=True, exist_ok=True)
         with opened_directory(str(scratch)) as state:
             write(state, record.name, os.fsencode(known))
-    hint = f"Put the right one back. If this is the right one, from a backup perhaps: rm {record}"
+    hint = (
+        f"Restore the original repository. If this one is correct (restored from a backup, say): rm {record}"
+    )
     return pinned(runner, repository, directory, known, hint)
 
 
 def forget_pin(scratch: Path) -> None:
-    """The worktree of a run was made again: the git directory that it has now is the right one."""
+    """Accept the current git directory after the worktree of a run was created again."""
     _pin(scratch).unlink(missing_ok=True)
 
 

@@ -1,4 +1,4 @@
-"""`ralph run`: settings, a prompt and flags become the Plan of a plain loop."""
+"""`ralph run`: makes the Plan of a plain loop from settings, a prompt and options."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ralph.settings import AgentSettings, CommandSettings, GuardrailSettings, Se
 
 
 class RunInputs(Struct, frozen=True):
-    """What was given on the command line: exactly one of `prompt` and `prompt_file`."""
+    """The prompt options of the command line; exactly one of them must be set."""
 
     prompt: str | None
     prompt_file: str | None
@@ -45,17 +45,15 @@ class RunInputs(Struct, frozen=True):
 
 
 def check_inputs(inputs: RunInputs, directory: Path) -> None:
-    """Refuse before anything is started."""
+    """Check the prompt before anything is started."""
     if inputs.is_empty:
-        raise RalphError(
-            "There is no prompt.", 'Say what to do: ralph run -p "…", or ralph run -f PROMPT.md.'
-        )
+        raise RalphError("No prompt.", 'Say what to do: ralph run -p "…", or ralph run -f PROMPT.md.')
     if inputs.prompt is not None and inputs.prompt_file is not None:
-        raise RalphError("There are two prompts: --prompt and --prompt-file.", "Leave one of them out.")
+        raise RalphError("--prompt and --prompt-file cannot be used together.", "Leave one of them out.")
     if inputs.prompt_file == "-":
         raise RalphError(
-            "The prompt cannot come from stdin: a prompt file is read again in each iteration.",
-            "Write it to a file, and name that: -f PROMPT.md.",
+            "The prompt cannot be read from stdin: the prompt file is read again in each iteration.",
+            "Write it to a file: -f PROMPT.md.",
         )
     if inputs.prompt_file is not None:
         path = str(directory / inputs.prompt_file)
@@ -63,7 +61,7 @@ def check_inputs(inputs: RunInputs, directory: Path) -> None:
     else:
         path, text = "The prompt", inputs.prompt or ""
     if not text.strip():
-        raise RalphError(f"{path} is empty.", "Say what the agent is to do.")
+        raise RalphError(f"{path} is empty.", "Say what the agent should do.")
 
 
 def plan(settings: Settings, inputs: RunInputs, directory: Path, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
@@ -90,7 +88,7 @@ def plan(settings: Settings, inputs: RunInputs, directory: Path, sandbox: Sandbo
 
 
 def guarding(settings: Settings) -> Guarding:
-    """The guard's rules as the run begins."""
+    """The guard's rules at the start of the run."""
     allow, deny = (
         tuple(GuardPattern(rule.pattern, rule.reason) for rule in rules)
         for rules in (settings.guard.allow, settings.guard.deny)
@@ -99,7 +97,7 @@ def guarding(settings: Settings) -> Guarding:
 
 
 def limits(settings: Settings, iterations: int, iteration_seconds: float) -> Limits:
-    """What a run may use: so many iterations of so many seconds, and else what is set for all flows."""
+    """The limits of a run: its iterations and their timeout, and the limits that all flows share."""
     return Limits(
         iterations=iterations,
         cost_usd=settings.max_cost_usd,
@@ -115,7 +113,7 @@ def limits(settings: Settings, iterations: int, iteration_seconds: float) -> Lim
 def agent_specs(
     agent: AgentSettings, idle: float | None, may: Permissions = Permissions.EDIT
 ) -> tuple[AgentSpec, ...]:
-    """The agent and its fallbacks; one that stands there twice is told apart by a number."""
+    """The agent and its fallbacks; repeated names get a number."""
     specs: dict[str, AgentSpec] = {}
     for each in (agent, *agent.fallbacks):
         spec = agent_spec(each, idle, may)
@@ -130,14 +128,14 @@ def _unused(name: str, names: Collection[str]) -> str:
 
 
 def unasked(sandbox: SandboxSpec) -> Permissions:
-    """What an agent may do when the settings do not say."""
+    """The default permissions of an agent: everything in a sandbox, otherwise only edits."""
     return Permissions.BYPASS if sandbox.is_real else Permissions.EDIT
 
 
 def agent_spec(
     agent: CommandSettings, idle: float | None = None, may: Permissions = Permissions.EDIT
 ) -> AgentSpec:
-    """`may`: what it may do unasked when the settings do not say."""
+    """One agent from its settings. `may` is the default for its permissions."""
     if not agent.command.strip():
         raise RalphError(
             "No agent is configured.",
@@ -145,11 +143,11 @@ def agent_spec(
         )
     kind = agent.type or type_of(agent.command)
     if kind not in AGENTS:
-        raise RalphError(f"agent.type: there is no agent {kind!r}.", f"Known: {', '.join(sorted(AGENTS))}.")
+        raise RalphError(f"agent.type: unknown agent {kind!r}.", f"Known: {', '.join(sorted(AGENTS))}.")
     try:
         flags = tuple(word for flag in agent.flags for word in shlex.split(flag))
     except ValueError as error:
-        raise RalphError(f"agent.flags: {error}.", "Each entry is split as a shell would split it.") from None
+        raise RalphError(f"agent.flags: {error}.", "Each entry is split like a shell command line.") from None
     return AgentSpec(
         name=agent.command,
         type=kind,
@@ -163,7 +161,7 @@ def agent_spec(
 
 
 def guardrails(settings: tuple[GuardrailSettings, ...]) -> tuple[Check, ...]:
-    """Each guardrail as a check; a command that stands there twice is told apart by a number."""
+    """Each guardrail as a check; repeated commands get a number."""
     checks: dict[str, Check] = {}
     for guardrail in settings:
         name = _unused(guardrail.command, checks)

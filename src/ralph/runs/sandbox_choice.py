@@ -1,4 +1,4 @@
-"""Which sandbox backend a run gets: what was said on the command line, else in the settings, else the flow."""
+"""Chooses the sandbox backend of a run: from the command line, the settings, or the default of the flow."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from ralph.settings import LoadedSettings, SandboxSettings
 from ralph.store.files import opened_directory
 
 AUTO = "auto"
-HOW_TO_GET_ONE = "One of them has to work: on Linux, bubblewrap is the simplest."
+HOW_TO_GET_ONE = "Install one of them; on Linux, bubblewrap is the simplest."
 
 
 class Wanted(Struct, frozen=True):
-    """What was said on the command line: a sandbox or none (None: nothing was said), or a certain backend."""
+    """The sandbox options of the command line; None if not given."""
 
     sandbox: bool | None = None
     backend: str | None = None
 
 
 def choose(loaded: LoadedSettings, wanted: Wanted, usual: str) -> SandboxSpec:
-    """The sandbox of a new run; one that is insisted on and cannot be had is an error.
+    """The sandbox of a new run. A sandbox that was required explicitly and is unavailable is an error.
 
-    `usual`: what the flow does when nobody says anything, `auto` or `direct`.
+    `usual` is the default of the flow: `auto` or `direct`.
     """
     settings = loaded.settings.sandbox
     _check(loaded)
     if wanted.backend is not None and wanted.sandbox is False:
         raise RalphError(
-            "--no-sandbox and --sandbox-backend contradict each other.", "Leave one of them out."
+            "--no-sandbox and --sandbox-backend cannot be used together.", "Leave one of them out."
         )
     named = canonical(wanted.backend or ("direct" if wanted.sandbox is False else settings.backend or usual))
     if wanted.sandbox and named == DIRECT.name:
@@ -58,8 +58,8 @@ def _found(named: str, backends: Mapping[str, Backend], run: RunCommand) -> tupl
         return backend.name, problems
     if problem := find(named, backends).problem(run):
         raise RalphError(
-            f"The sandbox {named} cannot be used here: {problem}.",
-            "`ralph doctor --sandbox` shows what can be used.",
+            f"The sandbox {named} is not available: {problem}.",
+            "Run `ralph doctor --sandbox` to see which ones are.",
         )
     return named, {}
 
@@ -82,25 +82,25 @@ def _spec(settings: SandboxSettings, backend: str, why: str = "") -> SandboxSpec
 
 
 def _check(loaded: LoadedSettings) -> None:
-    """What only the registry knows to be wrong."""
+    """Check the settings that only the sandbox registry can validate."""
     settings = loaded.settings.sandbox
     if settings.backend is not None and canonical(settings.backend) not in (AUTO, *NAMES):
         raise RalphError(
-            f"{loaded.sources['sandbox.rung']}: sandbox.rung: there is no sandbox {settings.backend!r}.",
+            f"{loaded.sources['sandbox.rung']}: sandbox.rung: unknown sandbox {settings.backend!r}.",
             f"Known: {AUTO}, {', '.join(NAMES)}.",
         )
     if settings.image.startswith("-") or len(settings.image.split()) > 1:
         raise RalphError(
-            f"{loaded.sources['sandbox.image']}: sandbox.image: {settings.image!r} is no name of an image.",
-            "Write NAME or NAME:TAG, as docker and podman list it.",
+            f"{loaded.sources['sandbox.image']}: sandbox.image: {settings.image!r} is not an image name.",
+            "Use NAME or NAME:TAG, as listed by docker or podman.",
         )
     for host in settings.allowed_hosts:
-        from ralph.sandbox.proxy import Host  # only a sandbox has it loaded
+        from ralph.sandbox.proxy import Host  # loaded only if needed
 
         try:
             Host.parse(host)
         except ValueError as error:
             raise RalphError(
                 f"{loaded.sources['sandbox.allowedHosts']}: sandbox.allowedHosts: {error}.",
-                "Write NAME, *.NAME for all below it, or NAME:PORT.",
+                "Use NAME, *.NAME for all subdomains, or NAME:PORT.",
             ) from None

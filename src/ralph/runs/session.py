@@ -1,4 +1,4 @@
-"""A run from its first row to its last: begin it, resume it, drive it."""
+"""Starts a run, resumes it, and drives it to its end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Tell = Callable[[Event], None]
 
 
 def begin(home: Home, where: Location, plan: Plan, targets: NotifyTargets | None = None) -> Run:
-    """Write the run and its plan into the store; it can be driven from here on. `targets`: who is notified, and how."""
+    """Write the run and its plan to the store, ready to be driven. `targets` are its notification targets."""
     runs = home.runs()
     try:
         run = runs.create(plan, str(where.lock), where.project)
@@ -51,12 +51,12 @@ def drive(
     taken_over: Callable[[], None] | None = None,
     secrets: frozenset[str] = frozenset(),
 ) -> State:
-    """Drive a run that is in the store until it stops; `taken_over` is called once it is ours."""
+    """Drive a stored run until it stops. `taken_over` is called once this process owns it."""
     runs = home.runs(patience=2.0)
     loaded = load(runs.db, runs.path, run.id)
     plan = loaded.state.plan
     if os.path.realpath(plan.directory) != plan.directory:
-        raise RalphError(f"{plan.directory} is not the directory any more that the run began in.")
+        raise RalphError(f"{plan.directory} is no longer the directory in which the run started.")
     runs.take_over(run.id)
     if taken_over is not None:
         taken_over()
@@ -82,12 +82,12 @@ def drive(
 
 
 def _notifier(home: Home, runs: Runs, plan: Plan, tell: Tell) -> RunNotifier | None:
-    """Who notifies people, if anybody is to be notified."""
+    """The notifier of a run, or None if no notifications are configured."""
     streams = home.streams(plan.run)
     try:
         targets = kept_targets(streams)
     except RalphError as error:
-        tell(Notice(f"Nobody is notified: {error.message}"))
+        tell(Notice(f"No notifications will be sent: {error.message}"))
         return None
     return (
         RunNotifier(tell, Sender(targets, notified_of_run(streams)), plan, runs)
@@ -100,13 +100,11 @@ def _introduce(context: RunContext, loaded: LoadedRun, state: State, *, is_resum
     introduction = started(state.plan, state.limits.iterations)
     context.tell(replace(introduction, resumed=is_resumed, used=state.usage, elapsed=state.elapsed))
     if loaded.has_cut_off_agent:
-        context.tell(Notice("The iteration that was cut off is done again."))
+        context.tell(Notice("Repeating the interrupted iteration."))
     for text in (*announced(state.plan), *context.confinement.introduction(), *context.confinement.news()):
         context.tell(Notice(text))
     if state.plan.sandbox.is_real and context.vcs.has_hooks():
-        context.tell(
-            Notice("Your git hooks are not run: they would run the agent's work outside the sandbox.")
-        )
+        context.tell(Notice("Git hooks are disabled: they would run the agent's work outside the sandbox."))
     if context.vcs.missing:
         context.tell(Notice(context.vcs.missing))
 
@@ -116,7 +114,7 @@ def _tell_size(home: Home, tell: Tell) -> None:
     with suppress(OSError):
         size += home.database.stat().st_size
     if size > LARGE:
-        tell(Notice(f"The store has grown to {size / (1 << 30):.1f} GB: `ralph prune` helps."))
+        tell(Notice(f"The store has grown to {size / (1 << 30):.1f} GB. Run `ralph prune` to shrink it."))
 
 
 def _tell_end(context: RunContext, state: State, files: int | None) -> None:
@@ -127,11 +125,11 @@ def _tell_end(context: RunContext, state: State, files: int | None) -> None:
 
 
 def unfinished(runs: Runs, where: Location) -> Run:
-    """The newest run of a directory that can go on."""
+    """The newest run of a directory that can be resumed."""
     for run in runs_of(runs, where):
         stop = runs.brief(run.id).stop
         if stop is None or stop.outcome is not Outcome.COMPLETE:
             return run
     raise RalphError(
-        f"There is no unfinished run in {where.lock}.", "Start one with `ralph run`, or see `ralph status`."
+        f"No unfinished run in {where.lock}.", "Start one with `ralph run`. `ralph status` lists runs."
     )

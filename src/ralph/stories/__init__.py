@@ -1,1 +1,1 @@
-"""The rules of a PRD loop: the form of its task list, its modes, legal changes, what is undone. Pure, standard library only."""
+"""The rules of a PRD loop: its task list, modes, legal changes, and undoing others. Standard library only."""

@@ -1,11 +1,10 @@
-"""What an iteration did to the task list that it may not: undone field by field, and told.
+"""Undoes illegal changes of an iteration to the task list, field by field, and reports them.
 
     ruled(before, after, rules) -> Ruling
 
-`before` is the harness's own copy, a valid list; `after` is whatever the agent has left. The board of a ruling is
-always valid again, and it is `after` itself exactly if nothing was undone. The agent may add and split stories,
-reorder them, write notes; it may not remove stories or criteria, change how stories are verified, or decide what its
-mode does not let it decide.
+`before` is the harness's own copy, a valid list; `after` is what the agent left. The board of a ruling is always valid
+again, and equals `after` exactly if nothing was undone. The agent may add, split and reorder stories and write notes.
+It must not remove stories or criteria, change how stories are verified, or make decisions that its mode does not allow.
 """
 
 from __future__ import annotations
@@ -30,23 +29,23 @@ Board = dict[str, Any]
 Story = dict[str, Any]
 
 _DECIDED = (*rules.REVIEW_FIELDS, "reviewFeedback")
-"""What is undone together when a decision about a story does not count."""
+"""Fields that are undone together when a decision about a story does not count."""
 
 _PEOPLES = ("project", "branchName", "description", "verifyCommands")
-"""Fields of the list that are not the agent's to change."""
+"""Fields of the list that the agent must not change."""
 
 _BEGINNING: Story = {**NEW, "reviewFeedback": ""}
 
 _MANY = "an iteration decides about one story, not multiple stories"
 _WHY = {
     IMPLEMENT: "implement iterations cannot set passes=true or approve stories, only review iterations may;"
-    ' what they set is reviewStatus "needs_review", of one story',
+    ' they set reviewStatus "needs_review" for one story',
     REVIEW_FIX: "review-fix iterations cannot approve stories; the story goes back to needs_review for re-review,"
     " with reviewFeedback cleared",
 }
 
-UNVERIFIED = "The verify commands failed when this story was approved: run them, and mend what they show."
-"""The feedback that sends a story back whose approval was refuted."""
+UNVERIFIED = "The verify commands failed when this story was approved: run them, and fix what they report."
+"""The feedback for a story whose approval failed verification."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +59,10 @@ class ReviewPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """The list as it may be, what was undone to make it so, and what the iteration has decided.
+    """The legal list, what was undone to get there, and what the iteration decided.
 
-    `approved`: stories that count as done from now on, if they are verified. `unapproved`: the list if they are not:
-    then they are to be mended, and the review does not count. `at_cap`: those that are approved only because there
-    were enough reviews.
+    `approved` are the stories that count as done if verification passes. `unapproved` is the list if it fails: then
+    they need fixing, and the review does not count. `at_cap` are stories approved only because of the review cap.
     """
 
     board: Board
@@ -76,7 +74,7 @@ class Ruling:
 
 def ruled(before: Board, after: Any, policy: ReviewPolicy) -> Ruling:
     if not isinstance(after, dict) or not isinstance(after.get("userStories"), list):
-        what = "tasks.json was no task list any more; it is as it was before the iteration"
+        what = "tasks.json was no longer a task list; restored as it was before the iteration"
         return Ruling(before, before, (what,))
     keeper = _Keeper(before, deepcopy(after), policy)
     keeper.keep_fields()
@@ -87,7 +85,7 @@ def ruled(before: Board, after: Any, policy: ReviewPolicy) -> Ruling:
 
 
 class _Keeper:
-    """Brings a list back to what it may be, step by step."""
+    """Makes a list legal again, step by step."""
 
     def __init__(self, before: Board, board: Board, policy: ReviewPolicy) -> None:
         self._before = before
@@ -105,57 +103,53 @@ class _Keeper:
     # ---- form ----
 
     def keep_fields(self) -> None:
-        """What people have said of the whole list stays as they said it."""
+        """Restore the fields of the list that only people may change."""
         for key in _PEOPLES:
             if self._board.get(key) != self._before.get(key):
-                self._undone.append(f"{key} is not the agent's to change; it is as it was")
+                self._undone.append(f"the agent must not change {key}; restored")
                 _set(self._board, key, self._before.get(key))
 
     def keep_stories(self) -> None:
-        """Every story is there once, well-formed, with all of its criteria."""
+        """Keep every story exactly once, well-formed, with all its criteria."""
         kept: dict[str, Story] = {}
         left: list[Any] = self._board["userStories"]
         for story in left:
             if problem := self._unusable(story, kept):
                 name = story.get("id") if isinstance(story, dict) else story
-                self._undone.append(f"A story was left out ({shown(name)}): {problem}")
+                self._undone.append(f"Removed a story ({shown(name)}): {problem}")
             else:
                 kept[story["id"]] = story
         for number, (id, old) in enumerate(self._old.items()):
             if id not in kept:
-                self._undone.append(
-                    f"Story {id} was removed: it is back. Stories may be split, never removed"
-                )
+                self._undone.append(f"Story {id} was removed; restored. Stories may be split, never removed")
                 kept = dict([*list(kept.items())[:number], (id, deepcopy(old)), *list(kept.items())[number:]])
             self._keep_criteria(kept[id], old)
         self._board["userStories"] = list(kept.values())
 
     def _unusable(self, story: Any, kept: dict[str, Story]) -> str:
-        """Why this is no story; "": it is one, and well-formed now."""
+        """Why this is not a valid story, or "". A known story is repaired."""
         if not isinstance(story, dict) or not isinstance(story.get("id"), str) or not story["id"].strip():
             return "a story is an object with an id"
         if story["id"] in kept:
-            return "its id stands there twice"
+            return "duplicate id"
         if story["id"] in self._old:
-            self._mend(story, self._old[story["id"]])
+            self._repair(story, self._old[story["id"]])
             return ""
         return self._unusable_id(story["id"], kept) or self._unusable_form(story)
 
     def _unusable_id(self, id: str, kept: dict[str, Story]) -> str:
-        """A new id is plain, and cannot be mistaken for another."""
+        """Why a new id is invalid, or "": it must be plain and clearly different from other ids."""
         known = "".join(self._old)
         if id != id.strip() or not all((c.isascii() and c.isprintable()) or c in known for c in id):
-            return (
-                "an id has no characters that the other ids do not have, but plain letters, digits and signs"
-            )
+            return "an id may only have printable ASCII characters and characters that other ids have"
         folded = id.casefold()
         alike = next((other for other in (*self._old, *kept) if other.casefold() == folded), None)
         return f"its id could be mistaken for {alike}" if alike is not None else ""
 
     def _unusable_form(self, story: Story) -> str:
-        """A new story gets the usual value of what it lacks; without criteria it is none."""
+        """Give a new story default values for missing fields; without criteria it is invalid."""
         if not rules.is_right(story, "acceptanceCriteria"):
-            return "it has no acceptance criteria"
+            return "no acceptance criteria"
         usual: Story = {**_BEGINNING, "priority": len(self._stories), "title": story["id"]}
         for key, is_right, kind in (*rules.STORY, *rules.STORY_OPTIONAL):
             if key in story and is_right(story[key]):
@@ -163,15 +157,15 @@ class _Keeper:
             if key in usual:
                 story[key] = usual[key]
                 self._undone.append(
-                    f"New story {story['id']}: '{key}' must be {kind}; it is {shown(story[key])} now"
+                    f"New story {story['id']}: '{key}' must be {kind}; set to {shown(story[key])}"
                 )
             elif key in story:
-                self._undone.append(f"New story {story['id']}: '{key}' must be {kind}; it was left out")
+                self._undone.append(f"New story {story['id']}: '{key}' must be {kind}; removed")
                 del story[key]
         return ""
 
-    def _mend(self, story: Story, old: Story) -> None:
-        """A known story gets back what is missing or is not what it has to be."""
+    def _repair(self, story: Story, old: Story) -> None:
+        """Restore the missing or invalid fields of a known story."""
         for key, is_right, _ in (*rules.STORY, *rules.STORY_OPTIONAL):
             is_well = key in story and is_right(story[key])
             if not is_well and (key in old or key in story):
@@ -184,27 +178,29 @@ class _Keeper:
             story["acceptanceCriteria"] = [*old["acceptanceCriteria"], *new]
             gone = "; ".join(missing)
             self._undone.append(
-                f"Story {story['id']} had lost acceptance criteria, which may only be added: {gone}"
+                f"Story {story['id']} had lost acceptance criteria, which may only be added; restored: {gone}"
             )
 
     def keep_dependencies(self) -> None:
-        """Stories depend on stories that there are, and not on each other in a circle."""
+        """Remove dependencies on unknown stories and dependency cycles."""
         ids = {story["id"] for story in self._stories}
         for story in self._stories:
             unknown = [id for id in story.get("dependsOn", ()) if id not in ids]
             if unknown:
                 story["dependsOn"] = [id for id in story["dependsOn"] if id in ids]
-                self._undone.append(f"Story {story['id']} depended on what is no story: {', '.join(unknown)}")
+                self._undone.append(f"Story {story['id']} depended on unknown stories: {', '.join(unknown)}")
         if rules.cycle_of(self._board):
             for story in self._stories:
                 old = self._old.get(story["id"], {})
                 _set(story, "dependsOn", old.get("dependsOn"))
-            self._undone.append("Stories waited for each other: dependsOn is as it was before the iteration")
+            self._undone.append(
+                "Stories had a dependency cycle: dependsOn restored as it was before the iteration"
+            )
 
     # ---- decisions ----
 
     def keep_decisions(self) -> None:
-        """Only what the mode lets an iteration decide, about one story."""
+        """Keep only decisions that the mode allows, about one story."""
         for story in self._stories:
             if story["id"] not in self._old:
                 self._begin(story)
@@ -225,14 +221,14 @@ class _Keeper:
                 story[field] = value
 
     def _keep_plain(self) -> None:
-        """Without reviews a story passes by the word of its iteration; the review fields are nobody's."""
+        """Without reviews the iteration itself sets `passes`; the review fields must not change."""
         for story in self._stories:
             for field in ("reviewStatus", "reviewCount"):
                 if story[field] != self._was(story)[field]:
                     self._put_back(story, self._was(story), field)
 
     def _keep_reviewed(self) -> Story | None:
-        """Returns the story that was decided about."""
+        """Undo all decisions but one; returns the story of that one."""
         changed = [story for story in self._stories if self._has_changed(story)]
         legal = [story for story in changed if not self._problems(story)]
         chosen = self._chosen(legal)
@@ -244,27 +240,25 @@ class _Keeper:
         return chosen
 
     def _chosen(self, legal: list[Story]) -> Story | None:
-        """The story whose decision counts: the one that it was its turn to decide about, else the first."""
+        """The story whose decision counts: the one whose turn it was, otherwise the first."""
         active = rules.next_story(self._before)
         return next((story for story in legal if story["id"] == active), legal[0] if legal else None)
 
     def _problems(self, story: Story) -> list[str]:
-        """What is illegal about the change of one story, as if it were the only one."""
+        """What is illegal about the change of one story, taken alone."""
         mode = self._rules.mode
         snapshot = {story["id"]: {field: self._was(story)[field] for field in rules.REVIEW_FIELDS}}
         found = rules.transition_problems(snapshot, {"userStories": [story]}, mode)
         found = [_WHY.get(mode) or each.partition(": ")[2].rstrip(".") for each in found]
         cap = self._rules.review_cap
         if self._approves(story) and _is_capped(story) and story["reviewCount"] < cap:
-            found.append(
-                f"it says that it is approved at the cap, after {story['reviewCount']} of {cap} reviews"
-            )
+            found.append(f"it claims approval at the cap, after only {story['reviewCount']} of {cap} reviews")
         if self._approves(story) and not story.get("notes", "").strip():
-            found.append("passes=true with empty notes; they say what was done")
+            found.append("passes=true with empty notes; they must say what was done")
         return found
 
     def _mind_cap(self, story: Story) -> None:
-        """Enough reviews: what is still wanted is a note for people, and the story is approved."""
+        """At the review cap, approve the story and keep the remaining feedback as a note for people."""
         if story["reviewCount"] < self._rules.review_cap:
             return
         if story["reviewStatus"] == CHANGES_REQUESTED:
@@ -273,14 +267,14 @@ class _Keeper:
             story["notes"] = story.get("notes", "").strip() or "Approved at the review cap."
             count = story["reviewCount"]
             self._undone.append(
-                f"Story {story['id']} was to be changed after review {count} of at most {self._rules.review_cap}:"
-                " it is approved, with a note"
+                f"Story {story['id']} still had changes requested after review {count}, at the cap of"
+                f" {self._rules.review_cap}: approved with a note"
             )
         if _is_capped(story):
             self._at_cap.append(story["id"])
 
     def _keep_words(self, story: Story, *, is_decided: bool) -> None:
-        """Feedback is a review's word; what was done for a story that passes stays written down."""
+        """Only reviews may write feedback, and the notes of a story that passes must stay."""
         was = self._was(story)
         may_write = is_decided and self._rules.mode in (REVIEW, REVIEW_FIX)
         if not may_write and story["reviewFeedback"] != was["reviewFeedback"]:
@@ -289,7 +283,7 @@ class _Keeper:
             if was["passes"]:
                 self._put_back(story, was, "notes")
             else:
-                self._undo(story, "passes=true with empty notes; they say what was done")
+                self._undo(story, "passes=true with empty notes; they must say what was done")
 
     def _approves(self, story: Story) -> bool:
         return bool(story["passes"]) and not self._was(story)["passes"]

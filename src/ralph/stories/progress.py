@@ -1,4 +1,4 @@
-"""The log of progress of a PRD loop: its head is curated, what stands below its line only grows."""
+"""The progress log of a PRD loop: its head may be edited, the part below the line only grows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ LINE = b"\n---\n"
 
 
 def grown(old: bytes, new: bytes | None) -> bytes:
-    """The log of progress: its head may be rewritten, what stands below the line stays, whatever came is kept."""
+    """The log after an iteration: a new head is accepted, everything below the line stays, new entries are added."""
     if new is None:
         return old
     head, line, log = old.partition(LINE)
@@ -28,7 +28,7 @@ def _below_lines(text: bytes) -> Iterator[bytes]:
 
 
 def _joined(old: bytes, new: bytes) -> bytes:
-    """The old lines, and those of the new ones that do not begin alike."""
+    """The old lines, followed by the new lines after the common beginning."""
     lines, others = old.splitlines(keepends=True), new.splitlines(keepends=True)
     same = next(
         (n for n, (a, b) in enumerate(zip(lines, others, strict=False)) if a != b),

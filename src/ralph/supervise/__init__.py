@@ -1,1 +1,1 @@
-"""`ralph supervise`: a task folder and a command become a plan."""
+"""`ralph supervise`: makes a plan from a task folder and a command."""

@@ -1,4 +1,4 @@
-"""`ralph supervise`: a task folder and a command become the Plan of a restart loop."""
+"""`ralph supervise`: makes the Plan of a restart loop from a task folder and a command."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ralph.store.bus import task_name
 
 
 class SupervisedTask(Struct, frozen=True):
-    """What was given on the command line: the folder, its names, and either a command or a prompt."""
+    """The command line: the folder, its project and task names, and either a command or a prompt."""
 
     folder: Path
     project: str
@@ -42,18 +42,18 @@ class SupervisedTask(Struct, frozen=True):
 def make_task(
     folder: Path, project: str | None, name: str | None, command: tuple[str, ...], inputs: RunInputs
 ) -> SupervisedTask:
-    """Refuse before anything is started."""
+    """Check the command line before anything is started."""
     if not folder.is_dir():
-        raise RalphError(f"{folder} is no directory.", f"Make the task's folder first: mkdir -p {folder}")
+        raise RalphError(f"{folder} is not a directory.", f"Create the task folder first: mkdir -p {folder}")
     if command and (inputs.prompt is not None or inputs.prompt_file is not None):
         raise RalphError(
-            "A command of your own gets no prompt.", "Leave out --prompt, or the command behind `--`."
+            "A custom command cannot have a prompt.", "Leave out --prompt, or the command after `--`."
         )
     if not command and inputs.is_empty:
         raise RalphError(
-            "There is neither a command nor a prompt.",
-            f"Say what to run: ralph supervise {folder} -- COMMAND…; or what the configured agent is to do:"
-            ' -p "…", or -f PROMPT.md.',
+            "No command and no prompt.",
+            f"Name a command: ralph supervise {folder} -- COMMAND…, or give the configured agent a prompt:"
+            ' -p "…" or -f PROMPT.md.',
         )
     if not command:
         check_inputs(inputs, Path.cwd())
@@ -64,7 +64,7 @@ def make_task(
 
 
 def where(task: SupervisedTask, directory: Path) -> Location:
-    """It works in the caller's directory and locks its task folder only."""
+    """The location of a supervise run: it works in the caller's directory and locks only its task folder."""
     return Location(real(directory), task.folder, here(directory).project)
 
 

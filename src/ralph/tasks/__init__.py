@@ -1,1 +1,1 @@
-"""Tasks as people write and change them."""
+"""Tasks as people write and edit them."""

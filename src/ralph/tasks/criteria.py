@@ -1,4 +1,4 @@
-"""What a role has to promise and how that is verified: as the task says, else as the settings, else by default."""
+"""The promise of a role and its verification: from the task, the settings, or the defaults."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ralph.settings import RoleSettings, WorkSettings
 
 
 class InForce(Struct, frozen=True):
-    """The criteria of a role of a task with nothing left open. `is_own`: the task itself has them.
+    """The complete criteria of one role of a task. `is_own` says whether the task itself defines them.
 
-    Where the loop is switched off, every role has one verified pass.
+    With the loop disabled, every role gets one verified pass.
     """
 
     promise: str
@@ -27,7 +27,7 @@ class InForce(Struct, frozen=True):
 
 
 def in_force(task: Task, role: str, settings: WorkSettings) -> InForce:
-    """Task > role setting > the user's default > the role's own."""
+    """The criteria in effect, in this order: task, role settings, the user's defaults, the role's defaults."""
     spec, of_role = task.completion_spec, role_settings(role, settings)
     criteria, own = criteria_of(task, role, settings), spec.criteria_of(role) if spec else None
     most = criteria.max_iterations or of_role.max_iterations or settings.default_max_iterations
@@ -43,7 +43,7 @@ def in_force(task: Task, role: str, settings: WorkSettings) -> InForce:
 
 
 def criteria_of(task: Task, role: str, settings: WorkSettings) -> CompletionCriteria:
-    """As they are written, by the task or by default; what they leave open is left open."""
+    """The criteria as written in the task, or the defaults, without filling in what they leave open."""
     own = task.completion_spec.criteria_of(role) if task.completion_spec else None
     return own or _by_default(task, role, settings)
 
@@ -61,7 +61,7 @@ def default_promise(role: str, settings: WorkSettings) -> str:
 
 
 def default_verification(role: str, settings: WorkSettings) -> tuple[str, dict[str, Any]]:
-    """A method and its config for a role of which no more is known than the acceptance criteria."""
+    """The method and config for a role with nothing but acceptance criteria."""
     chosen = role_settings(role, settings).verification or settings.default_verification
     method = chosen or ROLES[role].verification
     config = METHODS[method].default if method in METHODS else {}

@@ -1,4 +1,4 @@
-"""Tasks of a project: adding, replacing, changing and deleting them, so that what is there always fits together."""
+"""Adds, replaces, edits and deletes the tasks of a project, and keeps them consistent."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from ralph.tasks.form import BY_WORK, Entry, read, written
 from ralph.tasks.verification import TaskProblem, did_you_mean
 
 FOLLOWUP_OF = "followup_of"
-"""The key of a task's metadata that says while working on which task it was found."""
+"""The metadata key for the task during which this task was found."""
 
-EXISTS = TaskProblem(("id",), "is there already")
+EXISTS = TaskProblem(("id",), "already exists")
 AT_WORK = TaskProblem(("id",), "is being worked on")
 MAX_HINTS = 20
-"""Looking for a similar id among thousands takes a while."""
+"""How many unknown ids get a suggestion: searching thousands of ids takes a while."""
 
 
 class EntryProblem(NamedTuple):
-    """A problem, and which of the entries has it."""
+    """A problem, and the index of its entry."""
 
     entry: int
     problem: TaskProblem
 
 
 class AddedTasks(NamedTuple):
-    """What came of adding: either problems, and nothing was written, or how many are new and replaced."""
+    """The result of adding: problems, with nothing written, or the number of new and replaced tasks."""
 
     problems: list[EntryProblem]
     new: int = 0
@@ -43,7 +43,7 @@ class AddedTasks(NamedTuple):
 
 
 def add(tasks: Tasks, entries: Sequence[Entry], *, update: bool = False, check: bool = False) -> AddedTasks:
-    """All of the entries, or none of them. `update`: also replace; `check`: only look whether it would do."""
+    """Add all entries or none. `update` also replaces existing tasks; `check` only validates."""
     with tasks.writing():
         problems = [EntryProblem(n, each) for n, entry in enumerate(entries) for each in entry.problems]
         problems += _clashes(tasks, entries, update=update)
@@ -68,7 +68,7 @@ def edit(
     settings: WorkSettings,
     status: TaskStatus | None = None,
 ) -> tuple[Task, list[TaskProblem]]:
-    """Change a task in its written form; the task as it is now, and what is wrong with the change."""
+    """Change a task in its written form; returns the task as stored now, and the problems with the change."""
     with tasks.writing():
         old = tasks.find(id)
         if is_live(tasks, old.id):
@@ -90,7 +90,7 @@ class Deleted(NamedTuple):
 
 
 def delete(tasks: Tasks, id: str, *, force: bool) -> Deleted:
-    """Remove a task. `force`: also one that others depend on; they do not any more."""
+    """Delete a task. With `force`, also one that others depend on, removing it from their dependencies."""
     with tasks.writing():
         id = tasks.resolve(id)
         if is_live(tasks, id):
@@ -99,7 +99,7 @@ def delete(tasks: Tasks, id: str, *, force: bool) -> Deleted:
         if dependents and not force:
             raise RalphError(
                 f"{id} cannot be deleted: {listed(dependents)} {_depend(dependents)} on it.",
-                "--force deletes it all the same, and takes it out of their dependencies.",
+                "Use --force to delete it anyway and remove it from their dependencies.",
             )
         for other in dependents:
             task = tasks.find(other)
@@ -109,7 +109,7 @@ def delete(tasks: Tasks, id: str, *, force: bool) -> Deleted:
 
 
 def is_live(tasks: Tasks, id: str) -> bool:
-    """Does a process work on this task right now? Between two roles it has no run, but `ralph work` has its lock."""
+    """Whether a process is working on this task. Between two roles it has no run, but `ralph work` holds its lock."""
     if any(run.is_live for run in Runs(tasks.db, tasks.path).of_task(tasks.project, id)):
         return True
     begun = tasks.statuses().get(id) in BY_WORK
@@ -133,18 +133,18 @@ def _with_its_progress(task: Task, old: Task) -> Task:
     return replace(task, status=old.status, iteration=old.iteration, created_at=old.created_at)
 
 
-# ---- what does not fit together ----
+# ---- inconsistencies ----
 
 
 def _clashes(tasks: Tasks, entries: Sequence[Entry], *, update: bool) -> Iterator[EntryProblem]:
-    """Ids that are taken, in the file or in the store."""
+    """Ids that are already used, in the file or in the store."""
     known = tasks.statuses()
     first: dict[str, int] = {}
     for number, entry in enumerate(entries):
         if not entry.id:
             continue
         if entry.id in first:
-            yield EntryProblem(number, TaskProblem(("id",), f"stands there twice: {entry.id}"))
+            yield EntryProblem(number, TaskProblem(("id",), f"is used twice: {entry.id}"))
         elif entry.id in known and not update:
             yield EntryProblem(number, EXISTS)
         elif entry.id in known and is_live(tasks, entry.id):
@@ -153,7 +153,7 @@ def _clashes(tasks: Tasks, entries: Sequence[Entry], *, update: bool) -> Iterato
 
 
 def _unfit(graph: dict[str, tuple[str, ...]], entries: Sequence[Entry]) -> Iterator[EntryProblem]:
-    """Dependencies on tasks that are not there, and tasks that wait for each other."""
+    """Dependencies on unknown tasks, and dependency cycles."""
     graph = graph | {entry.id: entry.dependencies for entry in entries if entry.id}
     unknown = [
         (number, str(place), id)
@@ -164,11 +164,11 @@ def _unfit(graph: dict[str, tuple[str, ...]], entries: Sequence[Entry]) -> Itera
     for count, (number, place, id) in enumerate(unknown):
         others = [known for known in graph if known != entries[number].id]
         hint = did_you_mean(id, others) if count < MAX_HINTS else ""
-        text = f"names no task of this project: {id!r}{hint}"
+        text = f"names an unknown task: {id!r}{hint}"
         yield EntryProblem(number, TaskProblem(("dependencies", place), text))
     if cycle := find_cycle(graph):
         ids = {entry.id: number for number, entry in reversed(list(enumerate(entries)))}
         start = next((place for place, id in enumerate(cycle) if id in ids), 0)
         turned = (*cycle[start:-1], *cycle[:start], cycle[start])
-        text = f": tasks that wait for each other: {' → '.join(turned)}"
+        text = f": dependency cycle: {' → '.join(turned)}"
         yield EntryProblem(ids.get(turned[0], 0), TaskProblem(("dependencies",), text))

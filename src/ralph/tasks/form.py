@@ -1,4 +1,4 @@
-"""The written form of a task, as in task files: read with all that is wrong found at once, and written again."""
+"""The written form of a task, as in task files: reads it, reporting all problems at once, and writes it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from ralph.tasks.verification import (
 
 LONGEST_ID = 100
 BY_WORK = frozenset(defaults.status for defaults in ROLES.values())
-"""Statuses that a task has only while `ralph work` is at it."""
+"""Statuses that a task has only while `ralph work` is working on it."""
 
 Priority = Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
 Count = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -67,18 +67,18 @@ _CRITERIA: dict[str, Any] = {
 }
 _MISSING = {
     "id": "is missing",
-    "spec_id": "is missing: the name of the spec that the task is a part of",
+    "spec_id": "is missing: the name of the spec that the task belongs to",
     "title": "is missing",
-    "completion": "is missing: it has an outcome and acceptance_criteria",
-    "outcome": 'is missing: one sentence that can be measured and says what "done" means',
-    "acceptance_criteria": "is missing: at least one requirement that can be verified",
+    "completion": "is missing: it needs outcome and acceptance_criteria",
+    "outcome": 'is missing: one measurable sentence that says what "done" means',
+    "acceptance_criteria": "is missing: at least one verifiable requirement",
 }
 _GIVEN = ("description", "priority", "assignee", "metadata", "attempts")
 _ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 
 
 class Entry(Struct, frozen=True):
-    """A task as it was read. Without problems there is a task; id and dependencies are there anyway."""
+    """A task as read. `task` is set if there are no problems; `id` and `dependencies` are always set."""
 
     id: str
     dependencies: tuple[str, ...]
@@ -87,12 +87,12 @@ class Entry(Struct, frozen=True):
 
 
 def read(values: Any, settings: WorkSettings, spec: str = "") -> Entry:
-    """A task from its written form; `spec` is for one that does not say which spec it belongs to."""
+    """Read a task from its written form. `spec` is the default for `spec_id`."""
     return _Form(settings).entry(values, spec)
 
 
 def written(task: Task) -> dict[str, Any]:
-    """What `read` makes an equal task of; what work has made of it (iteration, times) is left out."""
+    """The written form of a task, without its progress (iteration, times). `read` returns an equal task."""
     status = None if task.status in (TaskStatus.TODO, *BY_WORK) else str(task.status)
     optional: dict[str, Any] = {"description": task.description or None, "status": status}
     values: dict[str, Any] = {"id": task.id, "spec_id": task.spec_id, "title": task.title}
@@ -125,18 +125,18 @@ def _written_criteria(criteria: CompletionCriteria) -> dict[str, Any]:
 
 
 def id_problem(id: str) -> str:
-    """Why a task cannot be called so: its id becomes a branch and a directory."""
+    """Why an id is invalid, or "": it becomes the name of a branch and a directory."""
     if not _ID.fullmatch(id):
-        return "must be letters, digits, `.`, `_` and `-`, and begin with a letter, a digit or `_`"
+        return "must consist of letters, digits, `.`, `_` and `-`, and start with a letter, a digit or `_`"
     if len(id) > LONGEST_ID:
-        return f"has {len(id)} characters; at most {LONGEST_ID}"
+        return f"has {len(id)} characters; the maximum is {LONGEST_ID}"
     if ".." in id or id.endswith(".") or id.lower().endswith(".lock"):
-        return "must not have `..` in it, nor end in `.` or `.lock`: it becomes the name of a branch"
+        return "must not contain `..` or end in `.` or `.lock`, because it becomes a branch name"
     return ""
 
 
 class _Form(Struct):
-    """Reads one task and collects what is wrong with it."""
+    """Reads one task and collects its problems."""
 
     settings: WorkSettings
     problems: list[TaskProblem] = field(default_factory=list)
@@ -185,7 +185,7 @@ class _Form(Struct):
         if word in known:
             return TaskStatus(word)
         by_work = word in {each.value for each in BY_WORK}
-        why = "is set by `ralph work` alone" if by_work else f"{word!r} is unknown"
+        why = "can only be set by `ralph work`" if by_work else f"{word!r} is unknown"
         self._note(("status",), f"{why}; one of {', '.join(known)}")
         return TaskStatus.TODO
 
@@ -207,7 +207,7 @@ class _Form(Struct):
         found = self._fields(values, _CRITERIA, keys)
         promise = found.get("promise", default_promise(role, self.settings)).strip()
         if not promise:
-            self._note((*keys, "promise"), "is empty: what the agent says when it is done")
+            self._note((*keys, "promise"), "is empty: it is the text that the agent prints when it is done")
         elif _line_problem(promise) or "<" in promise or ">" in promise:
             self._note((*keys, "promise"), "must be one line without < and >")
         method, config = found.get("verification_method"), found.get("verification_config", {})
@@ -227,14 +227,14 @@ class _Form(Struct):
     # ---- fields ----
 
     def _fields(self, values: Any, types: Mapping[str, Any], keys: Keys) -> dict[str, Any]:
-        """Every key that is known and of the right type. A key without a value is one that is not there."""
+        """The values of all known keys with the right type. A key without a value counts as missing."""
         if not isinstance(values, dict):
             self._note(keys, f"must be a mapping, not {kind_of(values)}")
             return {}
         found = {}
         for key, value in values.items():
             if key not in types:
-                self._note((*keys, key), f"is no key that is known here{did_you_mean(key, types)}")
+                self._note((*keys, key), f"is not a known key{did_you_mean(key, types)}")
             elif value is not None:
                 try:
                     found[key] = msgspec.convert(value, types[key])
@@ -246,13 +246,13 @@ class _Form(Struct):
         message, _, where = error.partition(" - at `$")
         hint = ""
         if message == "Expected `str`, got `object`":
-            hint = " (a text with `: ` in it needs quotes)"
+            hint = " (a string with `: ` in it needs quotes)"
         elif message.startswith("Expected `str`, got"):
             hint = " (put it in quotes)"
         self._note((*keys, *path_of(where.rstrip("`"))), in_words(message) + hint)
 
     def _need(self, found: Mapping[str, Any], names: Iterable[str], keys: Keys) -> None:
-        """Something has to be there, and to say something; what is of the wrong type was noted already."""
+        """Report missing or empty values. Values of the wrong type were already reported."""
         noted = {problem.keys[: len(keys) + 1] for problem in self.problems}
         for name in names:
             value = found.get(name)
@@ -264,11 +264,11 @@ class _Form(Struct):
         self.problems.append(TaskProblem(keys, text))
 
 
-# ---- what no task can have ----
+# ---- invalid values ----
 
 
 def _unusable(value: Any, keys: Keys) -> Iterator[TaskProblem]:
-    """Values that neither the store nor a program could be given."""
+    """Values that cannot be stored or passed to a program."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _unusable(key, keys)
@@ -277,11 +277,11 @@ def _unusable(value: Any, keys: Keys) -> Iterator[TaskProblem]:
         for number, inner in enumerate(value):
             yield from _unusable(inner, (*keys, str(number)))
     elif isinstance(value, str) and ("\0" in value or not is_text(value)):
-        yield TaskProblem(keys, "has a character in it that is no text")
+        yield TaskProblem(keys, "contains an invalid character")
     elif (isinstance(value, float) and not math.isfinite(value)) or (
         isinstance(value, int) and not -(2**63) <= value < 2**63
     ):
-        yield TaskProblem(keys, "is too large a number")
+        yield TaskProblem(keys, "is too large")
 
 
 def _line_problem(value: str | None) -> str:

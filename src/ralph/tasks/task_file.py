@@ -1,4 +1,4 @@
-"""Files of tasks: YAML or JSON, one task or many; each problem with its line, all of them at once."""
+"""Task files in YAML or JSON, with one task or many. All problems are reported at once, each with its line."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ STDIN = "-"
 _FORMS = "A task file is a list of tasks, or has `tasks:` (a list) or `task:` (one task)."
 
 _HINTS = {
-    EXISTS: "--update replaces tasks that are there.",
+    EXISTS: "Use --update to replace existing tasks.",
     AT_WORK: "Wait for it, or stop it with `ralph cancel`.",
 }
 
 
 class TaskFile(Struct, frozen=True):
-    """The entries of a file, each with where it stands, and what is wrong with the file itself."""
+    """The entries of a file with their places, and the problems with the file itself."""
 
     name: str
     entries: tuple[Entry, ...]
@@ -41,7 +41,7 @@ class TaskFile(Struct, frozen=True):
     problems: tuple[tuple[int, str], ...]
 
     def explained(self, found: Sequence[EntryProblem]) -> RalphError:
-        """Everything that is wrong, by line."""
+        """One error with all problems, sorted by line."""
         lines = [*self.problems, *(self._explain(each) for each in found)]
         problems = {each.problem for each in found}
         hint = next((text for problem, text in _HINTS.items() if problem in problems), "")
@@ -56,7 +56,7 @@ class TaskFile(Struct, frozen=True):
 
 
 def explain(what: str, lines: Sequence[str], hint: str = "") -> RalphError:
-    """One error for all of these."""
+    """One error for all of these lines."""
     shown = [clean(line).replace("\n", " ") for line in lines[:MAX_SHOWN]]
     if len(lines) == 1:
         return RalphError(shown[0] + "." * (not shown[0].endswith("?")), hint)
@@ -70,7 +70,7 @@ def said(subject: str, predicate: str) -> str:
 
 
 def load(path: str, settings: WorkSettings, spec: str = "") -> TaskFile:
-    """A file, or stdin for `-`; `spec`, else the name of the file, is for tasks that do not say theirs."""
+    """Load a file, or stdin for `-`. Tasks without a spec get `spec`, or the name of the file."""
     name = "stdin" if path == STDIN else path
     text = _stdin() if path == STDIN else read_text(path, most=MAX_BYTES, what="task file")
     return parse(text, name, settings, spec or ("" if path == STDIN else Path(path).stem))
@@ -97,12 +97,12 @@ def parse(text: str, name: str, settings: WorkSettings, spec: str = "") -> TaskF
         entries += (read(values, settings, spec) for _, values in found)
         places += ((document, keys) for keys, _ in found)
     if not entries and not problems:
-        raise RalphError(f"{name}: there are no tasks in it.", _FORMS)
+        raise RalphError(f"{name}: no tasks found.", _FORMS)
     return TaskFile(name, tuple(entries), tuple(places), tuple(problems))
 
 
 class _NoForm(ValueError):
-    """This is no list of tasks, nor one of them."""
+    """The document is neither a task nor a list of tasks."""
 
 
 def _tasks(document: YamlDocument) -> Iterator[tuple[Keys, Any]]:
@@ -120,10 +120,10 @@ def _tasks(document: YamlDocument) -> Iterator[tuple[Keys, Any]]:
 
 
 def to_text(tasks: Iterable[Task]) -> str:
-    """A file that `parse` makes equal tasks of."""
+    """A task file from which `parse` reads equal tasks."""
     return yamlfile.dump([written(task) for task in tasks])
 
 
 def one_to_text(task: Task) -> str:
-    """The same for a single task, in its own form."""
+    """The same for a single task, under the key `task`."""
     return yamlfile.dump({"task": written(task)})

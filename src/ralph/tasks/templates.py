@@ -1,4 +1,4 @@
-"""Ready verifications for what many projects have. Where a test runner is green without any test, more is asked."""
+"""Ready-made verifications for common tools. Where a test runner passes without any tests, they require at least one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ralph.tasks.verification import did_you_mean
 
 
 class Template(Struct, frozen=True):
-    """`role`: the one that it suits best."""
+    """A ready-made verification. `role` is the role it suits best."""
 
     summary: str
     role: str
@@ -26,7 +26,7 @@ def _command(summary: str, role: str, command: str, **config: Any) -> Template:
 
 
 TEMPLATES: dict[str, Template] = {
-    "pytest": _command("All tests pass; none at all is red.", "tester", "python -m pytest -q"),
+    "pytest": _command("All tests pass, and there is at least one.", "tester", "python -m pytest -q"),
     "pytest-coverage": _command(
         "All tests pass, and at least 80% of the code is covered (needs pytest-cov).",
         "tester",
@@ -38,34 +38,38 @@ TEMPLATES: dict[str, Template] = {
         "coverage run -m pytest -q && coverage report --fail-under=80",
     ),
     "unittest": _command(
-        "All unittest tests pass; none at all is red.",
+        "All unittest tests pass, and there is at least one.",
         "tester",
         "python -m unittest",
         output_not_contains="Ran 0 tests",
     ),
-    "ruff": _command("No lint, all files formatted.", "reviewer", "ruff check . && ruff format --check ."),
-    "mypy": _command("The types are right.", "reviewer", "mypy ."),
+    "ruff": _command(
+        "No lint errors, and all files are formatted.", "reviewer", "ruff check . && ruff format --check ."
+    ),
+    "mypy": _command("The types check.", "reviewer", "mypy ."),
     "npm-test": _command("The test script of package.json succeeds.", "tester", "npm test"),
     "npm-lint": _command("The lint script of package.json succeeds.", "reviewer", "npm run lint"),
     "npm-build": _command("The build script of package.json succeeds.", "coder", "npm run build"),
-    "tsc": _command("TypeScript's types are right.", "reviewer", "npx --no-install tsc --noEmit"),
+    "tsc": _command("The TypeScript types check.", "reviewer", "npx --no-install tsc --noEmit"),
     "cargo-test": _command(
         "All tests pass, and there is at least one.",
         "tester",
         "cargo test --quiet && cargo test --quiet -- --list | grep -q ': test$'",
     ),
-    "cargo-clippy": _command(
-        "No warning of clippy.", "reviewer", "cargo clippy --all-targets -- -D warnings"
-    ),
+    "cargo-clippy": _command("No clippy warnings.", "reviewer", "cargo clippy --all-targets -- -D warnings"),
     "go-test": _command(
         "All tests pass, and there is at least one.", "tester", "go test ./...", output_contains="ok  \t"
     ),
     "go-vet": _command(
-        "Nothing for go vet, all files formatted.", "reviewer", 'go vet ./... && test -z "$(gofmt -l .)"'
+        "No go vet errors, and all files are formatted.",
+        "reviewer",
+        'go vet ./... && test -z "$(gofmt -l .)"',
     ),
     "make": _command("make succeeds.", "coder", "make"),
     "make-test": _command("make test succeeds.", "tester", "make test"),
-    "maven": _command("mvn verify succeeds: it builds, and the tests pass.", "tester", "mvn -q -B verify"),
+    "maven": _command(
+        "mvn verify succeeds: the project builds and the tests pass.", "tester", "mvn -q -B verify"
+    ),
     "gradle": _command("gradle check succeeds.", "tester", "./gradlew --quiet check"),
     "http": _command(
         "The service answers.",
@@ -79,7 +83,7 @@ TEMPLATES: dict[str, Template] = {
         {"check_for": ACCEPTANCE},
     ),
     "no-leftovers": Template(
-        "Nothing was left for later.",
+        'No TODO, FIXME, XXX or "not implemented" is left.',
         "reviewer",
         VerificationMethod.SEMANTIC,
         {"negative_patterns": ["TODO", "FIXME", "XXX", "not implemented"]},
@@ -103,12 +107,12 @@ def find(name: str) -> tuple[str, Template]:
     known = name.strip().lower().replace(" ", "-")
     if known not in TEMPLATES:
         hint = did_you_mean(known, TEMPLATES).removeprefix("; ").capitalize()
-        raise RalphError(f"There is no template {name!r}.", hint or "`ralph task templates` lists them.")
+        raise RalphError(f"Unknown template {name!r}.", hint or "`ralph task templates` lists them.")
     return known, TEMPLATES[known]
 
 
 def to_yaml(template: Template) -> str:
-    """What stands beneath `completion:` of a task."""
+    """The template as YAML, for the `completion:` section of a task."""
     return yamlfile.dump(
         {
             template.role: {

@@ -1,4 +1,4 @@
-"""What is wrong with the verification of a role, as it is written: the method, its config, stage by stage."""
+"""Finds problems with the written verification of a role: the method and its config, stage by stage."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ Keys = tuple[str, ...]
 _STAGE = ("name", "method", "config", "required")
 _PLACEHOLDER = re.compile(r"\{\{\s*acceptance_criteria\s*\}\}")
 _KINDS = {
-    "str": "a text",
+    "str": "a string",
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
     "array": "a list",
     "object": "a mapping",
-    "null": "nothing",
+    "null": "null",
 }
 
 
 class TaskProblem(NamedTuple):
-    """Something that is wrong with a task: where, by the keys of its written form, and what, as a predicate."""
+    """A problem with a task: its place, as keys of the written form, and the problem, as a predicate."""
 
     keys: Keys
     text: str
@@ -38,7 +38,7 @@ class TaskProblem(NamedTuple):
 def verification_problems(
     method: str, config: dict[str, Any], acceptance: tuple[str, ...], keys: Keys
 ) -> list[TaskProblem]:
-    """Everything that is wrong; `keys` lead to the role."""
+    """All problems with a verification. `keys` lead to the role."""
     written = (*keys, "verification_config")
     misplaced = list(_misplaced(config, written))
     full = injected(config, acceptance or ("…",))
@@ -51,18 +51,18 @@ def _problems(
     known = verification_methods()
     if method not in known and method not in more:
         hint = did_you_mean(method, known) or f"; one of {', '.join(known)}"
-        yield TaskProblem(named, f"names no method: {method!r}{hint}")
+        yield TaskProblem(named, f"names an unknown method: {method!r}{hint}")
         return
     found = [*_inside(method, config, keys)]
     yield from found or _refused(method, config, keys)
 
 
 def _inside(method: str, config: Mapping[str, Any], keys: Keys) -> Iterator[TaskProblem]:
-    """A check that has nothing to check proves nothing; nor does one with such a stage."""
+    """Required settings that are missing, in stages too: a check with nothing to check proves nothing."""
     try:
         found = find_method(method)
     except RalphError:
-        return  # `_refused` says why
+        return  # `_refused` reports why
     for key, text in found.missing(config):
         yield TaskProblem((*keys, key), text)
     for number, (inner, its_config) in enumerate(found.stages(config)):
@@ -72,7 +72,7 @@ def _inside(method: str, config: Mapping[str, Any], keys: Keys) -> Iterator[Task
 
 
 def _misplaced(value: Any, keys: Keys) -> Iterator[TaskProblem]:
-    """The placeholder inside a longer text would stay as it is."""
+    """Placeholders inside a longer text, where they would not be replaced."""
     if isinstance(value, dict):
         for key, inner in value.items():
             yield from _misplaced(inner, (*keys, key))
@@ -80,11 +80,11 @@ def _misplaced(value: Any, keys: Keys) -> Iterator[TaskProblem]:
         for number, inner in enumerate(value):
             yield from _misplaced(inner, (*keys, str(number)))
     elif isinstance(value, str) and value != ACCEPTANCE and _PLACEHOLDER.search(value):
-        yield TaskProblem(keys, f"must be {ACCEPTANCE} alone, with nothing before, in or after it")
+        yield TaskProblem(keys, f"must be exactly {ACCEPTANCE}, with nothing before, inside or after it")
 
 
 def _refused(method: str, config: dict[str, Any], keys: Keys) -> Iterator[TaskProblem]:
-    """What the method itself says about its config."""
+    """Problems that the method itself reports about its config."""
     try:
         text = config_problem(method, config)
     except RalphError as error:
@@ -97,7 +97,7 @@ def _refused(method: str, config: dict[str, Any], keys: Keys) -> Iterator[TaskPr
     inner = path_of(where)
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", message):
         hint = did_you_mean(unknown[1], _config_keys())
-        yield TaskProblem((*keys, *inner, unknown[1]), f"is no key that is known here{hint}")
+        yield TaskProblem((*keys, *inner, unknown[1]), f"is not a known key{hint}")
     elif missing := re.fullmatch(r"Object missing required field `(.*)`", message):
         yield TaskProblem((*keys, *inner, missing[1]), "is missing")
     else:
@@ -105,7 +105,7 @@ def _refused(method: str, config: dict[str, Any], keys: Keys) -> Iterator[TaskPr
 
 
 def _config_keys() -> list[str]:
-    """Every key that some verification config has."""
+    """All keys of all verification configs."""
     structs = (find_method(name).config for name in verification_methods() if name in METHODS)
     return [*_STAGE, *(each.encode_name for struct in structs for each in msgspec.structs.fields(struct))]
 
@@ -123,13 +123,13 @@ def path_of(where: str) -> Keys:
 
 
 def in_words(message: str) -> str:
-    """What msgspec says about a value, as a predicate."""
+    """A msgspec error message as a predicate."""
     if found := re.fullmatch(r"Expected `([\w |]+)`, got `(\w+)`", message):
         wanted = " or ".join(_KINDS.get(each, each) for each in found[1].split(" | ") if each != "null")
         return f"must be {wanted}, not {_KINDS.get(found[2], found[2])}"
     if found := re.fullmatch(r"Expected `(\w+)` (>=|<=) (-?[\d.]+)", message):
-        bound = "least" if found[2] == ">=" else "most"
-        return f"must be {_KINDS.get(found[1], found[1])}, at {bound} {found[3]}"
+        bound = "more" if found[2] == ">=" else "less"
+        return f"must be {found[3].removesuffix('.0')} or {bound}"
     return f": {message[:1].lower()}{message[1:]}"
 
 

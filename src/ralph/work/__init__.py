@@ -1,1 +1,1 @@
-"""`ralph work`: many tasks, each in its own worktree, then merged."""
+"""`ralph work`: runs many tasks, each in its own worktree, and merges them."""

@@ -1,4 +1,4 @@
-"""Tasks as the board sees them: which are chosen, where each stands, and what of it is kept in the store."""
+"""Moves tasks between the store and the board: which ones are chosen, and the progress of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ralph.work import role_plan
 from ralph.work.role_plan import MERGE
 
 Watch = Callable[[str, Event], None]
-"""Hears every event with the id of its task; "" for the work as a whole."""
+"""Receives every event with the id of its task, or "" for events of `ralph work` as a whole."""
 
 _STATUS = {
     JobState.TODO: TaskStatus.TODO,
@@ -34,7 +34,7 @@ _ENDED = (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.CANCELLED)
 
 
 class Choice(Struct, frozen=True):
-    """Which tasks: those named, else those of a spec, else all of the project. `slots`: how many at once."""
+    """The tasks to work on: the named ones, those of a spec, or all of the project. `slots` run in parallel."""
 
     spec: str | None = None
     tasks: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class Choice(Struct, frozen=True):
 
 
 class Jobs:
-    """The tasks of one project on their way between store and board."""
+    """The tasks of one project, read from the store for the board and written back."""
 
     def __init__(self, home: Home, project: str, settings: Settings, watch: Watch) -> None:
         self._tasks = home.tasks(project)
@@ -59,29 +59,29 @@ class Jobs:
     # ---- from the store ----
 
     def check_base(self, branch: str) -> None:
-        """Into the branch of a task nothing can be merged: it goes when the task is done."""
+        """Refuse to merge into the branch of a task, which is deleted when that task is done."""
         if (id := task_of(branch)) in self._tasks.statuses():
             raise RalphError(
-                f"{branch} is the branch of task {id}: finished tasks cannot go into it.",
-                "Check out the branch that they are to go into: git switch BRANCH",
+                f"{branch} is the branch of task {id}: finished tasks cannot be merged into it.",
+                "Check out the branch to merge into: git switch BRANCH",
             )
 
     def chosen(self, choice: Choice) -> list[Job]:
-        """The tasks, and what they depend on. One that is named is begun again if it had failed."""
+        """The chosen tasks and their dependencies. A named task that had failed starts again."""
         wanted = [self._reopened(self._tasks.find(id)) for id in choice.tasks]
         rows = {row.id: row for row in self._tasks.stored()}
         if not choice.tasks:
             of_spec = [row for row in rows.values() if choice.spec in (None, row.spec_id)]
             if choice.spec is not None and not of_spec:
                 hint = did_you_mean(choice.spec, {row.spec_id for row in rows.values()})
-                raise RalphError(f"There is no task of spec {choice.spec!r} in this project{hint or '.'}")
+                raise RalphError(f"This project has no task of spec {choice.spec!r}{hint or '.'}")
             wanted = [row.id for row in of_spec if row.status != TaskStatus.CANCELLED]
         progresses, new = self._tasks.progresses(), TaskProgress()
         order = _with_dependencies(wanted, {id: self._tasks.depends_on(row) for id, row in rows.items()})
         return [self._job(self._tasks.read(rows[id]), progresses.get(id, new)) for id in order]
 
     def added(self, choice: Choice, known: Collection[str]) -> Iterator[Job]:
-        """Tasks that were added since; one that cannot be worked on is left out, and that is said once."""
+        """Tasks added since the start. A task that cannot be worked on is skipped, with one notice."""
         new = [id for id in self._tasks.ids(TaskStatus.TODO, choice.spec) if id not in known]
         if choice.tasks or not new:
             return
@@ -98,7 +98,7 @@ class Jobs:
     def leave_out(self, id: str, why: str) -> None:
         if (id, why) not in self._left_out:
             self._left_out.add((id, why))
-            self._watch(id, Notice(f"{id} is left out: {why}"))
+            self._watch(id, Notice(f"Skipping {id}: {why}"))
 
     def _reopened(self, task: Task) -> str:
         progress = replace(self._tasks.progress(task.id), sent_back=0, merge_retries=0)
@@ -109,7 +109,7 @@ class Jobs:
         return task.id
 
     def _job(self, task: Task, progress: TaskProgress) -> Job:
-        """Where a task stands, as the board sees it. What was blocked is tried again."""
+        """The board's view of a task. Blocked tasks are tried again."""
         if task.status is not TaskStatus.DONE:
             self._check(task)
         job = Job(
@@ -130,7 +130,7 @@ class Jobs:
         return self._under_way(job, progress)
 
     def _under_way(self, job: Job, progress: TaskProgress) -> Job:
-        """A role that was switched off meanwhile is passed over."""
+        """A job that resumes at its stored role, or at the next enabled role if that one was disabled."""
         order = [*ROLES, MERGE]
         left = [role for role in self._roles if order.index(role) >= order.index(progress.role)]
         if not left:
@@ -142,27 +142,25 @@ class Jobs:
 
     def _check(self, task: Task) -> None:
         if problem := id_problem(task.id):
-            raise RalphError(f"The id of task {task.id!r} {problem}.", "Import it again under another id.")
+            raise RalphError(f"The id of task {task.id!r} {problem}.", "Import it again with a different id.")
         if task.completion_spec is None:
-            self._watch(
-                task.id, Notice(f"{task.id} has no completion spec: only its promises are looked for.")
-            )
+            self._watch(task.id, Notice(f"{task.id} has no completion spec: only its promises are checked."))
         if problems := role_plan.problems(task, self._roles, self._settings):
             raise RalphError(
-                f"Task {task.id}: {'; '.join(problems)}.", f"`ralph task edit {task.id}` changes it."
+                f"Task {task.id}: {'; '.join(problems)}.", f"To change it: ralph task edit {task.id}"
             )
 
     # ---- into the store ----
 
     def keep(self, jobs: Sequence[Job]) -> None:
-        """Where jobs stand goes into the store, all of it or nothing; then those that have moved are told."""
+        """Write the state of jobs to the store in one transaction, then report the ones that moved."""
         with self._tasks.writing():
             moved = [event for job in jobs if (event := self._kept(job))]
         for event in moved:
             self._watch(event.task, event)
 
     def keep_all(self, jobs: Sequence[Job]) -> None:
-        """The same for all that there are: most of them stand where they stood."""
+        """The same for all jobs, skipping the ones that have not changed."""
         statuses, progresses = self._tasks.statuses(), self._tasks.progresses()
         new = TaskProgress()
         self.keep([job for job in jobs if not self._stands(job, statuses, progresses.get(job.id, new))])
@@ -172,9 +170,10 @@ class Jobs:
         return statuses.get(job.id) == status and progress == old
 
     def _kept(self, job: Job) -> TaskMoved | None:
-        """A cancel that the board has not heard of yet stays; so does what the turns of the job have kept.
+        """Write one job to the store; returns the event to report, if any.
 
-        A job that goes on from an earlier time is told too, when it begins.
+        A cancellation that the board does not know of yet is kept, and so is progress written by the job's turns.
+        A job resumed from an earlier `ralph work` is reported when it starts.
         """
         task, old = self._tasks.get(job.id), self._tasks.progress(job.id)
         if task is None or (task.status is TaskStatus.CANCELLED and job.state not in board.ENDED):
@@ -182,14 +181,14 @@ class Jobs:
         status, progress = self._place(job, old)
         if (task.status, old) != (status, progress):
             self._tasks.move(job.id, status, progress)
-        goes_on = job.id not in self._told and job.state in (JobState.ACTIVE, JobState.MERGING)
-        if (task.status, old.role) == (status, progress.role) and not goes_on:
+        is_resumed = job.id not in self._told and job.state in (JobState.ACTIVE, JobState.MERGING)
+        if (task.status, old.role) == (status, progress.role) and not is_resumed:
             return None
         self._told.add(job.id)
         return TaskMoved(task.id, task.title, status, progress.role, job.reason)
 
     def _place(self, job: Job, old: TaskProgress) -> tuple[TaskStatus, TaskProgress]:
-        """The status of a job's task, and its progress from what it was."""
+        """The new status of a job's task, and its progress updated from the old one."""
         role = _role(job, old.role)
         status = _STATUS.get(job.state) or ROLES[self._roles[-1] if role == MERGE else role].status
         return status, replace(
@@ -207,7 +206,7 @@ class Jobs:
 
 
 def _with_dependencies(wanted: list[str], depends_on: Mapping[str, Sequence[str]]) -> list[str]:
-    """Tasks and all that they depend on, each after what it depends on."""
+    """Tasks and all their dependencies, with dependencies first."""
     found: dict[str, None] = {}
     seen: set[str] = set()
     todo = wanted[::-1]
@@ -223,7 +222,7 @@ def _with_dependencies(wanted: list[str], depends_on: Mapping[str, Sequence[str]
 
 
 def _role(job: Job, before: str) -> str:
-    """What is to be done next; a job that is blocked or has ended stays where it was."""
+    """The next role of a job. A blocked or finished job keeps its role."""
     if job.state in (JobState.PROVED, JobState.MERGING):
         return MERGE
     if job.state is JobState.ACTIVE:

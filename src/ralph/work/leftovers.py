@@ -1,4 +1,4 @@
-"""Worktrees of tasks that nobody will work on any more: found and removed by `ralph prune`."""
+"""Worktrees that are no longer needed, found and removed by `ralph prune`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OVER = (TaskStatus.DONE, TaskStatus.CANCELLED)
 
 
 class Leftover(Struct, frozen=True):
-    """A worktree, and why it is not needed any more."""
+    """A worktree, and why it is no longer needed."""
 
     path: Path
     why: str
@@ -32,7 +32,7 @@ class Leftover(Struct, frozen=True):
 
 
 def leftovers(home: Home, before: float) -> list[Leftover]:
-    """Worktrees of tasks that are over or gone, and of those that failed before a time."""
+    """Worktrees of tasks that are finished or gone, and of tasks that failed before the given time."""
     found = []
     for path in sorted((home.path / "worktrees").glob("*/[!.]*")):
         if path.is_dir() and not _is_in_use(home, path) and (why := _why(home, path, before)):
@@ -63,7 +63,7 @@ def _why(home: Home, path: Path, before: float) -> str:
 
 
 def _task(home: Home, project: str, name: str) -> Task | None:
-    """The task of a worktree; further attempts have `+` and a number behind the task's id."""
+    """The task of a worktree. Names of further attempts have `+` and a number after the task id."""
     tasks = home.tasks(project)
     try:
         return tasks.get(name.partition("+")[0])
@@ -72,7 +72,7 @@ def _task(home: Home, project: str, name: str) -> Task | None:
 
 
 def remove(home: Home, leftover: Leftover) -> None:
-    """The worktree goes; its branch stays, with all that was committed."""
+    """Remove a worktree. Its branch stays, with all its commits."""
     linked = repository_at(leftover.path)
     main = find_repository(linked.common.parent) if linked else None
     if main is None:

@@ -1,4 +1,4 @@
-"""The merge of what was proved: in a worktree of its own, proved again there, and only then in the user's branch."""
+"""Merges proved work: in a separate worktree, proved again there, and only then into the user's branch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ralph.work.role_plan import MERGE, Assignment
 from ralph.work.turns import Halt, TaskTurn, TurnResult, halted, lost, reason_of
 
 MAX_TRIES = 5
-"""How often a merge is begun anew because the base has moved meanwhile."""
+"""How often a merge is retried because the base has moved meanwhile."""
 
 LONGEST_SUBJECT = 200
 
@@ -64,7 +64,7 @@ class MergeTurn(TaskTurn):
             return repo.advance(task.id, branch, base, merge), None
 
     def _settle(self, task: Task, done: project_repo.MergeAttempt) -> None:
-        """What does not go together goes back to the first role, whose worktree gets the base merged in."""
+        """Clean up after a merge. On failure the task returns to the first role, with the base merged into its worktree."""
         if done.verdict is MergeVerdict.OK:
             self.tasks.keep_progress(task.id, merged=done.commit)
         elif done.verdict in (MergeVerdict.CONFLICT, MergeVerdict.RED):
@@ -77,5 +77,5 @@ class MergeTurn(TaskTurn):
 
 
 def _subject(task: Task) -> str:
-    """One line, whatever the title is."""
+    """The merge commit subject, always a single line."""
     return clean(" ".join(f"Merge {task.id}: {task.title}".split()))[:LONGEST_SUBJECT]

@@ -1,4 +1,4 @@
-"""The repository whose tasks are worked on: a worktree for each, and the way back into the user's branch."""
+"""The repository of a project: a worktree for each task, and merging back into the user's branch."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ from ralph.store.home import Home
 from ralph.store.runs import process_start
 
 _ADVANCING = "refs/ralph/advancing"
-"""The commit that the user's checkout is being brought to; what a killed git has left of it is taken back."""
+"""The commit the user's checkout is moving to. After a kill, a half-done move is undone."""
 
 
 def _proved(task: str) -> str:
-    """The commit that waits for the user."""
+    """The ref of a proved commit that waits for the user."""
     return f"refs/ralph/proved/{task}"
 
 
 def _trusted(task: str) -> str:
-    """The commit whose protected files count, where no branch has it."""
+    """The ref that keeps the commit with the trusted version of protected files, if no branch contains it."""
     return f"refs/ralph/trusted/{task}"
 
 
 class Wardens:
-    """Wardens for git between the runs: who is done with one leaves it to the next.
+    """A pool of wardens for git commands between runs.
 
-    They hold the lock of the project too, so that after a kill nobody begins before the last git command has ended.
+    They also hold the lock of the project, so that after a kill no other Ralph starts before the last git command exits.
     """
 
     def __init__(self, lock: int) -> None:
@@ -73,9 +73,9 @@ class Wardens:
 
 
 class ProjectRepo(Struct, frozen=True):
-    """A project that one `ralph work` alone works on. `record`: how the user's git was configured at its beginning.
+    """A project locked by one `ralph work`.
 
-    `runs_hooks`: whether the user's git hooks are run.
+    `record` holds the user's git configuration at the start; `runs_hooks` says whether the user's git hooks run.
     """
 
     home: Home
@@ -87,7 +87,7 @@ class ProjectRepo(Struct, frozen=True):
 
     @contextmanager
     def opened(self, wakeup: Wakeup) -> Iterator[OpenProjectRepo]:
-        """Git in the user's checkout, under a warden that nobody else uses meanwhile."""
+        """Git in the user's checkout, under a warden that no other thread uses meanwhile."""
         with (
             opened_directory(str(self.repository.top)) as directory,
             self.wardens.lent(wakeup) as warden,
@@ -101,7 +101,7 @@ class ProjectRepo(Struct, frozen=True):
         return self.home.worktree(self.project, task, attempt)
 
     def merge_worktree(self, task: str) -> Path:
-        """A task cannot have this name: ids do not begin with a dot."""
+        """The worktree for merging. No task can have this name: ids do not start with a dot."""
         return self.home.worktree(self.project, f".merge/{task}")
 
 
@@ -109,7 +109,7 @@ class ProjectRepo(Struct, frozen=True):
 def locked_project_repo(
     home: Home, repository: Repository, project: str, wakeup: Wakeup, *, runs_hooks: bool = True
 ) -> Iterator[ProjectRepo]:
-    """The project, for nobody else as long as this lasts. Git knows worktrees by their real paths, so do we."""
+    """The project, locked while the context is open. Like git, we identify worktrees by their real paths."""
     home = replace(home, path=real(home.path))
     record = home.path / "work" / home.worktree(project, "any").parent.name
     lock = _lock(home, repository.common, record / "owner", wakeup)
@@ -126,7 +126,7 @@ def locked_project_repo(
 
 
 def _lock(home: Home, common: Path, owner: Path, wakeup: Wakeup) -> int:
-    """After a Ralph that was killed, the end of what it had started is waited for."""
+    """Lock the project. After a killed Ralph, wait for its processes to exit."""
     deadline = time.monotonic() + DYING_SECONDS
     while True:
         try:
@@ -134,8 +134,8 @@ def _lock(home: Home, common: Path, owner: Path, wakeup: Wakeup) -> int:
         except locks.Locked:
             if _is_alive(owner) or time.monotonic() > deadline:
                 raise RalphError(
-                    "Another `ralph work` works on this project.",
-                    "`ralph status` shows it; add tasks to it as you like.",
+                    "Another `ralph work` is running in this project.",
+                    "`ralph status` shows it. You can add tasks while it runs.",
                 ) from None
             if wakeup.count:
                 raise KeyboardInterrupt from None
@@ -150,7 +150,7 @@ def _is_alive(owner: Path) -> bool:
 
 
 class MergeAttempt(Struct, frozen=True):
-    """What came of merging: the commit to prove, or why there is none. `old`: where the base was."""
+    """The result of a merge: the commit to prove, or why there is none. `old` is the base before the merge."""
 
     commit: str = ""
     old: str = ""
@@ -159,7 +159,7 @@ class MergeAttempt(Struct, frozen=True):
 
 
 class OpenProjectRepo(Struct, frozen=True):
-    """An open ground."""
+    """A project repository opened for git commands."""
 
     repo: ProjectRepo
     warden: Warden
@@ -169,11 +169,11 @@ class OpenProjectRepo(Struct, frozen=True):
     # ---- before the work ----
 
     def base_branch(self) -> str:
-        """The branch that finished tasks go into: the one that is checked out."""
+        """The branch that finished tasks are merged into: the one that is checked out."""
         branch = self.worktrees.current_branch()
         if not branch:
             raise RalphError(
-                "No branch is checked out here: there is nothing to merge finished tasks into.",
+                "No branch is checked out, so there is nothing to merge finished tasks into.",
                 "Check one out first: git switch BRANCH",
             )
         if not self.worktrees.branch_commit(branch):
@@ -184,16 +184,16 @@ class OpenProjectRepo(Struct, frozen=True):
         with self.tree(self.repo.repository) as tree:
             last = tree.last_head()
         if last:
-            return f"If it was deleted, bring it back: git update-ref refs/heads/{branch} {last}"
-        return 'Make one first: git commit --allow-empty -m "Begin"'
+            return f"If it was deleted, restore it: git update-ref refs/heads/{branch} {last}"
+        return 'Create one first: git commit --allow-empty -m "Initial commit"'
 
     def check_commits(self) -> None:
-        """Ralph commits for the user, so git has to know who that is and how to sign."""
+        """Check that git has an identity and can sign: Ralph commits on behalf of the user."""
         if problem := self.worktrees.identity_problem() or self.worktrees.signing_problem():
             raise RalphError(problem)
 
     def repair(self, base: str) -> None:
-        """What a killed Ralph may have left: merges in hand, half a fast-forward of the user's checkout."""
+        """Clean up after a killed Ralph: unfinished merges, and a half-done fast-forward of the user's checkout."""
         for path in self.repo.merge_worktree("any").parent.glob("*"):
             os.close(locks.acquire(path, self.repo.home.path, DYING_SECONDS, above=False))
             self.worktrees.remove(path)
@@ -209,7 +209,7 @@ class OpenProjectRepo(Struct, frozen=True):
     # ---- the worktree of a task ----
 
     def place(self, task: str, attempt: int, start: str) -> tuple[Repository, bool]:
-        """The worktree of a task on its branch, and whether it had to be made."""
+        """The worktree of a task on its branch, and whether it was newly created."""
         path, branch = self.repo.worktree(task, attempt), branch_of(task, attempt)
         found = self.worktrees.found(path)
         repository = found or self.worktrees.add(path, branch, start)
@@ -224,7 +224,7 @@ class OpenProjectRepo(Struct, frozen=True):
             yield Tree(repository, runner, self.baseline)
 
     def keep(self, repository: Repository, message: str, scratch: Path) -> None:
-        """What a run has made and not committed goes onto the branch; `scratch` tells how it was when it began."""
+        """Commit a run's uncommitted changes to its branch. `scratch` holds the state at the start of the run."""
         with opened_directory(str(repository.top)) as directory:
             runner = scm_runner(self.warden, directory, repository.top)
             found, tree = Baseline(Git(repository, runner), scratch), Tree(repository, runner, self.baseline)
@@ -234,9 +234,9 @@ class OpenProjectRepo(Struct, frozen=True):
     def put_back(
         self, repository: Repository, branch: str, run: str, snapshot: str, scratch: Path
     ) -> list[str]:
-        """Make a worktree of ours what it was at a snapshot, else at the last one of a run, HEAD too.
+        """Restore one of our worktrees, including HEAD, to a snapshot of a run, by default the last one.
 
-        Returns what could not be put back.
+        Returns what could not be restored.
         """
         with opened_directory(str(repository.top)) as directory:
             runner = scm_runner(self.warden, directory, repository.top)
@@ -249,9 +249,9 @@ class OpenProjectRepo(Struct, frozen=True):
             return rewinder.apply(rewind)
 
     def bring_in(self, repository: Repository, task: str, commit: str, trusted: str, scratch: Path) -> str:
-        """A task's branch gets a commit of the base, conflicts and all; returns what may be trusted from now on.
+        """Merge a commit of the base into a task's branch, with any conflicts; returns the new trusted commit.
 
-        What lies around untracked, as `scratch` tells, gives way to a file of that commit.
+        Files that were untracked at the start, according to `scratch`, are replaced by files of that commit.
         """
         with self.tree(repository) as tree:
             if not tree.has(commit):
@@ -271,22 +271,22 @@ class OpenProjectRepo(Struct, frozen=True):
     # ---- merging ----
 
     def merge(self, task: str, base: str, message: str, progress: TaskProgress) -> MergeAttempt:
-        """Merge a task's branch with the base, in a worktree of its own; nothing of the user's is touched.
+        """Merge a task's branch with the base in a separate worktree, without touching the user's checkout.
 
-        A single commit that follows on the base needs no merge. Of several, only the last one was proved: the base
-        gets them behind a merge commit. What the base has already, whoever has merged it, is proved there as it is.
+        A single commit directly on top of the base needs no merge. Of several, only the last one was proved, so they
+        get a merge commit. If the base already contains the work, the base itself is proved.
         """
         trees, path = self.worktrees, self.repo.merge_worktree(task)
         branch = branch_of(task, progress.attempt)
         old, tip = trees.branch_commits(base, branch)
         if not old:
-            mending = f"git branch {base} {progress.began}"
-            reason = f"The branch {base} is not there any more. Next: {mending}, and `ralph work` again."
+            command = f"git branch {base} {progress.began}"
+            reason = f"The branch {base} no longer exists. Restore it with `{command}`, then run `ralph work` again."
             return MergeAttempt(verdict=MergeVerdict.HELD, reason=reason)
         if progress.merged and trees.is_ancestor(progress.merged, old):
             return MergeAttempt(progress.merged, old, MergeVerdict.OK)
         if not tip or trees.is_ancestor(tip, progress.began):
-            return MergeAttempt(verdict=MergeVerdict.HELD, reason=f"There is nothing on the branch {branch}.")
+            return MergeAttempt(verdict=MergeVerdict.HELD, reason=f"The branch {branch} has no new commits.")
         if trees.is_ancestor(tip, old):
             trees.add_detached(path, old)
             return MergeAttempt(old, old)
@@ -318,11 +318,11 @@ class OpenProjectRepo(Struct, frozen=True):
             return replace(merge, verdict=MergeVerdict.OK)
         repository = repository_at(checkout)
         if repository is None:
-            return self._held(task, branch, base, merge, f"{checkout} is no git checkout any more.")
+            return self._held(task, branch, base, merge, f"{checkout} is no longer a git checkout.")
         try:
             lock = locks.acquire(checkout, self.repo.home.path, above=False)
         except locks.Locked:
-            return self._held(task, branch, base, merge, f"Another run works in {checkout}.")
+            return self._held(task, branch, base, merge, f"Another run is working in {checkout}.")
         try:
             problem = self._advance(repository, base, merge)
         finally:
@@ -334,7 +334,7 @@ class OpenProjectRepo(Struct, frozen=True):
         return replace(merge, verdict=MergeVerdict.OK)
 
     def _advance(self, repository: Repository, base: str, merge: MergeAttempt) -> str:
-        """Returns why it was not done."""
+        """Fast-forward the checkout of the base; returns the problem, or "" on success."""
         if self.worktrees.branch_commit(base) != merge.old:
             return f"{base} has moved"
         self.worktrees.git("update-ref", _ADVANCING, merge.commit)
@@ -344,14 +344,15 @@ class OpenProjectRepo(Struct, frozen=True):
         return problem
 
     def _held(self, task: str, branch: str, base: str, merge: MergeAttempt, why: str) -> MergeAttempt:
-        """The proved commit waits for the user, on the task's branch or under a name of its own."""
+        """Keep the proved commit for the user, on the task's branch or under a separate ref."""
         target = branch
         if merge.commit != self.worktrees.branch_commit(branch):
             target = _proved(task)
             self.worktrees.git("update-ref", target, merge.commit)
         command = f"git merge --ff-only {target}"
         return MergeAttempt(
-            verdict=MergeVerdict.HELD, reason=f"{why} Then: {command} (on {base}), or `ralph work` again."
+            verdict=MergeVerdict.HELD,
+            reason=f"{why} After that, run `{command}` on {base}, or `ralph work` again.",
         )
 
     def clear(self, task: str, attempts: int) -> None:
@@ -368,6 +369,6 @@ class OpenProjectRepo(Struct, frozen=True):
 def _conflict(base: str, paths: list[str]) -> str:
     files = ", ".join(paths[:20])
     return (
-        f"The work conflicts with what {base} has got meanwhile. {base} is merged into this branch already,"
-        f" with conflict marks in: {files}. Resolve them, and keep what both sides want."
+        f"The work conflicts with newer changes on {base}. {base} is already merged into this branch,"
+        f" with conflict markers in: {files}. Resolve them, and keep what both sides intended."
     )

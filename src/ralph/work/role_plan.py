@@ -1,4 +1,4 @@
-"""A task and a role become the Plan of a loop: what it promises, how that is verified, by which agent."""
+"""Makes the Plan of a loop from a task and a role: its promise, its checks, its agent."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from ralph.settings import CommandSettings, Settings
 from ralph.tasks.criteria import InForce, criteria_of, in_force, role_settings
 
 MERGE = "merge"
-"""The run that proves a merged tree; no agent works in it."""
+"""The run that proves a merged tree, without an agent."""
 
 
 class BudgetLeft(Struct, frozen=True):
-    """What may still be used. 0 is no limit."""
+    """The remaining budget (0: no limit)."""
 
     cost_usd: float = 0.0
     tokens: int = 0
@@ -54,7 +54,7 @@ class BudgetLeft(Struct, frozen=True):
 
 
 class Assignment(Struct, frozen=True):
-    """One role's turn at a task. `told`: why the task came back. `tracked`: the files of the trusted commit."""
+    """One role's turn at a task. `told` is why the task came back; `tracked` are the files of the trusted commit."""
 
     task: Task
     role: str
@@ -67,18 +67,18 @@ class Assignment(Struct, frozen=True):
 
 
 def roles_of(settings: Settings) -> tuple[str, ...]:
-    """The roles that tasks go through here, in their order."""
+    """The enabled roles, in the order that tasks go through them."""
     roles = tuple(role for role in ROLES if role_settings(role, settings.ralph).enabled)
     if not roles:
-        raise RalphError("Every role is switched off.", "Enable one in ralph.agents of the settings.")
+        raise RalphError("All roles are disabled.", "Enable one in the settings, under ralph.agents.")
     return roles
 
 
-# ---- what a role has to do ----
+# ---- the duty of a role ----
 
 
 def problems(task: Task, roles: Sequence[str], settings: Settings) -> list[str]:
-    """What would keep a task from being worked on by these roles, in words."""
+    """The problems that would prevent these roles from working on a task."""
     found = []
     texts = task.completion_spec.acceptance_criteria if task.completion_spec else ()
     samples = tuple(sorted({"a criterion" if text.strip() else "" for text in texts}))
@@ -92,7 +92,7 @@ def problems(task: Task, roles: Sequence[str], settings: Settings) -> list[str]:
 
 @cache
 def _problem(method: str, config: bytes, criteria: tuple[str, ...]) -> str:
-    """What is wrong with a config; thousands of tasks may have the same one."""
+    """The problem with a config, or "". Cached, because thousands of tasks may share one config."""
     try:
         return config_problem(method, injected(msgspec.json.decode(config), criteria))
     except RalphError as error:
@@ -103,7 +103,7 @@ def _problem(method: str, config: bytes, criteria: tuple[str, ...]) -> str:
 
 
 def plan(settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
-    """One role's loop."""
+    """The plan for one role's loop."""
     task, role = assignment.task, assignment.role
     criteria = in_force(task, role, settings.ralph)
     spec = task.completion_spec
@@ -143,7 +143,7 @@ def plan(settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_S
 
 
 def merge_plan(settings: Settings, assignment: Assignment, sandbox: SandboxSpec = NO_SANDBOX) -> Plan:
-    """No agent, only checks: all that the roles have proved must hold on the merged tree as well."""
+    """The plan for a merge: no agent, only checks. Everything the roles proved must hold on the merged tree too."""
     task = assignment.task
     checks: dict[str, Check] = {check.name: check for check in guardrails(settings.guardrails)}
     for role in roles_of(settings):
@@ -182,7 +182,7 @@ def _limits(settings: Settings, assignment: Assignment, iterations: int) -> Limi
 
 
 def _checks(settings: Settings, assignment: Assignment, criteria: InForce) -> tuple[Check, ...]:
-    """The project's guardrails, what may not be changed, and the role's own verification."""
+    """The project's guardrails, the protected files, and the role's own verification."""
     checks = [*guardrails(settings.guardrails)]
     role, trusted = assignment.role, assignment.progress.trusted
     kept = protected(settings, assignment)
@@ -205,7 +205,7 @@ def _verification(role: str, criteria: InForce, when: When) -> Iterator[Check]:
 
 
 def protected(settings: Settings, assignment: Assignment) -> Protection:
-    """As the task says, else the settings, else what the commands of its verification execute."""
+    """The protected files: from the task, the settings, or by default the files its verification commands execute."""
     given = assignment.task.protect if assignment.task.protect is not None else settings.ralph.protect
     if given is not None:
         return Protection(given)
@@ -216,11 +216,11 @@ def protected(settings: Settings, assignment: Assignment) -> Protection:
     return protection(commands, assignment.tracked)
 
 
-# ---- who does it ----
+# ---- the agents ----
 
 
 def agents_of(settings: Settings, role: str, may: Permissions = Permissions.EDIT) -> tuple[AgentSpec, ...]:
-    """The agent of a role and, if it has none of its own, the fallbacks of the configured one."""
+    """The agent of a role, or the configured agent with its fallbacks if the role has none."""
     given, idle = role_settings(role, settings.ralph), settings.idle_timeout_seconds
     specs = (
         agent_specs(settings.agent, idle, may)
@@ -239,7 +239,7 @@ def judge_of(settings: Settings, agent: AgentSpec) -> AgentSpec:
 def _named(
     settings: Settings, agent: str | CommandSettings, may: Permissions = Permissions.EDIT
 ) -> AgentSpec:
-    """An agent of its own; the configured one keeps its flags."""
+    """The agent named for a role or the judge. The configured agent keeps its flags."""
     if isinstance(agent, str):
         agent = settings.agent if agent == settings.agent.command else CommandSettings(command=agent)
     return agent_spec(agent, settings.idle_timeout_seconds, may)

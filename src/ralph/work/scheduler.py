@@ -1,7 +1,7 @@
-"""`ralph work`: tasks go through their roles, each role a run of its own in the task's worktree, then into the base.
+"""`ralph work`: takes tasks through their roles, each a separate run in the task's worktree, and merges them.
 
-The board decides what may begin; here it is begun, in a thread for each, and every fact is kept in the store before
-the board is asked again. So a restart goes on from the tasks as they are.
+The board decides what may start. Here it is started, each in a thread, and every fact is written to the store before
+the board is asked again, so that a restart continues from the stored state of the tasks.
 """
 
 from __future__ import annotations
@@ -44,35 +44,35 @@ from ralph.work.role_plan import BudgetLeft
 from ralph.work.turns import LEAST, Halt, RoleTurn, TurnResult, WorkContext, lost
 
 TICK_SECONDS = 0.25
-"""How often the main thread looks for signals and for what has changed in the store."""
+"""How often the main thread checks for signals and for changes in the store."""
 
 
 Spending = Callable[[Limits, Usage, float], None]
-"""Hears from time to time what the whole work may use, and has used: money and tokens, and seconds."""
+"""Called regularly with the limits, the usage and the elapsed seconds of `ralph work`."""
 
 
 class _Running(Struct):
-    """One turn in its thread: how it is interrupted, its run once there is one, what it has used."""
+    """One turn in its thread: its wakeup for interrupts, its run once it exists, and its usage."""
 
     action: StartRun | Merge
     wakeup: Wakeup
     thread: threading.Thread | None = None
     run: str = ""
     usage: Usage = Usage()
-    in_hand: Usage = Usage()
+    unsettled: Usage = Usage()
 
     def begun(self, run: str) -> None:
         self.run = run
 
     def hear(self, event: Event) -> None:
         if isinstance(event, UsageReported):
-            self.in_hand = event.usage
+            self.unsettled = event.usage
         elif isinstance(event, AgentEnded):
-            self.usage, self.in_hand = self.usage + event.ran.usage, Usage()
+            self.usage, self.unsettled = self.usage + event.ran.usage, Usage()
 
 
 class Work:
-    """All that one `ralph work` does."""
+    """One `ralph work`, from start to finish."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Work:
     # ---- from beginning to end ----
 
     def work(self, choice: Choice) -> int:
-        """Until every chosen task has come to its end, or the whole work has to stop; returns the exit code."""
+        """Work until every chosen task is finished or everything has to stop; returns the exit code."""
         try:
             with self._repo.opened(self._wakeup) as repo:
                 self._base = repo.base_branch()
@@ -122,7 +122,7 @@ class Work:
                 if running.thread is not None:
                     running.thread.join()
         if all(job.state is JobState.DONE for job in self._board.jobs):
-            self.halt = None  # what would have stopped it came too late
+            self.halt = None  # the reason to stop came too late
             return Outcome.COMPLETE.exit_code
         return self.halt.exit_code if self.halt is not None else Outcome.LIMIT.exit_code
 
@@ -131,8 +131,8 @@ class Work:
         try:
             return board.open_board(self._jobs.chosen(choice), choice.slots, most)
         except ValueError as error:
-            hint = "`ralph task edit ID` changes what a task depends on."
-            raise RalphError(f"The tasks cannot be put in an order: {error}.", hint) from None
+            hint = "To change dependencies: ralph task edit ID"
+            raise RalphError(f"The tasks cannot be ordered: {error}.", hint) from None
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -142,7 +142,7 @@ class Work:
     def used(self) -> Usage:
         total = self._spent
         for running in self._running.values():
-            total = total + running.usage + running.in_hand
+            total = total + running.usage + running.unsettled
         return total
 
     def _loop(self, choice: Choice) -> None:
@@ -159,7 +159,7 @@ class Work:
                 self._look_at_store(choice)
 
     def _is_time_to_look(self) -> bool:
-        """Our own turns write to the store all the time: it is not looked at each time."""
+        """Limit how often the store is read: our own turns write to it all the time."""
         now = time.monotonic()
         if now - self._looked < TICK_SECONDS:
             return False
@@ -169,11 +169,11 @@ class Work:
     def _mind_signals_and_budget(self) -> None:
         count = self._wakeup.count
         if count and self.halt is None:
-            self.halt = Halt(Outcome.INTERRUPTED.exit_code, "by a signal")
+            self.halt = Halt(Outcome.INTERRUPTED.exit_code, "interrupted by a signal")
         if self.halt is None:
             self._spending(self._limits, self.used, self._elapsed())
         if self.halt is None and (cause := policy.spent(self._limits, self.used, self._elapsed())):
-            self.halt = Halt(Outcome.LIMIT.exit_code, f"the {cause} budget of the whole work is used up")
+            self.halt = Halt(Outcome.LIMIT.exit_code, f"the {cause} budget of `ralph work` is used up")
             count = 2
         self._interrupt_all(count)
 
@@ -186,7 +186,7 @@ class Work:
                 running.wakeup.interrupt()
 
     def _look_at_store(self, choice: Choice) -> None:
-        """Tasks may be added and cancelled while others are worked on."""
+        """Pick up tasks that were added or cancelled while others are running."""
         for job in self._jobs.added(choice, {job.id for job in self._board.jobs}):
             try:
                 self._apply(JobAdded(job))
@@ -195,7 +195,7 @@ class Work:
         for id in self._jobs.cancelled() & {job.id for job in self._board.jobs}:
             self._apply(JobCancelled(id))
 
-    # ---- what the board says, and hears ----
+    # ---- between the board and the turns ----
 
     def _apply(self, fact: Fact) -> None:
         before = self._board
@@ -203,7 +203,7 @@ class Work:
         self._keep_changed(before)
 
     def _keep_changed(self, before: board.Board) -> None:
-        """Jobs keep their places; new ones come last."""
+        """Write the jobs that changed. Jobs keep their positions; new ones come last."""
         pairs = zip_longest(self._board.jobs, before.jobs)
         if changed := [job for job, old in pairs if job is not old]:
             self._jobs.keep(changed)
@@ -239,11 +239,13 @@ class Work:
             self._interrupt_all(1)
         self._mind_signals_and_budget()
         if isinstance(fact, RoleRunEnded) and fact.verdict is RunVerdict.FAILED and self.halt is not None:
-            fact = replace(fact, verdict=RunVerdict.LOST)  # the budget is used up: no fault of the task
+            fact = replace(
+                fact, verdict=RunVerdict.LOST
+            )  # the budget is used up, which is not the task's fault
         self._apply(fact)
 
     def _is_unwanted(self, fact: RoleRunEnded | Merged) -> bool:
-        """Had this run been told to stop? Then its end means nothing."""
+        """Whether this run had been asked to stop, so that its result does not count."""
         running = self._board.job(fact.job).running
         return isinstance(fact, RoleRunEnded) and any(
             r.unwanted for r in running if r.attempt == fact.attempt
@@ -265,19 +267,19 @@ class Work:
                 with MergeTurn(*means) as merging:
                     news = merging.take(action)
         except KeyboardInterrupt:
-            news = lost(action, Halt(Outcome.INTERRUPTED.exit_code, "by a signal"))
+            news = lost(action, Halt(Outcome.INTERRUPTED.exit_code, "interrupted by a signal"))
         except Exception as error:
             news = lost(action, Halt(Outcome.FATAL.exit_code, _words(error)))
         self._news.put(news)
         self._wakeup.wake()
 
     def _told(self, running: _Running, event: Event) -> None:
-        """What a run tells goes on to those who watch; what it uses counts for the whole work."""
+        """Count a run's usage towards the total and pass its event on."""
         running.hear(event)
         self._watch(running.action.job, event)
 
     def _left(self) -> BudgetLeft:
-        """What the whole work may still use."""
+        """The remaining budget of `ralph work`."""
         most, used = self._limits, self.used
         return BudgetLeft(
             max(LEAST, most.cost_usd - used.cost_usd) if most.cost_usd else 0.0,
@@ -287,7 +289,7 @@ class Work:
 
 
 def _key(what: StartRun | Merge | RoleRunEnded | Merged) -> tuple[str, int]:
-    """A job has one turn for each attempt, or one merge."""
+    """The key of a turn: a job has one turn for each attempt, or one merge."""
     return what.job, what.attempt if isinstance(what, StartRun | RoleRunEnded) else 0
 
 

@@ -1,4 +1,4 @@
-"""One turn at a task, in a thread of its own: a role's run in the task's worktree, or a merge (`merging.py`)."""
+"""One turn at a task, in its own thread: a role's run in the task's worktree, or a merge (`merging.py`)."""
 
 from __future__ import annotations
 
@@ -56,25 +56,25 @@ from ralph.work.project_repo import OpenProjectRepo, ProjectRepo
 from ralph.work.role_plan import Assignment, BudgetLeft
 
 LEAST = 0.000001
-"""What is left of a budget that is used up: 0 would be no limit."""
+"""The rest of a budget that is used up; 0 would mean no limit."""
 
 
 class Halt(Struct, frozen=True):
-    """Why the whole work stops."""
+    """Why `ralph work` stops."""
 
     exit_code: int
     reason: str
 
 
 class TurnResult(Struct, frozen=True):
-    """What a turn has come to: a fact for the board, and whether all has to stop."""
+    """The result of a turn: a fact for the board, and whether everything has to stop."""
 
     fact: Fact
     halt: Halt | None = None
 
 
 class WorkContext(Struct, frozen=True):
-    """What all turns share. `base`: the branch that tasks go into. `left`: what the whole work may still use."""
+    """Shared by all turns. `base` is the branch that tasks are merged into; `left` is the remaining budget."""
 
     home: Home
     project: str
@@ -86,7 +86,7 @@ class WorkContext(Struct, frozen=True):
 
 
 def lost(action: Action, halt: Halt) -> TurnResult:
-    """A turn that came to nothing: the task stays where it is."""
+    """A turn without a result: the task stays where it is."""
     if isinstance(action, StartRun):
         return TurnResult(RoleRunEnded(action.job, action.attempt, RunVerdict.LOST), halt)
     return TurnResult(Merged(action.job, MergeVerdict.LOST), halt)
@@ -98,7 +98,7 @@ def halted(state: State) -> Halt:
 
 
 class TaskTurn:
-    """What both kinds of turns can do. `begun` hears the id of the run as soon as there is one."""
+    """Common parts of both kinds of turns. `begun` is called with the id of the run as soon as it exists."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class TaskTurn:
         self.runs.db.close()
 
     def wait_for(self, path: Path) -> None:
-        """Nobody works there any more; what is left of a killed Ralph is waited for."""
+        """Wait until the processes of a killed Ralph in this directory have exited."""
         if path.exists():
             os.close(self._lock(Location(path, path, self.context.project)))
 
@@ -130,7 +130,7 @@ class TaskTurn:
         return locking.lock(self.context.home, where, self.wakeup, self.tell, alone=True)
 
     def drive(self, path: Path, run: Run | Plan, resume: Resume | None = None) -> State:
-        """Drive a run in a worktree to its end: one that is there, or a new one with this plan."""
+        """Drive a run in a worktree to its end: an existing one, or a new one with this plan."""
         where = Location(path, path, self.context.project)
         lock = self._lock(where)
         try:
@@ -145,7 +145,7 @@ class TaskTurn:
             os.close(lock)
 
     def set_up(self, worktree: Path) -> None:
-        """What the user wants to be done in every new worktree."""
+        """Run the user's setup command in a new worktree."""
         command = self.context.settings.ralph.setup
         if not command:
             return
@@ -160,9 +160,9 @@ class TaskTurn:
             tempfile.TemporaryDirectory(prefix="ralph-setup-") as scratch,
             confinement.opened_confinement(
                 self._room_of(worktree, Path(scratch)), warden, directory
-            ) as walled,
+            ) as confined,
         ):
-            inside = walled.check(["/bin/sh", "-c", command], child_environment({}), str(worktree))
+            inside = confined.check(["/bin/sh", "-c", command], child_environment({}), str(worktree))
             done = output_of(warden, inside.argv, directory, inside.environment, watch=watch)
         if done.exit.ended is Ended.INTERRUPTED:
             raise KeyboardInterrupt
@@ -171,16 +171,16 @@ class TaskTurn:
             raise RalphError(f"ralph.setup failed in {worktree}: {command}: {said}")
 
     def _room_of(self, worktree: Path, scratch: Path) -> confinement.ConfinedRun:
-        """A sandbox for what is done before there is a run; in a worktree with work in it that is needed too."""
+        """The sandbox for setup, before a run exists. A worktree with agent work in it needs one here too."""
         agents = role_plan.agents_of(self.context.settings, role_plan.roles_of(self.context.settings)[0])
         plan = Plan("setup", Flow.WORK, str(worktree), agents, PromptSource(), sandbox=self.context.sandbox)
         return confinement.ConfinedRun(plan, repository_at(worktree), real(self.context.home.path), scratch)
 
     def restore(self, repo: OpenProjectRepo, repository: Repository, task: Task, attempt: int) -> None:
-        """A worktree that was removed comes back as it was last, also what was not committed."""
+        """Restore a removed worktree to its last state, including uncommitted changes."""
         run = next(self.runs_in(task, repository.top), None)
         if run is not None:
-            self.tell(Notice(f"{repository.top} was gone: it is made again, as run {run.id} had left it."))
+            self.tell(Notice(f"{repository.top} was missing. Restored as run {run.id} left it."))
             self.rewind(repo, repository, branch_of(task.id, attempt), run.id)
             forget_pin(self.scratch(run.id))
 
@@ -198,7 +198,7 @@ class TaskTurn:
         return (run for run in self.runs.of_task(self.context.project, task.id) if run.directory == str(path))
 
     def budget(self, task: Task) -> BudgetLeft:
-        """What this run may use: the rest of the whole work's budget, and of the task's own."""
+        """The budget of this run: the rest of the total budget and of the task's own budget."""
         most, left = self.context.settings.ralph.max_task_cost_usd, self.context.left
         if not most:
             return left
@@ -214,13 +214,13 @@ class RoleTurn(TaskTurn):
         task = self.tasks.find(action.job)
         self.wait_for(self.context.repo.worktree(task.id, action.attempt))
         assignment = self._prepared(task, action)
-        if self.tasks.find(task.id).status is TaskStatus.CANCELLED:  # the board hears of it in a moment
+        if self.tasks.find(task.id).status is TaskStatus.CANCELLED:  # the board learns of it in a moment
             return TurnResult(RoleRunEnded(task.id, action.attempt, RunVerdict.LOST))
         state = self._played(assignment)
         assert state.stop is not None
         verdict = state.stop.cause.verdict
         if verdict is None and not assignment.worktree.is_dir():
-            gone = f"{assignment.worktree} was removed while task {task.id} was worked on there"
+            gone = f"{assignment.worktree} was removed while task {task.id} was running there"
             return lost(action, Halt(Outcome.FATAL.exit_code, gone))
         if verdict is None:
             return lost(action, halted(state))
@@ -230,7 +230,7 @@ class RoleTurn(TaskTurn):
     # ---- before the run ----
 
     def _prepared(self, task: Task, action: StartRun) -> Assignment:
-        """The worktree as this role may find it, and what it is to be told."""
+        """Prepare the worktree for this role; returns the assignment."""
         with self.context.repo.opened(self.wakeup) as repo:
             progress = self._began(repo, task)
             repository, is_new = repo.place(task.id, action.attempt, progress.began)
@@ -258,7 +258,7 @@ class RoleTurn(TaskTurn):
         return replace(assignment, progress=progress, tracked=tracked)
 
     def _began(self, repo: OpenProjectRepo, task: Task) -> TaskProgress:
-        """Where the work on a task begins, the same for all its attempts. One that was merged begins anew."""
+        """The starting point of a task, the same for all its attempts. A merged task starts again from the base."""
         base, branch = self.context.base, branch_of(task.id)
         tip, own = repo.worktrees.branch_commits(base, branch)
         with self.tasks.writing():
@@ -266,16 +266,18 @@ class RoleTurn(TaskTurn):
             if progress.began and not progress.merged:
                 return progress
             if not tip:
-                raise RalphError(f"The branch {base} is not there any more.", "Bring it back, and go on.")
+                raise RalphError(
+                    f"The branch {base} no longer exists.", "Restore it, then run `ralph work` again."
+                )
             if own not in ("", tip):
-                self.tell(Notice(f"There was a branch {branch} already: the work goes on from it."))
+                self.tell(Notice(f"The branch {branch} already exists. Continuing from it."))
             return self.tasks.keep_progress(task.id, base=base, began=tip, trusted=tip, merged="")
 
     def _take_up(self, repo: OpenProjectRepo, repository: Repository, assignment: Assignment) -> None:
-        """What an earlier run of this turn has left.
+        """Handle what an earlier run of this turn left behind.
 
-        An iteration that was cut off begins again from where it had begun. A run that begins anew finds all that
-        was made on the branch, else it would take it for what the user had lying around.
+        An interrupted iteration is rewound to its start. Before a new run, earlier changes are committed to the branch;
+        otherwise the run would take them for the user's own uncommitted files.
         """
         run = self._run_of_turn(assignment)
         if run is None:
@@ -289,7 +291,7 @@ class RoleTurn(TaskTurn):
             repo.keep(repository, f"{task.id}: unfinished ({assignment.role})", self.scratch(run.id))
 
     def _run_of_turn(self, assignment: Assignment) -> Run | None:
-        """The last run of this role since the task has come to it, if there was one before."""
+        """The last run of this role since the task reached it, or None."""
         runs = self.runs.of_task(self.context.project, assignment.task.id)
         if after := assignment.progress.after:
             ids = [run.id for run in runs]
@@ -300,10 +302,10 @@ class RoleTurn(TaskTurn):
     # ---- the run ----
 
     def _played(self, assignment: Assignment) -> State:
-        """The run of this turn, to its end.
+        """Drive the run of this turn to its end.
 
-        One that was cut off or has stopped for something that passes goes on. One whose end was not heard is not
-        repeated. One that met a fatal error begins anew: what was wrong may have been its settings.
+        A run that was interrupted or stopped for a temporary reason is resumed. A run that finished, but whose result
+        was not recorded, is not repeated. After a fatal error a new run starts: its settings may have been wrong.
         """
         run, path, context = self._run_of_turn(assignment), assignment.worktree, self.context
         loaded = load(self.runs.db, self.runs.path, run.id) if run else None
@@ -317,9 +319,9 @@ class RoleTurn(TaskTurn):
     # ---- after the run ----
 
     def _settle(self, assignment: Assignment, run: str, verdict: RunVerdict) -> None:
-        """What was made lies on the task's branch, whatever an agent has done to branches.
+        """Put the work on the task's branch, no matter what the agent did to branches.
 
-        What was not committed is kept there too, and what the tester has left is trusted from now on.
+        Uncommitted changes are committed there too, and from now on the tester's result is trusted.
         """
         task, role, is_proved = assignment.task, assignment.role, verdict is RunVerdict.PROVED
         with self.context.repo.opened(self.wakeup) as repo:
@@ -335,7 +337,7 @@ class RoleTurn(TaskTurn):
 
 
 def _goes_on(stop: Stop) -> bool:
-    """Is this an end that need not be one, or one that only has to be told?"""
+    """Whether a stopped run can be resumed, or only its result has to be recorded."""
     if stop.cause is Cause.CANCELLED:
         return False
     is_told = stop.cause.verdict is not None
@@ -343,7 +345,7 @@ def _goes_on(stop: Stop) -> bool:
 
 
 def _resume(state: State, left: BudgetLeft) -> Resume:
-    """Go on with what may be used now, which is not what might have been used then."""
+    """Resume with the remaining budget of today, not the one the run started with."""
     used = state.usage
     return Resume(
         time.time(),
@@ -354,7 +356,7 @@ def _resume(state: State, left: BudgetLeft) -> Resume:
 
 
 def reason_of(state: State) -> str:
-    """Why a run has not proved its part: one line, then what a role that refuses or a check that is red has said."""
+    """Why a run did not prove its part: one line, then the output of the refusing role or the failed check."""
     assert state.stop is not None
     if state.stop.cause is Cause.REFUSED and state.ran is not None:
         return f"{state.stop.reason}\n\n{state.ran.text[-4000:]}"

@@ -1,10 +1,10 @@
-"""Tells the agent how full its context is: after tool calls, at most five times a session.
+"""Alerts the agent when its context fills up: after tool calls, at most five times a session.
 
-    context_monitor.py          after a tool call: an alert for the model on stdout, or nothing
-    context_monitor.py rearm    at the start of a session: every alert may be given again
+    context_monitor.py          after a tool call: prints an alert for the model, or nothing
+    context_monitor.py rearm    at the start of a session: allows every alert again
 
-It runs after every tool call, so it has to be over in no time: it imports only what the interpreter has loaded
-already, looks at the size of the transcript and never into it, and at no more of its input than it needs.
+It runs after every tool call, so it has to be fast: it imports only what the interpreter has already loaded, checks the
+size of the transcript without reading it, and parses no more of its input than it needs.
 """
 
 import posix
@@ -12,9 +12,9 @@ import sys
 
 THRESHOLDS = (50, 60, 70, 80, 90)
 WINDOW = 200_000
-"""Tokens; CLAUDE_CONTEXT_WINDOW is for other models."""
+"""Context window in tokens; set CLAUDE_CONTEXT_WINDOW for other models."""
 BYTES_PER_TOKEN = 4
-"""Alerts come too early: 5 or 6. Too late: 3."""
+"""Use 5 or 6 if alerts come too early, 3 if they come too late."""
 
 STATE = b"/tmp/claude-context-alerts-"
 LONGEST_NAME = 100
@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def read_input() -> "list[bytes]":
-    """The fields of the hook's input. They stand before what a tool has printed, which is read and dropped."""
+    """The fields of the hook's input. They come before the tool's output, which is read and dropped."""
     data = posix.read(0, CHUNK)
     found = fields(data)
     if all(found):
@@ -74,16 +74,16 @@ def read_input() -> "list[bytes]":
 
 
 def fields(data: bytes) -> "list[bytes]":
-    """Texts of the outermost object, by their keys; empty where there is none.
+    """The strings of these keys in the outermost object, or empty.
 
-    No loop over the characters: with the escapes covered up, every quote begins or ends a string.
+    This needs no loop over characters: with escapes masked, every quote starts or ends a string.
     """
     plain = data.replace(b"\\\\", b"__").replace(b'\\"', b"__")
     return [unescaped(data[slice(*place(plain, b'"%b"' % name))]) for name in FIELDS]
 
 
 def place(plain: bytes, key: bytes) -> "tuple[int, int]":
-    """Where the text after this key of the outermost object begins and ends."""
+    """The start and end of the string after this key of the outermost object."""
     depth = seen = 0
     at = plain.find(key)
     while at >= 0:
@@ -103,17 +103,17 @@ def place(plain: bytes, key: bytes) -> "tuple[int, int]":
 def unescaped(text: bytes) -> bytes:
     if b"\\" not in text:
         return text
-    from json import loads  # twice as slow as all the rest, and hardly ever needed
+    from json import loads  # takes twice as long as everything else, and is hardly ever needed
 
     whole: str = loads(b'"%b"' % text)
     return whole.encode("utf-8", "surrogatepass")
 
 
-# ---- what is used ----
+# ---- usage ----
 
 
 def used(transcript: bytes) -> int:
-    """About how many tokens a transcript is."""
+    """The approximate number of tokens in a transcript."""
     stat = posix.stat(transcript)
     is_file = stat.st_mode & 0o170000 == 0o100000
     return stat.st_size // BYTES_PER_TOKEN if is_file and posix.access(transcript, posix.R_OK) else 0
@@ -124,11 +124,11 @@ def window() -> int:
     return (int(given) if given.isdigit() else 0) or WINDOW
 
 
-# ---- what was said already ----
+# ---- earlier alerts ----
 
 
 def is_new(state: bytes, reached: "list[int]") -> bool:
-    """Has the highest of these thresholds not been told in this session? From now on all of them have."""
+    """Whether the highest of these thresholds is new in this session. Marks all of them as reported."""
     flags = (
         posix.O_RDWR | posix.O_CREAT | posix.O_APPEND | posix.O_NOFOLLOW | posix.O_NONBLOCK | posix.O_CLOEXEC
     )
@@ -167,5 +167,5 @@ if __name__ == "__main__":
     try:
         main()
     except (OSError, ValueError):
-        pass  # no transcript, or nothing that could be read: nothing to say
+        pass  # no transcript, or not readable: no alert
     posix._exit(0)

@@ -1,8 +1,8 @@
-"""Keeps an iteration of a Ralph loop from ending before its task list is in order and its work is committed.
+"""Keeps an iteration of a Ralph loop from stopping before its task list is valid and its work is committed.
 
-A Stop hook: its input is JSON on stdin, its answer JSON on stdout, `approve`, or `block` with what has to be done.
-Where no loop is active (`.ralph-active`) it approves. Claude Code ends a session after eight blocks in a row, so every
-answer names all that is wrong with one check. The harness asks the same rules (stories.py) again after the session.
+A Stop hook: it reads JSON from stdin and prints JSON, either `approve` or `block` with what has to be done. Without an
+active loop (`.ralph-active`) it approves. Claude Code ends a session after eight blocks in a row, so every answer names
+all problems of one check. The harness applies the same rules (story_rules.py) again after the session.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CACHES = frozenset(
         ".DS_Store",
     ]
 )
-"""What tools leave behind: the harness commits none of it, so nobody is asked to."""
+"""Files that tools leave behind. The harness does not commit them, so the agent is not asked to either."""
 
 UNCOMMITTED = """There are uncommitted changes: {}.
 1. Update {}/progress.txt with what was accomplished and what was learned.
@@ -47,7 +47,7 @@ UNCOMMITTED = """There are uncommitted changes: {}.
 
 
 class Problem(Exception):
-    """Something outside of the task list that keeps the checks from being made."""
+    """A problem outside the task list that prevents the checks from running."""
 
 
 def main() -> None:
@@ -61,19 +61,19 @@ def main() -> None:
                 answer = {"decision": "block", "reason": reason}
     except Exception as error:
         if loop is not None:
-            why = f"The checks could not be made ({type(error).__name__}): {error}"
+            why = f"The checks could not run ({type(error).__name__}): {error}"
             answer = {"decision": "block", "reason": why}
     _write(1, json.dumps(answer))
 
 
 def read_input() -> tuple[str, str]:
-    """Where the session is, and what is wrong with the input."""
+    """The directory of the session, and the problem with the input or ""."""
     try:
         given = json.loads(_read_all(0))
         cwd = given["cwd"]
         if isinstance(cwd, str) and os.path.isabs(cwd):
             return cwd, ""
-        trouble = "its cwd is no absolute path"
+        trouble = "its cwd is not an absolute path"
     except (OSError, ValueError, RecursionError) as error:
         trouble = str(error)
     except (KeyError, TypeError):
@@ -81,11 +81,11 @@ def read_input() -> tuple[str, str]:
     return "", f"The input of the stop hook could not be read: {trouble}."
 
 
-# ---- is there a loop? ----
+# ---- finding the loop ----
 
 
 class Loop:
-    """The marker of a loop, and the project that it lies in."""
+    """The marker of a loop, and its project."""
 
     def __init__(self, directory: str, values: dict[str, Any]) -> None:
         pid, began = values.get("pid"), values.get("pidStart")
@@ -102,7 +102,7 @@ class Loop:
 
     @property
     def is_stale(self) -> bool:
-        """Its process is gone. Inside of a sandbox that cannot be seen; there, a session of Ralph's is in a loop."""
+        """Whether its process is gone. Inside a sandbox that is not visible, and a session started by Ralph is in a loop."""
         if not self.began or (self.is_sandboxed and "RALPH_RUN_ID" in os.environ):
             return False
         return process_start(self.pid) != self.began
@@ -113,7 +113,7 @@ class Loop:
 
 
 def find_loop(cwd: str) -> Loop | None:
-    """The loop that this session works in, by where it is now, or by where it was started."""
+    """The loop of this session, found from its current directory or from the one it was started in."""
     for start in (cwd or _cwd(), os.environ.get("CLAUDE_PROJECT_DIR", "")):
         for directory in upwards(start) if os.path.isabs(start) else ():
             path = os.path.join(directory, MARKER)
@@ -125,7 +125,7 @@ def find_loop(cwd: str) -> Loop | None:
 
 
 def upwards(start: str) -> list[str]:
-    """This directory and those above it, up to the top of its git repository; alone where there is none."""
+    """A directory and its parents up to the top of the git repository; without one, only the directory itself."""
     found = [os.path.normpath(start)]
     while not os.path.lexists(os.path.join(found[-1], ".git")):
         parent = os.path.dirname(found[-1])
@@ -136,7 +136,7 @@ def upwards(start: str) -> list[str]:
 
 
 def read_marker(path: str) -> dict[str, Any]:
-    """A marker that cannot be read is that of a loop all the same: what it would say has its usual value."""
+    """The values of a marker. One that cannot be read still counts as a loop, with default values."""
     try:
         values = json.loads(read_file(path))
     except (OSError, ValueError, RecursionError, Problem) as error:
@@ -146,7 +146,7 @@ def read_marker(path: str) -> dict[str, Any]:
 
 
 def process_start(pid: int) -> str | None:
-    """When a process began: the first part of the boot's id, and ticks since then. None: no process."""
+    """When a process started: the first part of the boot id, and ticks since boot. None without a process."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -169,7 +169,7 @@ def process_start(pid: int) -> str | None:
 
 
 def first_problem(loop: Loop) -> str:
-    """What the first check that fails has found; "" if all of them pass."""
+    """The findings of the first check that fails, or "" if all of them pass."""
     board, trouble = read_board(loop)
     if trouble:
         return listed(loop, TASK_LIST, [trouble])
@@ -187,7 +187,7 @@ def listed(loop: Loop, title: str, found: list[str]) -> str:
 
 
 def problems(loop: Loop, board: Any, rules: Any) -> Iterator[tuple[str, list[str]]]:
-    """What each check of the task list finds, in their order; a later one counts on the earlier ones."""
+    """The findings of each check of the task list, in order; later checks rely on earlier ones."""
     yield TASK_LIST, rules.schema_problems(board)
     if loop.skip_review:
         return
@@ -226,16 +226,16 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} stands there twice")
+        raise ValueError(f"duplicate key {next(key for key in keys if keys.count(key) > 1)!r}")
     return values
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
 def _rules() -> Any:
-    """Those of the file beside this one; nothing is written there."""
+    """The rules in story_rules.py next to this file, imported without writing bytecode there."""
     sys.dont_write_bytecode = True
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import story_rules  # type: ignore[import-not-found]
@@ -247,9 +247,9 @@ def _rules() -> Any:
 
 
 def uncommitted(loop: Loop) -> str:
-    """What there is to commit, and how; "" if there is nothing."""
+    """What to commit, and how; "" if there is nothing."""
     if not os.path.lexists(os.path.join(upwards(loop.directory)[-1], ".git")):
-        warn(f"{loop.directory} is in no git repository: nothing can be committed")
+        warn(f"{loop.directory} is not in a git repository: nothing can be committed")
         return ""
     found = [path for path in changed_files(loop.directory) if not is_runtime_file(path)]
     if not found:
@@ -266,7 +266,7 @@ def changed_files(directory: str) -> list[str]:
 
 
 def is_runtime_file(path: str) -> bool:
-    """Ralph's own, and nobody's to commit: the marker, and what its .ralph/.gitignore names."""
+    """Whether a file is one of Ralph's own that must not be committed: the marker, or listed in .ralph/.gitignore."""
     _, is_inside, name = f"/{path}".rpartition("/.ralph/")
     if not is_inside:
         return os.path.basename(path) == MARKER
@@ -299,14 +299,14 @@ def git(directory: str, *arguments: str) -> bytes:
 
 
 def read_file(path: str) -> bytes:
-    """A regular file, and not by a link that somebody has put in its place."""
+    """The content of a regular file, without following a link."""
     file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         found = os.fstat(file)
         if not stat.S_ISREG(found.st_mode):
-            raise Problem("it is no regular file")
+            raise Problem("not a regular file")
         if found.st_size > MAX_BYTES:
-            raise Problem("it is too big")
+            raise Problem("too large")
         return _read_all(file)
     finally:
         os.close(file)
@@ -334,7 +334,7 @@ def _write(file: int, line: str) -> None:
     try:
         os.write(file, f"{line}\n".encode("utf-8", "replace"))
     except OSError:
-        pass  # nobody is there to read it
+        pass  # no one is reading it
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The rules of a PRD loop: what a task list looks like, in which mode an iteration is, and what it may change.
+"""The rules of a PRD loop: the form of a task list, the mode of an iteration, and the changes it may make.
 
-The harness asks them after every iteration, the plugin's stop hook inside a session; so this file stands alone, needs
-nothing but the language, and takes `tasks.json` as the plain values that it holds. Every rule is a function that
-gives back what is wrong, in words, first things first; nothing is wrong where it gives back nothing.
+Both the harness (after every iteration) and the plugin's stop hook (inside a session) use this file, so it has no
+imports and takes `tasks.json` as plain values. Every rule is a function that returns a list of problems as text, the
+most important first; an empty list means that all is well.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ REVIEW_CAP = 5
 AT_CAP = "[AUTO-APPROVED AT CAP]"
 
 REVIEW_FIELDS = ("passes", "reviewStatus", "reviewCount")
-"""What a snapshot keeps of each story: what a transition is made of."""
+"""The fields of each story in a snapshot; changes to them are transitions."""
 
 NEW = {"passes": False, "reviewStatus": None, "reviewCount": 0}
-"""How a story begins."""
+"""The state of a new story."""
 
 
-# ---- check 1: what a task list looks like ----
+# ---- check 1: the form of a task list ----
 
 
 def _is_text(value: Any) -> bool:
@@ -45,7 +45,7 @@ def _is_truth(value: Any) -> bool:
 
 
 def _is_number(value: Any) -> bool:
-    """A finite one: JSON has no other, but 1e999 is read as one."""
+    """Whether a value is a finite number; 1e999 in JSON is read as infinity."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < float("inf")
 
 
@@ -92,12 +92,12 @@ STORY_OPTIONAL: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 
 
 def is_right(story: Mapping[str, Any], key: str) -> bool:
-    """Has a story this field, and is it what it has to be?"""
+    """Whether a story has this field with a valid value."""
     return key in story and next(test(story[key]) for name, test, _ in STORY + STORY_OPTIONAL if name == key)
 
 
 def schema_problems(board: Any) -> list[str]:
-    """What keeps `tasks.json` from being a task list."""
+    """The problems with the form of `tasks.json`."""
     if not isinstance(board, dict):
         return [f"tasks.json must be an object, not {_kind(board)}."]
     found = list(_wrong_fields(board, BOARD, BOARD_OPTIONAL, "tasks.json"))
@@ -128,23 +128,23 @@ def _wrong_fields(
 
 
 def _wrong_ids(board: Mapping[str, Any]) -> list[str]:
-    """Ids that stand there twice, dependencies on nothing, and stories that wait for each other."""
+    """Duplicate ids, dependencies on unknown stories, and dependency cycles."""
     listed = _dependencies(board)
     ids = [id for id, _ in listed]
     found = [f"Duplicate story id: {id}." for id in dict.fromkeys(id for id in ids if ids.count(id) > 1)]
     for id, others in listed:
         found += [
-            f"Story {id}: 'dependsOn' names {other}, which is no story."
+            f"Story {id}: 'dependsOn' names {other}, which is not a story."
             for other in others
             if other not in ids
         ]
     if not found and (cycle := cycle_of(board)):
-        found.append(f"Stories wait for each other: {' → '.join(cycle)}.")
+        found.append(f"Stories have a dependency cycle: {' → '.join(cycle)}.")
     return found
 
 
 def _dependencies(board: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
-    """Every story that has an id, with what it waits for."""
+    """Every story that has an id, with its dependencies."""
     stories, found = board.get("userStories"), []
     for each in stories if isinstance(stories, list) else ():
         if isinstance(each, dict) and _is_name(each.get("id")):
@@ -154,7 +154,7 @@ def _dependencies(board: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def cycle_of(board: Mapping[str, Any]) -> list[str]:
-    """Ids of stories that wait for each other, back to the first one; none if there are no such."""
+    """The ids of a dependency cycle, ending with the first one again; empty if there is no cycle."""
     open_ids = dict(_dependencies(board))
     while free := [id for id, others in open_ids.items() if not any(other in open_ids for other in others)]:
         for id in free:
@@ -171,7 +171,7 @@ def cycle_of(board: Mapping[str, Any]) -> list[str]:
 
 
 def mode_of(board: Mapping[str, Any], *, skip_review: bool = False) -> str:
-    """What an iteration has to do: mend what a review found, else review what waits for it, else implement."""
+    """The mode of the next iteration: first fix what a review found, then review, then implement."""
     found = {story["reviewStatus"] for story in board["userStories"] if not story["passes"]}
     if skip_review:
         return IMPLEMENT
@@ -184,7 +184,7 @@ _SELECTED = {IMPLEMENT: None, REVIEW: NEEDS_REVIEW, REVIEW_FIX: CHANGES_REQUESTE
 
 
 def next_story(board: Mapping[str, Any], *, skip_review: bool = False) -> str:
-    """The story that the next iteration is about: by mode, then dependencies, then priority; "" if there is none."""
+    """The story of the next iteration: by mode, then dependencies, then priority; "" if there is none."""
     mode = mode_of(board, skip_review=skip_review)
     passed = {story["id"] for story in board["userStories"] if story["passes"]}
     open_stories = [
@@ -198,7 +198,7 @@ def next_story(board: Mapping[str, Any], *, skip_review: bool = False) -> str:
 
 
 def is_complete(board: Mapping[str, Any], *, skip_review: bool = False) -> bool:
-    """Every story passes and, where there are reviews, is approved; a list without stories is not."""
+    """Whether every story passes and, with reviews, is approved. A list without stories is not complete."""
     stories = board["userStories"]
     return bool(stories) and all(
         story["passes"] and (skip_review or story["reviewStatus"] == APPROVED) for story in stories
@@ -206,16 +206,16 @@ def is_complete(board: Mapping[str, Any], *, skip_review: bool = False) -> bool:
 
 
 def approved_at_cap(board: Mapping[str, Any]) -> list[str]:
-    """Stories that were approved only because there were enough reviews."""
+    """Stories approved only because they reached the review cap."""
     return [s["id"] for s in board["userStories"] if s["passes"] and s["reviewFeedback"].startswith(AT_CAP)]
 
 
 def snapshot(board: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The review fields of every story, by its id: what a transition is measured against."""
+    """The review fields of every story by id, to check transitions against."""
     return {story["id"]: {field: story[field] for field in REVIEW_FIELDS} for story in board["userStories"]}
 
 
-# ---- check 2: what must hold in every state ----
+# ---- check 2: invariants of every state ----
 
 
 def invariant_problems(board: Mapping[str, Any], review_cap: int = REVIEW_CAP) -> list[str]:
@@ -236,23 +236,23 @@ def invariant_problems(board: Mapping[str, Any], review_cap: int = REVIEW_CAP) -
         if status == CHANGES_REQUESTED and not story["reviewFeedback"].strip():
             found.append(
                 f"Story {id} has reviewStatus 'changes_requested' but an empty reviewFeedback:"
-                " feedback is required, it says what has to be fixed and where."
+                " feedback is required: say what has to be fixed and where."
             )
         if not 0 <= story["reviewCount"] <= review_cap + 1:
             found.append(
-                f"Story {id} has reviewCount {story['reviewCount']}; it must be a non-negative integer of at most"
+                f"Story {id} has reviewCount {story['reviewCount']}; it must be a non-negative integer, at most"
                 f" {review_cap + 1} (the review cap is {review_cap})."
             )
     return found
 
 
-# ---- check 2.5: what an iteration may change ----
+# ---- check 2.5: allowed changes of an iteration ----
 
 
 def transition_problems(
     before: Mapping[str, Mapping[str, Any]], board: Mapping[str, Any], mode: str
 ) -> list[str]:
-    """Changes of the review fields since a snapshot that this mode does not allow."""
+    """The changes of review fields since a snapshot that this mode does not allow."""
     stories = {story["id"]: story for story in board["userStories"]}
     found = [
         f"Story {id} was removed. Stories may be added and split, never removed."
@@ -304,7 +304,7 @@ def _reviewed(stories: Mapping[str, Any], changed: Mapping[str, Any]) -> list[st
     wrong = "Review iteration made illegal transition on story {}: {}."
     if not changed:
         return [
-            "Review iteration reviewed no story: it must increment reviewCount of exactly one, and decide."
+            "Review iteration reviewed no story: it must increment reviewCount of exactly one story and decide."
         ]
     if len(changed) > 1:
         ids = ", ".join(changed)
@@ -319,7 +319,7 @@ def _verdict_problems(story: Mapping[str, Any], changes: Mapping[str, tuple[Any,
         yield f"a review must increment reviewCount by 1, not {old_count} → {new_count}"
     old, new = changes.get("reviewStatus", (story["reviewStatus"], story["reviewStatus"]))
     if old != NEEDS_REVIEW:
-        yield f"only a story that needs review is reviewed; its reviewStatus was {shown(old)}"
+        yield f"only a story that needs review may be reviewed; its reviewStatus was {shown(old)}"
     elif new == APPROVED:
         if not story["passes"]:
             yield "it was approved, but passes is still false"
@@ -329,7 +329,7 @@ def _verdict_problems(story: Mapping[str, Any], changes: Mapping[str, tuple[Any,
         if not story["reviewFeedback"].strip():
             yield "changes were requested without reviewFeedback"
     else:
-        yield f"a review ends with approved or changes_requested, not reviewStatus {shown(old)} → {shown(new)}"
+        yield f"a review must end with approved or changes_requested, not reviewStatus {shown(old)} → {shown(new)}"
 
 
 def _fixed(stories: Mapping[str, Any], changed: Mapping[str, Any]) -> list[str]:
@@ -360,11 +360,11 @@ _TRANSITIONS: dict[str, Callable[[Mapping[str, Any], Mapping[str, Any]], list[st
 }
 
 
-# ---- words ----
+# ---- text ----
 
 
 def shown(value: Any, *, plain: bool = False) -> str:
-    """A value as JSON has it, not too long."""
+    """A value as in JSON, shortened if it is long."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     text = value if isinstance(value, str) else repr(value)
@@ -373,7 +373,7 @@ def shown(value: Any, *, plain: bool = False) -> str:
 
 
 def _kind(value: Any) -> str:
-    kinds = ((dict, "an object"), (list, "an array"), (str, "a string"), (bool, "a truth value"))
+    kinds = ((dict, "an object"), (list, "an array"), (str, "a string"), (bool, "a boolean"))
     return next(
         (name for type_, name in kinds if isinstance(value, type_)), "null" if value is None else "a number"
     )
