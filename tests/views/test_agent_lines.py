@@ -83,7 +83,7 @@ def test_the_look() -> None:
     )
     totals = show([*errors, *tools, start("Read", "x"), Result(usage)]).rpartition("\n\n")[2]
     assert totals == (
-        "⏹ Agent finished (cost: $5.76, tokens: 1.2M in (850K cached) / 45K out, tools: 58, errors: 4, time: 6m7s)\n"
+        "■ Agent finished (cost: $5.76, tokens: 1.2M in (850K cached) / 45K out, tools: 58, errors: 4, time: 6m7s)\n"
     )
 
 
@@ -137,7 +137,7 @@ def test_text_markers() -> None:
 )
 def test_what_is_not_reported_is_not_told(usage: Usage, told: str) -> None:
     """Money and tokens are told as the agent reports them, and nothing is made up."""
-    assert show([Result(usage)]) == f"\n⏹ Agent finished ({told}tools: 0, errors: 0, time: 6m7s)\n"
+    assert show([Result(usage)]) == f"\n■ Agent finished ({told}tools: 0, errors: 0, time: 6m7s)\n"
 
 
 @pytest.mark.parametrize(
