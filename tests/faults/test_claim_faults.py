@@ -59,7 +59,10 @@ def once(project: Project, *arguments: str) -> Result:
 
 def assert_not_complete(result: Result) -> None:
     first, *_ = result.out.splitlines()
-    assert (result.code, first) == (1, "limit: 1 of 1 iterations used without completion"), result.err
+    assert (result.code, first) == (
+        1,
+        "Stopped: 1 of 1 iterations used; last result: the agent did not say it was done",
+    ), result.err
     assert "Agent failed" not in result.err
 
 
@@ -216,15 +219,15 @@ def test_a_genuine_claim_is_recognised(project: Project, agent: str) -> None:
 @pytest.mark.parametrize(
     ("guardrails", "reason"),
     [
-        ([], "claimed; no check was configured to prove it"),
-        ([{"command": "true"}], "claimed, and every required check green"),
+        ([], "no checks configured"),
+        ([{"command": "true"}], "all checks passed"),
     ],
 )
 def test_a_genuine_claim_completes(project: Project, guardrails: list[Any], reason: str) -> None:
     """It stops the run at once, and the outcome says whether anything proved it."""
     set_up(project, "stdin", f"echo '{TAG}'", guardrails=guardrails)
     result = project.run("run", "-p", "Fix it.")
-    assert (result.code, result.out.splitlines()[0]) == (0, f"complete: {reason}")
+    assert (result.code, result.out.splitlines()[0]) == (0, f"Done: {reason}")
 
 
 def test_a_claim_after_the_repeated_prompt_is_recognised(project: Project) -> None:
@@ -300,7 +303,7 @@ def test_a_claim_against_red_guardrails(project: Project) -> None:
     result = project.run("run", "-p", "Fix it.", "-m", "2")
     assert (result.code, result.out.splitlines()[0]) == (
         1,
-        "limit: 2 of 2 iterations used without completion",
+        "Stopped: 2 of 2 iterations used; last result: the agent did not say it was done",
     )
     second = (project.path / ".ralph/prompt_002.txt").read_text()
     for command, reason in RED.values():

@@ -97,7 +97,7 @@ def test_d7_a_truncated_log_is_reported(project: Project, mounts: list[str], tmp
     words = [*mounts, str(disk), str(tmp_path / "kept"), "1m", RALPH, "run", "-p", "x"]
     result = Watched(project, words, tmp_path / "log").result()
     assert result.code == 0, result.err
-    assert "guardrail_001_head_c_100000_dev_zero.log was not kept whole: No space left on" in result.err
+    assert "guardrail_001_head_c_100000_dev_zero.log is incomplete: No space left on" in result.err
 
 
 def test_d7_a_truncated_stream_is_reported(project: Project, mounts: list[str], tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_d7_a_truncated_stream_is_reported(project: Project, mounts: list[str], 
     free(run, disk)
     result = run.result()
     assert result.code == 0, result.err
-    assert "the raw stream of this iteration was not kept whole: No space left on" in result.err
+    assert "Raw output of this iteration is incomplete: No space left on" in result.err
 
 
 @pytest.mark.parametrize("where", ["store", "project"])

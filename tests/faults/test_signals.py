@@ -33,7 +33,7 @@ from faults.fault_support import (
 from ralph.core.model import Cancel
 
 TOLD = "Received signal, shutting down..."
-NOW = "Ending everything now."
+NOW = "Stopping now."
 
 SIGNALS = {
     "INT": (signal.SIGINT,),

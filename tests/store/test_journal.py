@@ -163,7 +163,7 @@ def test_a_whole_run(db: sqlite3.Connection, home: Home) -> None:
     facts = [entry.step if isinstance(entry.step, Steer) else entry.result for entry in found[1:]]
     assert tuple(facts) == SCRIPT
     assert [entry.end and entry.end.stop for entry in found] == [None] * 6 + [state.stop]
-    assert state.stop == Stop(Cause.PROVED, "claimed, and every required check green")
+    assert state.stop == Stop(Cause.PROVED, "all checks passed")
     assert replayed(home, begun.run) == state
     assert loaded(home, begun.run) == LoadedRun(state, None, is_over=True)
 

@@ -91,7 +91,7 @@ class RunNotifier(Struct):
         brief = self.runs.brief(self.plan.run)
         key = notices.key_of_end(stop, self.runs.last_agent(self.plan.run))
         noted = "".join(f"\nNote: {note}" for note in stop.notes)
-        self._send(occasion, key, f"{stop.outcome}: {stop.reason}.{noted}", brief, stop)
+        self._send(occasion, key, f"{stop.headline}.{noted}", brief, stop)
 
     def _send(
         self,

@@ -169,7 +169,7 @@ class Work:
     def _mind_signals_and_budget(self) -> None:
         count = self._wakeup.count
         if count and self.halt is None:
-            self.halt = Halt(Outcome.INTERRUPTED.exit_code, "interrupted by a signal")
+            self.halt = Halt(Outcome.INTERRUPTED.exit_code, f"stopped by {self._wakeup.by}")
         if self.halt is None:
             self._spending(self._limits, self.used, self._elapsed())
         if self.halt is None and (cause := policy.spent(self._limits, self.used, self._elapsed())):
@@ -183,7 +183,7 @@ class Work:
     def _interrupt_all(self, count: int) -> None:
         for running in self._running.values():
             while running.wakeup.count < min(count, 2):
-                running.wakeup.interrupt()
+                running.wakeup.interrupt(self._wakeup.by or "`ralph work`")
 
     def _look_at_store(self, choice: Choice) -> None:
         """Pick up tasks that were added or cancelled while others are running."""
@@ -225,7 +225,7 @@ class Work:
             if running.run:
                 self._runs.send(running.run, Cancel(time.time()))
             else:
-                running.wakeup.interrupt()
+                running.wakeup.interrupt("`ralph work`")
 
     def _hear(self, news: TurnResult) -> None:
         fact = news.fact
@@ -267,7 +267,7 @@ class Work:
                 with MergeTurn(*means) as merging:
                     news = merging.take(action)
         except KeyboardInterrupt:
-            news = lost(action, Halt(Outcome.INTERRUPTED.exit_code, "interrupted by a signal"))
+            news = lost(action, Halt(Outcome.INTERRUPTED.exit_code, "stopped by Ctrl-C"))
         except Exception as error:
             news = lost(action, Halt(Outcome.FATAL.exit_code, _words(error)))
         self._news.put(news)
