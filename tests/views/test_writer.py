@@ -1,4 +1,4 @@
-"""Writing to a terminal that may stand still."""
+"""Writing to a terminal that may stall."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ralph.views.writer import MAX_WAITING, ThreadedWriter
 
 
 class Still(io.StringIO):
-    """A terminal that takes nothing until it is let go on (Ctrl-S, then Ctrl-Q)."""
+    """A terminal that is stopped until `go` is set (Ctrl-S, then Ctrl-Q)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -24,7 +24,7 @@ class Still(io.StringIO):
 
 
 def test_all_that_waits_is_written_in_order() -> None:
-    """A terminal that stood still for a while gets everything, as it was said."""
+    """A terminal that stalled for a while gets all output in order."""
     terminal = Still()
     outlet = ThreadedWriter(terminal)
     lines = [f"line {number}\n" for number in range(1000)]
@@ -36,7 +36,7 @@ def test_all_that_waits_is_written_in_order() -> None:
 
 
 def test_what_is_too_much_is_counted() -> None:
-    """Memory is bounded: what does not fit is left out, and the reader is told how much that was."""
+    """Memory is bounded: excess output is skipped, and its length is shown."""
     terminal = Still()
     outlet = ThreadedWriter(terminal)
     for piece in ("a" * MAX_WAITING, "b", "c" * 1000, "d" * 234):
@@ -51,12 +51,12 @@ def test_what_is_too_much_is_counted() -> None:
 
 @pytest.mark.slow
 def test_a_terminal_that_stands_still_does_not_stop_the_run(project: Project) -> None:
-    """Nobody reads what is shown: the work is done to its end, the exit code is right, nothing waits for ever."""
+    """Nobody reads the output: the run finishes, the exit code is right, and nothing hangs."""
     project.agent(
         "echo x >> starts; seq 100000; [ $RALPH_ITERATION = 2 ] && echo '<response>DONE</response>'; true"
     )
     process = project.start("run", "-p", "x")
     assert process.wait(timeout=60) == 0
     out, _ = process.communicate()
-    assert out.splitlines()[0] == "complete: no checks configured"
+    assert out.splitlines()[0] == "Unverified: no checks configured"
     assert (project.path / "starts").read_text().split() == ["x", "x"]
