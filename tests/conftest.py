@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RALPH", "Project", "Recorded", "Result", "some", "some_rows", "wait_until"]
 
-sys.dont_write_bytecode = False  # the next run need not compile the tests anew
+sys.dont_write_bytecode = False  # so that the next run does not compile the tests again
 os.environ[NO_BYTECODE] = "1"
 
 hypothesis.settings.register_profile("plain", max_examples=40, deadline=None)
@@ -35,7 +35,7 @@ hypothesis.settings.load_profile("plain")
 
 @dataclass(frozen=True)
 class Result:
-    """How a ralph process ended."""
+    """The exit code and output of a ralph process."""
 
     code: int
     out: str
@@ -48,13 +48,13 @@ class Result:
 
 @dataclass
 class Project:
-    """A directory to work in. `home` is the store of its runs, apart from the user's own."""
+    """A project directory. `home` is the store of its runs, separate from the user's own."""
 
     path: Path
     home: Home
     extra_env: dict[str, str] = field(default_factory=dict)
     real_process: bool = False
-    """Is ralph always an interpreter of its own, not a fork of one that has loaded it?"""
+    """Whether ralph always starts as a new interpreter instead of a fork of one that has loaded it."""
 
     @property
     def env(self) -> dict[str, str]:
@@ -68,14 +68,14 @@ class Project:
         (directory / "settings.json").write_text(json.dumps(values))
 
     def script(self, name: str, body: str) -> str:
-        """An executable shell script in the project; returns its absolute path."""
+        """Write an executable shell script into the project and return its absolute path."""
         path = self.path / name
         path.write_text(f"#!/bin/sh\n{body}\n")
         path.chmod(0o755)
         return str(path)
 
     def agent(self, body: str, **settings: Any) -> None:
-        """Settings with a shell script as the agent; it gets the prompt as $1 and `$RALPH_ITERATION`."""
+        """Configure a shell script as the agent, which gets the prompt as $1 and `$RALPH_ITERATION`."""
         command = self.script("agent.sh", body)
         agent = {"command": command} | settings.pop("agent", {})
         self.settings(**({"agent": agent, "snapshots": False} | settings))
@@ -83,7 +83,7 @@ class Project:
     def run(
         self, *arguments: str, timeout: float = 60, stdin: str | None = None, real_process: bool = False
     ) -> Result:
-        """Run ralph to its end."""
+        """Run ralph and wait until it exits."""
         with self._start(arguments, subprocess.PIPE, real_process) as ralph:
             try:
                 out, err = ralph.communicate(stdin or "", timeout)
@@ -93,7 +93,7 @@ class Project:
         return Result(ralph.returncode, out, err)
 
     def start(self, *arguments: str, real_process: bool = False) -> subprocess.Popen[str]:
-        """Start ralph; the caller waits for it."""
+        """Start ralph without waiting for it."""
         return self._start(arguments, subprocess.DEVNULL, real_process)
 
     def _start(self, arguments: tuple[str, ...], stdin: int, real_process: bool) -> subprocess.Popen[str]:
@@ -119,7 +119,7 @@ class Project:
 
 
 def pytest_xdist_auto_num_workers() -> int:
-    """One more than there are cores: now and then a test only waits."""
+    """One more worker than cores, because some tests mostly wait."""
     return (os.cpu_count() or 1) + 1
 
 
@@ -151,19 +151,19 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def some(values: Iterable[Any], number: int) -> list[Any]:
-    """Of cases that are much alike the first few run by default, all of them with `make test-all`."""
+    """Run only the first of many similar cases by default, and all of them with `make test-all`."""
     found = list(values)
     return found[:number] + [pytest.param(value, marks=pytest.mark.slow) for value in found[number:]]
 
 
 def some_rows(values: Iterable[tuple[Any, ...]], number: int) -> list[Any]:
-    """The same where a case has several values."""
+    """Like `some`, for cases with several values."""
     found = list(values)
     return found[:number] + [pytest.param(*value, marks=pytest.mark.slow) for value in found[number:]]
 
 
 def wait_until(condition: Callable[[], Any], seconds: float = 20.0, every: float = 0.01) -> Any:
-    """Wait for something to become true, and return it; a test that waits in vain fails here."""
+    """Wait until the condition returns a true value and return that value; fail on a timeout."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if value := condition():
@@ -174,9 +174,9 @@ def wait_until(condition: Callable[[], Any], seconds: float = 20.0, every: float
 
 @dataclass(frozen=True)
 class Recorded:
-    """Processes that wrote their numbers into a file, one per line.
+    """Processes that wrote their PIDs into a file, one per line.
 
-    A process that began after the last line was written has only taken over a number, and does not count.
+    A process that started after the last line was written has only reused a PID, and does not count.
     """
 
     file: Path
@@ -187,7 +187,7 @@ class Recorded:
         return [int(line) for line in self.file.read_text().split() if line.isdigit()]
 
     def alive(self) -> list[int]:
-        """Those that still run."""
+        """The PIDs of the processes that are still running."""
         pids = self.pids()
         if not pids:
             return []
@@ -196,7 +196,7 @@ class Recorded:
 
 
 def _age(pid: int) -> float:
-    """For how many seconds a process has been running, to a hundredth; for ever, where that is not known."""
+    """The age of a process in seconds, precise to a hundredth; infinite if unknown."""
     try:
         ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except OSError:
@@ -206,7 +206,7 @@ def _age(pid: int) -> float:
 
 @pytest.fixture
 def bubblewrap() -> None:
-    """The test needs bubblewrap: see sandbox_support."""
+    """Skip or fail the test without bubblewrap; see sandbox_support."""
     from sandbox_support import needs_bubblewrap
 
     needs_bubblewrap()

@@ -1,12 +1,12 @@
-"""A process that has imported all of ralph and forks itself for each call: a call costs no start of Python.
+"""A process that has imported all of ralph and forks itself for each call, which saves the start of Python.
 
-`fork_support` starts it and speaks to it over descriptor `int(sys.argv[1])`; when that closes, it ends. A message
+`fork_support` starts it and talks to it over descriptor `int(sys.argv[1])`; when that closes, it exits. A message
 is a length (8 bytes) and a pickled tuple:
     ("start", argv, environment, umask)   with descriptors for stdin, stdout, stderr and the directory -> PID
-    ("poll", PID)                         -> how it ended, as waitpid(2) has it, or None
+    ("poll", PID)                         -> its status as in waitpid(2), or None while it runs
 
-A fork is to be what a new interpreter would have been: nothing of the server is left in it but the modules. It has
-one thread, so that no lock can be held by a thread that a fork does not have.
+A fork must look like a new interpreter: it keeps nothing of the server but the modules. The server has one thread,
+so that no lock can be held by a thread that does not exist in the fork.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _HEADER = 8
 _MAX_DESCRIPTORS = 4
 _PR_SET_NAME = 15
 _LEAVE_TRACES = {"readline"}
-"""Modules that change the process when they are loaded: here, what a signal does."""
+"""Modules that change the process when they are imported, here its signal handlers."""
 
 _OUTPUT_LOST = 120
 """The exit code of a Python that could not flush its stdout."""
 
 _interrupts: Any = signal.default_int_handler
-"""What an interrupt does in a new process: nothing where the tests were started that way."""
+"""The SIGINT handler of a new process; SIGINT is ignored if the tests were started that way."""
 
 
 def main(control: socket.socket, program: str) -> None:
@@ -66,7 +66,7 @@ def main(control: socket.socket, program: str) -> None:
 
 
 def receive(control: socket.socket) -> tuple[Any, list[int]] | None:
-    """A message and its descriptors; None: the other end has closed."""
+    """Return a message and its descriptors, or None if the other end has closed."""
     head, descriptors, _, _ = socket.recv_fds(control, _HEADER, _MAX_DESCRIPTORS)
     if not head:
         return None
@@ -91,11 +91,11 @@ def send(control: socket.socket, message: object, descriptors: tuple[int, ...] =
     control.sendall(head[sent:] + body)
 
 
-# ---- what is there before a call ----
+# ---- imports before the first call ----
 
 
 def _import_all(package: ModuleType) -> None:
-    """Every module of the package, and what its functions import when they are called."""
+    """Import every module of the package, and everything its functions import when called."""
     for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
         if not found.name.endswith(".__main__"):
             for name in _imported_by(importlib.import_module(found.name)):
@@ -130,7 +130,7 @@ def _start(control: socket.socket, program: str, arguments: list[Any], descripto
 
 
 def _run(argv: list[str], environment: dict[bytes, bytes], umask: int, descriptors: list[int]) -> NoReturn:
-    """The whole life of a fork."""
+    """Run ralph in the fork and exit."""
     code = 1
     try:
         _become_new(environment, umask, descriptors)
@@ -157,7 +157,7 @@ def _become_new(environment: dict[bytes, bytes], umask: int, descriptors: list[i
     os.environb.update(environment)
     sys.dont_write_bytecode = bool(environment.get(b"PYTHONDONTWRITEBYTECODE"))
     time.tzset()
-    tempfile.tempdir = None  # found anew, by this environment
+    tempfile.tempdir = None  # found again in this environment
     signal.signal(signal.SIGINT, _interrupts)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_NAME, b"ralph", 0, 0, 0)
@@ -165,7 +165,7 @@ def _become_new(environment: dict[bytes, bytes], umask: int, descriptors: list[i
 
 
 def _reopen_streams() -> None:
-    """The streams as the interpreter makes them; encoding and error handlers are the server's."""
+    """Open the streams as the interpreter would, with the server's encoding and error handlers."""
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         old = getattr(sys, name)
@@ -190,7 +190,7 @@ def _buffered(raw: io.FileIO, unbuffered: bool) -> Any:
 
 
 def _exit_code_of(ralph: Any) -> int:
-    """What `sys.exit(main())` and the end of the interpreter do, and the exit code that comes of it."""
+    """Do the same as `sys.exit(main())` and the interpreter's shutdown, and return the exit code."""
     try:
         code = _as_code(ralph())
     except SystemExit as end:

@@ -1,7 +1,7 @@
 """`ForkedRalph`: a Popen whose process is a fork of a server that has imported ralph (`fork_server`).
 
-What a fork cannot be, a real process is: one with other variables that the interpreter reads when it starts, and
-every one where `RALPH_TEST_EXEC` is set.
+A real process is started instead if a variable differs that the interpreter reads at its start, or if
+`RALPH_TEST_EXEC` is set.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ import fork_server
 RALPH = str(Path(sys.executable).parent / "ralph")
 
 NO_BYTECODE = "PYTHONDONTWRITEBYTECODE"
-"""Set for all that tests start: a program that is edited twice in one second must not be run as it was before."""
+"""Set for every process of the tests, so that a program edited twice in one second is not run from a stale cache."""
 
 _READ_AT_START = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TEXTUAL", "COLORTERM")
-"""Variables that the interpreter and the libraries look at once, before or while modules are loaded."""
+"""Variables that the interpreter and libraries read once, before or during the import of modules."""
 
 
 def start_ralph(
@@ -39,7 +39,7 @@ def start_ralph(
     stderr: int | IO[Any] = subprocess.PIPE,
     real_process: bool = False,
 ) -> subprocess.Popen[str]:
-    """Start ralph: a fork where that is as good as a process of its own."""
+    """Start ralph, as a fork if that is as good as a separate process."""
     kind = subprocess.Popen if real_process or _needs_exec(env) else ForkedRalph
     return kind([RALPH, *arguments], cwd=cwd, env=env, stdin=stdin, stdout=stdout, stderr=stderr, text=True)
 
@@ -52,21 +52,27 @@ def _needs_exec(env: Mapping[str, str]) -> bool:
 
 
 class ForkedRalph(subprocess.Popen[str]):
-    """The process is a child of the server: that is asked how it ended. Until then it is there, if only as a zombie."""
+    """A child process of the server, which reports its exit status. Until then it exists at least as a zombie."""
 
     _pidfd: int | None = None
     _owner: _Server
 
     def _execute_child(self, *given: Any) -> None:
-        """What Popen calls in order to start the process, with everything that it was given and the pipes it made."""
+        """Called by Popen to start the process, with its arguments and the pipes it made."""
         argv, cwd, env, pipes = given[0], given[5], given[6], given[10:16]
         p2cread, p2cwrite, c2pread, c2pwrite, errread, errwrite = pipes
         directory = os.open(cwd, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             environment = {os.fsencode(name): os.fsencode(value) for name, value in env.items()}
             message = ("start", argv[1:], environment, _umask())
+            descriptors = (p2cread, c2pwrite, errwrite, directory)
             self._owner = _living_server()
-            self.pid = self._owner.ask(message, (p2cread, c2pwrite, errwrite, directory))
+            try:
+                self.pid = self._owner.ask(message, descriptors)
+            except (OSError, EOFError):  # a test killed the server a moment ago
+                self._owner.kill()
+                self._owner = _living_server()
+                self.pid = self._owner.ask(message, descriptors)
         finally:
             os.close(directory)
         self._child_created = True
@@ -82,13 +88,13 @@ class ForkedRalph(subprocess.Popen[str]):
         return self.returncode
 
     def _try_wait(self, flags: int) -> tuple[int, int]:
-        """As waitpid(2): the number and the status, or zeros where it still runs."""
+        """Like waitpid(2): return the PID and the status, or zeros while the process runs."""
         if flags == 0:
             self._wait_for_end()
         try:
             status = self._owner.ask(("poll", self.pid))
         except (OSError, EOFError):
-            status = signal.SIGKILL  # whoever has ended the server has ended what is below it
+            status = signal.SIGKILL  # whoever killed the server has killed its children too
         if status is None:
             return 0, 0
         if self._pidfd is not None:
@@ -115,13 +121,13 @@ _starting = threading.Lock()
 
 
 class _Server:
-    """A server, for this process alone. Threads may ask at once."""
+    """A server for this process alone, which several threads can use at once."""
 
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
         self._lock = threading.Lock()
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("RALPH_", "GIT_"))}
-        environment.pop(NO_BYTECODE, None)  # those that are not forked start faster then
+        environment.pop(NO_BYTECODE, None)  # so that processes that are not forked start faster
         with theirs:
             words = [sys.executable, fork_server.__file__, str(theirs.fileno()), RALPH]
             self._process = subprocess.Popen(
@@ -151,7 +157,7 @@ _servers: list[_Server] = []
 
 
 def _living_server() -> _Server:
-    """The newest; another one where a test has ended it, as a ralph that loses its warden ends all its children."""
+    """Return the newest server, or a new one if a test killed it, as a ralph without its warden kills all children."""
     with _starting:
         if not _servers or not _servers[-1].is_alive:
             _servers.append(_Server())

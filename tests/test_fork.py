@@ -1,4 +1,4 @@
-"""A ralph that was forked behaves as one that was started by itself: what the other tests rely on."""
+"""A forked ralph behaves like one started as a new process, which the other tests rely on."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ralph=$(cut -d ' ' -f 4 /proc/$PPID/stat)
 } > seen
 echo '<response>DONE</response>'
 """
-"""An agent that writes down what the process of ralph, the parent of its warden, is like."""
+"""An agent that records the state of the ralph process, which is the parent of its warden."""
 
 
 def both_ways(project: Project, *arguments: str, stdin: str = "") -> list[Result]:
-    """The result of a fork, then that of a real process, without what differs between any two runs."""
+    """The results of a fork and of a real process, without ids and durations."""
     results = []
     for real in (False, True):
         found = project.run(*arguments, stdin=stdin, real_process=real)
@@ -37,7 +37,7 @@ def both_ways(project: Project, *arguments: str, stdin: str = "") -> list[Result
 
 
 def test_a_run_is_the_same_both_ways(project: Project) -> None:
-    """Exit code, stdout and stderr, byte for byte."""
+    """Exit code, stdout and stderr of a run are identical."""
     project.agent("echo hello; echo '<response>DONE</response>'", guardrails=[{"command": "true"}])
     forked, real = both_ways(project, "run", "-p", "x")
     assert forked == real and forked.code == 0
@@ -49,13 +49,13 @@ def test_a_run_is_the_same_both_ways(project: Project) -> None:
     ids=" ".join,
 )
 def test_a_command_is_the_same_both_ways(project: Project, arguments: list[str]) -> None:
-    """Errors and tables too."""
+    """Errors and tables are identical too."""
     forked, real = both_ways(project, *arguments)
     assert forked == real
 
 
 def test_the_process_is_the_same_both_ways(project: Project) -> None:
-    """Name, directory, mask, signals, threads, open files and the environment that it passes on."""
+    """Name, directory, umask, signals, threads, open files and environment are identical."""
     project.agent(LOOK)
     seen = []
     old = os.umask(0o027)
@@ -69,7 +69,7 @@ def test_the_process_is_the_same_both_ways(project: Project) -> None:
 
 
 def test_stdin_arrives(project: Project) -> None:
-    """What a command reads is what it was given."""
+    """A forked command reads its stdin like a real one."""
     (project.path / "build").mkdir()
     forked, real = both_ways(project, "bus", "post", "build", stdin="näher\r\n" * 500)
     assert (forked.code, real.code) == (0, 0)
@@ -77,9 +77,9 @@ def test_stdin_arrives(project: Project) -> None:
     assert bodies[0] == bodies[1] and bodies[0].startswith("näher")
 
 
-@pytest.mark.skipif("os.environ.get('RALPH_TEST_EXEC')", reason="every call is a real one")
+@pytest.mark.skipif("os.environ.get('RALPH_TEST_EXEC')", reason="every call is a real process")
 def test_it_is_killed_and_waited_for_like_any_process(project: Project) -> None:
-    """Its number is known, KILL ends it, and it is there as a zombie until somebody waits."""
+    """SIGKILL stops the process, which stays a zombie until it is waited for."""
     project.agent("touch here; sleep 60")
     ralph = project.start("run", "-p", "x")
     assert isinstance(ralph, ForkedRalph)
@@ -94,9 +94,9 @@ def test_it_is_killed_and_waited_for_like_any_process(project: Project) -> None:
     assert ralph.returncode == -signal.SIGKILL and not stat.exists()
 
 
-@pytest.mark.skipif("os.environ.get('RALPH_TEST_EXEC')", reason="every call is a real one")
+@pytest.mark.skipif("os.environ.get('RALPH_TEST_EXEC')", reason="every call is a real process")
 def test_a_server_that_was_killed_is_replaced(project: Project) -> None:
-    """Who ends all children of the tests ends it too: what it had started counts as killed, the next call works."""
+    """The processes of a killed server count as killed, and the next call works."""
     project.agent("touch here; sleep 60")
     with project.start("run", "-p", "x") as ralph:
         wait_until((project.path / "here").exists)
@@ -108,8 +108,8 @@ def test_a_server_that_was_killed_is_replaced(project: Project) -> None:
     assert project.run("--version").code == 0
 
 
-def test_what_the_interpreter_reads_at_its_start_takes_a_real_process(project: Project) -> None:
-    """A fork could not know an encoding that was chosen before it."""
+def test_a_variable_read_at_interpreter_start_needs_a_real_process(project: Project) -> None:
+    """A fork cannot apply an encoding that is chosen at the start of the interpreter."""
     project.extra_env["PYTHONIOENCODING"] = "ascii"
     ralph = project.start("--version")
     ralph.communicate()

@@ -1,4 +1,4 @@
-"""Many tasks at once: each rule of the board, and any history of results, crashes, cancels and additions."""
+"""The board of parallel tasks: its rules, and random histories of results, crashes, cancels and additions."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def merged(id: str, verdict: MergeVerdict = MergeVerdict.OK, reason: str = "") -
 
 
 def begun(board: Board) -> Board:
-    """Everything that is ready has begun."""
+    """Begin everything that is ready."""
     while actions := ready(board):
         for action in actions:
             board = begin(board, action)
@@ -79,7 +79,7 @@ def begun(board: Board) -> Board:
 
 
 def after(board: Board, *facts: Fact) -> Board:
-    """Before each fact everything that is ready begins; what is ready after the last one does not yet."""
+    """Apply the facts in order, beginning everything that is ready before each of them."""
     for fact in facts:
         board = apply(begun(board), fact)
     return board
@@ -108,7 +108,7 @@ def test_a_job_from_start_to_end() -> None:
 
 
 def test_nothing_begins_twice() -> None:
-    """What the driver has begun is not offered again, and the board waits for its end."""
+    """A run that has begun is not offered again, and the board waits for it to end."""
     board = begun(open_board([a_job("a")], slots=3))
     running = replace(a_job("a"), state=JobState.ACTIVE, running=(Running(1, CODER),))
     assert (board.job("a"), ready(board), is_over(board)) == (running, (), False)
@@ -135,20 +135,20 @@ def test_a_run_that_proves_nothing_fails_the_job(fact: RoleRunEnded, reason: str
 
 
 def test_a_run_that_was_stopped_cancels_the_job() -> None:
-    """Somebody has ended it: that is no failure."""
+    """A run that was stopped cancels its job instead of failing it."""
     board = after(open_board([a_job("a")], slots=1), RoleRunEnded("a", 1, RunVerdict.STOPPED))
     assert board.job("a") == replace(a_job("a"), state=JobState.CANCELLED, reason="cancelled")
 
 
 def test_a_later_role_that_fails_fails_the_job() -> None:
-    """A reviewer whose run fails, which is not a refusal, fails the job."""
+    """A reviewer whose run fails (rather than refuses) fails the job."""
     board = after(open_board([a_job("a", roles=(CODER, REVIEWER))], slots=1), proved("a"), failed("a"))
     assert (states(board), board.job("a").reason) == ({"a": "failed"}, "broke")
 
 
 @pytest.mark.parametrize("roles", [(CODER,), (CODER, REVIEWER)])
 def test_a_lost_run_is_started_again(roles: tuple[Role, ...]) -> None:
-    """A run whose process is gone starts again in the same role, as often as it takes."""
+    """A run whose process is gone starts again in the same role, however often that happens."""
     board = after(open_board([a_job("a", roles=roles)], slots=1), *[proved("a")] * (len(roles) - 1))
     started = ready(board)
     assert [ready(after(board, *[lost("a")] * times)) for times in (1, 2, 9)] == [started] * 3
@@ -158,22 +158,22 @@ def test_a_lost_run_is_started_again(roles: tuple[Role, ...]) -> None:
 
 
 def test_a_refusal_sends_the_task_back_with_its_reason() -> None:
-    """A refused task starts again at its first role, which is told why."""
+    """A refused task starts again at its first role, which gets the reason."""
     board = open_board([a_job("a", roles=(CODER, REVIEWER, TESTER))], slots=1)
     board = after(board, proved("a"), proved("a"), refused("a", "no tests"))
     assert ready(board) == (StartRun("a", "coder", 1, "claude", "no tests"),)
 
 
-def test_the_reason_is_told_once() -> None:
-    """The reason of a refusal goes to the first role and not to those that follow."""
+def test_the_reason_is_passed_on_once() -> None:
+    """The reason for a refusal goes to the first role and not to the roles after it."""
     board = after(
         open_board([a_job("a", roles=(CODER, REVIEWER))], slots=1), proved("a"), refused("a"), proved("a")
     )
     assert ready(board) == (StartRun("a", "reviewer", 1, "codex", ""),)
 
 
-def test_a_lost_run_is_told_the_reason_again() -> None:
-    """A run started again after a crash gets the reason that the lost one got."""
+def test_a_lost_run_gets_the_reason_again() -> None:
+    """A run that starts again after a crash gets the same reason as the lost one."""
     board = after(
         open_board([a_job("a", roles=(CODER, REVIEWER))], slots=1), proved("a"), refused("a"), lost("a")
     )
@@ -181,7 +181,7 @@ def test_a_lost_run_is_told_the_reason_again() -> None:
 
 
 @pytest.mark.parametrize(("times", "state"), [(1, "active"), (3, "active"), (4, "failed")])
-def test_a_task_is_sent_back_three_times_at_most(times: int, state: str) -> None:
+def test_a_task_is_sent_back_at_most_three_times(times: int, state: str) -> None:
     """The fourth refusal fails the job."""
     board = after(
         open_board([a_job("a", roles=(CODER, REVIEWER))], slots=1), *[proved("a"), refused("a")] * times
@@ -203,7 +203,7 @@ def test_refusals_of_different_roles_are_counted_together() -> None:
 @pytest.mark.parametrize("verdict", [MergeVerdict.CONFLICT, MergeVerdict.RED])
 @pytest.mark.parametrize("second", [MergeVerdict.CONFLICT, MergeVerdict.RED])
 def test_a_merge_that_fails_twice_blocks_the_job(verdict: MergeVerdict, second: MergeVerdict) -> None:
-    """A conflict or a red merge sends the task back once; the next one blocks it."""
+    """A merge conflict or a failed check after the merge sends the task back once; the next one blocks it."""
     board = after(open_board([a_job("a")], slots=1), proved("a"), merged("a", verdict, "in x.py"))
     assert ready(board) == (StartRun("a", "coder", 1, "claude", "in x.py"),)
     board = after(board, proved("a"), merged("a", second, "in y.py"))
@@ -211,7 +211,7 @@ def test_a_merge_that_fails_twice_blocks_the_job(verdict: MergeVerdict, second: 
 
 
 def test_a_task_merged_at_the_second_try_is_done() -> None:
-    """A conflict that the first role has solved goes through all roles again and is merged."""
+    """After a conflict is resolved, the task goes through all roles again and is merged."""
     board = open_board([a_job("a", roles=(CODER, REVIEWER))], slots=1)
     board = after(
         board, proved("a"), proved("a"), merged("a", MergeVerdict.CONFLICT), proved("a"), proved("a")
@@ -220,7 +220,7 @@ def test_a_task_merged_at_the_second_try_is_done() -> None:
 
 
 def test_a_held_merge_blocks_the_job() -> None:
-    """A merge that someone has to look at first blocks the job at once and what depends on it."""
+    """A merge that needs a person's approval blocks the job and everything that depends on it."""
     board = open_board([a_job("a"), a_job("b", "a")], slots=1)
     board = after(board, proved("a"), merged("a", MergeVerdict.HELD, "touches protected files"))
     assert states(board) == {"a": "blocked", "b": "blocked"}
@@ -228,13 +228,13 @@ def test_a_held_merge_blocks_the_job() -> None:
 
 
 def test_a_lost_merge_is_begun_again() -> None:
-    """A merge whose process is gone is asked for again and costs no retry."""
+    """A merge whose process is gone is requested again and uses no retry."""
     board = after(open_board([a_job("a")], slots=1), proved("a"), *[merged("a", MergeVerdict.LOST)] * 5)
     assert (ready(board), board.job("a").merge_retries) == ((Merge("a", 1),), 0)
 
 
 def test_one_merge_at_a_time() -> None:
-    """The second proved job is merged after the first, the one with the better priority first."""
+    """Proved jobs are merged one after another, in order of priority."""
     board = begun(
         open_board([a_job("a", priority=2), a_job("b", priority=1), a_job("c", priority=2)], slots=3)
     )
@@ -249,16 +249,16 @@ def test_one_merge_at_a_time() -> None:
 
 
 def test_a_merge_leaves_the_slots_to_others() -> None:
-    """While one job is merged another one runs, even with one slot."""
+    """A job that is being merged leaves its slot to another job."""
     board = after(open_board([a_job("a"), a_job("b")], slots=1), proved("a"))
     assert ready(board) == (Merge("a", 1), StartRun("b", "coder", 1, "claude"))
 
 
-# ---- what may start ----
+# ---- starting order ----
 
 
-def test_a_job_waits_until_what_it_depends_on_is_merged() -> None:
-    """Proved is not enough: a dependent job starts when every dependency is done."""
+def test_a_job_waits_until_its_dependencies_are_merged() -> None:
+    """A job starts only when every dependency is done; proved is not enough."""
     board = begun(open_board([a_job("c", "a", "b"), a_job("a"), a_job("b")], slots=3))
     offered = []
     for fact in (proved("a"), merged("a"), proved("b"), merged("b")):
@@ -274,8 +274,8 @@ def test_a_dependency_named_twice_counts_once() -> None:
 
 
 @pytest.mark.parametrize("fact", [failed("a"), JobCancelled("a")])
-def test_what_waits_for_a_lost_job_is_blocked_down_the_graph(fact: Fact) -> None:
-    """Everything that depends on a job that will never be merged is blocked, each with its cause."""
+def test_all_dependents_of_a_failed_job_are_blocked(fact: Fact) -> None:
+    """Every direct and indirect dependent of a job that will never be merged is blocked, with the cause."""
     board = after(open_board([a_job("c", "b"), a_job("b", "a"), a_job("a"), a_job("d")], slots=1), fact)
     state = board.job("a").state
     assert [(job.id, job.state, job.reason) for job in board.jobs[:2]] == [
@@ -285,20 +285,20 @@ def test_what_waits_for_a_lost_job_is_blocked_down_the_graph(fact: Fact) -> None
 
 
 @pytest.mark.parametrize("state", [JobState.FAILED, JobState.BLOCKED, JobState.CANCELLED])
-def test_a_board_opened_with_a_lost_job_blocks_its_dependents(state: JobState) -> None:
-    """A board opened again after a restart does not wait for a job that will never be merged."""
+def test_a_board_opened_with_a_failed_job_blocks_its_dependents(state: JobState) -> None:
+    """A board reopened after a restart does not wait for a job that will never be merged."""
     board = open_board([replace(a_job("a"), state=state), a_job("b", "a")], slots=1)
     assert (states(board)["b"], is_over(board)) == ("blocked", True)
 
 
-def test_a_board_opened_with_a_done_job_goes_on() -> None:
-    """A board opened again after a restart starts what waited for a job that is done."""
+def test_a_board_opened_with_a_done_job_starts_its_dependents() -> None:
+    """A board reopened after a restart starts the jobs that depend on a done job."""
     board = open_board([replace(a_job("a"), state=JobState.DONE), a_job("b", "a")], slots=1)
     assert ready(board) == (StartRun("b", "coder", 1, "claude"),)
 
 
 def test_an_unknown_dependency_is_refused() -> None:
-    """A job that depends on something that is not on the board is refused like a cycle."""
+    """A job that depends on an unknown job is refused."""
     with pytest.raises(ValueError, match="nobody"):
         open_board([a_job("a", "nobody")], slots=1)
 
@@ -309,8 +309,8 @@ def test_the_best_priority_starts_first() -> None:
     assert [action.job for action in ready(open_board(jobs, slots=3))] == ["b", "c", "a"]
 
 
-def test_what_has_begun_goes_first() -> None:
-    """The next role of a job that has begun comes before a fresh job of better priority."""
+def test_started_jobs_go_first() -> None:
+    """The next role of a started job comes before a new job of better priority."""
     board = open_board([a_job("a", roles=(CODER, REVIEWER), priority=9)], slots=1)
     board = after(board, JobAdded(a_job("b", priority=1)), proved("a"))
     assert ready(board) == (StartRun("a", "reviewer", 1, "codex"),)
@@ -318,13 +318,13 @@ def test_what_has_begun_goes_first() -> None:
 
 @pytest.mark.parametrize("slots", [1, 2, 5])
 def test_slots_are_filled_and_never_overfilled(slots: int) -> None:
-    """As many runs as there are slots are offered, and no more while they run."""
+    """One run per slot is offered, and no more while those run."""
     board = open_board([a_job(id, attempts=2) for id in "abcd"], slots=slots)
     assert (len(ready(board)), ready(begun(board))) == (slots, ())
 
 
-def test_at_most_so_many_runs_of_one_agent() -> None:
-    """A job whose agent is at its limit lets a job of another agent pass."""
+def test_the_number_of_runs_per_agent_is_limited() -> None:
+    """When one agent is at its limit, a job for another agent starts first."""
     jobs = [a_job("a"), a_job("b"), a_job("c"), a_job("d", roles=(REVIEWER,), priority=9)]
     board = open_board(jobs, slots=4, per_agent=(("claude", 2),))
     assert [action.job for action in ready(board)] == ["a", "b", "d"]
@@ -335,7 +335,7 @@ def test_at_most_so_many_runs_of_one_agent() -> None:
 
 
 def test_the_first_proved_attempt_wins() -> None:
-    """Attempts run side by side; the first proved one is reviewed and merged, the others are stopped."""
+    """Attempts run in parallel; the first proved one is reviewed and merged, the others are stopped."""
     job = a_job("a", roles=(CODER, REVIEWER), attempts=3)
     board = open_board([job], slots=3)
     assert ready(board) == tuple(StartRun("a", "coder", n, "claude") for n in (1, 2, 3))
@@ -347,21 +347,21 @@ def test_the_first_proved_attempt_wins() -> None:
 
 
 def test_a_winner_needs_no_further_attempt() -> None:
-    """Attempts that have not started when the first is proved never start."""
+    """Attempts that have not started when the first one is proved never start."""
     board = after(open_board([a_job("a", attempts=3)], slots=1), proved("a", 1))
     assert ready(board) == (Merge("a", 1),)
 
 
 @pytest.mark.parametrize("verdict", [v for v in RunVerdict if v is not RunVerdict.STOPPED])
 def test_a_loser_that_ends_late_changes_nothing(verdict: RunVerdict) -> None:
-    """However a stopped attempt ends, the winner stays."""
+    """The winner stays, however a stopped attempt ends."""
     board = begun(after(open_board([a_job("a", attempts=2)], slots=2), proved("a", 1)))
     late = apply(board, RoleRunEnded("a", 2, verdict))
     assert late.job("a") == replace(board.job("a"), running=())
 
 
 def test_a_job_fails_with_its_last_attempt() -> None:
-    """One failed attempt fails nothing while another one runs or waits."""
+    """A job fails only when its last attempt has failed."""
     board = open_board([a_job("a", attempts=3)], slots=2)
     seen = []
     for attempt in (1, 2, 3):
@@ -371,14 +371,14 @@ def test_a_job_fails_with_its_last_attempt() -> None:
 
 
 def test_only_the_winner_is_sent_back() -> None:
-    """A refusal starts the winning attempt again, not all of them."""
+    """A refusal restarts the winning attempt only."""
     board = open_board([a_job("a", roles=(CODER, REVIEWER), attempts=2)], slots=1)
     facts = [failed("a", 1), proved("a", 2), RoleRunEnded("a", 2, RunVerdict.REFUSED, "no tests")]
     assert ready(after(board, *facts)) == (StartRun("a", "coder", 2, "claude", "no tests"),)
 
 
 def test_a_job_is_merged_when_its_losers_are_gone() -> None:
-    """What is still being stopped may still write; then the winner is merged."""
+    """The winner is merged only after the stopped attempts have exited, because they could still write."""
     board = after(open_board([a_job("a", attempts=2)], slots=2), proved("a", 1))
     gone = after(board, RoleRunEnded("a", 2, RunVerdict.STOPPED))
     assert not any(isinstance(action, Merge) for action in ready(board))
@@ -387,7 +387,7 @@ def test_a_job_is_merged_when_its_losers_are_gone() -> None:
 
 
 def test_a_loser_counts_for_its_own_agent() -> None:
-    """A loser that still runs holds its place among the runs of its agent until it has ended."""
+    """A losing attempt counts towards its agent's limit until it has ended."""
     jobs = [a_job("a", roles=(CODER, REVIEWER), attempts=2), a_job("b"), a_job("c")]
     board = begun(open_board(jobs, slots=9, per_agent=(("claude", 2),)))
     board = after(board, proved("a", 1))
@@ -408,7 +408,7 @@ def test_a_stopped_loser_stays_a_loser_when_the_winner_is_sent_back(verdict: Run
 
 
 def test_a_job_whose_winner_fails_before_the_losers_have_ended_fails() -> None:
-    """A winner that fails in review fails its job though a loser is still being stopped."""
+    """A winner that fails in review fails its job even while a losing attempt is still being stopped."""
     board = open_board([a_job("a", roles=(CODER, REVIEWER), attempts=2)], slots=2)
     board = after(board, proved("a", 1), failed("a", 1), RoleRunEnded("a", 2, RunVerdict.STOPPED))
     assert (states(board), is_over(board)) == ({"a": "failed"}, True)
@@ -418,7 +418,7 @@ def test_a_job_whose_winner_fails_before_the_losers_have_ended_fails() -> None:
 
 
 def test_a_running_job_that_is_cancelled_is_stopped() -> None:
-    """A cancel stops the job's runs; when they have ended their slots go to the next job."""
+    """Cancelling stops the job's runs; when they have ended, their slots go to the next job."""
     board = after(open_board([a_job("a"), a_job("b", priority=1)], slots=1), JobCancelled("a"))
     assert (ready(board), states(board)) == ((StopRun("a", 1),), {"a": "cancelled", "b": "todo"})
     board = after(board, RoleRunEnded("a", 1, RunVerdict.STOPPED))
@@ -427,7 +427,7 @@ def test_a_running_job_that_is_cancelled_is_stopped() -> None:
 
 @pytest.mark.parametrize("verdict", [*RunVerdict])
 def test_a_cancelled_job_stays_cancelled(verdict: RunVerdict) -> None:
-    """However the stopped run ends, even proved or lost, the job stays cancelled and the board is over."""
+    """However the stopped run ends, the job stays cancelled and the board is over."""
     board = after(open_board([a_job("a")], slots=1), JobCancelled("a"), RoleRunEnded("a", 1, verdict))
     assert board.job("a") == replace(a_job("a"), state=JobState.CANCELLED, reason="cancelled")
     assert (ready(board), is_over(board)) == ((), True)
@@ -437,7 +437,7 @@ def test_a_cancelled_job_stays_cancelled(verdict: RunVerdict) -> None:
     "facts", [(), (proved("a"),)], ids=["before it has started", "when it is proved and not yet merged"]
 )
 def test_a_job_that_does_not_run_is_cancelled_at_once(facts: tuple[Fact, ...]) -> None:
-    """A job without a run has nothing to stop and is never merged."""
+    """A job that is not running is cancelled without a stop and is never merged."""
     board = apply(after(open_board([a_job("a")], slots=1), *facts), JobCancelled("a"))
     assert (ready(board), states(board), is_over(board)) == ((), {"a": "cancelled"}, True)
 
@@ -457,15 +457,15 @@ def test_an_ended_job_cannot_be_cancelled(facts: tuple[Fact, ...]) -> None:
     assert apply(board, JobCancelled("a")) == board
 
 
-def test_a_merge_in_hand_is_finished() -> None:
-    """A cancel during the merge does not undo it."""
+def test_a_merge_in_progress_is_finished() -> None:
+    """Cancelling during a merge does not undo the merge."""
     board = after(open_board([a_job("a")], slots=1), proved("a"), JobCancelled("a"), merged("a"))
     assert states(board) == {"a": "done"}
 
 
 @pytest.mark.parametrize("verdict", [MergeVerdict.CONFLICT, MergeVerdict.RED, MergeVerdict.LOST])
-def test_a_job_cancelled_during_a_failed_merge_does_not_go_on(verdict: MergeVerdict) -> None:
-    """A cancel during a merge that then fails is carried out instead of starting the task again."""
+def test_a_job_cancelled_during_a_failed_merge_does_not_restart(verdict: MergeVerdict) -> None:
+    """A job cancelled during a merge that then fails is cancelled instead of started again."""
     board = after(open_board([a_job("a")], slots=1), proved("a"), JobCancelled("a"), merged("a", verdict))
     assert (ready(board), states(board)) == ((), {"a": "cancelled"})
 
@@ -474,21 +474,21 @@ def test_a_job_cancelled_during_a_failed_merge_does_not_go_on(verdict: MergeVerd
 
 
 def test_a_job_is_added_while_others_run() -> None:
-    """A new job takes a free slot at once, or waits for what it depends on."""
+    """A new job takes a free slot at once, or waits for its dependencies."""
     board = after(open_board([a_job("a")], slots=2), JobAdded(a_job("c", "a")), JobAdded(a_job("b")))
     assert ready(board) == (StartRun("b", "coder", 1, "claude"),)
     board = after(board, proved("a"), merged("a"))
     assert ready(board) == (StartRun("c", "coder", 1, "claude"),)
 
 
-def test_a_job_added_behind_a_lost_one_is_blocked() -> None:
+def test_a_job_added_behind_a_failed_one_is_blocked() -> None:
     """A new job that depends on a failed one is blocked at once."""
     board = after(open_board([a_job("a")], slots=1), failed("a"), JobAdded(a_job("b", "a")))
     assert (states(board), is_over(board)) == ({"a": "failed", "b": "blocked"}, True)
 
 
 def test_an_id_is_added_once() -> None:
-    """A job with the id of another one is refused."""
+    """A job with an id already in use is refused."""
     board = begun(open_board([a_job("a")], slots=1))
     with pytest.raises(ValueError, match="a"):
         apply(board, JobAdded(a_job("a", roles=(REVIEWER,))))
@@ -501,17 +501,17 @@ def test_an_id_is_added_once() -> None:
         pytest.param(lost("a"), id="lost after proved"),
         pytest.param(refused("a"), id="refused after proved"),
         pytest.param(failed("a"), id="failed after proved"),
-        pytest.param(proved("a", 7), id="an attempt that never was"),
+        pytest.param(proved("a", 7), id="unknown attempt"),
     ],
 )
-def test_a_fact_about_a_run_that_does_not_run_changes_nothing(fact: RoleRunEnded) -> None:
-    """The same end reported twice does not count as the end of the next role."""
+def test_a_fact_about_a_run_that_is_not_running_changes_nothing(fact: RoleRunEnded) -> None:
+    """A run's end that is reported twice does not count as the end of the next role."""
     board = after(open_board([a_job("a", roles=(CODER, REVIEWER))], slots=1), proved("a"))
     assert apply(board, fact) == board
 
 
 def test_a_merge_reported_twice_changes_nothing() -> None:
-    """The end of a merge that is not in hand is ignored."""
+    """The end of a merge that is not in progress is ignored."""
     board = after(open_board([a_job("a")], slots=1), proved("a"), merged("a"))
     assert apply(board, merged("a", MergeVerdict.CONFLICT, "late")) == board
 
@@ -535,27 +535,27 @@ def test_a_merge_reported_twice_changes_nothing() -> None:
 def test_a_cycle_is_found_with_its_path(
     graph: dict[str, tuple[str, ...]], path: tuple[str, ...] | None
 ) -> None:
-    """The path leads along dependencies from a job back to itself."""
+    """The reported path follows dependencies from a job back to itself."""
     assert find_cycle(graph) == path
 
 
 def test_a_board_with_a_cycle_is_refused() -> None:
-    """Tasks that wait for each other are refused with the way round."""
+    """Jobs that wait for each other are refused, and the error shows the cycle."""
     with pytest.raises(Cycle, match="a → b → a") as refusal:
         open_board([a_job("a", "b"), a_job("b", "a")], slots=1)
     assert refusal.value.path == ("a", "b", "a")
 
 
 def test_a_job_that_depends_on_itself_is_not_added() -> None:
-    """A job that would wait for itself is refused and the board stays as it is."""
+    """A job that depends on itself is refused and the board does not change."""
     board = open_board([a_job("a")], slots=1)
     with pytest.raises(Cycle, match="b → b"):
         apply(board, JobAdded(a_job("b", "b")))
     assert states(board) == {"a": "todo"}
 
 
-def test_a_long_chain_is_no_cycle() -> None:
-    """Ten thousand tasks in a row are neither a cycle nor too deep, and are blocked together."""
+def test_a_long_chain_is_not_a_cycle() -> None:
+    """A chain of ten thousand jobs is not a cycle, causes no recursion error, and is blocked as a whole."""
     chain = [a_job("0"), *(a_job(str(n), str(n - 1)) for n in range(1, 10_000))]
     assert find_cycle({job.id: job.depends_on for job in chain}) is None
     board = after(open_board(chain, slots=1), failed("0"))
@@ -563,8 +563,8 @@ def test_a_long_chain_is_no_cycle() -> None:
     assert board.job("9999").reason == "depends on 9998, which is blocked"
 
 
-def test_the_order_of_jobs_does_not_matter_for_what_follows() -> None:
-    """A job that stands before what it depends on is blocked with it, and opened with it."""
+def test_the_order_of_jobs_does_not_matter() -> None:
+    """A job listed before its dependencies is blocked or started just the same."""
     chain = [a_job("c", "b"), a_job("b", "a"), a_job("a")]
     assert states(after(open_board(chain, slots=1), failed("a"))) == {
         "c": "blocked",
@@ -582,7 +582,7 @@ ids = st.sampled_from("abcdef")
 
 @given(st.dictionaries(ids, st.lists(ids, max_size=3).map(tuple)))
 def test_a_cycle_is_found_where_there_is_one(graph: dict[str, tuple[str, ...]]) -> None:
-    """In any graph a path is given exactly if the standard library finds a cycle too, and it is real."""
+    """For any graph, a real cycle is returned exactly when the standard library finds one too."""
     path = find_cycle(graph)
     try:
         tuple(TopologicalSorter(graph).static_order())
@@ -593,12 +593,12 @@ def test_a_cycle_is_found_where_there_is_one(graph: dict[str, tuple[str, ...]]) 
         assert path is None
 
 
-# ---- any history ----
+# ---- random histories ----
 
 
 @dataclass
 class History:
-    """A driver that answers what it is asked, and all that it saw on the way."""
+    """A driver that answers the board's actions, and a record of everything it saw."""
 
     board: Board
     crashes: int
@@ -650,7 +650,7 @@ class History:
         self.board = apply(self.board, fact)
 
     def answers(self) -> list[Fact]:
-        """Everything that can be the answer to what is in hand."""
+        """All possible answers to the runs and merges in progress."""
         merging = [job.id for job in self.board.jobs if job.state is JobState.MERGING]
         runs = list(self.runs)
         crash = self.crashes > 0
@@ -712,15 +712,15 @@ def histories(draw: st.DrawFn) -> History:
 
 
 @given(histories())
-def test_every_board_comes_to_its_end(history: History) -> None:
-    """While the driver answers, no board is stuck, and in the end every job has ended and nothing runs."""
+def test_every_board_finishes(history: History) -> None:
+    """As long as the driver answers, no board gets stuck, every job ends and nothing is left running."""
     assert (history.stuck, is_over(history.board), history.runs) == (False, True, {})
     assert {job.state for job in history.board.jobs} <= ENDED
 
 
 @given(histories())
-def test_no_board_takes_more_runs_than_its_bounds_allow(history: History) -> None:
-    """Refusals and merges go back a bounded number of times, so runs and merges are bounded too."""
+def test_the_number_of_runs_is_bounded(history: History) -> None:
+    """Jobs go back a limited number of times, so the number of runs and merges is limited too."""
     most = sum(job.attempts + 5 * len(job.roles) for job in history.board.jobs) + MAX_CRASHES
     assert len(history.started) <= most
     assert len(history.merges) <= 2 * len(history.board.jobs) + MAX_CRASHES
@@ -728,29 +728,29 @@ def test_no_board_takes_more_runs_than_its_bounds_allow(history: History) -> Non
 
 @given(histories())
 def test_a_job_starts_only_after_its_dependencies(history: History) -> None:
-    """Whenever a run is started, everything its job depends on is merged."""
+    """Whenever a run starts, all dependencies of its job are merged."""
     for action, board in history.started:
         assert {board.job(id).state for id in board.job(action.job).depends_on} <= {JobState.DONE}
 
 
 @given(histories())
 def test_limits_hold_at_every_moment(history: History) -> None:
-    """Never more runs than slots, never more of one agent than allowed, never two merges."""
+    """There are never more runs than slots, more runs of one agent than allowed, or two merges at once."""
     limits = {"all": history.board.slots, **dict(history.board.per_agent)}
     assert {name: n for name, n in history.busiest.items() if n > limits.get(name, history.board.slots)} == {}
     assert max(sum(job.state is JobState.MERGING for job in board.jobs) for board in history.boards) <= 1
 
 
 @given(histories())
-def test_only_what_every_role_has_proved_is_merged(history: History) -> None:
-    """A merge is asked for only of an attempt that all roles have proved, in order, since it last began."""
+def test_only_attempts_proved_by_every_role_are_merged(history: History) -> None:
+    """A merge is requested only for an attempt that all roles have proved, in order, since its last start."""
     for action, proofs in history.merges:
         assert proofs == [role.name for role in history.board.job(action.job).roles]
 
 
 @given(histories())
 def test_nothing_is_merged_twice(history: History) -> None:
-    """After a merge there is no other one of the same job; each that failed goes back once at most."""
+    """A merged job is never merged again, and a failed merge is retried at most once."""
     merged: set[str] = set()
     begun: Counter[str] = Counter()
     lost: Counter[str] = Counter()
@@ -767,7 +767,7 @@ def test_nothing_is_merged_twice(history: History) -> None:
 
 @given(histories())
 def test_a_job_is_merged_alone(history: History) -> None:
-    """While a job is merged, and when it is done, none of its attempts runs."""
+    """No attempt of a job runs while the job is being merged or after it is done."""
     for board in history.boards:
         for job in board.jobs:
             assert not (job.running and job.state in (JobState.MERGING, JobState.DONE))
@@ -775,7 +775,7 @@ def test_a_job_is_merged_alone(history: History) -> None:
 
 @given(histories())
 def test_a_role_that_was_proved_runs_again_only_when_the_job_goes_back(history: History) -> None:
-    """However often Ralph is lost: per way through the roles, each role is proved once."""
+    """Each role is proved once per pass through the roles, however often Ralph crashes."""
     for job in history.board.jobs:
         proofs = Counter(
             run.role
@@ -787,14 +787,14 @@ def test_a_role_that_was_proved_runs_again_only_when_the_job_goes_back(history: 
 
 
 @given(histories())
-def test_only_what_runs_is_stopped(history: History) -> None:
-    """A stop is only ever asked for a run that is running."""
+def test_only_running_runs_are_stopped(history: History) -> None:
+    """A stop is requested only for a run that is running."""
     assert [action for action, running in history.stopped if not running] == []
 
 
 @given(histories())
-def test_what_has_ended_stays_as_it_is(history: History) -> None:
-    """No ended job changes its state, whatever happens afterwards."""
+def test_an_ended_job_never_changes(history: History) -> None:
+    """A job that has ended keeps its state, whatever happens afterwards."""
     ended: dict[str, JobState] = {}
     for board in history.boards:
         now = {job.id: job.state for job in board.jobs if job.state in ENDED}

@@ -1,4 +1,4 @@
-"""Which text is a claim, and which only looks like one."""
+"""Which texts count as a claim, and which only look like one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def scan(pieces: list[str], rule: ClaimRule, base: str = "") -> str | None:
     return scanner.finish()
 
 
-# ---- what is a claim ----
+# ---- genuine claims ----
 
 GENUINE = {
     "alone": TAG,
@@ -66,7 +66,7 @@ GENUINE = {
     "after a stray closing tag": f"</response>\n{TAG}",
     "after a tag open for too long": "<response>\n" + "x\n" * claims.LONGEST_TAG + TAG,
     "after an opening tag closed by a fence": f"<response>\n```\n</response>\n```\n{TAG}",
-    "after an odd backtick": f"A ` alone is no code. {TAG}",
+    "after an odd backtick": f"A single ` is not code. {TAG}",
     "after three backticks inside a line": f"Use ``` to fence. {TAG}",
     "after a sentence that denies something else": f"It did not work. Now it does. {TAG}",
     "after a clause that denies something else": f"There was a bug that I could not see; fixed: {TAG}",
@@ -83,7 +83,7 @@ LOST = [
 
 @pytest.mark.parametrize("text", [*cases(GENUINE), *LOST])
 def test_a_genuine_tag_is_a_claim(text: str) -> None:
-    """The tag in the agent's own words is found, whatever stands before it, at once or line by line."""
+    """A tag in the agent's own text is found, whatever precedes it, in one piece or line by line."""
     assert (claims.find(text, RULE), scan(text.splitlines(keepends=True), RULE)) == ("DONE", "DONE")
 
 
@@ -97,7 +97,7 @@ def test_a_genuine_tag_is_a_claim(text: str) -> None:
     ],
 )
 def test_only_the_expected_tag_counts(text: str, found: str | None) -> None:
-    """A run that expects a promise sees no other tag."""
+    """A run that expects a promise tag ignores other tags."""
     assert claims.find(text, PROMISE) == found
 
 
@@ -115,12 +115,12 @@ def test_only_the_expected_tag_counts(text: str, found: str | None) -> None:
     ],
 )
 def test_the_text_must_be_the_promised_one(found: str | None, matches: bool) -> None:
-    """The text is compared whole, trimmed and without regard to case."""
+    """The whole text is compared, trimmed and ignoring case."""
     assert claims.matches(found, RULE) is matches
 
 
 def test_the_promised_text_is_trimmed_too() -> None:
-    """A promised text written with spaces and another alphabet's case still matches."""
+    """A promised text with spaces and non-English letters still matches."""
     assert claims.matches("straße fertig", ClaimRule(text=" STRASSE FERTIG "))
 
 
@@ -136,11 +136,11 @@ def test_the_promised_text_is_trimmed_too() -> None:
     ],
 )
 def test_the_first_tag_wins(text: str, found: str) -> None:
-    """The first tag with the wrong text decides, even if the right one follows."""
+    """The first tag decides even if its text is wrong and the right one follows."""
     assert (claims.find(text, RULE), claims.claimed(text, RULE)) == (found, False)
 
 
-# ---- what is none ----
+# ---- decoys ----
 
 DECOYS = {
     "nothing": "",
@@ -212,7 +212,7 @@ MISSED = [
     case(f"+    {TAG}", id="indented line of a diff"),
     case(f"It says:\n\n    {TAG}\n", id="indented code"),
     case(f"It says:\n\n\t{TAG}\n", id="code indented by a tab"),
-    case(f"$ cat docs/loop.md\nIt ends with\n{TAG}\n\nNotes missing.", id="what a command printed"),
+    case(f"$ cat docs/loop.md\nIt ends with\n{TAG}\n\nNotes missing.", id="command output"),
     case(f"++{TAG}", id="line of a merge's diff"),
     case(f"my notes.md:12:{TAG}", id="grep in a file with a space"),
     case(f"notes.md-12-{TAG}", id="context line of grep"),
@@ -223,8 +223,8 @@ MISSED = [
 
 
 @pytest.mark.parametrize("text", [*cases(DECOYS), *MISSED])
-def test_a_decoy_is_no_claim(text: str) -> None:
-    """A tag that is quoted, shown as code, denied or broken claims nothing, at once or line by line."""
+def test_a_decoy_is_not_a_claim(text: str) -> None:
+    """A quoted, denied or broken tag, or one shown as code, is not a claim, in one piece or line by line."""
     assert (claims.find(text, RULE), scan(text.splitlines(keepends=True), RULE)) == (None, None)
 
 
@@ -236,7 +236,7 @@ ECHOES = {
     "bare tag in the middle": f"At the end print\n{TAG}\nand nothing else.",
     "bare tag twice": f"Print this:\n{TAG}\nAgain, this:\n{TAG}",
     "bare tag behind a list marker": f"Print one of\n- {TAG}\n- <response>STUCK</response>",
-    "one word beside the tag": f"Fix the bug.\nPrint {TAG}",
+    "one word next to the tag": f"Fix the bug.\nPrint {TAG}",
     "tag over three lines": "At the end print\n<response>\nDONE\n</response>",
     "tag over three lines in a sentence": "At the end print <response>\nDONE\n</response> please",
     "other case": f"At the end print {TAG.upper()}",
@@ -271,25 +271,25 @@ MISSED_ECHOES = [
         *MISSED_ECHOES,
     ],
 )
-def test_an_echoed_prompt_is_no_claim(base: str, output: str) -> None:
-    """An agent that repeats its prompt claims nothing by it."""
+def test_an_echoed_prompt_is_not_a_claim(base: str, output: str) -> None:
+    """An agent that repeats its prompt does not claim anything."""
     assert claims.find(output, RULE, base) is None
 
 
 @pytest.mark.parametrize("base", [*ECHOES.values()], ids=[*ECHOES])
 def test_a_claim_after_the_echoed_prompt_is_found(base: str) -> None:
-    """The echo of the prompt does not hide the claim that follows it."""
+    """An echo of the prompt does not hide the claim that follows it."""
     assert claims.find(f"{base}\n\nI fixed the bug.\n\n{TAG}\n", RULE, base) == "DONE"
 
 
-def test_a_bare_tag_is_an_echo_only_in_its_place() -> None:
-    """A bare tag of the prompt is a claim where it does not follow the prompt's line before it."""
+def test_a_bare_tag_is_an_echo_only_after_the_same_line() -> None:
+    """A bare tag from the prompt counts as a claim unless it follows the same line as in the prompt."""
     base = f"At the end print\n{TAG}"
     assert claims.find(f"All tests pass.\n{TAG}", RULE, base) == "DONE"
 
 
-def test_the_echoed_instruction_is_no_claim_even_without_the_prompt() -> None:
-    """The completion instruction shows the tag as inline code, so its echo needs no comparison."""
+def test_the_echoed_instruction_is_not_a_claim_even_without_the_prompt() -> None:
+    """The completion instruction shows the tag as inline code, so its echo is harmless on its own."""
     assert [claims.find(prompt.instruction(rule), rule) for rule in RULES] == [None] * len(RULES)
 
 
@@ -309,7 +309,7 @@ def test_the_echoed_instruction_is_no_claim_even_without_the_prompt() -> None:
     ],
 )
 def test_a_strict_claim_stands_alone_on_the_last_line(text: str) -> None:
-    """Under the strict rule the tag alone on the last non-empty line is the claim."""
+    """Under the strict rule, the tag must stand alone on the last non-empty line."""
     assert claims.claimed(text, STRICT)
 
 
@@ -334,16 +334,16 @@ def test_a_strict_claim_stands_alone_on_the_last_line(text: str) -> None:
         f"{TAG}\n<response>NO</response>",
         "<response>\nDONE\n</response>",
         "</response>DONE<response>",
-        case(f"`make` {TAG}", id="inline code beside the tag"),
+        case(f"`make` {TAG}", id="inline code next to the tag"),
     ],
 )
-def test_anything_else_is_no_strict_claim(text: str) -> None:
-    """Under the strict rule a tag with anything beside, around or behind it is no claim."""
+def test_anything_else_is_not_a_strict_claim(text: str) -> None:
+    """Under the strict rule, a tag with anything around or after it is not a claim."""
     assert not claims.claimed(text, STRICT)
 
 
-def test_a_strict_echo_is_no_claim() -> None:
-    """A prompt that ends with the bare tag, echoed whole, is no claim under the strict rule either."""
+def test_a_strict_echo_is_not_a_claim() -> None:
+    """An echo of a prompt that ends with the bare tag is not a claim under the strict rule either."""
     base = f"Fix the bug. At the end print\n{TAG}"
     assert claims.find(base, STRICT, base) is None
 
@@ -366,11 +366,11 @@ def test_a_strict_echo_is_no_claim() -> None:
     ],
 )
 def test_the_commit_message(text: str, message: str) -> None:
-    """The commit message is the first tag's text, else the first non-empty line."""
+    """The commit message is the text of the first tag, or else the first non-empty line."""
     assert claims.message(text) == message
 
 
-# ---- made harmless ----
+# ---- neutralised tags ----
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_the_commit_message(text: str, message: str) -> None:
     ],
 )
 def test_tags_are_made_harmless(text: str, harmless: str) -> None:
-    """Both tags lose their angle brackets and nothing else is changed."""
+    """Both tags lose their angle brackets and nothing else changes."""
     assert claims.neutralise(text) == harmless
 
 
@@ -410,7 +410,7 @@ texts = st.lists(st.sampled_from(PIECES), max_size=30).map("".join)
 
 @given(st.one_of(texts, st.text()))
 def test_harmless_text_is_never_a_claim(text: str) -> None:
-    """No text made harmless holds a claim, under any rule, and making it so again changes nothing."""
+    """Neutralised text contains no claim under any rule, and neutralising it again changes nothing."""
     harmless = claims.neutralise(text)
     found = [claims.find(harmless, rule) for rule in RULES]
     assert (found, claims.neutralise(harmless)) == ([None] * len(RULES), harmless)
@@ -420,8 +420,10 @@ def test_harmless_text_is_never_a_claim(text: str) -> None:
 
 
 @given(texts, texts, st.sampled_from(RULES), st.data())
-def test_pieces_make_no_difference(text: str, base: str, rule: ClaimRule, data: st.DataObject) -> None:
-    """A scanner fed piece by piece, however the text is cut, finds what it finds in the whole."""
+def test_the_scanner_finds_the_same_in_pieces(
+    text: str, base: str, rule: ClaimRule, data: st.DataObject
+) -> None:
+    """A scanner fed in pieces finds the same as in the whole text, wherever the text is cut."""
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=12)))
     pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     found = claims.find(text, rule, base)
@@ -430,34 +432,34 @@ def test_pieces_make_no_difference(text: str, base: str, rule: ClaimRule, data: 
 
 @given(st.one_of(texts, st.text()), st.text(), st.sampled_from(RULES))
 def test_any_text_can_be_searched(text: str, base: str, rule: ClaimRule) -> None:
-    """Whatever the agent prints and was told, nothing is found without both tags in the text."""
+    """Whatever the output and the prompt, nothing is found unless the output contains both tags."""
     tags = {f"<{rule.tag}>", f"</{rule.tag}>"}
     assert claims.find(text, rule, base) is None or all(tag in text.casefold() for tag in tags)
 
 
 @given(texts, st.sampled_from(RULES))
 def test_a_quoted_text_is_never_a_claim(text: str, rule: ClaimRule) -> None:
-    """Any text with every line quoted claims nothing."""
+    """Text with every line quoted is never a claim."""
     assert claims.find("\n".join(f"> {line}" for line in text.split("\n")), rule) is None
 
 
 @given(texts, st.sampled_from(RULES), st.sampled_from("`~"))
 def test_a_fenced_text_is_never_a_claim(text: str, rule: ClaimRule, mark: str) -> None:
-    """Any text inside a fence longer than all of its own claims nothing."""
+    """Text inside a fence longer than any fence in it is never a claim."""
     fence = mark * 200
     assert claims.find(f"{fence}\n{text}\n{fence}\n", rule) is None
 
 
 @given(texts, st.sampled_from(RULES))
 def test_an_echo_after_the_first_line_is_never_a_claim(text: str, rule: ClaimRule) -> None:
-    """Any prompt whose first line has no tag can be repeated as it is without a claim."""
+    """Repeating a prompt whose first line has no tag is never a claim."""
     base = f"Do this:\n{text}"
     assert claims.find(base, rule, base) is None
 
 
 @given(texts.map(lambda text: text.replace("`", "")))
 def test_the_strict_rule_finds_only_a_whole_last_line(text: str) -> None:
-    """What the strict rule finds, with its two tags, is the last non-empty line of any text without code."""
+    """In text without code, the strict rule only finds a tag that fills the last non-empty line."""
     found = claims.find(text, STRICT)
     last = next((line for line in reversed(text.split("\n")) if line.strip()), "")
     content = re.fullmatch(r"<response>(.*)</response>", last.strip(), re.IGNORECASE)
@@ -468,14 +470,14 @@ def test_the_strict_rule_finds_only_a_whole_last_line(text: str) -> None:
 
 
 def test_a_claim_after_an_endless_line_is_found() -> None:
-    """Five megabytes without a newline hide no claim on the next line, in one piece or in many."""
+    """A claim after a line of five megabytes is found, in one piece or in many."""
     text = "x" * 5_000_000 + f"\n{TAG}\n"
     pieces = [text[at : at + 65_536] for at in range(0, len(text), 65_536)]
     assert (claims.find(text, RULE), scan(pieces, RULE), scan(pieces, STRICT)) == ("DONE",) * 3
 
 
 def test_a_claim_at_the_end_of_an_endless_line_is_found() -> None:
-    """Of an endless line the end is kept, where a claim would stand."""
+    """The end of an endless line is kept, so a claim there is found."""
     pieces = ["words and " * 6_000] * 40
     assert scan([*pieces, TAG], RULE) == "DONE"
 
@@ -483,7 +485,7 @@ def test_a_claim_at_the_end_of_an_endless_line_is_found() -> None:
 @pytest.mark.parametrize("start", some(["<response>", "", "```\n", "> "], 1))
 @pytest.mark.parametrize("piece", some(["x" * 65_536, "x\n" * 32_768, "\n" * 65_536], 2))
 def test_memory_is_bounded(start: str, piece: str) -> None:
-    """Three megabytes of output, of lines or without them, are never held at once."""
+    """Three megabytes of output, with or without line breaks, are never held in memory at once."""
     scanner = claims.Scanner(RULE)
     scanner.feed(start)
     tracemalloc.start()
@@ -514,7 +516,7 @@ QUICK = [
 
 
 @pytest.mark.parametrize(("function", "text"), [*QUICK, *SLOW])
-def test_no_output_takes_long_to_search(function: Callable[[str], object], text: str) -> None:
+def test_searching_is_fast(function: Callable[[str], object], text: str) -> None:
     """A degenerate answer of a hundred kilobytes is searched in a fraction of a second."""
     began = time.thread_time()
     function(text)

@@ -1,4 +1,4 @@
-"""The machine of one run, simulated: any sequence of results and commands, all four flows."""
+"""The state machine of a run, simulated with random sequences of results and commands in all four flows."""
 
 from __future__ import annotations
 
@@ -102,14 +102,14 @@ RED = Checked(
 
 
 def test_a_claim_with_green_checks_completes() -> None:
-    """A claim and a green guardrail end the run as complete, exit code 0."""
+    """A claim and a passed guardrail complete the run with exit code 0."""
     state = play(a_plan(checks=(GUARDRAIL,)), SEEN, CLAIMED, SEEN, GREEN)
     assert machine.next_step(state) == Stop(Cause.PROVED, "all checks passed")
     assert state.stop and state.stop.outcome.exit_code == 0
 
 
-def test_a_claim_with_a_red_check_uses_its_iteration() -> None:
-    """A refuted claim goes round again, with the feedback in the next step and one iteration spent."""
+def test_a_claim_with_a_red_check_uses_an_iteration() -> None:
+    """After a refuted claim the next iteration starts with the feedback, and one iteration is used."""
     state = play(a_plan(checks=(GUARDRAIL,)), SEEN, CLAIMED, SEEN, RED, SEEN)
     step = machine.next_step(state)
     assert isinstance(step, RunAgent)
@@ -117,14 +117,14 @@ def test_a_claim_with_a_red_check_uses_its_iteration() -> None:
     assert step.feedback == (Feedback(FailAction.APPEND, "it failed"),)
 
 
-def test_green_checks_without_a_claim_go_round() -> None:
-    """Without a claim nothing is complete, however green."""
+def test_green_checks_without_a_claim_do_not_complete() -> None:
+    """Passed checks without a claim do not complete the run."""
     state = play(a_plan(checks=(GUARDRAIL,)), SEEN, WORKED, SEEN, GREEN)
     assert (state.stop, state.iteration, state.phase) == (None, 1, Phase.BEFORE)
 
 
 def test_the_limit_is_exact() -> None:
-    """Three iterations are three iterations."""
+    """A limit of three iterations allows exactly three."""
     state = play(a_plan(), *(SEEN, WORKED, SEEN) * 3, SEEN)
     assert state.stop == Stop(
         Cause.ITERATIONS, "3 of 3 iterations used; last result: the agent did not say it was done"
@@ -137,14 +137,14 @@ def test_the_limit_is_exact() -> None:
     [(Ended.AUTH, Cause.AUTH), (Ended.DENIED, Cause.DENIED), (Ended.UNSTARTABLE, Cause.UNSTARTABLE)],
 )
 def test_fatal_ends_stop_after_one_attempt(ended: Ended, cause: Cause) -> None:
-    """What no retry can mend stops the run at once with exit code 2."""
+    """A failure that no retry can fix stops the run at once with exit code 2."""
     state = play(a_plan(), SEEN, replace(WORKED, ended=ended, detail="why"))
     assert state.stop == Stop(cause, "why")
     assert state.stop.outcome.exit_code == 2
 
 
 def test_an_agent_that_worked_before_may_be_missing_for_a_minute() -> None:
-    """A self-update is waited for, 60 seconds at most."""
+    """An agent that updates itself is waited for, at most 60 seconds."""
     gone = replace(WORKED, at=10.0, ended=Ended.UNSTARTABLE)
     state = play(a_plan(), SEEN, WORKED, SEEN, SEEN, gone)
     assert machine.next_step(state) == Hold(HoldWhy.RESTART, seconds=2.0)
@@ -152,8 +152,8 @@ def test_an_agent_that_worked_before_may_be_missing_for_a_minute() -> None:
     assert state.stop and state.stop.cause is Cause.UNSTARTABLE
 
 
-def test_a_limit_spends_no_iteration_and_holds_until_the_reset() -> None:
-    """The run holds until the reset and then does the same iteration."""
+def test_a_limit_uses_no_iteration_and_holds_until_the_reset() -> None:
+    """The run holds until the reset and then repeats the same iteration."""
     limited = replace(WORKED, ended=Ended.LIMIT, retry_at=1000.0)
     state = play(a_plan(), SEEN, limited, SEEN)
     hold = machine.next_step(state)
@@ -167,7 +167,7 @@ def test_a_limit_spends_no_iteration_and_holds_until_the_reset() -> None:
 
 
 def test_a_second_agent_takes_over_while_the_first_is_limited() -> None:
-    """The fallback works until the first agent's window is over; then the first returns."""
+    """The fallback agent works until the first agent's usage limit resets; then the first one returns."""
     limited = replace(WORKED, ended=Ended.LIMIT, retry_at=1000.0)
     state = play(a_plan(agents=AGENTS), SEEN, limited, SEEN)
     step = machine.next_step(state)
@@ -178,8 +178,8 @@ def test_a_second_agent_takes_over_while_the_first_is_limited() -> None:
     assert isinstance(step, RunAgent) and step.agent == "first"
 
 
-def test_a_limit_longer_than_the_patience_stops_as_waiting() -> None:
-    """A reset that lies beyond the longest wait ends the run with exit code 3."""
+def test_a_limit_longer_than_the_longest_wait_stops_as_waiting() -> None:
+    """A reset later than the longest allowed wait stops the run with exit code 3."""
     limited = replace(WORKED, ended=Ended.LIMIT, retry_at=1_000_000.0)
     state = play(a_plan(), SEEN, limited, SEEN)
     assert state.stop and state.stop.cause is Cause.LIMIT_WAIT
@@ -187,40 +187,40 @@ def test_a_limit_longer_than_the_patience_stops_as_waiting() -> None:
 
 
 def test_a_done_file_before_the_first_attempt_completes_a_supervised_task() -> None:
-    """DONE is looked for before the first run."""
+    """A DONE file that exists before the first attempt completes the task."""
     state = play(a_plan(Flow.SUPERVISE), replace(SEEN, done=True))
     assert state.stop and state.stop.cause is Cause.PROVED
     assert state.iteration == 0
 
 
 def test_done_waits_for_children() -> None:
-    """Children still running after DONE are waited for, then the run is complete."""
+    """A run with DONE completes after its remaining child processes have exited."""
     state = play(a_plan(Flow.SUPERVISE), SEEN, WORKED, replace(SEEN, done=True, children=2))
     assert machine.next_step(state) == Hold(HoldWhy.CHILDREN, seconds=300.0)
     state = machine.apply(state, Did(at=9.0, took=100.0, over=False))
     assert machine.next_step(state) == Hold(HoldWhy.CHILDREN, seconds=200.0)
-    state = machine.apply(state, Did(at=10.0, detail="2 children were ended"))
+    state = machine.apply(state, Did(at=10.0, detail="2 children were stopped"))
     assert state.stop == Stop(
-        Cause.PROVED, "DONE file found, no child processes left", ("2 children were ended",)
+        Cause.PROVED, "DONE file found, no child processes left", ("2 children were stopped",)
     )
 
 
 @pytest.mark.parametrize(("waited", "rest"), [(0.0, 300.0), (40.0, 260.0), (300.0, 0.0), (1e4, 0.0)])
-def test_what_the_agent_has_taken_since_done_is_part_of_the_wait(waited: float, rest: float) -> None:
-    """There is one wait in all, from DONE on; when it is used up, the children are ended at once."""
+def test_the_agents_time_since_done_is_part_of_the_wait(waited: float, rest: float) -> None:
+    """The wait counts from DONE; when it is used up, the children are stopped at once."""
     seen = replace(SEEN, done=True, children=1, waited=waited)
     state = play(a_plan(Flow.SUPERVISE), SEEN, WORKED, seen)
     assert machine.next_step(state) == Hold(HoldWhy.CHILDREN, seconds=rest)
 
 
 def test_exit_42_waits_without_restart() -> None:
-    """A supervised agent that exits with 42 is not restarted; exit code 3."""
+    """A supervised agent that exits with 42 is not restarted, and the run is waiting."""
     state = play(a_plan(Flow.SUPERVISE), SEEN, replace(WORKED, ended=Ended.FAILED, exit=42), SEEN)
     assert state.stop and state.stop.outcome is Outcome.WAITING
 
 
 def test_a_refusal_sends_the_task_back() -> None:
-    """A role that may refuse ends its run at once, with its reason; a claim wins over it."""
+    """A refusal ends the run at once with its reason, unless the agent also claims completion."""
     plan = a_plan(Flow.WORK)
     refused = replace(WORKED, refusal="it has no tests")
     state = play(plan, SEEN, refused, SEEN)
@@ -231,7 +231,7 @@ def test_a_refusal_sends_the_task_back() -> None:
 
 
 def test_a_given_claim_needs_only_its_checks() -> None:
-    """A merge is proved without any agent; red checks end it with their reasons."""
+    """A merge is proved by its checks without an agent; failed checks end it with their reasons."""
     plan = a_plan(Flow.WORK, claim=ClaimRule(kind=ClaimKind.GIVEN), checks=(GUARDRAIL,))
     assert machine.next_step(play(plan, SEEN)) == RunChecks(0, ("make test",))
     assert play(plan, SEEN, GREEN).stop == Stop(Cause.PROVED, "all checks passed")
@@ -240,7 +240,7 @@ def test_a_given_claim_needs_only_its_checks() -> None:
 
 
 def test_a_task_that_cannot_be_committed_is_not_done() -> None:
-    """What is merged is what was committed: a failed commit goes round again, and says why."""
+    """A failed commit leads to another iteration, with the reason as feedback."""
     plan = a_plan(Flow.WORK, scm=Scm("git", ("commit",), "T-1: done"))
     changed = replace(SEEN, changed=True)
     state = play(plan, SEEN, CLAIMED, SEEN, changed, Did(at=5.0, detail="the hook says no"))
@@ -250,8 +250,8 @@ def test_a_task_that_cannot_be_committed_is_not_done() -> None:
     )
 
 
-def test_the_last_reason_stands_in_the_end_of_a_task() -> None:
-    """A role that is out of iterations says what its last verification found."""
+def test_the_outcome_contains_the_last_failure() -> None:
+    """A role that runs out of iterations reports the result of its last verification."""
     plan = a_plan(Flow.WORK, checks=(GUARDRAIL,), limits=Limits(iterations=1))
     red = Checked(at=3.0, verdicts=(Verdict("make test", green=False, reason="exit code 1"),))
     state = play(plan, SEEN, CLAIMED, SEEN, red, SEEN)
@@ -259,7 +259,7 @@ def test_the_last_reason_stands_in_the_end_of_a_task() -> None:
 
 
 def test_a_board_that_is_done_only_by_its_cap_says_so() -> None:
-    """Stories that were approved because there were enough reviews make an outcome of their own."""
+    """Stories approved at the review limit lead to a separate outcome."""
     plan = a_plan(Flow.PRD, checks=(GUARDRAIL,))
     done = replace(SEEN, board=BoardSeen("implement", done=True, legal="{}", at_cap=("US-1",)))
     state = play(plan, done, GREEN)
@@ -271,7 +271,7 @@ NOT_DONE = replace(SEEN, board=BoardSeen("review", False, legal="{}"))
 
 
 def test_a_refuted_approval_is_put_back() -> None:
-    """Red checks undo what was approved, and only that; what they found is told, and stands in the outcome."""
+    """Failed checks undo the approval only, and the outcome and the next iteration report why."""
     approving = replace(
         SEEN, board=BoardSeen("review", done=True, approves=True, legal="with", unapproved="without")
     )
@@ -287,8 +287,8 @@ def test_a_refuted_approval_is_put_back() -> None:
     assert state.notes == ("undone: an approval although verification failed (exit code 1)",)
 
 
-def test_what_was_undone_is_told_to_the_next_iteration() -> None:
-    """What a PRD iteration may not do is undone before anything else; the next one hears of it, once."""
+def test_undone_changes_are_reported_to_the_next_iteration() -> None:
+    """Illegal changes of a PRD iteration are undone first and reported once to the next iteration."""
     board = BoardSeen(
         "implement", done=False, legal="{}", illegal=("US-1 approved itself",), told=("one only",)
     )
@@ -304,16 +304,16 @@ def test_what_was_undone_is_told_to_the_next_iteration() -> None:
 
 
 @pytest.mark.parametrize("ended", [Ended.LIMIT, Ended.INTERRUPTED])
-def test_what_a_cut_off_iteration_did_is_told_when_it_is_done_again(ended: Ended) -> None:
-    """However an agent ends, what was undone is told to whoever comes next."""
+def test_undone_changes_of_a_cut_off_iteration_are_reported(ended: Ended) -> None:
+    """When an iteration is cut off, its repetition is told about the undone changes."""
     board = BoardSeen("implement", done=False, legal="{}", illegal=("no",))
     state = play(a_plan(Flow.PRD), NOT_DONE, replace(WORKED, ended=ended, board=board))
     assert (state.told, state.iteration) == (("no",), 0)
 
 
 @pytest.mark.parametrize("result", ["check", "commit"])
-def test_what_a_check_or_a_hook_did_is_told(result: str) -> None:
-    """They may run what the agent has written."""
+def test_undone_changes_by_a_check_or_a_hook_are_reported(result: str) -> None:
+    """Changes by a check or a git hook are undone and reported, because both may run the agent's code."""
     plan = a_plan(Flow.PRD, checks=(GUARDRAIL,), scm=Scm("git", ("commit",), "left"))
     by_check = ("by a check",) if result == "check" else ()
     by_hook = ("by a hook",) if result == "commit" else ()
@@ -322,8 +322,8 @@ def test_what_a_check_or_a_hook_did_is_told(result: str) -> None:
     assert state.told == by_check + by_hook and state.notes == (f"undone: {state.told[0]}",)
 
 
-def test_a_list_that_was_done_before_is_not_verified_for_ever() -> None:
-    """All approved, and a verify command is red: nobody has anything to do, so it is an end, exit code 1."""
+def test_a_list_that_was_already_done_is_verified_once() -> None:
+    """If all stories were approved already and a verify command fails, the run stops with exit code 1."""
     done = replace(SEEN, board=BoardSeen("implement", done=True, legal="{}"))
     red = Checked(at=3.0, verdicts=(Verdict("make test", green=False, reason="exit code 1"),))
     state = play(a_plan(Flow.PRD, checks=(GUARDRAIL,)), done, red)
@@ -331,15 +331,15 @@ def test_a_list_that_was_done_before_is_not_verified_for_ever() -> None:
     assert state.stop == Stop(Cause.VERIFICATION, reason)
 
 
-def test_a_board_is_looked_at_again_when_a_run_goes_on() -> None:
-    """A pause that comes between the look and the agent: people may have changed the board meanwhile."""
+def test_the_board_is_read_again_after_a_pause() -> None:
+    """After a pause the story board is read again, because people may have changed it."""
     state = play(a_plan(Flow.PRD), NOT_DONE, Pause(at=2.0), Resume(at=3.0))
     assert machine.next_step(state) == Look()
     assert isinstance(machine.next_step(play(a_plan(), SEEN, Pause(at=2.0), Resume(at=3.0))), RunAgent)
 
 
-def test_an_empty_answer_of_a_prd_loop_is_asked_again_three_times() -> None:
-    """Three empty answers cost no iteration, the fourth does."""
+def test_an_empty_answer_in_a_prd_loop_is_retried_three_times() -> None:
+    """Three empty answers in a row use no iteration, the fourth does."""
     board = replace(SEEN, board=BoardSeen("implement", False))
     empty = replace(WORKED, ended=Ended.EMPTY)
     state = play(a_plan(Flow.PRD), *(board, empty, board) * 3)
@@ -348,7 +348,7 @@ def test_an_empty_answer_of_a_prd_loop_is_asked_again_three_times() -> None:
 
 
 def test_an_empty_answer_loses_neither_feedback_nor_guidance() -> None:
-    """What the iteration was told it is told again."""
+    """The retry after an empty answer gets the same feedback and guidance."""
     board, empty = NOT_DONE, replace(WORKED, ended=Ended.EMPTY)
     steer = Steer(at=0.5, id=7, text="use tabs")
     illegal = replace(WORKED, board=BoardSeen("implement", False, illegal=("no",)))
@@ -360,14 +360,14 @@ def test_an_empty_answer_loses_neither_feedback_nor_guidance() -> None:
 
 
 def test_an_empty_answer_that_changed_the_list_is_an_iteration() -> None:
-    """Also where git does not see the list."""
+    """An empty answer counts as an iteration if the story list changed, even when git ignores the list."""
     changed = replace(SEEN, board=BoardSeen("implement", False, legal='{"x": 1}'))
     state = play(a_plan(Flow.PRD), NOT_DONE, replace(WORKED, ended=Ended.EMPTY), changed)
     assert state.iteration == 1
 
 
 def test_a_role_may_be_approved_at_its_limit_if_no_check_forbids_it() -> None:
-    """on_limit=approve completes with a note; a red check prevents it, exit code 1."""
+    """With on_limit=approve the role completes with a note, unless a check fails."""
     check = Check("tests", "command", when=When.CLAIMED)
     plan = a_plan(Flow.WORK, on_limit=OnLimit.APPROVE, checks=(check,), limits=Limits(iterations=1))
     at_limit = (SEEN, WORKED, SEEN, SEEN)
@@ -381,8 +381,8 @@ def test_a_role_may_be_approved_at_its_limit_if_no_check_forbids_it() -> None:
     assert red.stop and red.stop.outcome.exit_code == 1
 
 
-def test_a_degraded_green_completes_only_where_it_is_allowed() -> None:
-    """A check that could not be made properly proves nothing unless the user says so."""
+def test_a_degraded_check_completes_a_run_only_if_allowed() -> None:
+    """A check that passed in degraded form proves nothing unless the user allows it."""
     degraded = Checked(at=3.0, verdicts=(Verdict("make test", green=True, degraded=True),))
     facts = (SEEN, CLAIMED, SEEN, degraded)
     assert play(a_plan(checks=(GUARDRAIL,)), *facts).stop is None
@@ -391,7 +391,7 @@ def test_a_degraded_green_completes_only_where_it_is_allowed() -> None:
 
 
 def test_a_commit_follows_green_checks_and_not_red_ones() -> None:
-    """Green: look for changes, ask for a message, commit. Red: none of it."""
+    """After passed checks, changes are committed with the agent's message; after failed ones they are not."""
     plan = a_plan(checks=(GUARDRAIL,), scm=Scm("git", ("commit",)))
     changed = replace(SEEN, changed=True)
     message = Ran(at=4.0, ended=Ended.OK, agent="first", text="Add a thing\nbecause")
@@ -406,7 +406,7 @@ def test_a_commit_follows_green_checks_and_not_red_ones() -> None:
 
 
 def test_stagnation_stops_at_n() -> None:
-    """Two iterations without a change and a limit of two: stop, not three."""
+    """With a stagnation limit of two, the run stops after two iterations without a change."""
     plan = a_plan(limits=Limits(iterations=9, stagnation=2))
     same = replace(SEEN, tree="abc")
     state = play(plan, *(same, WORKED, same) * 2)
@@ -416,7 +416,7 @@ def test_stagnation_stops_at_n() -> None:
 
 
 def test_a_crash_loop_stops_a_supervised_agent() -> None:
-    """Five failures with one fingerprint are a crash loop, not a hundred restarts."""
+    """Five failures with the same fingerprint stop the run as a crash loop."""
     plan = a_plan(Flow.SUPERVISE, restart=Restart(), limits=Limits(iterations=100))
     failed = replace(WORKED, ended=Ended.FAILED, exit=1, fingerprint="same")
     round_ = (SEEN, failed, SEEN, Did(at=5.0))
@@ -426,7 +426,7 @@ def test_a_crash_loop_stops_a_supervised_agent() -> None:
 
 
 def test_steering_reaches_the_next_prompt_once() -> None:
-    """Guidance is in the next step, and gone after it."""
+    """Guidance is in the next prompt and not in the one after it."""
     steer = Steer(at=0.5, id=7, text="use tabs")
     state = play(a_plan(), steer, SEEN)
     step = machine.next_step(state)
@@ -435,8 +435,8 @@ def test_steering_reaches_the_next_prompt_once() -> None:
     assert isinstance(step, RunAgent) and step.steer == ()
 
 
-def test_an_interrupted_iteration_is_done_again_and_its_cost_counts() -> None:
-    """A half-done iteration spends money but no iteration."""
+def test_an_interrupted_iteration_is_repeated_and_its_cost_counts() -> None:
+    """An interrupted iteration adds to the cost but not to the iteration count."""
     half = replace(WORKED, ended=Ended.INTERRUPTED, usage=Usage(cost_usd=0.5))
     state = play(a_plan(), SEEN, half, SEEN)
     step = machine.next_step(state)
@@ -445,7 +445,7 @@ def test_an_interrupted_iteration_is_done_again_and_its_cost_counts() -> None:
 
 
 def test_cancel_keeps_the_phase_so_that_resume_repeats_nothing() -> None:
-    """Cancelled between agent and checks, resumed: the checks come next, not the agent."""
+    """A run cancelled between agent and checks resumes with the checks, not with the agent."""
     plan = a_plan(checks=(GUARDRAIL,))
     cancelled = play(plan, SEEN, CLAIMED, SEEN, Cancel(at=3.0), Did(at=3.0))
     assert cancelled.stop and cancelled.stop.outcome.exit_code == 130
@@ -454,7 +454,7 @@ def test_cancel_keeps_the_phase_so_that_resume_repeats_nothing() -> None:
 
 
 def test_resume_with_more_iterations_reopens_a_run_at_its_limit() -> None:
-    """A new limit lets a run go on that had used up the old one."""
+    """A run that used up its iterations continues when it is resumed with a higher limit."""
     state = play(a_plan(limits=Limits(iterations=1)), SEEN, WORKED, SEEN, SEEN)
     assert state.stop
     state = machine.apply(machine.apply(state, Resume(at=9.0, iterations=2)), replace(SEEN, at=9.0))
@@ -463,18 +463,18 @@ def test_resume_with_more_iterations_reopens_a_run_at_its_limit() -> None:
 
 
 def test_resume_does_not_reopen_a_complete_run() -> None:
-    """Complete is complete."""
+    """A complete run stays complete when it is resumed."""
     state = play(a_plan(), SEEN, CLAIMED, SEEN)
     assert machine.apply(state, Resume(at=9.0)).stop == state.stop
 
 
 def test_a_result_that_was_not_asked_for_raises() -> None:
-    """The machine accepts the result of its own step only."""
+    """The machine accepts only a result of its current step."""
     with pytest.raises(machine.IllegalTransition, match="Ran is not a result of Look"):
         play(a_plan(), WORKED)
 
 
-# ---- simulation: a driver that answers anything ----
+# ---- simulation with random answers ----
 
 times = st.floats(0.0, 2000.0)
 plans = st.builds(
@@ -533,7 +533,7 @@ commands = st.one_of(
 
 @st.composite
 def answers(draw: st.DrawFn, state: State) -> Result:
-    """Anything that may happen when the machine's step is done."""
+    """Any possible result of the machine's current step."""
     step, at, took = machine.next_step(state), state.now + draw(times), draw(st.floats(0, 700))
     if isinstance(step, Look):
         prd = state.plan.flow is Flow.PRD
@@ -578,7 +578,7 @@ def answers(draw: st.DrawFn, state: State) -> Result:
 
 @dataclass(repr=False)
 class History:
-    """A plan and what happened to it; shown by its facts alone."""
+    """A plan and everything that happened in its run; the repr shows only the facts."""
 
     plan: Plan
     facts: list[Result | Command]
@@ -608,7 +608,7 @@ def histories(draw: st.DrawFn, command: st.SearchStrategy[Command] | None = None
 
 @given(histories(commands), st.data())
 def test_replay_of_any_prefix_gives_the_same_state(history: History, data: st.DataObject) -> None:
-    """A run is a pure function of its facts: replay from the start or from any state on the way."""
+    """A run's state depends only on its facts, so a replay from any point gives the same states."""
     start = data.draw(st.integers(0, len(history.facts)))
     state = history.states[start]
     for fact, expected in zip(history.facts[start:], history.states[start + 1 :], strict=True):
@@ -618,7 +618,7 @@ def test_replay_of_any_prefix_gives_the_same_state(history: History, data: st.Da
 
 @given(histories(commands))
 def test_nothing_completes_without_a_claim_and_green_checks(history: History) -> None:
-    """Complete means: claimed by this flow's kind of claim, and each required check green since then."""
+    """A complete run was claimed in its flow's way, and every required check has passed since."""
     final = history.states[-1]
     if not final.stop or final.stop.outcome is not Outcome.COMPLETE:
         return
@@ -632,7 +632,7 @@ def test_nothing_completes_without_a_claim_and_green_checks(history: History) ->
 
 
 def _was_claimed(history: History) -> bool:
-    """Judged from the facts alone: the last answer that this flow's claim depends on."""
+    """Return whether the run was claimed, judged from its facts alone."""
     if history.states[-1].approved:
         return history.plan.on_limit is OnLimit.APPROVE
     kind = history.plan.claim.kind
@@ -655,7 +655,7 @@ def _was_claimed(history: History) -> bool:
 
 @given(histories())
 def test_limits_are_exact(history: History) -> None:
-    """Never more agent runs than iterations, and the run that reaches the limit has used all of them."""
+    """There are never more iterations than the limit, and a run that stops at the limit has used all."""
     final = history.states[-1]
     assert final.iteration <= history.plan.limits.iterations
     if final.stop and final.stop.cause is Cause.ITERATIONS:
@@ -668,7 +668,7 @@ def test_limits_are_exact(history: History) -> None:
 
 @given(histories(commands), commands)
 def test_commands_are_legal_at_any_moment(history: History, command: Command) -> None:
-    """Pause, steer, cancel and resume never raise, and mean the same in every state."""
+    """Pause, steer, cancel and resume work in every state and always mean the same."""
     for state in history.states:
         after = machine.apply(state, command)
         step = machine.next_step(after)
@@ -685,8 +685,8 @@ def test_commands_are_legal_at_any_moment(history: History, command: Command) ->
 
 
 @given(histories(commands))
-def test_nothing_starts_before_its_time(history: History) -> None:
-    """While every agent is limited, no agent is started; a paused or stopped run does nothing."""
+def test_no_agent_starts_while_limited_paused_or_stopped(history: History) -> None:
+    """No agent starts while it is limited, and a paused or stopped run does nothing."""
     for state, step in zip(history.states, history.steps, strict=True):
         if state.stop:
             assert step == state.stop
@@ -697,8 +697,8 @@ def test_nothing_starts_before_its_time(history: History) -> None:
                 assert step.agent == free[0]
 
 
-def test_every_arrow_can_be_walked() -> None:
-    """The diagram shows no change of phase that cannot happen."""
+def test_every_listed_transition_can_happen() -> None:
+    """The state diagram lists exactly the phase changes that can happen."""
     walked = {edge for plan, facts in TOURS for edge in edges(plan, facts)}
     listed = {(start, end) for start, _, end in machine.ARROWS}
     assert listed == walked
@@ -713,7 +713,7 @@ def edges(plan: Plan, facts: Sequence[Result | Command]) -> Iterator[tuple[Phase
 
 
 def _tours() -> Iterator[tuple[Plan, tuple[Result | Command, ...]]]:
-    """Runs that together go along every arrow."""
+    """Runs that together take every listed transition."""
     limited = replace(WORKED, ended=Ended.LIMIT, retry_at=2.0)
     message = Ran(at=4.0, ended=Ended.OK, agent="first", text="message")
     changed = replace(SEEN, changed=True)

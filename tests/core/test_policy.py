@@ -1,4 +1,4 @@
-"""Limits and patience, as tables and as sums that must come out."""
+"""Limits, budgets, restart delays and crash loops."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def a_state(now: float) -> State:
     return State(plan, plan.limits, now=now, iteration=3)
 
 
-# ---- ending a step early ----
+# ---- stopping the agent early ----
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def a_state(now: float) -> State:
     ],
 )
 def test_a_limit_ends_the_agent_when_it_is_reached(limits: Left, meter: Meter, ended: Ended | None) -> None:
-    """Each limit ends the agent exactly when it is reached; None is off."""
+    """Each limit stops the agent exactly when it is reached; None turns it off."""
     assert policy.watch(limits, meter) is ended
 
 
@@ -93,8 +93,8 @@ def test_a_limit_ends_the_agent_when_it_is_reached(limits: Left, meter: Meter, e
         (Left(), False, None),
     ],
 )
-def test_the_limit_that_says_most_wins(limits: Left, interrupted: bool, ended: Ended | None) -> None:
-    """With everything exceeded: interrupted, the run's budget, this iteration's time, idle, in this order."""
+def test_the_most_important_limit_wins(limits: Left, interrupted: bool, ended: Ended | None) -> None:
+    """When several limits are exceeded, the order is: interrupt, run budget, iteration timeout, idle time."""
     meter = Meter(seconds=1e9, idle=1e9, usage=MUCH, interrupted=interrupted)
     assert policy.watch(limits, meter) is ended
 
@@ -120,7 +120,7 @@ def test_the_limit_that_says_most_wins(limits: Left, interrupted: bool, ended: E
 def test_a_budget_is_spent_when_it_is_reached(
     limits: Limits, usage: Usage, elapsed: float, cause: Cause | None
 ) -> None:
-    """Cost, tokens and time are budgets of the run, in this order; 0 is off."""
+    """Cost, tokens and time are budgets of the run, checked in this order; 0 turns one off."""
     assert policy.spent(limits, usage, elapsed) is cause
 
 
@@ -132,8 +132,8 @@ def test_a_budget_is_spent_when_it_is_reached(
         (Limits(cost_usd=5.0, tokens=100, seconds=60.0), Left(3.5, 58, 20.0, None, 8.0, 30.0, 300.0)),
     ],
 )
-def test_what_is_left(limits: Limits, left: Left) -> None:
-    """The budgets are reduced by what was used; the limits of one iteration are always whole."""
+def test_the_remaining_budget(limits: Limits, left: Left) -> None:
+    """Usage reduces the run's budgets, while each iteration's limits stay whole."""
     agent = replace(AGENT, idle_seconds=8.0)
     assert policy.left(limits, Usage(1.5, 10, 30, 1, 1), 40.0, agent) == left
 
@@ -159,10 +159,10 @@ def test_what_is_left(limits: Limits, left: Left) -> None:
         ),
     ],
 )
-def test_an_iteration_that_cannot_be_afforded(
+def test_an_iteration_beyond_the_budget_does_not_start(
     limits: Limits, usage: Usage, iterations: int, found: tuple[Cause, str] | None
 ) -> None:
-    """What the average iteration costs has to be left, in money and in tokens; the first always starts."""
+    """An iteration starts only if its average cost and tokens are left; the first one always starts."""
     assert policy.unaffordable(limits, usage, iterations) == found
 
 
@@ -178,17 +178,17 @@ usages = st.builds(Usage, eighths, *[st.integers(0, 20)] * 4)
     usages,
     eighths,
 )
-def test_the_agent_is_ended_exactly_when_the_run_has_spent_its_budget(
+def test_the_agent_stops_exactly_when_the_run_has_spent_its_budget(
     limits: Limits, used: Usage, elapsed: float, now: Usage, seconds: float
 ) -> None:
-    """What the run has left and what it has spent are two views of one budget."""
+    """The agent's remaining budget and the run's spent budget agree on when to stop."""
     assume(policy.spent(limits, used, elapsed) is None)
     ended = policy.watch(policy.left(limits, used, elapsed, AGENT), Meter(seconds=seconds, usage=now))
     assert (ended is Ended.BUDGET) is (policy.spent(limits, used + now, elapsed + seconds) is not None)
 
 
 def test_an_overspent_budget_lets_nothing_run() -> None:
-    """A commit message asked for after the budget was overspent is ended at once."""
+    """An agent asked for a commit message after the budget was exceeded is stopped at once."""
     left = policy.left(Limits(cost_usd=5.0), Usage(cost_usd=6.0), 0.0, AGENT)
     assert policy.watch(left, Meter()) is Ended.BUDGET
 
@@ -199,7 +199,7 @@ def test_an_overspent_budget_lets_nothing_run() -> None:
     ids=["cost", "tokens", "seconds"],
 )
 def test_a_budget_spent_exactly_lets_nothing_run(limits: Limits) -> None:
-    """A commit message asked for after the budget was used up to the last token is ended at once."""
+    """An agent asked for a commit message after the budget was used up exactly is stopped at once."""
     left = policy.left(limits, Usage(cost_usd=5.0, input_tokens=10), 60.0, AGENT)
     assert policy.watch(left, Meter(usage=MUCH, seconds=1e9)) is Ended.BUDGET
 
@@ -215,7 +215,7 @@ def test_a_budget_spent_exactly_lets_nothing_run(limits: Limits) -> None:
     ],
 )
 def test_a_resume_replaces_the_limits_it_gives(resume: Resume, limits: Limits) -> None:
-    """Limits given with a resume replace the run's, 0 included; the others stay."""
+    """Limits given on resume replace the run's limits, including 0; the others stay."""
     assert policy.raised(Limits(iterations=10, cost_usd=5.0, tokens=7), resume) == limits
 
 
@@ -238,15 +238,15 @@ def test_a_resume_replaces_the_limits_it_gives(resume: Resume, limits: Limits) -
         ),
     ],
 )
-def test_an_attempt_was_worth_it(took: float, before: Seen | None, after: Seen | None, healthy: bool) -> None:
-    """An attempt that ran for ten minutes or changed the tree is healthy, whatever its exit."""
+def test_a_healthy_attempt(took: float, before: Seen | None, after: Seen | None, healthy: bool) -> None:
+    """An attempt that ran for ten minutes or changed the tree is healthy, whatever its exit code."""
     ran = Ran(at=1.0, ended=Ended.FAILED, took=took)
     assert policy.is_healthy(Restart(), ran, before, after) is healthy
 
 
 @pytest.mark.parametrize(("failures", "delay"), [(0, 1.0), (1, 1.0)])
 def test_the_first_restart_comes_at_once(failures: int, delay: float) -> None:
-    """After a success or the first failure the delay is the configured one, without jitter."""
+    """After a success or the first failure, the delay is the configured one without jitter."""
     assert policy.restart_delay(Restart(), failures, "run") == delay
 
 
@@ -268,29 +268,29 @@ def test_the_first_restart_comes_at_once(failures: int, delay: float) -> None:
 @given(seed=st.text(alphabet="abcdef0123456789-", max_size=24))
 @settings(max_examples=30)
 def test_the_delay_doubles_up_to_the_longest(failures: int, nominal: float, seed: str) -> None:
-    """Each failure in a row doubles the delay up to the longest, and jitter takes off at most two fifths."""
+    """Each failure in a row doubles the delay up to the maximum; jitter shortens it by at most 40%."""
     assert 0.6 * nominal <= policy.restart_delay(Restart(), failures, seed) <= nominal
 
 
 @pytest.mark.parametrize("failures", [0, 1, 2, 12, 5000])
 def test_a_fixed_delay_is_fixed(failures: int) -> None:
-    """A fixed delay neither grows nor jitters, however often the attempt has failed."""
+    """A fixed delay has no backoff and no jitter, however often the attempt has failed."""
     assert policy.restart_delay(FIXED, failures, "run") == 5.0
 
 
 def test_the_delay_depends_on_run_and_failure_alone() -> None:
-    """The same failure of the same run waits equally long again, another run's differently."""
+    """The same failure of the same run always gives the same delay; another run gets a different one."""
     delays = [policy.restart_delay(Restart(), 8, seed) for seed in ("a", "a", "b")]
     assert (delays[0] == delays[1], delays[0] == delays[2]) == (True, False)
 
 
-def test_patience_without_end_overflows_nothing() -> None:
-    """With a very high allowance of failures the delay stays at the longest."""
+def test_a_high_failure_limit_does_not_overflow() -> None:
+    """With a very high failure limit, the delay stays at the maximum."""
     assert policy.restart_delay(Restart(most_failures=10_000), 2000, "run") <= 300.0
 
 
 def test_no_delay_is_longer_than_the_longest() -> None:
-    """A first delay configured above the longest is cut to it, as the later ones are."""
+    """A first delay configured above the maximum is reduced to it."""
     assert policy.restart_delay(Restart(delay=600.0, longest=300.0), 1, "run") == 300.0
 
 
@@ -325,7 +325,7 @@ def test_at_most_eleven_attempts_in_ten_minutes(seed: str) -> None:
 def test_a_crash_loop(
     restart: Restart, failures: int, fingerprints: tuple[str, ...], crash_loop: bool
 ) -> None:
-    """Twelve failures in a row, or five times the same, are a crash loop; with a fixed delay none are."""
+    """Twelve failures in a row or five identical ones are a crash loop, unless the delay is fixed."""
     assert policy.is_crash_loop(restart, failures, fingerprints) is crash_loop
 
 
@@ -334,19 +334,19 @@ def test_a_crash_loop(
 
 @given(st.floats(0, 2e9), st.one_of(st.none(), st.floats(0, 2e9)))
 def test_a_limited_agent_is_not_asked_too_early(now: float, retry_at: float | None) -> None:
-    """A hold ends within ten seconds after the reset, never before it and never in the past."""
+    """A hold ends within ten seconds after the reset, never before it."""
     reset = max(now, retry_at if retry_at is not None else now + 60.0)
     assert reset <= policy.limit_until(a_state(now), retry_at) <= reset + 10.0
 
 
 @given(st.text())
 def test_jitter_is_a_fraction(seed: str) -> None:
-    """Jitter is in [0, 1) and depends on nothing but the seed."""
+    """Jitter is in [0, 1) and depends only on the seed."""
     first, again = policy.jitter(seed), policy.jitter(seed)
     assert 0.0 <= first < 1.0 and first == again
 
 
 def test_jitter_spreads() -> None:
-    """The jitter of neighbouring runs fills the whole range."""
+    """The jitter of similar run ids covers the whole range."""
     tenths = {int(10 * policy.jitter(f"20260101-000000-{n:04x}/1")) for n in range(200)}
     assert tenths == set(range(10))

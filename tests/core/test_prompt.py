@@ -1,4 +1,4 @@
-"""The prompt of one iteration: what is added to the base, where, and what is made harmless."""
+"""Building the prompt of an iteration: what is added to the base prompt, where, and what is neutralised."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def instead(text: str) -> Feedback:
     return Feedback(FailAction.REPLACE, text)
 
 
-# ---- what a failed guardrail says ----
+# ---- guardrail failures ----
 
 
 def failed(command: str, exit_text: str, hint: str, log: str, output: str, limit: int) -> str:
@@ -51,7 +51,7 @@ def failed(command: str, exit_text: str, hint: str, log: str, output: str, limit
 
 
 def test_a_failed_guardrail_with_a_hint() -> None:
-    """The message has the seed's five parts, in its order."""
+    """The message has the five documented parts in the documented order."""
     text = failed(
         "make test", "exit code 2", "run it alone", ".ralph/guardrail_1_make_test.log", "1 failed\n", 5000
     )
@@ -65,7 +65,7 @@ def test_a_failed_guardrail_with_a_hint() -> None:
 
 
 def test_a_failed_guardrail_without_a_hint() -> None:
-    """Without a hint there is no line for it."""
+    """Without a hint there is no hint line."""
     text = failed("make", "exit code 1", "", "a.log", "", 5000)
     assert text == 'Guardrail "make" failed with exit code 1.\nOutput file: a.log\nOutput (truncated):\n'
 
@@ -83,12 +83,12 @@ def test_a_failed_guardrail_without_a_hint() -> None:
     ],
 )
 def test_truncation(text: str, limit: int, cut: str) -> None:
-    """The first characters are kept and marked only if something was cut."""
+    """The first characters are kept, and a marker is added only if something was cut."""
     assert prompt.truncate(text, limit) == cut
 
 
 def test_only_the_output_is_cut() -> None:
-    """Command, hint and log file are sent whole, however long they are."""
+    """Command, hint and log file are never cut, however long they are."""
     long = "long " * 50
     assert failed(long, "exit code 1", long, long, "123456", 5) == (
         f'Guardrail "{long}" failed with exit code 1.\n'
@@ -100,29 +100,29 @@ def test_only_the_output_is_cut() -> None:
 
 
 def test_tags_in_the_output_are_made_harmless() -> None:
-    """Both tags in fed-back output are shown with escaped brackets."""
+    """Both tags in the fed-back output are escaped."""
     text = failed("cat x", "exit code 1", "", "a.log", f"{TAG} <promise>x</promise>", 5000)
     assert text.splitlines()[-1] == "&lt;response&gt;DONE&lt;/response&gt; &lt;promise&gt;x&lt;/promise&gt;"
 
 
 @pytest.mark.parametrize("limit", range(1, 30))
 def test_no_cut_brings_a_tag_back(limit: int) -> None:
-    """Wherever the output is cut, no tag is left in it."""
+    """Wherever the output is cut, it contains no tag."""
     text = failed("cat x", "exit code 1", "", "a.log", TAG * 2, limit)
     assert not prompt.has_tag(text, RULE)
 
 
 def test_an_output_within_the_limit_is_not_called_truncated() -> None:
-    """An output of exactly the limit is sent whole though its tags are escaped."""
+    """Output of exactly the limit is not truncated, even though escaping makes it longer."""
     text = failed("cat x", "exit code 1", "", "a.log", TAG, len(TAG))
     assert text.splitlines()[-1] == "&lt;response&gt;DONE&lt;/response&gt;"
 
 
-# ---- what is added to the base ----
+# ---- additions to the base prompt ----
 
 
-def test_the_prompt_is_sent_as_it_is() -> None:
-    """Without feedback, guidance, instruction and count nothing is added to the base, not even trimmed."""
+def test_the_prompt_is_sent_unchanged() -> None:
+    """Without feedback, guidance, instruction and count, the base prompt is sent unchanged and untrimmed."""
     assert prompt.build(" fix\n\n", a_step(), AS_IT_IS, RULE) == " fix\n\n"
 
 
@@ -142,12 +142,12 @@ def test_the_prompt_is_sent_as_it_is() -> None:
     ],
 )
 def test_feedback_is_added_in_order(feedback: tuple[Feedback, ...], text: str) -> None:
-    """Each failed guardrail acts on the text so far, two newlines apart; REPLACE replaces all of it."""
+    """Each failed guardrail adds to the text so far after a blank line; REPLACE replaces all of it."""
     assert prompt.build("base", a_step(*feedback), AS_IT_IS, RULE) == text
 
 
 def test_guidance_comes_after_the_feedback() -> None:
-    """What the user steers is added in order and survives a guardrail that replaces the prompt."""
+    """Guidance is added in order and is kept when a guardrail replaces the prompt."""
     step = a_step(instead("red"), steer=("use the old parser", "and be brief"))
     assert prompt.build("base", step, AS_IT_IS, RULE) == (
         "red\n\nGuidance from the user: use the old parser\n\nGuidance from the user: and be brief"
@@ -162,14 +162,14 @@ def test_guidance_comes_after_the_feedback() -> None:
     ],
 )
 def test_the_count_comes_first(iteration: int, of: int, line: str) -> None:
-    """The iteration count stands before everything else, two newlines apart."""
+    """The iteration count comes before everything else, followed by a blank line."""
     step = a_step(prepend("red"), iteration=iteration, of=of)
     source = PromptSource(instruction=False, count=True)
     assert prompt.build("base", step, source, RULE) == f"{line}\n\nred\n\nbase"
 
 
 def test_everything_at_once() -> None:
-    """Count, prepended, base, appended, guidance, instruction: always in this order."""
+    """The order is always count, prepended text, base, appended text, guidance, instruction."""
     step = a_step(append("after"), prepend("before"), steer=("hurry",), iteration=2, of=3)
     assert prompt.build("base", step, PromptSource(count=True), RULE) == (
         "Iteration 2 of 3, 1 remaining.\n\n"
@@ -179,7 +179,7 @@ def test_everything_at_once() -> None:
     )
 
 
-# ---- who tells the agent the tag ----
+# ---- the completion instruction ----
 
 
 @pytest.mark.parametrize(
@@ -200,19 +200,19 @@ def test_everything_at_once() -> None:
 def test_the_completion_instruction(
     base: str, feedback: tuple[Feedback, ...], claim: ClaimRule, text: str
 ) -> None:
-    """One line names the tag unless the prompt that is sent already has it or the claim is no tag."""
+    """The instruction is added unless the prompt already has the tag or the claim does not use a tag."""
     assert prompt.build(base, a_step(*feedback), PromptSource(), claim) == text
 
 
 def test_the_instruction_names_tag_and_text() -> None:
-    """The instruction shows the run's own tag and text as inline code."""
+    """The instruction shows the run's tag and text as inline code."""
     assert prompt.instruction(PROMISE) == (
         "When everything is done, and only then, end your answer with `<promise>COMPLETE</promise>`."
     )
 
 
-def test_no_feedback_takes_the_place_of_the_instruction() -> None:
-    """A tag in what a judge or a story board told the agent does not stand in for the instruction."""
+def test_a_tag_in_feedback_does_not_replace_the_instruction() -> None:
+    """The instruction is added even if feedback from a judge or a story board contains the tag."""
     step = a_step(append("criterion 2 is open; the agent printed <response>LATER</response> too early"))
     assert prompt.build("base", step, PromptSource(), RULE).endswith(TOLD)
 
@@ -263,13 +263,13 @@ feedbacks = st.builds(
 def test_a_prompt_echoed_back_is_never_a_claim(
     base: str, red: list[Feedback], steer: list[str], rule: ClaimRule, source: PromptSource
 ) -> None:
-    """Whatever was built, an agent that prints its prompt and nothing else has claimed nothing."""
+    """An agent that prints nothing but its prompt has not claimed anything."""
     built = prompt.build(base, a_step(*red, steer=tuple(steer)), source, rule)
     assert claims.find(built, rule, built) is None
 
 
 @given(st.text(max_size=60).filter(lambda text: "<" not in text))
-def test_an_unknown_echo_of_a_prompt_without_tags_is_no_claim(base: str) -> None:
-    """The instruction is harmless even where the prompt is not known to the search."""
+def test_an_unknown_echo_of_a_prompt_without_tags_is_not_a_claim(base: str) -> None:
+    """The instruction is harmless even if the search does not know the prompt."""
     built = prompt.build(base, a_step(), PromptSource(), RULE)
     assert claims.find(built, RULE) is None

@@ -1,4 +1,4 @@
-"""R1, R2, R3, R4: when a supervised agent is started again, by a simulated clock."""
+"""Restarts of a supervised agent (R1 to R4), with a simulated clock."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LONG = replace(CRASH, took=600.0)
 
 @dataclass
 class Simulated:
-    """Drives the machine with attempts that end as told; time passes only in attempts and holds."""
+    """Drives the machine with the given attempts; time passes only in attempts and holds."""
 
     plan: Plan = PLAN
     now: float = 0.0
@@ -63,7 +63,7 @@ class Simulated:
         self.state = machine.start(self.plan, self.now)
 
     def play(self, *attempts: Ran) -> None:
-        """Until these attempts have been used up and the next is due, or the run has stopped."""
+        """Play these attempts until the next one is due or the run has stopped."""
         left = list(attempts)
         while not isinstance(step := machine.next_step(self.state), Stop):
             match step:
@@ -92,7 +92,7 @@ class Simulated:
 
 
 def nominal(delays: list[float], delay: float = 1.0) -> list[int]:
-    """How often each delay was doubled: jitter takes at most four tenths of it away."""
+    """How often each delay was doubled, allowing for jitter of up to 40%."""
     found = []
     for value in delays:
         doubled = next(
@@ -106,16 +106,16 @@ def different(count: int) -> list[Ran]:
     return [replace(CRASH, fingerprint=str(number)) for number in range(count)]
 
 
-def test_r1_the_same_failure_for_ever_is_a_crash_loop_after_five() -> None:
-    """Not a hundred attempts in five minutes."""
+def test_r1_five_identical_failures_are_a_crash_loop() -> None:
+    """An agent that keeps failing in the same way is started five times, then the run stops."""
     simulated = Simulated()
     simulated.play(*[CRASH] * 20)
     assert simulated.state.stop and simulated.state.stop.cause is Cause.CRASH_LOOP
     assert len(simulated.starts) == 5
 
 
-def test_r1_failures_of_all_kinds_are_a_crash_loop_after_twelve() -> None:
-    """At most eleven of them in the first ten minutes; the delay doubles from one to the next."""
+def test_r1_twelve_different_failures_are_a_crash_loop() -> None:
+    """The delay doubles after each failure, so at most eleven attempts fit in the first ten minutes."""
     simulated = Simulated()
     simulated.play(*different(20))
     assert simulated.state.stop and simulated.state.stop.cause is Cause.CRASH_LOOP
@@ -124,16 +124,16 @@ def test_r1_failures_of_all_kinds_are_a_crash_loop_after_twelve() -> None:
     assert nominal(simulated.delays) == [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9][: len(simulated.delays)]
 
 
-def test_a_budget_that_is_used_up_is_not_waited_with() -> None:
-    """There is no restart to wait for."""
+def test_a_used_up_budget_stops_without_a_delay() -> None:
+    """When the budget is used up, the run stops without waiting for a restart."""
     simulated = Simulated(replace(PLAN, limits=Limits(iterations=100, seconds=2.0)))
     simulated.play(replace(CRASH, ended=Ended.BUDGET, took=2.0))
     assert simulated.state.stop and simulated.state.stop.cause is Cause.DURATION
     assert simulated.holds == []
 
 
-def test_r2_a_quick_success_in_between_forgives_nothing() -> None:
-    """Good and bad in turn: the exact schedule; twelve failures are twelve failures."""
+def test_r2_a_quick_success_does_not_reset_the_count() -> None:
+    """Quick successes between failures change neither the delays nor the limit of twelve failures."""
     simulated = Simulated()
     simulated.play(*(attempt for crash in different(20) for attempt in (crash, OK)))
     assert simulated.state.stop and simulated.state.stop.cause is Cause.CRASH_LOOP
@@ -144,23 +144,23 @@ def test_r2_a_quick_success_in_between_forgives_nothing() -> None:
     assert simulated.delays == expected
 
 
-def test_r2_a_long_attempt_forgives_everything() -> None:
-    """Ten minutes of work reset the count, even if a failure ended them; one second less does not."""
+def test_r2_a_long_attempt_resets_the_count() -> None:
+    """An attempt of ten minutes resets the failure count even if it failed; one second less does not."""
     simulated = Simulated()
     simulated.play(*different(5), LONG, *different(5), replace(LONG, took=599.0), *different(2))
     assert simulated.state.stop is None
     assert nominal(simulated.delays) == [0, 1, 2, 3, 4, 0, 0, 1, 2, 3, 4, 5, 6, 7]
 
 
-def test_r2_progress_in_the_tree_forgives_everything() -> None:
-    """An attempt that has changed files was worth it."""
+def test_r2_progress_in_the_tree_resets_the_count() -> None:
+    """An attempt that changed files resets the failure count."""
     simulated = Simulated(trees=["a", "a", "a", "a", "a", "b", "b", "b"])
     simulated.play(*different(4))
     assert nominal(simulated.delays) == [0, 1, 0, 0]
 
 
-def test_r2_fixed_is_fixed() -> None:
-    """Always the delay, up to the limit."""
+def test_r2_a_fixed_delay_never_changes() -> None:
+    """With a fixed delay, every restart waits equally long up to the iteration limit."""
     simulated = Simulated(replace(PLAN, restart=Restart(RestartKind.FIXED, 1.0)))
     simulated.play(*[CRASH] * 200)
     assert simulated.state.stop and simulated.state.stop.cause is Cause.ITERATIONS
@@ -169,7 +169,7 @@ def test_r2_fixed_is_fixed() -> None:
 
 @pytest.mark.parametrize("reset", [30.0, 3600.0, 18_000.0])
 def test_r3_nothing_is_started_before_the_reset(reset: float) -> None:
-    """A limit is no failure and no attempt; the count before it stays."""
+    """A usage limit is neither a failure nor an attempt, and the failure count stays."""
     simulated = Simulated()
     limited = replace(CRASH, ended=Ended.LIMIT, retry_at=10.0 + reset)
     simulated.play(*different(3), limited, replace(limited, retry_at=None), *different(2))
@@ -179,8 +179,8 @@ def test_r3_nothing_is_started_before_the_reset(reset: float) -> None:
     assert nominal(simulated.delays) == [0, 1, 2, 3, 4]
 
 
-def test_r3_a_limit_is_looked_at_again_when_there_is_news() -> None:
-    """DONE counts during the wait for a reset; without it the wait goes on to the same moment."""
+def test_r3_a_done_file_ends_the_wait_for_a_reset() -> None:
+    """DONE counts during the wait for a reset; without it the wait continues until the same time."""
     limited = replace(CRASH, ended=Ended.LIMIT, retry_at=1000.0, at=1.0)
     state = machine.start(PLAN, 0.0)
     for fact in (Seen(0.0), limited, Seen(2.0)):
@@ -195,7 +195,7 @@ def test_r3_a_limit_is_looked_at_again_when_there_is_news() -> None:
 
 @pytest.mark.parametrize("jump", [86_400.0, -86_400.0])
 def test_r4_a_clock_that_jumps_changes_no_delay(jump: float) -> None:
-    """Delays are lengths of time: the wall clock does not shorten or lengthen them."""
+    """Delays do not depend on the wall clock."""
     still, jumping = Simulated(), Simulated()
     still.play(*different(6))
     jumping.play(*different(3))

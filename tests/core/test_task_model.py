@@ -39,18 +39,18 @@ JSON = st.recursive(
     ],
 )
 def test_the_placeholder_becomes_the_criteria(config: dict[str, Any], expected: dict[str, Any]) -> None:
-    """As a whole value it is the list, in a list the criteria are spliced in; a longer text stays as it is."""
+    """The placeholder is replaced by the criteria as a value or a list item, but not inside a longer text."""
     assert injected(config, CRITERIA) == expected
 
 
 @given(st.dictionaries(st.text(max_size=3), JSON, max_size=4))
-def test_without_the_placeholder_a_config_stays_as_it_is(config: dict[str, Any]) -> None:
-    """Nothing else is touched, and the config that was handed in is not changed."""
+def test_a_config_without_the_placeholder_is_unchanged(config: dict[str, Any]) -> None:
+    """Nothing but the placeholder is replaced, and the given config is not modified."""
     assert injected(config, CRITERIA) == config
 
 
 def test_a_spec_has_a_place_for_every_role() -> None:
-    """What `ROLES` lists, a completion spec can have criteria for."""
+    """A completion spec can have criteria for every role in `ROLES`."""
     spec = TaskCompletionSpec("x", ("y",))
     assert [spec.criteria_of(role) for role in ROLES] == [None] * 4
     assert list(spec.criteria) == []

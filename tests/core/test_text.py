@@ -1,4 +1,4 @@
-"""Text from agents and commands, made harmless for a terminal."""
+"""Cleaning text from agents and commands for a terminal."""
 
 from __future__ import annotations
 
@@ -58,41 +58,41 @@ def case(name: str, text: str, shown: str) -> object:
         case("windows line ends", "a\r\nb\r\n", "a\nb\n"),
         case("a progress bar", "10%\r50%\r100%\r\n", "10%\n50%\n100%\n"),
         case("a line that hides another", "rm -rf /\rls", "rm -rf /\nls"),
-        case("text turned round", "user\u202enimda\u202c", "user\ufffdnimda\ufffd"),
+        case("reversed text", "user\u202enimda\u202c", "user\ufffdnimda\ufffd"),
         case("isolates and marks", "\u2066a\u2069\u200eb\u200fc\u061c", "\ufffda\ufffd\ufffdb\ufffdc\ufffd"),
         case("half a surrogate pair", "a\ud800b", "a\ufffdb"),
     ],
 )
-def test_what_a_terminal_is_shown(text: str, shown: str) -> None:
-    """Escape sequences vanish whole, a stray control character leaves a mark, the rest stays."""
+def test_text_shown_in_a_terminal(text: str, shown: str) -> None:
+    """Escape sequences are removed, stray control characters leave a mark, and the rest stays."""
     assert clean(text) == shown
 
 
 @pytest.mark.parametrize("opening", ["\x1b]0;", "\x1bP", "\x1b_", "\x1b^", "\x1bX"])
 def test_an_unterminated_string_hides_no_other_line(opening: str) -> None:
-    """One stray introducer does not hide the lines after it from the user, or from the next prompt."""
+    """One unterminated escape string does not hide the lines after it."""
     assert clean(f"{opening}x\nerror: the build is broken\n").endswith("error: the build is broken\n")
 
 
 @given(TEXT)
 def test_nothing_harmful_is_left(text: str) -> None:
-    """Whatever the text, no escape, control or bidirectional override and no half character is left."""
+    """Cleaned text has no escape, control or bidirectional override characters and no lone surrogates."""
     assert not HARMFUL.search(clean(text))
 
 
 @given(TEXT)
-def test_clean_text_stays_as_it_is(text: str) -> None:
-    """Cleaning twice is cleaning once."""
+def test_clean_text_is_unchanged(text: str) -> None:
+    """Cleaning twice gives the same text as cleaning once."""
     assert clean(clean(text)) == clean(text)
 
 
 @given(st.text(st.characters(exclude_characters="\x1b\x9b\r")))
 def test_no_character_is_lost_without_an_escape(text: str) -> None:
-    """Where there is no escape sequence, every character is kept or leaves a mark in its place."""
+    """In text without escape sequences, every character is kept or leaves a mark in its place."""
     assert clean(text) == HARMFUL.sub("\ufffd", text)
 
 
 @given(TEXT, st.integers(0, 200))
 def test_a_sequence_cut_in_two_is_harmless(text: str, at: int) -> None:
-    """A piece of text may end anywhere, in the middle of a sequence too."""
+    """A text may be cut anywhere, even inside an escape sequence, and both parts are still harmless."""
     assert not HARMFUL.search(clean(text[:at]) + clean(text[at:]))

@@ -216,9 +216,9 @@ def assert_clear(result: Result, *said: str) -> None:
     everything = result.out + result.err
     assert "Traceback" not in everything and "This is a bug" not in everything, everything
     assert result.code == 2, everything
-    errors = [line for line in everything.splitlines() if line.startswith(("ralph: error: ", "fatal: "))]
+    errors = [line for line in everything.splitlines() if line.startswith(("ralph: error: ", "Failed: "))]
     assert len(errors) == 1, everything
-    text = errors[0].removeprefix("ralph: error: ").removeprefix("fatal: ")
+    text = errors[0].removeprefix("ralph: error: ").removeprefix("Failed: ")
     assert text[:1] not in ("", ":"), f"names nothing: {text}"
     for words in said:
         assert words in everything

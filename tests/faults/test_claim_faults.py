@@ -217,17 +217,17 @@ def test_a_genuine_claim_is_recognised(project: Project, agent: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("guardrails", "reason"),
+    ("guardrails", "headline"),
     [
-        ([], "no checks configured"),
-        ([{"command": "true"}], "all checks passed"),
+        ([], "Unverified: no checks configured"),
+        ([{"command": "true"}], "Done: all checks passed"),
     ],
 )
-def test_a_genuine_claim_completes(project: Project, guardrails: list[Any], reason: str) -> None:
+def test_a_genuine_claim_completes(project: Project, guardrails: list[Any], headline: str) -> None:
     """It stops the run at once, and the outcome says whether anything proved it."""
     set_up(project, "stdin", f"echo '{TAG}'", guardrails=guardrails)
     result = project.run("run", "-p", "Fix it.")
-    assert (result.code, result.out.splitlines()[0]) == (0, f"Done: {reason}")
+    assert (result.code, result.out.splitlines()[0]) == (0, headline)
 
 
 def test_a_claim_after_the_repeated_prompt_is_recognised(project: Project) -> None:
@@ -301,9 +301,10 @@ def test_a_claim_against_red_guardrails(project: Project) -> None:
     guardrails = [{"command": command} for command, _ in RED.values()]
     set_up(project, "stdin", f"echo '{TAG}'", guardrails=guardrails)
     result = project.run("run", "-p", "Fix it.", "-m", "2")
+    last = "; ".join(f"{command}: {reason}" for command, reason in RED.values())
     assert (result.code, result.out.splitlines()[0]) == (
         1,
-        "Stopped: 2 of 2 iterations used; last result: the agent did not say it was done",
+        f"Stopped: 2 of 2 iterations used; last result: {last}",
     )
     second = (project.path / ".ralph/prompt_002.txt").read_text()
     for command, reason in RED.values():

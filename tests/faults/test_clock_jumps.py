@@ -9,7 +9,7 @@ import pytest
 
 from conftest import Project
 from faults.fault_support import newest, status
-from loop.loop_support import PROVED, STOPPED, Loop, StillClock, end_of, opened_loop
+from loop.loop_support import STOPPED, UNVERIFIED, Loop, StillClock, end_of, opened_loop
 from ralph.core.events import AgentEnded, AgentStarted, Event, Holding
 from ralph.core.model import AgentSpec, Cause, Hold, HoldWhy, Outcome, Pause, PromptVia
 from ralph.loop import inbox
@@ -45,7 +45,7 @@ def test_r4_the_wait_before_a_restart_is_a_duration(project: Project, jump: floa
     with opened_loop(project, clock=StillClock(jump, after=30.0), heard=starts) as loop:
         state = loop.drive(loop.start(hold=Hold(HoldWhy.RESTART, seconds=100.0)))
         assert starts.at == [pytest.approx(100.0, abs=0.01)]
-        assert (end_of(state), loop.kinds) == (PROVED, ONE_HELD_ITERATION)
+        assert (end_of(state), loop.kinds) == (UNVERIFIED, ONE_HELD_ITERATION)
     assert state.elapsed == pytest.approx(100.0, abs=30.0), "the duration of the run is monotonic as well"
     assert (newest(project).state, newest(project).outcome) == ("ended", "complete")
 
@@ -57,7 +57,7 @@ def test_r4_the_wait_for_a_limit_follows_the_wall_clock(project: Project, jump: 
     clock, starts = StillClock(jump, after=30.0), Starts()
     with opened_loop(project, clock=clock, heard=starts) as loop:
         state = loop.drive(loop.start(hold=Hold(HoldWhy.LIMIT, until=clock.wall() + 100.0)))
-        assert (end_of(state), loop.kinds) == (PROVED, ONE_HELD_ITERATION)
+        assert (end_of(state), loop.kinds) == (UNVERIFIED, ONE_HELD_ITERATION)
     late = inbox.COMMAND_SECONDS if jump == DAY else 0.01
     (started,) = starts.at
     assert due - 0.01 <= started <= due + late
@@ -84,7 +84,7 @@ def test_r4_the_newest_run_is_the_one_started_last(project: Project) -> None:
     assert project.run("run", "-p", "after").code == 1
     (last,) = [run.id for run in status(project) if run.created < time.time()]
     resumed = project.run("resume", "-m", "2")
-    assert f"Run {last} goes on" in resumed.err, resumed.err
+    assert f"Run {last} resumed" in resumed.err, resumed.err
 
 
 def test_a_pause_before_the_end_of_a_step_holds_the_next(project: Project) -> None:

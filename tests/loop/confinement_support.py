@@ -1,4 +1,4 @@
-"""The rooms of a run without a sandbox around them: what it would be asked for is kept."""
+"""The mounts of a run, recorded instead of set up in a real sandbox."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ralph.scm.repository import find_repository
 
 
 class Noted:
-    """A sandbox that only remembers what it was asked for."""
+    """A sandbox that only records the requested mounts and environment."""
 
     def __init__(self) -> None:
         self.mounts = Mounts("", ())
@@ -31,7 +31,7 @@ class Noted:
 def rooms_of(
     project: Project, directory: Path | None = None, *, kind: str = "claude", **more: Any
 ) -> Confinement:
-    """The rooms of a run there."""
+    """The confinement of a run in this directory, with a sandbox that only records."""
     place = directory or project.path
     spec = SandboxSpec("bubblewrap", **more.pop("sandbox", {}))
     agents = (AgentSpec(kind, kind, kind),)

@@ -1,4 +1,4 @@
-"""A run from inside: real files, git, processes and store, in this process; only time is ours.
+"""A run in this process with real files, git, child processes and store; only the clock is simulated.
 
 with opened_loop(project, "echo working", iterations=2) as loop:
     state = loop.drive()
@@ -54,7 +54,7 @@ E = TypeVar("E")
 
 
 class StillClock(Clock):
-    """Time that passes only when somebody waits; the wall clock may jump once, after a while."""
+    """A clock that advances only during waits; the wall clock can jump once, after a given time."""
 
     def __init__(self, jump: float = 0.0, after: float = 0.0) -> None:
         self.passed = 0.0
@@ -68,13 +68,13 @@ class StillClock(Clock):
 
 
 class InstantWakeup(Wakeup):
-    """Waiting takes no time but the clock's."""
+    """Waits return at once and only advance the clock."""
 
     def __init__(self, clock: StillClock) -> None:
         super().__init__()
         self._clock = clock
         self.meanwhile: Callable[[], object] = lambda: None
-        """What happens while somebody waits."""
+        """Called during every wait."""
 
     def wait(self, seconds: float) -> None:
         self._clock.passed += seconds
@@ -89,12 +89,12 @@ Heard = Callable[["Loop", Event], None]
 
 
 def ignored(loop: Loop, event: Event) -> None:
-    """Nobody does anything about it."""
+    """Ignore the event."""
 
 
 @dataclass
 class Loop:
-    """One run that can be driven, and all that it has told."""
+    """A run that can be driven, and all its events."""
 
     project: Project
     plan: Plan
@@ -109,18 +109,18 @@ class Loop:
         self.heard(self, event)
 
     def drive(self, state: State | None = None) -> State:
-        """From a state, or from the beginning, to the stop."""
+        """Drive the run from a state, or from the beginning, until it stops."""
         return Driver(self.context, state or self.start()).drive()
 
     def use(self, **values: Any) -> None:
-        """Put something else into the context of the run."""
+        """Replace values in the run's context."""
         self.context = replace(self.context, **values)
 
     def start(self, **values: Any) -> State:
         return replace(machine.start(self.plan, self.clock.wall()), **values)
 
     def send(self, command: Command) -> int:
-        """Queue a command as another process does; that takes a second."""
+        """Queue a command as another process would, which takes a second."""
         runs = self.project.home.runs()
         with closing(runs.db):
             number = runs.send(self.plan.run, command)
@@ -140,7 +140,7 @@ class Loop:
         return kinds_of(self.rows)
 
     def results(self, kind: str) -> list[Any]:
-        """What came of the steps of a kind, in order."""
+        """The results of all steps of one kind, in order."""
         return [row.result for row in self.rows if codec.kind_of(row.step) == kind and row.result]
 
     @property
@@ -165,7 +165,7 @@ def opened_loop(
     flow: Flow = Flow.RUN,
     **values: Any,
 ) -> Iterator[Loop]:
-    """A run of this agent, a shell script as a rule. `values`: of the plan, and `iterations`."""
+    """A run of this agent, usually a shell script. `values` sets fields of the plan, and `iterations`."""
     clock = clock or StillClock()
     spec = agent if isinstance(agent, AgentSpec) else shell_agent(project, agent)
     limits = {"limits": Limits(iterations=values.pop("iterations", 1))}
@@ -190,7 +190,7 @@ def opened_loop(
 
 
 def shell_agent(project: Project, body: str, via: PromptVia = PromptVia.ARGUMENT, **values: Any) -> AgentSpec:
-    """A script beside the project, which gets the prompt as $1: the project stays as it is."""
+    """An agent script outside the project directory that gets the prompt as $1."""
     path = project.path.with_name(f"{values.pop('name', 'agent')}.sh")
     path.write_text(f"#!/bin/sh\n{body}\n")
     path.chmod(0o755)
@@ -217,7 +217,7 @@ STOPPED = (Outcome.INTERRUPTED, Cause.SIGNAL)
 
 @contextmanager
 def once_there(path: Path, act: Callable[[], object]) -> Iterator[None]:
-    """Do something as soon as a process has made a file."""
+    """Call `act` as soon as a process has created the file."""
 
     def wait() -> None:
         wait_until(path.exists, every=0.002)
@@ -232,12 +232,12 @@ def once_there(path: Path, act: Callable[[], object]) -> Iterator[None]:
 
 
 def waiting(path: Path) -> str:
-    """The words of a shell that makes a file and then does nothing for long."""
+    """A shell command that creates a file and then sleeps."""
     return f"touch {path}; exec sleep 60"
 
 
 class Checking:
-    """A check runner, and iterations to check."""
+    """A check runner, with helpers to check an iteration."""
 
     def __init__(self, loop: Loop) -> None:
         self.loop = loop

@@ -1,4 +1,4 @@
-"""One agent process: what it is handed, what is refused before it starts, and what becomes of it."""
+"""Running one agent process: its input, the refusals before it starts, its end, and the kept output."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def call(
     limits: Left = NO_LIMITS,
     directory: int | None = None,
 ) -> Ran:
-    """Start an agent in the second iteration of three, and see what becomes of it."""
+    """Run an agent in the second of three iterations and return the result."""
     spec = agent if isinstance(agent, AgentSpec) else shell_agent(loop.project, agent)
     file = loop.context.runtime.write_prompt("002", prompt)
     step = RunAgent(purpose, 2, spec.name, "", limits)
@@ -64,11 +64,11 @@ def environment(ran: Ran) -> dict[str, str]:
     return {name: value for name, _, value in lines if name.startswith(("RALPH_", "TASK_", "MINE"))}
 
 
-# ---- what it is handed ----
+# ---- input ----
 
 
 def test_the_variables_of_an_agent(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It knows its run and its iteration, and has those of its settings; nothing says that it is guarded."""
+    """An agent gets its run, its iteration and the variables from its settings, but not RALPH_GUARDED."""
     monkeypatch.delenv("RALPH_TEST_EXEC", raising=False)
     spec = shell_agent(loop.project, "env", env=(("MINE", "a b"),))
     assert environment(call(loop, spec)) == {
@@ -81,7 +81,7 @@ def test_the_variables_of_an_agent(loop: Loop, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_the_variables_of_a_role_and_of_a_supervised_task(project: Project, tmp_path: Path) -> None:
-    """A role knows its task, a supervised agent its folder and its attempt."""
+    """A role gets its task id, and a supervised agent gets its folder and its attempt."""
     folder = tmp_path / "tasks/job"
     folder.mkdir(parents=True)
     task = TaskFolder(str(folder), "p", "job")
@@ -91,14 +91,14 @@ def test_the_variables_of_a_role_and_of_a_supervised_task(project: Project, tmp_
     assert (found["TASK_FOLDER"], found["RALPH_ATTEMPT"]) == (str(folder), "2")
 
 
-def test_variables_of_ralph_cannot_be_set_by_the_settings(loop: Loop) -> None:
-    """An agent's own environment does not hide which run it belongs to."""
+def test_settings_cannot_override_ralphs_variables(loop: Loop) -> None:
+    """An agent's own environment cannot override its run id."""
     spec = shell_agent(loop.project, "env", env=(("RALPH_RUN_ID", "mine"),))
     assert environment(call(loop, spec))["RALPH_RUN_ID"] == loop.plan.run
 
 
 def test_hooks_are_passed_to_an_agent_that_takes_them(loop: Loop) -> None:
-    """It is told where they are, and that it is guarded; another agent is not."""
+    """An agent that supports hooks gets their path and RALPH_GUARDED; another agent does not."""
     loop.use(hooks="/elsewhere/hooks.json")
     body = 'echo "${RALPH_GUARDED:-not guarded} $*" >&2; exit 1'
     with_hooks = shell_agent(loop.project, body, PromptVia.STDIN, type="claude")
@@ -116,7 +116,7 @@ def test_hooks_are_passed_to_an_agent_that_takes_them(loop: Loop) -> None:
     ],
 )
 def test_the_prompt_arrives_whole(loop: Loop, via: PromptVia, body: str) -> None:
-    """By each way, with what a shell or a text mode would spoil."""
+    """Each way of passing the prompt keeps characters that a shell or text mode could spoil."""
     prompt = "ä\r\n$HOME `id` '\"\\ \x7f\n\n"
     ran = call(loop, shell_agent(loop.project, f"{body} | base64", via), prompt=prompt)
     assert b64decode(ran.text).decode() == prompt
@@ -124,7 +124,7 @@ def test_the_prompt_arrives_whole(loop: Loop, via: PromptVia, body: str) -> None
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files cannot be listed")
 def test_an_agent_leaves_no_open_file(loop: Loop) -> None:
-    """A run of a thousand iterations has as many open files as one of two, however they end."""
+    """The number of open files does not grow, however the agents end."""
     counts = []
     for body in ("cat", "exit 1", "cat", "kill -9 $$", "cat"):
         call(loop, shell_agent(loop.project, body, PromptVia.STDIN))
@@ -133,20 +133,20 @@ def test_an_agent_leaves_no_open_file(loop: Loop) -> None:
 
 
 def test_without_a_prompt_stdin_is_empty(loop: Loop) -> None:
-    """An agent that reads what it was not given does not hang."""
+    """An agent that reads stdin without a prompt does not hang."""
     assert call(loop, "cat; echo read").text == "read\n"
 
 
-def test_an_agent_starts_in_the_project_or_where_it_is_told(loop: Loop, tmp_path: Path) -> None:
-    """A judge is started elsewhere."""
+def test_an_agent_starts_in_the_project_or_a_given_directory(loop: Loop, tmp_path: Path) -> None:
+    """An agent starts in the project unless another directory is given, as for a judge."""
     (other := tmp_path / "other").mkdir()
     assert call(loop, "pwd -P").text.strip() == str(loop.project.path)
     with opened_directory(str(other)) as directory:
         assert call(loop, "pwd -P", directory=directory).text.strip() == str(other)
 
 
-def test_the_prompt_is_not_repeated_in_what_is_told(loop: Loop) -> None:
-    """Of a long prompt people are shown the beginning, and of the command line its shape."""
+def test_events_do_not_repeat_the_whole_prompt(loop: Loop) -> None:
+    """The event shows the start of a long prompt, and a placeholder for it in the command line."""
     prompt = "word " * 100
     call(loop, "echo on", prompt=prompt)
     (started,) = loop.told(AgentStarted)
@@ -154,11 +154,11 @@ def test_the_prompt_is_not_repeated_in_what_is_told(loop: Loop) -> None:
     assert (started.prompt, started.prompt_chars) == (prompt[:200], len(prompt))
 
 
-# ---- what is refused ----
+# ---- refusals ----
 
 
-def test_an_argument_has_a_largest_size(loop: Loop) -> None:
-    """One byte more than the system takes is an error that says what to do; the largest one arrives."""
+def test_an_argument_has_a_maximum_size(loop: Loop) -> None:
+    """The largest argument arrives; one byte more is an error with a hint."""
     assert call(loop, 'printf %s "$1" | wc -c', prompt="x" * MAX_ARGUMENT_BYTES).text.strip() == str(
         MAX_ARGUMENT_BYTES
     )
@@ -167,8 +167,8 @@ def test_an_argument_has_a_largest_size(loop: Loop) -> None:
     assert "promptVia" in caught.value.hint
 
 
-def test_a_prompt_with_a_nul_is_no_argument(loop: Loop) -> None:
-    """By stdin it arrives, by an argument it would be cut off."""
+def test_a_prompt_with_a_nul_cannot_be_an_argument(loop: Loop) -> None:
+    """A prompt with a NUL arrives through stdin and is refused as an argument."""
     with pytest.raises(RalphError, match="NUL"):
         call(loop, "echo never", prompt="a\0b")
     assert call(loop, shell_agent(loop.project, "wc -c", PromptVia.STDIN), prompt="a\0b").text.strip() == "3"
@@ -184,7 +184,7 @@ UNSTARTABLE: dict[str, tuple[str, int, str]] = {
 
 @pytest.mark.parametrize(("content", "mode", "detail"), UNSTARTABLE.values(), ids=UNSTARTABLE)
 def test_a_program_that_cannot_be_started(loop: Loop, content: str, mode: int, detail: str) -> None:
-    """The end says so, names the command as the user wrote it, and nothing of a stream is left."""
+    """The result names the command as the user wrote it, and no stream file is left."""
     path = loop.project.path / "program"
     if mode:
         path.write_text(content)
@@ -195,7 +195,7 @@ def test_a_program_that_cannot_be_started(loop: Loop, content: str, mode: int, d
 
 
 def test_a_command_is_looked_up_on_the_path_of_its_settings(loop: Loop, tmp_path: Path) -> None:
-    """An agent may have a PATH of its own."""
+    """An agent can have its own PATH."""
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/mine").symlink_to("/bin/echo")
     spec = AgentSpec("a", "custom", "mine", prompt_via=PromptVia.ARGUMENT)
@@ -204,20 +204,20 @@ def test_a_command_is_looked_up_on_the_path_of_its_settings(loop: Loop, tmp_path
     assert found.ended in (Ended.OK, Ended.EMPTY)
 
 
-def test_a_variable_that_no_process_can_have(loop: Loop) -> None:
-    """It is an error of the start, not a crash."""
+def test_an_invalid_variable_name(loop: Loop) -> None:
+    """An invalid variable name is reported as a failed start."""
     spec = shell_agent(loop.project, "echo never", env=(("A=B", "x"),))
     ran = call(loop, spec)
     assert ran.ended is Ended.UNSTARTABLE and ran.detail.endswith("Invalid argument")
 
 
-# ---- what becomes of it ----
+# ---- results ----
 
 TERMINATED = "by signal 15 (SIGTERM)"
 ENDS: dict[str, tuple[str, Left, Ended, str, int | None]] = {
     "well": ("echo done", NO_LIMITS, Ended.OK, "", 0),
     "without a word": ("true", NO_LIMITS, Ended.EMPTY, "", 0),
-    "badly": ("echo first >&2; echo last words >&2; exit 7", NO_LIMITS, Ended.FAILED, "last words", 7),
+    "badly": ("echo first >&2; echo final message >&2; exit 7", NO_LIMITS, Ended.FAILED, "final message", 7),
     "killed": ("kill -9 $$", NO_LIMITS, Ended.KILLED, "by signal 9 (SIGKILL)", None),
     "too long": ("exec sleep 60", Left(iteration_seconds=0.01), Ended.TIMEOUT, TERMINATED, None),
     "silent": ("exec sleep 60", Left(idle_seconds=0.01), Ended.IDLE, TERMINATED, None),
@@ -236,14 +236,14 @@ ENDS: dict[str, tuple[str, Left, Ended, str, int | None]] = {
 def test_how_an_agent_ends(
     loop: Loop, body: str, limits: Left, ended: Ended, detail: str, code: int | None
 ) -> None:
-    """Its own exit, or why it was ended: that counts before what its signal looks like."""
+    """The result shows the exit code, or the reason why Ralph stopped the agent rather than its signal."""
     ran = call(loop, body, limits=limits)
     assert (ran.ended, ran.detail, ran.exit) == (ended, detail, code)
     assert loop.told(AgentEnded) == [AgentEnded(Purpose.WORK, ran)]
 
 
-def test_what_it_said_counts_even_if_it_was_ended(loop: Loop) -> None:
-    """A claim stands in what became of the agent, whatever that was."""
+def test_a_claim_counts_even_if_the_agent_was_stopped(loop: Loop) -> None:
+    """The result contains the claim even if the agent was interrupted."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, Text):
@@ -254,16 +254,16 @@ def test_what_it_said_counts_even_if_it_was_ended(loop: Loop) -> None:
     assert (ran.ended, ran.claim) == (Ended.INTERRUPTED, True)
 
 
-def test_an_agent_that_stays_after_its_result_is_ended_well(loop: Loop) -> None:
-    """Its work is done: that it had to be ended is no failure."""
+def test_an_agent_that_stays_after_its_result_succeeds(loop: Loop) -> None:
+    """An agent that has to be stopped after it reported its result counts as successful."""
     body = f"cat {STREAMS}/claude_work.ndjson; exec sleep 60"
     spec = shell_agent(loop.project, body, PromptVia.STDIN, type="claude")
     ran = call(loop, spec, limits=Left(exit_grace_seconds=0.0))
     assert ran.ended is Ended.OK and ran.exit is None
 
 
-def test_a_supervised_agent_that_stays_after_done_is_ended_well(project: Project, tmp_path: Path) -> None:
-    """DONE says that it has finished; a plain agent was then killed, and that is said."""
+def test_a_supervised_agent_that_stays_after_done_succeeds(project: Project, tmp_path: Path) -> None:
+    """An agent that keeps running after DONE is killed, which is reported, and counts as successful."""
     folder = tmp_path / "tasks/job"
     folder.mkdir(parents=True)
     (folder / "DONE").touch()
@@ -274,24 +274,24 @@ def test_a_supervised_agent_that_stays_after_done_is_ended_well(project: Project
         assert asked.ended is Ended.OK and asked.exit == 0, "DONE says nothing about a message"
 
 
-def test_usage_is_told_and_kept(loop: Loop) -> None:
-    """What an agent reports while it works reaches those who watch, and its sum the journal."""
+def test_usage_is_reported_and_kept(loop: Loop) -> None:
+    """Usage is reported while the agent works, and the total goes into the journal."""
     spec = shell_agent(loop.project, f"cat {STREAMS}/claude_work.ndjson", PromptVia.STDIN, type="claude")
     ran = call(loop, spec)
     told = loop.told(UsageReported)
     assert ran.usage.tokens > 0 and told[-1].usage == ran.usage
-    assert len(told) == len(set(told)), "each is told once"
+    assert len(told) == len(set(told)), "each value is reported once"
 
 
-def test_a_limit_says_when_to_come_back(loop: Loop) -> None:
-    """The time of the reset is counted from the clock of the run."""
+def test_a_usage_limit_has_a_reset_time(loop: Loop) -> None:
+    """The time of the reset is computed with the run's clock."""
     ran = call(loop, "echo 'rate limit exceeded, try again in 90 seconds' >&2; exit 1")
     assert ran.ended is Ended.LIMIT
     assert ran.retry_at is not None and 90 <= ran.retry_at - loop.clock.wall() <= 150
 
 
 def test_failures_that_look_the_same_have_one_fingerprint(loop: Loop) -> None:
-    """Numbers in the message do not count; the words and the exit code do."""
+    """The fingerprint depends on the words and the exit code, but not on numbers in the message."""
 
     def fingerprint(message: str, code: int = 1) -> str:
         return call(loop, f"echo '{message}' >&2; exit {code}").fingerprint
@@ -301,7 +301,7 @@ def test_failures_that_look_the_same_have_one_fingerprint(loop: Loop) -> None:
     assert len({first, fingerprint("crash at line 12", 2), fingerprint("stuck at line 12")}) == 3
 
 
-# ---- what is kept ----
+# ---- kept output ----
 
 
 def printed(characters: int) -> str:
@@ -316,10 +316,10 @@ def printed(characters: int) -> str:
         (Flow.RUN, Purpose.MESSAGE, None),
     ],
 )
-def test_of_a_long_answer_both_ends_are_kept(
+def test_the_start_and_end_of_a_long_answer_are_kept(
     project: Project, flow: Flow, purpose: Purpose, most: int | None
 ) -> None:
-    """More where checks read it; a message or a verdict is kept whole."""
+    """Checks get more of a long answer, and a commit message is kept whole."""
     with opened_loop(project, flow=flow) as loop:
         text = call(loop, printed(3 * MAX_JUDGED_ANSWER), purpose=purpose).text
         short = call(loop, printed(100), purpose=purpose).text
@@ -342,16 +342,16 @@ def brief(*, may_refuse: bool) -> PromptSource:
         (PromptSource("x"), Purpose.WORK, ""),
     ],
 )
-def test_a_refusal_is_heard_where_it_is_allowed(
+def test_a_refusal_counts_only_where_it_is_allowed(
     project: Project, source: PromptSource, purpose: Purpose, heard: str
 ) -> None:
-    """Only a role that may send its task back can do so, and only with its work."""
+    """Only a role that may refuse its task can do so, and only in its work."""
     with opened_loop(project, prompt=source) as loop:
         assert call(loop, "echo '<refuse>it is wrong</refuse>'", purpose=purpose).refusal == heard
 
 
-def test_the_raw_stream_is_kept_by_the_name_that_the_journal_has(loop: Loop) -> None:
-    """Stdout and stderr apart; what printed nothing leaves no file."""
+def test_the_raw_stream_is_kept_under_the_name_in_the_journal(loop: Loop) -> None:
+    """Stdout and stderr are kept in separate files; an empty stream leaves no file."""
     ran = call(loop, "echo out; echo err >&2")
     assert ran.stream == "002-5.work"
     assert {path.name: path.read_text() for path in loop.streams.glob("002-5*")} == {
@@ -360,23 +360,23 @@ def test_the_raw_stream_is_kept_by_the_name_that_the_journal_has(loop: Loop) -> 
     }
 
 
-def test_a_stream_that_cannot_be_kept_is_told(loop: Loop) -> None:
-    """The agent is read all the same."""
+def test_a_stream_that_cannot_be_kept_is_reported(loop: Loop) -> None:
+    """A raw stream that cannot be kept is a notice, and the agent's output is still read."""
     shutil.rmtree(loop.streams)
     assert call(loop, CLAIM).claim
     (notice,) = loop.notices
     assert notice.startswith("Raw output of this iteration is incomplete: ")
 
 
-def test_news_of_the_sandbox_are_told_when_the_agent_has_ended(loop: Loop) -> None:
-    """What had to be refused meanwhile reaches those who watch."""
+def test_sandbox_notices_are_reported_when_the_agent_has_ended(loop: Loop) -> None:
+    """Refusals of the sandbox are reported as notices."""
     loop.context.confinement.tell("a.test was refused")
     call(loop, "echo on")
     assert loop.notices == ["a.test was refused"]
 
 
 def test_secrets_are_in_neither_the_stream_nor_the_answer(loop: Loop) -> None:
-    """A key that an agent prints reaches no file and no journal."""
+    """A key printed by an agent reaches neither a file nor the journal."""
     key = "sk-ant-" + "a1B2" * 10
     ran = call(loop, f"echo my key is {key}; echo {key} >&2")
     kept: list[Any] = [ran.text, *(path.read_text() for path in loop.streams.glob("002-5*"))]

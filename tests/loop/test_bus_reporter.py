@@ -1,4 +1,4 @@
-"""What a supervised run posts on the bus of its task, by ids that are posted once, and the lines of its log."""
+"""Messages of a supervised run on the bus of its task, each posted once, and the lines of its log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ralph.store.task_folder import Folder
 
 
 class Reported:
-    """A reporter, all that it passes on, and what is on the buses."""
+    """A reporter, the events it passes on, and the messages on the buses."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -34,7 +34,7 @@ class Reported:
         self.reporter = self.another()
 
     def another(self) -> BusReporter:
-        """One of a process that comes later, for the same run."""
+        """A reporter of a later process for the same run."""
         task = TaskFolder(str(self.folder), "p", "job")
         return BusReporter(self.events.append, Folder(task, "run"))
 
@@ -44,7 +44,7 @@ class Reported:
 
     @property
     def lines(self) -> list[str]:
-        """What was logged, without the time."""
+        """The logged lines without their times."""
         return [event.text.partition("] ")[2] for event in self.events if isinstance(event, Notice)]
 
 
@@ -55,7 +55,7 @@ def reported(tmp_path: Path) -> Iterator[Reported]:
 
 
 def test_an_attempt_is_posted_by_its_number(reported: Reported) -> None:
-    """The id has the run, the attempt and the kind; done again it is there once."""
+    """The message id contains run, attempt and kind, so posting it again has no effect."""
     started = IterationStarted(3, 9)
     reported.reporter(started)
     reported.another()(started)
@@ -73,8 +73,8 @@ FAILURES: dict[str, tuple[Ran, str]] = {
 
 
 @pytest.mark.parametrize(("ran", "how"), FAILURES.values(), ids=FAILURES)
-def test_a_failed_attempt_is_posted_with_its_end(reported: Reported, ran: Ran, how: str) -> None:
-    """How it died says nothing where Ralph has ended it."""
+def test_a_failed_attempt_is_posted_with_its_cause(reported: Reported, ran: Ran, how: str) -> None:
+    """The message gives the exit code or the cause, without the signal if Ralph stopped the agent."""
     reported.reporter(IterationStarted(1, 9))
     reported.reporter(AgentEnded(Purpose.WORK, ran))
     assert reported.messages()[1:] == [("run.12", "WARNING", f"attempt 1 failed: {how}")]
@@ -91,14 +91,14 @@ def test_a_failed_attempt_is_posted_with_its_end(reported: Reported, ran: Ran, h
         Holding(Hold(HoldWhy.PAUSED)),
     ],
 )
-def test_what_is_no_failure_is_only_passed_on(reported: Reported, event: Event) -> None:
-    """An attempt that waits or was interrupted has not failed; nor has anything but an attempt."""
+def test_events_other_than_failures_are_only_passed_on(reported: Reported, event: Event) -> None:
+    """An attempt that waits or was interrupted has not failed and is not posted."""
     reported.reporter(event)
     assert (reported.messages(), reported.events) == ([], [event])
 
 
-def test_a_timeout_is_logged_in_the_words_of_supervisors(reported: Reported) -> None:
-    """How long it ran, and that its group was killed."""
+def test_a_timeout_is_logged(reported: Reported) -> None:
+    """The log says how long the agent ran and that its process group was killed."""
     reported.reporter(AgentEnded(Purpose.WORK, Ran(0.0, Ended.TIMEOUT, took=75.0)))
     first, second = reported.lines
     assert first.startswith("Agent timeout after 1") and "killing process group" in first
@@ -114,7 +114,7 @@ def test_a_timeout_is_logged_in_the_words_of_supervisors(reported: Reported) -> 
     ],
 )
 def test_a_restart_is_logged_with_its_reason(reported: Reported, ran: Ran | None, said: str) -> None:
-    """And with the number of the attempt that comes next."""
+    """The line gives the reason and the number of the next attempt."""
     reported.reporter(IterationStarted(2, 9))
     if ran is not None:
         reported.reporter(AgentEnded(Purpose.WORK, ran))
@@ -149,7 +149,7 @@ ENDS: dict[str, tuple[Stop, list[tuple[str, str, str]], str]] = {
 def test_each_end_is_posted_once_and_logged(
     reported: Reported, stop: Stop, posted: list[tuple[str, str, str]], line: str
 ) -> None:
-    """Done again after a crash it posts nothing; the line comes before the end itself is told."""
+    """An end repeated after a crash posts nothing, and its log line comes before the end event."""
     ended = RunEnded("run", stop, 4, Usage(), 1.0)
     for reporter in (reported.reporter, reported.another()):
         reporter.post_end(stop, 4)
@@ -159,15 +159,15 @@ def test_each_end_is_posted_once_and_logged(
 
 
 def test_completion_is_a_fact_of_the_project_too(reported: Reported) -> None:
-    """Other tasks read the bus of the project."""
+    """Completion is also posted on the project's bus, where other tasks read it."""
     project_bus(reported.folder).touch()
     for reporter in (reported.reporter, reported.another()):
         reporter.post_end(Stop(Cause.PROVED, "done"), 4)
     assert reported.messages(of_project=True) == [("run.46", "FACT", COMPLETED)]
 
 
-def test_a_bus_that_cannot_be_written_is_told_once(reported: Reported) -> None:
-    """A message is never worth a run: the events go on."""
+def test_a_bus_that_cannot_be_written_is_reported_once(reported: Reported) -> None:
+    """A failed write to the bus is one notice, and the events continue."""
     task_bus(reported.folder).mkdir()
     for attempt in (1, 2):
         reported.reporter(IterationStarted(attempt, 9))

@@ -1,4 +1,4 @@
-"""The loop's side of checks: commands, logs, copies, what is reused, and stages that run at once."""
+"""Running checks in the loop: commands, logs, clean copies, reused results and parallel stages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def checking(project: Project, *checks: Check, **values: Any) -> Iterator[Checki
 
 
 def noting(path: Path, more: str = "true") -> str:
-    """A command that counts how often it was run, outside of the project."""
+    """A command that records each of its runs in a file outside the project."""
     return f"echo run >> {path}; {more}"
 
 
@@ -35,7 +35,7 @@ def runs(path: Path) -> int:
 
 
 def stages(*commands: str, name: str = "all", **values: Any) -> Check:
-    """Stages a, b, … that each run a command."""
+    """Stages a, b, … that each run one command."""
     found = [
         {"name": f"stage {chr(97 + number)}", "method": "command", "config": {"command": command}}
         for number, command in enumerate(commands)
@@ -46,8 +46,8 @@ def stages(*commands: str, name: str = "all", **values: Any) -> Check:
 # ---- commands ----
 
 
-def test_a_command_finds_the_variables_of_its_iteration(project: Project) -> None:
-    """The same as the agent has; it runs in the project, and reads nothing."""
+def test_a_command_gets_the_variables_of_its_iteration(project: Project) -> None:
+    """A check's command runs in the project with the agent's variables and an empty stdin."""
     command = 'echo "$RALPH_ITERATION/$RALPH_MAX_ITERATIONS in $(pwd -P)$(cat)"'
     check = command_check(command, "c")
     with checking(project, check) as found:
@@ -56,7 +56,7 @@ def test_a_command_finds_the_variables_of_its_iteration(project: Project) -> Non
 
 
 def test_a_command_that_takes_too_long_is_red(project: Project) -> None:
-    """It is ended, and has a log all the same."""
+    """The command is stopped, the check fails, and there is still a log."""
     check = command_check("exec sleep 60", "slow", timeout=0.01)
     with checking(project, check) as found:
         verdict = found.verdict(check)
@@ -66,7 +66,7 @@ def test_a_command_that_takes_too_long_is_red(project: Project) -> None:
 
 
 def test_stdout_and_stderr_are_one_log(project: Project) -> None:
-    """In the order in which they were printed."""
+    """The log has both streams in the order of printing."""
     check = command_check("echo a; echo b >&2; echo c", "c")
     with checking(project, check) as found:
         found.verdict(check)
@@ -82,7 +82,7 @@ def test_stdout_and_stderr_are_one_log(project: Project) -> None:
     ],
 )
 def test_a_command_in_a_directory_of_the_project(project: Project, directory: str, reason: str) -> None:
-    """One that is missing, or is a link to another place, makes the check red, and the loop goes on."""
+    """A missing directory or a link to another place fails the check without stopping the loop."""
     (project.path / "sub").mkdir()
     (project.path / "link").symlink_to("/tmp")
     config = {"command": 'test "$(basename "$(pwd -P)")" = sub', "working_dir": directory}
@@ -93,10 +93,8 @@ def test_a_command_in_a_directory_of_the_project(project: Project, directory: st
     assert verdict.green == (directory == "sub") and reason in told
 
 
-def test_what_a_long_output_has_is_found_in_its_log(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only the beginning is kept in memory; a text behind it is looked for in the file."""
+def test_text_in_a_long_output_is_found_in_its_log(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the start of the output is kept in memory, so text after it is searched in the file."""
     monkeypatch.setattr(output, "MAX_HEAD_BYTES", 0)
     command = "head -c 50000 /dev/zero | tr '\\0' x; echo; echo needle"
     found_it = Check("a", "external", json.dumps({"command": command, "output_contains": "needle"}))
@@ -106,8 +104,8 @@ def test_what_a_long_output_has_is_found_in_its_log(
         assert [found.verdict(check).green for check in (found_it, not_there, at_once)] == [True, False, True]
 
 
-def test_a_log_that_cannot_be_kept_whole_is_told(project: Project) -> None:
-    """The verdict stands; what the log lacks is a notice."""
+def test_an_incomplete_log_is_reported(project: Project) -> None:
+    """The verdict counts, and a notice says that the log is incomplete."""
     check = command_check("head -c 9000 /dev/zero", "big")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with checking(project, check) as found:
@@ -120,7 +118,7 @@ def test_a_log_that_cannot_be_kept_whole_is_told(project: Project) -> None:
 
 
 def test_a_check_knows_the_claim_the_answer_and_the_board(project: Project) -> None:
-    """A promise is looked for in the answer, verify commands in the list of stories."""
+    """A promise is searched in the answer, and verify commands come from the story list."""
     promise = Check("p", "string_match", '{"promise": "COMPLETE"}')
     claimed, verify = Check("c", "string_match"), Check("v", "stories")
     board = json.dumps({"verifyCommands": ["true", "exit 3", "echo never"]})
@@ -134,8 +132,8 @@ def test_a_check_knows_the_claim_the_answer_and_the_board(project: Project) -> N
 # ---- the names of logs ----
 
 
-def test_each_command_of_a_check_has_a_log_of_its_own(project: Project) -> None:
-    """Stages are named after their check and themselves, and equal names are numbered."""
+def test_each_command_of_a_check_has_its_own_log(project: Project) -> None:
+    """Logs are named after check and stage, and equal names are numbered."""
     named = [
         {"name": name, "method": "command", "config": {"command": "true"}} for name in ("a b", "a-b", "c")
     ]
@@ -147,7 +145,7 @@ def test_each_command_of_a_check_has_a_log_of_its_own(project: Project) -> None:
 
 
 def test_checks_with_equal_names_in_logs_are_told_apart(project: Project) -> None:
-    """Two commands that differ in what a file name cannot show do not write over each other."""
+    """Two checks whose names give the same file name do not overwrite each other's log."""
     checks = command_check("echo one | cat", "echo cat"), command_check("echo two", "echo: cat")
     with checking(project, *checks) as found:
         for check in checks:
@@ -155,22 +153,22 @@ def test_checks_with_equal_names_in_logs_are_told_apart(project: Project) -> Non
         assert list(found.logs().values()) == ["two\n", "one\n"]
 
 
-# ---- what is reused ----
+# ---- reused results ----
 
 
 def test_a_command_of_several_checks_is_run_once_in_an_iteration(project: Project, tmp_path: Path) -> None:
-    """Where the plan says so, the second check takes the result and the log of the first."""
+    """If the plan allows it, the second check reuses the result and the log of the first."""
     note = tmp_path / "note"
     checks = command_check(noting(note), "a"), command_check(noting(note), "b")
     with checking(project, *checks, flow=Flow.WORK) as found:
         first, second = (found.verdict(check) for check in checks)
         assert runs(note) == 1 and first.log == second.log
         found.verdict(checks[0], iteration=2)
-        assert runs(note) == 2, "what another iteration found out does not count"
+        assert runs(note) == 2, "results of another iteration do not count"
 
 
 def test_a_result_of_another_tree_is_not_reused(project: Project, tmp_path: Path) -> None:
-    """A check that changes the project may change what the next one finds."""
+    """A result is not reused after the project has changed."""
     note = tmp_path / "note"
     command = noting(note, "touch made; test -e other")
     checks = command_check(command, "a"), command_check(command, "b")
@@ -191,7 +189,7 @@ def test_a_result_of_another_tree_is_not_reused(project: Project, tmp_path: Path
 def test_a_result_is_not_reused_elsewhere(
     repository: Project, tmp_path: Path, flow: Flow, second: dict[str, Any]
 ) -> None:
-    """In a flow that does not say so, with another timeout, or in a clean copy, the command is run again."""
+    """The command runs again in other flows, with another timeout, or in a clean copy."""
     note = tmp_path / "note"
     checks = command_check(noting(note), "a"), command_check(noting(note), "b", **second)
     with checking(repository, *checks, flow=flow) as found:
@@ -199,8 +197,8 @@ def test_a_result_is_not_reused_elsewhere(
     assert runs(note) == 2
 
 
-def test_a_result_is_not_reused_where_the_tree_has_no_name(repository: Project, tmp_path: Path) -> None:
-    """When git fails, nobody knows whether anything has changed."""
+def test_a_result_is_not_reused_if_the_tree_is_unknown(repository: Project, tmp_path: Path) -> None:
+    """When git fails, it is unknown whether anything changed, so the command runs again."""
     note = tmp_path / "note"
     checks = command_check(noting(note), "a"), command_check(noting(note), "b")
     with checking(repository, *checks, flow=Flow.WORK) as found:
@@ -209,8 +207,8 @@ def test_a_result_is_not_reused_where_the_tree_has_no_name(repository: Project, 
     assert runs(note) == 2
 
 
-def test_a_command_that_was_ended_is_not_reused(project: Project, tmp_path: Path) -> None:
-    """What a timeout has cut off says nothing about the next time."""
+def test_a_command_that_timed_out_is_not_reused(project: Project, tmp_path: Path) -> None:
+    """The result of a command that timed out is not reused."""
     command = f"test -e {tmp_path}/quick || exec sleep 60"
     checks = command_check(command, "a", timeout=0.5), command_check(command, "b", timeout=0.5)
     with checking(project, *checks, flow=Flow.WORK) as found:
@@ -222,8 +220,8 @@ def test_a_command_that_was_ended_is_not_reused(project: Project, tmp_path: Path
 # ---- clean copies and changes ----
 
 
-def test_a_clean_copy_has_what_git_would_have(repository: Project) -> None:
-    """New files too, ignored ones not; what is written there is nowhere afterwards."""
+def test_a_clean_copy_has_the_files_git_would_have(repository: Project) -> None:
+    """A clean copy has new files but no ignored ones, and is removed afterwards."""
     (repository.path / ".gitignore").write_text("built\n")
     for name in ("built", "new"):
         (repository.path / name).touch()
@@ -236,7 +234,7 @@ def test_a_clean_copy_has_what_git_would_have(repository: Project) -> None:
 
 
 def test_a_clean_copy_begins_in_the_directory_of_the_run(repository: Project) -> None:
-    """A project inside of a repository is checked there, with the rest of the repository around it."""
+    """A project inside a repository is checked there, with the rest of the repository around it."""
     (inner := repository.path / "inner").mkdir()
     (inner / "file").touch()
     check = command_check("test -e file && test -e ../README.md", "c", is_clean=True)
@@ -245,7 +243,7 @@ def test_a_clean_copy_begins_in_the_directory_of_the_run(repository: Project) ->
 
 
 def test_without_a_repository_a_clean_check_is_red(project: Project) -> None:
-    """It cannot be run, which is said; nothing stops."""
+    """A clean check outside a repository fails with the reason."""
     check = command_check("true", "c", is_clean=True)
     with checking(project, check) as found:
         verdict = found.verdict(check)
@@ -254,7 +252,7 @@ def test_without_a_repository_a_clean_check_is_red(project: Project) -> None:
 
 
 def test_changes_are_counted_from_the_base_of_the_plan(repository: Project) -> None:
-    """A diff has what is new since then; protected files are those of the trusted commit."""
+    """The diff starts at the base, and protected files are compared with the trusted commit."""
     base = repository.git("rev-parse", "HEAD").strip()
     changes = Check("changes", "changes")
     protected = Check("protected", "protected", json.dumps({"globs": ["*.md"], "trusted": base}))
@@ -265,10 +263,8 @@ def test_changes_are_counted_from_the_base_of_the_plan(repository: Project) -> N
         assert found.verdict(protected).reason == "Protected files were changed: README.md"
 
 
-def test_git_that_fails_in_a_check_is_an_error_unless_the_run_is_ended(
-    repository: Project, tmp_path: Path
-) -> None:
-    """An error of git is no verdict, neither green nor red; in a run that is ended it is no surprise."""
+def test_a_git_failure_in_a_check_is_an_error_unless_interrupted(repository: Project, tmp_path: Path) -> None:
+    """A git error gives no verdict: it is raised, or ignored if the run is being stopped."""
     base = repository.git("rev-parse", "HEAD").strip()
     check = Check("changes", "changes")
     with checking(repository, check, base=base) as found:
@@ -282,8 +278,8 @@ def test_git_that_fails_in_a_check_is_an_error_unless_the_run_is_ended(
 # ---- stages ----
 
 
-def test_parallel_stages_run_at_once_and_are_told_in_their_order(project: Project, tmp_path: Path) -> None:
-    """Each waits for the other; the verdicts stand as the stages do, not as they ended."""
+def test_parallel_stages_run_at_once_and_are_reported_in_order(project: Project, tmp_path: Path) -> None:
+    """Verdicts are in the order of the stages, not in the order of their ends."""
 
     def meet(mine: str, other: str) -> str:
         return f"touch {tmp_path}/{mine}; until test -e {tmp_path}/{other}; do sleep 0.005; done"
@@ -296,7 +292,7 @@ def test_parallel_stages_run_at_once_and_are_told_in_their_order(project: Projec
 
 
 def test_parallel_stages_are_interrupted_together(project: Project, tmp_path: Path) -> None:
-    """A second signal ends all of them, and none has a verdict."""
+    """A second signal stops all stages, and none has a verdict."""
     check = stages(
         f"until test -e {tmp_path}/b; do sleep 0.005; done; {waiting(tmp_path / 'a')}",
         waiting(tmp_path / "b"),
@@ -307,7 +303,7 @@ def test_parallel_stages_are_interrupted_together(project: Project, tmp_path: Pa
 
 
 def test_stages_one_after_another_end_with_the_first_red_one(project: Project) -> None:
-    """What comes behind it is not run where all are required."""
+    """If all stages are required, the stages after a failed one do not run."""
     check = stages("true", "exit 3", "echo never", require_all=True)
     with checking(project, check) as found:
         assert [part.green for part in found.verdict(check).parts] == [True, False]

@@ -1,4 +1,4 @@
-"""What is in the room of a command: decided without starting anything."""
+"""The mounts and variables of a sandboxed command, computed without starting anything."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ralph.sandbox import programs, variables
 
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home with nothing in it."""
+    """An empty home directory."""
     place = tmp_path_factory.mktemp("home").resolve()
     monkeypatch.setenv("HOME", str(place))
     return place
@@ -37,7 +37,7 @@ def worktree(repository: Project) -> Iterator[Path]:
 
 
 def test_a_worktree_gets_what_git_needs_and_no_more(repository: Project) -> None:
-    """Objects, refs, logs and its own directory can be written; the rest of the repository is read-only."""
+    """Objects, refs, logs and its own git directory are writable; the rest of the repository is read-only."""
     with worktree(repository) as place:
         mounts = room_of(rooms_of(repository, place))
         git = repository.path / ".git"
@@ -48,7 +48,7 @@ def test_a_worktree_gets_what_git_needs_and_no_more(repository: Project) -> None
 
 @pytest.mark.parametrize("how", ["another worktree", "a whole repository", "commondir"])
 def test_a_git_directory_that_was_swapped_is_not_opened(repository: Project, how: str) -> None:
-    """An agent can write where its worktree's git directory is: another one that does not point back gets nothing."""
+    """A git directory that does not point back to the worktree is not writable, even if `.git` names it."""
     victim = repository.path.parent / "victim"
     subprocess.run(["git", "init", "-q", str(victim)], check=True)
     commit = ["-c", "user.name=x", "-c", "user.email=x@x", "commit", "-q", "--allow-empty", "-m", "x"]
@@ -64,15 +64,17 @@ def test_a_git_directory_that_was_swapped_is_not_opened(repository: Project, how
         assert mounts.writable == (str(place),)
 
 
-def test_a_project_with_the_home_in_it_is_too_much(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing could be hidden there."""
+def test_a_project_that_contains_the_home_is_refused(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project that contains the home directory cannot be sandboxed."""
     monkeypatch.setenv("HOME", str(project.path / "home"))
     with pytest.raises(RalphError, match="contains your home directory"):
         rooms_of(project)
 
 
 def test_a_journal_in_the_project_is_refused(project: Project) -> None:
-    """An agent could write to it."""
+    """A journal inside the project is refused because the agent could write to it."""
     plan = Plan("r", Flow.RUN, str(project.path), (), PromptSource(), sandbox=SandboxSpec("bubblewrap"))
     site = ConfinedRun(plan, None, project.path / ".ralph" / "state", project.path / "streams")
     with pytest.raises(RalphError, match="journal"):
@@ -80,7 +82,7 @@ def test_a_journal_in_the_project_is_refused(project: Project) -> None:
 
 
 def test_a_supervised_tasks_folder_can_be_written(project: Project) -> None:
-    """Its folder, and the bus of its project if there is one."""
+    """The task's folder is writable, and so is its project's bus if it exists."""
     folder = project.path.parent / "tasks" / "job"
     folder.mkdir(parents=True)
     bus = folder.parent / "PROJECT-MESSAGE-BUS.md"
@@ -90,7 +92,7 @@ def test_a_supervised_tasks_folder_can_be_written(project: Project) -> None:
 
 
 def test_a_program_brings_its_package_and_its_interpreter(tmp_path: Path) -> None:
-    """As npm installs it below a home: a link, a script, node_modules around it, and node elsewhere."""
+    """An npm program in a home brings its link, its node_modules and the directory of node."""
     package = tmp_path / "lib/node_modules/agent"
     node = tmp_path / "node/bin/node"
     for path in (package / "cli.js", tmp_path / "bin/agent", node):
@@ -107,7 +109,7 @@ def test_a_program_brings_its_package_and_its_interpreter(tmp_path: Path) -> Non
 def test_a_path_never_shows_a_home(
     project: Project, home: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """A home that is on PATH itself, or above a directory that is, stays hidden."""
+    """A home stays hidden even if PATH contains it or a directory inside it."""
     (home / name).mkdir(exist_ok=True)
     monkeypatch.setenv("PATH", f"{home / name}:/usr/bin:/bin")
     shown = [path for path in room_of(rooms_of(project)).read_only if home.is_relative_to(path)]
@@ -115,22 +117,22 @@ def test_a_path_never_shows_a_home(
 
 
 def test_a_variable_never_shows_a_home(project: Project, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """CLAUDE_CONFIG_DIR may lead anywhere."""
+    """A variable such as CLAUDE_CONFIG_DIR cannot expose the home."""
     monkeypatch.setenv("CLAUDE_CONFIG_DIR", str(home))
     assert room_of(rooms_of(project)).writable == (str(project.path),)
 
 
 @pytest.mark.parametrize("path", ["~", "/", "/home"])
 def test_settings_cannot_open_a_home(project: Project, path: str) -> None:
-    """Writable is a few directories, not everything."""
+    """A writable path that contains home directories is refused."""
     with pytest.raises(RalphError, match=r"contains home directories|contains the worktree"):
         rooms_of(project, sandbox={"writable": (path,)})
 
 
-def test_an_agent_sees_its_own_login_alone(
+def test_an_agent_sees_only_its_own_login(
     project: Project, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Writable, with what starts programs read-only; a check sees none."""
+    """An agent's own login is writable except for files that start programs; a check sees no login."""
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k")
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     for name in (".claude", ".codex"):
@@ -155,7 +157,7 @@ def test_an_agent_sees_its_own_login_alone(
 
 
 def test_files_that_the_flags_name_can_be_read(project: Project, home: Path) -> None:
-    """And nothing else that lies beside them."""
+    """Files named in the flags are readable, but nothing else in their directory."""
     for name in ("mine.json", "servers.json", "other.json"):
         (home / name).touch()
     flags = ("--settings", str(home / "mine.json"), f"--mcp-config={home}/servers.json", str(home))
@@ -169,7 +171,7 @@ def test_files_that_the_flags_name_can_be_read(project: Project, home: Path) -> 
 def test_the_hosts_are_the_agents_own_and_those_allowed(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its provider, where its variables lead, and the list; what is no name is left out."""
+    """The hosts are the allowed ones, the provider's and those in its variables, without IP addresses."""
     monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://gateway.test/v1")
     sandbox = {"network": Network.ALLOW_LIST, "hosts": ("a.test",)}
     hosts = rooms_of(project, sandbox=sandbox).boundary.hosts
@@ -182,8 +184,8 @@ NAMES = st.text("ABC_", min_size=1, max_size=4)
 
 
 @given(st.dictionaries(NAMES, st.just("x"), max_size=5), st.lists(NAMES.map(lambda name: f"{name}*")))
-def test_only_what_is_named_is_passed(environment: dict[str, str], patterns: list[str]) -> None:
-    """A variable goes in exactly if a pattern is its name or its beginning."""
+def test_only_named_variables_are_passed(environment: dict[str, str], patterns: list[str]) -> None:
+    """A variable is passed exactly if a pattern matches its name or the start of it."""
     passed = variables.passed(environment, ["PATH", *patterns])
     wanted = {k: v for k, v in environment.items() if any(k.startswith(p[:-1]) for p in patterns)}
     assert passed == wanted
@@ -193,6 +195,6 @@ def test_only_what_is_named_is_passed(environment: dict[str, str], patterns: lis
     st.lists(st.sampled_from(["/a", "/a/b", "/a/bc", "/d"]), max_size=3),
     st.sampled_from(["/a/b", "/ab", "/a/b/c"]),
 )
-def test_within_is_about_whole_names(places: list[str], path: str) -> None:
-    """A directory is not within one whose name only begins like it."""
+def test_within_compares_whole_path_components(places: list[str], path: str) -> None:
+    """A directory is not inside another one just because its path starts with the same characters."""
     assert programs.within(path, places) == any(Path(path).is_relative_to(place) for place in places)

@@ -1,4 +1,4 @@
-"""What a command in a sandbox leaves behind is put back or taken away, and the walls are tried before the first."""
+"""Restoring files after a sandboxed command, and the sandbox test before the first one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENDED = WrappedCommand(["true"], {})
 
 @pytest.fixture(autouse=True)
 def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A home with a login of Claude Code."""
+    """A home directory with a Claude Code login."""
     place = tmp_path_factory.mktemp("home").resolve()
     (place / ".claude").mkdir()
     monkeypatch.setenv("HOME", str(place))
@@ -32,13 +32,13 @@ def home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 
 def after(confinement: Confinement) -> list[str]:
-    """A command has ended: what those who watch are told."""
+    """The notices after a command has ended."""
     assert confinement.after(Exit(0), ENDED) == Exit(0)
     return list(confinement.news())
 
 
 def test_settings_and_hooks_are_put_back_after_every_command(repository: Project) -> None:
-    """What would start programs later is as it was, which is told once."""
+    """Changed settings and git configuration are restored and reported once."""
     repository.settings(maximumIterations=3)
     settings, config = repository.path / ".ralph/settings.json", repository.path / ".git/config"
     was = settings.read_text(), config.read_text()
@@ -53,7 +53,7 @@ def test_settings_and_hooks_are_put_back_after_every_command(repository: Project
 
 
 def test_a_link_where_git_writes_is_removed(repository: Project) -> None:
-    """It would lead git's writing elsewhere; one that was there before stays."""
+    """A new link inside the git directory is removed; one that was there before stays."""
     logs = repository.path / ".git/logs"
     (logs / "mine").symlink_to("/elsewhere")
     confinement = rooms_of(repository)
@@ -62,8 +62,8 @@ def test_a_link_where_git_writes_is_removed(repository: Project) -> None:
     assert (logs / "mine").is_symlink() and not (logs / "new").is_symlink()
 
 
-def test_what_a_killed_ralph_could_not_put_back_is_put_back_at_the_start(repository: Project) -> None:
-    """The copies of the run that was killed are still there."""
+def test_files_of_a_killed_run_are_restored_at_the_next_start(repository: Project) -> None:
+    """A run restores files from the copies of a run that was killed."""
     config = repository.path / ".git/config"
     was = config.read_text()
     rooms_of(repository)
@@ -72,8 +72,8 @@ def test_what_a_killed_ralph_could_not_put_back_is_put_back_at_the_start(reposit
     assert config.read_text() == was
 
 
-def test_what_must_not_be_made_in_a_login_is_taken_away(project: Project, home: Path) -> None:
-    """Settings that were not there would start programs in later sessions: they are kept elsewhere."""
+def test_new_settings_in_a_login_are_moved_away(project: Project, home: Path) -> None:
+    """New settings in a login could start programs in later sessions, so they are moved elsewhere."""
     confinement = rooms_of(project)
     made = home / ".claude/settings.json"
     for number in range(2):
@@ -83,10 +83,10 @@ def test_what_must_not_be_made_in_a_login_is_taken_away(project: Project, home: 
         assert not made.exists() and Path(target).read_text() == f"evil {number}"
 
 
-def test_what_cannot_be_put_back_ends_the_run_after_all_else_was_tried(
+def test_a_failed_restore_stops_the_run_after_the_others_were_tried(
     project: Project, home: Path, tmp_path: Path
 ) -> None:
-    """One thing that fails keeps nothing else in its place; the first error is that of the command."""
+    """One failed restore does not prevent the others, and its error is raised."""
     project.settings()
     settings = project.path / ".ralph/settings.json"
     confinement = rooms_of(project)
@@ -100,16 +100,16 @@ def test_what_cannot_be_put_back_ends_the_run_after_all_else_was_tried(
     assert not (project.home.streams("r") / "sandbox/settings").exists(), "nothing is left of the copies"
 
 
-def test_a_copy_that_is_gone_is_an_error(repository: Project) -> None:
-    """Nobody can say any more which links were there."""
+def test_a_missing_copy_is_an_error(repository: Project) -> None:
+    """Without its list of links Ralph cannot tell which ones are new."""
     confinement = rooms_of(repository)
     (repository.home.streams("r") / "sandbox/links").unlink()
     with pytest.raises(FileNotFoundError):
         confinement.after(Exit(0), ENDED)
 
 
-def test_closing_puts_back_and_forgets(project: Project, home: Path) -> None:
-    """Copies and empty directories of logins go with the run."""
+def test_closing_restores_files_and_removes_the_copies(project: Project, home: Path) -> None:
+    """Copies and empty login directories are removed with the run."""
     (home / ".claude.json").write_text("{}")
     confinement = rooms_of(project)
     state = project.home.streams("r") / "sandbox"
@@ -121,11 +121,11 @@ def test_closing_puts_back_and_forgets(project: Project, home: Path) -> None:
     assert [path.name for path in state.iterdir() if path.name in ("copied", "fresh", "settings")] == []
 
 
-# ---- what is read for an agent ----
+# ---- files read for an agent ----
 
 
 def test_a_file_that_leads_out_by_a_link_of_the_agent_is_not_read(project: Project, tmp_path: Path) -> None:
-    """A link in what can be written, to what it may not see; the user's own way to a file is no such link."""
+    """A link in a writable directory to a file outside is refused; links outside the sandbox are followed."""
     (secret := tmp_path / "secret").write_text("x")
     inside, outside = project.path / "prompt.md", tmp_path / "mine.md"
     outside.symlink_to(secret)
@@ -138,7 +138,7 @@ def test_a_file_that_leads_out_by_a_link_of_the_agent_is_not_read(project: Proje
 
 
 def test_a_link_that_stays_inside_is_followed(project: Project, tmp_path: Path) -> None:
-    """Relative, absolute, or through a directory: what counts is where it ends."""
+    """Relative, absolute or through a directory, a link is followed if its target is inside."""
     (project.path / "docs").mkdir()
     (project.path / "docs/real.md").touch()
     (project.path / "a.md").symlink_to("docs/real.md")
@@ -150,7 +150,7 @@ def test_a_link_that_stays_inside_is_followed(project: Project, tmp_path: Path) 
 
 
 def test_links_in_a_circle_are_not_read(project: Project) -> None:
-    """They lead nowhere, and nobody follows them for ever."""
+    """Circular links do not hang, and a link out of the sandbox is refused."""
     (project.path / "a").symlink_to("b")
     (project.path / "b").symlink_to("a")
     outside = project.path / "c"
@@ -161,27 +161,27 @@ def test_links_in_a_circle_are_not_read(project: Project) -> None:
     confinement.check_way(str(project.path / "a"))
 
 
-def test_without_a_sandbox_every_way_is_right(project: Project) -> None:
-    """The agent could read the file itself."""
+def test_without_a_sandbox_every_link_is_followed(project: Project) -> None:
+    """Without a sandbox any link is allowed because the agent could read the file itself."""
     (project.path / "link").symlink_to("/etc/passwd")
     plan = Plan("r", Flow.RUN, str(project.path), (), PromptSource())
     run = ConfinedRun(plan, None, project.home.path, project.home.make_streams("r"))
     Confinement(run).check_way(str(project.path / "link"))
 
 
-# ---- the walls ----
+# ---- setting up the sandbox ----
 
 
 class Broken(Noted):
-    """A sandbox that the machine does not let be set up."""
+    """A sandbox that cannot be set up on this machine."""
 
     def wrap(self, argv: Any, environment: Any, mounts: Mounts) -> WrappedCommand:
         return super().wrap(["/bin/sh", "-c", "echo no namespaces >&2; exit 1"], environment, mounts)
 
 
 @pytest.mark.parametrize("sandbox", [Noted(), Broken()])
-def test_the_walls_are_tried_once_before_anything_is_started(project: Project, sandbox: Noted) -> None:
-    """With the mounts of the run; what is wrong is one error, in the sandbox's own words."""
+def test_the_sandbox_is_tested_once_before_anything_starts(project: Project, sandbox: Noted) -> None:
+    """The sandbox is tested with the run's mounts, and a failure shows the sandbox's own message."""
     confinement = rooms_of(project)
     confinement.sandbox = sandbox
     with opened_directory(str(project.path)) as directory, Warden(Wakeup()) as warden:
@@ -194,8 +194,8 @@ def test_the_walls_are_tried_once_before_anything_is_started(project: Project, s
     assert str(project.path) in sandbox.mounts.writable
 
 
-def test_a_command_of_the_backend_is_ended_after_its_time(project: Project) -> None:
-    """Its exit and its output are known; one that is not there is told."""
+def test_a_backend_command_times_out(project: Project) -> None:
+    """A backend command's exit code and output are returned; a timeout and a missing program are reported."""
     with opened_directory(str(project.path)) as directory, Warden(Wakeup()) as warden:
         run = runner(warden, directory)
         done = run(["/bin/sh", "-c", "echo out; echo err >&2; exit 3"], 60.0)
@@ -206,7 +206,7 @@ def test_a_command_of_the_backend_is_ended_after_its_time(project: Project) -> N
 
 @pytest.mark.usefixtures("bubblewrap")
 def test_a_run_in_a_real_sandbox(project: Project, home: Path) -> None:
-    """Homes are hidden from an agent's command, and what it made in the settings is gone when it has ended."""
+    """The agent's command cannot see the home, and its changes to the settings are undone."""
     spec = AgentSpec("a", "custom", "sh")
     sandbox = SandboxSpec("bubblewrap")
     plan = Plan("r", Flow.RUN, str(project.path), (spec,), PromptSource(), sandbox=sandbox)
@@ -224,8 +224,8 @@ def test_a_run_in_a_real_sandbox(project: Project, home: Path) -> None:
     assert not (project.path / ".ralph/settings.json").exists()
 
 
-def test_what_can_be_written_is_said_at_the_start(project: Project, home: Path) -> None:
-    """With the logins that are in it; without a sandbox there is nothing to say."""
+def test_writable_directories_are_shown_at_the_start(project: Project, home: Path) -> None:
+    """The notice includes writable logins; without a sandbox there is no notice."""
     (text,) = rooms_of(project).introduction()
     assert text.startswith(f"Writable: {project.path} and {home}/.claude.")
     plan = Plan("r", Flow.RUN, str(project.path), (), PromptSource())
@@ -233,8 +233,10 @@ def test_what_can_be_written_is_said_at_the_start(project: Project, home: Path) 
     assert list(Confinement(run).introduction()) == []
 
 
-def test_ralph_in_what_can_be_written_is_said(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An agent could change it."""
+def test_a_writable_ralph_installation_is_a_warning(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user is warned if the agent could change Ralph itself."""
     monkeypatch.setattr("sys.prefix", str(project.path / ".venv"))
     _, warning = rooms_of(project).introduction()
     assert warning.startswith(
@@ -242,15 +244,15 @@ def test_ralph_in_what_can_be_written_is_said(project: Project, monkeypatch: pyt
     )
 
 
-def test_the_place_of_an_open_directory_is_where_it_is_now(tmp_path: Path) -> None:
-    """Its name may have changed since it was opened."""
+def test_the_path_of_an_open_directory_is_its_current_one(tmp_path: Path) -> None:
+    """A directory renamed after it was opened has its new path."""
     (tmp_path / "a").mkdir()
     with opened_directory(str(tmp_path / "a")) as directory:
         (tmp_path / "a").rename(tmp_path / "b")
         assert path_of(directory) == str(tmp_path / "b")
 
 
-# ---- what the settings name ----
+# ---- paths in the settings ----
 
 
 def named(project: Project, **paths: Sequence[str]) -> Confinement:
@@ -258,8 +260,8 @@ def named(project: Project, **paths: Sequence[str]) -> Confinement:
 
 
 @pytest.mark.parametrize("key", ["read_only", "hidden"])
-def test_what_could_be_moved_away_cannot_be_kept_from_an_agent(project: Project, key: str) -> None:
-    """Deep inside of what can be written, or a link there: the settings are refused."""
+def test_a_path_that_the_agent_could_move_cannot_be_protected(project: Project, key: str) -> None:
+    """Protecting a link, or a path deep inside a writable directory, is refused."""
     (project.path / "deep").mkdir()
     with pytest.raises(RalphError, match="is nested inside"):
         named(project, **{key: ["deep/file"]})
@@ -269,8 +271,8 @@ def test_what_could_be_moved_away_cannot_be_kept_from_an_agent(project: Project,
     named(project, **{key: ["deep", "/etc", "~/elsewhere"]})
 
 
-def test_what_contains_the_worktree_is_too_much(project: Project) -> None:
-    """The worktree itself may be named, what is around it may not."""
+def test_a_path_that_contains_the_worktree_is_refused(project: Project) -> None:
+    """The worktree itself can be made writable, but not its parent directory."""
     named(project, writable=["."])
     with pytest.raises(RalphError, match="contains the worktree"):
         named(project, writable=[".."])
@@ -280,7 +282,7 @@ def test_what_contains_the_worktree_is_too_much(project: Project) -> None:
 def test_a_home_that_hides_nothing_is_refused(
     project: Project, monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:
-    """A sandbox hides the home and shows the rest."""
+    """HOME must be an absolute path other than /, because the sandbox hides it."""
     monkeypatch.setenv("HOME", value)
     with pytest.raises(RalphError, match=f"HOME is {value}"):
         rooms_of(project)
@@ -289,7 +291,7 @@ def test_a_home_that_hides_nothing_is_refused(
 def test_a_repository_around_the_home_is_not_the_worktree(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only the project in it can be written."""
+    """If the repository contains the home, only the project in it is writable."""
     around = project.path.parent
     subprocess.run(["git", "init", "-q", str(around)], check=True)
     monkeypatch.setenv("HOME", str(around / "home"))
@@ -297,7 +299,7 @@ def test_a_repository_around_the_home_is_not_the_worktree(
 
 
 def test_a_git_directory_elsewhere_can_be_written(repository: Project) -> None:
-    """`git init --separate-git-dir`: it points back to this worktree, so it belongs to it."""
+    """A separate git directory is writable if it points back to this worktree."""
     elsewhere = repository.path.parent / "git"
     repository.git("init", "-q", f"--separate-git-dir={elsewhere}")
     repository.git("config", "core.worktree", str(repository.path))

@@ -1,4 +1,4 @@
-"""The driver: every kind of step is done once, journalled in order, and told."""
+"""The driver does each step once, journals it in order and reports it."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ ONE_COMMITTED = ["plan", "look", "run_agent", "look", "run_checks", "look", "run
 
 @pytest.fixture
 def committing(repository: Project) -> Project:
-    """A repository where commits can be made."""
+    """A repository with a git identity."""
     repository.git("config", "user.name", "Ada")
     repository.git("config", "user.email", "ada@localhost")
     return repository
 
 
 def test_one_iteration_from_the_first_look_to_the_commit(committing: Project) -> None:
-    """The rows of an iteration stand in the order of its steps, each with its result, and are told in that order."""
+    """Rows and events of an iteration are in the order of its steps, each row with its result."""
     made = f"touch made; {CLAIM}"
     scm = Scm("git", ("commit -a",))
     with opened_loop(committing, made, checks=(command_check("test -e made"),), scm=scm) as loop:
@@ -83,8 +83,8 @@ def test_one_iteration_from_the_first_look_to_the_commit(committing: Project) ->
     assert "Ralph-Run" in committing.git("log", "-1", "--format=%B")
 
 
-def test_a_message_of_the_plan_is_not_asked_for(committing: Project) -> None:
-    """With a fixed message the agent is started once only."""
+def test_the_agent_is_not_asked_for_a_fixed_message(committing: Project) -> None:
+    """With a fixed commit message the agent runs only once."""
     scm = Scm("git", ("commit -a",), message="Fixed")
     with opened_loop(committing, f"touch made; {CLAIM}", scm=scm) as loop:
         loop.drive()
@@ -92,16 +92,16 @@ def test_a_message_of_the_plan_is_not_asked_for(committing: Project) -> None:
     assert committing.git("log", "-1", "--format=%s").strip() == "Fixed"
 
 
-def test_the_message_has_a_prompt_of_its_own(committing: Project) -> None:
-    """The prompt that asks for a message is kept beside that of the iteration."""
+def test_the_commit_message_has_its_own_prompt(committing: Project) -> None:
+    """The prompt for a commit message is kept next to the iteration's prompt."""
     with opened_loop(committing, f"touch made; {CLAIM}", scm=Scm("git", ("commit -a",))) as loop:
         loop.drive()
     names = sorted(path.name for path in (committing.path / ".ralph").glob("prompt_*"))
     assert names == ["prompt_001.txt", "prompt_001_message.txt"]
 
 
-def test_what_cannot_be_committed_is_told_and_the_run_goes_on(committing: Project) -> None:
-    """A hook that refuses is a notice and a note of the outcome, not a stop."""
+def test_a_failed_commit_is_reported_and_the_run_continues(committing: Project) -> None:
+    """A commit refused by a hook is a notice and a note in the outcome, and does not stop the run."""
     hook = committing.path / ".git/hooks/pre-commit"
     hook.write_text("#!/bin/sh\necho tidy up first >&2; exit 1\n")
     hook.chmod(0o755)
@@ -114,8 +114,8 @@ def test_what_cannot_be_committed_is_told_and_the_run_goes_on(committing: Projec
 
 
 @pytest.mark.parametrize("command", ["git", "true"])
-def test_a_task_of_version_control_that_cannot_be_read_is_told(committing: Project, command: str) -> None:
-    """An open quote in the settings is a notice, and the other tasks are done."""
+def test_an_unreadable_scm_task_is_reported(committing: Project, command: str) -> None:
+    """An unclosed quote in an scm task is a notice, and the other tasks run."""
     scm = Scm(command, ("commit -m 'x", "status"), message="Fixed")
     with opened_loop(committing, f"touch made; {CLAIM}", scm=scm) as loop:
         assert end_of(loop.drive()) == UNVERIFIED
@@ -123,15 +123,15 @@ def test_a_task_of_version_control_that_cannot_be_read_is_told(committing: Proje
 
 
 def test_a_claim_that_was_given_needs_no_agent(project: Project) -> None:
-    """Where only the checks are left, they are all that is run."""
+    """When the claim is given, only the checks run."""
     given = ClaimRule(ClaimKind.GIVEN)
     with opened_loop(project, claim=given, checks=(command_check("true"),)) as loop:
         assert end_of(loop.drive()) == PROVED
         assert loop.kinds == ["plan", "look", "run_checks", "stop"] and not loop.told(AgentStarted)
 
 
-def test_every_check_has_a_row_of_its_own(project: Project) -> None:
-    """A verdict is journalled when it is known: one that is red keeps none of the others from being found out."""
+def test_every_check_has_its_own_row(project: Project) -> None:
+    """A failed check does not keep the others from running."""
     checks = command_check("true", "a"), command_check("exit 3", "b"), command_check("true", "c")
     with opened_loop(project, checks=checks) as loop:
         state = loop.drive()
@@ -145,7 +145,7 @@ def test_every_check_has_a_row_of_its_own(project: Project) -> None:
 
 
 def test_the_next_prompt_has_the_output_of_a_red_check(project: Project) -> None:
-    """What a check printed stands in the prompt of the second iteration, not in that of the first."""
+    """The output of a failed check is in the prompt of the second iteration, but not of the first."""
     checks = (command_check("echo so red; exit 3"),)
     with opened_loop(project, checks=checks, iterations=2) as loop:
         loop.drive()
@@ -157,7 +157,7 @@ def test_the_next_prompt_has_the_output_of_a_red_check(project: Project) -> None
 
 
 def test_a_prompt_file_is_read_in_every_iteration(project: Project) -> None:
-    """An agent, or a person, may change it on the way; its hash is in the journal."""
+    """The prompt file is read again in each iteration, and its hash is journalled."""
     (project.path / "prompt.md").write_text("first")
     source = PromptSource(file="prompt.md", instruction=False)
     with opened_loop(project, "echo second > prompt.md", prompt=source, iterations=2) as loop:
@@ -170,7 +170,7 @@ def test_a_prompt_file_is_read_in_every_iteration(project: Project) -> None:
 
 
 def test_a_prompt_file_that_is_gone_stops_the_run(project: Project) -> None:
-    """There is nothing to say to the agent: the outcome names the file."""
+    """A missing prompt file stops the run, and the outcome names it."""
     with opened_loop(project, prompt=PromptSource(file="prompt.md")) as loop:
         state = loop.drive()
         assert loop.kinds == ["plan", "look", "stop"]
@@ -178,7 +178,7 @@ def test_a_prompt_file_that_is_gone_stops_the_run(project: Project) -> None:
 
 
 def test_a_resumed_iteration_reads_its_prompt_again(project: Project) -> None:
-    """A driver that begins with the agent, not with a look, has not read the prompt yet."""
+    """A run resumed at the agent step reads its prompt first."""
     with opened_loop(project) as loop:
         assert end_of(loop.drive(loop.start(phase=Phase.WORK))) == UNVERIFIED
         assert loop.kinds == ["plan", "run_agent", "look", "stop"]
@@ -196,25 +196,25 @@ def test_a_resumed_iteration_reads_its_prompt_again(project: Project) -> None:
         (Flow.SUPERVISE, Limits(1), ClaimKind.GIVEN, "echo", [False]),
     ],
 )
-def test_the_tree_is_looked_at_where_that_matters(
+def test_the_tree_is_hashed_only_where_needed(
     project: Project, flow: Flow, limits: Limits, claim: ClaimKind, agent: str, looked: list[bool]
 ) -> None:
-    """Finding out whether nothing has changed costs time: only some runs need it, some only after a failure."""
+    """Hashing the tree takes time, so only some runs do it, and some only after a failure."""
     with opened_loop(project, f"{agent} said", flow=flow, limits=limits, claim=ClaimRule(claim)) as loop:
         loop.drive()
         looks = loop.results("look")
     assert [bool(look.tree) for look in looks][: len(looked)] == looked
 
 
-def test_standing_still_is_noticed(project: Project) -> None:
-    """Two iterations after which the tree is the same as before end the run."""
+def test_stagnation_stops_the_run(project: Project) -> None:
+    """Two iterations that leave the tree unchanged stop the run."""
     with opened_loop(project, "echo still", limits=Limits(9, stagnation=2)) as loop:
         state = loop.drive()
     assert (end_of(state), state.iteration) == ((Outcome.LIMIT, Cause.STAGNATION), 2)
 
 
-def test_git_that_fails_while_looking_is_told_once(repository: Project) -> None:
-    """A repository that is gone is a notice, and the run goes on without it."""
+def test_a_git_failure_is_reported_once(repository: Project) -> None:
+    """A missing repository is a notice, and the run continues without it."""
     git = repository.path / ".git"
 
     def heard(loop: Loop, event: Event) -> None:
@@ -231,8 +231,8 @@ def test_git_that_fails_while_looking_is_told_once(repository: Project) -> None:
 # ---- snapshots ----
 
 
-def test_a_run_counts_the_files_that_it_has_changed(repository: Project) -> None:
-    """There is a snapshot before each iteration and one at the end; what differs is in the last row."""
+def test_a_run_counts_its_changed_files(repository: Project) -> None:
+    """Snapshots before each iteration and at the end give the number of changed files."""
     with opened_loop(repository, f"touch a b; {CLAIM}", snapshots=True) as loop:
         driver = Driver(loop.context, loop.start())
         driver.drive()
@@ -241,8 +241,8 @@ def test_a_run_counts_the_files_that_it_has_changed(repository: Project) -> None
     assert len(refs) == 2 and did.files == driver.files_changed == 2
 
 
-def test_a_snapshot_that_fails_is_one_notice_and_no_stop(repository: Project) -> None:
-    """Two iterations and the end cannot be kept: said once, and the run ends as it would have."""
+def test_a_failed_snapshot_is_one_notice_and_does_not_stop_the_run(repository: Project) -> None:
+    """Failed snapshots are reported once and do not change the outcome."""
     with opened_loop(repository, "echo on", snapshots=True, iterations=2) as loop:
         (repository.path / ".git").rename(repository.path.with_name("away"))
         state = loop.drive()
@@ -251,8 +251,8 @@ def test_a_snapshot_that_fails_is_one_notice_and_no_stop(repository: Project) ->
     assert (end_of(state), did.files) == ((Outcome.LIMIT, Cause.ITERATIONS), None)
 
 
-def test_what_a_snapshot_leaves_out_is_told_once(repository: Project) -> None:
-    """A huge file is in no snapshot; the user hears of it once, not in every iteration."""
+def test_a_file_left_out_of_snapshots_is_reported_once(repository: Project) -> None:
+    """A huge file is not in the snapshots, which is reported once and not in every iteration."""
     with (repository.path / "huge").open("wb") as file:
         file.truncate(HUGE_FILE + 1)
     with opened_loop(repository, "echo on", snapshots=True, iterations=2) as loop:
@@ -264,7 +264,7 @@ def test_what_a_snapshot_leaves_out_is_told_once(repository: Project) -> None:
 
 
 def test_a_limited_agent_is_asked_again_when_its_limit_is_over(project: Project) -> None:
-    """The hold lasts until the reset that it named; the iteration that met the limit does not count."""
+    """The run waits until the usage limit resets, and the limited iteration does not count."""
     mark = project.path.with_name("limited")
     body = f"test -e {mark} && {CLAIM} && exit; touch {mark}; echo 'rate limit: try again in 5 minutes' >&2; exit 1"
     with opened_loop(project, body) as loop:
@@ -285,7 +285,7 @@ def test_a_limited_agent_is_asked_again_when_its_limit_is_over(project: Project)
 
 
 def test_another_agent_takes_over_from_one_that_is_limited(project: Project) -> None:
-    """The prompt goes to the next agent of the plan, at once."""
+    """The prompt goes to the plan's next agent at once."""
     first = shell_agent(project, "echo rate limit exceeded >&2; exit 1", name="first")
     second = shell_agent(project, CLAIM, name="second")
     with opened_loop(project, agents=(first, second)) as loop:
@@ -293,8 +293,8 @@ def test_another_agent_takes_over_from_one_that_is_limited(project: Project) -> 
     assert [event.agent for event in loop.told(IterationStarted)] == ["first", "second"]
 
 
-def test_a_stop_is_told_to_who_waits_for_it(project: Project) -> None:
-    """Whoever notifies people hears of the end before it is journalled."""
+def test_the_stop_callback_runs_before_the_stop_is_journalled(project: Project) -> None:
+    """The callback that sends notifications runs before the last row is complete."""
     seen: list[tuple[Stop, bool]] = []
     with opened_loop(project) as loop:
         loop.use(ended=lambda stop: seen.append((stop, bool(loop.results("stop")))))
@@ -302,8 +302,8 @@ def test_a_stop_is_told_to_who_waits_for_it(project: Project) -> None:
         assert seen == [(state.stop, False)] and loop.results("stop")
 
 
-def test_the_end_is_done_again_if_it_was_cut_off(project: Project) -> None:
-    """A state that has a stop already is driven to its last row and nowhere else."""
+def test_an_interrupted_end_is_repeated(project: Project) -> None:
+    """A run that was already stopping only writes its last row."""
     stop = Stop(Cause.ITERATIONS, "enough")
     with opened_loop(project) as loop:
         state = loop.drive(loop.start(stop=stop))
@@ -311,8 +311,8 @@ def test_the_end_is_done_again_if_it_was_cut_off(project: Project) -> None:
         assert [type(did) for did in loop.results("stop")] == [Did]
 
 
-def test_an_unclaimed_iteration_says_what_it_looked_for(project: Project) -> None:
-    """The tag that would have counted is told after each iteration, with whether it was there."""
+def test_each_iteration_reports_the_expected_claim(project: Project) -> None:
+    """After each iteration the expected tag is reported, with whether it was found."""
     with opened_loop(project, f'test "$RALPH_ITERATION" = 2 && {CLAIM}; echo on', iterations=2) as loop:
         loop.drive()
     claim = "<response>DONE</response>"
@@ -320,7 +320,7 @@ def test_an_unclaimed_iteration_says_what_it_looked_for(project: Project) -> Non
 
 
 def test_a_command_without_a_prompt_gets_none(project: Project) -> None:
-    """Neither an argument nor a file in `.ralph`."""
+    """Without a prompt there is neither an argument nor a prompt file."""
     spec = shell_agent(project, 'echo "$#"', PromptVia.NONE)
     with opened_loop(project, spec) as loop:
         state = loop.drive()
@@ -328,8 +328,8 @@ def test_a_command_without_a_prompt_gets_none(project: Project) -> None:
     assert not list((project.path / ".ralph").glob("prompt_*"))
 
 
-def test_durations_are_of_the_clock(project: Project) -> None:
-    """A hold that took its time counts for the run, and its row says how long it was."""
+def test_durations_follow_the_clock(project: Project) -> None:
+    """A hold counts towards the run's time, and its row has its duration."""
     with opened_loop(project) as loop:
         state = loop.drive(loop.start(hold=Hold(HoldWhy.RESTART, seconds=40.0)))
         (did,) = loop.results("hold")
@@ -337,7 +337,7 @@ def test_durations_are_of_the_clock(project: Project) -> None:
 
 
 def test_an_interrupted_iteration_does_not_count(project: Project) -> None:
-    """The state after it is before the iteration, with one more try."""
+    """After an interrupt, the state is back before the iteration with one more retry."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, AgentStarted):

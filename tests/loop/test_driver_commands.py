@@ -1,4 +1,4 @@
-"""What people say while a run is driven: signals, commands and guidance, at every kind of step."""
+"""Signals, commands and guidance that arrive while a run is driven, at every kind of step."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ CANCELLED = (Outcome.INTERRUPTED, Cause.CANCELLED)
 
 
 def on(kind: type[Event], *commands: Command, signals: int = 0) -> Heard:
-    """Send commands, and signals, the first time that something of a kind happens."""
+    """Send commands and signals the first time that an event of this kind happens."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, kind) and len(loop.told(kind)) == 1:
@@ -71,7 +71,7 @@ def resumed(state: State) -> State:
 
 
 def test_one_signal_lets_the_agent_finish(project: Project) -> None:
-    """The iteration in hand counts; no further step is begun."""
+    """The current iteration counts, and no further step starts."""
     with opened_loop(project, heard=on(AgentStarted, signals=1)) as loop:
         state = loop.drive()
         assert loop.kinds == ["plan", "look", "run_agent", "cancel", "stop"]
@@ -79,8 +79,8 @@ def test_one_signal_lets_the_agent_finish(project: Project) -> None:
     assert loop.notices[0].startswith("Received signal")
 
 
-def test_a_second_signal_ends_the_agent(project: Project) -> None:
-    """The process is ended at once, and its iteration does not count."""
+def test_a_second_signal_stops_the_agent(project: Project) -> None:
+    """The process is stopped at once, and its iteration does not count."""
     with opened_loop(project, "exec sleep 60", heard=on(AgentStarted, signals=2)) as loop:
         state = loop.drive()
         (ran,) = loop.results("run_agent")
@@ -90,7 +90,7 @@ def test_a_second_signal_ends_the_agent(project: Project) -> None:
 
 @pytest.mark.parametrize("signals", [0, 2])
 def test_an_interrupted_check_has_no_verdict_and_is_due_again(project: Project, signals: int) -> None:
-    """The command is ended, nothing is told of a verdict, and the resumed run begins with that check."""
+    """The check's command is stopped without a verdict, and the resumed run starts with that check."""
     command = () if signals else (Cancel(0.0),)
     checks = command_check("test -e ok || exec sleep 60", "slow"), command_check("true")
     with opened_loop(project, heard=on(CheckStarted, *command, signals=signals), checks=checks) as loop:
@@ -107,7 +107,7 @@ def test_an_interrupted_check_has_no_verdict_and_is_due_again(project: Project, 
 
 @pytest.fixture
 def hooked(repository: Project, tmp_path: Path) -> Project:
-    """A repository whose commits wait in a hook, until there is a file `go`."""
+    """A repository whose commits wait in a hook until the file `go` exists."""
     repository.git("config", "user.name", "Ada")
     repository.git("config", "user.email", "ada@localhost")
     hook = repository.path / ".git/hooks/pre-commit"
@@ -116,8 +116,8 @@ def hooked(repository: Project, tmp_path: Path) -> Project:
     return repository
 
 
-def test_a_commit_that_is_cut_off_is_done_again(hooked: Project, tmp_path: Path) -> None:
-    """Its row says that it is not over, nobody is told of a problem, and the resumed run commits."""
+def test_an_interrupted_commit_is_repeated(hooked: Project, tmp_path: Path) -> None:
+    """The row is not complete, no problem is reported, and the resumed run commits."""
     scm = Scm("git", ("commit -a",), message="Fixed")
     with opened_loop(hooked, f"touch made; {CLAIM}", scm=scm) as loop:
         with once_there(tmp_path / "waits", lambda: loop.send(Cancel(0.0))):
@@ -134,8 +134,8 @@ def test_a_commit_that_is_cut_off_is_done_again(hooked: Project, tmp_path: Path)
 # ---- commands ----
 
 
-def test_a_cancel_ends_the_agent(project: Project) -> None:
-    """`ralph cancel` is heard while the process runs, and journalled with its number."""
+def test_a_cancel_stops_the_agent(project: Project) -> None:
+    """`ralph cancel` takes effect while the agent runs, and is journalled."""
     with opened_loop(project, "exec sleep 60", heard=on(AgentStarted, Cancel(0.0))) as loop:
         state = loop.drive()
         assert loop.kinds == ["plan", "look", "run_agent", "cancel", "stop"]
@@ -143,8 +143,8 @@ def test_a_cancel_ends_the_agent(project: Project) -> None:
     assert end_of(state) == CANCELLED
 
 
-def test_a_pause_lasts_until_somebody_goes_on(project: Project) -> None:
-    """The hold has no end of its own; Resume ends it, and what it lasted is no time of the run."""
+def test_a_pause_lasts_until_resume(project: Project) -> None:
+    """Only a resume ends the pause, and the pause does not count as time of the run."""
     with opened_loop(project, "echo on", heard=on(AgentStarted, Pause(0.0)), iterations=2) as loop:
 
         def meanwhile() -> None:
@@ -160,7 +160,7 @@ def test_a_pause_lasts_until_somebody_goes_on(project: Project) -> None:
 
 
 def test_a_hold_that_is_woken_keeps_what_is_left_of_it(project: Project) -> None:
-    """A pause in the middle of a wait, and then the rest of that wait."""
+    """After a pause during a wait, the rest of the wait follows."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, Holding) and len(loop.told(Holding)) < 3:
@@ -174,7 +174,7 @@ def test_a_hold_that_is_woken_keeps_what_is_left_of_it(project: Project) -> None
 
 
 def test_a_signal_ends_a_hold(project: Project) -> None:
-    """Nobody waits an hour for a limit when they press Ctrl-C."""
+    """Ctrl-C ends the wait for a usage limit."""
     with opened_loop(project, heard=on(Holding, signals=1)) as loop:
         state = loop.drive(loop.start(hold=Hold(HoldWhy.LIMIT, until=loop.clock.wall() + 3_600.0)))
         assert (end_of(state), loop.kinds) == (STOPPED, ["plan", "hold", "cancel", "stop"])
@@ -182,7 +182,7 @@ def test_a_signal_ends_a_hold(project: Project) -> None:
 
 
 def test_guidance_goes_into_the_next_prompt_and_no_other(project: Project) -> None:
-    """It is delivered with an iteration, which says that it was steered."""
+    """Guidance is delivered with the next iteration, whose start event says so."""
     steer = Steer(0.0, 0, "Use the old parser.")
     with opened_loop(project, "echo on", heard=on(AgentEnded, steer), iterations=3) as loop:
         loop.drive()
@@ -193,7 +193,7 @@ def test_guidance_goes_into_the_next_prompt_and_no_other(project: Project) -> No
 
 
 def test_commands_are_journalled_with_the_state_that_they_made(project: Project) -> None:
-    """A run that is loaded after a command stands where the command has put it."""
+    """A run loaded after a command has the state that the command led to."""
     with opened_loop(project, heard=on(AgentEnded, Pause(7.0), Cancel(8.0, now=False))) as loop:
         loop.drive()
         query = "SELECT state FROM journal WHERE kind IN ('pause', 'cancel') ORDER BY seq"

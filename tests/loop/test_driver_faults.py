@@ -1,4 +1,4 @@
-"""The driver when the store, the disk or a file fails under it."""
+"""The driver when the store, the disk or a file fails."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FULL = "No space left on the disk. Waiting until there is some."
 
 
 def fill(loop: Loop) -> None:
-    """From now on the store may not grow by a single page."""
+    """From now on the store cannot grow."""
     (pages,) = loop.context.runs.db.execute("PRAGMA page_count").fetchone()
     loop.context.runs.db.execute(f"PRAGMA max_page_count = {pages}")
 
@@ -41,7 +41,7 @@ LONG_ANSWER = "head -c 9000 /dev/zero | tr '\\0' x; echo; echo '<response>DONE</
 
 
 def test_a_full_disk_is_waited_for(project: Project) -> None:
-    """The run says so once, tries again every second, and loses nothing."""
+    """The run reports a full disk once, tries again every second, and loses nothing."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, AgentEnded):
@@ -58,7 +58,7 @@ def test_a_full_disk_is_waited_for(project: Project) -> None:
 
 
 def test_a_signal_while_the_disk_is_full_leaves_a_run_to_resume(project: Project) -> None:
-    """The run ends as interrupted without a last row: it stands where it could be written last."""
+    """The run ends as interrupted without a last row and can be resumed from the last one written."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, AgentEnded):
@@ -76,7 +76,7 @@ def test_a_signal_while_the_disk_is_full_leaves_a_run_to_resume(project: Project
 def test_a_prompt_that_does_not_fit_on_the_disk_is_waited_for(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not only the store: a file of the project that cannot be written is tried again."""
+    """Writing a prompt file to a full disk is tried again too."""
     with opened_loop(project) as loop:
         write, tries = loop.context.runtime.write_prompt, iter((True, True, False))
 
@@ -90,8 +90,8 @@ def test_a_prompt_that_does_not_fit_on_the_disk_is_waited_for(
     assert loop.notices == [FULL] and loop.clock.passed == pytest.approx(2.0)
 
 
-def test_what_the_driver_cannot_do_is_a_row_and_an_outcome(project: Project) -> None:
-    """A prompt that no argument can hold stops the run as fatal, with what to do about it."""
+def test_an_error_in_the_driver_is_a_row_and_an_outcome(project: Project) -> None:
+    """A prompt too long for an argument stops the run as fatal, with a hint."""
     ended: list[Stop] = []
     with opened_loop(project, prompt=PromptSource("x" * 200_000)) as loop:
         loop.use(ended=ended.append)
@@ -104,7 +104,7 @@ def test_what_the_driver_cannot_do_is_a_row_and_an_outcome(project: Project) -> 
 
 
 def test_a_file_that_vanishes_is_named_in_the_outcome(project: Project) -> None:
-    """The error of the system, with the file that it is about."""
+    """The outcome has the system's error and the name of the file."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, IterationStarted):
@@ -118,8 +118,8 @@ def test_a_file_that_vanishes_is_named_in_the_outcome(project: Project) -> None:
     assert state.stop.reason == "prompt_001.txt: No such file or directory"
 
 
-def test_an_error_without_a_file_is_told_as_it_is(project: Project) -> None:
-    """Some errors of the system are about no file."""
+def test_an_error_without_a_file_is_reported(project: Project) -> None:
+    """A system error without a file name is reported by its message."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, AgentStarted):
@@ -130,8 +130,8 @@ def test_an_error_without_a_file_is_told_as_it_is(project: Project) -> None:
     assert state.stop is not None and state.stop.reason == "Input/output error"
 
 
-def test_a_store_that_is_gone_is_an_outcome_all_the_same(project: Project) -> None:
-    """There is nowhere to write it, so the run only says it."""
+def test_a_missing_store_is_an_outcome(project: Project) -> None:
+    """If the store is gone, the outcome is reported although it cannot be written."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, AgentStarted):
@@ -144,7 +144,7 @@ def test_a_store_that_is_gone_is_an_outcome_all_the_same(project: Project) -> No
 
 
 def test_a_stop_that_was_decided_stays_when_its_end_fails(project: Project) -> None:
-    """An error on the way to the last row does not turn a proved run into a failed one."""
+    """An error after the decision to stop does not turn a proved run into a failed one."""
 
     def fails(stop: Stop) -> None:
         if not told:

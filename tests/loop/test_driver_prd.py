@@ -1,4 +1,4 @@
-"""A PRD loop in the driver: the board is ruled after every agent, held while checks run, and restored."""
+"""The driver in a PRD loop: rules after every agent, protection of the list during checks, and restores."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLAIM = ClaimRule(ClaimKind.BOARD, "promise", "COMPLETE", strict=True)
 
 
 def leaves(outside: Path, *boards: dict[str, Any]) -> str:
-    """A script that leaves the first of these lists in the first iteration, and so on."""
+    """A script that writes the n-th of these story lists in the n-th iteration."""
     for number, tasks in enumerate(boards, 1):
         (outside / f"board_{number}.json").write_text(json.dumps(tasks, indent=2) + "\n")
     return f"cp {outside}/board_$RALPH_ITERATION.json ralph/tasks.json; echo worked"
@@ -45,7 +45,7 @@ def leaves(outside: Path, *boards: dict[str, Any]) -> str:
 def prd_loop(
     project: Project, tasks: dict[str, Any], agent: str, hook: str = "", **values: Any
 ) -> Iterator[Loop]:
-    """A loop on these stories; `hook`: what the user's git hook does before a commit."""
+    """A loop on these stories. `hook` is the body of a git pre-commit hook."""
     make_loop(project, *tasks["userStories"]).write(tasks)
     project.git("commit", "-qam", "Plan", "--allow-empty")
     if hook:
@@ -69,7 +69,7 @@ def standing(project: Project) -> tuple[bool, str | None]:
 
 
 def test_a_story_is_implemented_reviewed_and_proved(project: Project, tmp_path: Path) -> None:
-    """Each iteration has its role and its story; the last one completes the run."""
+    """Each iteration has its role and its story, and the last one completes the run."""
     agent = leaves(tmp_path, board(IMPLEMENTED), board(APPROVED))
     with prd_loop(project, board(story()), agent) as loop:
         state = loop.drive()
@@ -77,11 +77,11 @@ def test_a_story_is_implemented_reviewed_and_proved(project: Project, tmp_path: 
     assert end_of(state) == (Outcome.COMPLETE, Cause.PROVED)
     found = [(event.role, event.story) for event in loop.told(IterationStarted)]
     assert found == [("implement", "US-001"), ("review", "US-001")]
-    assert not (project.path / MARKER).exists(), "the marker is there only while the loop is"
+    assert not (project.path / MARKER).exists(), "the marker exists only while the loop runs"
 
 
 def test_an_approval_that_verification_refutes_is_restored(project: Project, tmp_path: Path) -> None:
-    """The story is to be mended again, the restored list is committed, and the next iteration hears why."""
+    """The story needs changes again, the restored list is committed, and the next iteration is told why."""
     red = {"verifyCommands": ["exit 3"]}
     agent = leaves(tmp_path, board(APPROVED, **red))
     with prd_loop(project, board(IMPLEMENTED, **red), agent, iterations=1) as loop:
@@ -94,8 +94,8 @@ def test_an_approval_that_verification_refutes_is_restored(project: Project, tmp
     assert state.told == (undone[0].removeprefix("Undone: ").removesuffix("."),)
 
 
-def test_what_an_agent_may_not_do_is_undone_and_told(project: Project, tmp_path: Path) -> None:
-    """An implementer that approves: put back at once, told once where the copies are, and to the next agent."""
+def test_forbidden_changes_are_undone_and_reported(project: Project, tmp_path: Path) -> None:
+    """An approval by the implementer is undone and reported to the user and to the next agent."""
     agent = leaves(tmp_path, board(APPROVED), board(APPROVED))
     with prd_loop(project, board(story()), agent, iterations=2) as loop:
         state = loop.drive()
@@ -106,8 +106,8 @@ def test_what_an_agent_may_not_do_is_undone_and_told(project: Project, tmp_path:
     assert "cannot set passes=true" in (project.path / ".ralph/prompt_002.txt").read_text()
 
 
-def test_what_should_not_happen_again_is_told_at_once(project: Project, tmp_path: Path) -> None:
-    """A test file that is gone is legal; whoever watches, and the next iteration, is told."""
+def test_a_removed_test_is_reported_at_once(project: Project, tmp_path: Path) -> None:
+    """A removed test file is allowed, but reported to the user and to the next iteration."""
     project.path.joinpath("test_it.py").write_text("def test_it(): pass\n")
     agent = leaves(tmp_path, board(IMPLEMENTED)) + "; rm test_it.py"
     with prd_loop(project, board(story()), agent, iterations=1, snapshots=True) as loop:
@@ -116,8 +116,8 @@ def test_what_should_not_happen_again_is_told_at_once(project: Project, tmp_path
     assert "tests were removed (test_it.py)" in told
 
 
-def test_checks_decide_nothing_about_stories(project: Project, tmp_path: Path) -> None:
-    """What a verify command does to the list is undone, and stands in its row."""
+def test_a_check_cannot_change_the_stories(project: Project, tmp_path: Path) -> None:
+    """Changes by a verify command to the list are undone and recorded in its row."""
     (tmp_path / "mine.json").write_text(json.dumps(board(APPROVED)))
     commands = {"verifyCommands": [f"cp {tmp_path}/mine.json ralph/tasks.json"]}
     agent = leaves(tmp_path, board(APPROVED, **commands))
@@ -129,8 +129,8 @@ def test_checks_decide_nothing_about_stories(project: Project, tmp_path: Path) -
     assert kept["verifyCommands"] == commands["verifyCommands"]
 
 
-def test_a_commit_hook_decides_nothing_about_stories(project: Project, tmp_path: Path) -> None:
-    """It runs what the agent has written, as a check does."""
+def test_a_commit_hook_cannot_change_the_stories(project: Project, tmp_path: Path) -> None:
+    """Changes by a commit hook to the list are undone and recorded in its row."""
     (tmp_path / "mine.json").write_text(json.dumps(board(APPROVED)))
     agent = leaves(tmp_path, board(IMPLEMENTED))
     scm = Scm("git", ("commit",), message="feat: work")
@@ -143,7 +143,7 @@ def test_a_commit_hook_decides_nothing_about_stories(project: Project, tmp_path:
 
 
 def test_a_list_that_people_have_broken_stops_the_run(project: Project) -> None:
-    """Before an iteration the list is theirs: the outcome says what is wrong, and no agent is started."""
+    """A list that is broken before an iteration stops the run before an agent starts."""
     with prd_loop(project, board(story()), "echo on") as loop:
         (project.path / "ralph/tasks.json").write_text("rubbish")
         state = loop.drive()
@@ -151,15 +151,15 @@ def test_a_list_that_people_have_broken_stops_the_run(project: Project) -> None:
     assert "ralph/tasks.json" in state.stop.reason and not loop.told(AgentStarted)
 
 
-def test_an_empty_answer_that_changed_nothing_is_asked_again(project: Project) -> None:
-    """It costs no iteration, up to a few times."""
+def test_an_empty_answer_without_changes_is_retried(project: Project) -> None:
+    """An empty answer uses no iteration, up to a few times."""
     with prd_loop(project, board(story()), "true", iterations=1) as loop:
         state = loop.drive()
     assert (state.iteration, len(loop.told(AgentStarted))) == (1, 4)
 
 
-def test_an_interrupted_iteration_is_ruled_all_the_same(project: Project, tmp_path: Path) -> None:
-    """However the agent ends, what it may not do is undone."""
+def test_the_rules_apply_to_an_interrupted_iteration_too(project: Project, tmp_path: Path) -> None:
+    """Forbidden changes are undone however the agent ends."""
     agent = f"{leaves(tmp_path, board(APPROVED))}; touch {tmp_path}/waits; exec sleep 60"
 
     def heard(loop: Loop, event: Event) -> None:
@@ -174,7 +174,7 @@ def test_an_interrupted_iteration_is_ruled_all_the_same(project: Project, tmp_pa
 
 
 def test_another_loop_in_the_project_is_an_error(project: Project) -> None:
-    """The marker of a live process stops this one before anything is begun."""
+    """The marker of a live process stops this run before anything starts."""
     (project.path / MARKER).write_text(json.dumps({"pid": 1}))
     with pytest.raises(RalphError, match="process 1"), prd_loop(project, board(story()), "echo on"):
         pass

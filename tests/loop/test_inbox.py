@@ -1,4 +1,4 @@
-"""What a running loop hears, and what of it wakes a hold or ends a process."""
+"""The inbox of a running loop: which commands and signals wake a hold or stop a process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ralph.store.database import Busy, DiskFull
 
 @dataclass
 class Listener:
-    """An inbox, and somebody who sends from another connection."""
+    """An inbox, and a sender with another connection."""
 
     project: Project
     run: str
@@ -62,28 +62,28 @@ COMMANDS: dict[str, tuple[Command, bool, bool]] = {
     "resume": (Resume(1.0, iterations=9), True, False),
     "guidance": (Steer(1.0, 0, "left"), False, False),
 }
-"""Each command, whether it wakes a hold, and whether it ends the process in hand."""
+"""Each command, whether it wakes a hold, and whether it stops the current process."""
 
 
 @pytest.mark.parametrize(("command", "wakes", "ends"), COMMANDS.values(), ids=COMMANDS)
-def test_what_a_command_does_to_the_step_in_hand(
+def test_the_effect_of_a_command_on_the_current_step(
     listener: Listener, command: Command, wakes: bool, ends: bool
 ) -> None:
-    """Only a cancel that is in a hurry ends a process; guidance does not even wake a hold."""
+    """Only an immediate cancel stops a process, and guidance does not even wake a hold."""
     listener.send(command)
     assert (listener.inbox.is_woken(0), listener.inbox.is_interrupted()) == (wakes, ends)
 
 
-def test_commands_are_heard_once_and_in_order(listener: Listener) -> None:
-    """Each has its number; one that was only looked at is still to be heard."""
+def test_commands_are_delivered_once_and_in_order(listener: Listener) -> None:
+    """Each command has its number, and checking for one does not consume it."""
     listener.send(Pause(1.0), Steer(2.0, 0, "left"), Resume(3.0))
     assert listener.inbox.is_woken(0)
     assert listener.inbox.new_commands() == [(1, Pause(1.0)), (2, Steer(2.0, 2, "left")), (3, Resume(3.0))]
     assert listener.inbox.new_commands() == []
 
 
-def test_commands_for_others_are_not_heard(listener: Listener) -> None:
-    """The store has the queues of all runs."""
+def test_commands_for_other_runs_are_not_delivered(listener: Listener) -> None:
+    """Commands for other runs in the same store are ignored."""
     runs = listener.project.home.runs()
     with closing(runs.db):
         runs.send("another", Cancel(1.0))
@@ -91,8 +91,8 @@ def test_commands_for_others_are_not_heard(listener: Listener) -> None:
     assert (listener.heard, listener.inbox.is_interrupted()) == ([], False)
 
 
-def test_the_store_is_asked_now_and_then(listener: Listener) -> None:
-    """A step that asks all the time does not read the store all the time."""
+def test_the_store_is_polled_at_intervals(listener: Listener) -> None:
+    """A step that polls all the time does not read the store every time."""
     assert not listener.inbox.is_interrupted()
     listener.send(Cancel(1.0))
     listener.clock.passed -= COMMAND_SECONDS / 2
@@ -102,7 +102,7 @@ def test_the_store_is_asked_now_and_then(listener: Listener) -> None:
 
 
 def test_guidance_is_passed_on_as_soon_as_it_is_seen(listener: Listener) -> None:
-    """Whoever listens hears it while the step runs, and again when it is applied: each counts it itself."""
+    """Guidance is passed on during the step and again when it is applied."""
     listener.send(Steer(1.0, 0, "left"), Pause(2.0))
     listener.inbox.is_woken(0)
     assert listener.guidance == [("left",)]
@@ -110,7 +110,7 @@ def test_guidance_is_passed_on_as_soon_as_it_is_seen(listener: Listener) -> None
 
 
 def test_signals_are_answered_once_each(listener: Listener) -> None:
-    """The first says what happens now, the second that everything is ended; asking again says nothing."""
+    """The first signal announces the shutdown, the second the stop, and polling again prints nothing."""
     for count in (1, 2):
         listener.wakeup.interrupt()
         assert [listener.inbox.signals() for _ in range(2)] == [count, count]
@@ -119,14 +119,14 @@ def test_signals_are_answered_once_each(listener: Listener) -> None:
 
 
 def test_two_signals_at_once_have_one_answer(listener: Listener) -> None:
-    """Nobody is told that the step may finish when it may not."""
+    """Two signals at once are not answered with the promise to finish the step."""
     listener.wakeup.interrupt()
     listener.wakeup.interrupt()
     assert listener.inbox.is_interrupted() and listener.events == [Notice("Stopping now.")]
 
 
 def test_a_signal_that_is_known_does_not_wake(listener: Listener) -> None:
-    """A hold after the first signal waits for the second."""
+    """A hold after the first signal is woken only by the second."""
     listener.wakeup.interrupt()
     assert listener.inbox.is_woken(0) and not listener.inbox.is_woken(1)
     assert not listener.inbox.is_interrupted()
@@ -140,8 +140,8 @@ def test_a_signal_that_is_known_does_not_wake(listener: Listener) -> None:
         (Busy("held"), "Another process holds the store. Waiting for it."),
     ],
 )
-def test_what_passes_by_itself_is_waited_for(listener: Listener, error: Exception, told: str) -> None:
-    """It is tried every second, told once, and the value is that of the try that went well."""
+def test_temporary_errors_are_retried(listener: Listener, error: Exception, told: str) -> None:
+    """A temporary error is reported once and retried every second until it succeeds."""
     tries = iter([error, error, None])
 
     def write() -> str:
@@ -154,8 +154,8 @@ def test_what_passes_by_itself_is_waited_for(listener: Listener, error: Exceptio
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EACCES, os.strerror(errno.EACCES)), RalphError("no")])
-def test_what_does_not_pass_is_an_error_at_once(listener: Listener, error: Exception) -> None:
-    """Nobody waits for rights, or for a store that is no store."""
+def test_permanent_errors_are_raised_at_once(listener: Listener, error: Exception) -> None:
+    """Missing permissions or a broken store are not retried."""
 
     def write() -> None:
         raise error
@@ -166,7 +166,7 @@ def test_what_does_not_pass_is_an_error_at_once(listener: Listener, error: Excep
 
 
 def test_a_signal_ends_the_wait_for_the_disk(listener: Listener) -> None:
-    """Even one that came before: there is nothing that could be finished."""
+    """Even an earlier signal ends the wait, because there is no step to finish."""
     listener.wakeup.interrupt()
 
     def write() -> None:

@@ -1,4 +1,4 @@
-"""Where agents keep their logins: what of that is theirs in a sandbox, what is copied, and what must not change."""
+"""Agent logins in a sandbox: what is writable, what is copied, and what must not change."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ CLAUDE, OPENCODE = spec("claude"), spec("opencode")
 
 
 def test_an_agent_without_a_login_gets_none(home: Path) -> None:
-    """Nothing is writable, nothing is made, and nothing has to be taken away."""
+    """Nothing is writable, copied or protected."""
     logins = logins_of(home, CLAUDE)
     assert (logins.of(CLAUDE)[0], logins.absent(), logins.bound(CLAUDE)) == ([], (), ())
 
 
-def test_what_is_not_there_must_not_be_made(home: Path) -> None:
-    """In a login that is there: what starts programs later, by its name; a pattern stands for what is there now."""
+def test_missing_files_that_start_programs_must_not_be_created(home: Path) -> None:
+    """Missing files that start programs are listed by name, while a pattern covers only existing ones."""
     (home / ".claude").mkdir()
     (home / ".claude/line.sh").touch()
     logins = logins_of(home, CLAUDE)
@@ -47,7 +47,7 @@ def test_what_is_not_there_must_not_be_made(home: Path) -> None:
 
 @pytest.mark.parametrize("where", ["environment", "agent"])
 def test_a_login_can_be_moved_by_a_variable(home: Path, tmp_path: Path, where: str) -> None:
-    """Of this process, or of the agent alone; the usual place does not count then."""
+    """A variable of Ralph's or the agent's environment replaces the usual location."""
     (home / ".claude").mkdir()
     (moved := tmp_path / "moved").mkdir()
     variable = {"CLAUDE_CONFIG_DIR": str(moved)}
@@ -57,15 +57,15 @@ def test_a_login_can_be_moved_by_a_variable(home: Path, tmp_path: Path, where: s
     assert places == [str(moved)] and str(moved / "settings.json") in pinned
 
 
-def test_an_agent_may_have_a_home_of_its_own(home: Path, tmp_path: Path) -> None:
-    """Its login is there."""
+def test_an_agent_may_have_its_own_home(home: Path, tmp_path: Path) -> None:
+    """The login is looked up in the agent's own HOME."""
     (tmp_path / "other/.claude").mkdir(parents=True)
     agent = spec("claude", HOME=str(tmp_path / "other"))
     assert logins_of(home, agent).of(agent)[0] == [str(tmp_path / "other/.claude")]
 
 
-def test_what_an_agent_changes_all_the_time_is_a_copy(home: Path) -> None:
-    """Files and directories, one copy for the run; the user's own stays as it is."""
+def test_files_that_an_agent_keeps_changing_are_copied(home: Path) -> None:
+    """Files and directories are copied once per run, and the user's own stay unchanged."""
     (home / ".claude.json").write_text("mine")
     (home / ".config/opencode/plugins").mkdir(parents=True)
     (home / ".config/opencode/plugins/a.js").write_text("mine")
@@ -80,7 +80,7 @@ def test_what_an_agent_changes_all_the_time_is_a_copy(home: Path) -> None:
 
 
 def test_the_copies_of_a_killed_run_are_not_used(home: Path) -> None:
-    """What was changed in them is of no use to the next."""
+    """Copies left by a killed run are not used again."""
     (home / ".claude.json").write_text("mine")
     ((copy, _),) = logins_of(home, CLAUDE).bound(CLAUDE)
     Path(copy).write_text("evil")
@@ -88,8 +88,8 @@ def test_the_copies_of_a_killed_run_are_not_used(home: Path) -> None:
     assert logins_of(home, CLAUDE).bound(CLAUDE) == ()
 
 
-def test_what_cannot_be_copied_is_not_needed(home: Path) -> None:
-    """A pipe in a directory that is copied: the rest is there."""
+def test_files_that_cannot_be_copied_are_skipped(home: Path) -> None:
+    """A pipe in a copied directory is skipped, and the rest is copied."""
     (home / ".config/opencode").mkdir(parents=True)
     os.mkfifo(home / ".config/opencode/pipe")
     (home / ".config/opencode/config.json").touch()
@@ -97,8 +97,8 @@ def test_what_cannot_be_copied_is_not_needed(home: Path) -> None:
     assert [path.name for path in Path(copy).iterdir()] == ["config.json"]
 
 
-def test_a_login_that_is_a_link_is_found_by_its_own_name(home: Path, tmp_path: Path) -> None:
-    """The place that it leads to is what can be written; inside it has the name that the agent knows."""
+def test_a_login_that_is_a_link_keeps_its_name(home: Path, tmp_path: Path) -> None:
+    """The link's target is writable, and is mounted under the name that the agent uses."""
     (real := tmp_path / "dotfiles/claude").mkdir(parents=True)
     (home / ".claude").symlink_to(real)
     logins = logins_of(home, CLAUDE)
@@ -106,16 +106,16 @@ def test_a_login_that_is_a_link_is_found_by_its_own_name(home: Path, tmp_path: P
     assert (str(real), str(home / ".claude")) in logins.bound(CLAUDE)
 
 
-def test_a_link_that_leads_nowhere_is_no_login(home: Path, tmp_path: Path) -> None:
-    """Nor is a directory that is no link found under a second name."""
+def test_a_broken_link_is_not_a_login(home: Path, tmp_path: Path) -> None:
+    """A broken link is ignored, and a plain directory is not mounted under a second name."""
     (home / ".claude").symlink_to(tmp_path / "gone")
     assert logins_of(home, CLAUDE).bound(CLAUDE) == ()
     (home / ".local/share/opencode").mkdir(parents=True)
     assert logins_of(home, OPENCODE).bound(OPENCODE) == ()
 
 
-def test_directories_that_start_programs_are_empty_ones(home: Path) -> None:
-    """The agent has to write there, but what it writes is gone with the run."""
+def test_directories_that_start_programs_are_replaced_by_empty_ones(home: Path) -> None:
+    """The agent can write there, but its files are removed with the run."""
     (home / ".claude/shell-snapshots").mkdir(parents=True)
     (home / ".claude/shell-snapshots/mine.sh").touch()
     logins = logins_of(home, CLAUDE)

@@ -1,4 +1,4 @@
-"""Who reads what agents and checks print: one feed becomes a raw file, events and usage, without secrets."""
+"""Reading the output of agents and checks into a raw file, events and usage, without secrets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def tee(directory: int, events: list[Event], agent: str = "custom") -> Tee:
 
 
 def test_one_feed_is_a_file_events_and_usage(directory: int, tmp_path: Path) -> None:
-    """The raw stream is what was printed, byte for byte; events and usage are told as they come."""
+    """The raw stream is kept byte for byte, and events and usage are reported as they arrive."""
     events: list[Event] = []
     found = tee(directory, events, "claude")
     data = WORK.read_bytes()
@@ -47,7 +47,7 @@ def test_one_feed_is_a_file_events_and_usage(directory: int, tmp_path: Path) -> 
 
 
 def test_both_streams_are_redacted_in_the_file_and_in_the_events(directory: int, tmp_path: Path) -> None:
-    """A secret that comes in two pieces is found all the same."""
+    """A secret that arrives in two pieces is redacted too."""
     events: list[Event] = []
     found = tee(directory, events)
     for piece in (b"a correct-", b"horse b\n"):
@@ -59,8 +59,8 @@ def test_both_streams_are_redacted_in_the_file_and_in_the_events(directory: int,
     assert [(tmp_path / f"s.{name}").read_text() for name in ("stdout", "stderr")] == [safe, safe]
 
 
-def test_the_rest_of_a_line_is_let_go_at_the_end(directory: int, tmp_path: Path) -> None:
-    """What has no newline waits, because it could be the beginning of a secret."""
+def test_an_unfinished_line_is_written_at_the_end(directory: int, tmp_path: Path) -> None:
+    """Text without a newline is held back because it could be the start of a secret."""
     events: list[Event] = []
     found = tee(directory, events)
     found.stdout(b"no newline")
@@ -72,10 +72,10 @@ def test_the_rest_of_a_line_is_let_go_at_the_end(directory: int, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["s.stdout", "s.stderr"])
-def test_a_stream_that_cannot_be_made_is_told_and_read_all_the_same(
+def test_a_stream_that_cannot_be_created_is_reported_and_still_read(
     directory: int, tmp_path: Path, name: str
 ) -> None:
-    """A directory in its place: events come, and closing says why there is no file."""
+    """With a directory in the file's place, events still arrive, and closing returns the error."""
     (tmp_path / name).mkdir()
     events: list[Event] = []
     found = tee(directory, events)
@@ -91,7 +91,7 @@ def log_of(directory: int, most: int = 1 << 20) -> Capped:
 def test_a_check_log_keeps_the_beginning_for_the_agent(
     directory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All of it is in the log; the head says that it was cut."""
+    """The log has all the output, and the head is marked as cut."""
     monkeypatch.setattr(output, "MAX_HEAD_BYTES", 10)
     found = CheckLog(log_of(directory), 0, SECRETS)
     found.stdout(b"0123456\n")
@@ -104,7 +104,7 @@ def test_a_check_log_keeps_the_beginning_for_the_agent(
 
 
 def test_a_large_truncation_limit_keeps_more(directory: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As many characters as the agent is shown are there, even if each is several bytes."""
+    """The head has enough bytes for the agent's limit even if each character takes several."""
     monkeypatch.setattr(output, "MAX_HEAD_BYTES", 1)
     found = CheckLog(log_of(directory), 5, SECRETS)
     found.stdout("äöüßé and more than forty bytes of all this\n".encode())
@@ -113,7 +113,7 @@ def test_a_large_truncation_limit_keeps_more(directory: int, monkeypatch: pytest
 
 
 def test_a_log_at_its_cap_says_so_in_its_last_line(directory: int, tmp_path: Path) -> None:
-    """How much is missing stands in the file; that is no problem to be told."""
+    """The last line says how much is missing, and closing reports no error."""
     found = CheckLog(log_of(directory, most=4), 0, SECRETS)
     found.stdout(b"12345678\n")
     assert found.close() == ""
@@ -121,7 +121,7 @@ def test_a_log_at_its_cap_says_so_in_its_last_line(directory: int, tmp_path: Pat
 
 
 def test_a_log_that_cannot_be_written_says_why(directory: int) -> None:
-    """Here its file is open for reading only."""
+    """Closing a log that is open for reading only returns the system's error."""
     os.close(files.create(directory, "log", 0o644))
     found = CheckLog(Capped(os.open("log", os.O_RDONLY, dir_fd=directory), 100), 0, SECRETS)
     found.stdout(b"text\n")
@@ -129,7 +129,7 @@ def test_a_log_that_cannot_be_written_says_why(directory: int) -> None:
 
 
 def test_a_check_log_is_redacted(directory: int, tmp_path: Path) -> None:
-    """Neither the log nor what the agent is shown has the secret."""
+    """Neither the log nor the head shown to the agent has the secret."""
     found = CheckLog(log_of(directory), 0, SECRETS)
     found.stdout(b"correct-")
     found.stdout(b"horse\n")
@@ -139,7 +139,7 @@ def test_a_check_log_is_redacted(directory: int, tmp_path: Path) -> None:
 
 @given(st.lists(st.binary(max_size=30), max_size=6))
 def test_pieces_may_end_anywhere(pieces: list[bytes]) -> None:
-    """However the output is cut into pieces, the log has all of it in order."""
+    """However the output is split, the log has all of it in order."""
     descriptor = os.memfd_create("log")
     found = CheckLog(Capped(os.dup(descriptor), 1 << 20), 0, SECRETS)
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""What is put back after a command in a sandbox, whatever it did to the rights."""
+"""Restoring files after a sandboxed command, whatever it did to their permissions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sandbox_support import NOBODY
 
 @pytest.fixture
 def place() -> Iterator[Path]:
-    """A directory of an ordinary user's, who this test is: root would not notice."""
+    """A directory of an ordinary user, which this test becomes because root ignores permissions."""
     found = Path(tempfile.mkdtemp(prefix="ralph-putback-"))
     if os.geteuid() == 0:
         os.chown(found, NOBODY, NOBODY)
@@ -33,8 +33,8 @@ def place() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("closed", [".", "made", "made/deep"])
-def test_what_is_new_is_taken_away(place: Path, closed: str) -> None:
-    """Neither its own rights nor those around it keep it."""
+def test_new_files_are_moved_away(place: Path, closed: str) -> None:
+    """Neither its own permissions nor those of its parent keep a new directory in place."""
     (place / "made" / "deep").mkdir(parents=True)
     (place / "taken").mkdir()
     (place / closed).chmod(0o500 if closed == "made" else 0)
@@ -44,8 +44,8 @@ def test_what_is_new_is_taken_away(place: Path, closed: str) -> None:
 
 
 @pytest.mark.parametrize("closed", ["git", "git/hooks", "git/hooks/deep", "git/config", "git/logs", "."])
-def test_rights_that_were_taken_away_keep_nothing_in_place(place: Path, closed: str) -> None:
-    """Hooks and configuration are what they were, and links are gone."""
+def test_removed_permissions_do_not_prevent_a_restore(place: Path, closed: str) -> None:
+    """Hooks and configuration are restored, and links are removed."""
     git = place / "git"
     copy = place.parent / f"{place.name}.copy"
     kept: list[RestoredFiles | RemovedLinks] = [
@@ -75,8 +75,8 @@ def kept(place: Path, *names: str) -> RestoredFiles:
     return found
 
 
-def test_what_is_the_same_is_not_touched(place: Path) -> None:
-    """Neither a file, nor a directory with files in it, nor a link, nor what is not there."""
+def test_unchanged_files_are_not_touched(place: Path) -> None:
+    """An unchanged file, directory or link is not rewritten, and a missing one is not created."""
     git = place / "git"
     (git / "hooks/pre-commit").write_text("mine")
     (git / "link").symlink_to("/elsewhere")
@@ -89,7 +89,7 @@ Change = Callable[[Path], object]
 
 
 def replaced(make: Change) -> Change:
-    """Remove what is there, and make something else."""
+    """Remove the file or directory and make something else in its place."""
 
     def change(path: Path) -> None:
         if path.is_dir():
@@ -101,8 +101,8 @@ def replaced(make: Change) -> Change:
     return change
 
 
-def test_what_people_change_between_two_runs_is_remembered(place: Path) -> None:
-    """The copies are those of the run that begins, and all of the run before is forgotten."""
+def test_changes_between_two_runs_are_kept(place: Path) -> None:
+    """Each run makes its own copies and forgets those of the run before."""
     restored = kept(place, "config", "hooks")
     restored.forget()
     (place / "git/config").write_text("mine again")
@@ -121,14 +121,14 @@ CHANGES: dict[str, tuple[str, Change]] = {
     "a link that leads elsewhere": ("link", replaced(lambda path: path.symlink_to("/evil"))),
     "a directory in its place": ("config", replaced(Path.mkdir)),
     "a file in its place": ("hooks", replaced(lambda path: path.write_text("evil"))),
-    "a file more": ("hooks", lambda path: (path / "post-commit").write_text("evil")),
+    "an extra file": ("hooks", lambda path: (path / "post-commit").write_text("evil")),
     "a file deep inside": ("hooks", lambda path: (path / "pre-commit").write_text("evil")),
 }
 
 
 @pytest.mark.parametrize(("name", "change"), CHANGES.values(), ids=CHANGES)
-def test_whatever_was_done_is_undone(place: Path, name: str, change: Change) -> None:
-    """The file, link or directory is what it was; a link is never followed."""
+def test_every_kind_of_change_is_undone(place: Path, name: str, change: Change) -> None:
+    """The file, link or directory is restored, and a link is never followed."""
     git = place / "git"
     (git / "hooks/pre-commit").write_text("mine")
     (git / "link").symlink_to("/elsewhere")
@@ -141,8 +141,8 @@ def test_whatever_was_done_is_undone(place: Path, name: str, change: Change) -> 
 
 
 @pytest.mark.parametrize("instead", ["link", "nothing"])
-def test_another_directory_in_the_place_of_ours_is_not_touched(place: Path, instead: str) -> None:
-    """Whoever made it may have led us to somebody else's files."""
+def test_a_swapped_directory_is_not_touched(place: Path, instead: str) -> None:
+    """A directory that was replaced is left alone, because it could be somebody else's."""
     restored = kept(place, "config")
     (other := place / "other").mkdir()
     (other / "config").write_text("another's")
@@ -153,7 +153,7 @@ def test_another_directory_in_the_place_of_ours_is_not_touched(place: Path, inst
 
 
 def test_a_pipe_where_git_writes_is_removed_too(place: Path) -> None:
-    """Git would wait for it; objects are not looked at."""
+    """A pipe in the git directory is removed because git would wait for it; objects are not checked."""
     (place / "git/objects").mkdir()
     links = RemovedLinks([place / "git"], place / "state/links")
     assert links.remember() == []
@@ -161,6 +161,6 @@ def test_a_pipe_where_git_writes_is_removed_too(place: Path) -> None:
     (place / "git/objects/link").symlink_to("/elsewhere")
     assert links.put_back() == [str(place / "git/logs/HEAD")]
     os.mkfifo(place / "git/logs/HEAD")
-    assert links.remember() == [str(place / "git/logs/HEAD")], "a killed ralph could not"
+    assert links.remember() == [str(place / "git/logs/HEAD")], "left by a killed run"
     links.forget()
     links.forget()

@@ -1,4 +1,4 @@
-"""The folder of a PRD loop: what an iteration may do to it, and what is settled when somebody was killed."""
+"""The story board of a PRD loop: what an iteration may change, and cleanup after a killed run."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from ralph.store.runs import process_start
 from ralph.stories.rules import IMPLEMENT, REVIEW, REVIEW_FIX
 
 NESTED = '{"userStories": [' + 600 * "[" + 600 * "]" + "]}"
-"""Python can read it, but not copy it."""
+"""Nested so deeply that Python can parse it but not copy it."""
 
 PROGRESS = "# Log\n\n---\n- planned\n"
 
 
 @dataclass
 class Place:
-    """A board, its folder, and what it has committed."""
+    """A board, its folder, and its commits."""
 
     path: Path
     board: StoryBoard
@@ -43,7 +43,7 @@ class Place:
         return self.path / "ralph"
 
     def begin(self) -> BoardSeen:
-        """An iteration begins."""
+        """Start an iteration."""
         before = self.board.before()
         self.board.begin(5, before)
         return before
@@ -62,7 +62,7 @@ class Place:
 
     @property
     def undone(self) -> list[str]:
-        """The names of the files of which copies are kept, without their times."""
+        """The names of the kept copies, without their times."""
         found = self.board.undone.iterdir() if self.board.undone.exists() else ()
         return sorted(path.name.partition("-")[2] for path in found)
 
@@ -102,7 +102,7 @@ APPROVED = story(reviewStatus="approved", passes=True, reviewCount=1, notes="don
     ],
 )
 def test_the_list_says_what_is_next(place: Place, found: dict[str, Any], role: str, done: bool) -> None:
-    """Its mode, its story, and whether all is done, as people have left it."""
+    """The list determines the next role and story, and whether all stories are done."""
     place.write(found)
     before = place.board.before()
     assert (before.done, before.story) == (done, "" if done else "US-001")
@@ -111,16 +111,16 @@ def test_the_list_says_what_is_next(place: Place, found: dict[str, Any], role: s
 
 
 @pytest.mark.parametrize("content", [None, "rubbish", '{"userStories": 7}', "[]"])
-def test_a_list_that_is_none_is_an_error(place: Place, content: str | None) -> None:
-    """People have to mend it: it names the file."""
+def test_an_unreadable_list_is_an_error(place: Place, content: str | None) -> None:
+    """The error for a missing or broken list names the file."""
     path = place.folder / "tasks.json"
     path.unlink() if content is None else path.write_text(content)
     with pytest.raises(RalphError, match=r"ralph/tasks\.json"):
         place.board.before()
 
 
-def test_an_iteration_in_hand_leaves_a_note_and_a_marker(place: Place) -> None:
-    """The note is out of the agent's reach, the marker in the project, for hooks; both name this process."""
+def test_a_running_iteration_has_a_note_and_a_marker(place: Place) -> None:
+    """The note is out of the agent's reach, the marker is in the project, and both name this process."""
     place.begin()
     note, marker = json.loads(place.note.read_text()), json.loads((place.path / MARKER).read_text())
     assert (note["role"], note["story"], note["branch"]) == (IMPLEMENT, "US-001", "main")
@@ -133,8 +133,8 @@ def test_an_iteration_in_hand_leaves_a_note_and_a_marker(place: Place) -> None:
 # ---- rule ----
 
 
-def test_what_is_legal_stays_and_is_not_committed(place: Place) -> None:
-    """Implemented, with notes and a line of progress: nothing was undone."""
+def test_legal_changes_stay_and_are_not_committed(place: Place) -> None:
+    """An implemented story with notes and a line of progress is left as it is."""
     before = place.begin()
     place.write(IMPLEMENTED)
     (place.folder / "progress.txt").write_text(PROGRESS + "- done\n")
@@ -144,8 +144,8 @@ def test_what_is_legal_stays_and_is_not_committed(place: Place) -> None:
     assert not place.note.exists()
 
 
-def test_an_approval_of_a_review_can_be_taken_back_later(place: Place) -> None:
-    """The ruling has the list with it and without it."""
+def test_an_approval_can_be_taken_back_later(place: Place) -> None:
+    """The ruling has the list both with and without the approval."""
     place.write(IMPLEMENTED)
     before = place.begin()
     place.write(APPROVED)
@@ -155,8 +155,8 @@ def test_an_approval_of_a_review_can_be_taken_back_later(place: Place) -> None:
     assert (taken_back["passes"], taken_back["reviewStatus"]) == (False, "changes_requested")
 
 
-def test_what_the_agent_may_not_decide_is_put_back_and_committed(place: Place) -> None:
-    """An implementer that approves itself: the story is as it was, a copy of the file is kept."""
+def test_forbidden_changes_are_undone_and_committed(place: Place) -> None:
+    """An implementer that approves its own story is undone, and a copy of its file is kept."""
     before = place.begin()
     place.write(APPROVED)
     after = place.board.rule(before)
@@ -168,8 +168,8 @@ def test_what_the_agent_may_not_decide_is_put_back_and_committed(place: Place) -
 
 
 @pytest.mark.parametrize("left", [None, "rubbish", "[" * 100_000, NESTED, '{"userStories": 7}'])
-def test_a_list_that_the_agent_has_broken_is_as_it_was(place: Place, left: str | None) -> None:
-    """Gone, unreadable, nested without end, or no list: the copy of the harness counts."""
+def test_a_list_broken_by_the_agent_is_restored(place: Place, left: str | None) -> None:
+    """A missing, unreadable, deeply nested or invalid list is replaced by Ralph's copy."""
     before = place.begin()
     path = place.folder / "tasks.json"
     path.unlink() if left is None else path.write_text(left)
@@ -179,8 +179,8 @@ def test_a_list_that_the_agent_has_broken_is_as_it_was(place: Place, left: str |
 
 @pytest.mark.parametrize("name", ["prd.md", "prompt.md"])
 @pytest.mark.parametrize("how", ["changed", "removed"])
-def test_files_of_people_are_put_back(place: Place, name: str, how: str) -> None:
-    """Neither the PRD nor the prompt is the agent's to change."""
+def test_the_users_files_are_restored(place: Place, name: str, how: str) -> None:
+    """The agent cannot change the PRD or the prompt."""
     was = (place.folder / name).read_text()
     before = place.begin()
     (place.folder / name).unlink() if how == "removed" else (place.folder / name).write_text("mine")
@@ -190,8 +190,8 @@ def test_files_of_people_are_put_back(place: Place, name: str, how: str) -> None
     assert place.undone == ([name] if how == "changed" else [])
 
 
-def test_a_file_that_was_not_there_may_be_made(place: Place) -> None:
-    """Without a PRD, or a log of progress, an agent may write one."""
+def test_a_missing_file_may_be_created(place: Place) -> None:
+    """The agent may write a PRD or a progress log if there is none."""
     for name in ("prd.md", "progress.txt"):
         (place.folder / name).unlink()
     before = place.begin()
@@ -201,7 +201,7 @@ def test_a_file_that_was_not_there_may_be_made(place: Place) -> None:
 
 
 def test_the_log_of_progress_only_grows(place: Place) -> None:
-    """What was there is back, and what the agent wrote instead stands below it."""
+    """Removed progress is restored, with the agent's new lines below it."""
     before = place.begin()
     (place.folder / "progress.txt").write_text("# Log\n\n---\n- other\n")
     after = place.board.rule(before)
@@ -211,16 +211,16 @@ def test_the_log_of_progress_only_grows(place: Place) -> None:
 
 
 @pytest.mark.parametrize("how", ["removed", "changed"])
-def test_the_marker_is_not_the_agents(place: Place, how: str) -> None:
-    """It is told; the next iteration writes it anew."""
+def test_the_agent_cannot_change_the_marker(place: Place, how: str) -> None:
+    """A removed or changed marker is reported."""
     before = place.begin()
     marker = place.path / MARKER
     marker.unlink() if how == "removed" else marker.write_text("{}")
     assert place.board.rule(before).illegal == (f"{MARKER} must not be changed by the agent",)
 
 
-def test_what_should_not_happen_again_is_told(place: Place) -> None:
-    """Two stories at once, another branch, and tests that are gone or shorter."""
+def test_unwanted_changes_are_reported(place: Place) -> None:
+    """Several stories at once, another branch, and removed or shortened tests are reported."""
     place.write(story(), story("US-002"))
     before = place.begin()
     place.write(story(notes="a"), story("US-002", notes="b"), story("US-003"))
@@ -233,16 +233,16 @@ def test_what_should_not_happen_again_is_told(place: Place) -> None:
     assert "lines of tests were changed or removed (test_cut.py)" in cut
 
 
-def test_going_to_the_branch_of_the_list_is_not_told(place: Place) -> None:
-    """That is where the work belongs."""
+def test_switching_to_the_lists_branch_is_not_reported(place: Place) -> None:
+    """Switching to the branch named in the list is expected."""
     place.write(story(), branchName="feature")
     before = place.begin()
     place.branches.append("feature")
     assert place.board.rule(before).told == ()
 
 
-def test_a_review_that_decides_nothing_is_told(place: Place) -> None:
-    """It approves or requests changes; to write notes is neither."""
+def test_a_review_without_a_decision_is_reported(place: Place) -> None:
+    """A review has to approve or to request changes."""
     place.write(IMPLEMENTED)
     before = place.begin()
     (told,) = place.board.rule(before).told
@@ -253,7 +253,7 @@ def test_a_review_that_decides_nothing_is_told(place: Place) -> None:
 
 
 def test_an_approval_that_was_refuted_is_taken_back(place: Place) -> None:
-    """In the list as it is now: what people have added meanwhile stays."""
+    """The approval is removed from the current list, and stories added meanwhile stay."""
     place.write(IMPLEMENTED)
     before = place.begin()
     place.write(APPROVED)
@@ -268,8 +268,8 @@ def test_an_approval_that_was_refuted_is_taken_back(place: Place) -> None:
 
 
 @pytest.mark.parametrize("left", ["rubbish", '{"userStories": [{}]}'])
-def test_a_list_that_is_none_by_then_is_written_anew(place: Place, left: str) -> None:
-    """From the copy of the harness, without the approval."""
+def test_a_list_broken_meanwhile_is_rewritten(place: Place, left: str) -> None:
+    """The list is rewritten from Ralph's copy, without the approval."""
     legal, unapproved = json.dumps(board(APPROVED)), json.dumps(board(IMPLEMENTED))
     (place.folder / "tasks.json").write_text(left)
     place.board.refute(legal, unapproved, ())
@@ -279,8 +279,8 @@ def test_a_list_that_is_none_by_then_is_written_anew(place: Place, left: str) ->
 # ---- hold and release ----
 
 
-def test_what_checks_do_to_the_files_is_put_back(place: Place) -> None:
-    """Between hold and release nothing is the work of people; what is made anew is not touched."""
+def test_changes_by_checks_are_undone(place: Place) -> None:
+    """Changes between hold and release are undone, but new files are left alone."""
     place.board.hold()
     assert place.note.exists() and place.board.release() == []
     assert (place.commits, place.note.exists()) == ([], False)
@@ -295,8 +295,8 @@ def test_what_checks_do_to_the_files_is_put_back(place: Place) -> None:
     assert [names for names, _ in place.commits] == [["ralph/tasks.json", "ralph/prd.md"]]
 
 
-def test_what_people_change_between_two_holds_counts(place: Place) -> None:
-    """The copies are of the last hold, also of files that have gone since."""
+def test_changes_between_two_holds_are_kept(place: Place) -> None:
+    """Each hold makes new copies and notices removed files."""
     place.board.hold()
     place.board.release()
     place.write(IMPLEMENTED)
@@ -306,11 +306,11 @@ def test_what_people_change_between_two_holds_counts(place: Place) -> None:
     assert not (place.folder / "prd.md").exists()
 
 
-# ---- what was cut off ----
+# ---- interrupted iterations ----
 
 
 def killed(place: Place) -> None:
-    """Whoever had the iteration in hand is a process that lives no more."""
+    """Make the note name a process that no longer exists."""
     process = subprocess.Popen(["true"])
     process.wait()
     note = json.loads(place.note.read_text())
@@ -318,15 +318,15 @@ def killed(place: Place) -> None:
 
 
 def test_without_a_note_there_is_nothing_to_settle(place: Place) -> None:
-    """Nobody was at work here, or whoever was has finished."""
+    """Without a readable note, no iteration was interrupted."""
     assert (place.board.is_unsettled, place.board.settle()) == (False, None)
     place.board.kept.mkdir()
     place.note.write_text("rubbish")
     assert (place.board.is_unsettled, place.board.settle()) == (False, None)
 
 
-def test_an_iteration_that_was_cut_off_is_ruled(place: Place) -> None:
-    """By the rules that it began with, whatever those are now."""
+def test_the_rules_apply_to_an_interrupted_iteration(place: Place) -> None:
+    """An interrupted iteration is judged by the rules that it started with."""
     board = place.board
     place.board = replace(board, prd=Prd(skip_review=True))
     place.begin()
@@ -340,8 +340,8 @@ def test_an_iteration_that_was_cut_off_is_ruled(place: Place) -> None:
     assert place.stories[0]["passes"] and not place.board.is_unsettled
 
 
-def test_a_check_that_was_cut_off_is_put_back(place: Place) -> None:
-    """Whoever comes next puts back what it did to the files."""
+def test_changes_by_an_interrupted_check_are_undone(place: Place) -> None:
+    """The next run undoes the changes of a check that was killed."""
     place.board.hold()
     place.write(APPROVED)
     killed(place)
@@ -350,8 +350,8 @@ def test_a_check_that_was_cut_off_is_put_back(place: Place) -> None:
     assert place.board.settle() is None
 
 
-def test_a_live_loop_is_not_settled(place: Place) -> None:
-    """Its note names a process that runs: that is an error, and nothing is touched."""
+def test_a_live_loop_is_not_cleaned_up(place: Place) -> None:
+    """A note that names a live process is an error, and nothing is touched."""
     place.begin()
     with subprocess.Popen(["sleep", "60"]) as process:
         note = json.loads(place.note.read_text())

@@ -1,4 +1,4 @@
-"""A supervised task in the loop: markers, children, guidance on its bus, and how it ends."""
+"""A supervised task in the loop: markers, children, guidance on its bus, and its end."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def bus(loop: Loop) -> list[str]:
 
 
 def test_done_completes_the_run_and_is_on_the_bus(project: Project) -> None:
-    """The claim is the file; what happened is posted in its order."""
+    """The DONE file is the claim, and the events are posted on the bus in order."""
     with supervised_loop(project, DONE) as loop:
         state = loop.drive()
         assert loop.kinds == ["plan", "look", "run_agent", "look", "stop"]
@@ -86,7 +86,7 @@ def test_done_completes_the_run_and_is_on_the_bus(project: Project) -> None:
 
 
 def test_done_that_is_there_already_needs_no_attempt(project: Project) -> None:
-    """The first look completes the run."""
+    """A DONE file that already exists completes the run without an attempt."""
     with supervised_loop(project, "echo never") as loop:
         (folder_of(loop) / "DONE").touch()
         assert (end_of(loop.drive()), loop.kinds) == (PROVED, ["plan", "look", "stop"])
@@ -100,15 +100,15 @@ def test_done_that_is_there_already_needs_no_attempt(project: Project) -> None:
         ('mkdir "$TASK_FOLDER/DONE"', "is a directory, not a regular file"),
     ],
 )
-def test_what_an_attempt_leaves_can_end_the_run(project: Project, body: str, why: str) -> None:
-    """A marker to wait, the exit code for that, or something in the place of DONE."""
+def test_an_attempt_can_stop_the_run(project: Project, body: str, why: str) -> None:
+    """A wait marker, exit code 42, or a directory in place of DONE stops the run."""
     with supervised_loop(project, body, iterations=3) as loop:
         state = loop.drive()
     assert state.stop is not None and why in state.stop.reason and state.iteration == 1
 
 
-def test_a_message_of_the_attempt_that_has_just_ended_can_say_wait(project: Project) -> None:
-    """One from before is no signal of this attempt."""
+def test_a_wait_message_from_the_last_attempt_counts(project: Project) -> None:
+    """Only a wait message posted during the last attempt counts."""
     with supervised_loop(project, "true") as loop:
         tree, seen, messages = tree_of(loop), Seen(0.0), Bus(task_bus(folder_of(loop)))
         messages.post(1.0, WAIT, "before", task="job", run="x", seq=1)
@@ -120,7 +120,7 @@ def test_a_message_of_the_attempt_that_has_just_ended_can_say_wait(project: Proj
 
 
 def test_a_problem_that_was_seen_before_is_kept(project: Project) -> None:
-    """What was wrong with the prompt is not hidden by what is wrong with a marker."""
+    """A problem with a marker does not hide an earlier one."""
     with supervised_loop(project, "true") as loop:
         (folder_of(loop) / "DONE").mkdir()
         assert tree_of(loop).look(Seen(0.0, problem="first"), after_attempt=None).problem == "first"
@@ -128,7 +128,7 @@ def test_a_problem_that_was_seen_before_is_kept(project: Project) -> None:
 
 
 def test_the_time_since_done_begins_when_it_is_first_seen(project: Project) -> None:
-    """It grows, and begins anew when the file was away."""
+    """The time since DONE grows, and starts again if the file was removed."""
     with supervised_loop(project, "true") as loop:
         tree, done = tree_of(loop), folder_of(loop) / "DONE"
         assert tree.done_for() == 0.0
@@ -143,8 +143,8 @@ def test_the_time_since_done_begins_when_it_is_first_seen(project: Project) -> N
         assert 0.0 < tree.done_for() < later
 
 
-def test_a_wait_for_the_next_attempt_ends_when_there_is_news(project: Project) -> None:
-    """Somebody makes DONE meanwhile: the next look sees it, and no attempt is made."""
+def test_a_done_file_ends_the_wait_for_the_next_attempt(project: Project) -> None:
+    """A DONE file created during the wait completes the run without another attempt."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, Holding):
@@ -157,7 +157,7 @@ def test_a_wait_for_the_next_attempt_ends_when_there_is_news(project: Project) -
 
 
 def test_attempts_are_restarted_after_a_delay(project: Project) -> None:
-    """And the bus says which attempt failed, and that there were too many."""
+    """The bus shows each failed attempt and that the limit was reached."""
     with supervised_loop(project, "exit 3", iterations=2) as loop:
         state = loop.drive()
         assert bus(loop) == [
@@ -174,7 +174,7 @@ def test_attempts_are_restarted_after_a_delay(project: Project) -> None:
 
 
 def leave(loop: Loop, tmp_path: Path, count: int = 1) -> Recorded:
-    """Processes that a command has left behind."""
+    """Start processes that outlive their command."""
     pids = tmp_path / "pids"
     words = f"for n in $(seq {count}); do sleep 60 & echo $! >> {pids}; done"
     command = ProcessCommand(["/bin/sh", "-c", words], {"PATH": os.defpath}, loop.context.runtime.project)
@@ -190,8 +190,8 @@ def leave(loop: Loop, tmp_path: Path, count: int = 1) -> Recorded:
     return found
 
 
-def test_children_are_waited_for_after_done_and_then_ended(project: Project, tmp_path: Path) -> None:
-    """They have their time; the outcome says how many had to be ended."""
+def test_children_are_waited_for_after_done_and_then_killed(project: Project, tmp_path: Path) -> None:
+    """After the wait the remaining children are killed, and the outcome has their number."""
     body = f"sleep 60 & echo $! > {tmp_path}/pids; {DONE}"
     with supervised_loop(project, body, limits=Limits(1, children_seconds=1.0)) as loop:
         state = loop.drive()
@@ -202,8 +202,8 @@ def test_children_are_waited_for_after_done_and_then_ended(project: Project, tmp
     assert not Recorded(tmp_path / "pids").alive()
 
 
-def test_children_that_end_by_themselves_are_no_note(project: Project, tmp_path: Path) -> None:
-    """The wait is over as soon as none is left."""
+def test_children_that_exit_on_time_leave_no_note(project: Project, tmp_path: Path) -> None:
+    """The wait is over as soon as no child is left."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, Holding):
@@ -217,8 +217,8 @@ def test_children_that_end_by_themselves_are_no_note(project: Project, tmp_path:
     assert loop.clock.passed == 0.0
 
 
-def test_without_done_leftovers_are_ended_before_the_next_attempt(project: Project, tmp_path: Path) -> None:
-    """With it they are counted and left alone."""
+def test_leftover_processes_are_killed_before_the_next_attempt(project: Project, tmp_path: Path) -> None:
+    """Leftover processes are killed without DONE, but only counted with it."""
     with supervised_loop(project, "true") as loop:
         left = leave(loop, tmp_path, 2)
         (folder_of(loop) / "DONE").touch()
@@ -228,8 +228,8 @@ def test_without_done_leftovers_are_ended_before_the_next_attempt(project: Proje
         assert left.alive() == []
 
 
-def test_ending_children_ends_processes_that_were_left(project: Project, tmp_path: Path) -> None:
-    """All of them, and their number is known."""
+def test_all_leftover_processes_are_killed(project: Project, tmp_path: Path) -> None:
+    """All leftover processes are killed and counted."""
     with supervised_loop(project, "true") as loop:
         left = leave(loop, tmp_path, 2)
         assert (tree_of(loop).end_children(), left.alive()) == (2, [])
@@ -238,7 +238,7 @@ def test_ending_children_ends_processes_that_were_left(project: Project, tmp_pat
 
 @contextmanager
 def child_run(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A run that the agent has begun, as the store knows it; this process drives it."""
+    """A run that the agent has started, as recorded in the store; this process drives it."""
     monkeypatch.setenv("RALPH_PARENT_RUN_ID", loop.plan.run)
     runs = loop.project.home.runs()
     with closing(runs.db):
@@ -248,14 +248,14 @@ def child_run(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def test_runs_of_the_agent_are_children_too(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are told to end in their own way first, and waited for."""
+    """Child runs are cancelled first and waited for."""
     with supervised_loop(project, "true") as loop, child_run(loop, monkeypatch) as child:
         tree, runs = tree_of(loop), loop.context.runs
         assert tree.children() == 1 and tree.is_hold_over(HoldWhy.CHILDREN) is False
         monkeypatch.setattr(supervised, "CHILD_SECONDS", 0.2)
         started = time.monotonic()
         assert tree.end_children() == 1
-        assert time.monotonic() - started >= 0.2, "it lives on, so all the time was waited"
+        assert time.monotonic() - started >= 0.2, "the child run keeps running, so the whole time was waited"
         assert [type(command).__name__ for _, command in runs.waiting(child)] == ["Cancel"]
         runs.let_go(child)
         assert (tree.children(), tree.is_hold_over(HoldWhy.CHILDREN)) == (0, True)
@@ -264,7 +264,7 @@ def test_runs_of_the_agent_are_children_too(project: Project, monkeypatch: pytes
 def test_a_second_signal_does_not_wait_for_children(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever presses Ctrl-C twice wants it to end now."""
+    """Pressing Ctrl-C twice ends the wait for children."""
     with supervised_loop(project, "true") as loop, child_run(loop, monkeypatch):
         loop.interrupt(2)
         started = time.monotonic()
@@ -273,8 +273,8 @@ def test_a_second_signal_does_not_wait_for_children(
 
 
 @pytest.mark.parametrize("why", list(HoldWhy))
-def test_which_holds_end_before_their_time(project: Project, why: HoldWhy) -> None:
-    """News end a wait for the next attempt or for a limit; a pause ends when people say so."""
+def test_which_holds_end_early(project: Project, why: HoldWhy) -> None:
+    """A new marker ends the wait for the next attempt or for a reset, but not a pause."""
     with supervised_loop(project, "true") as loop:
         before = tree_of(loop).is_hold_over(why)
         (folder_of(loop) / "WAIT_WITHOUT_RESTART").touch()
@@ -286,8 +286,8 @@ def test_which_holds_end_before_their_time(project: Project, why: HoldWhy) -> No
 # ---- guidance ----
 
 
-def test_a_command_without_a_prompt_hears_guidance_on_its_bus_once(project: Project) -> None:
-    """While it runs; the store knows with which attempt, and a driver that comes later does not post it again."""
+def test_a_command_without_a_prompt_gets_guidance_on_its_bus_once(project: Project) -> None:
+    """Guidance is posted while the command runs, marked as delivered, and never posted again."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, AgentStarted):
@@ -304,24 +304,24 @@ def test_a_command_without_a_prompt_hears_guidance_on_its_bus_once(project: Proj
         assert bus(loop).count("Turn left.") == 1, "the message has its id"
 
 
-def test_a_bus_that_cannot_be_written_is_told_instead(project: Project) -> None:
-    """Guidance that does not arrive is not said to have arrived."""
+def test_a_failed_post_of_guidance_is_reported(project: Project) -> None:
+    """Guidance that could not be posted is not reported as delivered."""
     with supervised_loop(project, "true") as loop:
         task_bus(folder_of(loop)).mkdir()
         loop.drive(loop.start(steer=(Steer(5.0, 1, "Turn left."),)))
     assert loop.notices and not any("Turn left." in text for text in loop.notices)
 
 
-def test_an_agent_with_a_prompt_hears_guidance_there(project: Project) -> None:
-    """It is not posted on the bus as well."""
+def test_an_agent_with_a_prompt_gets_guidance_there(project: Project) -> None:
+    """Guidance in the prompt is not posted on the bus too."""
     with supervised_loop(project, DONE, agents=(shell_agent(project, DONE, PromptVia.ARGUMENT),)) as loop:
         loop.drive(loop.start(steer=(Steer(5.0, 1, "Turn left."),)))
         assert "Turn left." not in bus(loop)
     assert "Turn left." in (project.path / ".ralph/prompt_001.txt").read_text()
 
 
-def test_what_the_driver_cannot_do_is_on_the_bus(project: Project) -> None:
-    """Whoever waits for the task there hears that it has failed."""
+def test_an_error_in_the_driver_is_posted_on_the_bus(project: Project) -> None:
+    """A fatal error is posted for everyone who follows the task's bus."""
 
     def heard(loop: Loop, event: Event) -> None:
         if isinstance(event, AgentEnded):

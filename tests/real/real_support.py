@@ -1,4 +1,4 @@
-"""The real agent CLIs: installed once from npm at pinned versions, and run against a scripted model server.
+"""The real agent CLIs, installed once from npm at pinned versions and run against a scripted model server.
 
 pytestmark = REAL
 
@@ -42,13 +42,13 @@ DONE = "<response>DONE</response>"
 
 REAL = [
     pytest.mark.real,
-    pytest.mark.timeout(600),  # the first one installs
+    pytest.mark.timeout(600),  # the first test installs the agent
 ]
 """The marks of a module that needs real agents: `pytestmark = REAL`."""
 
 
 def installed(name: str) -> Path:
-    """The executable of an agent; installs it into the cache where it is not there yet."""
+    """Return the executable of an agent, installing it into the cache first if necessary."""
     package, version = PACKAGES[name]
     cache = Path(os.environ.get("RALPH_AGENT_CACHE") or Path.home() / ".cache" / "ralph-agents")
     place = cache / f"{name}-{version}"
@@ -77,17 +77,17 @@ def _install(package: str, place: Path) -> None:
 
 
 def _missing(what: str) -> NoReturn:
-    """In CI nothing may be missing; elsewhere the test is skipped."""
+    """Fail the test in CI, and skip it elsewhere."""
     if os.environ.get("CI") == "true":
         pytest.fail(what)
     pytest.skip(what)
 
 
 def environment(name: str, home: Path, server: ModelServer, *, subscription: bool = False) -> dict[str, str]:
-    """All that an agent may see: a private home with its settings, a dummy key, the server, a short PATH.
+    """The environment of an agent: a private home with its settings, a dummy key, the server, a short PATH.
 
-    Whatever is not on loopback goes to a proxy that is not there. `subscription`: claude with the token
-    of a subscriber instead of an API key, which makes it tell about usage windows.
+    Connections beyond loopback go to a proxy that does not exist. With `subscription`, claude gets a
+    subscriber's token instead of an API key, so that it reports its usage windows.
     """
     scratch = home / "tmp"
     scratch.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ _SUBSCRIPTION = {"CLAUDE_CODE_OAUTH_TOKEN": "sk-ant-oat01-test-local", "ANTHROPI
 
 @dataclass(frozen=True)
 class Ended:
-    """How an agent ended; None: it was still running when its time was up."""
+    """The exit code and output of an agent; the code is None if it timed out."""
 
     code: int | None
     out: str
@@ -132,7 +132,7 @@ def run_directly(
     flags: Sequence[str] = (),
     seconds: float = 60.0,
 ) -> Ended:
-    """Run an agent without ralph; when its time is up, its process group is killed."""
+    """Run an agent without ralph and kill its process group after a timeout."""
     work.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile("w+") as stdin:
         stdin.write(prompt)
@@ -163,7 +163,7 @@ def run_directly(
 
 @dataclass
 class Lonely(Project):
-    """A project whose environment holds nothing but what its agent needs."""
+    """A project whose environment has only the variables that its agent needs."""
 
     name: str = ""
     alone: dict[str, str] = field(default_factory=dict)
@@ -173,20 +173,20 @@ class Lonely(Project):
         return self.alone | {"RALPH_STATE_DIR": str(self.home.path), "NO_COLOR": "1"}
 
     def configure(self, **settings: Any) -> None:
-        """The agent, which may do everything, and one iteration, unless told otherwise."""
+        """Configure the agent with all permissions and one iteration, unless `settings` says otherwise."""
         agent = {"command": self.name, "permissions": "bypass", "flags": _FLAGS.get(self.name, [])}
         agent |= settings.pop("agent", {})
         self.settings(**({"agent": agent, "maximumIterations": 1, "snapshots": False} | settings))
 
     def living(self) -> set[int]:
-        """Every process that has this project's home: ralph, the agent, and whatever they have started."""
+        """All processes with this project's home: ralph, the agent and their children."""
         mark = f"HOME={self.alone['HOME']}\0".encode()
         return {
             int(path.parent.name) for path in Path("/proc").glob("[0-9]*/environ") if mark in _bytes(path)
         }
 
     def runs(self, *argv: str) -> bool:
-        """Is one of them this command?"""
+        """Whether one of these processes runs this command."""
         words = "".join(f"{word}\0" for word in argv).encode()
         return any(_bytes(Path(f"/proc/{pid}/cmdline")) == words for pid in self.living())
 
@@ -202,7 +202,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def turns(*each: dict[str, Any]) -> ModelScript:
-    """A script that is over after its last turn."""
+    """A model script that refuses requests after its last turn."""
     return parse(json.dumps({"turns": each, "then": "error"}))
 
 
@@ -210,7 +210,7 @@ def turns(*each: dict[str, Any]) -> ModelScript:
 def driven(
     name: str, repository: Project, script: ModelScript, *, subscription: bool = False, **settings: Any
 ) -> Iterator[tuple[Lonely, ModelServer]]:
-    """The repository, configured for a real agent; in the end nobody is left."""
+    """The repository, configured for a real agent; afterwards no process may be left."""
     with ModelServer(script) as server:
         home = repository.home.path.parent / "home"
         alone = environment(name, home, server, subscription=subscription)
@@ -224,7 +224,7 @@ def driven(
 
 @contextmanager
 def started(project: Project) -> Iterator[subprocess.Popen[str]]:
-    """ralph in the background; a test that fails leaves nothing running."""
+    """Start ralph, and kill it at the end even if the test fails."""
     process = project.start("run", "-p", "x")
     try:
         yield process
@@ -234,7 +234,7 @@ def started(project: Project) -> Iterator[subprocess.Popen[str]]:
 
 
 def hears(process: subprocess.Popen[str], words: str) -> bool:
-    """Does ralph say this before it ends?"""
+    """Whether ralph prints these words before it exits."""
     assert process.stderr is not None
     return any(words in line for line in process.stderr)
 
@@ -245,11 +245,11 @@ def ends(result: Result) -> list[str]:
 
 
 def limits(result: Result) -> list[dict[str, Any]]:
-    """What is told of each refusal."""
+    """The event of each usage limit."""
     return [line for line in result.lines() if line["event"] == "limit"]
 
 
 def assert_gone(file: Path) -> None:
-    """The process that wrote its number into this file does not run any more."""
+    """Check that the process whose PID is in this file no longer exists."""
     with pytest.raises(ProcessLookupError):
         os.kill(int(file.read_text()), 0)

@@ -35,14 +35,14 @@ WRITE = {"tools": [{"write": {"path": "a.txt", "content": "one\n"}}]}
 
 
 def run(project: Lonely, *words: str) -> Result:
-    """ralph with one JSON line per event; the slowest agent on a busy machine has time enough."""
+    """Run ralph with JSON output and a timeout that is long enough for the slowest agent."""
     return project.run("run", "--json", *words, timeout=120)
 
 
 def test_a_whole_loop(name: str, repository: Project) -> None:
-    """A write, a red guardrail, its feedback in the next prompt, a fix, the claim, the commit.
+    """A whole run: a write, a failed guardrail, its feedback in the next prompt, a fix, the claim, the commit.
 
-    All of it where the run is, wherever `PWD` points to; and the commit message is the last word only.
+    The agent works in the run's directory even if `PWD` differs, and only its final message is the commit message.
     """
     script = turns(
         {"text": "I write."} | WRITE,
@@ -83,15 +83,15 @@ LIMIT_WORDS = {
     "opencode": "The usage limit has been reached. It will reset in 2 hours.",
 }
 LIMIT_SETTINGS: dict[str, dict[str, Any]] = {
-    "gemini": {"maxLimitWaitSeconds": 90_000},  # it speaks of a day
-    "opencode": {"exitGraceSeconds": 0.5},  # it would wait in silence, and is ended
+    "gemini": {"maxLimitWaitSeconds": 90_000},  # it mentions a whole day
+    "opencode": {"exitGraceSeconds": 0.5},  # it would wait without output, so it is stopped
 }
 
 
 def test_a_usage_limit(name: str, repository: Project) -> None:
-    """It is waited for, spends no iteration, and is given up when the wait would be too long."""
+    """The run waits for a usage limit without using an iteration, and stops if the wait is too long."""
     limited: dict[str, Any] = {"usage_limit": {"resets_in": 1200}}
-    if name == "opencode":  # it has no words of its own for it
+    if name == "opencode":  # it has no usage limit message
         limited = {"status": 429, "message": LIMIT_WORDS[name], "headers": {"retry-after": "7200"}}
     script = turns(limited | {"times": "forever"})
     settings = LIMIT_SETTINGS.get(name, {})
@@ -109,11 +109,11 @@ def test_a_usage_limit(name: str, repository: Project) -> None:
 
 
 HANGS = {"claude": (3, 5), "codex": (6, 5), "gemini": (1, 15), "opencode": (3, 30)}
-"""The events before the hang: some of the text, not the tag. Silent seconds: more than a slow start has."""
+"""The events before the hang (some text, no tag), and an idle timeout longer than a slow start."""
 
 
 def test_a_hang_in_mid_stream(name: str, repository: Project) -> None:
-    """It is ended after the idle time, and the next iteration goes on."""
+    """The agent is stopped after the idle timeout, and the next iteration continues the work."""
     events, seconds = HANGS[name]
     script = turns({"text": f"All is done: {DONE}", "hang_after": events}, {"text": DONE})
     with driven(name, repository, script, idleTimeoutSeconds=seconds, maximumIterations=2) as (project, _):
@@ -129,11 +129,11 @@ BROKEN: dict[str, tuple[list[dict[str, Any]], list[str], list[int]]] = {
     "gemini": ([CUT, EMPTY | {"times": 4}], ["failed", "empty"], []),
     "opencode": ([CUT, {"text": "Half of it."}, EMPTY], ["ok", "empty"], []),
 }
-"""Each as often as the agent asks again by itself, how it ends, and the retries that it tells of."""
+"""Faults repeated as often as the agent retries, its results, and the retries it reports."""
 
 
 def test_a_cut_stream_and_an_empty_answer(name: str, repository: Project) -> None:
-    """Neither claims anything, whether the agent gives up, has nothing to say or gets another answer."""
+    """Neither a cut stream nor an empty answer is a claim, whether or not the agent retries."""
     script, ended, retries = BROKEN[name]
     agent = {"env": {"CLAUDE_CODE_MAX_RETRIES": "1"}}
     with driven(name, repository, turns(*script), maximumIterations=2, agent=agent) as (project, _):
@@ -143,7 +143,7 @@ def test_a_cut_stream_and_an_empty_answer(name: str, repository: Project) -> Non
 
 
 def test_a_child_that_outlives_it(name: str, repository: Project) -> None:
-    """What the agent leaves running in the background is gone when the run is over."""
+    """A background process of the agent is gone when the run is over."""
     leave = "setsid sleep 300 > /dev/null 2>&1 & echo $! > .ralph/child"
     with driven(
         name, repository, turns({"tools": [{"bash": leave}]}, {"text": DONE}), guard={"enabled": False}
@@ -154,12 +154,14 @@ def test_a_child_that_outlives_it(name: str, repository: Project) -> None:
 
 
 def test_ctrl_c(name: str, repository: Project) -> None:
-    """Once: the agent may finish what it does, and then it is over, with the work kept."""
+    """One Ctrl-C lets the agent finish, then the run stops with the work kept."""
     script = turns(WRITE, {"text": "Half of it.", "delay": 1.5})
     with driven(name, repository, script, maximumIterations=3) as (project, server):
         with started(project) as ralph:
             wait_until(lambda: len(server.turns()) == 2, 60)
-            assert len(project.living()) > (2 if name in ("codex", "gemini") else 1)  # these are two each
+            assert len(project.living()) > (
+                2 if name in ("codex", "gemini") else 1
+            )  # these run two processes each
             ralph.send_signal(signal.SIGINT)
             assert hears(ralph, "Received signal")
             assert ralph.wait(30) == 130
@@ -168,7 +170,7 @@ def test_ctrl_c(name: str, repository: Project) -> None:
 
 
 def test_ctrl_c_twice(name: str, repository: Project) -> None:
-    """Twice: everything is ended now, whatever the agent waits for."""
+    """A second Ctrl-C stops everything at once."""
     script = turns({"tools": [{"bash": "echo begun; sleep 299"}]})
     with driven(name, repository, script, maximumIterations=3) as (project, server):
         with started(project) as ralph:
@@ -181,10 +183,12 @@ def test_ctrl_c_twice(name: str, repository: Project) -> None:
 
 
 def test_nothing_may_be_written(name: str, repository: Project) -> None:
-    """Without permissions every write is denied: the run stops as fatal and names the setting."""
+    """Without permissions every write is denied, and the run stops as fatal and names the setting."""
     (repository.path / "opencode.json").write_text(json.dumps({"permission": {"edit": "ask"}}))
     call = {"name": "write_file", "input": {"file_path": "a.txt", "content": "one\n"}}
-    write = {"tools": [{"call": call}]} if name == "gemini" else WRITE  # Gemini does not even offer the tool
+    write = (
+        {"tools": [{"call": call}]} if name == "gemini" else WRITE
+    )  # Gemini does not offer the tool at all
     script = turns(write, {"text": "I may not."})
     with driven(name, repository, script, agent={"permissions": "none"}, maximumIterations=3) as (project, _):
         result = project.run("run", "-p", "x", timeout=120)
@@ -194,7 +198,7 @@ def test_nothing_may_be_written(name: str, repository: Project) -> None:
 
 
 def test_a_tag_in_a_file_and_a_long_prompt(name: str, repository: Project) -> None:
-    """The agent reads a file with the tag in it: no claim. A prompt of 300 kB reaches the model whole."""
+    """A tag in a file is not a claim, and a prompt of 300 kB reaches the model whole."""
     (repository.path / "notes.md").write_text(f"{DONE}\nNothing else is noted.\n")
     (repository.path / "prompt.md").write_text("word " * 60_000 + "and that is the end of it")
     script = turns(
@@ -211,7 +215,7 @@ def test_a_tag_in_a_file_and_a_long_prompt(name: str, repository: Project) -> No
 
 
 def test_its_help_names_the_flags(name: str, tmp_path: Path) -> None:
-    """What Ralph passes is what this version of the agent knows."""
+    """The agent's help lists every flag that Ralph passes."""
     about = AGENTS[name].about
     assert about is not None
     with ModelServer(turns({"text": "never"})) as server:

@@ -1,4 +1,4 @@
-"""What only the real Claude Code has, driven by `ralph run` against a scripted model server."""
+"""Behaviour specific to the real Claude Code, driven by `ralph run` against a scripted model server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = REAL
 
 
 def test_when_a_usage_limit_is_over(repository: Project) -> None:
-    """A subscriber is told, to the second."""
+    """With a subscription, the reset time is known to the second."""
     reset = int(time.time()) + 1200
     script = parse(f"turns: [{{usage_limit: {{resets_at: {reset}}}, times: forever}}]")
     with driven("claude", repository, script, subscription=True, maxLimitWaitSeconds=1) as (project, _):
@@ -22,7 +22,7 @@ def test_when_a_usage_limit_is_over(repository: Project) -> None:
 
 
 def test_a_fallback_while_it_is_limited(repository: Project) -> None:
-    """The limited agent is not waited for when there is another one."""
+    """The run switches to the fallback agent instead of waiting for the limit."""
     script = parse("turns: [{usage_limit: {resets_in: 1200}, times: forever}]")
     agent = {"fallbacks": [{"command": repository.script("other.sh", f"echo '{DONE}'")}]}
     with driven("claude", repository, script, subscription=True, agent=agent) as (project, server):
@@ -32,7 +32,7 @@ def test_a_fallback_while_it_is_limited(repository: Project) -> None:
 
 
 def test_a_rejected_key(repository: Project) -> None:
-    """Claude would try ten times more, for minutes: the run stops as fatal within seconds."""
+    """The run stops as fatal within seconds, although Claude would retry ten times."""
     script = parse("turns: [{status: 401, type: authentication_error, message: wrong, times: forever}]")
     with driven("claude", repository, script, maximumIterations=3) as (project, server):
         result = project.run("run", "-p", "x", "--json")
@@ -42,7 +42,7 @@ def test_a_rejected_key(repository: Project) -> None:
 
 
 def test_a_task_in_the_background(repository: Project) -> None:
-    """It would keep Claude from exiting after its result: it is ended, and gone."""
+    """A background task that would keep Claude from exiting is stopped."""
     task = "echo $$ > task.pid; while :; do sleep 1; done"
     call = {"name": "Bash", "input": {"command": task, "description": "wait", "run_in_background": True}}
     script = turns({"tools": [{"call": call}]}, {"text": DONE})
@@ -53,7 +53,7 @@ def test_a_task_in_the_background(repository: Project) -> None:
 
 
 def test_a_prompt_as_argument(repository: Project) -> None:
-    """One that looks like an option reaches the model as it is."""
+    """A prompt that looks like an option reaches the model unchanged."""
     agent = {"promptVia": "argument", "flags": ["--allowedTools Bash"]}
     with driven("claude", repository, turns({"text": DONE}), agent=agent) as (project, server):
         result = project.run("run", "-p", "--help me", "--json")

@@ -1,6 +1,6 @@
-"""The container backend against a real engine: podman from the system's packages, and an image made from a few programs.
+"""The container backend with a real engine: podman from the system's packages, and a small image.
 
-`RALPH_TEST_ENGINE=docker` takes the docker that DOCKER_HOST names instead.
+`RALPH_TEST_ENGINE=docker` uses the docker at DOCKER_HOST instead.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ except OSError as error:
 
 @pytest.fixture(scope="session")
 def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path | None]:
-    """The engine with the image; the settings that podman needs here."""
+    """The engine with the image; yields the podman configuration needed here."""
     with with_image(tmp_path_factory.mktemp("image")) as settings:
         yield settings
 
@@ -70,20 +70,20 @@ def boundary(bench: Bench, **more: object) -> Boundary:
 
 
 def _left(bench: Bench) -> list[str]:
-    """Containers of this test, dead or alive."""
+    """All containers of this test, running or not."""
     state = f"label={container.STATE}={bench.state}"
     words = [ENGINE, "ps", "--all", "--quiet", "--filter", state]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_the_engine_has_no_problem(bench: Bench) -> None:
-    """It works and has the image; another image is named with how to get it."""
+    """The engine works and has the image; for a missing image the problem says how to get it."""
     assert BACKEND.problem(bench.run) == ""
     assert f"{ENGINE} pull localhost/none:1" in Container("localhost/none:1").problem(bench.run)
 
 
-def test_the_walls_hold(bench: Bench) -> None:
-    """Each probe is denied; the worktree can be written, and what is written belongs to the user."""
+def test_the_sandbox_denies_every_probe(bench: Bench) -> None:
+    """Each probe is denied, the worktree is writable, and new files belong to the user."""
     read, secret = bench.state / "read", bench.work / "secret"
     read.mkdir()
     (read / "file").write_text("readable")
@@ -133,7 +133,7 @@ def test_the_walls_hold(bench: Bench) -> None:
 def test_an_ordinary_user_can_write_to_the_private_home(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the worktree lies in it; of both no more than that comes out."""
+    """The private home is writable even if it contains the worktree, and its files stay inside."""
     if os.geteuid() == 0:
         monkeypatch.setattr(container, "_users", lambda is_podman, is_rootless: ("--user", "65534:65534"))
     home = bench.work.parent
@@ -145,7 +145,7 @@ def test_an_ordinary_user_can_write_to_the_private_home(
 
 
 def test_stdin_variables_and_exit_code_go_through(bench: Bench) -> None:
-    """No value stands in a command line."""
+    """Stdin, variables and exit codes pass through the container unchanged."""
     prompt = bench.work / "prompt"
     prompt.write_text("from stdin\n")
     with BACKEND.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
@@ -160,7 +160,7 @@ def test_stdin_variables_and_exit_code_go_through(bench: Bench) -> None:
 
 
 def test_limits_hold(bench: Bench) -> None:
-    """Too many processes cannot be started, and too much memory ends the command."""
+    """Starting too many processes fails, and using too much memory kills the command."""
     with BACKEND.opened(
         boundary(bench, network=Network.OFF, memory_mb=64, processes=20), bench.run, bench.tell
     ) as box:
@@ -171,7 +171,7 @@ def test_limits_hold(bench: Bench) -> None:
 
 
 def test_git_commits_in_a_worktree(bench: Bench) -> None:
-    """What git writes to lies elsewhere; hooks and settings of the repository cannot be changed."""
+    """A commit in a worktree works, but the repository's hooks and configuration cannot be changed."""
     main, tree = bench.state.parent / "main", bench.work / "tree"
     git = ["git", "-c", "user.name=T", "-c", "user.email=t@localhost"]
     subprocess.run([*git, "init", "-q", main], check=True)
@@ -199,7 +199,7 @@ def test_git_commits_in_a_worktree(bench: Bench) -> None:
 
 
 def test_term_reaches_the_command_and_kill_ends_it(bench: Bench) -> None:
-    """It may clean up; if it does not end, its container does."""
+    """SIGTERM lets the command clean up; if it does not exit, its container is killed."""
     with BACKEND.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
         for trap in ("trap 'echo heard; exit 0' TERM", "trap '' TERM"):
             script = f"{trap}; echo up; while :; do sleep 0.1; done"
@@ -217,7 +217,7 @@ def test_term_reaches_the_command_and_kill_ends_it(bench: Bench) -> None:
 
 @REPEATED
 def test_kills_of_the_client_leave_no_container(bench: Bench) -> None:
-    """P13: at any moment, and nothing runs on."""
+    """P13: Killing the client at any moment leaves no container or process."""
     pids: list[int] = []
     with BACKEND.opened(boundary(bench, network=Network.OFF), bench.run, bench.tell) as box:
         for number in range(RUNS):
@@ -234,7 +234,7 @@ def test_kills_of_the_client_leave_no_container(bench: Bench) -> None:
 
 @REPEATED
 def test_a_killed_ralph_leaves_nothing_behind_for_long(bench: Bench) -> None:
-    """Ralph is killed, every other time with its warden; after the next start there is no container."""
+    """The next start removes the containers of a killed ralph, whether or not its warden was killed too."""
     inner: list[int] = []
     for number in range(RUNS):
         state = bench.state / str(number)
@@ -257,7 +257,7 @@ def test_a_killed_ralph_leaves_nothing_behind_for_long(bench: Bench) -> None:
 
 
 def test_an_allow_list_lets_only_its_hosts_through(bench: Bench) -> None:
-    """No network at all but the way to the proxy, which knows names."""
+    """The container has no network except the proxy, which allows only the listed hosts."""
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     port = server.server_address[1]
@@ -275,7 +275,7 @@ def test_an_allow_list_lets_only_its_hosts_through(bench: Bench) -> None:
 
 @pytest.fixture
 def sealed(repository: Project, engine: Path | None) -> Project:
-    """A repository whose agent works in containers of the image."""
+    """A repository whose agent runs in containers."""
     if engine is not None:
         repository.extra_env["CONTAINERS_CONF"] = str(engine)
     agent = """
@@ -289,7 +289,7 @@ echo '<response>DONE</response>'
 
 
 def test_a_whole_run_in_containers(sealed: Project) -> None:
-    """Agent and checks work inside, a red check is answered, and no container is left."""
+    """Agent and checks run inside, a failed check leads to another iteration, and no container is left."""
     done = sealed.run("run", "-p", "x", "-m", "3", "--json")
     assert done.code == 0, done.err
     begun = next(line for line in done.lines() if line["event"] == "run_started")
@@ -303,7 +303,7 @@ def test_a_whole_run_in_containers(sealed: Project) -> None:
 
 
 def test_s1_every_probe_is_denied_in_a_container(sealed: Project) -> None:
-    """`ralph doctor --sandbox container` with the image of the settings."""
+    """`ralph doctor --sandbox container` passes with the configured image."""
     done = sealed.run("doctor", "--sandbox", "container", "--json")
     proof = json.loads(done.out)
     wrong = [probe for probe in proof["probes"] if not probe["ok"]]
@@ -348,7 +348,7 @@ def _runs_sleep(pid: int) -> bool:
 
 
 def _of_container(state: str) -> list[int]:
-    """The processes in containers of a run."""
+    """The PIDs of a run's containers."""
     words = [ENGINE, "ps", "--quiet", "--filter", f"label={container.STATE}={state}"]
     names = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
     done = subprocess.run(

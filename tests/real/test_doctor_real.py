@@ -1,4 +1,4 @@
-"""`ralph doctor` with the real agents: what the adapters say of them is true."""
+"""`ralph doctor` with the real agents: versions and flags match the adapters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = REAL
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name in AGENTS])
 def test_the_real_agent_has_every_flag(project: Project, tmp_path: Path, name: str) -> None:
-    """The version is the one that Ralph was tried with, its help names every flag, its home stays empty."""
+    """The version is the tested one, the help lists every flag, and the agent's home stays empty."""
     about = AGENTS[name].about
     assert about is not None
     home = tmp_path / "home"
@@ -28,7 +28,7 @@ def test_the_real_agent_has_every_flag(project: Project, tmp_path: Path, name: s
     result = project.run("doctor", "--json", "--timeout", "60")
     assert (result.code, json.loads(result.out)[0]["found"]) == (
         0,
-        f"{about.title} {about.seen} at {installed(name)}; the version that Ralph was tried with;"
-        " it has every flag that Ralph uses; whether it is logged in cannot be told",
+        f"{about.title} {about.seen} at {installed(name)}; tested with Ralph;"
+        " supports all flags that Ralph uses; login status unknown",
     )
     assert list(home.iterdir()) == []

@@ -1,4 +1,4 @@
-"""Eight tasks, four at once, by real agents of two kinds: one kill -9 in the middle, and nothing is lost or repeated."""
+"""Eight tasks, four at once, by two kinds of real agents; after a kill -9 nothing is lost or repeated."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from work_support import Site
 
 pytestmark = REAL
 
-# ---- the project, and what is to be done in it ----
+# ---- the project and its tasks ----
 
 CHECK = "python3 -B check.py"
 FILES = {
-    "check.py": '''"""Every module proves itself; one that is named has to be there."""
+    "check.py": '''"""Run the check of every module; modules named as arguments must exist."""
 
 import importlib
 import pathlib
@@ -90,7 +90,7 @@ TASKS = {
     "behind-red": {"command": f"{CHECK} receipt", "after": "red"},
     "behind-never": {"command": f"{CHECK} nothing", "after": "never"},
 }
-"""How each is verified, and what it waits for."""
+"""How each task is verified, and its dependency."""
 
 DONE = ("first", "second", "red", "plain", "after", "behind-red")
 
@@ -114,14 +114,14 @@ TEA, MILK, BREAD, ALL = (
     )
 )
 
-# ---- what the agents do ----
+# ---- scripted answers ----
 
 HANG: dict[str, Any] = {"hang": True}
-"""No answer: the work is killed meanwhile."""
+"""No answer: `ralph work` is killed meanwhile."""
 
 SLEEPER = ("sleep", "298")
 LEAVES = {"tools": [{"bash": f"setsid {' '.join(SLEEPER)} > /dev/null 2>&1 &"}]}
-"""Somebody who stays when the agent ends."""
+"""Starts a process that outlives the agent."""
 
 WRITTEN, READ = say("It is written.", "WRITTEN"), say("It is good.", "READ")
 
@@ -165,7 +165,7 @@ REVIEWER = {
 
 
 def script() -> list[dict[str, Any]]:
-    """Each role of each task has its own answers, one after the other, whenever they are asked for."""
+    """The answers for each role of each task, in order."""
     return [
         {"when": f"# {id}: Write {id}\n\nYou {part}"} | answer
         for part, answers in (("implement", CODER), ("review", REVIEWER))
@@ -185,7 +185,7 @@ def prepared(repository: Project) -> None:
 
 
 def killed_when_all_hang(site: Site, server: ModelServer) -> None:
-    """`ralph work -j 4`, killed when four agents wait for an answer; all that it has started ends with it."""
+    """Kill `ralph work -j 4` when four agents wait for an answer, and wait until all its processes are gone."""
     project = site.project
     assert isinstance(project, Lonely)
     hangs = {number for number, turn in enumerate(script(), 1) if "hang" in turn}
@@ -205,12 +205,12 @@ def killed_when_all_hang(site: Site, server: ModelServer) -> None:
 
 
 def runs(site: Site) -> dict[str, dict[str, Any]]:
-    """All runs of all tasks, as `ralph status` tells of them."""
+    """All runs of all tasks, as shown by `ralph status`."""
     return {run["run"]: run for id in TASKS for run in site.state(id)["runs"]}
 
 
 def worktrees(site: Site) -> list[str]:
-    """The names of all worktrees but the user's own, those of merges too; each has its directory."""
+    """The names of all worktrees except the user's, including those of merges."""
     listing = site.project.git("worktree", "list", "--porcelain")
     assert "prunable" not in listing
     found = [Path(line.split()[1]) for line in listing.splitlines() if line.startswith("worktree ")][1:]
@@ -219,11 +219,11 @@ def worktrees(site: Site) -> list[str]:
     return sorted(path.name for path in found)
 
 
-# ---- what must hold ----
+# ---- assertions ----
 
 
 def assert_half_way(site: Site) -> None:
-    """Two tasks are merged; of the others, one has been sent to its second role and three are with their first."""
+    """Two tasks are merged; of the others, one is with its second role and three are with their first."""
     assert {id: site.state(id)["status"] for id in ("first", "plain")} == {"first": "done", "plain": "done"}
     assert worktrees(site) == ["after", "never", "red", "second"]
     cut_off = {
@@ -241,7 +241,7 @@ def assert_ended_as_they_must(site: Site) -> None:
     states = {id: site.state(id) for id in TASKS}
     ended = {id: (state["status"], state["reason"].partition(";")[0]) for id, state in states.items()}
     assert ended == dict.fromkeys(DONE, ("done", "")) | {
-        "never": ("failed", "2 of 2 iterations used without completion"),
+        "never": ("failed", "2 of 2 iterations used"),
         "behind-never": ("blocked", "depends on never, which is failed"),
     }
     assert {id: roles(site, id) for id in TASKS} == {
@@ -257,7 +257,7 @@ def assert_ended_as_they_must(site: Site) -> None:
 
 
 def assert_played_once(server: ModelServer, coder: str, reviewer: str) -> None:
-    """No agent was asked for anything twice, and each was the one that the settings say."""
+    """No answer was requested twice, and each role used its configured agent."""
     assert "refused" not in {request.played for request in server.requests}
     assert Counter(request.played for request in server.turns()) == Counter(range(1, len(script()) + 1))
     wires = {role: {request.wire for request in asked_by(server, role)} for role in ("coder", "reviewer")}
@@ -266,7 +266,7 @@ def assert_played_once(server: ModelServer, coder: str, reviewer: str) -> None:
 
 
 def assert_told_why(server: ModelServer) -> None:
-    """The conflict and the red merge went back to their coders, with the base in their worktrees."""
+    """The conflict and the failed merge went back to their coders, with the base in their worktrees."""
     told_again = {
         id: [words for words in told(server, "coder") if f"# {id}: " in words][-1] for id in ("second", "red")
     }
@@ -280,7 +280,7 @@ def assert_told_why(server: ModelServer) -> None:
 
 
 def assert_merged_once(site: Site) -> None:
-    """The user's branch has the work of each finished task once, green at every step, and nothing else."""
+    """The user's branch has the work of each finished task once, with passing checks at every merge."""
     subjects = site.project.git("log", "--first-parent", "--format=%s", "main").splitlines()
     brought = [subject.removeprefix("Merge ").partition(":")[0] for subject in subjects]
     assert sorted(brought) == sorted([*DONE, "First", "Shop"])
@@ -293,7 +293,7 @@ def assert_merged_once(site: Site) -> None:
 
 
 def assert_nothing_left(site: Site) -> None:
-    """Only the task that failed has a worktree and a branch, with all that was made."""
+    """Only the failed task still has a worktree and a branch, with all its work."""
     assert_intact(site)
     assert worktrees(site) == ["never"]
     branches = site.project.git("for-each-ref", "--format=%(refname)", "refs/heads", "refs/ralph/proved")
@@ -303,7 +303,7 @@ def assert_nothing_left(site: Site) -> None:
 
 @pytest.mark.parametrize(("coder", "reviewer"), [("codex", "claude"), ("claude", "codex")])
 def test_eight_tasks_survive_a_kill(repository: Project, coder: str, reviewer: str) -> None:
-    """A conflict, a merge that is red, a task that fails, and a kill: finished steps stay, all else is done once."""
+    """After a conflict, a failed merge, a failed task and a kill, finished steps stay and the rest runs once."""
     prepared(repository)
     agents = {
         role: {"agent": {"command": name, "permissions": "bypass"}}
@@ -311,7 +311,7 @@ def test_eight_tasks_survive_a_kill(repository: Project, coder: str, reviewer: s
     }
     settings = only("reviewer", agents=agents) | {
         "guardrails": [{"command": CHECK}],
-        "guard": {"enabled": False},  # it would not let anybody start what outlives them
+        "guard": {"enabled": False},  # it would deny starting a process that outlives the agent
     }
     with working(repository, (coder, reviewer), *script(), **settings) as (site, server):
         imported(site, "".join(TASK.format(id=id, **about) for id, about in TASKS.items()))

@@ -1,4 +1,4 @@
-"""What only the real Gemini CLI has, driven by `ralph run` against a scripted model server."""
+"""Behaviour specific to the real Gemini CLI, driven by `ralph run` against a scripted model server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ pytestmark = REAL
 
 
 def test_no_key(repository: Project) -> None:
-    """Nobody is logged in: the run stops as fatal, and says so in Gemini's words."""
+    """Without a key the run stops as fatal and shows Gemini's message."""
     with driven("gemini", repository, turns({"text": DONE}), maximumIterations=3) as (project, _):
         del project.alone["GEMINI_API_KEY"]
         result = project.run("run", "-p", "x", "--json")

@@ -1,4 +1,4 @@
-"""The command guard in the real Claude Code: what is dangerous does not run, and the model is told why."""
+"""The command guard in the real Claude Code: dangerous commands do not run, and the model gets the reason."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from real.real_support import DONE, REAL, driven, ends, environment, run_directl
 pytestmark = REAL
 
 DANGEROUS = 'touch ran; rm -rf "$HOME/precious"'
-"""Were it to run, two traces would be left: a file, and a directory less."""
+"""If it ran, it would leave a new file and remove a directory."""
 
 
-def test_a_run_goes_on(repository: Project) -> None:
-    """Denied, the reason reaches the model, and the run completes; whatever Claude's own permissions allow."""
+def test_a_run_continues_after_a_denial(repository: Project) -> None:
+    """The reason for a denial reaches the model and the run completes, whatever Claude's permissions."""
     victim = repository.home.path.parent / "home" / "precious"
     victim.mkdir(parents=True)
     script = turns(
@@ -43,8 +43,8 @@ def test_a_run_goes_on(repository: Project) -> None:
         assert started["unguarded"] == []
 
 
-def test_switched_off(repository: Project) -> None:
-    """By the settings: the command runs, and the start of the run says that nobody watches."""
+def test_the_guard_can_be_turned_off(repository: Project) -> None:
+    """With the guard turned off, the command runs, and the start of the run shows that there is no guard."""
     victim = repository.home.path.parent / "home" / "precious"
     victim.mkdir(parents=True)
     script = turns({"tools": [{"bash": DANGEROUS}]}, {"text": DONE})
@@ -69,7 +69,7 @@ CODE = {
 
 @pytest.mark.parametrize("how", BROKEN)
 def test_a_broken_guard_lets_nothing_through(how: str, repository: Project, tmp_path: Path) -> None:
-    """Missing, crashing or killed: the command does not run, and the model hears of it."""
+    """If the guard is missing, crashes or is killed, the command does not run and the model is told."""
     script = tmp_path / "guard.py"
     if how in CODE:
         script.write_text(CODE[how])

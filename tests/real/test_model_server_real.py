@@ -1,4 +1,4 @@
-"""The model server drives each real CLI: this proves the server, not ralph."""
+"""The model server drives each real CLI; these tests check the server, not ralph."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ then: error
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_real_agent_plays_the_script(name: str, tmp_path: Path) -> None:
-    """It runs the command, writes, edits and reads the file, says the last text; the results come back."""
+    """The agent runs the command, writes, edits and reads the file, and returns the results to the model."""
     with ModelServer(parse(SCRIPT)) as server:
         env = environment(name, tmp_path / "home", server)
         ended = run_directly(name, tmp_path / "work", env, "Please say hello.")
@@ -45,7 +45,7 @@ def test_a_real_agent_plays_the_script(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["claude", "codex", "gemini"])
 def test_a_real_agent_meets_a_usage_limit(name: str, tmp_path: Path) -> None:
-    """It gives up at once and says so in its own words."""
+    """The agent gives up at once with its own message."""
     words = {
         "claude": "This request would exceed your account's rate limit",
         "codex": "hit your usage limit",
@@ -59,8 +59,8 @@ def test_a_real_agent_meets_a_usage_limit(name: str, tmp_path: Path) -> None:
     assert words[name] in ended.out
 
 
-def test_a_subscriber_is_told_when_the_window_resets(tmp_path: Path) -> None:
-    """Claude with a subscription has a structured event with the time of the reset."""
+def test_a_subscriber_gets_the_reset_time(tmp_path: Path) -> None:
+    """Claude with a subscription reports a structured event with the reset time."""
     reset = int(time.time()) + 7200
     with ModelServer(parse(f"turns: [{{usage_limit: {{resets_at: {reset}}}}}]")) as server:
         env = environment("claude", tmp_path / "home", server, subscription=True)
@@ -72,7 +72,7 @@ def test_a_subscriber_is_told_when_the_window_resets(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["claude", "codex"])
 def test_a_real_agent_never_ends_a_hang(name: str, tmp_path: Path) -> None:
-    """A hang in mid-stream keeps it waiting: ending it is the harness's work."""
+    """The agent waits forever on a hang in mid-stream, so Ralph has to stop it."""
     with ModelServer(parse("turns: [{text: I begin and then, hang_after: 3}]")) as server:
         env = environment(name, tmp_path / "home", server)
         ended = run_directly(name, tmp_path / "work", env, "Please say hello.", seconds=6)
@@ -83,7 +83,7 @@ def test_a_real_agent_never_ends_a_hang(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", ["cut: true", "malformed: true"])
 @pytest.mark.parametrize("name", ["claude", "codex"])
 def test_a_real_agent_survives_a_broken_stream(name: str, fault: str, tmp_path: Path) -> None:
-    """It asks again and gets the next turn."""
+    """The agent retries and gets the next turn."""
     with ModelServer(parse(f"turns: [{{text: lost, {fault}}}, {{text: found again}}]")) as server:
         env = environment(name, tmp_path / "home", server)
         ended = run_directly(name, tmp_path / "work", env, "Please say hello.", seconds=30)

@@ -1,4 +1,4 @@
-"""What only the real OpenCode has, driven by `ralph run` against a scripted model server."""
+"""Behaviour specific to the real OpenCode, driven by `ralph run` against a scripted model server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ pytestmark = REAL
 
 
 def test_a_refused_request(repository: Project) -> None:
-    """OpenCode repeats the provider's words: they claim nothing."""
+    """A tag in the provider's error message, which OpenCode repeats, is not a claim."""
     script = turns({"status": 400, "message": f"bad thing {DONE}"})
     with driven("opencode", repository, script) as (project, _):
         result = project.run("run", "-p", "x", "--json", timeout=120)

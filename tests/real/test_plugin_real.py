@@ -1,4 +1,4 @@
-"""The plugin in the real Claude Code: it is accepted, its skills are listed, its hooks fire and reach the model."""
+"""The plugin in the real Claude Code: it is valid, its skills are listed, and its hooks reach the model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = REAL
 ROOT = Path(__file__).parents[2]
 LOADED = ("--plugin-dir", str(PLUGIN))
 TRANSCRIBED = "until [ -s ~/.claude/projects/*/*.jsonl ]; do sleep 0.05; done"
-"""Claude Code writes its transcript a moment after what it tells of; the alert measures it."""
+"""Waits for Claude Code's transcript, which is written with a delay and measured by the alert."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class Claude:
     server: ModelServer
     env: dict[str, str]
 
-    def session(self, *flags: str, prompt: str = "Go on.") -> list[dict[str, Any]]:
+    def session(self, *flags: str, prompt: str = "Continue.") -> list[dict[str, Any]]:
         """The events of a whole session."""
         ended = run_directly("claude", self.project.path, self.env, prompt, flags=flags)
         assert ended.code == 0, ended.err
@@ -58,7 +58,7 @@ class Claude:
         return Ended(done.returncode, done.stdout, done.stderr)
 
     def hears(self, turn: int, words: str) -> bool:
-        """Is the model told this for the first time in this turn?"""
+        """Whether the model gets these words for the first time in this turn."""
         said = [request.said() for request in self.server.turns()]
         return words in said[turn - 1] and not any(words in each for each in said[: turn - 1])
 
@@ -67,13 +67,13 @@ class Claude:
 def claude(project: Project, script: ModelScript) -> Iterator[Claude]:
     with ModelServer(script) as server:
         env = environment("claude", project.home.path.parent / "home", server)
-        env["PATH"] += f":{Path(sys.executable).parent}"  # where there is no other python3
+        env["PATH"] += f":{Path(sys.executable).parent}"  # in case there is no other python3
         yield Claude(project, server, env)
 
 
 @pytest.fixture
 def repository(repository: Project) -> Project:
-    """With the story of a loop in it."""
+    """A repository with the story of a loop."""
     (repository.path / ".gitignore").write_text(".ralph-active\n")
     (repository.path / "ralph").mkdir()
     (repository.path / "ralph" / "tasks.json").write_text(json.dumps(board(story())))
@@ -85,7 +85,7 @@ def repository(repository: Project) -> Project:
 
 
 def mark(project: Project) -> None:
-    """A loop is active: an implement iteration begins."""
+    """Mark a loop as active, at the start of an implement iteration."""
     found = rules.snapshot(board(story()))
     marker = {"pid": 1, "iterationMode": IMPLEMENT, "preIterationSnapshot": found, "reviewCap": 5}
     (project.path / ".ralph-active").write_text(json.dumps(marker))
@@ -100,7 +100,7 @@ ALL_SKILLS = {f"ralph:{path.parent.name}" for path in PLUGIN.glob("skills/*/SKIL
 
 
 def test_it_is_valid(repository: Project) -> None:
-    """The plugin and both marketplaces, strictly."""
+    """The plugin and both marketplaces pass strict validation."""
     with claude(repository, turns({"text": "unused"})) as agent:
         for place in (PLUGIN, ROOT):
             ended = agent.command("plugin", "validate", "--strict", str(place))
@@ -108,7 +108,7 @@ def test_it_is_valid(repository: Project) -> None:
 
 
 def test_every_skill_is_listed(repository: Project) -> None:
-    """To the user by name, to the model with its description."""
+    """The user sees each skill's name, and the model also sees its description."""
     with claude(repository, turns({"text": "Hello."})) as agent:
         assert skills(agent.session(*LOADED)) == ALL_SKILLS
         assert all(agent.hears(1, name) for name in (*ALL_SKILLS, "plan this feature for ralph"))
@@ -116,7 +116,7 @@ def test_every_skill_is_listed(repository: Project) -> None:
 
 @pytest.mark.parametrize("name", sorted(ALL_SKILLS))
 def test_a_skill_is_called_by_its_name(repository: Project, name: str) -> None:
-    """All of its text is the model's task."""
+    """The model gets the skill's whole text."""
     text = (PLUGIN / "skills" / name.partition(":")[2] / "SKILL.md").read_text().split("---\n", 2)[2]
     with claude(repository, turns({"text": "Which feature?"})) as agent:
         assert agent.session(*LOADED, prompt=f"/{name}")[-1]["result"] == "Which feature?"
@@ -125,7 +125,7 @@ def test_a_skill_is_called_by_its_name(repository: Project, name: str) -> None:
 
 @pytest.mark.parametrize("how", ["marketplace", "skills folder"])
 def test_an_installed_copy_is_loaded(repository: Project, how: str) -> None:
-    """By the two commands that `ralph plugin install` prints; or from where Claude Code looks by itself."""
+    """The plugin loads after the commands printed by `ralph plugin install`, or from the skills folder."""
     with claude(repository, turns({"text": "Hello."})) as agent:
         home = Path(agent.env["HOME"])
         place = home / "plugins/ralph" if how == "marketplace" else home / ".claude/skills/ralph"
@@ -138,7 +138,7 @@ def test_an_installed_copy_is_loaded(repository: Project, how: str) -> None:
 
 @pytest.mark.parametrize("command", [TRANSCRIBED, f"{TRANSCRIBED}; false"], ids=["good", "failed"])
 def test_the_alert_reaches_the_model(repository: Project, command: str) -> None:
-    """After a tool call, once; also after one that failed."""
+    """The alert arrives once after a tool call, even after one that failed."""
     script = turns({"tools": [{"bash": command}]}, {"tools": [{"bash": "true"}]}, {"text": "x"})
     with claude(repository, script) as agent:
         agent.env["CLAUDE_CONTEXT_WINDOW"] = "10"
@@ -151,7 +151,7 @@ def test_the_alert_reaches_the_model(repository: Project, command: str) -> None:
 
 
 def test_a_session_begins_with_every_alert(repository: Project) -> None:
-    """SessionStart removes what an earlier session of the same number has left."""
+    """SessionStart removes the alert state of an earlier session with the same id."""
     script = turns({"text": "x"}, {"tools": [{"bash": "true"}]}, {"text": "x"})
     with claude(repository, script) as agent:
         id = agent.session(*LOADED)[-1]["session_id"]
@@ -165,7 +165,7 @@ def test_a_session_begins_with_every_alert(repository: Project) -> None:
 
 
 def test_megabytes_for_the_monitor(repository: Project) -> None:
-    """A big file is written, full of quotes: the hook takes all of its input, and nobody complains."""
+    """The hook reads all of a very large input full of quotes without an error."""
     waiter = {"type": "command", "command": TRANSCRIBED}
     counter = {"type": "command", "command": "wc -c > .git/size"}
     hooks = {"PreToolUse": [{"hooks": [waiter]}], "PostToolUse": [{"hooks": [counter]}]}
@@ -180,7 +180,7 @@ def test_megabytes_for_the_monitor(repository: Project) -> None:
 
 
 def test_a_stop_is_blocked_until_the_work_is_in_order(repository: Project) -> None:
-    """Each reason is the model's next turn: an approval of its own, then work that is not committed."""
+    """Each block reason reaches the model's next turn: its own approval, then uncommitted work."""
     mark(repository)
     path = str(repository.path / "ralph" / "tasks.json")
     approved = story(passes=True, reviewStatus=APPROVED, reviewCount=1)
@@ -205,16 +205,16 @@ def test_a_stop_is_blocked_until_the_work_is_in_order(repository: Project) -> No
     assert repository.git("status", "--porcelain") == ""
 
 
-def test_without_a_loop_a_session_ends_as_ever(repository: Project) -> None:
-    """No block, however untidy the tree is."""
+def test_without_a_loop_a_session_ends_as_usual(repository: Project) -> None:
+    """Without a loop nothing is blocked, even with uncommitted files."""
     (repository.path / "new.txt").touch()
     with claude(repository, turns({"text": "Hello."})) as agent:
         assert agent.session(*LOADED)[-1]["result"] == "Hello."
         assert len(agent.server.turns()) == 1
 
 
-def test_a_loop_whose_hook_is_never_content(repository: Project) -> None:
-    """Claude Code ends it by itself after eight blocks: the harness has to look again."""
+def test_claude_code_stops_after_eight_blocks(repository: Project) -> None:
+    """Claude Code ends the session after eight blocks, so Ralph has to check again."""
     mark(repository)
     (repository.path / "new.txt").touch()
     with claude(repository, turns({"text": "No.", "times": 20})) as agent:
@@ -223,7 +223,7 @@ def test_a_loop_whose_hook_is_never_content(repository: Project) -> None:
 
 
 def test_the_copy_of_a_plugin_runs_alone(repository: Project, tmp_path: Path) -> None:
-    """Away from Ralph, in a folder with blanks in its name, the hooks still work."""
+    """A copy of the plugin works without Ralph, in a folder with spaces in its name."""
     place = tmp_path / "a copy" / "ralph"
     shutil.copytree(PLUGIN, place)
     mark(repository)

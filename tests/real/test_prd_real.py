@@ -1,7 +1,7 @@
-"""`ralph prd` with real agents: stories from the first to the last, and agents that approve themselves.
+"""`ralph prd` with real agents: whole loops, and agents that approve their own work.
 
-In Claude Code the stop hook sees it first; whatever an agent does about the hook, and where there is none, the harness
-undoes it after the iteration.
+In Claude Code the Stop hook blocks this first. If the agent evades the hook, or there is none, Ralph undoes the
+approval after the iteration.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from real.real_support import REAL, driven, turns
 pytestmark = REAL
 
 TIMEOUT = 150
-"""Seconds for a whole loop: a busy machine has time enough."""
+"""Seconds for a whole loop, enough for a busy machine."""
 
-TOLD = "The harness about the iteration before this one:"
-UNDONE = "chore: [ralph] undo what an iteration may not do"
+TOLD = "Ralph about the previous iteration:"
+UNDONE = "chore: [ralph] undo forbidden changes of an iteration"
 BLOCKS = 8
-"""In a row, then Claude Code ends a session whatever its hook says."""
+"""After this number of blocks in a row, Claude Code ends a session despite its hook."""
 
 
-# ---- what the model does ----
+# ---- scripted answers ----
 
 EDIT = """import json, sys
 board = json.load(open("ralph/tasks.json"))
@@ -58,7 +58,7 @@ def log(id: str, mode: str) -> str:
 
 
 def work(id: str, mode: str, message: str, **values: Any) -> list[dict[str, Any]]:
-    """An honest iteration: the list, the log, the commit, in one command."""
+    """An honest iteration that updates list and log and commits, in one command."""
     return [bash(change(id, **values), log(id, mode), commit(message)), {"text": f"{mode} of {id}: done."}]
 
 
@@ -115,7 +115,7 @@ def looping(
     stories: tuple[dict[str, Any], ...] = STORIES,
     flags: tuple[str, ...] = (),
 ) -> Iterator[tuple[Loop, ModelServer]]:
-    """A folder as `ralph prd init` makes it, planned and committed on its branch; answers for each iteration."""
+    """A loop made by `ralph prd init`, planned and committed on its branch, with answers for each iteration."""
     script = [
         {"when": f"Ralph Loop: iteration {number} of "} | answer
         for number, answers in enumerate(iterations, 1)
@@ -126,7 +126,7 @@ def looping(
         off = {
             "sandbox": {"rung": "direct"},
             "guard": {"enabled": False},
-        }  # they would stop most of the cheats
+        }  # they would block most of the cheats
         project.settings(agent={"command": name, "flags": list(flags)}, **off)
         made = project.run("prd", "init", "--name", "calc")
         assert made.code == 0, made.err
@@ -152,26 +152,26 @@ def first_requests(server: ModelServer) -> list[Request]:
 
 
 def asked(server: ModelServer, iteration: int) -> list[str]:
-    """All that the model heard in an iteration, at each of its requests."""
+    """The content of each request of an iteration."""
     mark = f"Ralph Loop: iteration {iteration} of "
     return [said for request in server.turns() if mark in (said := request.said())]
 
 
 def modes(server: ModelServer) -> list[str]:
-    """Mode and story of each iteration, as the model was told."""
+    """Mode and story of each iteration, as in the model's prompt."""
     pattern = r"Mode of this iteration \| \*\*(.+)\*\* \|\n\| Story of this iteration \| \*\*(.+)\*\* \|"
     found = [re.search(pattern, request.said()) for request in first_requests(server)]
     return [" ".join(each.groups()) for each in found if each is not None]
 
 
 def notes(loop: Loop) -> list[str]:
-    """What the outcome of the run says."""
+    """The notes in the run's outcome."""
     found: list[str] = loop.project.status()[0]["notes"]
     return found
 
 
 def subjects(loop: Loop) -> list[str]:
-    """Of the commits since the plan, the oldest first."""
+    """Subjects of the commits since the plan, oldest first."""
     return loop.subjects[::-1][2:]
 
 
@@ -224,7 +224,7 @@ def assert_all_approved(loop: Loop) -> None:
 
 
 def test_three_stories_in_claude_code(repository: Project) -> None:
-    """A review sends one back, a later one approves it; all are approved, nobody had to be stopped, it is archived."""
+    """Three stories are implemented, reviewed (one of them twice), approved and archived without a block."""
     with looping("claude", repository, *WHOLE_WAY) as (loop, server):
         done = loop.run("--no-sandbox", timeout=TIMEOUT)
         assert done.code == 0, done.err + done.out
@@ -243,7 +243,7 @@ def test_three_stories_in_claude_code(repository: Project) -> None:
 
 
 def test_three_stories_in_codex(repository: Project) -> None:
-    """No hook there: an implementation that approves itself is undone by the harness, told, and done again."""
+    """Without a hook, an implementer's own approval is undone by Ralph, reported, and the story is redone."""
     cheated = [write("add.py", "def run(a, b): ...\n"), bash(CHEAT, commit(CHEATED)), {"text": "Approved."}]
     again = work("US-001", "implement", "feat: [US-001] - Add", **SUBMITTED)
     script = [cheated, again, *WHOLE_WAY[1:]]
@@ -257,11 +257,11 @@ def test_three_stories_in_codex(repository: Project) -> None:
         assert {request.wire for request in server.turns()} == {"responses"}
 
 
-# ---- an implementation that approves itself ----
+# ---- agents that approve their own work ----
 
 
 def assert_undone(loop: Loop, server: ModelServer, words: str) -> None:
-    """Put back, committed as such, in journal and outcome, and told to the next iteration."""
+    """The approval is undone, committed, journalled, noted, and reported to the next iteration."""
     (commit,) = loop.project.git("log", "--format=%H", f"--grep=^{re.escape(UNDONE)}").split()
     assert words in loop.project.git("show", "-s", "--format=%b", commit)
     put_back = json.loads(loop.project.git("show", f"{commit}:ralph/tasks.json"))["userStories"][0]
@@ -273,8 +273,8 @@ def assert_undone(loop: Loop, server: ModelServer, words: str) -> None:
     assert TOLD in second.said() and words in second.said().partition(TOLD)[2]
 
 
-def test_the_stop_hook_speaks_first(repository: Project) -> None:
-    """Its reason is the model's next turn: the approval is taken back in the session, and nothing has to be undone."""
+def test_the_stop_hook_blocks_first(repository: Project) -> None:
+    """The hook's reason reaches the model, which takes its approval back, so Ralph undoes nothing."""
     cheated = [
         write("add.py", "def run(a, b): ...\n"),
         bash(CHEAT, commit(CHEATED)),
@@ -297,7 +297,7 @@ def test_the_stop_hook_speaks_first(repository: Project) -> None:
 
 @dataclass(frozen=True)
 class Evasion:
-    """How an agent gets its approval past the hook. `settings`: of the project, by their names in .claude."""
+    """How an agent gets its approval past the hook. `settings` names a file in the project's .claude."""
 
     commands: tuple[str, ...]
     blocks: int = BLOCKS
@@ -314,10 +314,10 @@ REVIEWING = (
 NO_LIST = "tasks.json was no longer a task list"
 
 EVASIONS = {
-    "keeps on through eight blocks": Evasion((CHEAT, commit(CHEATED))),
+    "ignores eight blocks": Evasion((CHEAT, commit(CHEATED))),
     "hooks off in settings.json": Evasion((CHEAT, commit(CHEATED)), settings="settings.json"),
     "hooks off in settings.local.json": Evasion((CHEAT, commit(CHEATED)), settings="settings.local.json"),
-    "switches hooks off on the way": Evasion(
+    "turns hooks off meanwhile": Evasion(
         (
             "mkdir -p .claude",
             "echo '{\"disableAllHooks\": true}' | tee .claude/settings.json > .claude/settings.local.json",
@@ -335,7 +335,7 @@ EVASIONS = {
     "edits the marker": Evasion(
         (shlex.join(["python3", "-c", MARKED.format(REVIEWING)]), CHEAT, commit(CHEATED)), 0
     ),
-    "says in the marker that nobody reviews": Evasion(
+    "turns off review in the marker": Evasion(
         (
             shlex.join(["python3", "-c", MARKED.format("m['skipReview'] = True")]),
             change("US-001", passes=True, notes="x"),
@@ -370,7 +370,7 @@ EVASIONS = {
 
 @pytest.mark.parametrize("how", EVASIONS)
 def test_a_hook_that_is_evaded(how: str, repository: Project) -> None:
-    """The harness undoes the approval, says so everywhere, and the story goes its way through a real review."""
+    """Ralph undoes and reports the approval, and the story then goes through a real review."""
     evasion = EVASIONS[how]
     if evasion.settings:
         (repository.path / ".claude").mkdir()
@@ -392,12 +392,12 @@ def test_a_hook_that_is_evaded(how: str, repository: Project) -> None:
         ]
         assert loop.standing() == (True, "approved", 1)
         if ".ralph-active" in evasion.commands[0]:
-            assert any(".ralph-active is not the agent's to change" in note for note in notes(loop))
+            assert any(".ralph-active must not be changed by the agent" in note for note in notes(loop))
 
 
 @pytest.mark.parametrize("command", ["exit 1", "sleep 20", "/no/such/hook", "echo nonsense", "kill -9 $$"])
 def test_hooks_that_fail(command: str, repository: Project) -> None:
-    """Hooks of the user's own choice that crash, hang or say nothing: Claude Code goes on, the harness does not."""
+    """If the user's own hooks crash, hang or print garbage, Ralph still undoes the approval."""
     hook = {"type": "command", "command": command, "timeout": 1}
     file = repository.home.path.parent / "hooks.json"
     file.write_text(json.dumps({"hooks": {"Stop": [{"hooks": [hook]}]}}))

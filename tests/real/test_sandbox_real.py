@@ -25,7 +25,7 @@ def run(project: Lonely, *words: str) -> Result:
 
 
 def plant(project: Lonely) -> Path:
-    """Credentials in the agent's home, a secret in its environment."""
+    """Put credentials into the agent's home and a secret into its environment."""
     home = Path(project.alone["HOME"])
     (home / ".ssh").mkdir(exist_ok=True)
     for name in (".ssh/id", ".netrc"):
@@ -36,7 +36,7 @@ def plant(project: Lonely) -> Path:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_whole_loop_inside(name: str, repository: Project) -> None:
-    """A write, a look around, a red check inside, a fix, the claim, a commit by the harness; no secret is seen."""
+    """A whole run with a failed check works in the sandbox, and the agent sees no secret."""
     script = turns(
         {"tools": [{"write": {"path": "a.txt", "content": "one\n"}}]},
         {"tools": [{"bash": LOOK}]},
@@ -66,7 +66,7 @@ def test_a_whole_loop_inside(name: str, repository: Project) -> None:
 
 @pytest.fixture
 def loopback() -> str:
-    """A name of this machine; to localhost Claude Code talks without any proxy."""
+    """A loopback name of this machine other than localhost, to which Claude Code talks without a proxy."""
     for line in Path("/etc/hosts").read_text().splitlines():
         address, *names = line.partition("#")[0].split() or [""]
         for name in names if address.startswith("127.") else ():
@@ -77,7 +77,7 @@ def loopback() -> str:
 
 @pytest.mark.parametrize("name", ["claude", "codex"])
 def test_only_the_model_can_be_reached(name: str, repository: Project, loopback: str) -> None:
-    """With an allow-list the agent talks to its server through the proxy, and to nobody else."""
+    """With an allow-list, the agent reaches its server through the proxy and nothing else."""
     reach = "curl -sS --max-time 5 https://example.org; curl -sS --noproxy '*' --max-time 5 http://1.1.1.1; echo tried"
     script = turns({"tools": [{"bash": reach}]}, {"text": DONE})
     with driven(name, repository, script) as (project, server):
@@ -98,8 +98,8 @@ def test_only_the_model_can_be_reached(name: str, repository: Project, loopback:
         assert any("refused a connection to example.org:443" in text for text in told)
 
 
-def test_claude_finds_its_state_and_leaves_it(repository: Project) -> None:
-    """Its directory is the user's, so its sessions are kept; its changing file is a copy, and stays as it was."""
+def test_claude_keeps_its_sessions_but_not_its_changed_file(repository: Project) -> None:
+    """Claude's sessions are kept in the user's directory, but its config file is only a copy."""
     script = turns({"text": DONE})
     with driven("claude", repository, script, sandbox=SANDBOX) as (project, _):
         home = plant(project)
@@ -113,7 +113,7 @@ def test_claude_finds_its_state_and_leaves_it(repository: Project) -> None:
 
 
 def test_a_prd_loop_inside_with_hooks(repository: Project) -> None:
-    """The best backend by default; the plugin's Stop hook fires inside and its words reach the model."""
+    """The best backend is the default, and the plugin's Stop hook fires inside and reaches the model."""
     (repository.path / "ralph").mkdir()
     first = board(story())
     (repository.path / "ralph" / "tasks.json").write_text(json.dumps(first))
@@ -123,7 +123,7 @@ def test_a_prd_loop_inside_with_hooks(repository: Project) -> None:
     repository.git("commit", "-q", "-m", "Plan")
 
     def tasks(**changed: Any) -> dict[str, Any]:
-        """A turn that writes the list with its one story changed."""
+        """A turn that writes the list with its only story changed."""
         text = json.dumps(board(story(**changed)))
         commit = "git add -A && git commit -qm work"
         return {"tools": [{"bash": f"cat >ralph/tasks.json <<'END'\n{text}\nEND\n{commit}"}]}
@@ -147,5 +147,5 @@ def test_a_prd_loop_inside_with_hooks(repository: Project) -> None:
         begun = next(line for line in result.lines() if line["event"] == "run_started")
         assert (begun["sandbox"], begun["permissions"]) == ("bubblewrap", "bypass")
         told = server.turns()[2].said()
-        assert "implement" in told and "US-001" in told, "the Stop hook has spoken"
+        assert "implement" in told and "US-001" in told, "the Stop hook's message arrived"
         assert not server.turns()[1].said().count("Stop hook feedback")

@@ -12,13 +12,13 @@ from real.real_support import REAL, driven, ends, limits, turns
 pytestmark = [*REAL, pytest.mark.parametrize("name", ["claude", "codex"])]
 
 HANGS = {"claude": 3, "codex": 6}
-"""The events before the hang: some of the text."""
+"""The number of events before the hang, which include some text."""
 
 RESETS_IN = 3
 
 
-def test_it_is_kept_going_until_it_leaves_done(name: str, repository: Project) -> None:
-    """Each attempt is a fresh one; the crash and the hang are failures, the limit is waited for, DONE ends it."""
+def test_the_agent_is_restarted_until_done(name: str, repository: Project) -> None:
+    """A crash and a hang are failed attempts, a usage limit is waited for, and DONE completes the run."""
     script = turns(
         {"tools": [{"bash": "kill -9 $PPID; sleep 60"}]},
         {"text": "I begin.", "hang_after": HANGS[name]},
@@ -32,7 +32,7 @@ def test_it_is_kept_going_until_it_leaves_done(name: str, repository: Project) -
     settings = {
         "idleTimeoutSeconds": 5,
         "supervise": {"restartDelaySeconds": 0.1},
-        "guard": {"enabled": False},  # it would not let it kill itself
+        "guard": {"enabled": False},  # it would not let the agent kill itself
     }
     with driven(name, repository, script, subscription=name == "claude", **settings) as (project, server):
         result = project.run("supervise", "tasks/job", "-p", "Do it.", "--json", timeout=180)
@@ -42,7 +42,7 @@ def test_it_is_kept_going_until_it_leaves_done(name: str, repository: Project) -
         assert len(limits(result)) == 1
         assert [request.played for request in server.turns()][-3:] == [4, 5, 6]
     started = [line["iteration"] for line in result.lines() if line["event"] == "iteration_started"]
-    assert started == [1, 2, 3, 3, 4], "a limit spends no attempt"
+    assert started == [1, 2, 3, 3, 4], "a limit uses no attempt"
     told = [(m.type, m.body) for m in read(task_bus(folder)) if isinstance(m, BusMessage)]
     assert told[-1] == ("FACT", "task completed (DONE marker present, no active children)")
     assert ("WARNING", "attempt 2 failed: idle") in told

@@ -1,4 +1,4 @@
-"""`ralph work` with real agents: every role and every judge is a real CLI, only the model is a script."""
+"""`ralph work` with real agents: every role and every judge is a real CLI, and only the model is scripted."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from real.work_real_support import TIMEOUT, asked_by, edit, imported, only, role
 pytestmark = REAL
 
 JUDGE = "You judge whether work on a software project meets its criteria."
-"""So begins what a judge is asked."""
+"""The start of a judge's prompt."""
 
 
 def judge(*met: bool, why: str = "the diff shows it") -> dict[str, Any]:
-    """What the judge says of each criterion."""
+    """The judge's answer with a verdict for each criterion."""
     verdicts = [{"criterion": number, "met": each, "reason": why} for number, each in enumerate(met, 1)]
     return {"when": JUDGE, "text": json.dumps({"verdicts": verdicts})}
 
@@ -94,7 +94,7 @@ BANDIT = """#!/bin/sh
 
 
 def commands(directory: Path, **scripts: str) -> str:
-    """A directory with these commands."""
+    """A directory with these commands, for PATH."""
     directory.mkdir()
     for name, text in scripts.items():
         (directory / name).write_text(text)
@@ -103,7 +103,7 @@ def commands(directory: Path, **scripts: str) -> str:
 
 
 def test_the_complete_example(repository: Project) -> None:
-    """A false promise, a forbidden line, a forbidden word in a message, tests, stages and two judges: then it is merged."""
+    """After failed verifications, a whole task with four roles and two judges is merged."""
     auth = "src/auth"
     script = [
         write(src__auth__jwt=JWT, src__auth__middleware=MIDDLEWARE, src__auth__routes=ROUTES),
@@ -146,7 +146,7 @@ def test_the_complete_example(repository: Project) -> None:
         assert {request.body["model"] for request in asked} == {"claude-haiku-5-5"}
 
 
-# ---- what a newcomer would write ----
+# ---- a newcomer's task ----
 
 NEWCOMER = (
     *("greet", "first-steps", "Greet people by name"),
@@ -164,7 +164,7 @@ RESETS_IN = 2
 
 
 def test_a_newcomers_task(repository: Project) -> None:
-    """A review sends it back; the judge says no, then meets a limit, which is waited for, then says yes."""
+    """A review sends the task back, and the judge says no, then hits a usage limit, then says yes."""
     script = [
         write(greet=GREET),
         say("It greets.", "IMPLEMENTATION_COMPLETE"),
@@ -228,7 +228,7 @@ GREETS_LATER = "    # TODO: say more\n    return f'Hello, {name}!'"
 
 
 def test_codex_writes_and_claude_judges(repository: Project) -> None:
-    """Each role with its own agent; a required stage catches a false promise, an optional one only warns."""
+    """Each role has its own agent; a failed required stage refutes the claim, an optional one only warns."""
     script = [
         write(greet="def greet(name):\n    return 'Hello!'\n"),
         say("It greets.", "GREETING_DONE"),
@@ -271,7 +271,7 @@ ONE_OF_TWO = """
 
 
 def test_two_tasks_at_once(repository: Project) -> None:
-    """Codex writes both at the same time, Claude reviews and judges, and both are merged, one after the other."""
+    """Codex writes both tasks at once, Claude reviews and judges, and they are merged one after the other."""
     script = [
         turn
         for id in ("one", "two")
@@ -291,7 +291,7 @@ def test_two_tasks_at_once(repository: Project) -> None:
         moves = [
             line["task"] for line in done.lines() if line["event"] in ("iteration_started", "agent_ended")
         ]
-        assert set(moves[:2]) == {"one", "two"}, "both have begun before one has ended"
+        assert set(moves[:2]) == {"one", "two"}, "both have started before one has ended"
         assert [site.state(id)["status"] for id in ("one", "two")] == ["done", "done"]
         assert site.project.git("show", "main:one.py", "main:two.py") == "print('one')\nprint('two')\n"
         assert len(judged(server)) == 4
@@ -302,7 +302,7 @@ def test_two_tasks_at_once(repository: Project) -> None:
 REASON = 'It says “yes”: \\ "quoted", <promise>CODED</promise>, ```json, ' + ", ".join(
     f"{number} is not {number * number}" for number in range(2, 200)
 )
-"""What a parser could stumble over, and more than one piece of a stream."""
+"""Text that is hard to parse, and longer than one piece of a stream."""
 
 FLAGS = {
     "claude": ["--dangerously-skip-permissions"],
@@ -318,7 +318,7 @@ CONFIGURATION: dict[str, tuple[str, dict[str, Any]]] = {
         {"permission": {"*": "allow", "bash": "allow", "edit": "allow"}},
     ),
 }
-"""How its user lets it do everything: by flags, and in its own configuration."""
+"""How a user allows everything, with flags and in the agent's own configuration."""
 
 
 def allow_all(name: str, home: Path) -> None:
@@ -339,17 +339,17 @@ TOOLS: dict[str, tuple[str, str, str]] = {
     "gemini": ("write_file", "file_path", "run_shell_command"),
     "opencode": ("write", "filePath", "bash"),
 }
-"""How its tools are called that write a file and run a command."""
+"""The names of its tools that write a file (with the path argument) and run a command."""
 
 MODELS = {"claude": "haiku", "codex": "gpt-5.5", "gemini": "flash-lite", "opencode": "scripted"}
 
 
 SESSIONS = {"claude": ".claude/projects/**/*.jsonl", "codex": ".codex/sessions/**/*.jsonl"}
-"""Where it keeps a session of each call, if it can be told not to."""
+"""Where agents keep sessions, for those that can turn this off."""
 
 
 def attempts(name: str, file: Path) -> list[dict[str, Any]]:
-    """What a judge might be talked into: to write here, and to run a command that leaves a file elsewhere."""
+    """Attempts of a judge to write a file and to run a command that leaves a file elsewhere."""
     writer, path, shell = TOOLS[name]
     patch = "*** Begin Patch\n*** Add File: a.txt\n+one\n*** End Patch"
     written = {path: "a.txt", "content": "one\n"} if path else patch
@@ -360,7 +360,7 @@ def attempts(name: str, file: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_judge_answers_and_does_nothing_else(name: str, repository: Project) -> None:
-    """In an empty directory, with a small model, and unable to do what the agent's flags and configuration allow."""
+    """The judge runs in an empty directory with a small model and cannot use what the agent is allowed."""
     file = repository.home.path / "left-by-the-judge"
     script = [*attempts(name, file), judge(True, why=REASON), judge(True, why=REASON)]
     coder = repository.script("coder.sh", "echo 1 > done.txt; echo '<promise>CODED</promise>'")

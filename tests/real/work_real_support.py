@@ -1,4 +1,4 @@
-"""What tests of `ralph work` with real agents share: tasks, scripted answers, the place of work."""
+"""Support for tests of `ralph work` with real agents: tasks, scripted answers, and the project."""
 
 from __future__ import annotations
 
@@ -15,44 +15,44 @@ from real.real_support import Lonely, environment, turns
 from work_support import Site
 
 TIMEOUT = 150
-"""Seconds for a whole `ralph work`: a busy machine has time enough."""
+"""Seconds for a whole `ralph work`, enough for a busy machine."""
 
 
 # ---- tasks and answers ----
 
 
 def imported(site: Site, text: str) -> None:
-    """Tasks as they are written in a file."""
+    """Import tasks from YAML text."""
     done = site.project.run("task", "import", "-", stdin=text)
     assert done.code == 0, done.err
 
 
 def say(text: str, promise: str) -> dict[str, Any]:
-    """The agent's last word, with what it promises."""
+    """The agent's final message with its promise."""
     return {"text": f"{text}\n\n<promise>{promise}</promise>"}
 
 
 def write(**files: str) -> dict[str, Any]:
-    """One answer that writes files; `__` in a name is a slash."""
+    """An answer that writes files; `__` in a name stands for a slash."""
     named = {name.replace("__", "/") + ".py": content for name, content in files.items()}
     return {"tools": [{"write": {"path": path, "content": content}} for path, content in named.items()]}
 
 
 def edit(path: str, old: str, new: str) -> list[dict[str, Any]]:
-    """Two answers: agents read a file before they may edit it."""
+    """Two answers, because agents must read a file before they edit it."""
     return [{"tools": [{"read": path}]}, {"tools": [{"edit": {"path": path, "old": old, "new": new}}]}]
 
 
-# ---- the place of work ----
+# ---- the project ----
 
 
 @contextmanager
 def working(
     repository: Project, names: tuple[str, ...], *script: dict[str, Any], path: str = "", **settings: Any
 ) -> Iterator[tuple[Site, ModelServer]]:
-    """The repository with these agents, the first of them configured; in the end nobody is left.
+    """The repository with these agents, the first of them configured; afterwards no process may be left.
 
-    Claude is a subscriber's here, who is told when a limit ends. `path`: further commands of the project.
+    Claude runs with a subscription, so that it reports when a limit resets. `path` adds commands to PATH.
     """
     with ModelServer(turns(*script)) as server:
         home = repository.home.path.parent / "home"
@@ -69,13 +69,13 @@ def working(
 
 
 def only(*roles: str, **ralph: Any) -> dict[str, Any]:
-    """Settings in which tasks go through these roles only."""
+    """Settings that enable only these roles besides the coder."""
     off = {role: {"enabled": False} for role in ("reviewer", "tester", "qa") if role not in roles}
     return {"ralph": {"agents": off | ralph.pop("agents", {})} | ralph}
 
 
 def told(server: ModelServer, role: str) -> list[str]:
-    """What the model heard at the beginning of each iteration of a role."""
+    """The first request to the model in each iteration of a role."""
     return [request.said() for request in asked_by(server, role) if _is_first(request)]
 
 

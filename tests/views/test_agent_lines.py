@@ -1,4 +1,4 @@
-"""What an agent does, as people read it: the look, its settings, and the line at the bottom."""
+"""Agent activity as lines for people: the format, its settings, and the status line."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ TODO = Todo(
 )
 
 
-def test_the_look() -> None:
-    """Tools with their results, the task list and the totals look as they are documented."""
+def test_the_documented_format() -> None:
+    """Tools with their results, the task list and the totals look as documented."""
     errors = [each for id in range(4) for each in (start("Bash", str(id)), end("", str(id), is_error=True))]
     tools = [each for id in range(4, 57) for each in (start("Bash", str(id)), end("", str(id)))]
     usage = Usage(5.76, 350_000, 45_000, 850_000)
@@ -88,7 +88,7 @@ def test_the_look() -> None:
 
 
 def test_text_markers() -> None:
-    """Without emoji the same is told with text markers, all of it ASCII."""
+    """Without emoji, the output uses ASCII text markers."""
     shown = show(
         [
             start("Read", file_path="a.go"),
@@ -135,8 +135,8 @@ def test_text_markers() -> None:
         (Usage(12.5, 10, 2_000_000, 20), "cost: $12.50, tokens: 30 in (20 cached) / 2M out, "),
     ],
 )
-def test_what_is_not_reported_is_not_told(usage: Usage, told: str) -> None:
-    """Money and tokens are told as the agent reports them, and nothing is made up."""
+def test_unreported_usage_is_not_shown(usage: Usage, told: str) -> None:
+    """Cost and tokens are shown as the agent reports them, and left out otherwise."""
     assert show([Result(usage)]) == f"\n■ Agent finished ({told}tools: 0, errors: 0, time: 6m7s)\n"
 
 
@@ -155,8 +155,8 @@ def test_what_is_not_reported_is_not_told(usage: Usage, told: str) -> None:
         ({"command": "printf '\x1b[31m\x07'"}, "printf '�'"),
     ],
 )
-def test_what_a_tool_was_called_with(values: dict[str, Any], summary: str) -> None:
-    """The most telling value on one line, short and harmless."""
+def test_tool_arguments(values: dict[str, Any], summary: str) -> None:
+    """The most useful argument is shown on one line, shortened and cleaned."""
     assert show([ToolStart("1", "Tool", body(values))]) == f"⏺ Tool({summary})\n"
 
 
@@ -172,7 +172,7 @@ def test_what_a_tool_was_called_with(values: dict[str, Any], summary: str) -> No
     ],
 )
 def test_any_output_can_be_shown(raw: bytes, shown: str) -> None:
-    """Strings, content blocks, objects, nothing, rubbish: each has a readable form."""
+    """Strings, content blocks, objects, empty output and garbage all have a readable form."""
     text = show([ToolEnd("1", Body(raw))])
     assert text.partition("\n")[2] == shown
 
@@ -186,14 +186,14 @@ def test_any_output_can_be_shown(raw: bytes, shown: str) -> None:
         (5, 1, "  ⎿  a\n"),
     ],
 )
-def test_how_much_of_an_output_is_shown(lines: int, chars: int, shown: str) -> None:
-    """The settings cut by lines and by characters; 0 is no limit."""
+def test_the_length_of_shown_output(lines: int, chars: int, shown: str) -> None:
+    """The settings limit lines and characters (0: no limit)."""
     text = show([end("a\nb\ncccc")], replace(EMOJI, most_lines=lines, most_chars=chars))
     assert text.partition("\n")[2] == shown
 
 
 def test_timestamps() -> None:
-    """Each line begins with the time if that is wanted."""
+    """Each line starts with the time if that is configured."""
     at = time.mktime((2026, 1, 2, 3, 4, 5, 0, 0, -1))
     lines = AgentLines(replace(EMOJI, timestamp=True))
     assert lines(Text("one\ntwo\n"), at) == "[03:04:05] one\n[03:04:05] two\n"
@@ -201,20 +201,20 @@ def test_timestamps() -> None:
     assert lines(Unread("x", "y"), at) == ""
 
 
-def test_task_lists_are_not_told_twice() -> None:
-    """A call of a task tool shows the list, not the call; an error of it is shown."""
+def test_task_lists_are_not_shown_twice() -> None:
+    """A call of a task tool shows the list instead of the call, but its errors are shown."""
     called = start("TodoWrite", todos=[])
     assert show([called, end("ok")]) == ""
     assert show([called, end("no such tool", is_error=True)]).startswith("❌ Error ← TodoWrite")
 
 
 def test_a_subagent_is_indented() -> None:
-    """What a tool calls is shown below it."""
+    """Calls inside another tool are indented."""
     assert show([start("Bash", inside="7", command="ls")]) == "  ⏺ Bash(ls)\n"
 
 
-def test_unknown_lines_are_for_the_curious() -> None:
-    """A line that means nothing is shown in verbose mode only."""
+def test_unknown_lines_are_shown_in_verbose_mode() -> None:
+    """An unknown line is shown in verbose mode only."""
     event = Unread('{"type":"new"}', "unknown type 'new'")
     assert show([event]) == ""
     assert show([event], replace(EMOJI, verbose=True)) == (
@@ -223,7 +223,7 @@ def test_unknown_lines_are_for_the_curious() -> None:
 
 
 def test_the_current_tool() -> None:
-    """The newest tool that has not ended is the one that runs."""
+    """The newest unfinished tool is the current one."""
     lines = AgentLines(EMOJI)
     for event in (start("Task", "1", prompt="look"), start("Bash", "2", command="make"), end("", "2")):
         lines(event, 0.0)
@@ -252,6 +252,6 @@ EVIL = "\x1b]0;t\x07\u009b31m\u202e\x7f"
     ids=lambda event: type(event).__name__,
 )
 def test_nothing_raw_reaches_a_terminal(event: AgentEvent) -> None:
-    """No escape and no override of an agent gets through, whatever the event."""
+    """No escape or override character of an agent gets through, whatever the event."""
     shown = show([event], replace(EMOJI, verbose=True))
     assert not set(shown) & set("\x1b\x07\u009b\u202e\x7f")

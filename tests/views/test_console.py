@@ -1,4 +1,4 @@
-"""A run on the terminal: nothing raw from an agent, colours for people only, no pipe that must stay open."""
+"""A run on the terminal: no raw agent output, colours only on a terminal, and closed pipes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from ralph.views.agent import ViewOptions, duration
 from ralph.views.console import Console
 
 RUNS = int(os.environ.get("RALPH_FAULT_RUNS", "3"))
-"""How many thousand agents print rubbish; the full count is 10."""
+"""How many thousand agents print garbage; the full count is 10."""
 
 HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 OUR_COLOURS = re.compile(r"\x1b\[(?:0|1|2|31|32|33)m")
@@ -92,7 +92,7 @@ FRAGMENTS = [
 
 
 def rubbish(dice: random.Random) -> bytes:
-    """Bytes of the worst kinds, in any order."""
+    """Garbage bytes of the worst kinds, in random order."""
     parts = []
     for _ in range(dice.randrange(12)):
         kind = dice.random()
@@ -114,7 +114,7 @@ def cut(dice: random.Random, data: bytes) -> Iterator[bytes]:
 
 
 class Screen:
-    """A console, and what it wrote."""
+    """A console and its output."""
 
     def __init__(self, look: ViewOptions) -> None:
         self._out, self._err = io.StringIO(), io.StringIO()
@@ -131,7 +131,7 @@ class Screen:
         return self._err.getvalue()
 
     def news(self) -> str:
-        """What was written since the last time."""
+        """The output since the last call."""
         text = self.err + self.out
         for stream in (self._out, self._err):
             stream.seek(0)
@@ -139,7 +139,7 @@ class Screen:
         return text
 
     def _settle(self) -> None:
-        """A console writes in threads of its own: wait until they have."""
+        """Wait until the console's writer threads have written everything."""
         self.tell._err.flush()
         self.tell._out.flush()
 
@@ -152,7 +152,7 @@ def show(*events: Event, look: ViewOptions | None = None) -> Screen:
 
 
 def drive(tell: Callable[[Event], None], out: Iterator[bytes], err: Iterator[bytes]) -> None:
-    """An agent from its first byte to its exit, as the loop would show it."""
+    """Show an agent's output from its first byte to its exit, as the loop would."""
     parser = PlainParser(Reading())
     for data in out:
         for event in parser.stdout(data):
@@ -167,7 +167,7 @@ def drive(tell: Callable[[Event], None], out: Iterator[bytes], err: Iterator[byt
 
 
 def run_id(result: Result) -> str:
-    """The id of the run that has just ended."""
+    """The id of the finished run."""
     found = re.search(r"^  run (\S+): ", result.out, re.MULTILINE)
     assert found is not None
     return found[1]
@@ -177,8 +177,8 @@ def run_id(result: Result) -> str:
 
 
 @pytest.mark.parametrize("seed", some(range(min(RUNS, 10)), 1))
-def test_no_output_of_an_agent_reaches_the_terminal_raw(seed: int) -> None:
-    """A thousand agents per seed print rubbish on stdout and stderr: no escape, control or override is left."""
+def test_no_agent_output_reaches_the_terminal_raw(seed: int) -> None:
+    """A thousand agents per seed print garbage, and no escape, control or override character gets through."""
     dice = random.Random(seed)
     screens = [Screen(ViewOptions(verbose=verbose)) for verbose in (False, True)]
     for _ in range(1000):
@@ -189,13 +189,13 @@ def test_no_output_of_an_agent_reaches_the_terminal_raw(seed: int) -> None:
 
 @pytest.fixture(scope="module")
 def verbose() -> Screen:
-    """One screen for many examples: each has threads of its own."""
+    """One screen for many examples, because each screen has its own threads."""
     return Screen(ViewOptions(verbose=True))
 
 
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from(FRAGMENTS[:-1])), max_size=12))
 def test_any_bytes_are_shown_harmlessly(verbose: Screen, pieces: list[bytes]) -> None:
-    """The same for bytes that a search for a counterexample comes up with."""
+    """The same holds for bytes found by hypothesis."""
     drive(verbose.tell, iter(pieces), iter(pieces))
     assert not HARMFUL.search(verbose.news())
 
@@ -223,13 +223,13 @@ EVIL = "\x1b]0;pwned\x07\x1b[2J\u202e\x9b1m\x00\r"
     ],
     ids=lambda event: type(event).__name__,
 )
-def test_no_word_of_an_event_reaches_the_terminal_raw(event: Event) -> None:
-    """Names, prompts, reasons and notes are cleaned too: an agent can write them all."""
+def test_no_text_of_an_event_reaches_the_terminal_raw(event: Event) -> None:
+    """Names, prompts, reasons and notes are cleaned too, because an agent can write them all."""
     assert not HARMFUL.search(show(event, look=ViewOptions(verbose=True)).news())
 
 
 def test_a_real_terminal_gets_nothing_raw(project: Project) -> None:
-    """A real agent and a real guardrail print every byte; the terminal sees none of the harmful ones."""
+    """An agent and a guardrail print every byte, and no harmful one reaches a real terminal."""
     everything = "".join(f"\\{byte:03o}" for byte in range(256))
     evil = "\\033]52;c;x\\007\\033[2J\\302\\233\\342\\200\\256\\n"
     project.agent(
@@ -242,8 +242,8 @@ def test_a_real_terminal_gets_nothing_raw(project: Project) -> None:
     assert "abcdefghijklmnopqrstuvwxyz" in shown
 
 
-def test_the_raw_stream_is_kept_beside_the_journal(project: Project) -> None:
-    """What the terminal must not see is kept byte by byte in the stream's file."""
+def test_the_raw_stream_is_kept_next_to_the_journal(project: Project) -> None:
+    """The stream's file has every byte, even those that the terminal must not get."""
     project.agent("printf 'a\\033[31mb\\377\\000c'; printf '\\033]0;t\\007' >&2")
     run = run_id(project.run("run", "-p", "x", "-m", "1"))
     assert {path.suffix: path.read_bytes() for path in project.home.streams(run).iterdir()} == {
@@ -252,8 +252,8 @@ def test_the_raw_stream_is_kept_beside_the_journal(project: Project) -> None:
     }
 
 
-def test_what_a_guardrail_prints_is_for_its_log(project: Project) -> None:
-    """The terminal shows how a guardrail ended; its output is in the log, and clean in the next prompt."""
+def test_guardrail_output_goes_into_its_log(project: Project) -> None:
+    """A guardrail's output is not shown but logged, and cleaned in the next prompt."""
     project.agent("echo hello", guardrails=[{"command": "printf '\\033[31mbroken\\033[0m\\007\\n'; exit 3"}])
     result = project.run("run", "-p", "x", "-m", "2")
     assert not re.search(r"^broken", result.err, re.MULTILINE)
@@ -263,7 +263,7 @@ def test_what_a_guardrail_prints_is_for_its_log(project: Project) -> None:
 
 
 def test_status_shows_nothing_raw(project: Project) -> None:
-    """A directory, a prompt and guidance with escapes in them are shown cleaned."""
+    """A directory, a prompt and guidance with escape sequences are shown cleaned."""
     evil = project.path / "\x1b]0;pwned\x07\u202e"
     evil.mkdir()
     inner = Project(evil, project.home)
@@ -290,7 +290,7 @@ def test_status_shows_nothing_raw(project: Project) -> None:
     ids=["prompt", "command", "guardrail"],
 )
 def test_a_dry_run_shows_nothing_raw(project: Project, settings: dict[str, Any], prompt: str) -> None:
-    """Prompt and settings that an agent has edited do not play with the terminal of a dry run."""
+    """Escape sequences in a prompt or in settings do not reach the terminal of a dry run."""
     project.agent("true", **settings)
     (project.path / "PROMPT.md").write_text(prompt.replace("\x00", ""))
     result = project.run("run", "-f", "PROMPT.md", "--dry-run")
@@ -301,7 +301,7 @@ def test_a_dry_run_shows_nothing_raw(project: Project, settings: dict[str, Any],
 
 
 def on_terminal(project: Project, *arguments: str, **env: str) -> tuple[int, str]:
-    """Run ralph with a terminal as its stdin, stdout and stderr; returns exit code and what was shown."""
+    """Run ralph on a pseudo-terminal and return its exit code and output."""
     ours, theirs = pty.openpty()
     try:
         process = subprocess.Popen(
@@ -328,7 +328,7 @@ AGENT = "echo working; echo '\033[35mnoise\033[0m' >&2; echo '<response>DONE</re
 
 
 def test_colours_are_for_a_terminal(project: Project) -> None:
-    """On a terminal there are colours, all of them ours."""
+    """On a terminal there are colours, and all of them are Ralph's."""
     project.agent(AGENT, guardrails=[{"command": "true"}])
     code, shown = on_terminal(project, "run", "-p", "x", NO_COLOR="")
     assert (code, len(OUR_COLOURS.findall(shown)) > 0) == (0, True)
@@ -337,7 +337,7 @@ def test_colours_are_for_a_terminal(project: Project) -> None:
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"NO_COLOR": "", "TERM": "dumb"}])
-def test_no_colours_where_they_are_not_wanted(project: Project, env: dict[str, str]) -> None:
+def test_no_colours_if_they_are_turned_off(project: Project, env: dict[str, str]) -> None:
     """NO_COLOR and a dumb terminal get plain text."""
     project.agent(AGENT, guardrails=[{"command": "true"}])
     code, shown = on_terminal(project, "run", "-p", "x", **env)
@@ -345,7 +345,7 @@ def test_no_colours_where_they_are_not_wanted(project: Project, env: dict[str, s
 
 
 def test_no_colours_in_a_pipe(project: Project) -> None:
-    """What is piped is plain text even if the terminal could do more."""
+    """Piped output is plain text even if the terminal supports colours."""
     project.extra_env = {"NO_COLOR": "", "TERM": "xterm-256color"}
     project.agent(AGENT, guardrails=[{"command": "true"}])
     result = project.run("run", "-p", "x")
@@ -359,7 +359,7 @@ def test_no_colours_in_a_pipe(project: Project) -> None:
     ("flag", "closed"), [("-V", "stdout"), ("-V", "stderr"), ("-V", "both"), ("--json", "stdout")]
 )
 def test_a_reader_that_goes_away_does_not_stop_the_run(project: Project, flag: str, closed: str) -> None:
-    """The terminal or the pipe behind it may vanish in mid-run: the work goes on to its end."""
+    """The run continues to its end when the terminal or a pipe closes."""
     project.agent(
         """
         echo x >> starts
@@ -385,7 +385,7 @@ def test_a_reader_that_goes_away_does_not_stop_the_run(project: Project, flag: s
 
 @pytest.mark.parametrize("closing", ["<&- >&-", "<&- >&- 2>&-"])
 def test_a_descriptor_that_was_never_open_does_not_stop_the_run(project: Project, closing: str) -> None:
-    """A scheduler may start ralph without stdout or stderr: the run is driven, and its exit code right."""
+    """A run started without stdout or stderr works and has the right exit code."""
     project.agent("echo x >> starts; echo '<response>DONE</response>'")
     done = subprocess.run(
         ["sh", "-c", f'exec "$0" "$@" {closing}', RALPH, "run", "-p", "x"],
@@ -399,11 +399,11 @@ def test_a_descriptor_that_was_never_open_does_not_stop_the_run(project: Project
     assert (done.returncode, (project.path / "starts").exists()) == (0, True)
 
 
-# ---- what is shown ----
+# ---- output ----
 
 
-def test_stream_off_hides_the_agent_alone() -> None:
-    """Without streaming the agent's words are hidden, the harness's stay."""
+def test_stream_off_hides_only_the_agent() -> None:
+    """Without streaming the agent's output is hidden, but Ralph's own lines are shown."""
     events: list[Event] = [
         IterationStarted(1, 3),
         Text("agent says\n"),
@@ -436,8 +436,8 @@ RED = Verdict(
         (FailAction.REPLACE, "output replaces the next prompt"),
     ],
 )
-def test_a_failed_check_shows_what_failed_and_what_follows(action: FailAction, then: str) -> None:
-    """Exit status, what happens with the output, the failing lines, and where the rest is."""
+def test_a_failed_check_shows_the_failing_lines(action: FailAction, then: str) -> None:
+    """A failed check shows its exit status, the use of its output, the failing lines and the log."""
     shown = show(IterationStarted(1, 2), CheckStarted("make"), CheckEnded(RED, action, 61.0)).err
     assert shown.splitlines()[1:] == [
         "Running make",
@@ -449,13 +449,13 @@ def test_a_failed_check_shows_what_failed_and_what_follows(action: FailAction, t
 
 
 def test_the_last_iteration_promises_no_next_prompt() -> None:
-    """Output that no iteration will read is not said to go anywhere."""
+    """The last iteration does not say that output goes into a next prompt."""
     shown = show(IterationStarted(2, 2), CheckEnded(RED, FailAction.APPEND, 61.0)).err
     assert shown.splitlines()[1] == "✗ make failed (exit 2)"
 
 
-def test_marks_are_ascii_where_the_terminal_is() -> None:
-    """A stream that cannot encode the marks gets words."""
+def test_marks_are_ascii_on_an_ascii_terminal() -> None:
+    """A stream that cannot encode the marks gets words instead."""
     err = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="replace")
     console = Console(io.StringIO(), err, ViewOptions())
     console(CheckEnded(RED, FailAction.APPEND, 1.0))
@@ -468,7 +468,7 @@ def test_marks_are_ascii_where_the_terminal_is() -> None:
 
 
 def test_an_unfinished_line_does_not_swallow_the_next() -> None:
-    """What the harness says begins on a line of its own."""
+    """Ralph's lines start on a new line after unfinished agent output."""
     screen = show(Text("no newline"), CheckStarted("make"))
     assert screen.err == "no newline\nRunning make\n"
 
@@ -498,7 +498,7 @@ def test_an_unfinished_line_does_not_swallow_the_next() -> None:
     ],
 )
 def test_the_result_is_on_stdout(cause: Cause, lines: list[str]) -> None:
-    """The last word is the outcome, what it took, the notes, and what to do next; stdout has nothing else."""
+    """Stdout has only the outcome, the totals, the notes and the next step."""
     usage = Usage(1.5, 1000, 200)
     screen = show(Text("words\n"), RunEnded("id", Stop(cause, "why", ("n",)), 3, usage, 125.0))
     assert screen.out.splitlines() == lines
@@ -524,13 +524,13 @@ def test_the_result_is_on_stdout(cause: Cause, lines: list[str]) -> None:
     ],
 )
 def test_the_next_step_fits_the_cause(cause: Cause, hint: str) -> None:
-    """The last line is what a user can do now: more of what was used up, or something to fix."""
+    """The last line says what the user can do, such as raising a limit or fixing a problem."""
     shown = show(RunEnded("id", Stop(cause, "why"), 3, Usage(), 1.0)).out
     assert shown.splitlines()[-1] == f"  {hint}"
 
 
 def test_a_run_of_a_task_points_to_the_task() -> None:
-    """`ralph resume` would refuse it."""
+    """A run of a task points to `ralph work`, because `ralph resume` would refuse it."""
     ended = RunEnded("id", Stop(Cause.CANCELLED, "why"), 3, Usage(), 1.0)
     shown = show(RunStarted("id", "work", "/d", "claude", (), 5), ended).out
     assert shown.splitlines()[-1] == "  To continue its task: ralph work --task ID"
@@ -549,17 +549,17 @@ def test_a_run_of_a_task_points_to_the_task() -> None:
         ),
     ],
 )
-def test_what_has_changed_and_how_to_undo_it(
+def test_changed_files_are_shown_with_the_undo_command(
     files: int | None, commits: tuple[str, ...], lines: list[str]
 ) -> None:
-    """A run that has changed files says how to see and how to undo that, if there is something."""
+    """A run that changed files shows the commands for the diff and the undo."""
     event = RunEnded("id", Stop(Cause.PROVED, "why"), 3, Usage(), 1.0, files, commits)
     assert show(event).out.splitlines()[2:] == lines
 
 
 @pytest.mark.parametrize("cause", list(Cause))
-def test_what_is_not_complete_has_a_next_step(cause: Cause) -> None:
-    """Only a verified run leaves nothing to do."""
+def test_every_incomplete_run_has_a_next_step(cause: Cause) -> None:
+    """Only a verified run has no next step."""
     shown = show(RunEnded("id", Stop(cause, "why"), 3, Usage(), 1.0)).out
     is_over = cause.outcome is Outcome.COMPLETE and cause is not Cause.UNVERIFIED
     assert len(shown.splitlines()) == (2 if is_over else 3)
@@ -576,8 +576,8 @@ def test_what_is_not_complete_has_a_next_step(cause: Cause) -> None:
         (Stop(Cause.LIMIT_WAIT, "usage limit"), "Waiting: usage limit"),
     ],
 )
-def test_the_first_line_says_how_it_ended(stop: Stop, line: str) -> None:
-    """The headline of the result."""
+def test_the_first_line_is_the_outcome(stop: Stop, line: str) -> None:
+    """The first line of the result is the outcome with its reason."""
     assert show(RunEnded("id", stop, 3, Usage(), 1.0)).out.splitlines()[0] == line
 
 
@@ -590,13 +590,13 @@ def test_the_first_line_says_how_it_ended(stop: Stop, line: str) -> None:
     ],
 )
 def test_a_commit_is_one_line(message: str, subject: str) -> None:
-    """The commit in short, and the beginning of its subject."""
+    """A commit is shown as its short hash and the start of its subject."""
     shown = show(Committed(2, "0123456789abcdef" * 2 + "01234567", message)).err
     assert shown == f"Committed 0123456789: {subject}\n"
 
 
-def test_verbose_marks_every_line_as_its_own() -> None:
-    """What an agent's prompt or command says on further lines is not taken for output, nor for a message."""
+def test_verbose_marks_every_line() -> None:
+    """Further lines of a prompt or command are marked too, so that they cannot pass for other output."""
     started = AgentStarted(Purpose.WORK, ("agent", "a\nb"), "one\n[ralph] Completion: found", 5000)
     assert show(started, look=ViewOptions(verbose=True)).err.splitlines() == [
         "[ralph] Agent command: agent 'a",
@@ -607,8 +607,8 @@ def test_verbose_marks_every_line_as_its_own() -> None:
 
 
 @pytest.mark.parametrize("ended", list(Ended))
-def test_every_end_of_an_agent_has_its_words(ended: Ended) -> None:
-    """An agent that did not end well is told in one line; one that did needs none."""
+def test_every_failure_of_an_agent_is_one_line(ended: Ended) -> None:
+    """An agent that fails is reported in one line; one that succeeds is not."""
     lines = show(AgentEnded(Purpose.WORK, Ran(0.0, ended, exit=3, detail="why"))).err.splitlines()
     assert len(lines) == (0 if ended is Ended.OK else 1)
     ending = ", exit code 3: why" if ended is Ended.FAILED else ": why"
@@ -623,8 +623,8 @@ def test_every_end_of_an_agent_has_its_words(ended: Ended) -> None:
         (Hold(HoldWhy.RESTART, seconds=2.0), "Waiting 2.0s before the next attempt."),
     ],
 )
-def test_every_hold_has_its_words(hold: Hold, words: str) -> None:
-    """A run that waits says for what."""
+def test_every_hold_says_its_reason(hold: Hold, words: str) -> None:
+    """A waiting run shows what it is waiting for."""
     assert show(Holding(hold)).err.startswith(words)
 
 
@@ -640,6 +640,6 @@ def test_every_hold_has_its_words(hold: Hold, words: str) -> None:
         (7845, "2h10m"),
     ],
 )
-def test_durations_are_said_as_people_say_them(seconds: float, words: str) -> None:
-    """Tenths below ten seconds, then whole seconds, minutes, hours."""
+def test_durations_are_readable(seconds: float, words: str) -> None:
+    """Durations are in tenths below ten seconds, then in whole seconds, minutes and hours."""
     assert duration(seconds) == words

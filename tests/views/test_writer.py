@@ -58,5 +58,5 @@ def test_a_stalled_terminal_does_not_stop_the_run(project: Project) -> None:
     process = project.start("run", "-p", "x")
     assert process.wait(timeout=60) == 0
     out, _ = process.communicate()
-    assert out.splitlines()[0] == "complete: no checks configured"
+    assert out.splitlines()[0] == "Unverified: no checks configured"
     assert (project.path / "starts").read_text().split() == ["x", "x"]
