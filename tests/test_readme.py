@@ -89,9 +89,9 @@ PROJECT = {
 """The project of somebody who follows the page, with the files that it names."""
 
 
-def blocks(language: str) -> list[str]:
+def blocks(language: str, page: str = README) -> list[str]:
     """Return the fenced blocks of one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
 def commands(block: str) -> list[str]:
@@ -321,6 +321,15 @@ def test_commands_in_sentences_exist(text: str) -> None:
         assert set(text.split()[1:]) <= targets
     else:
         parse(text)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "docs").glob("*.md")), ids=lambda path: path.stem)
+def test_commands_of_the_documents_exist(path: Path) -> None:
+    """The shell blocks of every document name commands and options that exist."""
+    for block in blocks("sh", path.read_text()):
+        for command in commands(block):
+            if command.startswith("ralph "):
+                parse(command)
 
 
 def test_options_that_do_not_exist_are_found() -> None:
