@@ -107,8 +107,8 @@ def test_damage_is_a_warning(project: Project, task: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["post", "nowhere", "x"], "nowhere: there is no such directory."),
-        (["read", "nowhere"], "nowhere: there is no such directory."),
+        (["post", "nowhere", "x"], "nowhere: directory not found."),
+        (["read", "nowhere"], "nowhere: directory not found."),
         (["post", "build", "x", "--type", "two words"], "'two words' is no message type"),
         (["read", "build", "--type", "a b"], "'a b' is no message type"),
         (["read", "build", "--since", "x"], "there is no message 'x'."),

@@ -99,10 +99,10 @@ def test_all_is_well(healthy: Machine) -> None:
     (sandbox,) = [line for line in lines if line[1] == "sandbox"]
     lines.remove(sandbox)  # its state is that of this machine
     assert lines == [["[OK]", "agent claude"], *others, *(["[OK]", name] for name in rest)]
-    assert (result.code, result.err) == (0, "A run can work here.\n")
+    assert (result.code, result.err) == (0, "Ready to run.\n")
     assert result.out.splitlines()[0].split(None, 3)[3] == (
-        f"Claude Code 2.1.325 at {healthy.bin}/claude; the version that Ralph was tried with;"
-        " it has every flag that Ralph uses; logged in as far as can be told (ANTHROPIC_API_KEY is set)"
+        f"Claude Code 2.1.325 at {healthy.bin}/claude; tested with Ralph;"
+        " supports all flags that Ralph uses; probably logged in (ANTHROPIC_API_KEY is set)"
     )
     assert SECRET not in result.out
 
@@ -133,10 +133,10 @@ def test_on_a_terminal_it_is_folded(machine: Machine) -> None:
     assert (process.wait(), "\x1b[31m❌ agent claude".encode() in raw) == (2, True)
     assert shown[:3] == [
         "❌ agent claude     not on PATH",
-        "                    → Install Claude Code, or give its whole path in",
+        "                    → Install Claude Code, or set its full path in",
         "                    agent.command.",
     ]
-    assert "A run cannot work here: 1 thing must be mended first." in shown
+    assert "Not ready: 1 problem." in shown
 
 
 def _read(master: int) -> bytes:
@@ -169,12 +169,12 @@ BROKEN: dict[str, tuple[Callable[[Machine], object], str, str]] = {
     "missing": (
         lambda machine: None,
         "not on PATH",
-        "Install Claude Code, or give its whole path in agent.command.",
+        "Install Claude Code, or set its full path in agent.command.",
     ),
     "directory": (
         lambda machine: (machine.bin / "claude").mkdir(),
         "no program, but something else ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
     "not executable": (
         lambda machine: (machine.bin / "claude").write_text("#!/bin/sh\n"),
@@ -184,37 +184,37 @@ BROKEN: dict[str, tuple[Callable[[Machine], object], str, str]] = {
     "dangling link": (
         lambda machine: (machine.bin / "claude").symlink_to("nowhere"),
         "no such file ({program})",
-        "Give the right path in agent.command.",
+        "Correct the path in agent.command.",
     ),
     "lost interpreter": (
         lambda machine: machine.install("claude", "", interpreter="/no/such"),
-        "it cannot be started: No such file or directory ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "cannot be started: No such file or directory ({program})",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
     "hang": (
         lambda machine: machine.install("claude", HANGS),
-        "`claude --version` gave no answer in 1 s ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "`claude --version` timed out after 1 s ({program})",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
     "flood": (
         lambda machine: machine.install("claude", "exec yes"),
         "`claude --version` printed more than 1 MB ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
     "flood on stderr": (
         lambda machine: machine.install("claude", "exec yes >&2"),
         "`claude --version` printed more than 1 MB ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
     "failure": (
         lambda machine: machine.install("claude", "printf 'a\\n\\033[31mno licence\\n' >&2; exit 3"),
         "`claude --version` failed (exit 3): no licence ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
     "killed": (
         lambda machine: machine.install("claude", "kill -SEGV $$"),
         "`claude --version` failed (signal 11) ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
 }
 
@@ -250,7 +250,7 @@ def test_garbage_is_no_version(healthy: Machine, output: str) -> None:
     """It is said that there is none; the agent may work all the same."""
     healthy.install("claude", f"printf '{output}'")
     found = healthy.findings()["agent claude"]
-    assert (found["state"], "Claude Code of an unknown version at" in found["found"]) == ("warning", True)
+    assert (found["state"], "Claude Code (unknown version) at" in found["found"]) == ("warning", True)
 
 
 @pytest.mark.parametrize(
@@ -272,10 +272,10 @@ def test_a_version_in_words(text: str, version: str) -> None:
 @pytest.mark.parametrize(
     ("version", "state", "words"),
     [
-        ("2.1.326", "ok", "newer than 2.1.325, which Ralph was tried with"),
-        ("10.0.0", "ok", "newer than 2.1.325, which Ralph was tried with"),
-        ("2.1.99", "warning", "older than 2.1.325, which Ralph was tried with"),
-        ("2.1.325-beta", "ok", "the version that Ralph was tried with"),
+        ("2.1.326", "ok", "newer than 2.1.325, the version tested with Ralph"),
+        ("10.0.0", "ok", "newer than 2.1.325, the version tested with Ralph"),
+        ("2.1.99", "warning", "older than 2.1.325, the version tested with Ralph"),
+        ("2.1.325-beta", "ok", "tested with Ralph"),
     ],
 )
 def test_other_versions(healthy: Machine, version: str, state: str, words: str) -> None:
@@ -290,7 +290,7 @@ def test_an_agent_that_was_never_tried(healthy: Machine) -> None:
     healthy.install_agent("amp")
     healthy.set(AMP_API_KEY=SECRET)
     found = healthy.findings()["amp"]
-    assert (found["state"], "; unverified: Ralph was never tried with it; " in found["found"]) == (
+    assert (found["state"], "; not tested with Ralph; " in found["found"]) == (
         "warning",
         True,
     )
@@ -302,16 +302,16 @@ def test_a_flag_that_is_gone(healthy: Machine) -> None:
     found = healthy.findings()["agent claude"]
     assert (found["state"], found["advice"]) == (
         "warning",
-        "Update it, or Ralph: a run may end with an unknown option.",
+        "Update the agent or Ralph: a run might fail with an unknown option.",
     )
-    assert "; its help does not name --permission-mode; " in found["found"]
+    assert "; its help does not list --permission-mode; " in found["found"]
 
 
 def test_a_help_that_cannot_be_had(healthy: Machine) -> None:
     """The flags are not known then; that is no error."""
     healthy.install("claude", '[ "$1" = --version ] && echo 2.1.325 || exec sleep 30')
     result = healthy.doctor("--timeout", "1")
-    assert "its flags were not checked: `claude --help` gave no answer in 1 s;" in result.out
+    assert "flags not checked: `claude --help` timed out after 1 s;" in result.out
     assert result.code == 0
 
 
@@ -343,9 +343,9 @@ def test_a_login_file(machine: Machine) -> None:
     assert machine.findings()["agent claude"] == {
         "name": "agent claude",
         "state": "warning",
-        "found": f"Claude Code 2.1.325 at {machine.bin}/claude; the version that Ralph was tried with;"
-        " it has every flag that Ralph uses; whether it is logged in cannot be told",
-        "advice": "If it is not: run `claude` and type /login, or set ANTHROPIC_API_KEY.",
+        "found": f"Claude Code 2.1.325 at {machine.bin}/claude; tested with Ralph;"
+        " supports all flags that Ralph uses; login status unknown",
+        "advice": "To log in: run `claude` and type /login, or set ANTHROPIC_API_KEY.",
     }
     login = machine.home / ".claude" / ".credentials.json"
     login.parent.mkdir()
@@ -354,7 +354,7 @@ def test_a_login_file(machine: Machine) -> None:
     found = machine.findings()["agent claude"]
     assert (found["state"], found["found"].split("; ")[-1]) == (
         "ok",
-        "logged in as far as can be told (~/.claude/.credentials.json is there)",
+        "probably logged in (~/.claude/.credentials.json exists)",
     )
 
 
@@ -475,7 +475,7 @@ def test_no_agent_is_configured(healthy: Machine) -> None:
         {
             "name": "agent",
             "state": "error",
-            "found": "none is configured",
+            "found": "no agent configured",
             "advice": "Run `ralph init`, or name one: ralph run --agent claude",
         },
         "ok",
@@ -527,15 +527,15 @@ def test_nobody_is_named_to_commit_as(healthy: Machine) -> None:
     """A warning with the command to type."""
     (healthy.home / ".gitconfig").write_text("[user]\nuseConfigOnly = true\n")
     found = healthy.findings()["git"]
-    assert (found["state"], found["found"].split("; ")[-1]) == ("warning", "nobody is named to commit as")
-    assert found["advice"].startswith("Say who commits: git config --global user.email")
+    assert (found["state"], found["found"].split("; ")[-1]) == ("warning", "git identity not set")
+    assert found["advice"].startswith("Set it: git config --global user.email")
 
 
 def test_no_repository(healthy: Machine) -> None:
     """A warning, unless nothing of it is wanted."""
     shutil.rmtree(healthy.project.path / ".git")
     found = healthy.findings()["git"]
-    assert (found["state"], found["found"].split("; ")[-1]) == ("warning", "this is no git repository")
+    assert (found["state"], found["found"].split("; ")[-1]) == ("warning", "not a git repository")
     healthy.project.settings(agent={"command": "claude"}, snapshots=False)
     assert healthy.findings()["git"]["state"] == "ok"
 
@@ -545,7 +545,7 @@ def test_a_git_that_hangs(healthy: Machine) -> None:
     (healthy.bin / "git").unlink()
     healthy.install("git", '[ "$1" = --version ] && exec sleep 30; exit 1')
     found = healthy.findings("--timeout", "1")["git"]
-    assert (found["state"], found["found"]) == ("error", "`git --version` gave no answer in 1 s")
+    assert (found["state"], found["found"]) == ("error", "`git --version` timed out after 1 s")
 
 
 def test_a_program_from_npm_needs_node(healthy: Machine) -> None:
@@ -556,7 +556,7 @@ def test_a_program_from_npm_needs_node(healthy: Machine) -> None:
     assert "`claude --version` failed (exit 127): " in found["agent claude"]["found"]
     assert (found["node"]["found"], found["node"]["advice"]) == (
         "not on PATH",
-        "Install Node.js: it is needed by claude.",
+        "Install Node.js, which claude needs.",
     )
     healthy.install("node", "echo v20.1.2")
     assert healthy.findings()["node"]["found"] == f"20.1.2 at {healthy.bin}/node"
@@ -584,4 +584,4 @@ def test_the_store_is_where_it_is(healthy: Machine) -> None:
     found = healthy.findings()["state directory"]
     number = r"\d+(\.\d)? (bytes|KB|MB|GB|TB)"
     path = re.escape(str(healthy.project.home.path))
-    assert re.fullmatch(rf"{path} is writable; the store has {number}, {number} are free", found["found"])
+    assert re.fullmatch(rf"{path} is writable; {number} used, {number} free", found["found"])

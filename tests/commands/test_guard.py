@@ -44,4 +44,4 @@ def test_switched_off(project: Project) -> None:
     """A verdict all the same, and a word that no run would ask for it."""
     project.settings(guard={"enabled": False})
     result = project.run("guard", "rm -rf /")
-    assert result.code == 1 and "switched off" in result.err
+    assert result.code == 1 and "disabled" in result.err

@@ -46,8 +46,8 @@ SPEC = [
     (SCM_TASKS, "commit"),
 ]
 
-NEXT = 'Next: ralph run -p "What the agent is to do"'
-NONE_WRITTEN = "Aborted: nothing was written."
+NEXT = 'Next: ralph run -p "What the agent should do"'
+NONE_WRITTEN = "Aborted. Nothing was written."
 
 
 @pytest.fixture
@@ -166,13 +166,13 @@ def test_enter_is_enough_where_everything_is_found(repository: Project, empty: P
             f"{AGENT} [claude]:",
             FLAGS,
             "What may Claude Code do without asking?",
-            "  edit    change files here; for anything else its own rules hold",
-            "  bypass  everything, any command too; best inside a container",
-            "  none    no more than its own configuration allows",
+            "  edit    change files here; its own rules apply to everything else",
+            "  bypass  anything, including any command; best inside a sandbox",
+            "  none    only what its own configuration allows",
             PERMISSIONS,
             ITERATIONS,
             RESPONSE,
-            'Found in this project: Enter adds it, "-" leaves it out, another command replaces it.',
+            'Checks found in this project: Enter adds one, "-" skips it, another command replaces it.',
             "Add guardrail command [make lint]:",
             "Add guardrail command [make test]:",
             GUARDRAIL,
@@ -222,17 +222,18 @@ def test_every_answer_that_is_none_is_asked_again(empty: Project) -> None:
         assert answer_all(found, answers) == 0
         errors = [line for line in found.screen.splitlines() if line.startswith("Error: ")]
     assert errors == [
-        "Error: the agent's command is needed.",
-        "Error: the agent's command is needed.",
+        "Error: the agent command is required.",
+        "Error: the agent command is required.",
         'Error: The agent "it\'s": No closing quotation.',
         "Error: agent.flags: No closing quotation.",
-        "Error: answer one of edit, bypass, none.",
-        *(f"Error: {text!r} is no whole number of at least 1" for text in ("0", "-3", "many")),
-        "Error: answer one of APPEND, PREPEND, REPLACE.",
-        "Error: answer one of APPEND, PREPEND, REPLACE.",
-        "Error: answer y or n.",
-        "Error: the command is needed.",
-        "Error: a task is needed.",
+        "Error: please answer one of edit, bypass, none.",
+        *(f"Error: must be 1 or more, not {text!r}." for text in ("0", "-3")),
+        "Error: must be a whole number, not 'many'.",
+        "Error: please answer one of APPEND, PREPEND, REPLACE.",
+        "Error: please answer one of APPEND, PREPEND, REPLACE.",
+        "Error: please answer y or n.",
+        "Error: the command is required.",
+        "Error: a task is required.",
     ]
     assert written(empty) == usual(
         "claude",
@@ -252,7 +253,7 @@ def test_an_agent_with_its_flags_in_one_answer(empty: Project) -> None:
     ]
     with terminal(empty, "init") as found:
         assert answer_all(found, answers) == 0
-        note = "  claude: command not found. It must be there when you start `ralph run`."
+        note = "  claude: command not found. Install it before you start `ralph run`."
         assert found.screen.splitlines()[1:3] == [note, ITERATIONS]
     flags = ["--permission-mode", "plan", "--name", "'a b'"]
     assert written(empty)["agent"] == {"command": "claude", "flags": flags}
@@ -272,7 +273,7 @@ def test_what_is_no_text_is_asked_again(empty: Project, errors: str) -> None:
     with terminal(empty, "init", "--agent", "other") as found:
         answers = [(RESPONSE, "A\x16\x1b[31mB"), (RESPONSE, "A\udcffB"), (RESPONSE, "Ä")]
         assert answer_all(found, [*ENOUGH[:2], *answers, *ENOUGH[3:]]) == 0
-        problem = "Error: that has characters in it that are no text: please type it again."
+        problem = "Error: the answer contains characters that are not text; please type it again."
         assert [line for line in found.screen.splitlines() if line.startswith("Error")] == [problem] * 2
     assert written(empty)["completionResponse"] == "Ä"
 
@@ -284,7 +285,7 @@ def test_installed_agents_are_offered(empty: Project) -> None:
         answers = [(f"{AGENT} [claude]:", "amp"), (FLAGS, ""), (PERMISSIONS, "none")]
         assert answer_all(found, [*answers, *ENOUGH[2:]]) == 0
         assert "Installed here: claude (Claude Code), amp (Amp)" in found.screen
-        assert "  edit    the same as bypass: it has no mode for files only" in found.screen
+        assert "  edit    same as bypass: this agent has no files-only mode" in found.screen
     agent = {"command": "amp", "flags": [], "permissions": "none"}
     assert written(empty) == usual("amp", agent=agent, maximumIterations=5)
 
@@ -396,7 +397,7 @@ def test_overwritten_settings_are_kept_aside(empty: Project) -> None:
     for agent, kept in (("second", ".bak"), ("third", ".bak.2")):
         with terminal(empty, "init", "--agent", agent) as found:
             assert answer_all(found, [(OVERWRITE, "y"), *ENOUGH]) == 0
-            said = f"The earlier settings are kept in .ralph/settings.json{kept}"
+            said = f"Old settings saved as .ralph/settings.json{kept}"
             assert found.screen.splitlines()[-2:] == [said, NEXT]
     agents = [json.loads(Path(f"{path}{end}").read_text())["agent"] for end in (".bak", ".bak.2", "")]
     assert [agent["command"] for agent in agents] == ["first", "second", "third"]
@@ -410,7 +411,9 @@ def test_broken_settings_can_be_overwritten(empty: Project) -> None:
     path.write_text('{\n  "agent": \n}')
     with terminal(empty, "init", "--agent", "other") as found:
         assert answer_all(found, [(OVERWRITE, "y"), *ENOUGH]) == 0
-        problem = "The settings cannot be used: .ralph/settings.json:3: not valid JSON: Expecting value."
+        problem = (
+            "The existing settings are invalid: .ralph/settings.json:3: not valid JSON: Expecting value."
+        )
         assert found.screen.splitlines()[:2] == [problem, f"{OVERWRITE} y"]
     assert written(empty) == usual("other")
     assert Path(f"{path}.bak").read_text() == '{\n  "agent": \n}'
@@ -439,8 +442,8 @@ def test_without_a_terminal_it_says_how(empty: Project) -> None:
     assert (result.code, result.out, result.err) == (
         2,
         "",
-        "ralph: error: `ralph init` asks questions, but its input is no terminal.\n"
-        '  In a script: ralph init --yes --agent claude --guardrail "make test"\n',
+        "ralph: error: `ralph init` asks questions, but stdin is not a terminal.\n"
+        '  In a script, run: ralph init --yes --agent claude --guardrail "make test"\n',
     )
     assert names(empty) == []
 
@@ -505,23 +508,23 @@ def test_what_it_writes_can_be_run(repository: Project) -> None:
 ERRORS = [
     (
         ["--agent", ""],
-        "Invalid value for '--agent': it is empty",
-        "`ralph init --help` explains it.",
+        "Invalid value for '--agent': must not be empty.",
+        "For help, run: ralph init --help",
     ),
     (
         ["--guardrail", " "],
-        "Invalid value for '--guardrail': it is empty",
-        "`ralph init --help` explains it.",
+        "Invalid value for '--guardrail': must not be empty.",
+        "For help, run: ralph init --help",
     ),
     (
         ["--agent", "''"],
-        "The agent's command is empty.",
+        "The agent command is empty.",
         "Name a command, for example claude.",
     ),
     (
         ["-m", "0"],
-        "Invalid value for '-m' / '--maximum-iterations': '0' is no whole number of at least 1",
-        "`ralph init --help` explains it.",
+        "Invalid value for '-m' / '--maximum-iterations': must be 1 or more, not '0'.",
+        "For help, run: ralph init --help",
     ),
     (
         ["--agent", "other", "--flag", "'"],
@@ -530,23 +533,23 @@ ERRORS = [
     ),
     (
         ["--guardrail", "make", "--no-guardrails"],
-        "--guardrail and --no-guardrails contradict each other.",
-        "Leave one of them out.",
+        "--guardrail and --no-guardrails cannot be used together.",
+        "Remove one of them.",
     ),
     (
         ["--agent", "other", "--permissions", "bypass"],
-        "--permissions: Ralph has no say in what other may do: it knows no such agent, or flags of its own say it.",
-        "Leave --permissions out; the agent's own flags can be given with --flag.",
+        "--permissions has no effect for other: Ralph does not know this agent, or its flags already set the permissions.",
+        "Remove --permissions, and pass the agent's own flags with --flag.",
     ),
     (
         ["--agent", "other", "--scm", "hg"],
-        "--scm hg: there is no task for it.",
-        "Name one: --scm-task commit",
+        "--scm hg: no task given.",
+        "Add one, for example: --scm-task commit",
     ),
     (
         ["--agent", "other", "--scm-task", "commit"],
-        "--scm-task: this is no git repository.",
-        "Name the command too: --scm COMMAND",
+        "--scm-task: this is not a git repository.",
+        "Add the command too: --scm COMMAND",
     ),
 ]
 
@@ -564,7 +567,7 @@ def test_without_any_agent_there_is_nothing_to_take(empty: Project) -> None:
     result = empty.run("init", "--yes")
     first, second = result.err.splitlines()
     assert (result.code, second) == (2, "  Install one, or name another: ralph init --yes --agent COMMAND")
-    assert first.startswith("ralph: error: No agent was found: none of claude")
+    assert first.startswith("ralph: error: No agent found: none of claude")
     assert names(empty) == []
 
 
@@ -574,12 +577,12 @@ def test_force_overwrites(empty: Project) -> None:
     refused = empty.run("init", "--yes", "--agent", "other")
     assert (refused.code, refused.err) == (
         2,
-        "ralph: error: .ralph/settings.json exists already.\n"
-        "  --force overwrites it, and keeps it under another name.\n",
+        "ralph: error: .ralph/settings.json already exists.\n"
+        "  To overwrite it and keep a backup, add --force.\n",
     )
     assert written(empty) == {"agent": {"command": "old"}}
     forced = empty.run("init", "--yes", "--agent", "other", "--force")
-    said = "The earlier settings are kept in .ralph/settings.json.bak"
+    said = "Old settings saved as .ralph/settings.json.bak"
     assert (forced.code, forced.out.splitlines()[-2]) == (0, said)
     assert written(empty) == usual("other")
     again = empty.run("init", "--yes", "--agent", "other", "--force")

@@ -295,7 +295,7 @@ def test_raw_is_byte_for_byte(three: Project) -> None:
     assert (none.code, none.out, none.err) == (
         2,
         "",
-        f"ralph: error: Run {newest(three).id} has no stream of iteration 4.\n",
+        f"ralph: error: Run {newest(three).id} has no agent output for iteration 4.\n",
     )
 
 
@@ -330,7 +330,7 @@ def test_without_a_run_it_is_the_newest_of_this_directory(project: Project) -> N
         2,
         [
             f"ralph: error: There is no run in {project.path}.",
-            "  `ralph status` lists the runs of all projects.",
+            "  To list the runs of all projects: ralph status",
         ],
     )
 
@@ -339,8 +339,8 @@ def test_without_a_run_it_is_the_newest_of_this_directory(project: Project) -> N
     ("arguments", "complaint"),
     [
         (["nothing"], "There is no run 'nothing'."),
-        (["--raw", "--json"], "--raw goes with none of --json, --follow and --replay."),
-        (["--iteration", "0"], "Invalid value for '--iteration': '0' is no whole number of at least 1"),
+        (["--raw", "--json"], "--raw cannot be used with --json, --follow or --replay."),
+        (["--iteration", "0"], "Invalid value for '--iteration': must be 1 or more, not '0'."),
     ],
 )
 def test_what_cannot_be_shown(project: Project, arguments: list[str], complaint: str) -> None:

@@ -210,7 +210,7 @@ def test_status_shows_all_projects_live_ones_first(project: Project, tmp_path: P
         assert (runs[0]["id"], runs[0]["state"], runs[0]["outcome"]) == (first, "running", None)
         assert runs[0]["pid"] == process.pid
         table = project.run("status").out.splitlines()
-        assert table[0].split() == ["run", "state", "iteration", "time", "cost", "began", "directory"]
+        assert table[0].split() == ["run", "state", "iteration", "time", "cost", "started", "directory"]
         states = [re.split(" {2,}", line)[1] for line in table[1:]]
         assert states == ["running", "limit (iterations)", "limit (iterations)"]
 
@@ -225,7 +225,7 @@ def test_status_of_one_run(project: Project) -> None:
     run = only(project).id
     shown = re.sub(r"\d+\.\ds", "N", project.run("status", run).out)
     assert shown.splitlines() == [
-        f"run        {run} (run, began N ago)",
+        f"run        {run} (run, started N ago)",
         "state      complete: claimed, and every required check green",
         f"directory  {project.path}",
         f"agent      {project.path}/agent.sh",
@@ -233,12 +233,12 @@ def test_status_of_one_run(project: Project) -> None:
         "prompt     Make it so",
         "guardrails true, test -f done.2",
         "iterations 2 of 3, N",
-        "    1  ok, N, claims to be done",
-        "       green  true (exit code 0)",
-        "       RED    test -f done.2 (exit code 1)",
-        "    2  ok, N, claims to be done",
-        "       green  true (exit code 0)",
-        "       green  test -f done.2 (exit code 0)",
+        "    1  ok, N, said it was done",
+        "       passed  true (exit code 0)",
+        "       failed  test -f done.2 (exit code 1)",
+        "    2  ok, N, said it was done",
+        "       passed  true (exit code 0)",
+        "       passed  test -f done.2 (exit code 0)",
     ]
     one = json.loads(project.run("status", run, "--json").out)
     assert (one["id"], one["outcome"], one["checks"]) == (run, "complete", ["true", "test -f done.2"])
@@ -278,7 +278,7 @@ def test_a_killed_run_is_shown_as_crashed(project: Project) -> None:
     run = crashed(project)
     (found,) = project.status()
     assert (found["id"], found["state"], found["outcome"], found["pid"]) == (run, "crashed", None, None)
-    assert f"go on with: ralph resume {run}" in project.run("status", run).out
+    assert f"to continue: ralph resume {run}" in project.run("status", run).out
 
 
 # ---- cancel ----
@@ -470,7 +470,7 @@ def test_a_limit_that_is_used_up_is_refused(
         2,
         [
             f"ralph: error: Run {run} has used {complaint}: it would stop at once.",
-            f"  Give it more: ralph resume {run} {hint}",
+            f"  Raise the limit: ralph resume {run} {hint}",
         ],
         0,
     )
@@ -501,7 +501,7 @@ def test_a_complete_run_is_not_resumed(project: Project) -> None:
     result = project.run("resume", run, "-m", "20")
     assert (result.code, result.err) == (
         2,
-        f"ralph: error: Run {run} is complete: there is nothing to go on with.\n",
+        f"ralph: error: Run {run} is complete. There is nothing to resume.\n",
     )
     assert starts(project) == 0
 
@@ -668,7 +668,7 @@ def test_detach_returns_at_once_and_the_run_goes_on(background: Project) -> None
     run = result.out.strip()
     assert (result.code, result.err) == (
         0,
-        f"Running in the background. Watch it with: ralph logs -f {run}\n",
+        f"Running in the background. To watch: ralph logs -f {run}\n",
     )
     wait_until(lambda: starts(background))
     assert (only(background).id, only(background).state) == (run, "running")
@@ -903,31 +903,31 @@ def test_the_demo(project: Project) -> None:
             ["log"],
             [
                 "ralph: error: No such command 'log'. Did you mean 'logs'?",
-                "  `ralph --help` explains it.",
+                "  For help, run: ralph --help",
             ],
         ),
-        (["undo"], ["ralph: error: No such command 'undo'.", "  `ralph --help` explains it."]),
+        (["undo"], ["ralph: error: No such command 'undo'.", "  For help, run: ralph --help"]),
         (
             ["stats"],
             [
                 "ralph: error: No such command 'stats'. (Did you mean one of: 'status', 'task'?)",
-                "  `ralph --help` explains it.",
+                "  For help, run: ralph --help",
             ],
         ),
         (
             ["run", "--promt", "x"],
             [
                 "ralph: error: No such option '--promt'. (Did you mean one of: '--prompt', '--prompt-file'?)",
-                "  `ralph run --help` explains it.",
+                "  For help, run: ralph run --help",
             ],
         ),
         (
             ["steer"],
-            ["ralph: error: Missing argument 'RUN'.", "  `ralph steer --help` explains it."],
+            ["ralph: error: Missing argument 'RUN'.", "  For help, run: ralph steer --help"],
         ),
         (
             ["--frob"],
-            ["ralph: error: No such option '--frob'.", "  `ralph run --help` explains it."],
+            ["ralph: error: No such option '--frob'.", "  For help, run: ralph run --help"],
         ),
     ],
     ids=["log", "undo", "stats", "--promt", "steer", "--frob"],

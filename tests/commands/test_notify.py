@@ -416,7 +416,7 @@ def test_the_settings_can_be_tried(project: Project) -> None:
         assert project.run("notify").code == 0 and listener.got == []
         done = project.run("notify", "--test")
     assert done.code == 0 and "Sent." in done.err, done.err
-    assert [each["title"] for each in listener.got] == ["Ralph: a test from project"]
+    assert [each["title"] for each in listener.got] == ["Ralph: test from project"]
     assert events(project) == ["finished"]
     failed = project.run("notify", "--test")
     assert failed.code == 1 and "not sent: notify.urls" in failed.err and TOKEN not in failed.err

@@ -33,8 +33,8 @@ def test_a_copy_in_the_data_directory(project: Project) -> None:
     (place,) = project.path.rglob("claude-plugin")
     assert (result.code, result.err) == (0, "") and same(PLUGIN, place)
     assert result.out.splitlines() == [
-        f"The plugin is in {place}",
-        "Once, so that Claude Code loads it in every session:",
+        f"Plugin installed in {place}",
+        "To load it in every Claude Code session, run once:",
         f"  claude plugin marketplace add '{place}'",
         "  claude plugin install ralph@ralph",
     ]
@@ -61,11 +61,11 @@ def test_what_is_somebody_elses_stays(project: Project) -> None:
     link.symlink_to(mine)
     for place in (mine, file, link):
         refused = project.run("plugin", "install", "--dir", place.name)
-        assert refused.code == 2 and "exists, and is no copy of Ralph's plugin" in refused.err
+        assert refused.code == 2 and "exists, but is not a copy of Ralph's plugin" in refused.err
     before = [path.name for path in mine.rglob("*")]
     result = project.run("plugin", "install", "--dir", "link", "--force")
     assert (project.path / "link.old").is_symlink() and [path.name for path in mine.rglob("*")] == before
-    assert f"What was there before is in {project.path / 'link.old'}" in result.out
+    assert f"The old contents were moved to {project.path / 'link.old'}" in result.out
     (project.path / "mine.old").touch()
     assert project.run("plugin", "install", "--dir", "mine", "--force").code == 0
     assert [path.name for path in (project.path / "mine.old2").rglob("*")] == before
@@ -83,7 +83,7 @@ def test_a_link_in_a_circle_is_refused(project: Project) -> None:
     """As what it is: something of somebody else's."""
     (project.path / "circle").symlink_to("circle")
     result = project.run("plugin", "install", "--dir", "circle")
-    assert result.code == 2 and "exists, and is no copy of Ralph's plugin" in result.err, result.err
+    assert result.code == 2 and "exists, but is not a copy of Ralph's plugin" in result.err, result.err
 
 
 def test_the_plugin_is_not_copied_into_itself(project: Project) -> None:

@@ -368,7 +368,7 @@ def test_the_cap_approves_with_a_note(loop: Loop) -> None:
     found = outcome(loop)
     assert (found["outcome"], found["cause"]) == ("complete", "auto_approved")
     status = loop.project.run("prd", "status")
-    assert "US-001 only because the review cap was reached" in status.out
+    assert "US-001 approved only because the review cap was reached" in status.out
     assert json.loads(loop.project.run("prd", "status", "--json").out)["approvedAtCap"] == ["US-001"]
 
 
@@ -404,7 +404,7 @@ def test_without_reviews_an_implementation_passes_itself(loop: Loop) -> None:
     assert loop.standing() == (True, None, 0)
     status = loop.project.run("prd", "status")
     assert (status.code, status.err) == (0, "")
-    assert "Every story is done." in status.out
+    assert "All stories are done." in status.out
     assert UNVERIFIED not in (loop.folder / "tasks.json").read_text()
 
 
@@ -416,7 +416,7 @@ def test_a_list_that_was_made_without_reviews(loop: Loop) -> None:
     assert done.code == 1 and "done by the word of its agent alone" in done.err
     status = loop.project.run("prd", "status")
     assert status.code == 0, status.err
-    assert "Next: implement US-002, with: ralph prd run --skip-review" in status.out
+    assert "Next: implement US-002. To start: ralph prd run --skip-review" in status.out
     refused = loop.run()
     assert refused.code == 2 and "What was done with --skip-review goes on with it" in refused.err
 
@@ -637,7 +637,7 @@ def test_a_new_run_undoes_what_a_killed_iteration_did(loop: Loop, cheat: str) ->
     killed(loop, cheat)
     done = loop.run()
     assert done.code == 0, done.err
-    assert "Undone, from a loop that was killed:" in done.err
+    assert "Undone after a killed loop:" in done.err
     assert loop.modes[1:] == ["implement US-001", "review US-001"]
     assert not (loop.project.path / ".ralph-active").exists()
 
@@ -649,7 +649,7 @@ def test_what_was_killed_is_settled_once(loop: Loop) -> None:
     assert json.loads(loop.project.run("prd", "status", "--json").out)["unsettled"]
     (loop.outside / "todo.md").write_text("- [ ] Another story\n")
     done = loop.project.run("prd", "import", "--force", str(loop.outside / "todo.md"))
-    assert done.code == 0 and "Undone, from a loop that was killed" in done.err
+    assert done.code == 0 and "Undone after a killed loop" in done.err
     assert not json.loads(loop.project.run("prd", "status", "--json").out)["unsettled"]
     done = loop.run()
     assert done.code == 0 and "Undone" not in done.err, done.err

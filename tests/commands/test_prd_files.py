@@ -48,7 +48,8 @@ def test_init_in_an_empty_directory(project: Project) -> None:
     assert "{{" not in "".join(path.read_text() for path in folder.iterdir())
     assert (project.path / ".gitignore").read_text() == ".ralph-active\n"
     assert (
-        "  1. Plan it: `ralph prd plan` asks" in done.out and "  3. Start the loop: ralph prd run" in done.out
+        "  1. Write ralph/prd.md and ralph/tasks.json:" in done.out
+        and "  3. Start the loop: ralph prd run" in done.out
     )
 
 
@@ -170,10 +171,10 @@ def test_status_on_a_terminal(project: Project) -> None:
     words = "\n".join(lines)
     for expected in (
         "2 of 4 stories done.",
-        "US-002 only because the review cap was reached: There are no tests for the empty list.",
-        "US-003 has to be changed: No default.",
-        "Next: review-fix US-003, with: ralph prd run",
-        "About 6 iterations are needed for what is left.",
+        "US-002 approved only because the review cap was reached: There are no tests for the empty list.",
+        "US-003 needs changes: No default.",
+        "Next: review-fix US-003. To start: ralph prd run",
+        "About 6 iterations are needed for the remaining stories.",
         "You are on main, and tasks.json names ralph/orders: Ralph does not switch branches.",
         "There are no verifyCommands",
     ):
@@ -445,7 +446,7 @@ def test_a_prd_json_is_imported_and_nothing_is_lost(project: Project) -> None:
     assert '{"passes": "partly"}' in third["notes"]
     assert '"platform": {' in (project.path / "ralph" / "prd.md").read_text()
     for words in (
-        "done there and to be reviewed here: US-001",
+        "marked done, to be reviewed: US-001",
         "The harness will run, to verify every approval: npm test",
         "Kept in prd.md, for tasks.json has no place for it: platform",
         "Kept in the notes of US-002, for a story has no place for it: estimate",
@@ -481,7 +482,7 @@ def test_what_is_trusted_counts_as_approved(project: Project) -> None:
     """`--trust`: as people say."""
     board = imported(project, SNARKTANK, "--trust")
     assert (board["userStories"][0]["passes"], board["userStories"][0]["reviewStatus"]) == (True, "approved")
-    assert "1 approved, as trusted" in said(project)
+    assert "1 approved without a review" in said(project)
 
 
 def test_stories_that_wait_for_each_other_are_let_go(project: Project) -> None:

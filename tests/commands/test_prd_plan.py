@@ -63,7 +63,7 @@ def test_a_plan_is_made_in_a_conversation(planned: Project) -> None:
         screen.answer("What do you want to build?", "a login")
         assert screen.finish() == 0, screen.screen
         assert "Planned: 1 story." in screen.screen
-        assert "then: ralph prd run" in screen.screen
+        assert "then run: ralph prd run" in screen.screen
     assert (planned.path / "ralph" / "prd.md").read_text().endswith("People want: a login.\n")
     flag, prompt = told(planned)
     assert flag == "--deep"
@@ -160,7 +160,7 @@ def test_a_terminal_that_was_left_in_a_bad_state_is_put_back(planned: Project) -
     planner(planned, "tty.setraw(0)\nos.kill(os.getpid(), signal.SIGKILL)")
     with terminal(planned, "prd", "plan") as screen:
         assert screen.finish() == 2
-        assert "ended with exit code 137." in screen.screen
+        assert "exited with code 137." in screen.screen
         assert termios.tcgetattr(screen._master)[3] & termios.ICANON
 
 

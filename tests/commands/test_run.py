@@ -95,10 +95,10 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
         (["-f", "none.md"], "none.md: there is no such prompt file."),
         (["-f", "."], "the prompt file is no regular file."),
         (["-f", "-"], "The prompt cannot come from stdin"),
-        (["-p", "a", "-m", "0"], "'0' is no whole number of at least 1"),
-        (["-p", "a", "--max-cost-usd", "-1"], "'-1' is no number of at least 0"),
-        (["-p", "a", "--max-tokens", "1e6"], "'1e6' is no whole number of at least 1"),
-        (["-p", "a", "--max-duration-seconds", "nan"], "'nan' is no number of at least 0"),
+        (["-p", "a", "-m", "0"], "must be 1 or more, not '0'."),
+        (["-p", "a", "--max-cost-usd", "-1"], "must be 0 or more, not '-1'."),
+        (["-p", "a", "--max-tokens", "1e6"], "must be a whole number, not '1e6'."),
+        (["-p", "a", "--max-duration-seconds", "nan"], "must be a number, not 'nan'."),
         (["-p", "a", "-c", ""], "completionResponse"),
         (["-p", "a", "--settings", "none.json"], "none.json: there is no such settings file."),
         (["-p", "a", "--agent", ""], "No agent is configured."),
@@ -898,9 +898,9 @@ def test_a_dry_run_shows_and_runs_nothing(project: Project) -> None:
     result = project.run("run", "-p", "Fix it", "-m", "3", "--dry-run")
     assert (result.code, result.err) == (0, "")
     assert result.out == (
-        "Prompt of iteration 1:\n"
+        "Prompt for iteration 1:\n"
         f"Iteration 1 of 3, 2 remaining.\n\nFix it\n\n{INSTRUCTION}\n\n"
-        "Agent command (prompt by stdin):\n"
+        "Agent command (prompt via stdin):\n"
         f"{project.path}/agent.sh --model 'a b'\n\n"
         "Checks after each iteration:\n"
         "sh -c 'touch '\"'\"'checked it'\"'\"''\n"

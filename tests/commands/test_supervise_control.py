@@ -218,7 +218,7 @@ def test_guidance_for_a_command_is_delivered_on_the_bus(task: Task) -> None:
     wait_until(lambda: task.attempts)
     run = str(only(task)["id"])
     steered = task.project.run("steer", run, "Use tabs.", "--wait")
-    assert (steered.code, steered.err.splitlines()[-1]) == (0, f"Delivered on {task_bus(task.folder)}.")
+    assert (steered.code, steered.err.splitlines()[-1]) == (0, f"Delivered to {task_bus(task.folder)}.")
     assert task.attempts == ["1"]
     (task.folder / "go").touch()
     assert ralph.wait(timeout=20) == 0

@@ -115,7 +115,7 @@ def test_lists_of_some(here: Here) -> None:
     assert here.ids("--all") == ["B", "A", "B"]
     assert here.run("list", "--all").out.splitlines()[1].endswith("  /another")
     empty = here.run("list", "--spec", "none")
-    assert (empty.code, empty.out, empty.err[:28]) == (0, "", "There are no such tasks. `ra")
+    assert (empty.code, empty.out, empty.err[:18]) == (0, "", "No matching tasks.")
     assert here.run("list", "--spec", "none", "--json").out == "[]\n"
 
 
@@ -123,7 +123,7 @@ def test_a_list_without_any_task(here: Here) -> None:
     """It says how to begin."""
     result = here.run("list")
     assert (result.code, result.out) == (0, "")
-    assert result.err == "There are no tasks. `ralph task create --help` tells how to make one.\n"
+    assert result.err == "No tasks. To create one, see: ralph task create --help\n"
 
 
 def test_what_a_task_looks_like(here: Here) -> None:
@@ -166,7 +166,7 @@ def test_what_a_task_looks_like(here: Here) -> None:
         "    check_for:\n"
         "      - It starts\n"
         "\n"
-        "reviewer  (skipped: the settings say enabled: false)\n"
+        "reviewer  (skipped: disabled in the settings)\n"
         "  promise       <promise>REVIEW_PASSED</promise>\n"
         "  verification  semantic, at most 5 iterations\n"
         "  Complete the reviewer's part of: Title of A\n"
@@ -238,7 +238,7 @@ def test_deleting(here: Here) -> None:
     said = here.refused("delete", "A")
     assert said.startswith("A cannot be deleted: B, C depend on it.\n  --force ")
     assert here.run("delete", "B").out == "Deleted B.\n"
-    assert here.run("delete", "A", "--force").out == "Deleted A. C does not depend on it any more.\n"
+    assert here.run("delete", "A", "--force").out == "Deleted A. C no longer depends on it.\n"
     assert (here.ids(), here.show("C")["dependencies"]) == (["C"], [])
     assert "There is no task 'A' in this project." in here.refused("delete", "A", "--yes")
 

@@ -39,7 +39,7 @@ def test_a_file_is_imported(project: Project) -> None:
     """Through real processes; tasks without a spec belong to that of the file's name."""
     file = write(project, PLAN)
     checked = project.run("task", "import", file, "--check")
-    assert (checked.code, checked.out) == (0, "2 tasks: nothing is wrong. Nothing was written.\n")
+    assert (checked.code, checked.out) == (0, "2 tasks: no problems found. Nothing was imported.\n")
     assert project.run("task", "list", "--json").out == "[]\n"
     imported = project.run("task", "import", file)
     assert (imported.code, imported.out, imported.err) == (0, "Imported 2 tasks.\n", "")

@@ -73,7 +73,7 @@ def test_rewind_shows_what_will_change_and_can_be_undone(worked: Project) -> Non
     """Each file with what happens to it; the way back is printed and works."""
     run = run_id(worked)
     result = worked.run("rewind", run, "2", "--yes")
-    assert result.out.splitlines() == ["  is changed  README.md", "  comes back  old.txt"]
+    assert result.out.splitlines() == ["  change   README.md", "  restore  old.txt"]
     assert (worked.path / "one.txt").exists() and (worked.path / "old.txt").exists()
     undo = result.err.partition("To undo it: ralph ")[2].split()
     assert worked.run(*undo, "--yes").code == 0
@@ -112,7 +112,7 @@ def test_rewind_asks_on_a_terminal(worked: Project, answer: str, is_back: bool) 
 def test_rewind_to_what_is_there_already(worked: Project) -> None:
     """Nothing to do is said, not done."""
     result = worked.run("rewind", run_id(worked), "3", "--yes")
-    assert (result.code, result.err) == (0, "The files are already as they were then.\n")
+    assert (result.code, result.err) == (0, "Nothing to do: the files are already in that state.\n")
 
 
 def test_rewind_of_an_unknown_iteration_names_the_known_ones(worked: Project) -> None:
@@ -153,7 +153,7 @@ def test_an_interrupted_iteration_keeps_its_first_snapshot(repository: Project) 
 def test_prune_shows_first_and_removes_only_when_told(worked: Project) -> None:
     """Old runs go with their streams and refs; young ones stay."""
     run = run_id(worked)
-    assert worked.run("prune").err == "There is nothing to remove.\n"
+    assert worked.run("prune").err == "Nothing to remove.\n"
     shown = worked.run("prune", "--older-than", "0h")
     assert (run in shown.out, len(worked.status())) == (True, 1)
     assert [c["id"] for c in json.loads(worked.run("prune", "--older-than", "0h", "--json").out)] == [run]

@@ -106,7 +106,7 @@ def test_a_role_that_never_proves_its_part_fails_the_task(site: Site) -> None:
     )
     assert site.project.git("show", "ralph/T-1:notes.txt") == "more\nmore\n"
     assert not site.is_mended() and site.worktree.exists()
-    assert "its work: branch ralph/T-1" in done.out
+    assert "branch: ralph/T-1" in done.out
 
 
 @pytest.mark.slow
@@ -117,7 +117,7 @@ def test_a_failed_task_is_begun_again_when_it_is_named(site: Site) -> None:
     assert site.work().code == 1
     coder_only(site, f"{MENDS}; promise CODED")
     again = site.work()
-    assert again.code == 1 and "\n  once more: ralph work --task T-1\n" in again.out, "it stays failed"
+    assert again.code == 1 and "\n  To retry: ralph work --task T-1\n" in again.out, "it stays failed"
     assert site.work("--task", "T-1").code == 0
     assert site.is_mended()
 
@@ -546,7 +546,7 @@ def test_in_a_directory_of_the_repository(site: Site) -> None:
     site.agents(ralph={"agents": {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}})
     below = dataclasses.replace(site.project, path=site.project.path / "sub")
     below.path.mkdir()
-    assert "qa  (skipped: the settings say enabled: false)" in below.run("task", "show", "T-1").out
+    assert "qa  (skipped: disabled in the settings)" in below.run("task", "show", "T-1").out
     assert below.run("work").code == 0
     assert site.is_mended() and [run["role"] for run in site.state()["runs"]] == ["coder", "merge"]
 
@@ -610,7 +610,7 @@ def test_a_branch_in_the_place_of_all_branches(site: Site) -> None:
 def test_nothing_to_do(site: Site) -> None:
     """Without tasks there is a hint and exit 0."""
     done = site.work()
-    assert done.code == 0 and "There is nothing to do." in done.err
+    assert done.code == 0 and "Nothing to do." in done.err
 
 
 def test_an_unknown_task(site: Site) -> None:

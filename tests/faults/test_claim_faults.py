@@ -573,7 +573,7 @@ def test_what_no_command_can_hold_is_refused_before_the_start(project: Project) 
     result = once(project)
     assert (result.code, result.err.splitlines()[0]) == (
         2,
-        "ralph: error: .ralph/settings.json:1: guardrails[0].command: it has a NUL character.",
+        "ralph: error: .ralph/settings.json:1: guardrails[0].command: must not contain a NUL character.",
     )
     assert not (project.path / "started").exists()
     assert not project.home.database.exists()

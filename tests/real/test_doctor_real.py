@@ -28,7 +28,7 @@ def test_the_real_agent_has_every_flag(project: Project, tmp_path: Path, name: s
     result = project.run("doctor", "--json", "--timeout", "60")
     assert (result.code, json.loads(result.out)[0]["found"]) == (
         0,
-        f"{about.title} {about.seen} at {installed(name)}; the version that Ralph was tried with;"
-        " it has every flag that Ralph uses; whether it is logged in cannot be told",
+        f"{about.title} {about.seen} at {installed(name)}; tested with Ralph;"
+        " supports all flags that Ralph uses; login status unknown",
     )
     assert list(home.iterdir()) == []

@@ -187,7 +187,7 @@ def test_what_is_refused_is_said(here: Project) -> None:
     assert here.run("run", "-p", "The work.").code == 0
 
     async def steps(pilot: Pilot[None]) -> None:
-        for key, words in (("p", "is not running"), ("r", "is complete: there is nothing to")):
+        for key, words in (("p", "is not running"), ("r", "is complete. There is nothing to")):
             await pilot.press(key)
             await until(pilot, lambda words=words: words in " ".join(screen_text(pilot.app).split()))  # type: ignore[misc]
 

@@ -160,9 +160,9 @@ def _whole(
     try:
         number = int(value)
     except ValueError:
-        kind.fail(f"{value!r} must be a whole number.", param, ctx)
+        kind.fail(f"must be a whole number, not {value!r}.", param, ctx)
     if number < least:
-        kind.fail(f"{value!r} must be {least} or more.", param, ctx)
+        kind.fail(f"must be {least} or more, not {value!r}.", param, ctx)
     return number
 
 
@@ -177,9 +177,9 @@ class Amount(click.ParamType[float]):
         except ValueError:
             number = math.nan
         if not math.isfinite(number):
-            self.fail(f"{value!r} must be a number.", param, ctx)
+            self.fail(f"must be a number, not {value!r}.", param, ctx)
         if number < 0:
-            self.fail(f"{value!r} must be 0 or more.", param, ctx)
+            self.fail(f"must be 0 or more, not {value!r}.", param, ctx)
         return number
 
 
