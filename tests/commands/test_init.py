@@ -1,4 +1,4 @@
-"""`ralph init`: the dialogue in a real terminal, and the same without one."""
+"""`ralph init`: the questions in a real terminal, and the same without one."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def written(project: Project) -> dict[str, Any]:
 
 
 def usual(command: str, /, **others: Any) -> dict[str, Any]:
-    """The settings of somebody who presses Enter."""
+    """The settings of a user who only presses Enter."""
     return {
         "maximumIterations": 10,
         "completionResponse": "DONE",
@@ -189,8 +189,8 @@ def test_enter_is_enough_where_everything_is_found(repository: Project, empty: P
     assert "?? .ralph/settings.json" in repository.git("status", "--porcelain", "-uall").splitlines()
 
 
-def test_every_answer_that_is_none_is_asked_again(empty: Project) -> None:
-    """Blanks where something is needed, no numbers, unknown words: one line says why, then it asks again."""
+def test_every_invalid_answer_is_asked_again(empty: Project) -> None:
+    """Missing answers, invalid numbers, unknown words: one line says why, then the question is repeated."""
     answers = [
         (f"{AGENT}:", ""),
         (f"{AGENT}:", "  "),
@@ -246,7 +246,7 @@ def test_every_answer_that_is_none_is_asked_again(empty: Project) -> None:
 
 
 def test_an_agent_with_its_flags_in_one_answer(empty: Project) -> None:
-    """They are told apart; flags that say what it may do leave nothing to ask; a missing agent is said."""
+    """They are split; flags that set permissions skip that question; a missing agent is reported."""
     answers = [
         (f"{AGENT}:", "claude --permission-mode plan --name 'a b'"),
         *ENOUGH[1:],
@@ -260,14 +260,14 @@ def test_an_agent_with_its_flags_in_one_answer(empty: Project) -> None:
 
 
 def test_an_answer_can_be_edited(empty: Project) -> None:
-    """Arrow keys and backspace work on the line; what they send never ends up in an answer."""
+    """Arrow keys and backspace work; their escape sequences never end up in an answer."""
     with terminal(empty, "init") as found:
         answer_all(found, [(f"{AGENT}:", "othr\x1b[De\x1b[Cx\x7f"), *ENOUGH])
     assert written(empty)["agent"]["command"] == "other"
 
 
 @pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
-def test_what_is_no_text_is_asked_again(empty: Project, errors: str) -> None:
+def test_invalid_text_is_asked_again(empty: Project, errors: str) -> None:
     """Neither invalid UTF-8, however Python reads it, nor control characters get into the settings."""
     empty.extra_env |= {"PYTHONIOENCODING": f"utf-8:{errors}"}
     with terminal(empty, "init", "--agent", "other") as found:
@@ -279,7 +279,7 @@ def test_what_is_no_text_is_asked_again(empty: Project, errors: str) -> None:
 
 
 def test_installed_agents_are_offered(empty: Project) -> None:
-    """The agents that Ralph was tried with come first; Amp is honest about its permissions."""
+    """The agents that Ralph was tested with come first; for Amp, edit is explained as the same as bypass."""
     install(empty, "amp", "claude")
     with terminal(empty, "init", "-m", "5") as found:
         answers = [(f"{AGENT} [claude]:", "amp"), (FLAGS, ""), (PERMISSIONS, "none")]
@@ -291,7 +291,7 @@ def test_installed_agents_are_offered(empty: Project) -> None:
 
 
 def test_proposals_are_taken_left_out_or_replaced(empty: Project) -> None:
-    """Enter and y take one, a dash and n leave it out, a command replaces it and is asked about."""
+    """Enter and y add a proposal, a dash and n skip it, a command replaces it and gets the follow-up questions."""
     targets = ["lint", "check", "build"]
     (empty.path / "Makefile").write_text("".join(f"{target}:\n" for target in targets))
     (empty.path / "go.mod").touch()
@@ -316,7 +316,7 @@ def test_proposals_are_taken_left_out_or_replaced(empty: Project) -> None:
 
 
 def test_the_dialogue_is_seen_when_stdout_is_a_file(empty: Project) -> None:
-    """Questions go to the terminal all the same; the file gets the result."""
+    """Questions still go to the terminal; the file gets the result."""
     with open(empty.path / "out", "wb") as out, terminal(empty, "init", stdout=out.fileno()) as found:
         assert answer_all(found, [(f"{AGENT}:", "other"), *ENOUGH]) == 0
     assert (empty.path / "out").read_text() == f"\nSettings written to .ralph/settings.json\n{NEXT}\n"
@@ -329,7 +329,7 @@ def test_the_dialogue_is_seen_when_stdout_is_a_file(empty: Project) -> None:
     "number", some(range(len(SPEC)), 3), ids=[prompt.split("(")[0].strip() for prompt, _ in SPEC]
 )
 def test_ctrl_c_leaves_nothing(empty: Project, number: int) -> None:
-    """At every question Ctrl-C ends it with 130, and no file or directory was made."""
+    """At every question Ctrl-C exits with 130, and no file or directory is created."""
     with terminal(empty, "init") as found:
         for prompt, answer in SPEC[:number]:
             found.answer(prompt, answer)
@@ -341,7 +341,7 @@ def test_ctrl_c_leaves_nothing(empty: Project, number: int) -> None:
 
 @pytest.mark.parametrize("number", [0, 6, 11])
 def test_the_end_of_input_leaves_nothing(empty: Project, number: int) -> None:
-    """Ctrl-D is the same."""
+    """Ctrl-D does the same."""
     with terminal(empty, "init") as found:
         for prompt, answer in SPEC[:number]:
             found.answer(prompt, answer)
@@ -353,7 +353,7 @@ def test_the_end_of_input_leaves_nothing(empty: Project, number: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_leaves_nothing(empty: Project, number: int) -> None:
-    """One from outside counts as Ctrl-C."""
+    """A signal from outside works like Ctrl-C."""
     with terminal(empty, "init") as found:
         found.expect(f"{AGENT}:")
         found.process.send_signal(number)
@@ -365,7 +365,7 @@ def test_a_signal_leaves_nothing(empty: Project, number: int) -> None:
 
 
 def test_existing_settings_are_shown_and_kept(empty: Project) -> None:
-    """They are shown merged, without secrets; Enter means no: exit 0, nothing changed."""
+    """They are shown merged, without secrets; Enter means no: exit 0, nothing changes."""
     empty.settings(agent={"command": "old", "env": {"KEY": "sk-123"}}, maxCostUsd=5)
     before = (empty.path / ".ralph/settings.json").read_bytes()
     with terminal(empty, "init") as found:
@@ -379,7 +379,7 @@ def test_existing_settings_are_shown_and_kept(empty: Project) -> None:
 
 
 def test_the_local_file_is_laid_over(empty: Project) -> None:
-    """What is shown is what would be used, and it says from which files."""
+    """The settings in force are shown, with the files they come from."""
     empty.settings(agent={"command": "old"}, maximumIterations=3)
     (empty.path / ".ralph/settings.local.json").write_text('{"maximumIterations": 4}')
     with terminal(empty, "init") as found:
@@ -390,7 +390,7 @@ def test_the_local_file_is_laid_over(empty: Project) -> None:
 
 
 def test_overwritten_settings_are_kept_aside(empty: Project) -> None:
-    """Yes writes new ones; each earlier file stays under a name that is said, and keeps its mode."""
+    """Yes writes new settings; each old file is kept under a name that is printed, with its mode."""
     empty.settings(agent={"command": "first"})
     path = empty.path / ".ralph/settings.json"
     path.chmod(0o600)
@@ -405,7 +405,7 @@ def test_overwritten_settings_are_kept_aside(empty: Project) -> None:
 
 
 def test_broken_settings_can_be_overwritten(empty: Project) -> None:
-    """It says what is wrong with them, asks, and keeps them."""
+    """The problem is shown, then the question; the old file is kept."""
     (empty.path / ".ralph").mkdir()
     path = empty.path / ".ralph/settings.json"
     path.write_text('{\n  "agent": \n}')
@@ -420,7 +420,7 @@ def test_broken_settings_can_be_overwritten(empty: Project) -> None:
 
 
 def test_ctrl_c_at_the_overwrite_question_changes_nothing(empty: Project) -> None:
-    """Nor later on: the earlier file stays as it is, without a copy."""
+    """Nor at a later question: the old file stays as it is, without a copy."""
     empty.settings(agent={"command": "old"})
     for answers in ([], [(OVERWRITE, "y")]):
         with terminal(empty, "init") as found:
@@ -437,7 +437,7 @@ def test_ctrl_c_at_the_overwrite_question_changes_nothing(empty: Project) -> Non
 
 
 def test_without_a_terminal_it_says_how(empty: Project) -> None:
-    """Questions need a terminal; a script says --yes."""
+    """Questions need a terminal; a script uses --yes."""
     result = empty.run("init", stdin="claude\n\n\n\n\n\n")
     assert (result.code, result.out, result.err) == (
         2,
@@ -449,7 +449,7 @@ def test_without_a_terminal_it_says_how(empty: Project) -> None:
 
 
 def test_yes_takes_what_it_finds(empty: Project) -> None:
-    """The first installed agent, the project's own checks; it prints what it wrote and what comes next."""
+    """The first installed agent, the project's own checks; the settings and the next step are printed."""
     install(empty, "claude")
     (empty.path / "Cargo.toml").touch()
     result = empty.run("init", "--yes")
@@ -459,7 +459,7 @@ def test_yes_takes_what_it_finds(empty: Project) -> None:
     assert json.loads(shown) == written(empty) == usual("claude", guardrails=checks)
 
 
-def test_yes_takes_what_it_is_told(empty: Project) -> None:
+def test_yes_uses_the_options(empty: Project) -> None:
     """Every answer has its option; a missing agent is a warning."""
     (empty.path / "Cargo.toml").touch()
     words = ["-m", "3", "-c", "FINISHED", "--permissions", "bypass"]
@@ -479,7 +479,7 @@ def test_yes_takes_what_it_is_told(empty: Project) -> None:
 
 
 def test_the_built_in_agent_is_always_there(empty: Project) -> None:
-    """It is part of Ralph: nothing is looked for on PATH, and nothing is missed."""
+    """It is part of Ralph: it is not searched on PATH, and no warning is printed."""
     result = empty.run("init", "--yes", "--agent", "scripted turns.yaml")
     assert (result.code, result.err) == (0, "")
     assert written(empty)["agent"] == {"command": "scripted", "flags": ["turns.yaml"]}
@@ -488,14 +488,14 @@ def test_the_built_in_agent_is_always_there(empty: Project) -> None:
 
 
 def test_no_guardrails(empty: Project) -> None:
-    """--no-guardrails takes none of those that it finds."""
+    """--no-guardrails skips all proposals."""
     (empty.path / "Cargo.toml").touch()
     assert empty.run("init", "--yes", "--agent", "other", "--no-guardrails").code == 0
     assert written(empty) == usual("other")
 
 
 def test_what_it_writes_can_be_run(repository: Project) -> None:
-    """`ralph init --yes` and `ralph run` are all that is needed."""
+    """`ralph init --yes` and `ralph run` are all it takes."""
     command = repository.script("agent.sh", "echo x > made; echo '<response>DONE</response>'")
     options = ["--guardrail", "test -f made", "--scm-task", "commit"]
     assert repository.run("init", "--yes", "--agent", command, *options).code == 0
@@ -555,8 +555,8 @@ ERRORS = [
 
 
 @pytest.mark.parametrize(("words", "message", "hint"), ERRORS, ids=[" ".join(row[0]) for row in ERRORS])
-def test_what_cannot_be_meant_is_one_error(empty: Project, words: list[str], message: str, hint: str) -> None:
-    """It names the option and what to do; nothing is written."""
+def test_invalid_options_are_one_error(empty: Project, words: list[str], message: str, hint: str) -> None:
+    """The error names the option and what to do; nothing is written."""
     result = empty.run("init", "--yes", *words)
     assert (result.code, result.out, result.err) == (2, "", f"ralph: error: {message}\n  {hint}\n")
     assert names(empty) == []
@@ -572,7 +572,7 @@ def test_without_any_agent_there_is_nothing_to_take(empty: Project) -> None:
 
 
 def test_force_overwrites(empty: Project) -> None:
-    """Existing settings stop --yes; with --force they are overwritten and kept; the same again changes nothing."""
+    """Existing settings stop --yes; --force overwrites them with a backup, unless they are identical."""
     empty.settings(agent={"command": "old"})
     refused = empty.run("init", "--yes", "--agent", "other")
     assert (refused.code, refused.err) == (
@@ -590,11 +590,11 @@ def test_force_overwrites(empty: Project) -> None:
     assert [name for name in names(empty) if "bak" in name] == [".ralph/settings.json.bak"]
 
 
-# ---- places that cannot be written ----
+# ---- paths that are not writable ----
 
 
 @pytest.mark.parametrize("arguments", some([[], ["--yes", "--agent", "other", "--force"]], 1))
-def test_a_place_that_cannot_be_used_is_said_before_any_question(
+def test_an_unusable_path_is_reported_before_any_question(
     empty: Project, tmp_path: Path, arguments: list[str]
 ) -> None:
     """A link or a file instead of .ralph, a directory instead of the file: exit 2, nothing is touched."""

@@ -125,7 +125,7 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
     ],
 )
 def test_mistakes_are_explained(here: Here, arguments: tuple[str, ...], said: str) -> None:
-    """Exit code 2, in words, and everything is as it was."""
+    """Exit code 2, a clear message, and nothing changes."""
     here.create("FIRST")
     here.create("OLD", "--depends-on", "FIRST")
     before = here.run("list", "--json").out
@@ -133,7 +133,7 @@ def test_mistakes_are_explained(here: Here, arguments: tuple[str, ...], said: st
     assert here.run("list", "--json").out == before
 
 
-def test_settings_that_cannot_be_read_are_said(here: Here) -> None:
-    """The defaults of a role come from there."""
+def test_unreadable_settings_are_reported(here: Here) -> None:
+    """They hold the defaults of the roles."""
     here.project.settings(ralph={"agents": {"coder": {"promis": "X"}}})
     assert "unknown key 'ralph.agents.coder.promis'" in here.refused(*create("--coder-max-iterations", "3"))

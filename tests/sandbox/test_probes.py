@@ -35,7 +35,7 @@ def test_the_table_names_what_was_tried(project: Project) -> None:
     """The same for people, without a name: the best backend that works here."""
     done = project.run("doctor", "--sandbox")
     assert done.code == 0
-    assert "read an SSH key" in done.out and "WRONG" not in done.out
+    assert "read an SSH key" in done.out and "FAIL" not in done.out
     assert "all passed" in done.err
 
 

@@ -214,7 +214,7 @@ def test_rewind(repository: Project, monkeypatch: pytest.MonkeyPatch) -> None:
         await pilot.press("w", "enter")
         await until(pilot, lambda: "to before iteration 2?" in screen_text(pilot.app))
         await pilot.press("y")
-        await until(pilot, lambda: "To undo it: ralph rewind" in screen_text(pilot.app), seconds=60)
+        await until(pilot, lambda: "To undo: ralph rewind" in screen_text(pilot.app), seconds=60)
         assert file.read_text() == "v1\n"
 
     drive(repository, steps)
