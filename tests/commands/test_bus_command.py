@@ -100,7 +100,7 @@ def test_damage_is_a_warning(project: Project, task: Path) -> None:
     assert found.err.count("ralph: warning: ") == 2
     assert "damaged" in found.err and "truncated" in found.err
     posted = project.run("bus", "post", "build", "d")
-    assert (posted.code, posted.err.count("cut off")) == (0, 1)
+    assert (posted.code, posted.err.count("truncated")) == (0, 1)
     assert (task / "TASK-MESSAGE-BUS.md.torn").is_file()
 
 
