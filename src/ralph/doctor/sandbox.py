@@ -80,7 +80,7 @@ _TRIED = {
     "state": "write to Ralph's journal",
     "ssh": "read an SSH key",
     "clouds": "read cloud credentials",
-    "forges": "read git and GitHub credentials",
+    "forges": "read git, GitHub and npm credentials",
     "browser": "read browser data",
     "other agents": "read the login of other agents",
     "journal": "read Ralph's journal",
