@@ -1,4 +1,4 @@
-"""Secrets: every format, cut at every place, hidden in base64; and what is none stays as it is."""
+"""Secrets of every format, split at every place, hidden in base64; and other text, which stays as it is."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ KEY = f"-----BEGIN OPENSSH PRIVATE KEY-----\n{letters(70)}\n{letters(70)}\n-----
 
 
 def core(fake: str) -> bytes:
-    """The part of a fake that must not be seen."""
+    """The part of a fake secret that must not be seen."""
     return fake[-12:].encode() if "@" not in fake else fake.split(":")[2].split("@")[0].encode()
 
 
 @pytest.mark.parametrize("name", FAKES)
-def test_a_secret_is_redacted_wherever_the_stream_is_cut(name: str) -> None:
-    """Each format, cut in two at every place, never passes; what stands around it does."""
+def test_a_secret_is_redacted_wherever_the_stream_is_split(name: str) -> None:
+    """No format passes, split in two at any place; the text around it does."""
     text = f'{{"before": "{FAKES[name]}", "after": 1}}\n'.encode()
     for cut in range(len(text) + 1):
         redactor = Redactor(SECRETS)
@@ -77,14 +77,14 @@ def test_a_secret_is_redacted_wherever_the_stream_is_cut(name: str) -> None:
 @pytest.mark.parametrize("name", FAKES)
 @pytest.mark.parametrize("before", ["", " ", "u:", "\nx="])
 def test_a_secret_in_base64_is_redacted(name: str, before: str) -> None:
-    """Whatever stands before it in the encoded text, in both alphabets."""
+    """Whatever comes before it in the encoded text, in both alphabets."""
     for encode in (base64.b64encode, base64.urlsafe_b64encode):
         hidden = encode(f"{before}{FAKES[name]} and more".encode())
         assert SECRETS.redact(b"data: " + hidden + b" end") == b"data: " + MARK + b" end"
 
 
 def test_a_private_key_over_many_lines_is_one_mark() -> None:
-    """A key is gone from its first line to its last, also when it comes byte by byte."""
+    """A key is redacted from its first line to its last, even if it arrives byte by byte."""
     redactor = Redactor(SECRETS)
     out = b"".join(redactor.feed(bytes([byte])) for byte in f"see {KEY} here\n".encode()) + redactor.finish()
     assert out == b"see " + MARK + b"\n here\n"
@@ -96,7 +96,7 @@ def test_a_private_key_in_one_line_of_json() -> None:
     assert Redactor(SECRETS).feed(line) == b'{"key": "' + MARK + b'"}\n'
 
 
-def test_an_endless_line_is_let_go_piece_by_piece() -> None:
+def test_an_endless_line_is_passed_on_in_pieces() -> None:
     """A line of a megabyte is not held back, and a secret at its end is still found."""
     redactor = Redactor(SECRETS)
     out = redactor.feed(b"x" * 1_000_000)
@@ -105,14 +105,14 @@ def test_an_endless_line_is_let_go_piece_by_piece() -> None:
 
 
 @given(st.binary(max_size=300), st.integers(0, 300))
-def test_what_is_no_secret_passes_untouched(data: bytes, cut: int) -> None:
-    """Any bytes, cut anywhere, come out as they went in."""
+def test_ordinary_text_is_unchanged(data: bytes, cut: int) -> None:
+    """Any bytes, split anywhere, come out as they went in."""
     redactor = Redactor(SECRETS)
     assert redactor.feed(data[:cut]) + redactor.feed(data[cut:]) + redactor.finish() == SECRETS.redact(data)
 
 
 def test_source_code_has_no_secrets() -> None:
-    """Our own source passes untouched: words that only begin like a token are none."""
+    """Our own source is unchanged: words that only start like a token are not secrets."""
     for path in Path(ralph.__file__).parent.rglob("*.py"):
         assert SECRETS.redact(path.read_bytes()) == path.read_bytes()
     assert SECRETS.text("task-management-for-scikit-learn sk-learn-preprocessing-utils ask-2") == (
@@ -121,7 +121,7 @@ def test_source_code_has_no_secrets() -> None:
 
 
 def test_which_variables_are_secret() -> None:
-    """By their names; sockets, files, ids and short values are not."""
+    """By their names; sockets, files, ids and short values do not count."""
     variables = {
         "MY_API_KEY": "12345678abc",
         "GITHUB_TOKEN": "abcdefgh12",

@@ -1,4 +1,4 @@
-"""Settings: defaults, merging, sources, errors that name file, line and key, and any kind of rubbish."""
+"""Settings: defaults, merging, sources, errors that name file, line and key, and invalid files of any kind."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def write(path: Path, values: Any) -> Path:
 
 
 def plain(values: Any) -> Any:
-    """Values as JSON has them: an array is an array, however it is held."""
+    """Values as in JSON: a tuple becomes an array."""
     return json.loads(json.dumps(values))
 
 
@@ -151,7 +151,7 @@ def values_of(loaded: LoadedSettings) -> dict[str, Any]:
 
 
 def message_of(path: Path, values: Any) -> tuple[str, str]:
-    """What is said of a settings file that is wrong."""
+    """The error for an invalid settings file."""
     write(path, values)
     with pytest.raises(RalphError) as caught:
         load(path)
@@ -163,15 +163,15 @@ def message_of(path: Path, values: Any) -> tuple[str, str]:
 
 
 def test_every_key_has_a_default(here: Path) -> None:
-    """Without any file every key has its documented default, and says so."""
+    """Without any file every key has its documented default, with the source `default`."""
     loaded = load()
     assert values_of(loaded) == DEFAULTS
     assert loaded.files == ()
     assert set(loaded.sources.values()) == {DEFAULT}
 
 
-def test_the_documented_example_is_read_as_it_stands(here: Path) -> None:
-    """The example of the documentation is valid, and what it leaves out keeps its default."""
+def test_the_documented_example_is_valid(here: Path) -> None:
+    """The example of the documentation is valid, and keys that it leaves out keep their defaults."""
     write(here / ".ralph/settings.json", EXAMPLE)
     expected = DEFAULTS | EXAMPLE
     expected["agent"] = DEFAULTS["agent"] | EXAMPLE["agent"]
@@ -288,7 +288,7 @@ def test_every_key_can_be_set(here: Path) -> None:
 
 
 def test_local_file_and_flags_on_top(here: Path) -> None:
-    """The local file wins over the file, a flag over both, and each value says where it came from."""
+    """The local file overrides the file, a flag overrides both, and each value has its source."""
     base = write(
         here / ".ralph/settings.json",
         {
@@ -327,8 +327,8 @@ def test_local_file_and_flags_on_top(here: Path) -> None:
         ("sub/settings.json", "sub/settings.local.json"),
     ],
 )
-def test_the_local_file_is_looked_for_beside_the_chosen_one(here: Path, chosen: str, local: str) -> None:
-    """With `--settings FILE` neither the default file nor its local one is read, but FILE's own."""
+def test_the_local_file_is_next_to_the_chosen_one(here: Path, chosen: str, local: str) -> None:
+    """With `--settings FILE`, only FILE and its own local file are read, not the default ones."""
     write(here / ".ralph/settings.json", {"maxTokens": 1})
     write(here / ".ralph/settings.local.json", {"maxTokens": 2})
     (here / chosen).parent.mkdir(exist_ok=True)
@@ -346,29 +346,29 @@ def test_a_local_file_alone_is_enough(here: Path) -> None:
     assert load().settings.maximum_iterations == 4
 
 
-def test_a_local_file_may_be_partial_where_the_whole_is_complete(here: Path) -> None:
-    """A local file that says a part of `scm` is merged before required keys are missed."""
+def test_a_local_file_may_be_partial(here: Path) -> None:
+    """A local file with only part of `scm` is merged before required keys are checked."""
     write(here / ".ralph/settings.json", {"scm": {"command": "jj", "tasks": ["commit"]}})
     write(here / ".ralph/settings.local.json", {"scm": {"tasks": []}})
     assert values_of(load())["scm"] == {"command": "jj", "tasks": []}
 
 
-def test_required_keys_that_no_file_has_are_missed(here: Path) -> None:
-    """What is incomplete in all files together is refused, and the files are named."""
+def test_required_keys_must_be_in_some_file(here: Path) -> None:
+    """Settings that are incomplete after merging are refused, and the error names the files."""
     message, _ = message_of(here / "s.json", {"scm": {"tasks": ["commit"]}})
     assert str(here / "s.json") in message
     assert "command" in message and "scm" in message
 
 
 def test_a_chosen_file_must_exist(here: Path) -> None:
-    """The default file may be missing, one that was asked for may not."""
+    """The default file may be missing, but not one that was asked for."""
     assert load().files == ()
     with pytest.raises(RalphError, match=r"^nowhere\.json: there is no such settings file\.$"):
         load(Path("nowhere.json"))
 
 
-def test_a_schema_reference_is_no_setting(here: Path) -> None:
-    """`$schema`, which editors need, is tolerated at the top."""
+def test_a_schema_reference_is_ignored(here: Path) -> None:
+    """`$schema`, which editors need, is allowed at the top level."""
     loaded = load(write(here / "s.json", {"$schema": "./schema.json", "maxTokens": 5}))
     assert loaded.settings.max_tokens == 5
     assert "$schema" not in loaded.sources
@@ -417,7 +417,7 @@ def nodes(value: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
 
 
 def overlaid(base: dict[str, Any], local: dict[str, Any]) -> dict[tuple[str, ...], Any]:
-    """The places after a merge: what `local` has wins, and takes away what `base` had below it."""
+    """The places after a merge: values in `local` win, and remove what `base` had below them."""
     found = nodes(base)
     for path, value in nodes(local).items():
         if value is OBJECT and found.get(path) is OBJECT:
@@ -429,7 +429,7 @@ def overlaid(base: dict[str, Any], local: dict[str, Any]) -> dict[tuple[str, ...
 
 @given(objects, objects)
 def test_deep_merge(base: dict[str, Any], local: dict[str, Any]) -> None:
-    """Objects are merged key by key at every depth; arrays and scalars of the local file replace."""
+    """Objects are merged key by key at every depth; arrays and scalars in the local file replace."""
     before = json.dumps([base, local])
     assert nodes(deep_merge(base, local)) == overlaid(base, local)
     assert json.dumps([base, local]) == before
@@ -437,7 +437,7 @@ def test_deep_merge(base: dict[str, Any], local: dict[str, Any]) -> None:
 
 @given(objects, objects, objects)
 def test_deep_merge_laws(a: dict[str, Any], b: dict[str, Any], c: dict[str, Any]) -> None:
-    """Nothing changes when nothing, or the same again, is merged in; a later file wins."""
+    """Merging nothing, or the same again, changes nothing; a later file wins."""
     assert deep_merge(a, {}) == deep_merge({}, a) == deep_merge(a, a) == a
     merged = deep_merge(deep_merge(a, b), c)
     assert deep_merge(merged, c) == merged
@@ -477,35 +477,35 @@ def test_an_unknown_key_is_an_error(here: Path, values: Any, key: str, hint: str
 @pytest.mark.parametrize(
     ("text", "line", "key", "reason"),
     [
-        ('{\n"maximumIterations": true}', 2, "maximumIterations", "expected `int`, got `bool`"),
-        ('{\n\n"maximumIterations": "3"}', 3, "maximumIterations", "expected `int`, got `str`"),
-        ('{\n"maximumIterations": 0}', 2, "maximumIterations", "expected `int` >= 1"),
-        ('{\n"maximumIterations": 1.5}', 2, "maximumIterations", "expected `int`, got `float`"),
-        ('{\n"outputTruncateChars": -1}', 2, "outputTruncateChars", "expected `int` >= 0"),
-        ('{\n"maxCostUsd": -0.1}', 2, "maxCostUsd", "expected `float` >= 0.0"),
-        ('{\n"maxCostUsd": true}', 2, "maxCostUsd", "expected `float`, got `bool`"),
-        ('{\n"snapshots": 1}', 2, "snapshots", "expected `bool`, got `int`"),
-        ('{\n"snapshots": null}', 2, "snapshots", "expected `bool`, got `null`"),
-        ('{\n"completionResponse": ""}', 2, "completionResponse", "expected `str` of length >= 1"),
-        ('{\n"agent": []}', 2, "agent", "expected `object`, got `array`"),
-        ('{"agent":\n{"flags": "x"}}', 2, "agent.flags", "expected `array`, got `str`"),
-        ('{"agent":\n{"flags":\n["a", 1]}}', 3, "agent.flags[1]", "expected `str`, got `int`"),
-        ('{"agent":\n{"promptVia": "mail"}}', 2, "agent.promptVia", "invalid enum value 'mail'"),
-        ('{\n"guardrails": {}}', 2, "guardrails", "expected `array`, got `object`"),
-        ('{\n"guardrails": [\n"x"]}', 3, "guardrails[0]", "expected `object`, got `str`"),
+        ('{\n"maximumIterations": true}', 2, "maximumIterations", "must be a whole number, not a boolean"),
+        ('{\n\n"maximumIterations": "3"}', 3, "maximumIterations", "must be a whole number, not a string"),
+        ('{\n"maximumIterations": 0}', 2, "maximumIterations", "must be 1 or more"),
+        ('{\n"maximumIterations": 1.5}', 2, "maximumIterations", "must be a whole number, not a fraction"),
+        ('{\n"outputTruncateChars": -1}', 2, "outputTruncateChars", "must be 0 or more"),
+        ('{\n"maxCostUsd": -0.1}', 2, "maxCostUsd", "must be 0 or more"),
+        ('{\n"maxCostUsd": true}', 2, "maxCostUsd", "must be a number, not a boolean"),
+        ('{\n"snapshots": 1}', 2, "snapshots", "must be true or false, not a number"),
+        ('{\n"snapshots": null}', 2, "snapshots", "must be true or false, not null"),
+        ('{\n"completionResponse": ""}', 2, "completionResponse", "must not be empty"),
+        ('{\n"agent": []}', 2, "agent", "must be an object, not an array"),
+        ('{"agent":\n{"flags": "x"}}', 2, "agent.flags", "must be an array, not a string"),
+        ('{"agent":\n{"flags":\n["a", 1]}}', 3, "agent.flags[1]", "must be a string, not a number"),
+        ('{"agent":\n{"promptVia": "mail"}}', 2, "agent.promptVia", "unknown value 'mail'"),
+        ('{\n"guardrails": {}}', 2, "guardrails", "must be an array, not an object"),
+        ('{\n"guardrails": [\n"x"]}', 3, "guardrails[0]", "must be an object, not a string"),
         (
             '{"guardrails": [\n{"command": "x",\n"failAction": "IGNORE"}]}',
             3,
             "guardrails[0].failAction",
-            "invalid enum value 'IGNORE'",
+            "unknown value 'IGNORE'",
         ),
-        ('{\n"scm": "git"}', 2, "scm", "expected `object | null`, got `str`"),
+        ('{\n"scm": "git"}', 2, "scm", "must be an object or null, not a string"),
     ],
 )
 def test_a_wrong_type_names_file_line_and_key(
     here: Path, text: str, line: int, key: str, reason: str
 ) -> None:
-    """A value of the wrong type, or out of range, is named by file, line and key, with what was expected."""
+    """A value of the wrong type, or out of range, is reported with file, line, key and what was expected."""
     path = here / "s.json"
     assert message_of(path, text)[0] == f"{path}:{line}: {key}: {reason}."
 
@@ -523,13 +523,13 @@ def test_a_wrong_type_names_file_line_and_key(
     ],
 )
 def test_the_line_is_that_of_the_wrong_value(here: Path, text: str, line: int) -> None:
-    """Keys of the same name in other objects, braces in strings and escapes do not lead the line astray."""
+    """Keys of the same name in other objects, braces in strings and escapes do not lead to a wrong line."""
     path = here / "s.json"
     assert message_of(path, text)[0].startswith(f"{path}:{line}: ")
 
 
 def test_a_key_that_is_repeated_with_escapes_is_one_clear_error(here: Path) -> None:
-    """A key that stands there twice, written with an escape, is named like any other."""
+    """A key that appears twice, once with an escape, is reported like any other."""
     path = here / "s.json"
     message, _ = message_of(path, '{"\\u0061": 1,\n"\\u0061": 2}')
     assert message == f"{path}:2: the key 'a' stands there twice."
@@ -544,7 +544,7 @@ def test_an_error_in_the_local_file_names_the_local_file(here: Path) -> None:
 
 
 def test_a_wrong_environment_variable_is_named(here: Path) -> None:
-    """Of many variables, the one whose value is no string is named."""
+    """Among many variables, the error names the one whose value is not a string."""
     message, _ = message_of(here / "s.json", {"agent": {"env": {"GOOD": "x", "BAD": 1}}})
     assert "agent.env.BAD" in message
 
@@ -563,12 +563,12 @@ def test_a_wrong_environment_variable_is_named(here: Path) -> None:
     ],
 )
 def test_flags_are_split_as_a_shell_would(flags: list[str], words: tuple[str, ...]) -> None:
-    """An entry of `flags` may be several arguments; quotes and backslashes hold them together."""
+    """An entry of `flags` may be several arguments; quotes and backslashes group them."""
     spec = run_plan.agent_spec(AgentSettings(command="tool", flags=tuple(flags)))
     assert spec == AgentSpec("tool", "custom", "tool", words, (), PromptVia.ARGUMENT)
 
 
-def test_flags_that_no_shell_could_split(project: Project) -> None:
+def test_flags_that_cannot_be_split(project: Project) -> None:
     """An open quote in `flags` is exit 2 and names the key."""
     project.settings(agent={"command": "true", "flags": ["it's"]})
     result = project.run("run", "-p", "x")
@@ -584,8 +584,8 @@ def test_flags_that_no_shell_could_split(project: Project) -> None:
         (AgentSettings(command="x", type="gpt"), "agent.type: unknown agent 'gpt'."),
     ],
 )
-def test_an_agent_that_cannot_be(agent: AgentSettings, said: str) -> None:
-    """No agent, or one of a type that does not exist, is refused before anything starts."""
+def test_an_invalid_agent(agent: AgentSettings, said: str) -> None:
+    """A missing agent, or one of an unknown type, is refused before anything starts."""
     with pytest.raises(RalphError) as caught:
         run_plan.agent_spec(agent)
     assert caught.value.message == said
@@ -593,7 +593,7 @@ def test_an_agent_that_cannot_be(agent: AgentSettings, said: str) -> None:
 
 
 def test_the_type_comes_from_the_command_unless_given() -> None:
-    """`agent.type` follows the base name of the command; the prompt's way follows the type."""
+    """`agent.type` follows the base name of the command; promptVia follows the type."""
     by_name = run_plan.agent_spec(AgentSettings(command="/usr/bin/scripted"))
     assert (by_name.type, by_name.prompt_via) == ("scripted", PromptVia.STDIN)
     given_type = run_plan.agent_spec(
@@ -610,8 +610,8 @@ def test_the_type_comes_from_the_command_unless_given() -> None:
         ("make test #2", "make test", "make test"),
     ],
 )
-def test_every_guardrail_has_a_name_of_its_own(commands: tuple[str, ...]) -> None:
-    """Checks are told apart by name: a name that stands for two would let one of them never run."""
+def test_every_guardrail_has_a_unique_name(commands: tuple[str, ...]) -> None:
+    """Checks are identified by name: with a shared name, one of them would never run."""
     checks = run_plan.guardrails(tuple(GuardrailSettings(command=command) for command in commands))
     assert len({check.name for check in checks}) == len(commands)
 
@@ -637,7 +637,7 @@ KEYWORDS = {
 
 
 def is_type(value: Any, name: str) -> bool:
-    """The types of JSON Schema; a boolean is no number there."""
+    """The types of JSON Schema, in which a boolean is not a number."""
     if name in ("integer", "number"):
         return isinstance(value, int if name == "integer" else int | float) and not isinstance(value, bool)
     types = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
@@ -645,7 +645,7 @@ def is_type(value: Any, name: str) -> bool:
 
 
 def accepts(part: dict[str, Any], value: Any, root: dict[str, Any]) -> bool:
-    """The part of JSON Schema that a settings schema uses, and not one keyword more."""
+    """A validator for the part of JSON Schema that the settings schema uses."""
     assert set(part) <= KEYWORDS, set(part) - KEYWORDS
     if "$ref" in part:
         target = root["$defs"][part["$ref"].removeprefix("#/$defs/")]
@@ -673,7 +673,7 @@ def accepts(part: dict[str, Any], value: Any, root: dict[str, Any]) -> bool:
 
 
 def test_the_schema_describes_every_key_with_its_default(project: Project) -> None:
-    """`ralph config --schema` is a JSON Schema whose keys and defaults are those of the settings."""
+    """`ralph config --schema` is a JSON Schema with the keys and defaults of the settings."""
     printed = json.loads(project.run("config", "--schema").out)
     assert printed == plain(schema())
     properties = printed["$defs"][printed["$ref"].removeprefix("#/$defs/")]["properties"]
@@ -702,8 +702,8 @@ def test_the_schema_describes_every_key_with_its_default(project: Project) -> No
         ([], False),
     ],
 )
-def test_the_schema_says_what_ralph_says(here: Path, values: Any, good: bool) -> None:
-    """What an editor marks as wrong is what Ralph refuses, and the documented example is fine for both."""
+def test_the_schema_agrees_with_ralph(here: Path, values: Any, good: bool) -> None:
+    """An editor marks what Ralph refuses, and both accept the documented example."""
     path = write(here / "s.json", values)
     try:
         load(path)
@@ -714,16 +714,16 @@ def test_the_schema_says_what_ralph_says(here: Path, values: Any, good: bool) ->
 
 
 def test_the_schema_allows_its_own_reference() -> None:
-    """A file that names its schema, as an editor needs it, is not marked as wrong for that."""
+    """A file that names its schema, for an editor, is valid."""
     assert accepts(schema(), {"$schema": "settings.schema.json"}, schema())
 
 
-# ---- D11: any kind of rubbish ----
+# ---- D11: invalid files of any kind ----
 
 
 @dataclass(frozen=True)
 class Rubbish:
-    """Something that is no settings file: how to make it, and what is said of it after the path."""
+    """A file that cannot be used as settings: how to make it, and the error after its path."""
 
     make: Callable[[Path], Any]
     said: str
@@ -790,7 +790,7 @@ def assert_refused(result: Result, said: str) -> None:
 
 @pytest.mark.parametrize("name", some(RUBBISH, 8))
 def test_d11_rubbish_is_one_clear_error(project: Project, name: str) -> None:
-    """D11: whatever stands in place of the settings is one error with its name, before anything is done."""
+    """D11: whatever is in place of the settings is one error that names it, before anything is done."""
     rubbish, path = RUBBISH[name], project.path / "s.json"
     rubbish.make(path)
     assert_refused(bounded(project, "run", "-p", "x", "--settings", "s.json"), f"s.json{rubbish.said}")
@@ -806,33 +806,33 @@ def test_d11_rubbish_as_a_local_file(project: Project, name: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/dev/full"])
-def test_d11_a_device_is_no_settings_file(project: Project, path: str) -> None:
+def test_d11_a_device_is_refused(project: Project, path: str) -> None:
     """D11: a device is refused without being read."""
     assert_refused(bounded(project, "config", "--settings", path), f"{path}: the settings file is no regular")
 
 
 @pytest.mark.parametrize("path", ["directory", ".", "..", "/"])
-def test_d11_a_directory_is_no_settings_file(project: Project, path: str) -> None:
+def test_d11_a_directory_is_refused(project: Project, path: str) -> None:
     """D11: a directory in place of the settings is one clear error."""
     (project.path / "directory").mkdir()
     assert_refused(bounded(project, "config", "--settings", path), f"{path}: ")
 
 
 def test_d11_a_name_that_is_too_long(project: Project) -> None:
-    """D11: a path that no file can have is one clear error."""
+    """D11: a path that is too long for a file is one clear error."""
     assert_refused(bounded(project, "config", "--settings", "a" * 5000), "aaaa")
 
 
 @pytest.mark.parametrize("depth", [100, 300, 500, 700, 900, 950, 990, 2000])
 def test_d11_any_depth_is_one_clear_error(project: Project, depth: int) -> None:
-    """D11: nesting that the parser still takes does not break what comes after it."""
+    """D11: nesting that the parser accepts does not break the steps after it."""
     (project.path / "s.json").write_text('{"agent": ' + '{"env":' * depth + "1" + "}" * depth + "}")
     assert_refused(bounded(project, "config", "--settings", "s.json"), "s.json:")
 
 
 @pytest.mark.parametrize("number", ["NaN", "Infinity", "9" * 5000])
 def test_d11_a_bad_number_is_found_on_its_line(here: Path, number: str) -> None:
-    """D11: the error names the line where the number stands, and speaks of no Python internals."""
+    """D11: the error names the line of the number, and shows no Python internals."""
     path = here / "s.json"
     message, _ = message_of(path, f'{{"snapshots": true,\n\n"maxCostUsd": {number}}}')
     assert message.startswith(f"{path}:3: ")
@@ -854,15 +854,15 @@ def test_d11_a_bad_number_is_found_on_its_line(here: Path, number: str) -> None:
         ("guardrails", '[{"command": "true\\u0000PATH=/nowhere"}]'),
     ],
 )
-def test_values_that_no_run_can_use(here: Path, key: str, literal: str) -> None:
-    """Infinite numbers, lone surrogates and NUL characters are refused with file, line and key, not later."""
+def test_values_that_cannot_be_used(here: Path, key: str, literal: str) -> None:
+    """Infinite numbers, lone surrogates and NUL characters are refused at once, with file, line and key."""
     path = here / "s.json"
     message, _ = message_of(path, f'{{"maximumIterations": 1,\n"{key}": {literal}}}')
     assert message.startswith(f"{path}:2: {key}")
 
 
-def test_a_text_that_cannot_be_printed_is_refused_all_the_same(project: Project) -> None:
-    """A key that no terminal can show is one clear error, and nothing was begun."""
+def test_a_text_that_cannot_be_printed_is_still_refused(project: Project) -> None:
+    """A key that no terminal can show is one clear error, and nothing is started."""
     (project.path / "s.json").write_text('{"agent": {"command": "true"},\n"\\ud800": 1}')
     assert_refused(project.run("run", "--settings", "s.json", "-p", "x"), "s.json:")
     assert not project.home.database.exists()

@@ -1,4 +1,4 @@
-"""argv -> command -> exit code, and the one place where errors become words for people."""
+"""Run the command named in argv and return its exit code. All error messages are printed here."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ if TYPE_CHECKING:
 GROUPS: dict[str, dict[str, str]] = {
     "Run an agent": {
         "run": "Run an agent until the work is proved done.",
-        "work": "Take tasks through their roles until each is proved and merged.",
-        "prd": "Work through a PRD: stories implemented, reviewed and approved.",
-        "supervise": "Keep a command going until it leaves a DONE file.",
-        "resume": "Go on with a run that was stopped, killed or paused.",
-        "demo": "See a whole run in ten seconds, without any agent.",
+        "work": "Take tasks through their roles until each is verified and merged.",
+        "prd": "Work through the stories of a PRD: implement, review, approve.",
+        "supervise": "Restart a command until it creates a DONE file.",
+        "resume": "Resume a run that was stopped, killed or paused.",
+        "demo": "Watch a complete run in ten seconds, no agent needed.",
     },
-    "Say what done means": {
-        "task": "Create, import, list and change tasks with completion specs.",
+    "Define tasks": {
+        "task": "Create, import, list and edit tasks with completion specs.",
     },
-    "See what happens": {
-        "tui": "See every run on the machine in one screen, look into it, steer it.",
-        "status": "Show all runs, or one of them in detail.",
-        "logs": "Show what happened in a run, or what is happening.",
-        "diff": "Show what an iteration has changed.",
-        "report": "Tell what a run or a task came to, as a page to keep.",
+    "Watch and inspect": {
+        "tui": "Watch and steer every run on this machine on one screen.",
+        "status": "Show all runs, or one run in detail.",
+        "logs": "Show the log of a run, finished or live.",
+        "diff": "Show what an iteration changed.",
+        "report": "Write a report about a run or a task.",
     },
-    "Undo and tidy up": {
-        "rewind": "Put the tree back as it was before an iteration.",
-        "prune": "Remove old runs, their streams and their snapshots.",
+    "Undo and clean up": {
+        "rewind": "Restore the files as they were before an iteration.",
+        "prune": "Remove old runs with their streams and snapshots.",
     },
     "Steer a run": {
-        "steer": "Give a run guidance for its next prompt.",
-        "pause": "Let a run finish its step, then hold it.",
-        "cancel": "End a run and everything it has started.",
-        "bus": "Post to the message bus of a task, read it, follow it.",
+        "steer": "Add guidance to the next prompt of a run.",
+        "pause": "Pause a run after its current step.",
+        "cancel": "Stop a run and everything it started.",
+        "bus": "Post, read and follow messages on a task's bus.",
     },
     "Set up": {
-        "guard": "Ask whether the guard would let a command run, and why not.",
-        "init": "Write the settings of a project, by a few questions.",
-        "doctor": "Find out whether a run can work here, and what to do if not.",
-        "notify": "Show who is notified of what, and try it.",
+        "guard": "Check whether the guard would allow a command.",
+        "init": "Create the settings of a project from a few questions.",
+        "doctor": "Check that Ralph can run here, and show how to fix problems.",
+        "notify": "Show and test notifications.",
         "config": "Show the settings and where each value comes from.",
-        "plugin": "Install the plugin for Claude Code: skills, hooks, templates.",
-        "completion": "Print the shell completion for bash, zsh or fish.",
+        "plugin": "Install the Claude Code plugin: skills, hooks, templates.",
+        "completion": "Print the completion script for bash, zsh or fish.",
     },
     "Develop and test": {
-        "dev": "Tools for tests: a model server that plays a script.",
+        "dev": "Tools for testing: a model server that plays a script.",
     },
 }
 
@@ -64,11 +64,11 @@ def main(arguments: list[str] | None = None) -> int:
         return _main(arguments)
     import gc
 
-    gc.set_threshold(50_000)  # what a start makes stays: to look for garbage in it is a waste
+    gc.set_threshold(50_000)  # objects made at startup stay alive, so collecting them is wasted time
     try:
         return _main(sys.argv[1:])
     finally:
-        gc.freeze()  # nor does the end look through it
+        gc.freeze()  # skip them at exit too
 
 
 def _main(argv: list[str]) -> int:
@@ -102,7 +102,7 @@ def _main(argv: list[str]) -> int:
 
 
 def _open_streams() -> None:
-    """A standard stream that the caller has closed is /dev/null: nothing else may get its number."""
+    """Open /dev/null for each standard stream that the caller closed, so that no other file gets its number."""
     for number, mode in enumerate("rww"):
         try:
             os.fstat(number)
@@ -113,7 +113,7 @@ def _open_streams() -> None:
 
 
 def _hear_interrupts() -> None:
-    """While a module is loaded, a KeyboardInterrupt could get lost in it: the plain signal cannot."""
+    """Let Ctrl-C kill the process while a module is being imported, where a KeyboardInterrupt could get lost."""
     import signal
 
     def interrupted(number: int, frame: types.FrameType | None) -> None:
@@ -149,16 +149,16 @@ def _invoke(argv: list[str]) -> int:
     except click.Abort:
         return 130
     except SystemExit:
-        return 0  # the reader has gone, as in `ralph logs | head`
+        return 0  # the reader has closed the pipe, as in `ralph logs | head`
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "ralph"
-        _complain(error.format_message(), f"`{command} --help` explains it.")
+        _complain(error.format_message(), f"For help, run: {command} --help")
         return 2
     return result if isinstance(result, int) else 0
 
 
 def with_default_command(argv: list[str]) -> list[str]:
-    """`ralph -p …` means `ralph run -p …`; without any arguments there is only help to give."""
+    """Add `run` if argv starts with an option (`ralph -p …`), and `--help` if it is empty."""
     if not argv:
         return ["--help"]
     if argv[0].startswith("-") and argv[0] not in ("-h", "--help"):
@@ -167,7 +167,7 @@ def with_default_command(argv: list[str]) -> list[str]:
 
 
 OLD_OPTIONS = {"sandbox-rung": "sandbox-backend"}
-"""Names that options had in earlier versions, which still work."""
+"""Option names of earlier versions, which still work."""
 
 
 def make_group() -> click.Group:
@@ -179,9 +179,9 @@ def make_group() -> click.Group:
         GROUPS,
         _load,
         name="ralph",
-        help="Runs a coding agent again and again, each time with a fresh context, until the work is proved"
+        help="Run a coding agent in a loop, with a fresh context in each iteration, until the work is proved"
         f" done.\n\n\b\n{EXAMPLE}",
-        epilog="`ralph COMMAND --help` explains a command. `ralph -p …` is short for `ralph run -p …`.",
+        epilog="Run `ralph COMMAND --help` for help on a command. `ralph -p …` is short for `ralph run -p …`.",
         context_settings={
             "help_option_names": ["-h", "--help"],
             "max_content_width": 100,
@@ -207,7 +207,7 @@ def _complain(message: str, hint: str = "") -> None:
 
 
 def _unexpected(error: Exception, argv: list[str]) -> int:
-    """A bug of ours: the details go to a file that can be pasted into a report."""
+    """Report a bug in Ralph; the details go to a file to paste into a bug report."""
     import tempfile
     import traceback
 
@@ -217,12 +217,12 @@ def _unexpected(error: Exception, argv: list[str]) -> int:
     try:
         with tempfile.NamedTemporaryFile("w", prefix="ralph-error-", suffix=".log", delete=False) as file:
             file.write(f"ralph {__version__}, Python {sys.version}, {sys.platform}\n{argv}\n\n{details}")
-        where = f"The details are in {file.name}"
+        where = f"Details: {file.name}"
     except OSError:
-        where = "Run it again with --verbose to see the details"
+        where = "Run the command again with --verbose to see the details"
     _complain(
         f"unexpected {type(error).__name__}: {error}",
-        f"This is a bug. {where}; nothing that was journalled is lost.",
+        f"This is a bug in Ralph. No journalled work is lost. {where}",
     )
     return 2
 

@@ -1,10 +1,10 @@
-"""The one kind of error that is meant for people."""
+"""The error that is shown to users."""
 
 from __future__ import annotations
 
 
 class RalphError(Exception):
-    """What happened and where, and what to do next. The error boundary prints both and exits."""
+    """An error message (what happened, and where) with a hint (what to do next). The CLI prints both and exits."""
 
     def __init__(self, message: str, hint: str = "", exit_code: int = 2) -> None:
         super().__init__(message)
@@ -14,5 +14,5 @@ class RalphError(Exception):
 
     @property
     def text(self) -> str:
-        """Both in one line."""
+        """Message and hint on one line."""
         return f"{self.message} {self.hint}".strip()

@@ -1,7 +1,7 @@
-"""Secrets that stay secret: tokens of well-known formats, and the values of variables that look like secrets.
+"""Redact secrets: tokens of well-known formats, and the values of environment variables that look secret.
 
-Everything an agent or a check prints goes through a `Redactor` before it is written, shown or fed back. An
-automaton looks for the beginnings of secrets at some 500 MB/s; only around a hit the exact rules are tried.
+All output of agents and checks goes through a `Redactor` before it is stored, shown or fed back. An automaton scans
+for the prefixes of secrets at some 500 MB/s; the exact rules run only on text with a hit.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _B = rb"(?<![A-Za-z0-9_])"
 _URL_SAFE = rb"[A-Za-z0-9_-]"
 
 RULES: dict[str, tuple[tuple[bytes, ...], bytes]] = {
-    # name: (how it begins, the whole of it)
+    # name: (prefixes, pattern of the whole secret)
     "openai, anthropic": ((b"sk-",), _B + rb"sk-(?=%b*[0-9])%b{20,}" % (_URL_SAFE, _URL_SAFE)),
     "github": ((b"ghp_", b"gho_", b"ghu_", b"ghs_", b"ghr_"), _B + rb"gh[pousr]_[A-Za-z0-9]{30,}"),
     "github fine-grained": ((b"github_pat_",), rb"github_pat_[A-Za-z0-9_]{22,}"),
@@ -73,7 +73,7 @@ _KEY_ENDS = re.compile(rb"-----END [A-Z ]*PRIVATE KEY-----")
 
 
 def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
-    """The values of variables whose names say that they are secret."""
+    """Return the values of variables with names that look secret."""
     return tuple(
         value
         for name, value in variables.items()
@@ -85,10 +85,9 @@ def secret_values(variables: Mapping[str, str]) -> tuple[str, ...]:
 
 
 class Secrets:
-    """What counts as a secret: the well-known formats, and these values.
+    """Finds secrets: tokens of the well-known formats, and the given values.
 
-    The automaton is made when there is first something to read, the rules when it first hits: an agent is at work by
-    then.
+    The automaton is built on the first text, the rules on the first hit, so that neither delays the agent's start.
     """
 
     def __init__(self, values: Iterable[str] = ()) -> None:
@@ -107,7 +106,7 @@ class Secrets:
         return known + [re.compile(re.escape(value)) for value in longest_first]
 
     def redact(self, text: bytes) -> bytes:
-        """Text without its secrets; most text has none and is returned as it is."""
+        """Return the text with its secrets replaced. Text without secrets, the usual case, is returned unchanged."""
         if not self._begins.find_matches_as_indexes(text):
             return text
         for rule in self._rules:
@@ -118,19 +117,19 @@ class Secrets:
         return self.redact(text.encode(errors="surrogatepass")).decode(errors="surrogatepass")
 
     def _unhidden(self, run: re.Match[bytes]) -> bytes:
-        """A run of base64 that hides a secret is redacted as a whole."""
+        """Redact a whole run of base64 if a secret is encoded in it."""
         plain = (_decoded(run[0][offset:]) for offset in range(4))
         return MARK if any(rule.search(text) for text in plain for rule in self._rules) else run[0]
 
 
 @lru_cache(maxsize=8)
 def secrets_of(values: frozenset[str]) -> Secrets:
-    """The same for all runs of one process that have the same secrets."""
+    """Return one shared `Secrets` for all runs of this process with the same values."""
     return Secrets(values)
 
 
 class Redactor:
-    """Redacts a stream that arrives in pieces; it never lets the beginning of a secret pass."""
+    """Redacts a stream that arrives in pieces, without ever letting the start of a secret through."""
 
     def __init__(self, secrets: Secrets) -> None:
         self._secrets = secrets
@@ -138,7 +137,7 @@ class Redactor:
         self._in_key = False
 
     def feed(self, data: bytes) -> bytes:
-        """What may be let go of what has come so far: whole lines, redacted."""
+        """Add data and return what is safe to pass on: whole lines, redacted."""
         self._waiting += data
         whole, newline, rest = self._waiting.rpartition(b"\n")
         if newline:
@@ -150,12 +149,12 @@ class Redactor:
         return self._secrets.redact(whole)
 
     def finish(self) -> bytes:
-        """The stream has ended: the rest."""
+        """Return the rest at the end of the stream."""
         rest, self._waiting = self._waiting, b""
         return self._lines(rest)
 
     def _lines(self, text: bytes) -> bytes:
-        """Whole lines; a private key may go over many of them."""
+        """Redact whole lines, including private keys that span many of them."""
         if not self._in_key and b"PRIVATE KEY" not in text:
             return self._secrets.redact(text)
         return b"".join(map(self._line, text.splitlines(keepends=True)))
@@ -172,9 +171,9 @@ class Redactor:
 
 
 def _base64_pieces(begin: bytes) -> set[bytes]:
-    """What the beginning of a secret looks like in base64, at each of the three places it can have there.
+    """Return the base64 forms of a secret's prefix, one for each of the three possible alignments.
 
-    A short one is taken together with what may follow it: three characters of base64 are everywhere.
+    A short prefix is extended by every character that can follow it: three characters of base64 match everywhere.
     """
     longer = [begin] if len(begin) > 3 else [begin + bytes([letter]) for letter in _FOLLOWS]
     pieces = set()
@@ -192,7 +191,7 @@ _FROM_URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
 
 def _decoded(run: bytes) -> bytes:
-    """What a run of base64 says, in either alphabet and with or without its padding."""
+    """Decode a run of base64, in either alphabet and with or without padding."""
     standard = run.rstrip(b"=").translate(_FROM_URL_SAFE)
     if len(standard) % 4 == 1:
         standard = standard[:-1]

@@ -1,4 +1,4 @@
-"""Parts by name, each loaded when it is first wanted: a run needs few of them, and has those before it begins."""
+"""A mapping of names to parts that are loaded on first use, since a run needs only a few of them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _loading = RLock()
-"""One at a time: several threads that make decoders at once would crash msgspec."""
+"""Loads one part at a time: msgspec crashes when several threads build decoders at once."""
 
 
 class Registry(Mapping[str, T]):
-    """`load` is called once for each name, when somebody asks for the part; names alone load nothing."""
+    """Calls `load` once per name, when the part is first looked up. Listing the names loads nothing."""
 
     def __init__(self, names: Sequence[str], load: Callable[[str], T]) -> None:
         self._names = names

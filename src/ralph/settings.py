@@ -1,4 +1,4 @@
-"""Settings: the file, the local file beside it, flags on top, and where each value came from."""
+"""Settings: the settings file, the local file next to it, then flags; and the source of each value."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Word = Annotated[str, Meta(min_length=1)]
 
 
 def says(description: str) -> Meta:
-    """What stands beside a key in the schema."""
+    """The description of a key in the JSON Schema and in docs/settings.md."""
     return Meta(description=description)
 
 
@@ -38,79 +38,124 @@ class _Base(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=T
 
 
 class CommandSettings(_Base, frozen=True):
-    """One agent command."""
+    """An agent command."""
 
-    command: Annotated[str, says("The agent's command, by name or path.")] = ""
-    flags: Annotated[tuple[str, ...], says("Further arguments; each entry is split as a shell would.")] = ()
+    command: Annotated[str, says("Agent command, by name or path.")] = ""
+    flags: Annotated[
+        tuple[str, ...], says("Additional arguments. Each entry is split into words as a shell would.")
+    ] = ()
     type: Annotated[
-        str | None, says("Which adapter reads its output; by default its command's base name.")
+        str | None,
+        says(
+            "Adapter that parses the agent's output: claude, codex, gemini, opencode, amp, custom or scripted"
+            " (null: chosen by the command's name)."
+        ),
     ] = None
-    prompt_via: Annotated[PromptVia | None, says("How it gets the prompt: stdin, argument or file.")] = None
+    prompt_via: Annotated[
+        PromptVia | None,
+        says(
+            "How the agent receives the prompt: stdin, argument (128 KiB or less) or file (the path is passed as"
+            " an argument) (null: depends on the type)."
+        ),
+    ] = None
     permissions: Annotated[
         Permissions | None,
         says(
-            "What it may do unasked: edit (files), bypass (everything), none (as it likes);"
-            " null: bypass in a sandbox and for `ralph prd run`, else edit."
+            "What the agent may do without asking: edit (change files), bypass (everything) or none (only what"
+            " its own configuration allows) (null: bypass in a sandbox and for `ralph prd run`, otherwise edit)."
         ),
     ] = None
-    env: Annotated[dict[str, str], says("Environment variables for the agent.")] = {}
+    env: Annotated[dict[str, str], says("Environment variables for the agent. Values are never shown.")] = {}
 
 
 class AgentSettings(CommandSettings, frozen=True):
-    """The agent that is run again and again."""
+    """The agent that runs in each iteration."""
 
     fallbacks: Annotated[
-        tuple[CommandSettings, ...], says("Further agents, used while the first is limited.")
+        tuple[CommandSettings, ...],
+        says("Fallback agents, with the same keys as `agent`, used while the first one is at a usage limit."),
     ] = ()
 
 
 class GuardrailSettings(_Base, frozen=True):
     """A command that must succeed after every iteration."""
 
-    command: Annotated[str, Meta(min_length=1, description="Run by `sh -c` after every iteration.")]
+    command: Annotated[
+        str,
+        Meta(
+            min_length=1, description="Command run with `sh -c` after every iteration. It must exit with 0."
+        ),
+    ]
     fail_action: Annotated[
-        FailAction, says("What its failure does to the next prompt: APPEND, PREPEND, REPLACE.")
+        FailAction,
+        says(
+            "What to do with the output of a failure: APPEND or PREPEND it to the next prompt, or REPLACE the"
+            " prompt with it."
+        ),
     ] = FailAction.APPEND
-    hint: Annotated[str, says("Guidance for the agent when it fails.")] = ""
-    timeout_seconds: Annotated[Amount, says("It is ended after so long. 0: never.")] = 0.0
-    clean: Annotated[bool, says("Run it in a fresh copy of the files, without those that git ignores.")] = (
-        False
-    )
+    hint: Annotated[str, says("Guidance for the agent when the guardrail fails. Never truncated.")] = ""
+    timeout_seconds: Annotated[Amount, says("Timeout for the guardrail, in seconds (0: none).")] = 0.0
+    clean: Annotated[
+        bool,
+        says('Run in a fresh copy of the files, without git-ignored files; catches "works on my machine".'),
+    ] = False
 
 
 class ScmSettings(_Base, frozen=True):
-    """Version control after an iteration with green guardrails."""
+    """Version control after an iteration in which all guardrails passed."""
 
-    command: Annotated[str, Meta(min_length=1, description="The command, for example git.")]
-    tasks: Annotated[tuple[str, ...], says("Its tasks in order, for example commit, push.")] = ()
+    command: Annotated[str, Meta(min_length=1, description="Version control command, for example git.")]
+    tasks: Annotated[
+        tuple[str, ...],
+        says("Tasks to run in this order, for example commit, push. The agent writes the commit message."),
+    ] = ()
 
 
 class SuperviseSettings(_Base, frozen=True):
-    """How `ralph supervise` restarts an agent."""
+    """Restarts and timeouts of `ralph supervise`."""
 
-    max_restarts: Annotated[Count, says("Attempts before it stops.")] = 100
-    restart_delay_seconds: Annotated[Amount, says("Between two attempts.")] = 1.0
+    max_restarts: Annotated[Count, says("Maximum number of attempts.")] = 100
+    restart_delay_seconds: Annotated[Amount, says("Delay between two attempts, in seconds.")] = 1.0
     restart_policy: Annotated[
-        RestartKind, says("backoff: longer after every quick failure; fixed: always the delay.")
+        RestartKind,
+        says(
+            "Delay between attempts: backoff (longer after every quick failure, stops in a crash loop) or fixed"
+            " (always restartDelaySeconds)."
+        ),
     ] = RestartKind.BACKOFF
-    agent_timeout_seconds: Annotated[Amount, says("An attempt is ended after so long. 0: never.")] = 0.0
-    wait_timeout_seconds: Annotated[Amount, says("How long to wait for children after DONE.")] = 300.0
-    poll_interval_seconds: Annotated[Amount, says("How often to look where nothing tells of changes.")] = 1.0
+    agent_timeout_seconds: Annotated[Amount, says("Timeout for one attempt, in seconds (0: none).")] = 0.0
+    wait_timeout_seconds: Annotated[
+        Amount, says("How long to wait for child processes and runs after DONE, in seconds.")
+    ] = 300.0
+    poll_interval_seconds: Annotated[
+        Amount, says("Polling interval when file watching is unavailable, in seconds.")
+    ] = 1.0
 
 
 class RoleSettings(_Base, frozen=True):
-    """One role of `ralph work`. What is left out: as the task says, else as the role's defaults."""
+    """One role of `ralph work`. Values in the task come first; the role's defaults apply to what is left out."""
 
-    enabled: Annotated[bool, says("false: tasks skip this role.")] = True
-    max_iterations: Annotated[Count | None, says("Iterations before the role fails.")] = None
-    promise: Annotated[Word | None, says("What it says inside <promise>.")] = None
-    verification: Annotated[str | None, says("How its promise is verified.")] = None
-    agent: Annotated[str | CommandSettings | None, says("Another agent for this role, as in `agent`.")] = None
-    model: Annotated[Word | None, says("The model of its agent.")] = None
+    enabled: Annotated[bool, says("Whether tasks go through this role (false: skip it).")] = True
+    max_iterations: Annotated[
+        Count | None,
+        says("Maximum iterations before the role fails (null: `ralph.defaultMaxIterations`)."),
+    ] = None
+    promise: Annotated[
+        Word | None, says("Text inside `<promise>` that claims the role is done (null: the role's default).")
+    ] = None
+    verification: Annotated[
+        str | None,
+        says("Verification method for the role's promise (null: `ralph.defaultVerification`)."),
+    ] = None
+    agent: Annotated[
+        str | CommandSettings | None,
+        says("Agent for this role, as a command or with the keys of `agent` (null: `agent`)."),
+    ] = None
+    model: Annotated[Word | None, says("Model for this role's agent (null: the agent's default).")] = None
 
 
 class RolesSettings(_Base, frozen=True):
-    """The roles, in their order."""
+    """The roles, in order."""
 
     coder: RoleSettings = RoleSettings()
     reviewer: RoleSettings = RoleSettings()
@@ -119,164 +164,251 @@ class RolesSettings(_Base, frozen=True):
 
 
 class JudgeSettings(_Base, frozen=True):
-    """Who is asked by semantic verification whether criteria are met."""
+    """The agent that judges in semantic verification whether criteria are met."""
 
-    agent: Annotated[str | CommandSettings | None, says("The judge's agent; null: the one of the role.")] = (
-        None
-    )
-    model: Annotated[Word | None, says("Its model; null: a small one of that agent.")] = None
+    agent: Annotated[
+        str | CommandSettings | None,
+        says("Agent for the judge, as a command or with the keys of `agent` (null: the role's agent)."),
+    ] = None
+    model: Annotated[Word | None, says("Model for the judge (null: a small model of that agent).")] = None
 
 
 class WorkSettings(_Base, frozen=True):
     """How `ralph work` takes tasks through their roles."""
 
-    enabled: Annotated[bool, says("false: one verified pass per role instead of a loop.")] = True
+    enabled: Annotated[bool, says("Run each role as a loop (false: one verified pass per role instead).")] = (
+        True
+    )
     default_max_iterations: Annotated[
-        Count | None, says("For roles that do not say; null: 15, 5, 10 and 5.")
+        Count | None,
+        says(
+            "Maximum iterations for roles without their own limit (null: coder 15, reviewer 5, tester 10, qa 5)."
+        ),
     ] = None
     default_verification: Annotated[
-        str | None, says("For roles that do not say; null: as suits the role.")
+        str | None,
+        says(
+            "Verification method for roles without their own (null: depends on the role; by default, a judge"
+            " checks the acceptance criteria)."
+        ),
     ] = None
     agents: RolesSettings = RolesSettings()
     judge: JudgeSettings = JudgeSettings()
     allow_degraded: Annotated[
-        bool, says("Believe a promise when the judge could not be asked; the outcome says so.")
+        bool,
+        says("Accept a promise when the judge is unavailable. The outcome is marked as degraded."),
     ] = False
     protect: Annotated[
         tuple[str, ...] | None,
-        says("Globs of files that only the tester may change; null: what verification runs."),
+        says("Globs of files that only the tester may change (null: the files that verification runs)."),
     ] = None
-    setup: Annotated[str, says("Run by `sh -c` in every new worktree, for example `npm ci`.")] = ""
+    setup: Annotated[
+        str,
+        says(
+            "Command run with `sh -c` in every new worktree, for example `npm ci` or"
+            " `git submodule update --init`."
+        ),
+    ] = ""
     max_per_agent: Annotated[
-        dict[str, Count], says("How many runs of an agent there may be at once, by its command.")
+        dict[str, Count], says("Maximum number of simultaneous runs of an agent, by agent command.")
     ] = {}
-    max_task_cost_usd: Annotated[Amount, says("Fail a task when it has cost so much. 0: no limit.")] = 0.0
+    max_task_cost_usd: Annotated[
+        Amount,
+        says("Cost limit for one task in USD; the task fails when it is reached (0: no limit)."),
+    ] = 0.0
 
 
 class NotifySettings(_Base, frozen=True):
-    """Who is told when a run ends, waits, or nears its budget."""
+    """Notifications when a run finishes, fails, waits or nears its budget."""
 
     urls: Annotated[
-        tuple[str, ...], says("Addresses as apprise knows them; secrets, best kept in settings.local.json.")
+        tuple[str, ...],
+        says("Notification targets as apprise URLs. They are secrets: keep them in settings.local.json."),
     ] = ()
     command: Annotated[
-        str, says("Run by `sh -c`: RALPH_EVENT, RALPH_MESSAGE … in its environment, JSON on stdin.")
+        str,
+        says(
+            "Command run with `sh -c` for each notification. It gets RALPH_EVENT, RALPH_MESSAGE and more in its"
+            " environment, and JSON on stdin."
+        ),
     ] = ""
-    on: Annotated[tuple[Occasion, ...], says("When: finished, failed, waiting, limit, budget (at 80 %).")] = (
-        tuple(Occasion)
-    )
+    on: Annotated[
+        tuple[Occasion, ...],
+        says("Events to notify about: finished, failed, waiting, limit, budget (80 % used)."),
+    ] = tuple(Occasion)
 
 
 class GuardRuleSettings(_Base, frozen=True):
-    """A rule of one's own for the command guard."""
+    """A custom rule for the guard."""
 
-    pattern: Annotated[Word, says("A glob on one command as it would run, for example `terraform apply *`.")]
-    reason: Annotated[Word, says("Why; for a denial, what the agent is told.")]
+    pattern: Annotated[
+        Word,
+        says("Glob that matches one command as it would be executed, for example `terraform apply *`."),
+    ]
+    reason: Annotated[Word, says("Reason for the rule. The agent sees it when a command is denied.")]
 
 
 class GuardSettings(_Base, frozen=True):
-    """What is stopped before an agent's shell runs it."""
+    """Commands that are blocked before an agent's shell runs them."""
 
-    enabled: Annotated[bool, says("false: nothing is stopped.")] = True
+    enabled: Annotated[bool, says("Block destructive commands (false: block nothing).")] = True
     allow: Annotated[
-        tuple[GuardRuleSettings, ...], says("Commands that are allowed whatever the rules say.")
+        tuple[GuardRuleSettings, ...], says("Commands that are always allowed, whatever the rules say.")
     ] = ()
-    deny: Annotated[tuple[GuardRuleSettings, ...], says("Further commands that are denied.")] = ()
+    deny: Annotated[tuple[GuardRuleSettings, ...], says("Additional commands to deny.")] = ()
 
 
 class SandboxSettings(_Base, frozen=True):
-    """Where agents and checks run. Paths may begin with `~`; others are seen from the project."""
+    """Where agents and checks run. Paths may start with `~`; relative paths start at the project."""
 
     backend: Annotated[
         str | None,
         says(
-            "docker-sandbox, bubblewrap, container or direct, or auto: the best that works here;"
-            " null: auto for `ralph prd run`, else direct."
+            "Where agents and checks run: docker-sandbox, bubblewrap, container, direct (no sandbox) or auto"
+            " (the best one available) (null: auto for `ralph prd run`, otherwise direct)."
         ),
     ] = field(default=None, name="rung")
     image: Annotated[
         str,
-        says("The image of containers, which is never pulled by a run; empty: Docker's for Claude Code."),
+        says("Image for containers. A run never pulls it (empty: Docker's image for Claude Code)."),
     ] = ""
-    network: Annotated[Network, says("What can be reached: open (everything), off, allow-list.")] = (
-        Network.OPEN
-    )
+    network: Annotated[
+        Network,
+        says(
+            "Network access: open (everything), off, or allow-list (the agent's provider and `allowedHosts`)."
+        ),
+    ] = Network.OPEN
     allowed_hosts: Annotated[
-        tuple[Word, ...], says("With allow-list, beside the agent's own: NAME, *.NAME, or NAME:PORT.")
+        tuple[Word, ...],
+        says(
+            "Hosts allowed with `network: allow-list` besides the agent's provider: NAME, *.NAME or NAME:PORT."
+        ),
     ] = ()
     writable: Annotated[
-        tuple[Word, ...], says("What can be written beside the worktree, for example ~/.npm.")
+        tuple[Word, ...], says("Writable paths besides the worktree, for example ~/.npm.")
     ] = ()
-    read_only: Annotated[tuple[Word, ...], says("What can be read though it is in a hidden place.")] = ()
-    hidden: Annotated[tuple[Word, ...], says("What cannot be seen, for example /srv.")] = ()
+    read_only: Annotated[tuple[Word, ...], says("Paths that stay readable inside hidden directories.")] = ()
+    hidden: Annotated[tuple[Word, ...], says("Additional hidden paths, for example /srv.")] = ()
     variables: Annotated[
-        tuple[Word, ...], says("Variables to pass, with * for any end, for example AWS_*.")
+        tuple[Word, ...],
+        says(
+            "Environment variables to pass besides the usual ones and the agent's keys. A trailing * matches any"
+            " suffix, for example AWS_*."
+        ),
     ] = ()
-    memory_mb: Annotated[Natural, says("Most data of one process, in MB. 0: no limit.")] = 0
-    processes: Annotated[Natural, says("Most processes; not for root. 0: no limit.")] = 0
+    memory_mb: Annotated[Natural, says("Maximum memory of one process, in MB (0: no limit).")] = 0
+    processes: Annotated[
+        Natural,
+        says("Maximum number of processes. No effect for root with bubblewrap (0: no limit)."),
+    ] = 0
 
 
 class Settings(_Base, frozen=True):
-    """Everything that `.ralph/settings.json` may say."""
+    """The contents of `.ralph/settings.json`."""
 
-    maximum_iterations: Annotated[Count, says("Iterations before the run stops.")] = 10
+    maximum_iterations: Annotated[
+        Count, says("Maximum number of iterations. The run then stops with exit code 1.")
+    ] = 10
     completion_response: Annotated[
-        str, Meta(min_length=1, description="What the agent says inside <response> when all is done.")
+        str,
+        Meta(
+            min_length=1,
+            description="Text that the agent prints inside `<response>…</response>` when it is done.",
+        ),
     ] = "DONE"
     output_truncate_chars: Annotated[
-        Natural, says("How much guardrail output the agent is shown. 0: all.")
+        Natural,
+        says("Maximum output of a failed guardrail in the next prompt, in characters (0: no limit)."),
     ] = 5000
-    stream_agent_output: Annotated[bool, says("Show what the agent prints as it works.")] = True
+    stream_agent_output: Annotated[bool, says("Show agent output live.")] = True
     include_iteration_count_in_prompt: Annotated[
-        bool, says("Begin the prompt with `Iteration X of Y, Z remaining.`")
+        bool, says("Start each prompt with `Iteration X of Y, Z remaining.`")
     ] = False
     include_completion_instruction: Annotated[
-        bool, says("Tell the agent the tag, unless the prompt already has it.")
+        bool,
+        says("Add a line that explains the `<response>` tag to the prompt, unless the prompt has the tag."),
     ] = True
-    agent: AgentSettings = AgentSettings()
-    guardrails: tuple[GuardrailSettings, ...] = ()
-    scm: ScmSettings | None = None
+    agent: Annotated[AgentSettings, says("The agent to run: command, flags, permissions and fallbacks.")] = (
+        AgentSettings()
+    )
+    guardrails: Annotated[
+        tuple[GuardrailSettings, ...],
+        says("Commands that must succeed after every iteration. Their failures go into the next prompt."),
+    ] = ()
+    scm: Annotated[
+        ScmSettings | None,
+        says("Version control after an iteration in which all guardrails passed (null: none)."),
+    ] = None
     iteration_timeout_seconds: Annotated[
-        Amount, says("An iteration's agent is ended after so long. 0: never.")
+        Amount, says("Timeout for one iteration's agent, in seconds (0: none).")
     ] = 0.0
     idle_timeout_seconds: Annotated[
-        Amount | None, says("Ended after such a silence. 0: never; null: as its type needs.")
+        Amount | None,
+        says(
+            "Timeout for an agent that prints nothing, in seconds (0: none; null: 900 for agents with structured"
+            " output, otherwise none)."
+        ),
     ] = None
     exit_grace_seconds: Annotated[
-        Amount, says("An agent that gave its result but stays is ended after so long.")
+        Amount,
+        says("How long an agent may keep running after its final result before it is stopped, in seconds."),
     ] = 30.0
     max_limit_wait_seconds: Annotated[
-        Amount, says("How long to wait for a usage limit to reset before the run stops.")
+        Amount,
+        says(
+            "Maximum wait for a usage limit to reset, in seconds. With a later reset, the run stops with exit"
+            " code 3."
+        ),
     ] = 21600.0
-    max_cost_usd: Annotated[Amount, says("Stop when the agents have cost so much. 0: no limit.")] = 0.0
-    max_tokens: Annotated[Natural, says("Stop when so many tokens are used. 0: no limit.")] = 0
-    max_duration_seconds: Annotated[Amount, says("Stop after so long. 0: no limit.")] = 0.0
-    stagnation_limit: Annotated[
-        Natural, says("Stop when so many iterations in a row changed nothing. 0: never.")
+    max_cost_usd: Annotated[
+        Amount,
+        says(
+            "Total cost limit in USD (0: no limit). The agent is stopped when the limit is reached, and no"
+            " iteration starts that would exceed it at the average cost."
+        ),
+    ] = 0.0
+    max_tokens: Annotated[
+        Natural,
+        says(
+            "Total token limit (0: no limit). The agent is stopped when the limit is reached, and no iteration"
+            " starts that would exceed it at the average use."
+        ),
     ] = 0
-    snapshots: Annotated[bool, says("Keep the tree as it is before every iteration.")] = True
+    max_duration_seconds: Annotated[Amount, says("Total time limit, in seconds (0: no limit).")] = 0.0
+    stagnation_limit: Annotated[
+        Natural, says("Stop after this many iterations in a row without a change (0: never).")
+    ] = 0
+    snapshots: Annotated[
+        bool,
+        says("Save a snapshot of the files before every iteration, for `ralph diff` and `ralph rewind`."),
+    ] = True
     guard: GuardSettings = GuardSettings()
     sandbox: SandboxSettings = SandboxSettings()
     supervise: SuperviseSettings = SuperviseSettings()
     ralph: WorkSettings = WorkSettings()
     notify: NotifySettings = NotifySettings()
     use_emoji: Annotated[
-        bool | None, says("Emoji in the agent's output; null: on a terminal that can show them.")
+        bool | None,
+        says(
+            "Show emoji in agent output instead of text markers (null: on terminals that can display them)."
+        ),
     ] = None
-    use_color: Annotated[bool | None, says("Colours; null: on a terminal, unless NO_COLOR is set.")] = None
+    use_color: Annotated[
+        bool | None, says("Colour the output (null: on a terminal, unless NO_COLOR is set).")
+    ] = None
     theme: Annotated[
         Literal["dark", "light"] | None,
-        says("Colours of `ralph tui`: dark or light; null: as the terminal says, else dark."),
+        says("Colours of `ralph tui`: dark or light (null: detected from the terminal, otherwise dark)."),
     ] = None
-    show_timestamp: Annotated[bool, says("Begin the agent's lines with [HH:MM:SS].")] = False
-    max_output_lines: Annotated[Natural, says("How many lines of a tool's output are shown. 0: all.")] = 5
+    show_timestamp: Annotated[bool, says("Start each line of agent output with [HH:MM:SS].")] = False
+    max_output_lines: Annotated[Natural, says("Maximum lines shown of a tool's output (0: no limit).")] = 5
     max_output_chars: Annotated[
-        Natural, says("How many characters of a tool's output are shown. 0: all.")
+        Natural, says("Maximum characters shown of a tool's output (0: no limit).")
     ] = 2000
 
 
 class LoadedSettings(Struct, frozen=True):
-    """The merged settings, which files they came from, and the source of each value by its path."""
+    """The merged settings, the files they came from, and the source of each value by its path."""
 
     settings: Settings
     files: tuple[Path, ...]
@@ -289,14 +421,14 @@ def load(
     agent: str | None = None,
     otherwise: str = "",
 ) -> LoadedSettings:
-    """Settings file, deep-merged with the local file beside it, then flags by their dotted key.
+    """Load the settings file, merge the local file next to it, then the flags by their dotted keys.
 
-    `agent`: another command than the configured one, of which then nothing is kept; `otherwise`: the one if none is
+    `agent` is a command that replaces the whole configured agent. `otherwise` is the command to use if no agent is
     configured.
     """
     chosen = path or DEFAULT_PATH
     if not chosen.name:
-        raise RalphError(f"{chosen}: the settings file is no regular file.")
+        raise RalphError(f"{chosen}: the settings file is not a regular file.")
     local = chosen.with_name(f"{chosen.stem}.local{chosen.suffix}")
     documents = [
         _read(file) for file in (chosen, local) if file.exists() or file.is_symlink() or (file == path)
@@ -323,14 +455,14 @@ def load(
         where = where.strip(".`")
         names = ", ".join(str(document.path) for document in documents)
         source = "the command line" if where in flags else names or "the command line"
-        raise RalphError(f"{where}, from {source}: {message[0].lower()}{message[1:]}.") from None
+        raise RalphError(f"{where}, from {source}: {_plain(message)}.") from None
     return LoadedSettings(
         settings, tuple(document.path for document in documents), _all_sources(settings, sources)
     )
 
 
 def _other_agent(merged: Mapping[str, Any], agent: str | None, otherwise: str) -> dict[str, Any]:
-    """The flag for an agent that takes the place of the configured one."""
+    """Return the flag for an agent that replaces the configured one, if there is one."""
     block = merged.get("agent")
     configured = block.get("command") if isinstance(block, dict) else None
     if agent is None and not str(configured or "").strip():
@@ -340,12 +472,12 @@ def _other_agent(merged: Mapping[str, Any], agent: str | None, otherwise: str) -
     try:
         name, *words = shlex.split(agent) or [""]
     except ValueError as error:
-        raise RalphError(f"--agent {agent!r}: {error}.", "It is split as a shell would split it.") from None
+        raise RalphError(f"--agent {agent!r}: {error}.", "Quote it as you would in a shell.") from None
     return {"agent": {"command": name, "flags": [shlex.quote(word) for word in words]}}
 
 
 def deep_merge(base: dict[str, Any], local: dict[str, Any]) -> dict[str, Any]:
-    """Objects are merged key by key; scalars and arrays of `local` replace those of `base`."""
+    """Merge objects key by key; scalars and arrays in `local` replace those in `base`."""
     merged = dict(base)
     for key, value in local.items():
         old = merged.get(key)
@@ -359,14 +491,14 @@ def to_json(settings: Settings) -> dict[str, Any]:
 
 
 def redacted(settings: Settings) -> Settings:
-    """The same without the values of the agents' variables and the addresses of people: they may be secrets."""
+    """Return the settings without the agents' variables and the notification URLs, which may be secrets."""
     hidden: Settings = msgspec.convert(_without_secrets(to_json(settings)), Settings)
     urls = tuple(map(redacted_url, settings.notify.urls))
     return msgspec.structs.replace(hidden, notify=msgspec.structs.replace(hidden.notify, urls=urls))
 
 
 def redacted_url(url: str) -> str:
-    """What may be shown of an address: which service it is for."""
+    """Return a notification URL with everything but its service redacted."""
     scheme, found, _ = url.partition("://")
     return f"{scheme}://{SECRET}" if found and scheme.isalnum() else SECRET
 
@@ -381,7 +513,7 @@ def _without_secrets(value: Any) -> Any:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema of a settings file, which may name its schema for editors."""
+    """Return the JSON Schema of a settings file. A file may name its schema in `$schema`, for editors."""
     found = msgspec.json.schema(Settings)
     found["$defs"]["Settings"]["properties"]["$schema"] = {"type": "string"}
     return found
@@ -397,7 +529,7 @@ def _read(path: Path) -> JsonDocument:
 
 
 def _check(document: JsonDocument) -> None:
-    """Each file is valid by itself; an error names the file, the line and the key."""
+    """Check that a file is valid by itself; an error names the file, the line and the key."""
     for keys, value in scalars(document.values):
         if problem := _problem(keys, value):
             raise RalphError(*_explain(document, problem, keys)) from None
@@ -410,22 +542,22 @@ def _check(document: JsonDocument) -> None:
 
 
 def _problem(keys: list[str], value: Any) -> str:
-    """What no program could be given, though it is valid JSON."""
+    """Return what is wrong with a value that is valid JSON but cannot be passed to a program, or ""."""
     if isinstance(value, float) and not math.isfinite(value):
         return "the number is too large"
     if isinstance(value, str) and "\0" in value:
-        return "it has a NUL character"
+        return "must not contain a NUL character"
     if isinstance(value, str) and not is_text(value):
-        return "it is not valid text (a lone surrogate)"
+        return "not valid text (lone surrogate)"
     if len(keys) > 2 and keys[-2] == "env":
         if "=" in keys[-1] or not keys[-1]:
-            return "it is no name of a variable"
-        return "" if isinstance(value, str) else "expected `str`"
+            return "not a valid variable name"
+        return "" if isinstance(value, str) else "must be a string"
     return ""
 
 
 def _tolerant(values: dict[str, Any]) -> dict[str, Any]:
-    """A local file may leave out what the other one says: fill in required keys of partial objects."""
+    """Fill in required keys that a local file may leave out because the main file has them."""
     if isinstance(values.get("scm"), dict):
         return values | {"scm": {"command": "git"} | values["scm"]}
     return values
@@ -442,12 +574,40 @@ def _explain(document: JsonDocument, message: str, keys: list[str]) -> tuple[str
         hint = f"Did you mean {close[0]!r}?" if close else f"Known keys: {', '.join(known)}."
         keys = [*keys, key]
         return f"{document.path}:{document.line_of(keys)}: unknown key {dotted(keys)!r}.", hint
-    message = message[0].lower() + message[1:]
-    return f"{document.path}:{document.line_of(keys)}: {dotted(keys)}: {message}.", _hint(keys)
+    return f"{document.path}:{document.line_of(keys)}: {dotted(keys)}: {_plain(message)}.", _hint(keys)
+
+
+_TYPES = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "a string",
+    "bool": "true or false",
+    "array": "an array",
+    "object": "an object",
+}
+
+
+def _plain(message: str) -> str:
+    """Rewrite a validation message of msgspec in plain words."""
+    if match := re.fullmatch(r"Expected `(?:int|float)[^`]*` >= ([\d.]+)", message):
+        return f"must be {float(match[1]):g} or more"
+    if re.fullmatch(r"Expected `str[^`]*` of length >= 1", message):
+        return "must not be empty"
+    if match := re.fullmatch(r"Expected `([^`]+)`, got `(\w+)`", message):
+        expected = " or ".join(_TYPES.get(name, name) for name in match[1].split(" | "))
+        return f"must be {expected}, not {_GOT.get(match[2]) or _TYPES.get(match[2], match[2])}"
+    if match := re.fullmatch(r"Object missing required field `(.+)`", message):
+        return f"missing key {match[1]!r}"
+    if match := re.fullmatch(r"Invalid enum value (.+)", message):
+        return f"unknown value {match[1]}"
+    return message[0].lower() + message[1:]
+
+
+_GOT = {"int": "a number", "float": "a fraction", "bool": "a boolean"}
 
 
 def _hint(keys: list[str]) -> str:
-    return f"`ralph config --schema` describes {dotted(keys)!r}." if keys else ""
+    return f"For valid values of {dotted(keys)!r}, run: ralph config --schema" if keys else ""
 
 
 def _known_keys(keys: list[str]) -> list[str]:
@@ -487,7 +647,7 @@ def _all_sources(settings: Settings, sources: dict[str, str]) -> dict[str, str]:
 
 
 def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value by its dotted path; an array is one value, and so is an empty object."""
+    """Yield every value with its dotted path; an array or an empty object is one value."""
     for key, value in values.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, f"{prefix}{key}.")
@@ -496,6 +656,6 @@ def _leaves(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any
 
 
 def leaves(loaded: LoadedSettings) -> Iterator[tuple[str, Any, str]]:
-    """Every key with its value, redacted, and its source, in the order of the settings."""
+    """Yield every key with its redacted value and its source, in the order of the settings."""
     for path, value in _leaves(to_json(redacted(loaded.settings))):
         yield path, value, loaded.sources[path]

@@ -1,4 +1,4 @@
-"""`ralph task` inside of this process, for tests with many cases; and tasks to begin with."""
+"""Run `ralph task` inside this process, for tests with many cases; and tasks to start with."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DONE = ("--outcome", "It works", "--acceptance", "It starts")
 
 
 class Here:
-    """A project, with ralph called as a function: the same command line, the same error boundary."""
+    """A project in which ralph is called as a function, with the same command line and the same error handling."""
 
     def __init__(self, project: Project, capture: pytest.CaptureFixture[str]) -> None:
         self.project = project
@@ -40,7 +40,7 @@ class Here:
         assert (result.code, result.out, result.err) == (0, f"Created {id}.\n", "")
 
     def refused(self, *arguments: str) -> str:
-        """What is said about a command line that must be refused."""
+        """The error for a command line that must be refused."""
         result = self.run(*arguments)
         assert (result.code, result.out) == (2, "")
         assert result.err.startswith("ralph: error: ")
@@ -61,7 +61,7 @@ class Here:
 
 
 def begin_work(project: Project, id: str) -> None:
-    """A run of this process is at the task."""
+    """Let a run of this process work on the task."""
 
     def plan(run: str) -> Plan:
         spec = AgentSpec("agent", "custom", "agent")

@@ -33,12 +33,12 @@ def result(cost: float = 0.0, **values: Any) -> str:
 
 
 def limit(**values: Any) -> str:
-    """A refusal as Claude Code tells it."""
+    """A refusal as Claude Code reports it."""
     return result(is_error=True, api_error_status=429, result="You've hit your limit", **values)
 
 
 def claude(project: Project, body: str, **settings: Any) -> None:
-    """A stand-in that prints what the shell code `body` does, read as a Claude Code stream."""
+    """A stand-in agent that runs the shell code `body`, with its output read as a Claude Code stream."""
     agent = {"type": "claude"} | settings.pop("agent", {})
     project.agent(body, agent=agent, **settings)
 
@@ -51,11 +51,11 @@ def ends(found: list[dict[str, Any]]) -> list[str]:
     return [line["ran"]["ended"] for line in found if line["event"] == "agent_ended"]
 
 
-# ---- what it says and does ----
+# ---- output ----
 
 
 def test_a_run_shows_the_work_and_believes_the_final_message(project: Project) -> None:
-    """Tools, text and totals scroll by; what may be done is said at the start; the claim completes."""
+    """Tools, text and totals are shown; the permissions are announced at the start; the claim completes the run."""
     claude(project, echo(called("Bash", command="ls"), answered("a.txt"), said(DONE), result(0.5)))
     ended = project.run("run", "-p", "x")
     assert ended.code == 0, ended.err
@@ -76,7 +76,7 @@ def test_a_run_shows_the_work_and_believes_the_final_message(project: Project) -
 
 
 def test_a_quoted_tag_completes_nothing(project: Project) -> None:
-    """A tag in a tool's input or output, or in a message before more work, is no claim."""
+    """A tag in a tool's input or output, or in a message before more work, does not count as a claim."""
     tag = "<response>DONE</response>"
     lines = [said(tag), called("Bash", command=f"echo '{tag}'"), answered(tag), said("Not yet."), result()]
     claude(project, echo(*lines), maximumIterations=2)
@@ -84,7 +84,7 @@ def test_a_quoted_tag_completes_nothing(project: Project) -> None:
 
 
 def test_json_has_the_whole_model(project: Project) -> None:
-    """`--json` tells starts and ends with their ids, inputs and outputs as JSON, usage and unread lines."""
+    """`--json` has starts and ends with their ids, inputs and outputs as JSON, usage and unread lines."""
     lines = [called("Bash", command="ls"), answered("a.txt"), "{rubbish", said(DONE, input_tokens=7)]
     claude(project, echo(*lines, result(0.25, usage={"input_tokens": 9})))
     found = project.run("run", "-p", "x", "--json").lines()
@@ -102,7 +102,7 @@ def test_json_has_the_whole_model(project: Project) -> None:
 
 
 def test_a_stream_can_be_shown_again(project: Project) -> None:
-    """`logs --replay` has the agent's work alone, through the same formatter."""
+    """`logs --replay` shows only the agent's work, through the same formatter."""
     claude(
         project, echo(called("Bash", command="ls"), answered("a.txt"), "{rubbish", said(DONE), result(0.5))
     )
@@ -114,11 +114,11 @@ def test_a_stream_can_be_shown_again(project: Project) -> None:
     assert again[-1].startswith("[OK] Complete (cost: $0.50")
 
 
-# ---- what it may do ----
+# ---- permissions ----
 
 
 def test_denied_writes_are_fatal(project: Project) -> None:
-    """If everything it tried to write was denied, the run stops at once and names the setting."""
+    """If every write was denied, the run stops at once and names the setting."""
     denials = [{"tool_name": "Write"}]
     lines = [called("Write", file_path="a"), answered("no", is_error=True), said(DONE)]
     claude(project, echo(*lines, result(permission_denials=denials)))
@@ -137,7 +137,7 @@ def test_denied_writes_are_fatal(project: Project) -> None:
     ],
 )
 def test_permissions_are_announced(project: Project, agent: dict[str, Any], told: str) -> None:
-    """What was chosen is said at the start; with the user's own flags Ralph has no say."""
+    """The permissions are announced at the start; the user's own flags take precedence over Ralph's."""
     claude(project, f'echo "$*" > argv\n{echo(said(DONE), result())}', agent=agent)
     ended = project.run("run", "-p", "x")
     assert ended.code == 0
@@ -151,7 +151,7 @@ def test_permissions_are_announced(project: Project, agent: dict[str, Any], told
 
 
 def test_a_limit_is_waited_for_and_spends_no_iteration(project: Project) -> None:
-    """Ralph says until when it holds, then does the same iteration again."""
+    """Ralph prints how long it waits, then repeats the same iteration."""
     soon = int(time.time()) + 1
     info = {"status": "rejected", "resetsAt": soon}
     refused = echo(json.dumps({"type": "rate_limit_event", "rate_limit_info": info}), limit())
@@ -187,7 +187,7 @@ def test_a_limit_that_lasts_too_long_ends_the_run_as_waiting(project: Project) -
 @pytest.mark.parametrize(
     ("status", "text"), [(401, "Invalid API key · Please run /login"), (400, "Credit balance is too low")]
 )
-def test_what_only_a_person_can_mend_stops_at_once(project: Project, status: int, text: str) -> None:
+def test_a_problem_that_only_a_person_can_fix_stops_at_once(project: Project, status: int, text: str) -> None:
     """Authentication and credit are fatal: one attempt, exit code 2."""
     claude(project, echo(result(is_error=True, api_error_status=status, result=text)) + "exit 1")
     ended = project.run("run", "-p", "x")
@@ -198,7 +198,7 @@ def test_what_only_a_person_can_mend_stops_at_once(project: Project, status: int
 @pytest.mark.slow
 @pytest.mark.slow
 def test_a_fallback_works_while_the_first_is_limited(project: Project) -> None:
-    """The second agent takes the iterations; when the first is free again, it returns to the first."""
+    """The fallback takes the iterations; when the first agent is available again, it takes over."""
     info = '{"type":"rate_limit_event","rate_limit_info":{"status":"rejected","resetsAt":\'$(date +%s)\'}}'
     other = project.script("other.sh", "touch worked; sleep 0.5; echo still working")
     claude(
@@ -219,8 +219,8 @@ def test_a_fallback_works_while_the_first_is_limited(project: Project) -> None:
 # ---- hangs ----
 
 
-def test_an_agent_that_stays_after_its_result_is_ended(project: Project) -> None:
-    """The result counts though the process would have stayed; nothing of it is left."""
+def test_an_agent_that_stays_after_its_result_is_stopped(project: Project) -> None:
+    """The result counts although the process would have kept running; no process is left."""
     claude(
         project,
         f"{echo(said(DONE), result(0.5))} echo $$ > pids; sleep 60 & echo $! >> pids; wait",
@@ -233,7 +233,7 @@ def test_an_agent_that_stays_after_its_result_is_ended(project: Project) -> None
 
 
 def test_a_stream_that_falls_silent_is_a_hang(project: Project) -> None:
-    """A hang in mid-stream is ended by the idle timeout, and the next iteration begins."""
+    """A hang in mid-stream hits the idle timeout, and the next iteration starts."""
     hang = f"{echo(called('Bash', command='ls'))} sleep 60"
     claude(
         project,
@@ -244,8 +244,8 @@ def test_a_stream_that_falls_silent_is_a_hang(project: Project) -> None:
     assert (ended.code, ends(ended.lines())) == (0, ["idle", "ok"])
 
 
-def test_no_result_is_no_success(project: Project) -> None:
-    """Exit code 0 without a result event is a failure, whatever was said before; guardrails judge a claim."""
+def test_a_missing_result_is_a_failure(project: Project) -> None:
+    """Exit code 0 without a result event is a failure, whatever came before; guardrails still check a claim."""
     claude(project, echo(said("Working on it")), maximumIterations=1)
     ended = project.run("run", "-p", "x", "--json")
     assert (ended.code, ends(ended.lines())) == (1, ["failed"])
@@ -254,8 +254,8 @@ def test_no_result_is_no_success(project: Project) -> None:
 # ---- budgets ----
 
 
-def test_a_budget_ends_an_agent_in_the_middle(project: Project) -> None:
-    """Tokens are counted while it works: over the budget it is ended at once."""
+def test_a_budget_stops_an_agent_in_the_middle(project: Project) -> None:
+    """Tokens are counted while the agent works: over the budget, it is stopped at once."""
     claude(
         project,
         f"{echo(called('Bash', command='ls'), said('hm', input_tokens=600, output_tokens=500))} sleep 60",
@@ -267,7 +267,7 @@ def test_a_budget_ends_an_agent_in_the_middle(project: Project) -> None:
 
 
 def test_an_iteration_that_cannot_be_afforded_is_not_started(project: Project) -> None:
-    """After two iterations of $2 the third does not begin with $1 left."""
+    """After two iterations of $2, a third does not start with $1 left."""
     claude(project, echo(said("More to do."), result(2.0)), maxCostUsd=5.0)
     ended = project.run("run", "-p", "x")
     assert ended.code == 1
@@ -277,11 +277,11 @@ def test_an_iteration_that_cannot_be_afforded_is_not_started(project: Project) -
 
 
 def test_a_commit_message_is_the_final_message(repository: Project) -> None:
-    """The message is read from the stream too: what a failed call says is none, and its cost counts."""
+    """The message is read from the stream too; the text of a failed call does not count, but its cost does."""
     project = repository
     project.git("config", "user.name", "Test")
     project.git("config", "user.email", "test@localhost")
-    work = f"echo > new$RALPH_ITERATION\n{echo(said('Go on'), result(1.0))}"
+    work = f"echo > new$RALPH_ITERATION\n{echo(said('More'), result(1.0))}"
     refused = f"{echo(result(is_error=True, result='API Error: 500'))} exit 1"
     message = f"if [ $RALPH_ITERATION = 1 ]; then {refused}; else {echo(said('Add a file'), result(0.5))} fi"
     claude(
@@ -297,7 +297,7 @@ def test_a_commit_message_is_the_final_message(repository: Project) -> None:
 
 
 def test_ctrl_c_leaves_nothing(project: Project) -> None:
-    """Two interrupts end the agent and everything it has started."""
+    """Two interrupts stop the agent and everything it started."""
     claude(project, f"{echo(said('hm'))} echo $$ > pids; sleep 60 & echo $! >> pids; touch ready; wait")
     ralph = project.start("run", "-p", "x")
     wait_until((project.path / "ready").exists)

@@ -25,7 +25,7 @@ def task(project: Project) -> Path:
 
 
 def test_a_message_is_posted_and_read(project: Project, task: Path) -> None:
-    """`post` prints the id; `read --json` has one object a line with all that is known."""
+    """`post` prints the id; `read --json` prints one complete object per line."""
     project.extra_env["RALPH_RUN_ID"] = "20260102-030405-abcd"
     began = time.time()
     posted = project.run("bus", "post", "build", "The schema is frozen.", "--type", "fact")
@@ -57,8 +57,8 @@ def test_a_body_comes_through_a_pipe_as_it_is(project: Project, task: Path, body
     assert [line["body"] for line in project.run("bus", "read", "build", "--json").lines()] == [body]
 
 
-def test_the_bus_of_the_project_is_beside_the_task(project: Project, task: Path) -> None:
-    """It is another bus, and says which task posted."""
+def test_the_bus_of_the_project_is_next_to_the_task(project: Project, task: Path) -> None:
+    """It is a separate bus, and its messages name the task that posted."""
     project.run("bus", "post", "build", "--project", "to all")
     assert project.run("bus", "read", "build").out == ""
     (project.path / "test").mkdir()
@@ -68,7 +68,7 @@ def test_the_bus_of_the_project_is_beside_the_task(project: Project, task: Path)
 
 
 def test_read_by_type_and_since(project: Project, task: Path) -> None:
-    """`--since` is what was posted after a message, `--type` may be repeated; both go together."""
+    """`--since` selects messages posted after another, `--type` is repeatable; both can be combined."""
     posted = [("ERROR", "a"), ("INFO", "b"), ("question", "c"), ("ERROR", "d")]
     ids = [project.run("bus", "post", "build", "--type", type_, body).out.strip() for type_, body in posted]
 
@@ -83,14 +83,14 @@ def test_read_by_type_and_since(project: Project, task: Path) -> None:
 
 
 def test_people_read_it_without_control_characters(project: Project, task: Path) -> None:
-    """Type, time, task and id in one line, the body beneath; no escape sequence reaches a terminal."""
+    """Type, time, task and id on one line, the body below; no escape sequence reaches a terminal."""
     id = project.run("bus", "post", "build", "--type", "WARNING", "one\n\n\x1b[2Jtwo\a").out.strip()
     out = project.run("bus", "read", "build").out
     assert out.startswith("WARNING  2") and out.endswith(f"  build  {id}\n  one\n\n  two\ufffd\n\n")
 
 
 def test_damage_is_a_warning(project: Project, task: Path) -> None:
-    """Messages go to stdout, what is none is told on stderr; the next post says what it moved aside."""
+    """Messages go to stdout, warnings about damage to stderr; the next post reports what it moved aside."""
     path = task / "TASK-MESSAGE-BUS.md"
     for body in "abc":
         project.run("bus", "post", "build", body)
@@ -98,17 +98,17 @@ def test_damage_is_a_warning(project: Project, task: Path) -> None:
     found = project.run("bus", "read", "build", "--json")
     assert (found.code, [line["body"] for line in found.lines()]) == (0, ["b"])
     assert found.err.count("ralph: warning: ") == 2
-    assert "damaged" in found.err and "cut off" in found.err
+    assert "damaged" in found.err and "truncated" in found.err
     posted = project.run("bus", "post", "build", "d")
-    assert (posted.code, posted.err.count("cut off")) == (0, 1)
+    assert (posted.code, posted.err.count("truncated")) == (0, 1)
     assert (task / "TASK-MESSAGE-BUS.md.torn").is_file()
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["post", "nowhere", "x"], "nowhere: there is no such directory."),
-        (["read", "nowhere"], "nowhere: there is no such directory."),
+        (["post", "nowhere", "x"], "nowhere: directory not found."),
+        (["read", "nowhere"], "nowhere: directory not found."),
         (["post", "build", "x", "--type", "two words"], "'two words' is no message type"),
         (["read", "build", "--type", "a b"], "'a b' is no message type"),
         (["read", "build", "--since", "x"], "there is no message 'x'."),
@@ -118,15 +118,15 @@ def test_damage_is_a_warning(project: Project, task: Path) -> None:
     ],
 )
 def test_mistakes_are_explained(project: Project, task: Path, arguments: list[str], said: str) -> None:
-    """One error for people, exit code 2, and no bus is made."""
+    """One error message, exit code 2, and no bus is created."""
     result = project.run("bus", *arguments)
     assert (result.code, result.out) == (2, "")
     assert result.err.startswith("ralph: error: ") and said in result.err
     assert list(task.iterdir()) == []
 
 
-def test_what_is_no_text_is_refused(project: Project, task: Path) -> None:
-    """Bytes that are not UTF-8 could not be given back to all readers as they were."""
+def test_invalid_text_is_refused(project: Project, task: Path) -> None:
+    """Bytes that are not UTF-8 could not be returned unchanged to all readers."""
     done = subprocess.run(
         [RALPH, "bus", "post", "build"],
         cwd=project.path,
@@ -139,7 +139,7 @@ def test_what_is_no_text_is_refused(project: Project, task: Path) -> None:
 
 
 def test_tail_follows_until_interrupted(project: Project, task: Path) -> None:
-    """The last messages, then new ones as they come, from before there is a bus; Ctrl-C is quiet, exit 130."""
+    """The last messages, then new ones as they arrive, even before the bus exists; Ctrl-C is quiet, exit 130."""
     early = project.start("bus", "tail", "build", "--json")
     assert early.stdout
     time.sleep(0.5)
@@ -155,8 +155,8 @@ def test_tail_follows_until_interrupted(project: Project, task: Path) -> None:
         assert process.returncode == 130
 
 
-def test_tail_ends_with_its_reader(project: Project, task: Path) -> None:
-    """Also when nothing is posted any more."""
+def test_tail_stops_when_its_reader_is_gone(project: Project, task: Path) -> None:
+    """Even if nothing is posted any more."""
     project.run("bus", "post", "build", "x")
     process = project.start("bus", "tail", "build")
     assert process.stdout and process.stderr
@@ -167,7 +167,7 @@ def test_tail_ends_with_its_reader(project: Project, task: Path) -> None:
 
 
 def test_a_reader_that_goes_away(project: Project, task: Path) -> None:
-    """`ralph bus read | head -1` is no error."""
+    """`ralph bus read | head -1` is not an error."""
     body = "x" * 1000
     (task / "many").write_text(body)
     for _ in range(3):
@@ -182,8 +182,8 @@ def test_a_reader_that_goes_away(project: Project, task: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
-def test_a_bus_that_is_none(project: Project, task: Path, make: Callable[[Path], None]) -> None:
-    """No command hangs on a pipe, or goes through a link."""
+def test_a_bus_that_is_not_a_regular_file(project: Project, task: Path, make: Callable[[Path], None]) -> None:
+    """No command hangs on a pipe or follows a link."""
     path = task / "TASK-MESSAGE-BUS.md"
     make(path)
     for arguments in (["post", "build", "x"], ["read", "build"], ["tail", "build"]):
@@ -195,8 +195,8 @@ def test_a_bus_that_is_none(project: Project, task: Path, make: Callable[[Path],
     assert "the message bus is a symbolic link" in project.run("bus", "read", "build").err
 
 
-def test_two_who_post_at_once(project: Project, task: Path) -> None:
-    """Real commands beside each other: each message once."""
+def test_two_posts_at_once(project: Project, task: Path) -> None:
+    """Parallel commands: each message appears once."""
     started = [project.start("bus", "post", "build", str(number)) for number in range(8)]
     ids = [process.communicate(timeout=60)[0].strip() for process in started]
     found = project.run("bus", "read", "build", "--json").lines()

@@ -1,4 +1,4 @@
-"""`ralph doctor` as a user meets it, with small shell scripts in the place of agents."""
+"""`ralph doctor` as a user sees it, with small shell scripts as agents."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SECRET = "sk-ant-secret-0123456789abcdef"
 
 
 class Machine:
-    """A project on a machine that has nothing but git, a few tools and what a test installs."""
+    """A project on a machine that has only git, a few tools and what a test installs."""
 
     def __init__(self, project: Project, tools: Path) -> None:
         self.project = project
@@ -49,7 +49,7 @@ class Machine:
         return path
 
     def install_agent(self, name: str = "claude", version: str = "", without: str = "") -> Path:
-        """An agent that answers as it should; `version`: another one than Ralph was tried with."""
+        """An agent that answers correctly; `version` replaces the version that Ralph was tested with."""
         about = AGENTS[name].about
         assert about is not None
         flags = [flag for flag in (*about.flags, *used_flags(AGENTS[name])) if flag != without]
@@ -66,7 +66,7 @@ class Machine:
         return self.project.run("doctor", *arguments)
 
     def findings(self, *arguments: str) -> dict[str, dict[str, str]]:
-        """What it says, by name; `code` is how it ended."""
+        """The findings by name; `code` is the expected exit code."""
         result = self.doctor("--json", *arguments)
         self.code = result.code
         return {each["name"]: each for each in json.loads(result.out)}
@@ -74,7 +74,7 @@ class Machine:
 
 @pytest.fixture
 def machine(repository: Project, tmp_path: Path) -> Machine:
-    """A repository with claude configured, and an empty machine."""
+    """A repository with claude configured, on an empty machine."""
     repository.settings(agent={"command": "claude"})
     return Machine(repository, tmp_path / "bin")
 
@@ -87,7 +87,7 @@ def healthy(machine: Machine) -> Machine:
     return machine
 
 
-# ---- what it prints ----
+# ---- output ----
 
 
 def test_all_is_well(healthy: Machine) -> None:
@@ -97,18 +97,18 @@ def test_all_is_well(healthy: Machine) -> None:
     others = [["[--]", name] for name in KNOWN if name != "claude"]
     rest = ("guard", "settings", "git", "state directory", "processes", "python", "terminal")
     (sandbox,) = [line for line in lines if line[1] == "sandbox"]
-    lines.remove(sandbox)  # its state is that of this machine
+    lines.remove(sandbox)  # depends on this machine
     assert lines == [["[OK]", "agent claude"], *others, *(["[OK]", name] for name in rest)]
-    assert (result.code, result.err) == (0, "A run can work here.\n")
+    assert (result.code, result.err) == (0, "Ready to run.\n")
     assert result.out.splitlines()[0].split(None, 3)[3] == (
-        f"Claude Code 2.1.325 at {healthy.bin}/claude; the version that Ralph was tried with;"
-        " it has every flag that Ralph uses; logged in as far as can be told (ANTHROPIC_API_KEY is set)"
+        f"Claude Code 2.1.325 at {healthy.bin}/claude; tested with Ralph;"
+        " supports all flags that Ralph uses; probably logged in (ANTHROPIC_API_KEY is set)"
     )
     assert SECRET not in result.out
 
 
 def test_json_says_the_same(healthy: Machine) -> None:
-    """A list of name, state, found and advice."""
+    """A list of objects with name, state, found and advice."""
     result = healthy.doctor("--json")
     found = json.loads(result.out)
     assert (result.code, result.err) == (0, "")
@@ -117,8 +117,8 @@ def test_json_says_the_same(healthy: Machine) -> None:
     assert {"name": "amp", "state": "absent", "found": "Amp is not on PATH", "advice": ""} in found
 
 
-def test_on_a_terminal_it_is_folded(machine: Machine) -> None:
-    """80 columns, emoji, what to do on a line of its own; nothing sticks out."""
+def test_on_a_terminal_it_is_wrapped(machine: Machine) -> None:
+    """80 columns, emoji, the advice on a separate line; no line is too long."""
     project = machine.project
     env = project.env | {"TERM": "xterm-256color", "NO_COLOR": "", "LC_ALL": "C.UTF-8", "COLUMNS": "80"}
     master, slave = pty.openpty()
@@ -133,10 +133,10 @@ def test_on_a_terminal_it_is_folded(machine: Machine) -> None:
     assert (process.wait(), "\x1b[31m❌ agent claude".encode() in raw) == (2, True)
     assert shown[:3] == [
         "❌ agent claude     not on PATH",
-        "                    → Install Claude Code, or give its whole path in",
+        "                    → Install Claude Code, or set its full path in",
         "                    agent.command.",
     ]
-    assert "A run cannot work here: 1 thing must be mended first." in shown
+    assert "Not ready: 1 problem." in shown
 
 
 def _read(master: int) -> bytes:
@@ -148,7 +148,7 @@ def _read(master: int) -> bytes:
 
 @pytest.mark.parametrize("encoding", some(["ascii", "latin-1", "utf-8"], 1))
 def test_any_encoding_will_do(healthy: Machine, encoding: str) -> None:
-    """A name that cannot be printed is no reason to fail."""
+    """A name that cannot be printed does not make the command fail."""
     healthy.project.settings(agent={"command": "./mein-ägent-🤖"})
     healthy.set(PYTHONIOENCODING=encoding)
     for arguments in ([], ["--json"]):
@@ -165,16 +165,16 @@ def test_any_encoding_will_do(healthy: Machine, encoding: str) -> None:
 
 HANGS = "sleep 30"
 BROKEN: dict[str, tuple[Callable[[Machine], object], str, str]] = {
-    # name: (how it is made, what is found, what to do)
+    # name: (setup, finding, advice)
     "missing": (
         lambda machine: None,
         "not on PATH",
-        "Install Claude Code, or give its whole path in agent.command.",
+        "Install Claude Code, or set its full path in agent.command.",
     ),
     "directory": (
         lambda machine: (machine.bin / "claude").mkdir(),
         "not a regular file ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
     "not executable": (
         lambda machine: (machine.bin / "claude").write_text("#!/bin/sh\n"),
@@ -184,44 +184,44 @@ BROKEN: dict[str, tuple[Callable[[Machine], object], str, str]] = {
     "dangling link": (
         lambda machine: (machine.bin / "claude").symlink_to("nowhere"),
         "no such file ({program})",
-        "Give the right path in agent.command.",
+        "Correct the path in agent.command.",
     ),
     "lost interpreter": (
         lambda machine: machine.install("claude", "", interpreter="/no/such"),
-        "it cannot be started: No such file or directory ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "cannot be started: No such file or directory ({program})",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
     "hang": (
         lambda machine: machine.install("claude", HANGS),
-        "`claude --version` gave no answer in 1 s ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "`claude --version` timed out after 1 s ({program})",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
     "flood": (
         lambda machine: machine.install("claude", "exec yes"),
         "`claude --version` printed more than 1 MB ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
     "flood on stderr": (
         lambda machine: machine.install("claude", "exec yes >&2"),
         "`claude --version` printed more than 1 MB ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
     "failure": (
         lambda machine: machine.install("claude", "printf 'a\\n\\033[31mno licence\\n' >&2; exit 3"),
         "`claude --version` failed (exit 3): no licence ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
     "killed": (
         lambda machine: machine.install("claude", "kill -SEGV $$"),
         "`claude --version` failed (signal 11) ({program})",
-        "See what `claude --version` says, or name another command in agent.command.",
+        "Run `claude --version` to see the problem, or set another command in agent.command.",
     ),
 }
 
 
 @pytest.mark.parametrize("kind", some(BROKEN, 6))
 def test_an_agent_that_cannot_work_is_one_line(machine: Machine, kind: str) -> None:
-    """Whatever is wrong with it: an error, what to do, exit code 2."""
+    """Every kind of problem: an error, advice, exit code 2."""
     make, found, advice = BROKEN[kind]
     make(machine)
     result = machine.doctor("--json", "--timeout", "1")
@@ -235,7 +235,7 @@ def test_an_agent_that_cannot_work_is_one_line(machine: Machine, kind: str) -> N
     }
 
 
-def test_a_broken_agent_that_nobody_wants_is_a_warning(healthy: Machine) -> None:
+def test_a_broken_agent_that_is_not_configured_is_a_warning(healthy: Machine) -> None:
     """So is a broken fallback: a run works without it."""
     healthy.install("amp", "exit 1")
     assert (healthy.findings()["amp"]["state"], healthy.code) == ("warning", 0)
@@ -246,11 +246,11 @@ def test_a_broken_agent_that_nobody_wants_is_a_warning(healthy: Machine) -> None
 
 
 @pytest.mark.parametrize("output", ["", "no number", "\\377\\000\\033]0;title\\007", "1", "99999999999.1"])
-def test_garbage_is_no_version(healthy: Machine, output: str) -> None:
-    """It is said that there is none; the agent may work all the same."""
+def test_garbage_does_not_count_as_a_version(healthy: Machine, output: str) -> None:
+    """The version is unknown; the agent may still work."""
     healthy.install("claude", f"printf '{output}'")
     found = healthy.findings()["agent claude"]
-    assert (found["state"], "Claude Code of an unknown version at" in found["found"]) == ("warning", True)
+    assert (found["state"], "Claude Code (unknown version) at" in found["found"]) == ("warning", True)
 
 
 @pytest.mark.parametrize(
@@ -265,59 +265,59 @@ def test_garbage_is_no_version(healthy: Machine, output: str) -> None:
     ],
 )
 def test_a_version_in_words(text: str, version: str) -> None:
-    """The first number with dots that stands by itself."""
+    """The first dotted number that stands by itself."""
     assert version_in(text) == version
 
 
 @pytest.mark.parametrize(
     ("version", "state", "words"),
     [
-        ("2.1.326", "ok", "newer than 2.1.325, which Ralph was tried with"),
-        ("10.0.0", "ok", "newer than 2.1.325, which Ralph was tried with"),
-        ("2.1.99", "warning", "older than 2.1.325, which Ralph was tried with"),
-        ("2.1.325-beta", "ok", "the version that Ralph was tried with"),
+        ("2.1.326", "ok", "newer than 2.1.325, the version tested with Ralph"),
+        ("10.0.0", "ok", "newer than 2.1.325, the version tested with Ralph"),
+        ("2.1.99", "warning", "older than 2.1.325, the version tested with Ralph"),
+        ("2.1.325-beta", "ok", "tested with Ralph"),
     ],
 )
 def test_other_versions(healthy: Machine, version: str, state: str, words: str) -> None:
-    """A newer one is fine as long as its flags are there; an older one is a warning."""
+    """A newer version is fine as long as it has the flags; an older one is a warning."""
     healthy.install_agent(version=version)
     found = healthy.findings()["agent claude"]
     assert (found["state"], found["found"].split("; ")[1]) == (state, words)
 
 
-def test_an_agent_that_was_never_tried(healthy: Machine) -> None:
-    """Amp is unverified, and that is said."""
+def test_an_agent_that_was_never_tested(healthy: Machine) -> None:
+    """Amp is reported as not tested."""
     healthy.install_agent("amp")
     healthy.set(AMP_API_KEY=SECRET)
     found = healthy.findings()["amp"]
-    assert (found["state"], "; unverified: Ralph was never tried with it; " in found["found"]) == (
+    assert (found["state"], "; not tested with Ralph; " in found["found"]) == (
         "warning",
         True,
     )
 
 
 def test_a_flag_that_is_gone(healthy: Machine) -> None:
-    """The help does not name a flag that Ralph uses: a run may fail."""
+    """The help does not list a flag that Ralph uses: a run might fail."""
     healthy.install_agent(without="--permission-mode")
     found = healthy.findings()["agent claude"]
     assert (found["state"], found["advice"]) == (
         "warning",
-        "Update it, or Ralph: a run may end with an unknown option.",
+        "Update the agent or Ralph: a run might fail with an unknown option.",
     )
-    assert "; its help does not name --permission-mode; " in found["found"]
+    assert "; its help does not list --permission-mode; " in found["found"]
 
 
-def test_a_help_that_cannot_be_had(healthy: Machine) -> None:
-    """The flags are not known then; that is no error."""
+def test_a_help_that_cannot_be_read(healthy: Machine) -> None:
+    """The flags are unknown, which is not an error."""
     healthy.install("claude", '[ "$1" = --version ] && echo 2.1.325 || exec sleep 30')
     result = healthy.doctor("--timeout", "1")
-    assert "its flags were not checked: `claude --help` gave no answer in 1 s;" in result.out
+    assert "flags not checked: `claude --help` timed out after 1 s;" in result.out
     assert result.code == 0
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_the_list_of_flags_is_not_stale(name: str) -> None:
-    """What an adapter says it may use is what stands in its command lines, by the long names."""
+    """The flags that an adapter lists are those in its command lines, by their long names."""
     about, used = AGENTS[name].about, used_flags(AGENTS[name])
     assert about is not None
     long, short = {f for f in used if f.startswith("--")}, {f for f in used if not f.startswith("--")}
@@ -326,7 +326,7 @@ def test_the_list_of_flags_is_not_stale(name: str) -> None:
 
 
 def test_a_flag_is_a_whole_word() -> None:
-    """`--print-logs` does not stand for `--print`, nor `--no-verbose` for `--verbose`."""
+    """`--print-logs` does not match `--print`, nor `--no-verbose` `--verbose`."""
     help = (
         "-p, --print-logs --no-verbose --output-format=<x> [--permission-mode] --dangerously-skip-permissions"
         " --model --tools --strict-mcp-config --no-session-persistence"
@@ -338,14 +338,14 @@ def test_a_flag_is_a_whole_word() -> None:
 
 
 def test_a_login_file(machine: Machine) -> None:
-    """It is enough that it is there; it is not read, so it need not be readable."""
+    """It is enough that the file exists; it is not read, so it need not be readable."""
     machine.install_agent()
     assert machine.findings()["agent claude"] == {
         "name": "agent claude",
         "state": "warning",
-        "found": f"Claude Code 2.1.325 at {machine.bin}/claude; the version that Ralph was tried with;"
-        " it has every flag that Ralph uses; whether it is logged in cannot be told",
-        "advice": "If it is not: run `claude` and type /login, or set ANTHROPIC_API_KEY.",
+        "found": f"Claude Code 2.1.325 at {machine.bin}/claude; tested with Ralph;"
+        " supports all flags that Ralph uses; login status unknown",
+        "advice": "To log in: run `claude` and type /login, or set ANTHROPIC_API_KEY.",
     }
     login = machine.home / ".claude" / ".credentials.json"
     login.parent.mkdir()
@@ -354,12 +354,12 @@ def test_a_login_file(machine: Machine) -> None:
     found = machine.findings()["agent claude"]
     assert (found["state"], found["found"].split("; ")[-1]) == (
         "ok",
-        "logged in as far as can be told (~/.claude/.credentials.json is there)",
+        "probably logged in (~/.claude/.credentials.json exists)",
     )
 
 
 def test_a_key_in_the_settings(machine: Machine) -> None:
-    """`agent.env` counts as well, and is not shown."""
+    """`agent.env` counts too, and is not shown."""
     machine.install_agent()
     machine.project.settings(agent={"command": "claude", "env": {"ANTHROPIC_API_KEY": SECRET}})
     result = machine.doctor()
@@ -370,7 +370,7 @@ def test_a_key_in_the_settings(machine: Machine) -> None:
 
 
 def test_agents_are_asked_harmlessly(healthy: Machine, tmp_path: Path) -> None:
-    """An empty directory, an empty home, no key, no input; what it writes there is gone."""
+    """An empty directory, an empty home, no key, no input; files that the agent writes there are removed."""
     log = tmp_path / "log"
     healthy.install(
         "claude",
@@ -391,7 +391,7 @@ def test_agents_are_asked_harmlessly(healthy: Machine, tmp_path: Path) -> None:
 
 
 def test_a_launcher_that_needs_the_home_directory(healthy: Machine) -> None:
-    """A version manager's shim finds the real program by its settings there."""
+    """The shim of a version manager finds the real program through its settings in the home directory."""
     (healthy.home / ".tool-versions").write_text("claude 2.1.325\n")
     real = healthy.install_agent()
     real.rename(healthy.bin / "real-claude")
@@ -400,7 +400,7 @@ def test_a_launcher_that_needs_the_home_directory(healthy: Machine) -> None:
 
 
 def test_nothing_is_left_running(healthy: Machine, tmp_path: Path) -> None:
-    """Neither a child that stays behind, nor an agent that does not answer and ignores the request to end."""
+    """Neither a child that stays behind, nor an agent that does not answer and ignores SIGTERM."""
     pids = tmp_path / "pids"
     healthy.install(
         "claude",
@@ -412,8 +412,8 @@ def test_nothing_is_left_running(healthy: Machine, tmp_path: Path) -> None:
     assert (len(recorded.pids()), recorded.alive()) == (4, [])
 
 
-def test_an_interrupt_ends_it(healthy: Machine, tmp_path: Path) -> None:
-    """Ctrl-C: exit code 130, nothing is printed, nothing is left."""
+def test_an_interrupt_stops_it(healthy: Machine, tmp_path: Path) -> None:
+    """Ctrl-C: exit code 130, nothing is printed, no process is left."""
     pids = tmp_path / "pids"
     healthy.install("claude", f"echo $$ >> {pids}\n{HANGS}")
     process = healthy.project.start("doctor")
@@ -424,7 +424,7 @@ def test_an_interrupt_ends_it(healthy: Machine, tmp_path: Path) -> None:
 
 
 def test_agents_are_asked_at_the_same_time(healthy: Machine, tmp_path: Path) -> None:
-    """Two agents that wait for each other are both answered."""
+    """Two agents that wait for each other both answer."""
     for name, other in (("claude", "codex"), ("codex", "claude")):
         healthy.install(
             name,
@@ -442,7 +442,7 @@ def test_agents_are_asked_at_the_same_time(healthy: Machine, tmp_path: Path) -> 
 
 
 def test_a_custom_command_is_looked_up_and_never_started(machine: Machine) -> None:
-    """Who knows what it would do with --version."""
+    """There is no telling what it would do with --version."""
     script = machine.project.script("agent.sh", "touch started")
     machine.project.settings(agent={"command": "./agent.sh"})
     result = machine.doctor()
@@ -451,7 +451,7 @@ def test_a_custom_command_is_looked_up_and_never_started(machine: Machine) -> No
 
 
 def test_a_wrapper_of_a_known_agent_is_asked(healthy: Machine) -> None:
-    """With agent.type it is the agent that it says it is; the path may be relative."""
+    """With agent.type it counts as that agent; the path may be relative."""
     (healthy.bin / "claude").rename(healthy.project.path / "my-claude")
     healthy.project.settings(agent={"command": "./my-claude", "type": "claude"})
     assert healthy.findings()["agent ./my-claude"]["state"] == "ok"
@@ -467,7 +467,7 @@ def test_the_scripted_agent_is_always_there(machine: Machine) -> None:
 
 
 def test_no_agent_is_configured(healthy: Machine) -> None:
-    """An error, and one that is installed is proposed."""
+    """An error that suggests an installed agent."""
     (healthy.project.path / ".ralph" / "settings.json").unlink()
     found = healthy.findings()
     assert (healthy.code, found["agent"], found["settings"]["state"]) == (
@@ -475,7 +475,7 @@ def test_no_agent_is_configured(healthy: Machine) -> None:
         {
             "name": "agent",
             "state": "error",
-            "found": "none is configured",
+            "found": "no agent configured",
             "advice": "Run `ralph init`, or name one: ralph run --agent claude",
         },
         "ok",
@@ -493,7 +493,7 @@ def test_no_agent_is_configured(healthy: Machine) -> None:
 def test_settings_that_are_not_valid(
     machine: Machine, settings: dict[str, Any], name: str, words: str
 ) -> None:
-    """They are one error, with file and line; the rest is looked at all the same."""
+    """They are one error, with file and line; everything else is still checked."""
     machine.project.settings(**settings)
     found = machine.findings()
     errors = [each["name"] for each in found.values() if each["state"] == "error"]
@@ -502,7 +502,7 @@ def test_settings_that_are_not_valid(
 
 
 def test_another_settings_file(healthy: Machine) -> None:
-    """`--settings` names it; one that is not there is an error."""
+    """`--settings` names it; a missing one is an error."""
     (healthy.project.path / "mine.json").write_text('{"agent": {"command": "amp"}}')
     assert "agent amp" in healthy.findings("--settings", "mine.json")
     missing = healthy.doctor("--settings", "none.json")
@@ -513,7 +513,7 @@ def test_another_settings_file(healthy: Machine) -> None:
 
 
 def test_git_is_missing(healthy: Machine) -> None:
-    """An error where snapshots are wanted, else a warning."""
+    """An error if snapshots are enabled, otherwise a warning."""
     (healthy.bin / "git").unlink()
     found = healthy.findings()["git"]
     assert (healthy.code, found["state"], found["found"]) == (2, "error", "not on PATH")
@@ -523,40 +523,40 @@ def test_git_is_missing(healthy: Machine) -> None:
     assert (healthy.findings()["git"]["state"], healthy.code) == ("error", 2)
 
 
-def test_nobody_is_named_to_commit_as(healthy: Machine) -> None:
-    """A warning with the command to type."""
+def test_no_git_identity(healthy: Machine) -> None:
+    """A warning with the command to run."""
     (healthy.home / ".gitconfig").write_text("[user]\nuseConfigOnly = true\n")
     found = healthy.findings()["git"]
-    assert (found["state"], found["found"].split("; ")[-1]) == ("warning", "nobody is named to commit as")
-    assert found["advice"].startswith("Say who commits: git config --global user.email")
+    assert (found["state"], found["found"].split("; ")[-1]) == ("warning", "git identity not set")
+    assert found["advice"].startswith("Set it: git config --global user.email")
 
 
 def test_no_repository(healthy: Machine) -> None:
-    """A warning, unless nothing of it is wanted."""
+    """A warning, unless neither snapshots nor commits are enabled."""
     shutil.rmtree(healthy.project.path / ".git")
     found = healthy.findings()["git"]
-    assert (found["state"], found["found"].split("; ")[-1]) == ("warning", "this is no git repository")
+    assert (found["state"], found["found"].split("; ")[-1]) == ("warning", "not a git repository")
     healthy.project.settings(agent={"command": "claude"}, snapshots=False)
     assert healthy.findings()["git"]["state"] == "ok"
 
 
 def test_a_git_that_hangs(healthy: Machine) -> None:
-    """It is given up as an agent would be."""
+    """It times out like an agent."""
     (healthy.bin / "git").unlink()
     healthy.install("git", '[ "$1" = --version ] && exec sleep 30; exit 1')
     found = healthy.findings("--timeout", "1")["git"]
-    assert (found["state"], found["found"]) == ("error", "`git --version` gave no answer in 1 s")
+    assert (found["state"], found["found"]) == ("error", "`git --version` timed out after 1 s")
 
 
 def test_a_program_from_npm_needs_node(healthy: Machine) -> None:
-    """Without node its own line says what it said, and another what to install."""
+    """Without node, one line has the agent's own error and another what to install."""
     healthy.install("claude", "", interpreter=f"{shutil.which('env')} node")
     found = healthy.findings()
     assert found["agent claude"]["state"] == "error"
     assert "`claude --version` failed (exit 127): " in found["agent claude"]["found"]
     assert (found["node"]["found"], found["node"]["advice"]) == (
         "not on PATH",
-        "Install Node.js: it is needed by claude.",
+        "Install Node.js, which claude needs.",
     )
     healthy.install("node", "echo v20.1.2")
     assert healthy.findings()["node"]["found"] == f"20.1.2 at {healthy.bin}/node"
@@ -573,15 +573,15 @@ def test_a_state_directory_that_cannot_be_used(healthy: Machine) -> None:
 
 
 def test_a_damaged_store(healthy: Machine) -> None:
-    """The same, with what to do."""
+    """The same, with advice."""
     healthy.project.home.database.write_bytes(b"no database" * 1000)
     found = healthy.findings()["state directory"]
     assert (found["state"], found["advice"][:23]) == ("error", "It is no Ralph store. M")
 
 
 def test_the_store_is_where_it_is(healthy: Machine) -> None:
-    """Where, how large, how much room."""
+    """Its path, its size and the free space."""
     found = healthy.findings()["state directory"]
     number = r"\d+(\.\d)? (bytes|KB|MB|GB|TB)"
     path = re.escape(str(healthy.project.home.path))
-    assert re.fullmatch(rf"{path} is writable; the store has {number}, {number} are free", found["found"])
+    assert re.fullmatch(rf"{path} is writable; {number} used, {number} free", found["found"])

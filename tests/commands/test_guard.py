@@ -1,4 +1,4 @@
-"""`ralph guard` for people."""
+"""`ralph guard` on the command line."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from conftest import Project
 
 
 def test_a_verdict(project: Project) -> None:
-    """Allowed: exit 0; denied: exit 1, with the rule, the part and the reason."""
+    """Allowed: exit 0; denied: exit 1 with the rule, the part and the reason."""
     result = project.run("guard", "rm -rf build")
     assert (result.code, result.out) == (0, "allowed\n")
     result = project.run("guard", "make && git push --force")
@@ -17,7 +17,7 @@ def test_a_verdict(project: Project) -> None:
 
 
 def test_as_json(project: Project) -> None:
-    """With every field."""
+    """All fields."""
     result = project.run("guard", "rm -rf /", "--json")
     values = json.loads(result.out)
     assert (result.code, values["verdict"], values["rule"], values["category"], values["part"]) == (
@@ -26,7 +26,7 @@ def test_as_json(project: Project) -> None:
 
 
 def test_rules_of_the_settings(project: Project) -> None:
-    """They are asked, and listed before the others."""
+    """They apply, and are listed before the others."""
     project.settings(guard={"deny": [{"pattern": "make deploy*", "reason": "Ours."}]})
     assert project.run("guard", "make deploy").code == 1
     rules = json.loads(project.run("guard", "--rules", "--json").out)
@@ -36,12 +36,12 @@ def test_rules_of_the_settings(project: Project) -> None:
 
 
 def test_usage(project: Project) -> None:
-    """Nothing to judge is a mistake: exit 2."""
+    """A missing command is a usage error: exit 2."""
     assert project.run("guard").code == 2
 
 
 def test_switched_off(project: Project) -> None:
-    """A verdict all the same, and a word that no run would ask for it."""
+    """There is still a verdict, and a note that a run would not use the guard."""
     project.settings(guard={"enabled": False})
     result = project.run("guard", "rm -rf /")
-    assert result.code == 1 and "switched off" in result.err
+    assert result.code == 1 and "disabled" in result.err

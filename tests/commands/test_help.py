@@ -1,4 +1,4 @@
-"""What `--help` says, word for word. After a change on purpose: RALPH_UPDATE_GOLDEN=1 pytest -k help."""
+"""The `--help` pages, word for word. After an intended change: RALPH_UPDATE_GOLDEN=1 pytest -k help."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SUBCOMMANDS = [*(f"task-{name}" for name in TASK), *(f"prd-{name}" for name in P
 
 
 def check(name: str, text: str) -> None:
-    """Compare with the golden file, or write it when asked to."""
+    """Compare with the golden file, or write it if RALPH_UPDATE_GOLDEN is set."""
     path = GOLDEN / f"{name}.txt"
     if os.environ.get("RALPH_UPDATE_GOLDEN"):
         path.parent.mkdir(exist_ok=True)
@@ -37,7 +37,7 @@ def narrow(project: Project) -> Project:
 
 @pytest.mark.parametrize("name", [*COMMANDS, *SUBCOMMANDS])
 def test_each_command_explains_itself(name: str) -> None:
-    """`ralph COMMAND --help` fits the terminal, and is what was last agreed on."""
+    """`ralph COMMAND --help` fits the terminal and matches its golden file."""
     result = CliRunner().invoke(
         make_group(), [*name.split("-"), "--help"], prog_name="ralph", terminal_width=78
     )
@@ -48,7 +48,7 @@ def test_each_command_explains_itself(name: str) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_each_command_starts_by_itself(narrow: Project, name: str) -> None:
-    """By a real process, which loads what the command needs."""
+    """In a real process, which imports what the command needs."""
     result = narrow.run(name, "--help", real_process=True)
     assert (result.code, result.err) == (0, "")
     check(name, result.out)
@@ -57,14 +57,14 @@ def test_each_command_starts_by_itself(narrow: Project, name: str) -> None:
 @pytest.mark.real_process
 @pytest.mark.parametrize("arguments", [["--help"], []])
 def test_ralph_explains_itself(narrow: Project, arguments: list[str]) -> None:
-    """`ralph` alone or with --help groups the commands by what a user wants to do; it starts with an example."""
+    """`ralph` alone or with --help shows an example, then the commands in groups."""
     result = narrow.run(*arguments)
     assert (result.code, result.err) == (0, "")
     check("ralph", result.out)
 
 
 def test_help_is_a_result(narrow: Project) -> None:
-    """It is on stdout, so that it can be paged; `-h` is the same."""
+    """Help goes to stdout, so that it can be paged; `-h` works too."""
     result = narrow.run("run", "-h")
     assert (result.code, result.err) == (0, "")
     check("run", result.out)
@@ -78,14 +78,14 @@ def test_no_help_text_is_left_over() -> None:
 @pytest.mark.real_process
 @pytest.mark.parametrize("flag", ["--version", "-v"])
 def test_the_version(project: Project, flag: str) -> None:
-    """`--version` and `-v` print it on one line."""
+    """`--version` and `-v` print the version on one line."""
     result = project.run(flag)
     assert (result.code, result.out, result.err) == (0, f"ralph {__version__}\n", "")
 
 
 @pytest.mark.real_process
 def test_help_touches_nothing(narrow: Project) -> None:
-    """Asking for help or the version makes no file, neither in the project nor in the store."""
+    """Help and version create no file, neither in the project nor in the store."""
     for arguments in (["--help"], ["run", "--help"], ["--version"], ["config", "--schema"]):
         narrow.run(*arguments)
     assert (list(narrow.path.iterdir()), list(narrow.home.path.iterdir())) == ([], [])

@@ -1,4 +1,4 @@
-"""`ralph init`: the dialogue in a real terminal, and the same without one."""
+"""`ralph init`: the questions in a real terminal, and the same without one."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ SPEC = [
     (SCM_TASKS, "commit"),
 ]
 
-NEXT = 'Next: ralph run -p "What the agent is to do"'
-NONE_WRITTEN = "Aborted: nothing was written."
+NEXT = 'Next: ralph run -p "What the agent should do"'
+NONE_WRITTEN = "Aborted. Nothing was written."
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def written(project: Project) -> dict[str, Any]:
 
 
 def usual(command: str, /, **others: Any) -> dict[str, Any]:
-    """The settings of somebody who presses Enter."""
+    """The settings of a user who only presses Enter."""
     return {
         "maximumIterations": 10,
         "completionResponse": "DONE",
@@ -166,13 +166,13 @@ def test_enter_is_enough_where_everything_is_found(repository: Project, empty: P
             f"{AGENT} [claude]:",
             FLAGS,
             "What may Claude Code do without asking?",
-            "  edit    change files here; for anything else its own rules hold",
-            "  bypass  everything, any command too; best inside a container",
-            "  none    no more than its own configuration allows",
+            "  edit    change files here; its own rules apply to everything else",
+            "  bypass  anything, including any command; best inside a sandbox",
+            "  none    only what its own configuration allows",
             PERMISSIONS,
             ITERATIONS,
             RESPONSE,
-            'Found in this project: Enter adds it, "-" leaves it out, another command replaces it.',
+            'Checks found in this project: Enter adds one, "-" skips it, another command replaces it.',
             "Add guardrail command [make lint]:",
             "Add guardrail command [make test]:",
             GUARDRAIL,
@@ -189,8 +189,8 @@ def test_enter_is_enough_where_everything_is_found(repository: Project, empty: P
     assert "?? .ralph/settings.json" in repository.git("status", "--porcelain", "-uall").splitlines()
 
 
-def test_every_answer_that_is_none_is_asked_again(empty: Project) -> None:
-    """Blanks where something is needed, no numbers, unknown words: one line says why, then it asks again."""
+def test_every_invalid_answer_is_asked_again(empty: Project) -> None:
+    """Missing answers, invalid numbers, unknown words: one line says why, then the question is repeated."""
     answers = [
         (f"{AGENT}:", ""),
         (f"{AGENT}:", "  "),
@@ -222,17 +222,18 @@ def test_every_answer_that_is_none_is_asked_again(empty: Project) -> None:
         assert answer_all(found, answers) == 0
         errors = [line for line in found.screen.splitlines() if line.startswith("Error: ")]
     assert errors == [
-        "Error: the agent's command is needed.",
-        "Error: the agent's command is needed.",
+        "Error: the agent command is required.",
+        "Error: the agent command is required.",
         'Error: The agent "it\'s": No closing quotation.',
         "Error: agent.flags: No closing quotation.",
-        "Error: answer one of edit, bypass, none.",
-        *(f"Error: {text!r} is no whole number of at least 1" for text in ("0", "-3", "many")),
-        "Error: answer one of APPEND, PREPEND, REPLACE.",
-        "Error: answer one of APPEND, PREPEND, REPLACE.",
-        "Error: answer y or n.",
-        "Error: the command is needed.",
-        "Error: a task is needed.",
+        "Error: please answer one of edit, bypass, none.",
+        *(f"Error: must be 1 or more, not {text!r}." for text in ("0", "-3")),
+        "Error: must be a whole number, not 'many'.",
+        "Error: please answer one of APPEND, PREPEND, REPLACE.",
+        "Error: please answer one of APPEND, PREPEND, REPLACE.",
+        "Error: please answer y or n.",
+        "Error: the command is required.",
+        "Error: a task is required.",
     ]
     assert written(empty) == usual(
         "claude",
@@ -245,52 +246,52 @@ def test_every_answer_that_is_none_is_asked_again(empty: Project) -> None:
 
 
 def test_an_agent_with_its_flags_in_one_answer(empty: Project) -> None:
-    """They are told apart; flags that say what it may do leave nothing to ask; a missing agent is said."""
+    """They are split; flags that set permissions skip that question; a missing agent is reported."""
     answers = [
         (f"{AGENT}:", "claude --permission-mode plan --name 'a b'"),
         *ENOUGH[1:],
     ]
     with terminal(empty, "init") as found:
         assert answer_all(found, answers) == 0
-        note = "  claude: command not found. It must be there when you start `ralph run`."
+        note = "  claude: command not found. Install it before you start `ralph run`."
         assert found.screen.splitlines()[1:3] == [note, ITERATIONS]
     flags = ["--permission-mode", "plan", "--name", "'a b'"]
     assert written(empty)["agent"] == {"command": "claude", "flags": flags}
 
 
 def test_an_answer_can_be_edited(empty: Project) -> None:
-    """Arrow keys and backspace work on the line; what they send never ends up in an answer."""
+    """Arrow keys and backspace work; their escape sequences never end up in an answer."""
     with terminal(empty, "init") as found:
         answer_all(found, [(f"{AGENT}:", "othr\x1b[De\x1b[Cx\x7f"), *ENOUGH])
     assert written(empty)["agent"]["command"] == "other"
 
 
 @pytest.mark.parametrize("errors", ["strict", "surrogateescape"])
-def test_what_is_no_text_is_asked_again(empty: Project, errors: str) -> None:
+def test_invalid_text_is_asked_again(empty: Project, errors: str) -> None:
     """Neither invalid UTF-8, however Python reads it, nor control characters get into the settings."""
     empty.extra_env |= {"PYTHONIOENCODING": f"utf-8:{errors}"}
     with terminal(empty, "init", "--agent", "other") as found:
         answers = [(RESPONSE, "A\x16\x1b[31mB"), (RESPONSE, "A\udcffB"), (RESPONSE, "Ä")]
         assert answer_all(found, [*ENOUGH[:2], *answers, *ENOUGH[3:]]) == 0
-        problem = "Error: that has characters in it that are no text: please type it again."
+        problem = "Error: the answer contains characters that are not text; please type it again."
         assert [line for line in found.screen.splitlines() if line.startswith("Error")] == [problem] * 2
     assert written(empty)["completionResponse"] == "Ä"
 
 
 def test_installed_agents_are_offered(empty: Project) -> None:
-    """The agents that Ralph was tried with come first; Amp is honest about its permissions."""
+    """The agents that Ralph was tested with come first; for Amp, edit is explained as the same as bypass."""
     install(empty, "amp", "claude")
     with terminal(empty, "init", "-m", "5") as found:
         answers = [(f"{AGENT} [claude]:", "amp"), (FLAGS, ""), (PERMISSIONS, "none")]
         assert answer_all(found, [*answers, *ENOUGH[2:]]) == 0
         assert "Installed here: claude (Claude Code), amp (Amp)" in found.screen
-        assert "  edit    the same as bypass: it has no mode for files only" in found.screen
+        assert "  edit    same as bypass: this agent has no files-only mode" in found.screen
     agent = {"command": "amp", "flags": [], "permissions": "none"}
     assert written(empty) == usual("amp", agent=agent, maximumIterations=5)
 
 
 def test_proposals_are_taken_left_out_or_replaced(empty: Project) -> None:
-    """Enter and y take one, a dash and n leave it out, a command replaces it and is asked about."""
+    """Enter and y add a proposal, a dash and n skip it, a command replaces it and gets the follow-up questions."""
     targets = ["lint", "check", "build"]
     (empty.path / "Makefile").write_text("".join(f"{target}:\n" for target in targets))
     (empty.path / "go.mod").touch()
@@ -315,7 +316,7 @@ def test_proposals_are_taken_left_out_or_replaced(empty: Project) -> None:
 
 
 def test_the_dialogue_is_seen_when_stdout_is_a_file(empty: Project) -> None:
-    """Questions go to the terminal all the same; the file gets the result."""
+    """Questions still go to the terminal; the file gets the result."""
     with open(empty.path / "out", "wb") as out, terminal(empty, "init", stdout=out.fileno()) as found:
         assert answer_all(found, [(f"{AGENT}:", "other"), *ENOUGH]) == 0
     assert (empty.path / "out").read_text() == f"\nSettings written to .ralph/settings.json\n{NEXT}\n"
@@ -328,7 +329,7 @@ def test_the_dialogue_is_seen_when_stdout_is_a_file(empty: Project) -> None:
     "number", some(range(len(SPEC)), 3), ids=[prompt.split("(")[0].strip() for prompt, _ in SPEC]
 )
 def test_ctrl_c_leaves_nothing(empty: Project, number: int) -> None:
-    """At every question Ctrl-C ends it with 130, and no file or directory was made."""
+    """At every question Ctrl-C exits with 130, and no file or directory is created."""
     with terminal(empty, "init") as found:
         for prompt, answer in SPEC[:number]:
             found.answer(prompt, answer)
@@ -340,7 +341,7 @@ def test_ctrl_c_leaves_nothing(empty: Project, number: int) -> None:
 
 @pytest.mark.parametrize("number", [0, 6, 11])
 def test_the_end_of_input_leaves_nothing(empty: Project, number: int) -> None:
-    """Ctrl-D is the same."""
+    """Ctrl-D does the same."""
     with terminal(empty, "init") as found:
         for prompt, answer in SPEC[:number]:
             found.answer(prompt, answer)
@@ -352,7 +353,7 @@ def test_the_end_of_input_leaves_nothing(empty: Project, number: int) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_leaves_nothing(empty: Project, number: int) -> None:
-    """One from outside counts as Ctrl-C."""
+    """A signal from outside works like Ctrl-C."""
     with terminal(empty, "init") as found:
         found.expect(f"{AGENT}:")
         found.process.send_signal(number)
@@ -364,7 +365,7 @@ def test_a_signal_leaves_nothing(empty: Project, number: int) -> None:
 
 
 def test_existing_settings_are_shown_and_kept(empty: Project) -> None:
-    """They are shown merged, without secrets; Enter means no: exit 0, nothing changed."""
+    """They are shown merged, without secrets; Enter means no: exit 0, nothing changes."""
     empty.settings(agent={"command": "old", "env": {"KEY": "sk-123"}}, maxCostUsd=5)
     before = (empty.path / ".ralph/settings.json").read_bytes()
     with terminal(empty, "init") as found:
@@ -378,7 +379,7 @@ def test_existing_settings_are_shown_and_kept(empty: Project) -> None:
 
 
 def test_the_local_file_is_laid_over(empty: Project) -> None:
-    """What is shown is what would be used, and it says from which files."""
+    """The settings in force are shown, with the files they come from."""
     empty.settings(agent={"command": "old"}, maximumIterations=3)
     (empty.path / ".ralph/settings.local.json").write_text('{"maximumIterations": 4}')
     with terminal(empty, "init") as found:
@@ -389,14 +390,14 @@ def test_the_local_file_is_laid_over(empty: Project) -> None:
 
 
 def test_overwritten_settings_are_kept_aside(empty: Project) -> None:
-    """Yes writes new ones; each earlier file stays under a name that is said, and keeps its mode."""
+    """Yes writes new settings; each old file is kept under a name that is printed, with its mode."""
     empty.settings(agent={"command": "first"})
     path = empty.path / ".ralph/settings.json"
     path.chmod(0o600)
     for agent, kept in (("second", ".bak"), ("third", ".bak.2")):
         with terminal(empty, "init", "--agent", agent) as found:
             assert answer_all(found, [(OVERWRITE, "y"), *ENOUGH]) == 0
-            said = f"The earlier settings are kept in .ralph/settings.json{kept}"
+            said = f"Old settings saved as .ralph/settings.json{kept}"
             assert found.screen.splitlines()[-2:] == [said, NEXT]
     agents = [json.loads(Path(f"{path}{end}").read_text())["agent"] for end in (".bak", ".bak.2", "")]
     assert [agent["command"] for agent in agents] == ["first", "second", "third"]
@@ -404,20 +405,22 @@ def test_overwritten_settings_are_kept_aside(empty: Project) -> None:
 
 
 def test_broken_settings_can_be_overwritten(empty: Project) -> None:
-    """It says what is wrong with them, asks, and keeps them."""
+    """The problem is shown, then the question; the old file is kept."""
     (empty.path / ".ralph").mkdir()
     path = empty.path / ".ralph/settings.json"
     path.write_text('{\n  "agent": \n}')
     with terminal(empty, "init", "--agent", "other") as found:
         assert answer_all(found, [(OVERWRITE, "y"), *ENOUGH]) == 0
-        problem = "The settings cannot be used: .ralph/settings.json:3: not valid JSON: Expecting value."
+        problem = (
+            "The existing settings are invalid: .ralph/settings.json:3: not valid JSON: Expecting value."
+        )
         assert found.screen.splitlines()[:2] == [problem, f"{OVERWRITE} y"]
     assert written(empty) == usual("other")
     assert Path(f"{path}.bak").read_text() == '{\n  "agent": \n}'
 
 
 def test_ctrl_c_at_the_overwrite_question_changes_nothing(empty: Project) -> None:
-    """Nor later on: the earlier file stays as it is, without a copy."""
+    """Nor at a later question: the old file stays as it is, without a copy."""
     empty.settings(agent={"command": "old"})
     for answers in ([], [(OVERWRITE, "y")]):
         with terminal(empty, "init") as found:
@@ -434,19 +437,19 @@ def test_ctrl_c_at_the_overwrite_question_changes_nothing(empty: Project) -> Non
 
 
 def test_without_a_terminal_it_says_how(empty: Project) -> None:
-    """Questions need a terminal; a script says --yes."""
+    """Questions need a terminal; a script uses --yes."""
     result = empty.run("init", stdin="claude\n\n\n\n\n\n")
     assert (result.code, result.out, result.err) == (
         2,
         "",
-        "ralph: error: `ralph init` asks questions, but its input is no terminal.\n"
-        '  In a script: ralph init --yes --agent claude --guardrail "make test"\n',
+        "ralph: error: `ralph init` asks questions, but stdin is not a terminal.\n"
+        '  In a script, run: ralph init --yes --agent claude --guardrail "make test"\n',
     )
     assert names(empty) == []
 
 
 def test_yes_takes_what_it_finds(empty: Project) -> None:
-    """The first installed agent, the project's own checks; it prints what it wrote and what comes next."""
+    """The first installed agent, the project's own checks; the settings and the next step are printed."""
     install(empty, "claude")
     (empty.path / "Cargo.toml").touch()
     result = empty.run("init", "--yes")
@@ -456,7 +459,7 @@ def test_yes_takes_what_it_finds(empty: Project) -> None:
     assert json.loads(shown) == written(empty) == usual("claude", guardrails=checks)
 
 
-def test_yes_takes_what_it_is_told(empty: Project) -> None:
+def test_yes_uses_the_options(empty: Project) -> None:
     """Every answer has its option; a missing agent is a warning."""
     (empty.path / "Cargo.toml").touch()
     words = ["-m", "3", "-c", "FINISHED", "--permissions", "bypass"]
@@ -476,7 +479,7 @@ def test_yes_takes_what_it_is_told(empty: Project) -> None:
 
 
 def test_the_built_in_agent_is_always_there(empty: Project) -> None:
-    """It is part of Ralph: nothing is looked for on PATH, and nothing is missed."""
+    """It is part of Ralph: it is not searched on PATH, and no warning is printed."""
     result = empty.run("init", "--yes", "--agent", "scripted turns.yaml")
     assert (result.code, result.err) == (0, "")
     assert written(empty)["agent"] == {"command": "scripted", "flags": ["turns.yaml"]}
@@ -485,14 +488,14 @@ def test_the_built_in_agent_is_always_there(empty: Project) -> None:
 
 
 def test_no_guardrails(empty: Project) -> None:
-    """--no-guardrails takes none of those that it finds."""
+    """--no-guardrails skips all proposals."""
     (empty.path / "Cargo.toml").touch()
     assert empty.run("init", "--yes", "--agent", "other", "--no-guardrails").code == 0
     assert written(empty) == usual("other")
 
 
 def test_what_it_writes_can_be_run(repository: Project) -> None:
-    """`ralph init --yes` and `ralph run` are all that is needed."""
+    """`ralph init --yes` and `ralph run` are all it takes."""
     command = repository.script("agent.sh", "echo x > made; echo '<response>DONE</response>'")
     options = ["--guardrail", "test -f made", "--scm-task", "commit"]
     assert repository.run("init", "--yes", "--agent", command, *options).code == 0
@@ -505,23 +508,23 @@ def test_what_it_writes_can_be_run(repository: Project) -> None:
 ERRORS = [
     (
         ["--agent", ""],
-        "Invalid value for '--agent': it is empty",
-        "`ralph init --help` explains it.",
+        "Invalid value for '--agent': must not be empty.",
+        "For help, run: ralph init --help",
     ),
     (
         ["--guardrail", " "],
-        "Invalid value for '--guardrail': it is empty",
-        "`ralph init --help` explains it.",
+        "Invalid value for '--guardrail': must not be empty.",
+        "For help, run: ralph init --help",
     ),
     (
         ["--agent", "''"],
-        "The agent's command is empty.",
+        "The agent command is empty.",
         "Name a command, for example claude.",
     ),
     (
         ["-m", "0"],
-        "Invalid value for '-m' / '--maximum-iterations': '0' is no whole number of at least 1",
-        "`ralph init --help` explains it.",
+        "Invalid value for '-m' / '--maximum-iterations': must be 1 or more, not '0'.",
+        "For help, run: ralph init --help",
     ),
     (
         ["--agent", "other", "--flag", "'"],
@@ -530,30 +533,30 @@ ERRORS = [
     ),
     (
         ["--guardrail", "make", "--no-guardrails"],
-        "--guardrail and --no-guardrails contradict each other.",
-        "Leave one of them out.",
+        "--guardrail and --no-guardrails cannot be used together.",
+        "Remove one of them.",
     ),
     (
         ["--agent", "other", "--permissions", "bypass"],
-        "--permissions: Ralph has no say in what other may do: it knows no such agent, or flags of its own say it.",
-        "Leave --permissions out; the agent's own flags can be given with --flag.",
+        "--permissions has no effect for other: Ralph does not know this agent, or its flags already set the permissions.",
+        "Remove --permissions, and pass the agent's own flags with --flag.",
     ),
     (
         ["--agent", "other", "--scm", "hg"],
-        "--scm hg: there is no task for it.",
-        "Name one: --scm-task commit",
+        "--scm hg: no task given.",
+        "Add one, for example: --scm-task commit",
     ),
     (
         ["--agent", "other", "--scm-task", "commit"],
-        "--scm-task: this is no git repository.",
-        "Name the command too: --scm COMMAND",
+        "--scm-task: this is not a git repository.",
+        "Add the command too: --scm COMMAND",
     ),
 ]
 
 
 @pytest.mark.parametrize(("words", "message", "hint"), ERRORS, ids=[" ".join(row[0]) for row in ERRORS])
-def test_what_cannot_be_meant_is_one_error(empty: Project, words: list[str], message: str, hint: str) -> None:
-    """It names the option and what to do; nothing is written."""
+def test_invalid_options_are_one_error(empty: Project, words: list[str], message: str, hint: str) -> None:
+    """The error names the option and what to do; nothing is written."""
     result = empty.run("init", "--yes", *words)
     assert (result.code, result.out, result.err) == (2, "", f"ralph: error: {message}\n  {hint}\n")
     assert names(empty) == []
@@ -564,22 +567,22 @@ def test_without_any_agent_there_is_nothing_to_take(empty: Project) -> None:
     result = empty.run("init", "--yes")
     first, second = result.err.splitlines()
     assert (result.code, second) == (2, "  Install one, or name another: ralph init --yes --agent COMMAND")
-    assert first.startswith("ralph: error: No agent was found: none of claude")
+    assert first.startswith("ralph: error: No agent found: none of claude")
     assert names(empty) == []
 
 
 def test_force_overwrites(empty: Project) -> None:
-    """Existing settings stop --yes; with --force they are overwritten and kept; the same again changes nothing."""
+    """Existing settings stop --yes; --force overwrites them with a backup, unless they are identical."""
     empty.settings(agent={"command": "old"})
     refused = empty.run("init", "--yes", "--agent", "other")
     assert (refused.code, refused.err) == (
         2,
-        "ralph: error: .ralph/settings.json exists already.\n"
-        "  --force overwrites it, and keeps it under another name.\n",
+        "ralph: error: .ralph/settings.json already exists.\n"
+        "  To overwrite it and keep a backup, add --force.\n",
     )
     assert written(empty) == {"agent": {"command": "old"}}
     forced = empty.run("init", "--yes", "--agent", "other", "--force")
-    said = "The earlier settings are kept in .ralph/settings.json.bak"
+    said = "Old settings saved as .ralph/settings.json.bak"
     assert (forced.code, forced.out.splitlines()[-2]) == (0, said)
     assert written(empty) == usual("other")
     again = empty.run("init", "--yes", "--agent", "other", "--force")
@@ -587,11 +590,11 @@ def test_force_overwrites(empty: Project) -> None:
     assert [name for name in names(empty) if "bak" in name] == [".ralph/settings.json.bak"]
 
 
-# ---- places that cannot be written ----
+# ---- paths that are not writable ----
 
 
 @pytest.mark.parametrize("arguments", some([[], ["--yes", "--agent", "other", "--force"]], 1))
-def test_a_place_that_cannot_be_used_is_said_before_any_question(
+def test_an_unusable_path_is_reported_before_any_question(
     empty: Project, tmp_path: Path, arguments: list[str]
 ) -> None:
     """A link or a file instead of .ralph, a directory instead of the file: exit 2, nothing is touched."""

@@ -1,4 +1,4 @@
-"""`ralph logs`: a run told again, or while it goes on."""
+"""`ralph logs`: a run that has finished, or is still running."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def newest(project: Project) -> Summary:
 
 
 def said(text: str) -> list[str]:
-    """The lines, without what no two readings share: times."""
+    """The lines, without times, which differ between readings."""
     return re.sub(r"\d+\.\ds", "N", text).splitlines()
 
 
 def told(result: Result, *without: str) -> list[dict[str, Any]]:
-    """The events without some kinds and without what no two readings share: times, and how text was cut."""
+    """The events without some kinds, and without times and chunk borders, which differ between readings."""
     found: list[dict[str, Any]] = []
     for event in result.lines():
         if event["event"] == "text" and found and found[-1]["event"] == "text":
@@ -46,7 +46,7 @@ def told(result: Result, *without: str) -> list[dict[str, Any]]:
 
 
 def raw(project: Project, *arguments: str) -> bytes:
-    """What `ralph logs --raw` prints, byte for byte."""
+    """The output of `ralph logs --raw`, byte for byte."""
     done = subprocess.run(
         [RALPH, "logs", "--raw", *arguments],
         cwd=project.path,
@@ -60,7 +60,7 @@ def raw(project: Project, *arguments: str) -> bytes:
 
 @pytest.fixture(scope="module")
 def three(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A run of three iterations, only to be read; the second prints bytes that are no text."""
+    """A run of three iterations, for reading only; the second prints bytes that are not text."""
     project = Project(tmp_path_factory.mktemp("project"), Home(tmp_path_factory.mktemp("state")))
     project.agent(
         """
@@ -75,7 +75,7 @@ def three(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-# ---- a run that has ended ----
+# ---- a finished run ----
 
 STORY = f"""
 printf 'iteration %s \\033[31min red\\033[0m\\n' $RALPH_ITERATION
@@ -83,11 +83,11 @@ printf 'iteration %s \\033[31min red\\033[0m\\n' $RALPH_ITERATION
 [ $RALPH_ITERATION = 2 ] && touch fixed
 echo '{TAG}'
 """
-"""An agent that fails, then mends what its guardrail finds, and says so."""
+"""An agent that fails, then fixes what its guardrail finds, and says so."""
 
 
 def test_a_finished_run_is_shown_as_it_was(project: Project) -> None:
-    """What was on the terminal, progress and result, is told again in the same words, on stdout."""
+    """The terminal output, progress and result, is repeated word for word on stdout."""
     project.agent(STORY, guardrails=[{"command": "test -f fixed"}])
     run = project.run("run", "-p", "x")
     logs = project.run("logs")
@@ -97,7 +97,7 @@ def test_a_finished_run_is_shown_as_it_was(project: Project) -> None:
 
 
 def test_the_same_events_for_programs(project: Project) -> None:
-    """--json has the events that `run --json` had, in the same order, each with the same fields."""
+    """--json has the same events as `run --json`, in the same order, with the same fields."""
     project.agent(STORY, guardrails=[{"command": "test -f fixed"}])
     run = project.run("run", "-p", "x", "--json")
     logs = project.run("logs", "--json")
@@ -105,24 +105,24 @@ def test_the_same_events_for_programs(project: Project) -> None:
     assert told(logs) == told(run, "agent_started", "claim")
 
 
-def test_the_last_line_is_told_too(three: Project) -> None:
+def test_the_last_line_is_shown_too(three: Project) -> None:
     """Many agents end without a newline, and their last line is the claim."""
     assert "no end\n" in three.run("logs").out
 
 
-def test_what_the_agent_complained_of_is_told(three: Project) -> None:
-    """Why an agent failed is often on stderr, which the terminal showed."""
+def test_stderr_of_the_agent_is_shown(three: Project) -> None:
+    """The reason for an agent's failure is often on stderr, which the terminal showed."""
     assert "first\nsecond\n" in three.run("logs").out
 
 
-def test_an_event_has_the_time_at_which_it_happened(three: Project) -> None:
-    """A run of yesterday did not happen now."""
+def test_an_event_has_its_original_time(three: Project) -> None:
+    """Yesterday's events have yesterday's times."""
     latest = newest(three).updated + 0.01
     assert [event for event in three.run("logs", "--json").lines() if event["at"] > latest] == []
 
 
-def test_a_commit_is_told_with_its_iteration(repository: Project) -> None:
-    """The commit that was made, as the run told it, and as git has it."""
+def test_a_commit_is_shown_with_its_iteration(repository: Project) -> None:
+    """The commit, as the run reported it and as git has it."""
     repository.agent(
         'case "$1" in Provide*) echo "Add a file";; *) echo x > file; echo working;; esac',
         scm={"command": "git", "tasks": ["commit"]},
@@ -139,16 +139,16 @@ def test_a_commit_is_told_with_its_iteration(repository: Project) -> None:
     assert f"Committed {head[:10]}: Add a file\n" in repository.run("logs", "--iteration", "1").out
 
 
-def test_the_end_says_what_has_changed(repository: Project) -> None:
-    """Whoever watches a detached run learns at its end how to see and how to undo what it did."""
+def test_the_end_shows_what_changed(repository: Project) -> None:
+    """Whoever watches a detached run sees at its end how to inspect and undo its changes."""
     repository.agent("echo x > file; echo working", snapshots=True)
     run = repository.run("run", "-p", "x", "-m", "1")
-    assert "To undo all of it: ralph rewind" in run.out
+    assert "To undo everything: ralph rewind" in run.out
     assert said(repository.run("logs").out) == said(run.err + run.out)
 
 
-def test_guidance_and_cut_off_iterations_are_told(project: Project) -> None:
-    """What the user has said, and an iteration that was killed and done again, are part of the story."""
+def test_guidance_and_interrupted_iterations_are_shown(project: Project) -> None:
+    """Guidance from the user, and an iteration that was killed and repeated, are part of the log."""
     project.agent("echo x >> starts; echo at work; while [ ! -f go ]; do sleep 0.02; done")
     process = project.start("run", "-p", "x", "-m", "1")
     wait_until(lambda: "at work" in project.run("logs").out)
@@ -172,8 +172,8 @@ def test_guidance_and_cut_off_iterations_are_told(project: Project) -> None:
     ]
 
 
-def test_a_wait_that_was_cut_off_does_not_end_the_story(project: Project) -> None:
-    """What came after a kill in the middle of a pause is told too."""
+def test_an_interrupted_wait_does_not_end_the_log(project: Project) -> None:
+    """Events after a kill during a pause are shown too."""
     project.agent(f"until [ -e go ]; do sleep 0.02; done; [ $RALPH_ITERATION = 1 ] || echo '{TAG}'")
     process = project.start("run", "-p", "x")
     wait_until(lambda: project.status())
@@ -188,19 +188,19 @@ def test_a_wait_that_was_cut_off_does_not_end_the_story(project: Project) -> Non
     assert "complete: claimed" in told
 
 
-# ---- a run that goes on ----
+# ---- a live run ----
 
 
 @pytest.fixture
 def background(project: Project) -> Iterator[Project]:
-    """A project whose agents are let go at the end, so that no detached run outlives its test."""
+    """A project whose agents are released at the end, so that no detached run outlives its test."""
     yield project
     (project.path / "go").touch()
     wait_until(lambda: newest(project).pid is None)
 
 
 def test_a_live_run_is_followed_to_its_end(background: Project) -> None:
-    """Lines come while the agent works, and the run's end is the end of `logs -f`."""
+    """Lines appear while the agent works, and `logs -f` ends with the run."""
     background.agent(
         f"""
         [ $RALPH_ITERATION = 1 ] && echo warming up && exit
@@ -231,7 +231,7 @@ def test_a_live_run_is_followed_to_its_end(background: Project) -> None:
 
 
 def test_a_live_run_is_shown_without_waiting(background: Project) -> None:
-    """Without -f what has happened so far is told, and nothing is waited for."""
+    """Without -f, past events are shown without waiting for new ones."""
     background.agent("echo early; touch started; while [ ! -f go ]; do sleep 0.02; done; echo late")
     background.run("run", "-p", "x", "-m", "1", "--detach")
     wait_until((background.path / "started").exists)
@@ -239,8 +239,8 @@ def test_a_live_run_is_shown_without_waiting(background: Project) -> None:
     assert (logs.code, logs.out.splitlines()[1:]) == (0, ["=== Ralph iteration 1/1 ===", "early"])
 
 
-def test_a_pause_is_told_once(background: Project) -> None:
-    """However long it takes, a hold is one line."""
+def test_a_pause_is_shown_once(background: Project) -> None:
+    """However long it takes, a pause is one line."""
     background.agent(f"exec {RALPH} pause $RALPH_RUN_ID")
     run = background.run("run", "-p", "x", "-m", "2", "--detach").out.strip()
     logs = background.start("logs", "-f")
@@ -257,14 +257,14 @@ def test_a_pause_is_told_once(background: Project) -> None:
     ]
 
 
-# ---- a part of it ----
+# ---- parts of a run ----
 
 
 SECOND = b"iteration 2\na\x1b]0;t\x07b\xff\x00\r\nno end"
 
 
 def test_one_iteration(three: Project) -> None:
-    """--iteration leaves the others out, and the beginning and the end of the run."""
+    """--iteration leaves out the others, and the start and the end of the run."""
     assert said(three.run("logs", "--iteration", "3").out) == [
         "=== Ralph iteration 3/3 ===",
         "iteration 3",
@@ -282,25 +282,25 @@ def test_one_iteration(three: Project) -> None:
     ]
 
 
-def test_an_iteration_that_was_not_there(three: Project) -> None:
-    """It is an error, as it is with --raw."""
+def test_an_iteration_that_does_not_exist(three: Project) -> None:
+    """It is an error, also with --raw."""
     assert three.run("logs", "--iteration", "4").code == 2
 
 
 def test_raw_is_byte_for_byte(three: Project) -> None:
-    """--raw is what the agent printed on stdout, all iterations or one, and nothing else."""
+    """--raw prints the agent's stdout, for all iterations or one, and nothing else."""
     assert raw(three) == b"iteration 1\n" + SECOND + b"iteration 3\n"
     assert raw(three, "--iteration", "2") == SECOND
     none = three.run("logs", "--raw", "--iteration", "4")
     assert (none.code, none.out, none.err) == (
         2,
         "",
-        f"ralph: error: Run {newest(three).id} has no stream of iteration 4.\n",
+        f"ralph: error: Run {newest(three).id} has no agent output for iteration 4.\n",
     )
 
 
 def test_raw_on_a_terminal_is_harmless(three: Project) -> None:
-    """A person who asks for the raw stream gets its text, and no escape sequence."""
+    """On a terminal, the raw stream is shown without escape sequences."""
     ours, theirs = pty.openpty()
     with open(ours, "rb", buffering=0) as terminal:
         process = subprocess.Popen(
@@ -316,7 +316,7 @@ def test_raw_on_a_terminal_is_harmless(three: Project) -> None:
 
 
 def test_without_a_run_it_is_the_newest_of_this_directory(project: Project) -> None:
-    """Older runs here and newer ones elsewhere are passed over; an id reaches them all."""
+    """Older runs here and newer ones elsewhere are skipped; an id finds any of them."""
     below, other = project.path / "below", project.path.parent / "other"
     for directory, text in ((below, "old"), (below, "newest here"), (other, "elsewhere")):
         directory.mkdir(exist_ok=True)
@@ -330,7 +330,7 @@ def test_without_a_run_it_is_the_newest_of_this_directory(project: Project) -> N
         2,
         [
             f"ralph: error: There is no run in {project.path}.",
-            "  `ralph status` lists the runs of all projects.",
+            "  To list the runs of all projects: ralph status",
         ],
     )
 
@@ -339,12 +339,12 @@ def test_without_a_run_it_is_the_newest_of_this_directory(project: Project) -> N
     ("arguments", "complaint"),
     [
         (["nothing"], "There is no run 'nothing'."),
-        (["--raw", "--json"], "--raw goes with none of --json, --follow and --replay."),
-        (["--iteration", "0"], "Invalid value for '--iteration': '0' is no whole number of at least 1"),
+        (["--raw", "--json"], "--raw cannot be used with --json, --follow or --replay."),
+        (["--iteration", "0"], "Invalid value for '--iteration': must be 1 or more, not '0'."),
     ],
 )
 def test_what_cannot_be_shown(project: Project, arguments: list[str], complaint: str) -> None:
-    """It is exit 2 with one error."""
+    """One error, exit code 2."""
     result = project.run("logs", *arguments)
     assert (result.code, result.out, result.err.splitlines()[0]) == (2, "", f"ralph: error: {complaint}")
 
@@ -353,7 +353,7 @@ def test_what_cannot_be_shown(project: Project, arguments: list[str], complaint:
 
 
 def test_a_reader_that_has_seen_enough(project: Project) -> None:
-    """`ralph logs | head` ends quietly, in each notation."""
+    """`ralph logs | head` ends quietly, in each format."""
     project.agent("seq 100000")
     project.run("run", "-p", "x", "-m", "1")
     for flag in ("", "--raw", "--json"):
@@ -370,7 +370,7 @@ def test_a_reader_that_has_seen_enough(project: Project) -> None:
 
 
 def test_a_reader_that_takes_its_time_gets_everything(project: Project) -> None:
-    """`ralph logs | less`: the log is the result, not a view of something that must not be held up."""
+    """`ralph logs | less`: the log waits for a slow reader, unlike the view of a live run."""
     project.agent("seq 1000000", outputTruncateChars=10)
     project.run("run", "-p", "x", "-m", "1", "--no-stream-agent-output")
     logs = project.start("logs")
@@ -380,7 +380,7 @@ def test_a_reader_that_takes_its_time_gets_everything(project: Project) -> None:
 
 
 def test_a_follower_ends_with_its_reader(background: Project) -> None:
-    """`ralph logs -f | grep -m 1 ready` is the way to wait for a line: it does not wait for the run."""
+    """`ralph logs -f | grep -m 1 ready` waits for a line, not for the end of the run."""
     background.agent("echo ready; while [ ! -f go ]; do echo working; sleep 0.05; done")
     background.run("run", "-p", "x", "-m", "1", "--detach")
     logs = background.start("logs", "-f")

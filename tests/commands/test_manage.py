@@ -1,4 +1,4 @@
-"""Runs seen and steered from another terminal: status, cancel, pause, resume, steer, and the commands beside."""
+"""Watch and steer runs from another terminal: status, cancel, pause, resume, steer, config, completion, demo."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ TAG = "<response>DONE</response>"
 WAIT = (
     "echo x >> starts; while [ ! -f go.$RALPH_ITERATION ] && [ ! -f go ]; do sleep 0.02; done; echo working"
 )
-"""An agent that works until the test lets it go on: `go.N` for one iteration, `go` for all."""
+"""An agent that works until the test lets it continue: `go.N` for one iteration, `go` for all."""
 
 
 def starts(project: Project) -> int:
@@ -57,14 +57,14 @@ def prompt(project: Project, iteration: int) -> str:
 
 
 def all_runs(project: Project) -> list[Summary]:
-    """What `ralph status` would list, without a process of its own."""
+    """The list of `ralph status`, without a separate process."""
     runs = project.home.runs()
     with closing(runs.db):
         return summaries(runs)
 
 
 def only(project: Project) -> Summary:
-    """The one run there is."""
+    """The only run."""
     (run,) = all_runs(project)
     return run
 
@@ -79,7 +79,7 @@ def wait_for_starts(project: Project, number: int) -> None:
 
 @contextmanager
 def live(project: Project, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A run whose first iteration works; it is ended with the test."""
+    """A live run in its first iteration; it is stopped with the test."""
     process = project.start("run", "-p", "The work.", *arguments)
     try:
         wait_until(lambda: starts(project) or process.poll() is not None)
@@ -102,7 +102,7 @@ def crashed(project: Project, *arguments: str) -> str:
 
 
 def ended(project: Project, limits: Limits, ran: Ran) -> str:
-    """A run in the store that has ended, as an agent would leave it that does this in each iteration."""
+    """A finished run in the store, as if its agent had done this in each iteration."""
     agent = project.script("agent.sh", "echo x >> starts")
 
     def plan(run: str) -> Plan:
@@ -142,7 +142,7 @@ COMPLETE = Limits(), Ran(0.0, Ended.OK, claim=True)
 
 
 def test_status_without_runs(project: Project) -> None:
-    """An empty store is no error: an empty list, and how to start."""
+    """An empty store is not an error: an empty list, and how to start."""
     result = project.run("status")
     assert (result.code, result.out, result.err) == (0, "", 'No runs yet. Start one with: ralph run -p "…"\n')
     assert project.run("status", "--json").out == "[]\n"
@@ -199,7 +199,7 @@ def test_status_as_json(project: Project) -> None:
 
 
 def test_status_shows_all_projects_live_ones_first(project: Project, tmp_path: Path) -> None:
-    """Runs of every directory, the live one on top although it is the oldest."""
+    """Runs in all directories, the live one first although it is the oldest."""
     project.agent(WAIT)
     with live(project) as (process, first):
         for name in ("one", "two"):
@@ -210,13 +210,13 @@ def test_status_shows_all_projects_live_ones_first(project: Project, tmp_path: P
         assert (runs[0]["id"], runs[0]["state"], runs[0]["outcome"]) == (first, "running", None)
         assert runs[0]["pid"] == process.pid
         table = project.run("status").out.splitlines()
-        assert table[0].split() == ["run", "state", "iteration", "time", "cost", "began", "directory"]
+        assert table[0].split() == ["run", "state", "iteration", "time", "cost", "started", "directory"]
         states = [re.split(" {2,}", line)[1] for line in table[1:]]
         assert states == ["running", "limit (iterations)", "limit (iterations)"]
 
 
 def test_status_of_one_run(project: Project) -> None:
-    """In detail: what it does, how each iteration ended, each verdict, and the guidance it got."""
+    """In detail: how each iteration ended, each verdict, and the guidance it got."""
     project.agent(
         f"touch done.$RALPH_ITERATION; echo '{TAG}'",
         guardrails=[{"command": "true"}, {"command": "test -f done.2"}],
@@ -225,20 +225,20 @@ def test_status_of_one_run(project: Project) -> None:
     run = only(project).id
     shown = re.sub(r"\d+\.\ds", "N", project.run("status", run).out)
     assert shown.splitlines() == [
-        f"run        {run} (run, began N ago)",
-        "state      complete: claimed, and every required check green",
+        f"run        {run} (run, started N ago)",
+        "state      complete: all checks passed",
         f"directory  {project.path}",
         f"agent      {project.path}/agent.sh",
         "sandbox    none",
         "prompt     Make it so",
         "guardrails true, test -f done.2",
         "iterations 2 of 3, N",
-        "    1  ok, N, claims to be done",
-        "       green  true (exit code 0)",
-        "       RED    test -f done.2 (exit code 1)",
-        "    2  ok, N, claims to be done",
-        "       green  true (exit code 0)",
-        "       green  test -f done.2 (exit code 0)",
+        "    1  ok, N, said it was done",
+        "       passed  true (exit code 0)",
+        "       failed  test -f done.2 (exit code 1)",
+        "    2  ok, N, said it was done",
+        "       passed  true (exit code 0)",
+        "       passed  test -f done.2 (exit code 0)",
     ]
     one = json.loads(project.run("status", run, "--json").out)
     assert (one["id"], one["outcome"], one["checks"]) == (run, "complete", ["true", "test -f done.2"])
@@ -248,8 +248,8 @@ def test_status_of_one_run(project: Project) -> None:
     ] == [(1, "ok", 0, True, [True, False]), (2, "ok", 0, True, [True, True])]
 
 
-def test_status_of_a_live_run_says_what_it_does(project: Project) -> None:
-    """The process and the step in hand."""
+def test_status_of_a_live_run_shows_what_it_is_doing(project: Project) -> None:
+    """The process and the current step."""
     project.agent(WAIT)
     with live(project) as (process, run):
         shown = project.run("status", run).out
@@ -258,8 +258,8 @@ def test_status_of_a_live_run_says_what_it_does(project: Project) -> None:
         )
 
 
-def test_a_run_is_found_by_any_end_of_its_id(project: Project) -> None:
-    """Beginning or end will do, if it fits one run only."""
+def test_a_run_is_found_by_a_unique_prefix_or_suffix(project: Project) -> None:
+    """A prefix or suffix is enough if it matches only one run."""
     first = ended(project, *ITERATIONS)
     assert json.loads(project.run("status", first[:8], "--json").out)["id"] == first
     ended(project, *ITERATIONS)
@@ -273,18 +273,18 @@ def test_a_run_is_found_by_any_end_of_its_id(project: Project) -> None:
 
 
 def test_a_killed_run_is_shown_as_crashed(project: Project) -> None:
-    """A run whose ralph was killed is told apart from one that works and one that ended."""
+    """A run whose ralph was killed is distinguished from a live and from a finished one."""
     project.agent(WAIT)
     run = crashed(project)
     (found,) = project.status()
     assert (found["id"], found["state"], found["outcome"], found["pid"]) == (run, "crashed", None, None)
-    assert f"go on with: ralph resume {run}" in project.run("status", run).out
+    assert f"to continue: ralph resume {run}" in project.run("status", run).out
 
 
 # ---- cancel ----
 
 
-def test_cancel_ends_a_live_run_and_its_processes(project: Project) -> None:
+def test_cancel_stops_a_live_run_and_its_processes(project: Project) -> None:
     """From another terminal: the agent and what it started are gone, exit 130, state interrupted."""
     project.agent("sleep 300 & echo $! >> pids; echo $$ >> pids; echo x >> starts; wait")
     with live(project) as (process, run):
@@ -310,15 +310,15 @@ def test_cancel_of_a_killed_run(project: Project) -> None:
     assert only(project).cause == "cancelled"
 
 
-def test_cancel_of_a_run_that_has_ended(project: Project) -> None:
-    """There is nothing to cancel: exit 2, with how it ended."""
+def test_cancel_of_a_finished_run(project: Project) -> None:
+    """There is nothing to cancel: exit 2, with its outcome."""
     run = ended(project, *ITERATIONS)
     result = project.run("cancel", run)
     assert (result.code, result.err) == (2, f"ralph: error: Run {run} has already stopped: limit.\n")
 
 
 def test_a_cancelled_run_can_be_resumed(project: Project) -> None:
-    """The iteration that was cut off is done again and spends nothing."""
+    """The interrupted iteration is repeated and does not count twice."""
     project.agent(WAIT)
     with live(project, "-m", "2") as (_, run):
         project.run("cancel", run)
@@ -329,8 +329,8 @@ def test_a_cancelled_run_can_be_resumed(project: Project) -> None:
 # ---- pause and resume ----
 
 
-def test_pause_holds_and_resume_goes_on(project: Project) -> None:
-    """The step in hand is finished, the next one waits until `ralph resume`, in the same process."""
+def test_pause_holds_and_resume_continues(project: Project) -> None:
+    """The current step finishes, the next one waits until `ralph resume`, in the same process."""
     project.agent(WAIT)
     with live(project, "-m", "2") as (process, run):
         paused = project.run("pause", run)
@@ -349,7 +349,7 @@ def test_pause_holds_and_resume_goes_on(project: Project) -> None:
 
 
 def test_a_paused_run_can_be_cancelled(project: Project) -> None:
-    """Pausing is no way to miss a cancel."""
+    """A pause does not block a cancel."""
     project.agent(WAIT)
     with live(project) as (process, run):
         project.run("pause", run)
@@ -361,7 +361,7 @@ def test_a_paused_run_can_be_cancelled(project: Project) -> None:
 
 
 def test_a_paused_run_can_get_a_new_limit(project: Project) -> None:
-    """Plain `ralph resume -m` in the same directory finds the live run that is paused, and its limit counts."""
+    """Plain `ralph resume -m` in the same directory finds the paused live run, and the new limit applies."""
     project.agent(WAIT)
     with live(project, "-m", "1") as (process, run):
         project.run("pause", run)
@@ -373,15 +373,15 @@ def test_a_paused_run_can_get_a_new_limit(project: Project) -> None:
     assert (process.returncode, starts(project)) == (1, 3)
 
 
-def test_pause_of_a_run_that_does_not_run(project: Project) -> None:
+def test_pause_of_a_stopped_run(project: Project) -> None:
     """Only a live run can be paused."""
     run = ended(project, *ITERATIONS)
     result = project.run("pause", run)
     assert (result.code, result.err.splitlines()[0]) == (2, f"ralph: error: Run {run} is not running.")
 
 
-def test_resume_of_a_run_that_runs(project: Project) -> None:
-    """A live run that is not paused cannot be driven by two."""
+def test_resume_of_a_live_run(project: Project) -> None:
+    """A live run that is not paused cannot be driven twice."""
     project.agent(WAIT)
     with live(project) as (_, run):
         result = project.run("resume", run)
@@ -396,7 +396,7 @@ def test_resume_of_a_run_that_runs(project: Project) -> None:
 
 
 def test_resume_without_an_unfinished_run(project: Project) -> None:
-    """Nothing here to go on with: exit 2, whatever other directories have."""
+    """No run to resume here: exit 2, whatever exists in other directories."""
     (project.path / "below").mkdir()
     ended(Project(project.path / "below", project.home), *ITERATIONS)
     ended(project, *COMPLETE)
@@ -411,7 +411,7 @@ def test_resume_without_an_unfinished_run(project: Project) -> None:
 
 
 def test_resume_takes_the_newest_unfinished_run_of_this_directory(project: Project, tmp_path: Path) -> None:
-    """Complete runs and other directories' runs are passed over."""
+    """Complete runs and runs in other directories are skipped."""
     ended(project, *ITERATIONS)
     newest = ended(project, *ITERATIONS)
     ended(project, *COMPLETE)
@@ -422,7 +422,7 @@ def test_resume_takes_the_newest_unfinished_run_of_this_directory(project: Proje
 
 
 def test_resume_after_a_kill(project: Project) -> None:
-    """The iteration that was cut off is done again with the same number; the user is told."""
+    """The interrupted iteration is repeated with the same number, and the user is notified."""
     project.agent(WAIT)
     run = crashed(project, "-m", "2")
     (project.path / "go").touch()
@@ -435,8 +435,8 @@ def test_resume_after_a_kill(project: Project) -> None:
     assert (starts(project), only(project).iteration) == (3, 2)
 
 
-def test_resume_goes_on_from_another_directory(project: Project, tmp_path: Path) -> None:
-    """With its id a run is resumed where it works, not where the user is; -m is the limit in all."""
+def test_resume_from_another_directory(project: Project, tmp_path: Path) -> None:
+    """By its id, a run is resumed in its own directory; -m is the total limit."""
     run = ended(project, *ITERATIONS)
     project.script("agent.sh", 'echo "$PWD $RALPH_ITERATION/$RALPH_MAX_ITERATIONS" >> places')
     (tmp_path / "elsewhere").mkdir()
@@ -463,17 +463,17 @@ def test_resume_goes_on_from_another_directory(project: Project, tmp_path: Path)
         (DURATION, ["--max-duration-seconds", "30"], "90 of 30 (duration)", "--max-duration-seconds 180"),
     ],
 )
-def test_a_limit_that_is_used_up_is_refused(
+def test_an_exhausted_limit_is_refused(
     project: Project, how: tuple[Limits, Ran], arguments: list[str], complaint: str, hint: str
 ) -> None:
-    """Without more of what was used up it would only stop again: exit 2, with a command that gives it more."""
+    """Without a higher limit it would stop again: exit 2, with a command that raises the limit."""
     run = ended(project, *how)
     result = project.run("resume", *arguments)
     assert (result.code, result.err.splitlines(), starts(project)) == (
         2,
         [
             f"ralph: error: Run {run} has used {complaint}: it would stop at once.",
-            f"  Give it more: ralph resume {run} {hint}",
+            f"  Raise the limit: ralph resume {run} {hint}",
         ],
         0,
     )
@@ -489,28 +489,28 @@ def test_a_limit_that_is_used_up_is_refused(
         (DURATION, ["--max-duration-seconds", "0", "-m", "2"], 1),
     ],
 )
-def test_more_of_what_was_used_up_goes_on(
+def test_a_higher_limit_resumes_the_run(
     project: Project, how: tuple[Limits, Ran], arguments: list[str], more: int
 ) -> None:
-    """Whatever budget was used up, its option raises it, and 0 takes it away; the iterations before count."""
+    """Each budget is raised by its option, and 0 removes it; earlier iterations count."""
     run = ended(project, *how)
     result = project.run("resume", run, *arguments)
     assert (result.code, starts(project), only(project).cause) == (1, more, "iterations")
 
 
 def test_a_complete_run_is_not_resumed(project: Project) -> None:
-    """There is nothing to go on with."""
+    """There is nothing to resume."""
     run = ended(project, *COMPLETE)
     result = project.run("resume", run, "-m", "20")
     assert (result.code, result.err) == (
         2,
-        f"ralph: error: Run {run} is complete: there is nothing to go on with.\n",
+        f"ralph: error: Run {run} is complete. There is nothing to resume.\n",
     )
     assert starts(project) == 0
 
 
-def test_a_run_out_of_time_can_go_on(project: Project) -> None:
-    """A run whose agent was ended by the budget of time is complete when it is given more."""
+def test_a_run_out_of_time_can_be_resumed(project: Project) -> None:
+    """A run whose agent was stopped by the time limit completes when it gets more time."""
     project.agent(f"echo x >> starts; [ -f go ] || sleep 60; echo '{TAG}'", maxDurationSeconds=0.2)
     project.run("run", "-p", "x")
     assert (only(project).cause, starts(project)) == ("duration", 1)
@@ -519,7 +519,7 @@ def test_a_run_out_of_time_can_go_on(project: Project) -> None:
 
 
 def test_resume_in_a_directory_that_is_gone(project: Project) -> None:
-    """It is one clear error that names the directory."""
+    """One clear error names the directory."""
     below = project.path / "below"
     below.mkdir()
     run = ended(Project(below, project.home), *ITERATIONS)
@@ -535,7 +535,7 @@ def test_resume_in_a_directory_that_is_gone(project: Project) -> None:
 
 
 def test_guidance_goes_into_the_next_prompt(project: Project) -> None:
-    """Not the iteration in hand but the next one sees it, once; --wait says which."""
+    """Not the current iteration but the next one sees it, once; --wait says which."""
     project.agent(WAIT, includeCompletionInstruction=False)
     with live(project, "-m", "3") as (process, run):
         waiting = project.start("steer", run, "Use Tabs.", "--wait")
@@ -554,7 +554,7 @@ def test_guidance_goes_into_the_next_prompt(project: Project) -> None:
 
 
 def test_guidance_for_a_stopped_run(project: Project) -> None:
-    """It is kept and delivered with the first prompt after the resume, in the order given."""
+    """It is queued and delivered with the first prompt after the resume, in order."""
     project.agent("true", includeCompletionInstruction=False)
     project.run("run", "-p", "The work.", "-m", "1")
     run = only(project).id
@@ -573,7 +573,7 @@ def test_guidance_for_a_stopped_run(project: Project) -> None:
 
 
 def test_guidance_comes_after_feedback(project: Project) -> None:
-    """After a resume the prompt has what the last guardrail found, then what the user has said, then the rest."""
+    """After a resume, the prompt has the last guardrail's feedback, then the guidance, then the rest."""
     project.agent("true", guardrails=[{"command": "echo broken; false", "failAction": "REPLACE"}])
     project.run("run", "-p", "The work.", "-m", "1")
     project.run("steer", only(project).id, "Look again.")
@@ -583,8 +583,8 @@ def test_guidance_comes_after_feedback(project: Project) -> None:
     assert "Output (truncated):\nbroken\n\n\nGuidance from the user: Look again.\n\nWhen everything" in sent
 
 
-def test_guidance_of_an_iteration_that_was_cut_off_is_not_lost(project: Project) -> None:
-    """Delivered with a prompt whose iteration was killed, it is in the prompt that does it again."""
+def test_guidance_of_an_interrupted_iteration_is_not_lost(project: Project) -> None:
+    """Guidance delivered to an iteration that was killed is in the prompt that repeats it."""
     project.agent(WAIT, includeCompletionInstruction=False)
     process = project.start("run", "-p", "The work.", "-m", "2")
     wait_for_starts(project, 1)
@@ -613,7 +613,7 @@ def test_guidance_given_just_before_the_end_of_an_iteration(project: Project) ->
 
 @pytest.mark.slow
 def test_a_pause_just_before_the_end_of_an_iteration(project: Project) -> None:
-    """`ralph pause` says that the run holds after the step in hand, and no further agent is started."""
+    """`ralph pause` reports that the run pauses after the current step, and no further agent is started."""
     project.agent(f"echo x >> starts; exec {RALPH} pause $RALPH_RUN_ID")
     process = project.start("run", "-p", "The work.", "-m", "3")
     try:
@@ -628,7 +628,7 @@ def test_a_pause_just_before_the_end_of_an_iteration(project: Project) -> None:
 
 
 def test_empty_guidance_is_refused(project: Project) -> None:
-    """There must be something to say."""
+    """Guidance must not be empty."""
     run = ended(project, *ITERATIONS)
     for text in ("", " \n"):
         result = project.run("steer", run, text)
@@ -659,19 +659,19 @@ def test_guidance_may_begin_with_a_dash(project: Project) -> None:
 
 @pytest.fixture
 def background(project: Project) -> Iterator[Project]:
-    """A project whose agents are let go at the end, so that no detached run outlives its test."""
+    """A project whose agents are released at the end, so that no detached run outlives its test."""
     yield project
     (project.path / "go").touch()
 
 
-def test_detach_returns_at_once_and_the_run_goes_on(background: Project) -> None:
-    """stdout has the id alone; the run works on without us and ends by itself."""
+def test_detach_returns_at_once_and_the_run_continues(background: Project) -> None:
+    """stdout has only the id; the run continues without its caller and ends by itself."""
     background.agent(f"{WAIT}; echo '{TAG}'")
     result = background.run("run", "-p", "x", "--detach")
     run = result.out.strip()
     assert (result.code, result.err) == (
         0,
-        f"Running in the background. Watch it with: ralph logs -f {run}\n",
+        f"Running in the background. To watch: ralph logs -f {run}\n",
     )
     wait_until(lambda: starts(background))
     assert (only(background).id, only(background).state) == (run, "running")
@@ -681,7 +681,7 @@ def test_detach_returns_at_once_and_the_run_goes_on(background: Project) -> None
 
 
 def test_a_detached_run_can_be_cancelled(background: Project) -> None:
-    """It is steered like any other, and leaves no process behind."""
+    """It can be steered like any other run, and leaves no process behind."""
     background.agent(f"echo $$ >> pids; {WAIT}")
     run = background.run("run", "-p", "x", "--detach").out.strip()
     wait_until(lambda: starts(background))
@@ -715,8 +715,8 @@ END
 """A store in which it takes a while until a process has taken over a run."""
 
 
-def test_a_detached_run_is_live_when_the_caller_returns(background: Project) -> None:
-    """Whoever has the id can use it: the run is not taken for a crashed one, however slow its start is."""
+def test_a_detached_run_is_live_as_soon_as_the_caller_returns(background: Project) -> None:
+    """The id is usable at once: the run does not count as crashed, however slow its start is."""
     background.agent(WAIT)
     runs = background.home.runs()
     with closing(runs.db):
@@ -727,13 +727,13 @@ def test_a_detached_run_is_live_when_the_caller_returns(background: Project) -> 
 
 
 def test_what_cannot_run_is_refused_before_detaching(background: Project) -> None:
-    """An error is said to the caller, not to a log that nobody reads."""
+    """An error is reported to the caller, not to a log that no one reads."""
     result = background.run("run", "-p", "x", "--detach")
     assert (result.code, "No agent is configured." in result.err) == (2, True)
 
 
 def test_a_resumed_run_can_be_detached(background: Project) -> None:
-    """`resume --detach` goes on in the background too."""
+    """`resume --detach` continues in the background too."""
     background.agent("echo x >> starts")
     background.run("run", "-p", "x", "-m", "1")
     run = only(background).id
@@ -751,7 +751,7 @@ def test_config_says_where_each_value_comes_from(project: Project) -> None:
     (project.path / ".ralph/settings.local.json").write_text('{"agent": {"flags": ["-x"]}, "guardrails": []}')
     lines = [re.split(r"\s{2,}", line.strip()) for line in project.run("config").out.splitlines()]
     rows = {key: values for key, *values in lines}
-    assert rows["setting"] == ["value", "from"]
+    assert rows["setting"] == ["value", "source"]
     assert rows["maximumIterations"] == ["3", ".ralph/settings.json"]
     assert rows["agent.flags"] == ['["-x"]', ".ralph/settings.local.json"]
     assert rows["agent.env.KEY"] == ['"(redacted)"', ".ralph/settings.json"]
@@ -763,7 +763,7 @@ def test_config_says_where_each_value_comes_from(project: Project) -> None:
 
 
 def test_config_with_another_file(project: Project) -> None:
-    """--settings names the file; one that is not there is exit 2."""
+    """--settings names the file; a missing one is exit 2."""
     (project.path / "loop.json").write_text('{"maxTokens": 5}')
     found = json.loads(project.run("config", "--json", "--settings", "loop.json").out)
     assert found["maxTokens"] == {"value": 5, "source": "loop.json"}
@@ -771,7 +771,7 @@ def test_config_with_another_file(project: Project) -> None:
 
 
 def test_config_of_a_wrong_file(project: Project) -> None:
-    """An unknown key is named with file and line, and what was meant."""
+    """An unknown key is reported with file and line, and a suggestion."""
     (project.path / ".ralph").mkdir()
     (project.path / ".ralph/settings.json").write_text('{\n  "agent": {\n    "comand": "x"\n  }\n}')
     result = project.run("config")
@@ -783,7 +783,7 @@ def test_config_of_a_wrong_file(project: Project) -> None:
 
 
 def test_config_schema(project: Project) -> None:
-    """The schema for editors knows every key with a description; what ralph writes into files fits it."""
+    """The schema for editors has every key with a description; files written by ralph match it."""
     schema = json.loads(project.run("config", "--schema").out)
     properties = schema["$defs"]["Settings"]["properties"]
     assert set(properties) == {*_camel(Settings.__struct_fields__), "$schema"}
@@ -804,7 +804,7 @@ def _camel(names: tuple[str, ...]) -> Iterator[str]:
 
 
 def complete(project: Project, words: str, number: int) -> list[str]:
-    """What the shell would offer for the word with this number."""
+    """What the shell would offer for the word at this index."""
     project.extra_env = {"_RALPH_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(number)}
     try:
         return [line.partition(",")[2] for line in project.run().out.splitlines()]
@@ -843,10 +843,8 @@ def test_what_is_completed(project: Project) -> None:
     assert complete(project, f"ralph status {run[:4]}", 2) == [run]
 
 
-def test_every_run_that_is_asked_for_can_be_completed(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """No command that takes RUN forgets to say which there are."""
+def test_every_run_argument_can_be_completed(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command with a RUN argument completes run ids."""
     run = ended(project, *ITERATIONS)
     monkeypatch.setenv("RALPH_STATE_DIR", str(project.home.path))
     group = make_group()
@@ -863,7 +861,7 @@ def test_every_run_that_is_asked_for_can_be_completed(
 
 
 def test_an_unknown_shell(project: Project) -> None:
-    """The shells that are known are named."""
+    """The error lists the supported shells."""
     result = project.run("completion", "tcsh")
     assert (result.code, "'tcsh' is not one of 'bash', 'fish', 'zsh'" in result.err) == (2, True)
 
@@ -872,12 +870,12 @@ def test_an_unknown_shell(project: Project) -> None:
 
 
 def test_the_demo(project: Project) -> None:
-    """A whole run in a scratch repository: refuted, fed back, proved; the command shown can be repeated."""
+    """A complete run in a scratch repository: refuted, fed back, proved; the printed command can be repeated."""
     project.extra_env = {"TMPDIR": str(project.path)}
     result = project.run("demo")
     assert (result.code, result.out.splitlines()[0]) == (
         0,
-        "complete: claimed, and every required check green",
+        "complete: all checks passed",
     )
     (scratch,) = [path for path in project.path.iterdir() if path.name.startswith("ralph-demo-")]
     command = f'cd {scratch} && ralph run -p "Write greet.sh so that ./check.sh passes."'
@@ -896,7 +894,7 @@ def test_the_demo(project: Project) -> None:
     assert again.returncode == 0
 
 
-# ---- what ralph does not know ----
+# ---- unknown commands and options ----
 
 
 @pytest.mark.parametrize(
@@ -906,37 +904,37 @@ def test_the_demo(project: Project) -> None:
             ["log"],
             [
                 "ralph: error: No such command 'log'. Did you mean 'logs'?",
-                "  `ralph --help` explains it.",
+                "  For help, run: ralph --help",
             ],
         ),
-        (["undo"], ["ralph: error: No such command 'undo'.", "  `ralph --help` explains it."]),
+        (["undo"], ["ralph: error: No such command 'undo'.", "  For help, run: ralph --help"]),
         (
             ["stats"],
             [
                 "ralph: error: No such command 'stats'. (Did you mean one of: 'status', 'task'?)",
-                "  `ralph --help` explains it.",
+                "  For help, run: ralph --help",
             ],
         ),
         (
             ["run", "--promt", "x"],
             [
                 "ralph: error: No such option '--promt'. (Did you mean one of: '--prompt', '--prompt-file'?)",
-                "  `ralph run --help` explains it.",
+                "  For help, run: ralph run --help",
             ],
         ),
         (
             ["steer"],
-            ["ralph: error: Missing argument 'RUN'.", "  `ralph steer --help` explains it."],
+            ["ralph: error: Missing argument 'RUN'.", "  For help, run: ralph steer --help"],
         ),
         (
             ["--frob"],
-            ["ralph: error: No such option '--frob'.", "  `ralph run --help` explains it."],
+            ["ralph: error: No such option '--frob'.", "  For help, run: ralph run --help"],
         ),
     ],
     ids=["log", "undo", "stats", "--promt", "steer", "--frob"],
 )
-def test_a_slip_of_the_pen(capsys: pytest.CaptureFixture[str], arguments: list[str], said: list[str]) -> None:
-    """An unknown command or option is exit 2, one line, a suggestion if there is one, and where to look."""
+def test_a_typo(capsys: pytest.CaptureFixture[str], arguments: list[str], said: list[str]) -> None:
+    """An unknown command or option is exit 2, one line, a suggestion if there is one, and a hint."""
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert (out, err.splitlines()) == ("", said)

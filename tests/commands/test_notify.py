@@ -1,4 +1,4 @@
-"""Notifications: by a command and to addresses, once for each thing, beside the loop and without secrets."""
+"""Notifications: by command and to URLs, once per event, in parallel with the loop and without secrets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOKEN = "s3cr3t-t0ken-of-mine"
 
 
 class Listener:
-    """A web server on loopback that keeps what it is sent. `status`: what it answers."""
+    """A web server on loopback that records requests. `status` is its answer."""
 
     def __init__(self, status: int = 200) -> None:
         self.got: list[dict[str, Any]] = []
@@ -62,13 +62,13 @@ def listening(status: int = 200) -> Iterator[Listener]:
 
 
 def kept(project: Project) -> list[dict[str, Any]]:
-    """What the command below was given on stdin, in order."""
+    """What the command below received on stdin, in order."""
     path = project.path.parent / "told.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
 def command(project: Project) -> str:
-    """A command that keeps what it is given, and proves that it has the variables."""
+    """A command that records its input, and proves that it has the variables."""
     file = project.path.parent / "told.jsonl"
     return f'test -n "$RALPH_EVENT$RALPH_TITLE$RALPH_MESSAGE$RALPH_DIRECTORY" && {{ cat; echo; }} >> {file}'
 
@@ -80,8 +80,8 @@ def events(project: Project) -> list[str]:
 # ---- a run ----
 
 
-def test_a_run_that_is_done_tells_by_command_and_address(project: Project) -> None:
-    """Both ways get title and message; the command gets the facts as JSON."""
+def test_a_finished_run_notifies_by_command_and_url(project: Project) -> None:
+    """Both get title and message; the command also gets the facts as JSON."""
     with listening() as listener:
         project.agent(DONE, notify={"urls": [listener.url], "command": command(project)})
         ended = project.run("run", "-p", "x")
@@ -101,8 +101,8 @@ def test_a_run_that_is_done_tells_by_command_and_address(project: Project) -> No
     assert f"ralph report {run}" in told["text"]
 
 
-def test_a_run_that_fails_tells_so(project: Project) -> None:
-    """Iterations used up: failed. With `on`, only what is wanted."""
+def test_a_failed_run_notifies(project: Project) -> None:
+    """Iterations used up: failed. `on` selects the events."""
     project.agent("echo no", notify={"command": command(project)})
     assert project.run("run", "-p", "x", "-m", "2").code == 1
     assert [(each["event"], each["cause"]) for each in kept(project)] == [("failed", "iterations")]
@@ -111,8 +111,8 @@ def test_a_run_that_fails_tells_so(project: Project) -> None:
     assert events(project) == ["failed"], "the second run tells nobody"
 
 
-def test_the_same_end_is_told_once_and_another_one_again(project: Project) -> None:
-    """A resume that comes to another end tells it; one that is refused or changes nothing does not."""
+def test_the_same_end_is_sent_once_and_another_one_again(project: Project) -> None:
+    """A resume that ends differently notifies; one that is refused or changes nothing does not."""
     project.agent("echo no", notify={"command": command(project)})
     project.run("run", "-p", "x", "-m", "1")
     project.run("resume", "-m", "2")
@@ -121,8 +121,8 @@ def test_the_same_end_is_told_once_and_another_one_again(project: Project) -> No
     assert len(kept(project)) == 2
 
 
-def test_an_end_that_was_told_and_not_journalled_is_not_told_again(project: Project) -> None:
-    """Killed while the message of its end is being sent, the run ends again when it is resumed, and tells nothing."""
+def test_an_end_that_was_sent_but_not_journalled_is_not_sent_again(project: Project) -> None:
+    """Killed while its end is being sent, the run ends again when it is resumed, without a second message."""
     file = project.path.parent / "told.jsonl"
     project.agent(DONE, notify={"command": f"cat >> {file}; echo >> {file}; kill -9 $(cat {file}.pid)"})
     started = project.start("run", "-p", "x")
@@ -137,8 +137,8 @@ def test_an_end_that_was_told_and_not_journalled_is_not_told_again(project: Proj
 
 
 @pytest.mark.slow
-def test_a_limit_is_told_once_with_its_end(repository: Project) -> None:
-    """However often it is tried again in vain; then that it is done."""
+def test_a_limit_is_sent_once_with_its_reset(repository: Project) -> None:
+    """However often it is tried again; then the end of the run."""
     claude_like(
         repository,
         """
@@ -156,8 +156,8 @@ limited(1) if tries < 2 else say("<response>DONE</response>")
     assert began < first["until"] < time.time() and "continues by itself" in first["text"]
 
 
-def test_a_budget_is_told_at_eighty_percent(repository: Project) -> None:
-    """Once, before it is used up; a raised one again."""
+def test_a_budget_is_sent_at_eighty_percent(repository: Project) -> None:
+    """Once, before it is used up; again for a raised budget."""
     claude_like(
         repository,
         'say("on my way", 0.45)',
@@ -172,8 +172,8 @@ def test_a_budget_is_told_at_eighty_percent(repository: Project) -> None:
     assert len(kept(repository)) == 2 and "of $2.00" in kept(repository)[1]["text"]
 
 
-def test_an_interrupt_tells_nobody(project: Project) -> None:
-    """Who interrupts knows of it."""
+def test_an_interrupt_sends_nothing(project: Project) -> None:
+    """Whoever interrupts the run knows about it."""
     project.agent("touch here; sleep 30", notify={"command": command(project)})
     started = project.start("run", "-p", "x")
     wait_until((project.path / "here").exists)
@@ -184,11 +184,11 @@ def test_an_interrupt_tells_nobody(project: Project) -> None:
     assert started.returncode == 130 and kept(project) == []
 
 
-# ---- what goes wrong ----
+# ---- failures ----
 
 
-def test_an_address_that_fails_is_one_notice_without_its_secret(project: Project) -> None:
-    """The run is complete all the same; the notice comes before the end, which stays the last line."""
+def test_a_failing_url_is_one_notice_without_its_secret(project: Project) -> None:
+    """The run still completes; the notice comes before the end, which stays the last line."""
     with listening(status=500) as listener:
         project.agent(DONE, notify={"urls": [listener.url, "nonsense"], "command": "exit 3"})
         ended = project.run("run", "-p", "x", "--json")
@@ -202,8 +202,8 @@ def test_an_address_that_fails_is_one_notice_without_its_secret(project: Project
     assert TOKEN not in ended.out + ended.err
 
 
-def test_settings_that_are_damaged_stop_no_run(project: Project) -> None:
-    """It is said that nobody is notified, and the run goes on."""
+def test_damaged_settings_do_not_stop_a_run(project: Project) -> None:
+    """A notice says that notifications are off, and the run continues."""
     project.agent("[ -e ok ] && " + DONE, notify={"command": command(project)})
     assert project.run("run", "-p", "x", "-m", "1").code == 1
     (path,) = project.home.path.rglob("notify.json")
@@ -216,15 +216,15 @@ def test_settings_that_are_damaged_stop_no_run(project: Project) -> None:
 
 @pytest.mark.slow
 def test_a_command_that_hangs_is_given_up(project: Project) -> None:
-    """It delays nothing but the last line, and that for some seconds only."""
+    """It delays only the last line, by a few seconds."""
     project.agent(DONE, notify={"command": "trap '' TERM; sleep 300"})
     ended = project.run("run", "-p", "x")
     assert ended.code == 0
     assert "timed out after 10 s" in ended.err + ended.out
 
 
-def test_a_message_in_the_middle_holds_up_nobody(repository: Project) -> None:
-    """The loop goes on while a message is on its way."""
+def test_a_message_during_a_run_does_not_block_it(repository: Project) -> None:
+    """The loop keeps running while a message is being sent."""
     claude_like(
         repository,
         """
@@ -242,7 +242,7 @@ say("<response>DONE</response>" if n == 3 else "no", 0.32)
 
 
 def test_secrets_are_shown_nowhere(project: Project) -> None:
-    """Not by `config`, `notify` and `--verbose`, not in what an agent prints of the settings."""
+    """Not by `config`, `notify` and `--verbose`, nor in agent output that contains the settings."""
     with listening() as listener:
         project.agent(f"cat .ralph/settings.json; {DONE}", notify={"urls": [listener.url]})
         shown = [project.run(*words) for words in (["config"], ["config", "--json"], ["notify"])]
@@ -257,8 +257,8 @@ def test_secrets_are_shown_nowhere(project: Project) -> None:
 # ---- the other flows ----
 
 
-def test_a_supervised_task_that_waits_tells_so(project: Project) -> None:
-    """Exit code 42: it needs somebody."""
+def test_a_waiting_supervised_task_notifies(project: Project) -> None:
+    """Exit code 42: it needs a person."""
     project.settings(notify={"command": command(project)}, snapshots=False)
     (project.path / "tasks" / "build").mkdir(parents=True)
     assert project.run("supervise", "tasks/build", "--", "sh", "-c", "exit 42").code == 3
@@ -267,7 +267,7 @@ def test_a_supervised_task_that_waits_tells_so(project: Project) -> None:
     ]
 
 
-def test_a_prd_loop_tells_how_it_was_approved(project: Project) -> None:
+def test_a_prd_loop_reports_how_it_was_approved(project: Project) -> None:
     """An approval at the cap is part of the message."""
     loop = make_loop(project)
     loop.agent("reject('no tests') if mode == 'review' else play()", notify={"command": command(project)})
@@ -278,8 +278,8 @@ def test_a_prd_loop_tells_how_it_was_approved(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_each_task_tells_when_it_is_done_or_has_failed(project: Project) -> None:
-    """Not each of its roles; and a work that has nothing to do tells nothing again."""
+def test_each_task_notifies_when_it_is_done_or_failed(project: Project) -> None:
+    """Not each of its roles; and `ralph work` with nothing to do sends nothing again."""
     site = make_site(project)
     off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
     body = """[ $RALPH_TASK_ID = T-1 ] && sed -i 's/a - b/a + b/' calc.py; echo $n > $RALPH_TASK_ID; promise CODED"""
@@ -304,13 +304,13 @@ def test_each_task_tells_when_it_is_done_or_has_failed(project: Project) -> None
     assert len(kept(project)) == 2
 
 
-# ---- a whole work ----
+# ---- ralph work ----
 
 NO_OTHERS = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
 
 
 def coders(project: Project, body: str, *tasks: Task, judge: str = "", **settings: Any) -> Site:
-    """Tasks that only have a coder, which talks like Claude Code, and the command that keeps what it is told."""
+    """Tasks with only a coder, which prints a Claude Code stream, and the command that records notifications."""
     site = make_site(project)
     program, judging = write_agent(project, body), {}
     if judge:
@@ -335,8 +335,8 @@ say("<promise>CODED</promise>", COST)
 
 
 @pytest.mark.slow
-def test_the_budget_of_a_whole_work_is_told_at_eighty_percent(project: Project) -> None:
-    """Once, when all tasks together have used so much; the end of each task is told beside it."""
+def test_the_total_budget_of_work_is_sent_at_eighty_percent(project: Project) -> None:
+    """Once, when all tasks together reach it; the end of each task is sent separately."""
     site = coders(project, CODES.replace("COST", "0.45"), task("T-1"), task("T-2"), maxCostUsd=1.0)
     done = site.work()
     assert done.code == 0, done.err
@@ -349,8 +349,8 @@ def test_the_budget_of_a_whole_work_is_told_at_eighty_percent(project: Project) 
 
 
 @pytest.mark.slow
-def test_a_work_whose_budget_is_used_up_tells_so(project: Project) -> None:
-    """First that it is nearly used up, then that all of it has stopped; no task is told to have failed for it."""
+def test_work_whose_budget_is_used_up_notifies(project: Project) -> None:
+    """First that it is nearly used up, then that the work has stopped; no task is reported as failed for it."""
     says = CODES.replace("COST", "0.85 if task == 'T-1' else 0.45")
     site = coders(project, says, task("T-1"), task("T-2", dependencies=("T-1",)), maxCostUsd=1.0)
     assert site.work().code == 1
@@ -361,8 +361,8 @@ def test_a_work_whose_budget_is_used_up_tells_so(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_judge_costs_counts_for_the_whole_work(project: Project) -> None:
-    """Its answers about the task and about the merged tree have their price, and the budget of the work hears of it."""
+def test_the_cost_of_a_judge_counts_for_the_total_budget(project: Project) -> None:
+    """Its answers about the task and about the merged tree cost money, which counts against the total budget."""
     judged = CompletionCriteria("CODED", "add adds", "semantic", {"check_for": ["it adds"]})
     believes = f"say({ALL_MET!r}, 0.20)"
     site = coders(
@@ -375,8 +375,8 @@ def test_what_a_judge_costs_counts_for_the_whole_work(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_limit_that_several_tasks_meet_is_told_once(project: Project) -> None:
-    """By the first of them, with when it goes on; then each of them is done."""
+def test_a_limit_that_several_tasks_hit_is_sent_once(project: Project) -> None:
+    """By the first of them, with the time of the reset; then each task finishes."""
     meets = """
 tried = Path(sys.argv[0]).with_name(os.environ["RALPH_TASK_ID"] + ".tried")
 if not tried.exists():
@@ -395,8 +395,8 @@ if not tried.exists():
 
 
 @pytest.mark.slow
-def test_a_limit_that_lasts_too_long_for_a_work(project: Project) -> None:
-    """Nobody waits for it: the work stops, and needs somebody. Begun again at once, it tells nothing new."""
+def test_a_limit_that_lasts_too_long_for_work(project: Project) -> None:
+    """It is not waited for: the work stops, and needs a person. Started again at once, it sends nothing new."""
     site = coders(project, "limited(9999)", task("T-1"), maxLimitWaitSeconds=60)
     assert site.work().code == 3
     assert events(project) == ["waiting"]
@@ -405,18 +405,18 @@ def test_a_limit_that_lasts_too_long_for_a_work(project: Project) -> None:
     assert events(project) == ["waiting"]
 
 
-# ---- trying it ----
+# ---- testing it ----
 
 
-def test_the_settings_can_be_tried(project: Project) -> None:
-    """`ralph notify --test` sends a message in every way, and says what does not work."""
+def test_the_settings_can_be_tested(project: Project) -> None:
+    """`ralph notify --test` sends a message to every target, and reports those that fail."""
     assert project.run("notify", "--test").code == 2
     with listening() as listener:
         project.settings(notify={"urls": [listener.url], "command": command(project)})
         assert project.run("notify").code == 0 and listener.got == []
         done = project.run("notify", "--test")
     assert done.code == 0 and "Sent." in done.err, done.err
-    assert [each["title"] for each in listener.got] == ["Ralph: a test from project"]
+    assert [each["title"] for each in listener.got] == ["Ralph: test from project"]
     assert events(project) == ["finished"]
     failed = project.run("notify", "--test")
     assert failed.code == 1 and "not sent: notify.urls" in failed.err and TOKEN not in failed.err

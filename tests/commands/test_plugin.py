@@ -1,4 +1,4 @@
-"""`ralph plugin`: where the plugin is, and copies of it that lose nobody's files."""
+"""`ralph plugin`: the path of the plugin, and copies that overwrite no one's files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plugin.plugin_support import PLUGIN
 
 
 def same(one: Path, other: Path) -> bool:
-    """Two folders with the same files, all of the same bytes."""
+    """Whether two folders have the same files with the same bytes."""
     files = [
         {str(path.relative_to(place)) for path in place.rglob("*") if "__pycache__" not in path.parts}
         for place in (one, other)
@@ -21,7 +21,7 @@ def same(one: Path, other: Path) -> bool:
 
 
 def test_the_path(project: Project) -> None:
-    """Alone on stdout, so that a shell can take it."""
+    """Alone on stdout, for use in a shell."""
     result = project.run("plugin", "path")
     assert (result.code, result.out, result.err) == (0, f"{PLUGIN}\n", "")
 
@@ -33,16 +33,16 @@ def test_a_copy_in_the_data_directory(project: Project) -> None:
     (place,) = project.path.rglob("claude-plugin")
     assert (result.code, result.err) == (0, "") and same(PLUGIN, place)
     assert result.out.splitlines() == [
-        f"The plugin is in {place}",
-        "Once, so that Claude Code loads it in every session:",
+        f"Plugin installed in {place}",
+        "To load it in every Claude Code session, run once:",
         f"  claude plugin marketplace add '{place}'",
         "  claude plugin install ralph@ralph",
     ]
     assert os.access(place / "scripts" / "ralph.sh", os.X_OK)
 
 
-def test_an_earlier_copy_is_replaced(project: Project) -> None:
-    """Nothing of it is left, and nothing lies beside it."""
+def test_an_older_copy_is_replaced(project: Project) -> None:
+    """Nothing of it is left, and nothing is left next to it."""
     assert project.run("plugin", "install", "--dir", "a/b").code == 0
     (project.path / "a/b/hooks/hooks.json").write_text("{}")
     (project.path / "a/b/skills/old").mkdir()
@@ -51,8 +51,8 @@ def test_an_earlier_copy_is_replaced(project: Project) -> None:
     assert [path.name for path in (project.path / "a").iterdir()] == ["b"]
 
 
-def test_what_is_somebody_elses_stays(project: Project) -> None:
-    """A folder with files, a plugin of the same name, a file, a link: refused, and with --force kept."""
+def test_other_files_are_kept(project: Project) -> None:
+    """A folder with files, a plugin of the same name, a file, a link: refused, and renamed with --force."""
     mine = project.path / "mine"
     (mine / ".claude-plugin").mkdir(parents=True)
     (mine / ".claude-plugin/plugin.json").write_text('{"name": "ralph"}')
@@ -61,40 +61,40 @@ def test_what_is_somebody_elses_stays(project: Project) -> None:
     link.symlink_to(mine)
     for place in (mine, file, link):
         refused = project.run("plugin", "install", "--dir", place.name)
-        assert refused.code == 2 and "exists, and is no copy of Ralph's plugin" in refused.err
+        assert refused.code == 2 and "exists, but is not a copy of Ralph's plugin" in refused.err
     before = [path.name for path in mine.rglob("*")]
     result = project.run("plugin", "install", "--dir", "link", "--force")
     assert (project.path / "link.old").is_symlink() and [path.name for path in mine.rglob("*")] == before
-    assert f"What was there before is in {project.path / 'link.old'}" in result.out
+    assert f"The old contents were moved to {project.path / 'link.old'}" in result.out
     (project.path / "mine.old").touch()
     assert project.run("plugin", "install", "--dir", "mine", "--force").code == 0
     assert [path.name for path in (project.path / "mine.old2").rglob("*")] == before
     assert same(PLUGIN, mine) and same(PLUGIN, link)
 
 
-def test_an_empty_folder_is_nobodys(project: Project) -> None:
-    """It may be filled."""
+def test_an_empty_folder_can_be_used(project: Project) -> None:
+    """It is filled with the plugin."""
     (project.path / "empty").mkdir()
     assert project.run("plugin", "install", "--dir", "empty").code == 0
     assert same(PLUGIN, project.path / "empty")
 
 
 def test_a_link_in_a_circle_is_refused(project: Project) -> None:
-    """As what it is: something of somebody else's."""
+    """It counts as someone else's file."""
     (project.path / "circle").symlink_to("circle")
     result = project.run("plugin", "install", "--dir", "circle")
-    assert result.code == 2 and "exists, and is no copy of Ralph's plugin" in result.err, result.err
+    assert result.code == 2 and "exists, but is not a copy of Ralph's plugin" in result.err, result.err
 
 
 def test_the_plugin_is_not_copied_into_itself(project: Project) -> None:
-    """Nor over itself, nor over what it lies in, whatever is forced."""
+    """Nor over itself, nor over a parent folder, even with --force."""
     for place in (PLUGIN, PLUGIN / "skills" / "x", PLUGIN.parent):
         result = project.run("plugin", "install", "--dir", str(place), "--force")
         assert result.code == 2 and "is part of Ralph itself" in result.err
     assert (PLUGIN / ".claude-plugin/plugin.json").is_file()
 
 
-def test_a_place_that_cannot_be_written(project: Project) -> None:
+def test_a_folder_that_is_not_writable(project: Project) -> None:
     """One line, no traceback."""
     (project.path / "file").touch()
     result = project.run("plugin", "install", "--dir", "file/below")

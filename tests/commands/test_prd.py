@@ -1,4 +1,4 @@
-"""`ralph prd run`: stories implemented, reviewed, fixed and approved, with real git and real processes."""
+"""`ralph prd run`: implement, review, fix and approve stories, with real git and real processes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from prd_support import Loop, board, make_loop, story
 from ralph.stories.enforce import UNVERIFIED
 from ralph.stories.rules import AT_CAP
 
-TOLD = "The harness about the iteration before this one:"
+TOLD = "Ralph about the previous iteration:"
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def outcome(loop: Loop) -> dict[str, Any]:
 
 
 def hold_agent(loop: Loop, then: str = "play()", before: str = "") -> None:
-    """An agent that says that it is at work, and goes on when it is let."""
+    """An agent that reports that it has started, and waits until the test lets it continue."""
     wait = "(OUTSIDE / 'at-work').touch()\nwhile not (OUTSIDE / 'go').exists(): time.sleep(0.01)"
     loop.agent(f"{before}\n{wait}\n{then}")
 
@@ -46,7 +46,7 @@ def is_at_work(loop: Loop) -> bool:
 
 @contextmanager
 def paused(loop: Loop) -> Iterator[str]:
-    """A loop that is paused after its first iteration, and goes on to its end afterwards; its run."""
+    """A loop that is paused after its first iteration and then runs to its end; yields its run."""
     hold_agent(loop)
     with loop.project.start("prd", "run") as process:
         wait_until(lambda: is_at_work(loop))
@@ -61,16 +61,16 @@ def paused(loop: Loop) -> Iterator[str]:
 
 
 def ended(loop: Loop) -> tuple[int, str, str]:
-    """How that loop ended."""
+    """The result of that loop."""
     code, out, err = json.loads((loop.outside / "ended").read_text())
     return code, out, err
 
 
-# ---- the whole way ----
+# ---- the whole cycle ----
 
 
 def test_a_story_is_implemented_reviewed_fixed_reviewed_again_and_approved(loop: Loop) -> None:
-    """The lifecycle with the counts of every iteration: only a review counts, only a review approves."""
+    """The lifecycle with the counts after every iteration: only a review counts, only a review approves."""
     loop.agent(
         "(OUTSIDE / f'before-{n}').write_text(json.dumps(story()))\n"
         "reject('no tests') if mode == 'review' and story()['reviewCount'] == 0 else play()\n"
@@ -96,7 +96,7 @@ def test_a_story_is_implemented_reviewed_fixed_reviewed_again_and_approved(loop:
 
 
 def test_stories_come_by_dependency_and_priority_and_each_is_counted(project: Project) -> None:
-    """Two stories; the one that others wait for comes first; the counts in the end are those of the reviews."""
+    """Two stories; the one that others depend on comes first; the final counts are those of the reviews."""
     loop = make_loop(project, story("US-001", dependsOn=["US-002"]), story("US-002", priority=9))
     loop.agent("reject() if mode == 'review' and n == 2 else play()")
     assert loop.run().code == 0
@@ -105,8 +105,8 @@ def test_stories_come_by_dependency_and_priority_and_each_is_counted(project: Pr
     assert {id: each["reviewCount"] for id, each in loop.stories.items()} == {"US-001": 1, "US-002": 2}
 
 
-def test_the_marker_tells_the_hooks_what_this_iteration_may_do(loop: Loop) -> None:
-    """The payload as the plugin reads it, anew before every iteration, and gone in the end."""
+def test_the_marker_tells_the_hooks_what_this_iteration_is_allowed_to_do(loop: Loop) -> None:
+    """The payload as the plugin reads it, rewritten before every iteration, and removed at the end."""
     loop.agent("(OUTSIDE / f'marker-{n}').write_text(MARKER.read_text())\nplay()")
     assert loop.run("-n", "7", "--review-cap", "3").code == 0
     first, second = (json.loads((loop.outside / f"marker-{n}").read_text()) for n in (1, 2))
@@ -126,7 +126,7 @@ def test_the_marker_tells_the_hooks_what_this_iteration_may_do(loop: Loop) -> No
 
 @pytest.mark.parametrize("own", [(), ("--settings", "mine.json"), ("--settings=mine.json",)])
 def test_claude_code_gets_the_hooks(loop: Loop, own: tuple[str, ...]) -> None:
-    """From outside of the project, switched on whatever it says; unless the user has settings of their own."""
+    """From outside the project, enabled whatever the project says; unless the user passes their own settings."""
     said = loop.outside / "said"
     claude = loop.outside / "claude"
     claude.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {said}\n')
@@ -150,7 +150,7 @@ def test_claude_code_gets_the_hooks(loop: Loop, own: tuple[str, ...]) -> None:
 
 
 def test_the_loop_is_not_complete_before_all_are_approved(loop: Loop) -> None:
-    """Whatever the agent prints; and at the limit of iterations the exit code is 1."""
+    """Whatever the agent prints; and at the iteration limit the exit code is 1."""
     loop.agent("print('<promise>COMPLETE</promise>')")
     done = loop.run("-n", "2")
     assert done.code == 1
@@ -159,17 +159,17 @@ def test_the_loop_is_not_complete_before_all_are_approved(loop: Loop) -> None:
 
 
 def test_all_approved_is_complete_without_the_tag(loop: Loop) -> None:
-    """An agent that forgets to say so is believed by the list; a run that begins there starts no agent."""
+    """If the agent forgets the tag, the list decides; a run of a finished list starts no agent."""
     loop.write(loop.tasks | {"verifyCommands": ["true"]})
     first = loop.run()
-    assert first.code == 0 and "complete: every story is done; 1 verify command passed\n" in first.out
+    assert first.code == 0 and "complete: all stories done; 1 verify command passed\n" in first.out
     again = loop.run()
     assert (again.code, len(loop.prompts)) == (0, 2)
     assert "All stories are already done. Only verification is left." in again.err
 
 
 def test_a_loop_without_a_repository(project: Project) -> None:
-    """Everything but commits: what is illegal is undone there too, and empty answers are known."""
+    """Everything but commits works: forbidden changes are undone, and empty answers are detected."""
     loop = make_loop(project)
     shutil.rmtree(project.path / ".git")
     (project.path / ".gitignore").unlink()
@@ -196,18 +196,18 @@ def test_the_plugins_script_runs_a_loop(loop: Loop) -> None:
     assert loop.modes == ["implement US-001"] and loop.standing() == (False, "needs_review", 0)
 
 
-# ---- what an iteration may not do ----
+# ---- forbidden changes ----
 
 
-def test_an_implementation_that_approves_itself_is_undone_and_told(loop: Loop) -> None:
-    """Put back, committed as undone, in the journal and the outcome, and told to the next iteration."""
+def test_an_implementation_that_approves_itself_is_undone_and_reported(loop: Loop) -> None:
+    """Restored, committed as undone, in the journal and the outcome, and reported to the next iteration."""
     loop.agent("approve(); commit('feat: approved by myself')")
     done = loop.run("-n", "2")
     assert done.code == 1
     assert loop.standing() == (False, None, 0)
     assert "Undone: Story US-001 was put back (passes true → false" in done.err
     assert loop.subjects[:2] == [
-        "chore: [ralph] undo what an iteration may not do",
+        "chore: [ralph] undo forbidden changes of an iteration",
         "feat: approved by myself",
     ]
     body = loop.project.git("log", "-1", "--format=%b")
@@ -219,8 +219,8 @@ def test_an_implementation_that_approves_itself_is_undone_and_told(loop: Loop) -
     assert "Undone: Story US-001 was put back" in loop.project.run("logs", run).out
 
 
-def test_what_is_legal_beside_it_stays(loop: Loop) -> None:
-    """Only what is illegal is undone: notes, new stories and the submission stay."""
+def test_allowed_changes_are_kept(loop: Loop) -> None:
+    """Only forbidden changes are undone: notes, new stories and the submission stay."""
     loop.agent("implement(); add('US-002'); edit(verifyCommands=['true']); change(passes=True)")
     loop.run("-n", "1")
     assert loop.standing() == (False, None, 0), "a story that passes itself is not submitted either"
@@ -228,19 +228,20 @@ def test_what_is_legal_beside_it_stays(loop: Loop) -> None:
     assert (loop.standing("US-002"), loop.tasks["verifyCommands"]) == ((False, None, 0), [])
 
 
-def test_an_iteration_on_several_stories_is_told_so(project: Project) -> None:
-    """One story per iteration: working on the notes of another is legal, and said."""
+def test_an_iteration_on_several_stories_is_reported(project: Project) -> None:
+    """One story per iteration: editing the notes of another is allowed, but reported."""
     loop = make_loop(project, story(), story("US-002", priority=2))
     loop.agent("implement(); change('US-002', notes='begun') if n == 1 else None")
     loop.run("-n", "2")
     assert (
-        f"{TOLD}\n- It worked on several stories (US-001, US-002): one story per iteration" in loop.prompts[1]
+        f"{TOLD}\n- It worked on several stories were changed (US-001, US-002): one story per iteration"
+        in loop.prompts[1]
     )
 
 
 @pytest.mark.parametrize("snapshots", some([True, False], 1))
-def test_whoever_reviews_hears_of_tests_that_are_gone(loop: Loop, snapshots: bool) -> None:
-    """Committed or not; a test that has another name now is not gone, and what is no test is nobody's business."""
+def test_a_review_is_told_about_deleted_tests(loop: Loop, snapshots: bool) -> None:
+    """Committed or not; a renamed test does not count as deleted, and files that are not tests are ignored."""
     for name in ("tests/test_a.py", "src/b.test.js", "tests/test_c.py", "d.py"):
         path = loop.project.path / name
         path.parent.mkdir(exist_ok=True)
@@ -255,15 +256,15 @@ def test_whoever_reviews_hears_of_tests_that_are_gone(loop: Loop, snapshots: boo
         snapshots=snapshots,
     )
     done = loop.run()
-    words = "It removed tests (src/b.test.js, tests/test_a.py): see whether that was right"
-    assert done.code == 0 and f"For the next iteration: {words}." in done.err, done.err
+    words = "It tests were removed (src/b.test.js, tests/test_a.py): see whether that was right"
+    assert done.code == 0 and f"Next prompt will mention: {words}." in done.err, done.err
     assert loop.modes[1] == "review US-001" and f"{TOLD}\n- {words}\n" in f"{loop.prompts[1]}\n"
     assert words in loop.project.run("logs", outcome(loop)["id"]).out
 
 
 @pytest.mark.parametrize("snapshots", some([True, False], 1))
-def test_whoever_reviews_hears_of_tests_that_have_lost_lines(loop: Loop, snapshots: bool) -> None:
-    """A test that was weakened may be; one that only grew, or is new, is not worth a word."""
+def test_a_review_is_told_about_tests_that_lost_lines(loop: Loop, snapshots: bool) -> None:
+    """A test with fewer lines might be weaker; one that only grew, or is new, is not reported."""
     for name in ("tests/test_a.py", "tests/test_b.py", "src/code.py"):
         path = loop.project.path / name
         path.parent.mkdir(exist_ok=True)
@@ -283,36 +284,36 @@ def test_whoever_reviews_hears_of_tests_that_have_lost_lines(loop: Loop, snapsho
     words = (
         "It changed or removed lines of tests (tests/test_a.py): see whether they still test what they did"
     )
-    assert done.code == 0 and f"For the next iteration: {words}." in done.err, done.err
+    assert done.code == 0 and f"Next prompt will mention: {words}." in done.err, done.err
     assert loop.modes[1] == "review US-001" and f"{TOLD}\n- {words}\n" in f"{loop.prompts[1]}\n"
 
 
-def test_a_review_that_decides_nothing_is_told_so(project: Project) -> None:
-    """It is repeated, and hears why."""
+def test_a_review_without_a_decision_is_repeated(project: Project) -> None:
+    """The next one is told why."""
     loop = make_loop(project, story(reviewStatus="needs_review", notes="done"))
     loop.agent("play() if n == 2 else log('I looked')")
     assert loop.run("-n", "2").code == 0
-    assert "It was a review and decided nothing about US-001" in loop.prompts[1]
+    assert "It was a review and made no decision about US-001" in loop.prompts[1]
 
 
-def test_a_branch_that_nobody_has_named(loop: Loop) -> None:
-    """A list with the branch of the template is no other branch's: it is said what to do."""
+def test_a_branch_without_a_name(loop: Loop) -> None:
+    """A list with the branch name of the template does not name another branch: a notice says what to do."""
     loop.write(board(branchName="ralph/feature-name"))
     done = loop.run()
     assert "branchName in tasks.json is still the template's ralph/feature-name." in done.err
     assert "You are on" not in done.err
 
 
-def test_a_detached_head_is_told(loop: Loop) -> None:
-    """Commits that belong to no branch are soon lost: the start and `status` say so."""
+def test_a_detached_head_is_reported(loop: Loop) -> None:
+    """Commits without a branch are easily lost: the start and `status` say so."""
     loop.project.git("checkout", "-q", "--detach")
     words = "You are on no branch (a detached HEAD), but tasks.json names"
     assert words in loop.project.run("prd", "status").out
     assert words in loop.run("-n", "1").err
 
 
-def test_a_branch_that_was_left_is_told(loop: Loop) -> None:
-    """Ralph switches no branches; work that goes elsewhere is said. To the branch of the list anybody may go."""
+def test_a_wrong_branch_is_reported(loop: Loop) -> None:
+    """Ralph never switches branches; work on another branch than the list's is reported."""
     loop.write(board(branchName="ralph/calc"))
     loop.agent("git('checkout', '-q', '-b', {1: 'other', 2: 'ralph/calc'}[n])")
     loop.run("-n", "3")
@@ -320,8 +321,8 @@ def test_a_branch_that_was_left_is_told(loop: Loop) -> None:
     assert TOLD not in loop.prompts[2]
 
 
-def test_the_log_of_progress_only_grows(loop: Loop) -> None:
-    """Its head may be curated, entries may be added, none may go."""
+def test_the_progress_log_only_grows(loop: Loop) -> None:
+    """Its head can be edited and entries can be added, but none removed."""
     loop.agent(
         "text = PROGRESS.read_text()\n"
         "log('## one') if n == 1 else None\n"
@@ -343,17 +344,17 @@ def test_the_log_of_progress_only_grows(loop: Loop) -> None:
 # ---- verification, the cap, no reviews ----
 
 
-def test_red_verify_commands_send_a_story_back_to_be_mended(loop: Loop) -> None:
-    """An approval that verification refutes is a request for changes, and its output is in the next prompt."""
-    loop.write(board(verifyCommands=["true", "test -e mended || (echo it is not mended; exit 3)"]))
-    loop.agent("(ROOT / 'mended').touch() if mode == 'review-fix' else None\nplay()")
+def test_failed_verify_commands_send_a_story_back_to_be_fixed(loop: Loop) -> None:
+    """An approval that verification refutes becomes a request for changes, with the output in the next prompt."""
+    loop.write(board(verifyCommands=["true", "test -e fixed || (echo it is not fixed; exit 3)"]))
+    loop.agent("(ROOT / 'fixed').touch() if mode == 'review-fix' else None\nplay()")
     done = loop.run()
     assert done.code == 0, done.err
     assert loop.modes == ["implement US-001", "review US-001", "review-fix US-001", "review US-001"]
-    assert "it is not mended" in loop.prompts[2] and TOLD in loop.prompts[2]
+    assert "it is not fixed" in loop.prompts[2] and TOLD in loop.prompts[2]
     assert loop.standing() == (True, "approved", 1), "the review that was refuted does not count"
-    assert "chore: [ralph] take back what verification has refuted" in loop.subjects
-    assert any("an approval that verification has refuted" in note for note in outcome(loop)["notes"])
+    assert "chore: [ralph] revoke approvals that verification refuted" in loop.subjects
+    assert any("an approval although verification failed" in note for note in outcome(loop)["notes"])
 
 
 def test_the_cap_approves_with_a_note(loop: Loop) -> None:
@@ -363,18 +364,18 @@ def test_the_cap_approves_with_a_note(loop: Loop) -> None:
     assert done.code == 0
     assert loop.standing() == (True, "approved", 1)
     assert loop.stories["US-001"]["reviewFeedback"] == f"{AT_CAP} no tests"
-    assert "every story approved, some only at the review cap" in done.out
-    assert "note: auto-approved at the review cap: US-001" in done.out
+    assert "all stories approved, some only because they reached the review limit" in done.out
+    assert "note: auto-approved at the review limit: US-001" in done.out
     found = outcome(loop)
     assert (found["outcome"], found["cause"]) == ("complete", "auto_approved")
     status = loop.project.run("prd", "status")
-    assert "US-001 only because the review cap was reached" in status.out
+    assert "US-001 approved only because the review cap was reached" in status.out
     assert json.loads(loop.project.run("prd", "status", "--json").out)["approvedAtCap"] == ["US-001"]
 
 
 @pytest.mark.slow
-def test_red_verify_commands_prevent_an_approval_at_the_cap_too(loop: Loop) -> None:
-    """The iterations are used up by fixes and reviews, and the exit code is 1."""
+def test_failed_verify_commands_prevent_an_approval_at_the_cap_too(loop: Loop) -> None:
+    """Fixes and reviews use up the iterations, and the exit code is 1."""
     loop.write(board(verifyCommands=["false"]))
     loop.agent("reject() if mode == 'review' else play()")
     done = loop.run("--review-cap", "1", "-n", "5")
@@ -384,13 +385,13 @@ def test_red_verify_commands_prevent_an_approval_at_the_cap_too(loop: Loop) -> N
     assert "approved at" not in done.out.partition("\n")[0]
 
 
-def test_a_list_that_is_approved_and_red_ends_the_run(loop: Loop) -> None:
-    """Nobody has anything left to do: exit 1, with what is red; no agent is started."""
+def test_an_approved_list_that_fails_verification_ends_the_run(loop: Loop) -> None:
+    """There is nothing left to do: exit 1, with the failed commands; no agent is started."""
     done_story = story(passes=True, reviewStatus="approved", reviewCount=1, notes="x")
     loop.write(board(done_story, verifyCommands=["false"]))
     done = loop.run(timeout=20)
     assert (done.code, loop.prompts) == (1, [])
-    assert "every story was approved before, but verifyCommands: false: exit code 1" in done.out
+    assert "all stories were already approved, but verifyCommands: false: exit code 1" in done.out
     assert loop.stories["US-001"]["passes"], "what people have approved stays"
 
 
@@ -404,25 +405,25 @@ def test_without_reviews_an_implementation_passes_itself(loop: Loop) -> None:
     assert loop.standing() == (True, None, 0)
     status = loop.project.run("prd", "status")
     assert (status.code, status.err) == (0, "")
-    assert "Every story is done." in status.out
+    assert "All stories are done." in status.out
     assert UNVERIFIED not in (loop.folder / "tasks.json").read_text()
 
 
 def test_a_list_that_was_made_without_reviews(loop: Loop) -> None:
-    """In the middle of it `status` sees it as its run did; a run with reviews says how to go on."""
+    """In the middle, `status` sees the list as its run did; a run with reviews says how to continue."""
     loop.write(board(story("US-001"), story("US-002"), verifyCommands=[]))
     loop.agent("change(passes=True, notes='made')")
     done = loop.run("--skip-review", "-n", "1")
     assert done.code == 1 and "nothing checks that stories are done" in done.err
     status = loop.project.run("prd", "status")
     assert status.code == 0, status.err
-    assert "Next: implement US-002, with: ralph prd run --skip-review" in status.out
+    assert "Next: implement US-002. To start: ralph prd run --skip-review" in status.out
     refused = loop.run()
     assert refused.code == 2 and "What was done with --skip-review goes on with it" in refused.err
 
 
 def test_status_sees_the_review_cap_of_the_last_run(loop: Loop) -> None:
-    """A count that this cap allowed is no problem of the list."""
+    """A count that this cap allowed is not a problem of the list."""
     loop.agent("change(reviewStatus='needs_review')")
     loop.run("--review-cap", "9", "-n", "1")
     loop.write(board(story("US-001", reviewStatus="needs_review", reviewCount=8), verifyCommands=[]))
@@ -430,12 +431,12 @@ def test_status_sees_the_review_cap_of_the_last_run(loop: Loop) -> None:
     assert "the review cap is 5" in loop.project.run("prd", "status", "--review-cap", "5").err
 
 
-# ---- people ----
+# ---- edits by people ----
 
 
 @pytest.mark.slow
-def test_what_people_edit_during_a_pause_counts(loop: Loop) -> None:
-    """Task list, PRD and prompt are read anew; nothing of it is taken for the agent's."""
+def test_edits_during_a_pause_count(loop: Loop) -> None:
+    """Task list, PRD and prompt are read again; the edits are not attributed to the agent."""
     with paused(loop):
         edited = board(story("US-002"), verifyCommands=["true"])
         edited["userStories"] += [loop.stories["US-001"] | {"acceptanceCriteria": ["Only this"]}]
@@ -464,7 +465,7 @@ def test_what_people_edit_during_a_pause_counts(loop: Loop) -> None:
     ),
 )
 def test_a_list_that_people_broke_stops_the_run(loop: Loop, text: str, words: str) -> None:
-    """Between two iterations: exit 2, with what is wrong and how to go on; nothing is changed."""
+    """Between two iterations: exit 2, with the problem and how to continue; nothing is changed."""
     with paused(loop) as run:
         (loop.folder / "tasks.json").write_bytes(text.encode("latin-1"))
     code, out, _ = ended(loop)
@@ -496,14 +497,14 @@ def test_a_folder_that_is_not_ready_is_refused(loop: Loop, break_it: str, words:
 
 
 @pytest.mark.parametrize("folder", ["..", ".", "../other", "/elsewhere"])
-def test_the_folder_is_inside_of_the_project(loop: Loop, folder: str) -> None:
+def test_the_folder_is_inside_the_project(loop: Loop, folder: str) -> None:
     """Anything else is refused."""
     done = loop.run("--ralph-dir", folder)
     assert done.code == 2 and "is not a folder inside" in done.err
 
 
 def test_the_folder_may_be_deeper(loop: Loop) -> None:
-    """And named by an absolute path; a link on the way is not followed later."""
+    """And given as an absolute path; a link on the way is not followed later."""
     (loop.project.path / "docs").mkdir()
     loop.folder.rename(loop.project.path / "docs" / "loop")
     loop.agent("RALPH = ROOT / 'docs/loop'; TASKS = RALPH / 'tasks.json'\napprove() if n == 1 else play()")
@@ -516,7 +517,7 @@ def test_the_folder_may_be_deeper(loop: Loop) -> None:
 
 
 def test_a_second_loop_is_refused(loop: Loop) -> None:
-    """With the run that holds the directory; the marker of the first stays."""
+    """The error names the run that holds the directory; the marker of the first stays."""
     hold_agent(loop)
     with loop.project.start("prd", "run") as process:
         wait_until(lambda: is_at_work(loop))
@@ -529,8 +530,8 @@ def test_a_second_loop_is_refused(loop: Loop) -> None:
     assert process.returncode == 0
 
 
-def test_the_marker_of_somebody_elses_loop_is_respected(loop: Loop) -> None:
-    """A live process of a loop that knows no lock of ours: refused, and its marker stays."""
+def test_the_marker_of_another_loop_is_respected(loop: Loop) -> None:
+    """A live process of a loop that does not use our lock: refused, and its marker stays."""
     marker = loop.project.path / ".ralph-active"
     marker.write_text(json.dumps({"pid": os.getpid()}))
     done = loop.run()
@@ -553,8 +554,8 @@ def test_the_marker_of_somebody_elses_loop_is_respected(loop: Loop) -> None:
         2,
     ),
 )
-def test_a_stale_marker_is_swept(loop: Loop, left: str) -> None:
-    """Whatever a killed loop, or its agent, has left there."""
+def test_a_stale_marker_is_removed(loop: Loop, left: str) -> None:
+    """Whatever a killed loop, or its agent, left there."""
     marker = loop.project.path / ".ralph-active"
     if left == "fifo":
         os.mkfifo(marker)
@@ -567,8 +568,8 @@ def test_a_stale_marker_is_swept(loop: Loop, left: str) -> None:
 
 
 @pytest.mark.parametrize("signals", some([1, 2], 1))
-def test_an_interrupted_loop_leaves_no_marker_and_nothing_illegal(loop: Loop, signals: int) -> None:
-    """Once lets the agent finish, twice ends it: either way what it did and may not is undone, and it can go on."""
+def test_an_interrupted_loop_leaves_no_marker_and_no_forbidden_change(loop: Loop, signals: int) -> None:
+    """Once lets the agent finish, twice stops it; forbidden changes are undone, and it can be resumed."""
     hold_agent(loop, "implement()", before="approve()")
     with loop.project.start("prd", "run") as process:
         wait_until(lambda: is_at_work(loop) and loop.standing()[0])
@@ -605,16 +606,16 @@ def killed(loop: Loop, cheat: str) -> str:
 
 
 def test_resume_undoes_what_a_killed_iteration_did(loop: Loop) -> None:
-    """Also of a half iteration nothing illegal is left, it is committed as undone, and told."""
+    """Forbidden changes of an interrupted iteration are undone too, committed as undone, and reported."""
     run = killed(loop, "approve(); PRD.write_text('nothing'); commit('feat: cheating')")
     assert loop.standing()[0]
     done = loop.project.run("resume")
     assert done.code == 0, done.err
     assert "Undone: Story US-001 was put back" in done.err
-    assert "Undone: ralph/prd.md is not the agent's to change" in done.err
+    assert "Undone: ralph/prd.md must not be changed by the agent" in done.err
     assert loop.modes[1:] == ["implement US-001", "review US-001"]
     assert TOLD in loop.prompts[1] and "prd.md" in loop.prompts[1]
-    assert "chore: [ralph] undo what an iteration may not do" in loop.subjects
+    assert "chore: [ralph] undo forbidden changes of an iteration" in loop.subjects
     assert loop.standing() == (True, "approved", 1)
     assert outcome(loop)["id"] == run
     assert not (loop.project.path / ".ralph-active").exists()
@@ -633,23 +634,23 @@ def test_resume_undoes_what_a_killed_iteration_did(loop: Loop) -> None:
     ),
 )
 def test_a_new_run_undoes_what_a_killed_iteration_did(loop: Loop, cheat: str) -> None:
-    """Whoever works on the folder next settles it first, and says so; the stale marker is swept."""
+    """The next command on the folder undoes them first, and says so; the stale marker is removed."""
     killed(loop, cheat)
     done = loop.run()
     assert done.code == 0, done.err
-    assert "Undone, from a loop that was killed:" in done.err
+    assert "Undone after a killed loop:" in done.err
     assert loop.modes[1:] == ["implement US-001", "review US-001"]
     assert not (loop.project.path / ".ralph-active").exists()
 
 
 @pytest.mark.slow
-def test_what_was_killed_is_settled_once(loop: Loop) -> None:
-    """Status says that it is not settled; an import settles it first, so that nobody undoes the import later."""
+def test_a_killed_iteration_is_settled_once(loop: Loop) -> None:
+    """Status says that it is not settled; an import settles it first, so that the import is not undone later."""
     killed(loop, "approve()")
     assert json.loads(loop.project.run("prd", "status", "--json").out)["unsettled"]
     (loop.outside / "todo.md").write_text("- [ ] Another story\n")
     done = loop.project.run("prd", "import", "--force", str(loop.outside / "todo.md"))
-    assert done.code == 0 and "Undone, from a loop that was killed" in done.err
+    assert done.code == 0 and "Undone after a killed loop" in done.err
     assert not json.loads(loop.project.run("prd", "status", "--json").out)["unsettled"]
     done = loop.run()
     assert done.code == 0 and "Undone" not in done.err, done.err
@@ -660,7 +661,7 @@ def test_what_was_killed_is_settled_once(loop: Loop) -> None:
     "command", some([("run", "--skip-review"), ("archive",), ("import", "--force", "README.md")], 1)
 )
 def test_an_agent_cannot_use_the_commands_on_its_own_loop(loop: Loop, command: tuple[str, ...]) -> None:
-    """Not even without the marker: the loop is at work there."""
+    """Not even without the marker: the loop is active there."""
     words = ", ".join(repr(word) for word in (RALPH, "prd", *command))
     (loop.project.path / "README.md").write_text("- [ ] Nothing\n")
     loop.agent(
@@ -670,7 +671,7 @@ def test_an_agent_cannot_use_the_commands_on_its_own_loop(loop: Loop, command: t
     )
     assert loop.run().code == 0
     assert "A loop is at work in ralph (process" in (loop.outside / "said").read_text()
-    assert ".ralph-active is not the agent's to change" in loop.prompts[1]
+    assert ".ralph-active must not be changed by the agent" in loop.prompts[1]
     assert not (loop.project.path / "ralph-archive").exists()
 
 
@@ -687,7 +688,7 @@ if not os.path.exists("killed"):
 
 
 def test_a_check_that_kills_the_loop_approves_nothing(project: Project) -> None:
-    """Verification runs what the agent has written: if that edits the list and kills Ralph, the edit is undone."""
+    """Verification runs files that the agent wrote: if they edit the list and kill Ralph, the edit is undone."""
     loop = make_loop(project, story(reviewStatus="needs_review", notes="x"), story("US-002", priority=2))
     loop.write(loop.tasks | {"verifyCommands": [f"{sys.executable} check.py"]})
     (project.path / "check.py").write_text(KILLER)
@@ -697,7 +698,7 @@ def test_a_check_that_kills_the_loop_approves_nothing(project: Project) -> None:
     wait_until(lambda: loop.standing("US-002")[0])
     done = project.run("resume")
     assert done.code == 0, done.err
-    assert "ralph/tasks.json was changed by what was run to verify or commit" in done.err
+    assert "ralph/tasks.json was changed by a check or a commit hook" in done.err
     assert loop.modes == ["review US-001", "implement US-002", "review US-002"]
 
 
@@ -706,7 +707,7 @@ def test_a_check_that_kills_the_loop_approves_nothing(project: Project) -> None:
 
 @pytest.mark.slow
 def test_empty_answers_are_asked_again_three_times(loop: Loop) -> None:
-    """They cost no iteration; the fourth does."""
+    """They do not count as iterations; the fourth does."""
     agent = loop.outside / "agent"
     loop.agent()
     text = agent.read_text().replace('print("I do", mode, id, flush=True)', "")
@@ -719,8 +720,8 @@ def test_empty_answers_are_asked_again_three_times(loop: Loop) -> None:
 
 
 @pytest.mark.slow
-def test_four_empty_answers_are_an_iteration(loop: Loop) -> None:
-    """An agent that never says anything does not run for ever."""
+def test_four_empty_answers_count_as_an_iteration(loop: Loop) -> None:
+    """An agent that never answers does not run forever."""
     agent = loop.outside / "agent"
     text = agent.read_text().replace('print("I do", mode, id, flush=True)', "").replace("\nplay()\n", "\n")
     agent.write_text(text)
@@ -728,14 +729,14 @@ def test_four_empty_answers_are_an_iteration(loop: Loop) -> None:
     assert len(loop.prompts) == 4
 
 
-# ---- what was put back is not lost ----
+# ---- backups of undone changes ----
 
 
-def test_copies_of_what_was_put_back_are_kept(loop: Loop) -> None:
-    """A person may have edited the PRD while the agent was at work."""
+def test_copies_of_undone_changes_are_kept(loop: Loop) -> None:
+    """A person may have edited the PRD while the agent was working."""
     loop.agent("PRD.write_text('written by a person') if n == 1 else None\nplay()")
     done = loop.run()
-    place = Path(done.err.partition("Copies of what was put back are in ")[2].partition("\n")[0])
+    place = Path(done.err.partition("Undone changes are kept in ")[2].partition("\n")[0])
     assert [path.read_text() for path in place.iterdir() if path.name.endswith("prd.md")] == [
         "written by a person"
     ]
@@ -743,7 +744,7 @@ def test_copies_of_what_was_put_back_are_kept(loop: Loop) -> None:
 
 @pytest.mark.slow
 def test_a_planted_commit_hook_of_the_user_cannot_approve(project: Project) -> None:
-    """The user's own hook runs what the agent has written: what it does to the folder is undone, and told."""
+    """The user's own hook runs what the agent wrote: its changes to the folder are undone and reported."""
     loop = make_loop(project, story(reviewStatus="needs_review", notes="x"), story("US-002", priority=2))
     hook = project.path / ".git" / "hooks" / "pre-commit"
     hook.parent.mkdir(exist_ok=True)
@@ -754,5 +755,5 @@ def test_a_planted_commit_hook_of_the_user_cannot_approve(project: Project) -> N
     )
     done = loop.run()
     assert done.code == 0, done.err
-    assert "ralph/prd.md was changed by what was run to verify or commit" in loop.prompts[1]
+    assert "ralph/prd.md was changed by a check or a commit hook" in loop.prompts[1]
     assert (loop.folder / "prd.md").read_text().endswith("It adds.\n")

@@ -33,7 +33,7 @@ def tasks(project: Project) -> dict[str, Any]:
 
 
 def test_init_in_an_empty_directory(project: Project) -> None:
-    """Four files from the templates, with date and name, the marker ignored, and what to do next."""
+    """Four files from the templates, with date and name, the marker ignored, and the next steps."""
     done = project.run("prd", "init")
     assert done.code == 0, done.err
     folder = project.path / "ralph"
@@ -48,7 +48,8 @@ def test_init_in_an_empty_directory(project: Project) -> None:
     assert "{{" not in "".join(path.read_text() for path in folder.iterdir())
     assert (project.path / ".gitignore").read_text() == ".ralph-active\n"
     assert (
-        "  1. Plan it: `ralph prd plan` asks" in done.out and "  3. Start the loop: ralph prd run" in done.out
+        "  1. Write ralph/prd.md and ralph/tasks.json:" in done.out
+        and "  3. Start the loop: ralph prd run" in done.out
     )
 
 
@@ -62,7 +63,7 @@ def test_init_in_an_empty_directory(project: Project) -> None:
     ],
 )
 def test_a_name_gives_the_branch_and_the_list_its_name(repository: Project, name: str, branch: str) -> None:
-    """Whatever it is, git takes it as the name of a branch."""
+    """Any name becomes a branch name that git accepts."""
     done = repository.run("prd", "init", "--name", name)
     assert done.code == 0
     assert (tasks(repository)["branchName"], tasks(repository)["project"]) == (branch, name)
@@ -72,7 +73,7 @@ def test_a_name_gives_the_branch_and_the_list_its_name(repository: Project, name
 
 
 def test_an_existing_folder_is_left_alone(project: Project) -> None:
-    """Exit 2; --force adds what is missing or empty, and overwrites nothing."""
+    """Exit 2; --force adds files that are missing or empty, and overwrites nothing."""
     (project.path / "ralph").mkdir()
     (project.path / "ralph" / "prd.md").write_text("# Mine\n")
     (project.path / "ralph" / "progress.txt").write_text(" \n")
@@ -85,11 +86,11 @@ def test_an_existing_folder_is_left_alone(project: Project) -> None:
     assert (project.path / "ralph" / "prd.md").read_text() == "# Mine\n"
     assert (project.path / "ralph" / "progress.txt").read_text().startswith("# Ralph Progress Log")
     assert (project.path / ".gitignore").read_text() == "*.pyc\n/.ralph-active"
-    assert "there  ralph/prd.md" in done.out and "made   ralph/tasks.json" in done.out
+    assert "exists   ralph/prd.md" in done.out and "created  ralph/tasks.json" in done.out
 
 
 def test_a_line_is_added_to_an_ignore_file_without_a_last_newline(project: Project) -> None:
-    """What stands there stays as it is."""
+    """The existing lines stay as they are."""
     (project.path / ".gitignore").write_text("*.pyc")
     project.run("prd", "init", "--project-dir", str(project.path), "--ralph-dir", "docs/loop")
     assert (project.path / ".gitignore").read_text() == "*.pyc\n.ralph-active\n"
@@ -99,15 +100,15 @@ def test_a_line_is_added_to_an_ignore_file_without_a_last_newline(project: Proje
 @pytest.mark.parametrize(
     "arguments", [("--project-dir", "nowhere"), ("--name", "..."), ("--ralph-dir", "..")]
 )
-def test_what_cannot_be_made_is_refused(project: Project, arguments: tuple[str, ...]) -> None:
+def test_a_folder_that_cannot_be_created_is_refused(project: Project, arguments: tuple[str, ...]) -> None:
     """Exit 2, and nothing is written."""
     assert project.run("prd", "init", *arguments).code == 2
     assert list(project.path.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", ["init", "status", "plan", "run", "archive"])
-def test_a_file_in_the_place_of_the_folder_is_named(project: Project, command: str) -> None:
-    """Every command says the same, and what to do; none sends to another one."""
+def test_a_file_instead_of_the_folder_is_reported(project: Project, command: str) -> None:
+    """Every command prints the same error and what to do; none refers to another command."""
     (project.path / "ralph").write_text("notes")
     done = project.run("prd", command)
     assert done.code == 2
@@ -115,7 +116,7 @@ def test_a_file_in_the_place_of_the_folder_is_named(project: Project, command: s
 
 
 def test_a_folder_that_is_a_link_is_refused(project: Project) -> None:
-    """Also with --force: nothing is written elsewhere."""
+    """Even with --force: nothing is written elsewhere."""
     (project.path / "elsewhere").mkdir()
     (project.path / "ralph").symlink_to("elsewhere")
     assert project.run("prd", "init", "--force").code == 2
@@ -123,8 +124,8 @@ def test_a_folder_that_is_a_link_is_refused(project: Project) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
-def test_a_template_is_recognised_as_long_as_nobody_has_written_into_it(name: str) -> None:
-    """With any name and date; one line of a person makes it that person's."""
+def test_a_template_is_recognised_until_someone_edits_it(name: str) -> None:
+    """With any name and date; one added line makes it the user's file."""
     text = files.fresh(name, "Login", "ralph/login")
     assert files.is_fresh(name, text.encode())
     mine = text.replace('"title": ""', '"title": "x"') if name == "tasks.json" else f"{text}\nMine.\n"
@@ -144,14 +145,12 @@ def test_an_unplanned_folder_says_what_to_do(project: Project, command: str) -> 
 
 
 def test_status_on_a_terminal(project: Project) -> None:
-    """Where every story stands, what reviews want, what is next; the cap in another colour than an approval."""
+    """The state of every story, requested changes, the next step; the cap has a different colour than an approval."""
     capped = {"passes": True, "reviewStatus": "approved", "reviewCount": 5, "notes": "x"}
     loop = make_loop(
         project,
         story("US-000", priority=4, **capped),
-        story(
-            title="Orders have a state that can be queried by customers, with a rather long title of its own"
-        ),
+        story(title="Orders have a state that can be queried by customers, with a rather long title"),
         story(
             "US-002",
             priority=2,
@@ -170,10 +169,10 @@ def test_status_on_a_terminal(project: Project) -> None:
     words = "\n".join(lines)
     for expected in (
         "2 of 4 stories done.",
-        "US-002 only because the review cap was reached: There are no tests for the empty list.",
-        "US-003 has to be changed: No default.",
-        "Next: review-fix US-003, with: ralph prd run",
-        "About 6 iterations are needed for what is left.",
+        "US-002 approved only because the review cap was reached: There are no tests for the empty list.",
+        "US-003 needs changes: No default.",
+        "Next: review-fix US-003. To start: ralph prd run",
+        "About 6 iterations are needed for the remaining stories.",
         "You are on main, but tasks.json names ralph/orders. Ralph does not switch branches.",
         "No verifyCommands",
     ):
@@ -181,7 +180,7 @@ def test_status_on_a_terminal(project: Project) -> None:
 
 
 def test_status_lists_all_problems(project: Project) -> None:
-    """Every one, with exit code 2, for people and as JSON; what can be shown is shown."""
+    """All of them, with exit code 2, as text and as JSON; what can be shown is shown."""
     loop = make_loop(project, story(passes="x"), story(), story("US-003", dependsOn=["US-9"]))
     done = project.run("prd", "status")
     assert done.code == 2 and "US-003" in done.out
@@ -240,8 +239,8 @@ def archived(loop: Loop) -> list[Path]:
     return sorted(place.iterdir()) if place.exists() else []
 
 
-def test_an_archive_has_the_files_and_a_summary_and_the_folder_begins_anew(finished: Loop) -> None:
-    """Named by date and branch, committed with nothing else; the person's own prompt stays."""
+def test_an_archive_has_the_files_and_a_summary_and_the_folder_starts_fresh(finished: Loop) -> None:
+    """Named by date and branch, committed with nothing else; the user's own prompt stays."""
     project = finished.project
     before = {name: (finished.folder / name).read_text() for name in NAMES}
     (project.path / "work.txt").write_text("not finished")
@@ -271,7 +270,7 @@ def test_an_archive_has_the_files_and_a_summary_and_the_folder_begins_anew(finis
     assert "Approved only at the review cap: US-002" in done.out
 
 
-def test_unfinished_stories_are_said(project: Project) -> None:
+def test_unfinished_stories_are_reported(project: Project) -> None:
     """In the summary and on the terminal; the label names the archive, as JSON too."""
     loop = make_loop(
         project, story(), story("US-002", passes=True, reviewStatus="approved", reviewCount=1, notes="x")
@@ -285,7 +284,7 @@ def test_unfinished_stories_are_said(project: Project) -> None:
 
 
 def test_a_list_without_a_description_has_no_line_for_it(project: Project) -> None:
-    """In the summary every item says something."""
+    """Every item in the summary has a value."""
     loop = make_loop(project, description="")
     done = project.run("prd", "archive")
     assert done.out.startswith(f"ralph-archive/{TODAY}-main: 0 of 1 stories done, 0 reviews.\n")
@@ -293,14 +292,14 @@ def test_a_list_without_a_description_has_no_line_for_it(project: Project) -> No
 
 
 def test_a_second_archive_of_a_name_gets_a_number(finished: Loop) -> None:
-    """Nothing that is there is overwritten."""
+    """Nothing is overwritten."""
     finished.project.run("prd", "archive")
     finished.write(board(story(title="Another"), branchName="ralph/orders"))
     assert finished.project.run("prd", "archive").code == 0
     assert [path.name for path in archived(finished)] == [f"{TODAY}-orders", f"{TODAY}-orders-2"]
 
 
-def test_there_may_be_nothing_to_archive(project: Project) -> None:
+def test_nothing_to_archive(project: Project) -> None:
     """A folder of fresh templates: exit 2, and no archive."""
     project.run("prd", "init")
     assert project.run("prd", "archive").code == 2
@@ -308,7 +307,7 @@ def test_there_may_be_nothing_to_archive(project: Project) -> None:
 
 
 def test_an_archive_without_a_repository(project: Project) -> None:
-    """Made, and said that it is not committed; a broken list is kept as it is."""
+    """It is made, with a warning that it is not committed; a broken list is kept as it is."""
     project.run("prd", "init")
     (project.path / "ralph" / "tasks.json").write_text("{broken")
     done = project.run("prd", "archive", "--label", "x")
@@ -319,7 +318,7 @@ def test_an_archive_without_a_repository(project: Project) -> None:
 
 
 def test_no_archive_while_a_loop_runs(project: Project) -> None:
-    """By the lock of a run, and by the marker of somebody else's loop."""
+    """By the lock of a run, and by the marker of another program's loop."""
     loop = make_loop(project)
     words = f"['env', '-u', 'RALPH_PARENT_RUN_ID', {RALPH!r}, 'prd', 'archive']"
     loop.agent(
@@ -338,10 +337,10 @@ class _Killed(BaseException):
 
 
 @pytest.mark.parametrize("after", some([0, 3, 9, 99, 1, 7, 8, 10, 12, 14, 15, 16], 4))
-def test_an_archive_that_was_cut_off_is_finished_by_the_next_call(
+def test_an_interrupted_archive_is_finished_by_the_next_call(
     finished: Loop, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    """Killed before any of its writes: nothing is lost, and the second call makes one whole archive of it."""
+    """Killed before any of its writes: nothing is lost, and the second call makes one complete archive."""
     before = {name: (finished.folder / name).read_bytes() for name in NAMES}
     left = after
     for owner, name in (
@@ -430,7 +429,7 @@ def said(project: Project) -> str:
 
 
 def test_a_prd_json_is_imported_and_nothing_is_lost(project: Project) -> None:
-    """Fields without a place are kept in notes and PRD and said; what was done there waits for its review."""
+    """Fields without a place are kept in notes and PRD and reported; finished stories wait for their review."""
     board = imported(project, SNARKTANK)
     first, second, third = board["userStories"]
     assert (board["project"], board["branchName"]) == ("MyApp", "ralph/task-priority")
@@ -445,7 +444,7 @@ def test_a_prd_json_is_imported_and_nothing_is_lost(project: Project) -> None:
     assert '{"passes": "partly"}' in third["notes"]
     assert '"platform": {' in (project.path / "ralph" / "prd.md").read_text()
     for words in (
-        "done there and to be reviewed here: US-001",
+        "marked done, to be reviewed: US-001",
         "Ralph will run this command to verify every approval: npm test",
         "Kept in prd.md, because tasks.json has no field for it: platform",
         "Kept in the notes of US-002, because a story has no field for it: estimate",
@@ -458,7 +457,7 @@ def test_a_prd_json_is_imported_and_nothing_is_lost(project: Project) -> None:
 
 
 def test_every_text_of_a_story_survives(project: Project) -> None:
-    """Whatever a story says there is found here again, somewhere."""
+    """Every text of an imported story is found again somewhere."""
     odd = {
         "id": 7,
         "title": "T1",
@@ -477,15 +476,15 @@ def test_every_text_of_a_story_survives(project: Project) -> None:
     assert [n for n in range(1, 16) if not re.search(rf"\bT{n}\b", everything)] == []
 
 
-def test_what_is_trusted_counts_as_approved(project: Project) -> None:
-    """`--trust`: as people say."""
+def test_trusted_stories_count_as_approved(project: Project) -> None:
+    """`--trust` accepts the list's own status."""
     board = imported(project, SNARKTANK, "--trust")
     assert (board["userStories"][0]["passes"], board["userStories"][0]["reviewStatus"]) == (True, "approved")
-    assert "1 approved, as trusted" in said(project)
+    assert "1 approved without a review" in said(project)
 
 
-def test_stories_that_wait_for_each_other_are_let_go(project: Project) -> None:
-    """And what they waited for is in their notes."""
+def test_circular_dependencies_are_dropped(project: Project) -> None:
+    """And recorded in the notes."""
     ring = [{"id": id, "title": id, "dependsOn": [other]} for id, other in (("A", "B"), ("B", "A"))]
     board = imported(project, ring)
     assert [each["dependsOn"] for each in board["userStories"]] == [[], []]
@@ -517,7 +516,7 @@ Intro.
 
 
 def test_a_checklist_is_imported(project: Project) -> None:
-    """Headings and plain items are groups, nested items are criteria, a tick is a claim; all of it is the PRD."""
+    """Headings and plain items are groups, nested items are criteria, a tick is a claim; the PRD has all of it."""
     board = imported(project, CHECKLIST, name="todo.md")
     found = [
         (s["title"], s["acceptanceCriteria"], s["description"], s["reviewStatus"])
@@ -540,15 +539,15 @@ def test_a_checklist_is_imported(project: Project) -> None:
     assert (project.path / "ralph" / "prd.md").read_text() == CHECKLIST
 
 
-def test_an_import_keeps_the_branch_that_init_has_named(project: Project) -> None:
-    """Unless the list that is imported names one."""
+def test_an_import_keeps_the_branch_name_from_init(project: Project) -> None:
+    """Unless the imported list has one."""
     project.run("prd", "init", "--name", "login")
     assert imported(project, CHECKLIST, name="todo.md")["branchName"] == "ralph/login"
     assert imported(project, SNARKTANK, "--force")["branchName"] == SNARKTANK["branchName"]
 
 
 def test_an_import_replaces_nothing_without_force(project: Project) -> None:
-    """Exit 2; by force what was there is kept under another name, and said."""
+    """Exit 2; with --force the old files are kept under another name, which is printed."""
     imported(project, CHECKLIST, name="todo.md")
     path = project.path.parent / "prd.json"
     path.write_text(json.dumps(SNARKTANK))
@@ -571,7 +570,7 @@ def test_an_import_replaces_nothing_without_force(project: Project) -> None:
         ("b.md", None, "there is no such list to import"),
     ],
 )
-def test_what_is_no_list_is_refused(project: Project, name: str, text: str | None, words: str) -> None:
+def test_an_invalid_list_is_refused(project: Project, name: str, text: str | None, words: str) -> None:
     """Exit 2, and nothing is written."""
     path = project.path.parent / name
     if text is not None:

@@ -1,4 +1,4 @@
-"""`ralph prd plan`: an agent in the person's own terminal, and the files that it leaves."""
+"""`ralph prd plan`: an agent in the user's own terminal, and the files that it writes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_plan_is_made_in_a_conversation(planned: Project) -> None:
         screen.answer("What do you want to build?", "a login")
         assert screen.finish() == 0, screen.screen
         assert "Planned: 1 story." in screen.screen
-        assert "then: ralph prd run" in screen.screen
+        assert "then run: ralph prd run" in screen.screen
     assert (planned.path / "ralph" / "prd.md").read_text().endswith("People want: a login.\n")
     flag, prompt = told(planned)
     assert flag == "--deep"
@@ -71,8 +71,8 @@ def test_a_plan_is_made_in_a_conversation(planned: Project) -> None:
     assert (planned.path.parent / "where").read_text() == f"{planned.path} None"
 
 
-def test_a_link_in_a_circle_is_no_prd(planned: Project) -> None:
-    """Said as such, and nothing is begun."""
+def test_a_circular_link_is_refused(planned: Project) -> None:
+    """With a clear error, and nothing is started."""
     (planned.path / "circle").symlink_to("circle")
     with terminal(planned, "prd", "plan", "--from", "circle") as screen:
         assert screen.finish() == 2
@@ -80,8 +80,8 @@ def test_a_link_in_a_circle_is_no_prd(planned: Project) -> None:
 
 
 @pytest.mark.slow
-def test_a_written_prd_is_only_derived_from(planned: Project) -> None:
-    """With --from it is copied first; never over another one, unless by force, which keeps that."""
+def test_stories_are_derived_from_a_written_prd(planned: Project) -> None:
+    """With --from it is copied first, never over another one unless --force is given, which keeps a backup."""
     source = planned.path.parent / "login.md"
     source.write_text("# Login\n\nWith a password.\n")
     planner(planned, f"TASKS.write_text(json.dumps(json.loads({json.dumps(board())!r})))")
@@ -118,8 +118,8 @@ def test_a_written_prd_is_only_derived_from(planned: Project) -> None:
         2,
     ),
 )
-def test_what_is_wrong_with_a_plan_is_said(planned: Project, body: str, words: tuple[str, ...]) -> None:
-    """All of it, with exit code 2, and how to go on."""
+def test_problems_of_a_plan_are_reported(planned: Project, body: str, words: tuple[str, ...]) -> None:
+    """All of them, with exit code 2, and how to continue."""
     planner(planned, body)
     with terminal(planned, "prd", "plan") as screen:
         assert screen.finish() == 2
@@ -127,8 +127,8 @@ def test_what_is_wrong_with_a_plan_is_said(planned: Project, body: str, words: t
             assert each in screen.screen, screen.screen
 
 
-def test_planning_decides_about_no_story_that_was_begun(planned: Project) -> None:
-    """Stories that are under way may stay as far as they are; they may not be reset or go."""
+def test_planning_cannot_change_stories_that_were_started(planned: Project) -> None:
+    """They can stay as they are; they cannot be reset or removed."""
     begun = story(passes=True, reviewStatus="approved", reviewCount=1, notes="x")
     (planned.path / "ralph" / "tasks.json").write_text(json.dumps(board(begun)))
     planner(planned, f"write(userStories=[{begun!r}, {story('US-002')!r}])")
@@ -140,8 +140,8 @@ def test_planning_decides_about_no_story_that_was_begun(planned: Project) -> Non
         assert "Story US-001: passes must be true, not false" in screen.screen
 
 
-def test_ctrl_c_is_the_agents(planned: Project) -> None:
-    """It interrupts what the agent does, not ralph, which waits for the end of the session."""
+def test_ctrl_c_goes_to_the_agent(planned: Project) -> None:
+    """It interrupts the agent, not ralph, which waits for the end of the session."""
     planner(
         planned,
         "signal.signal(signal.SIGINT, lambda *_: os.write(1, b'not yet '))\n"
@@ -155,17 +155,17 @@ def test_ctrl_c_is_the_agents(planned: Project) -> None:
         assert screen.finish() == 0, screen.screen
 
 
-def test_a_terminal_that_was_left_in_a_bad_state_is_put_back(planned: Project) -> None:
-    """An agent that dies in the middle of its own screen; its exit code is said, and the files are checked."""
+def test_a_terminal_left_in_a_bad_state_is_restored(planned: Project) -> None:
+    """An agent that dies in full-screen mode; its exit code is printed, and the files are checked."""
     planner(planned, "tty.setraw(0)\nos.kill(os.getpid(), signal.SIGKILL)")
     with terminal(planned, "prd", "plan") as screen:
         assert screen.finish() == 2
-        assert "ended with exit code 137." in screen.screen
+        assert "exited with code 137." in screen.screen
         assert termios.tcgetattr(screen._master)[3] & termios.ICANON
 
 
 def test_planning_needs_a_terminal_a_folder_and_an_agent(project: Project) -> None:
-    """Each is refused with what to do; nothing is started."""
+    """Each missing one is refused with advice; nothing is started."""
     done = project.run("prd", "plan")
     assert done.code == 2 and "Create it with: ralph prd init" in done.err
     project.run("prd", "init")
@@ -186,13 +186,13 @@ def test_planning_needs_a_terminal_a_folder_and_an_agent(project: Project) -> No
         ("custom", ["x", "--model", "opus", "P"]),
     ],
 )
-def test_every_agent_begins_a_session_with_the_prompt(type: str, expected: list[str]) -> None:
-    """As its own help says; the user's flags are kept, and nothing that is for iterations is added."""
+def test_every_agent_starts_a_session_with_the_prompt(type: str, expected: list[str]) -> None:
+    """As its own help says; the user's flags are kept, and no flags for iterations are added."""
     assert AGENTS[type].interactive(AgentSpec("a", type, "x", ("--model", "opus")), "P") == expected
 
 
 def test_another_folder_is_named_in_the_prompt(project: Project) -> None:
-    """`--ralph-dir`: the skill speaks of that one."""
+    """`--ralph-dir`: the skill names that folder."""
     project.run("prd", "init", "--ralph-dir", "docs/loop")
     planner(project, "pass")
     with terminal(project, "prd", "plan", "--ralph-dir", "docs/loop") as screen:

@@ -1,4 +1,4 @@
-"""`ralph run` as a user meets it."""
+"""`ralph run` as a user sees it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from ralph.core.model import Limits, Plan
 
 TAG = "<response>DONE</response>"
 INSTRUCTION = f"When everything is done, and only then, end your answer with `{TAG}`."
-PROVED = "complete: claimed, and every required check green"
-UNPROVED = "complete: claimed; no check was configured to prove it"
+PROVED = "complete: all checks passed"
+UNPROVED = "complete: no checks configured"
 
 
 def prompt(project: Project, iteration: int) -> str:
@@ -27,14 +27,14 @@ def prompt(project: Project, iteration: int) -> str:
 
 
 def run_id(result: Result) -> str:
-    """The id of the run that has just ended."""
+    """The id of the run that just finished."""
     found = re.search(r"^  run (\S+): ", result.out, re.MULTILINE)
     assert found is not None
     return found[1]
 
 
 def plan(project: Project) -> Plan:
-    """The plan of the only run, as the store has it."""
+    """The plan of the only run, from the store."""
     runs = project.home.runs()
     with closing(runs.db):
         (run,) = runs.all()
@@ -50,7 +50,7 @@ def lines(path: Path) -> list[str]:
 def feedback(
     command: str, slug: str, output: str, *, code: int = 1, hint: str = "", iteration: int = 1
 ) -> str:
-    """What a red guardrail puts into the next prompt, in the documented format."""
+    """What a failed guardrail adds to the next prompt, in the documented format."""
     return (
         f'Guardrail "{command}" failed with exit code {code}.\n'
         + (f"Hint: {hint}\n" if hint else "")
@@ -60,7 +60,7 @@ def feedback(
 
 
 def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
-    """The demo's story: a claim is refuted by a red guardrail, fed back, mended, proved."""
+    """The story of the demo: a claim is refuted by a failed guardrail, fed back, fixed, proved."""
     project.agent(
         """
         echo "iteration $RALPH_ITERATION"
@@ -82,7 +82,7 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
     )
 
 
-# ---- what is asked for ----
+# ---- the command line ----
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
         (["-f", "none.md"], "none.md: there is no such prompt file."),
         (["-f", "."], "the prompt file is no regular file."),
         (["-f", "-"], "The prompt cannot be read from stdin"),
-        (["-p", "a", "-m", "0"], "'0' is no whole number of at least 1"),
-        (["-p", "a", "--max-cost-usd", "-1"], "'-1' is no number of at least 0"),
-        (["-p", "a", "--max-tokens", "1e6"], "'1e6' is no whole number of at least 1"),
-        (["-p", "a", "--max-duration-seconds", "nan"], "'nan' is no number of at least 0"),
+        (["-p", "a", "-m", "0"], "must be 1 or more, not '0'."),
+        (["-p", "a", "--max-cost-usd", "-1"], "must be 0 or more, not '-1'."),
+        (["-p", "a", "--max-tokens", "1e6"], "must be a whole number, not '1e6'."),
+        (["-p", "a", "--max-duration-seconds", "nan"], "must be a number, not 'nan'."),
         (["-p", "a", "-c", ""], "completionResponse"),
         (["-p", "a", "--settings", "none.json"], "none.json: there is no such settings file."),
         (["-p", "a", "--agent", ""], "No agent is configured."),
@@ -108,14 +108,14 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_cannot_be_run_is_refused(
+def test_an_invalid_command_line_is_refused(
     project: Project,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
     complaint: str,
 ) -> None:
-    """A wrong command line is exit 2 with one error, before anything is written, a dry run's too."""
+    """Exit 2 with one error, before anything is written, also for a dry run."""
     project.agent("touch started")
     (project.path / "PROMPT.md").write_text("x")
     (project.path / "EMPTY.md").write_text("\n")
@@ -129,8 +129,8 @@ def test_what_cannot_be_run_is_refused(
     assert list(project.home.path.iterdir()) == []
 
 
-def test_what_is_refused_starts_nothing(project: Project) -> None:
-    """The same from outside: no agent, no run, nothing on stdout."""
+def test_a_refused_command_starts_nothing(project: Project) -> None:
+    """The same in a real process: no agent, no run, nothing on stdout."""
     project.agent("touch started")
     result = project.run("run", "-p", " \n")
     assert (result.code, result.out, result.err.splitlines()) == (
@@ -142,8 +142,8 @@ def test_what_is_refused_starts_nothing(project: Project) -> None:
     assert list(project.home.path.iterdir()) == []
 
 
-def test_no_agent_is_said_with_the_next_step(project: Project) -> None:
-    """Without settings and without --agent, the error tells both ways to name one."""
+def test_a_missing_agent_is_reported_with_the_next_step(project: Project) -> None:
+    """Without settings and without --agent, the error names both ways to choose one."""
     result = project.run("run", "-p", "x")
     assert (result.code, result.err.splitlines()) == (
         2,
@@ -164,7 +164,7 @@ def test_run_is_the_default_command(project: Project) -> None:
 
 
 def test_flags_win_over_settings(project: Project) -> None:
-    """-m, -c and --no-stream-agent-output replace what the settings say."""
+    """-m, -c and --no-stream-agent-output override the settings."""
     project.agent(
         "echo x >> starts; echo chatter; echo '<response>FERTIG</response>'",
         maximumIterations=7,
@@ -177,8 +177,8 @@ def test_flags_win_over_settings(project: Project) -> None:
     assert "chatter" not in result.err
 
 
-def test_the_agents_output_is_streamed_unless_told_otherwise(project: Project) -> None:
-    """streamAgentOutput and its two flags decide whether the agent's words are shown."""
+def test_agent_output_is_streamed_unless_disabled(project: Project) -> None:
+    """streamAgentOutput and its two flags decide whether agent output is shown."""
     project.agent("echo words; echo aside >&2", streamAgentOutput=False)
     quiet = project.run("run", "-p", "x", "-m", "1")
     loud = project.run("run", "-p", "x", "-m", "1", "--stream-agent-output")
@@ -191,7 +191,7 @@ def test_the_agents_output_is_streamed_unless_told_otherwise(project: Project) -
 
 
 def test_output_is_shown_while_the_agent_works(project: Project) -> None:
-    """Streaming does not wait for the agent's end."""
+    """Streaming does not wait for the agent to exit."""
     project.agent("echo early; while [ ! -f go ]; do sleep 0.02; done")
     process = project.start("run", "-p", "x", "-m", "1")
     assert process.stderr is not None
@@ -204,7 +204,7 @@ def test_output_is_shown_while_the_agent_works(project: Project) -> None:
 
 
 def test_settings_from_another_file(project: Project) -> None:
-    """--settings names the file; the local one beside it is merged into it."""
+    """--settings names the file; the local file next to it is merged into it."""
     agent = project.script("agent.sh", 'echo "$@"')
     (project.path / "other").mkdir()
     (project.path / "other/loop.json").write_text(
@@ -221,8 +221,8 @@ def test_settings_from_another_file(project: Project) -> None:
 CONFIGURED = {"flags": ["--model opus"], "promptVia": "stdin", "env": {"TOKEN": "s3cret"}}
 
 
-def test_another_agent_gets_nothing_of_the_configured_one(project: Project) -> None:
-    """--agent replaces the whole agent: flags, the way of the prompt and the environment are the other's own."""
+def test_another_agent_inherits_nothing(project: Project) -> None:
+    """--agent replaces the whole agent: flags, promptVia and environment are the new agent's own."""
     project.agent("touch started", agent=CONFIGURED, includeCompletionInstruction=False)
     project.script("other.sh", 'printf "%s|" "$@" "TOKEN=$TOKEN" "stdin=$(cat)"; echo')
     result = project.run("run", "-p", "x", "-m", "1", "--agent", "./other.sh")
@@ -230,8 +230,8 @@ def test_another_agent_gets_nothing_of_the_configured_one(project: Project) -> N
     assert not (project.path / "started").exists()
 
 
-def test_the_configured_agent_named_again_stays_as_it_is(project: Project) -> None:
-    """Naming the agent of the settings is no other agent."""
+def test_naming_the_configured_agent_changes_nothing(project: Project) -> None:
+    """It does not count as another agent."""
     project.agent(
         'printf "%s|" "$@" "TOKEN=$TOKEN" "stdin=$(cat)"; echo',
         agent=CONFIGURED,
@@ -242,7 +242,7 @@ def test_the_configured_agent_named_again_stays_as_it_is(project: Project) -> No
 
 
 def test_another_agent_may_have_flags(project: Project) -> None:
-    """--agent is split as a shell would split it, once: what was quoted stays one word."""
+    """--agent is split once, as a shell would split it: quoted text stays one word."""
     project.script("other.sh", 'printf "%s|" "$@"; echo')
     agent = "./other.sh --model opus --title 'a  \"b\"' \"it's\" --empty '' \\$HOME '*'"
     result = project.run("run", "-p", "x", "-m", "1", "--agent", agent)
@@ -256,7 +256,7 @@ def test_the_scripted_agent_by_name(project: Project) -> None:
     assert project.run("run", "-p", "x", "--agent", "scripted script.yaml").code == 0
 
 
-# ---- what the agent gets ----
+# ---- the agent's input ----
 
 
 @pytest.mark.parametrize("via", ["stdin", "argument", "file"])
@@ -280,8 +280,8 @@ def test_the_prompt_reaches_the_agent(project: Project, via: str) -> None:
     assert prompt(project, 1) == "The work."
 
 
-def test_what_the_environment_tells(project: Project) -> None:
-    """Agent and guardrail know run, iteration and limit; agent.env is the agent's alone."""
+def test_the_environment(project: Project) -> None:
+    """Agent and guardrail know run, iteration and limit; agent.env is only for the agent."""
     show = 'echo "$RALPH_RUN_ID $RALPH_ITERATION $RALPH_MAX_ITERATIONS $TOKEN"'
     project.agent(
         f"{show} >> agent.seen",
@@ -293,8 +293,8 @@ def test_what_the_environment_tells(project: Project) -> None:
     assert lines(project.path / "guardrail.seen") == [f"{run} 1 2 ", f"{run} 2 2 "]
 
 
-def test_the_agent_is_looked_up_where_its_environment_says(project: Project) -> None:
-    """A PATH in agent.env counts for finding the command too."""
+def test_the_agent_is_looked_up_in_its_own_path(project: Project) -> None:
+    """A PATH in agent.env is used to find the command too."""
     (project.path / "bin").mkdir()
     project.script("bin/my-agent", f"echo '{TAG}'")
     path = f"{project.path}/bin:/usr/bin:/bin"
@@ -302,8 +302,8 @@ def test_the_agent_is_looked_up_where_its_environment_says(project: Project) -> 
     assert project.run("run", "-p", "x").code == 0
 
 
-def test_agent_and_guardrails_work_where_ralph_was_started(repository: Project) -> None:
-    """In a directory below the repository's top, all of it happens there."""
+def test_agent_and_guardrails_run_where_ralph_was_started(repository: Project) -> None:
+    """In a subdirectory of the repository, everything happens there."""
     below = repository.path / "below"
     below.mkdir()
     inner = Project(below, repository.home)
@@ -314,15 +314,15 @@ def test_agent_and_guardrails_work_where_ralph_was_started(repository: Project) 
 
 
 def test_the_prompt_file_is_read_again_each_iteration(project: Project) -> None:
-    """What an agent or a user writes into the prompt file counts from the next iteration on."""
+    """Changes to the prompt file count from the next iteration on."""
     (project.path / "PROMPT.md").write_text("first")
     project.agent('echo "after $RALPH_ITERATION" > PROMPT.md', includeCompletionInstruction=False)
     project.run("run", "-f", "PROMPT.md", "-m", "3")
     assert [prompt(project, n) for n in (1, 2, 3)] == ["first", "after 1\n", "after 2\n"]
 
 
-def test_a_prompt_file_that_vanishes_ends_the_run(project: Project) -> None:
-    """Without its prompt a run is fatal, exit 2, and says which file it misses."""
+def test_a_missing_prompt_file_ends_the_run(project: Project) -> None:
+    """Without its prompt file a run ends as fatal, exit 2, and names the file."""
     (project.path / "PROMPT.md").write_text("x")
     project.agent("rm PROMPT.md")
     result = project.run("run", "-f", "PROMPT.md", "-m", "3")
@@ -349,7 +349,7 @@ def test_a_prompt_file_that_vanishes_ends_the_run(project: Project) -> None:
         ),
     ],
 )
-def test_what_is_added_to_the_prompt(
+def test_additions_to_the_prompt(
     project: Project,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -357,7 +357,7 @@ def test_what_is_added_to_the_prompt(
     settings: dict[str, Any],
     sent: str,
 ) -> None:
-    """The completion instruction unless the tag is there already, the count if wanted, and nothing else."""
+    """The completion instruction unless the tag is already there, the count if enabled, and nothing else."""
     project.agent("true", **settings)
     monkeypatch.chdir(project.path)
     assert main(["run", "--dry-run", "--json", "-p", base]) == 0
@@ -365,7 +365,7 @@ def test_what_is_added_to_the_prompt(
 
 
 def test_the_count_goes_down(project: Project) -> None:
-    """The last iteration knows that none is left."""
+    """In the last iteration, none is left."""
     project.agent("true", includeIterationCountInPrompt=True, includeCompletionInstruction=False)
     project.run("run", "-p", "x", "-m", "3")
     assert [prompt(project, n).splitlines()[0] for n in (1, 2, 3)] == [
@@ -391,7 +391,7 @@ B = feedback("echo b; exit 2", "echo_b_exit_2", "b\n", code=2, hint="Do b.")
     ids=lambda value: "+".join(value) if isinstance(value, tuple) else "",
 )
 def test_feedback_of_several_guardrails(project: Project, actions: tuple[str, str], sent: str) -> None:
-    """In configured order, each by its own action; REPLACE replaces all so far; the instruction stays last."""
+    """In configured order, each by its action; REPLACE replaces all before it; the instruction stays last."""
     project.agent(
         "true",
         guardrails=[
@@ -405,7 +405,7 @@ def test_feedback_of_several_guardrails(project: Project, actions: tuple[str, st
 
 
 def test_feedback_is_of_the_last_iteration_only(project: Project) -> None:
-    """What has become green is not told again."""
+    """A guardrail that passes now is not mentioned again."""
     project.agent(
         "touch done.$RALPH_ITERATION",
         guardrails=[{"command": "test -f done.2"}],
@@ -417,14 +417,14 @@ def test_feedback_is_of_the_last_iteration_only(project: Project) -> None:
 
 
 def test_replace_brings_the_instruction_back(project: Project) -> None:
-    """When the prompt that named the tag is replaced, the instruction is added after all."""
+    """When the prompt that named the tag is replaced, the instruction is added."""
     project.agent("true", guardrails=[{"command": "false", "failAction": "REPLACE"}])
     project.run("run", "-p", f"Fix it, then say {TAG}", "-m", "2")
     assert prompt(project, 2) == f"{feedback('false', 'false', '')}\n\n{INSTRUCTION}"
 
 
-def test_output_is_cut_and_the_hint_is_not(project: Project) -> None:
-    """outputTruncateChars cuts what the agent is shown; hint and log stay whole."""
+def test_output_is_truncated_but_the_hint_is_not(project: Project) -> None:
+    """outputTruncateChars truncates what the agent sees; hint and log stay complete."""
     hint = "Look at the first line. " * 20
     project.agent(
         "true",
@@ -441,7 +441,7 @@ def test_output_is_cut_and_the_hint_is_not(project: Project) -> None:
 
 
 def test_without_a_limit_all_output_is_shown(project: Project) -> None:
-    """outputTruncateChars 0 means all, as it says."""
+    """outputTruncateChars 0 means no limit."""
     project.agent(
         "true",
         outputTruncateChars=0,
@@ -457,7 +457,7 @@ def test_without_a_limit_all_output_is_shown(project: Project) -> None:
 
 
 def test_every_guardrail_runs_in_every_iteration(project: Project) -> None:
-    """A red one does not spare the others, nor does an agent that failed."""
+    """A failed guardrail does not stop the others, nor does a failed agent."""
     project.agent(
         "exit 1",
         guardrails=[
@@ -471,7 +471,7 @@ def test_every_guardrail_runs_in_every_iteration(project: Project) -> None:
 
 
 def test_start_and_end_of_guardrails_are_printed(project: Project) -> None:
-    """Start, end, exit status, and for a red one its action and log."""
+    """Start, end, exit status, and for a failed one its action and log."""
     project.agent("true", guardrails=[{"command": "true"}, {"command": "exit 3", "failAction": "PREPEND"}])
     shown = [
         line.rpartition(",")[0] if "Guardrail end" in line else line
@@ -488,7 +488,7 @@ def test_start_and_end_of_guardrails_are_printed(project: Project) -> None:
 
 
 def test_guardrail_logs(project: Project) -> None:
-    """One log per guardrail and iteration, green ones too, with stdout and stderr in the order printed."""
+    """One log per guardrail and iteration, also if it passed, with stdout and stderr in the order printed."""
     long = "echo " + "x" * 80
     project.agent(
         "true",
@@ -531,8 +531,8 @@ def test_the_same_guardrail_twice_is_run_twice(project: Project) -> None:
     assert f"Guardrail start: {command} #2" in result.err
 
 
-def test_a_guardrail_that_hangs_is_ended(project: Project) -> None:
-    """timeoutSeconds makes it red, and the agent is told so."""
+def test_a_guardrail_that_hangs_times_out(project: Project) -> None:
+    """timeoutSeconds makes it fail, and the agent is told so."""
     project.agent("true", guardrails=[{"command": "echo slow; sleep 60", "timeoutSeconds": 0.3}])
     result = project.run("run", "-p", "x", "-m", "2")
     assert result.code == 1
@@ -544,14 +544,14 @@ def test_a_guardrail_that_hangs_is_ended(project: Project) -> None:
     assert "a timeout after 0.3 s, action APPEND" in result.err
 
 
-def test_a_guardrail_has_nothing_to_read(project: Project) -> None:
-    """Its stdin is empty, so a command that asks does not hang."""
+def test_a_guardrail_has_empty_stdin(project: Project) -> None:
+    """A command that asks does not hang."""
     project.agent(f"echo '{TAG}'", guardrails=[{"command": 'test -z "$(cat)"'}])
     assert project.run("run", "-p", "x").code == 0
 
 
 def test_the_files_of_an_earlier_run_are_kept_apart(project: Project) -> None:
-    """Prompts and logs in .ralph are of the run in hand; the earlier ones move to .ralph/old."""
+    """Prompts and logs in .ralph belong to the current run; older ones move to .ralph/old."""
     project.agent("true", guardrails=[{"command": "false"}])
     first = run_id(project.run("run", "-p", "first", "-m", "2"))
     project.run("run", "-p", "second", "-m", "1")
@@ -566,7 +566,7 @@ def test_the_files_of_an_earlier_run_are_kept_apart(project: Project) -> None:
 
 
 def test_git_does_not_see_the_runtime_files(repository: Project) -> None:
-    """After a run only the settings are new to git."""
+    """After a run, only the settings are new to git."""
     repository.agent("true", guardrails=[{"command": "false"}])
     repository.run("run", "-p", "x", "-m", "1")
     seen = repository.git("status", "--porcelain", "--untracked-files=all").splitlines()
@@ -578,7 +578,7 @@ def test_git_does_not_see_the_runtime_files(repository: Project) -> None:
 
 @pytest.mark.parametrize(("arguments", "limit"), [(["-m", "1"], 1), ([], 10)])
 def test_the_limit_is_exact(project: Project, arguments: list[str], limit: int) -> None:
-    """N iterations are N starts of the agent, then exit 1 and the next step; without a limit given, 10."""
+    """N iterations are N starts of the agent, then exit 1 and the next step; the default is 10."""
     project.agent("echo x >> starts")
     result = project.run("run", "-p", "x", *arguments)
     assert (result.code, lines(project.path / "starts")) == (1, ["x"] * limit)
@@ -588,13 +588,13 @@ def test_the_limit_is_exact(project: Project, arguments: list[str], limit: int) 
 
 
 def test_a_claim_in_the_last_iteration_counts(project: Project) -> None:
-    """Complete at the limit is complete."""
+    """Completing at the limit counts as complete."""
     project.agent(f"[ $RALPH_ITERATION = 3 ] && echo '{TAG}'; true")
     assert project.run("run", "-p", "x", "-m", "3").code == 0
 
 
 def test_the_limits_of_the_command_line_reach_the_plan(project: Project) -> None:
-    """Each option is the limit of the whole run, and wins over its setting."""
+    """Each option is the limit of the whole run, and overrides its setting."""
     project.agent("true", maximumIterations=9, maxCostUsd=9, maxTokens=9, maxDurationSeconds=9)
     project.run(
         *("run", "-p", "x", "-m", "1"),
@@ -603,19 +603,19 @@ def test_the_limits_of_the_command_line_reach_the_plan(project: Project) -> None
     assert plan(project).limits == Limits(iterations=1, cost_usd=2.5, tokens=1_000_000, seconds=90.0)
 
 
-def test_a_limit_can_be_taken_away(project: Project) -> None:
-    """0 on the command line is no limit, whatever the settings say."""
+def test_a_limit_can_be_removed(project: Project) -> None:
+    """0 on the command line means no limit, whatever the settings say."""
     project.agent("true", maxCostUsd=9, maxTokens=9, maxDurationSeconds=9)
     project.run("run", "-p", "x", "-m", "1", "--max-cost-usd", "0", "--max-duration-seconds", "0")
     assert plan(project).limits == Limits(iterations=1, tokens=9)
 
 
 def test_the_whole_run_can_be_limited_in_time(project: Project) -> None:
-    """--max-duration-seconds ends the agent in hand and the run, as a limit that resume can raise."""
+    """--max-duration-seconds stops the current agent and the run, as a limit that resume can raise."""
     project.agent("echo x >> starts; sleep 60", maxDurationSeconds=600)
     result = project.run("run", "-p", "x", "--max-duration-seconds", "0.5")
     first, _, hint = result.out.splitlines()
-    assert (result.code, first) == (1, "limit: the duration budget is used up")
+    assert (result.code, first) == (1, "limit: duration budget used up")
     assert hint == f"  Go on with more: ralph resume {run_id(result)} --max-duration-seconds S"
     assert lines(project.path / "starts") == ["x"]
 
@@ -628,7 +628,7 @@ def test_the_whole_run_can_be_limited_in_time(project: Project) -> None:
     ],
 )
 def test_one_iteration_can_be_limited_in_time(project: Project, setting: str, words: str) -> None:
-    """An agent that takes too long, or is silent for too long, is ended; the next iteration starts."""
+    """An agent that takes too long, or is silent for too long, times out; the next iteration starts."""
     project.agent("echo x >> starts; sleep 60", **{setting: 0.3})
     result = project.run("run", "-p", "x", "-m", "2")
     assert (result.code, lines(project.path / "starts"), result.err.count(words)) == (1, ["x", "x"], 2)
@@ -639,7 +639,7 @@ def test_one_iteration_can_be_limited_in_time(project: Project, setting: str, wo
     ['"maxDurationSeconds": 1e400', '"guardrails": [{"command": "true", "timeoutSeconds": 1e400}]'],
 )
 def test_a_limit_must_be_finite(project: Project, settings: str) -> None:
-    """A number that is none is one clear error, before the agent is started."""
+    """An infinite or invalid number is one clear error, before the agent is started."""
     agent = project.script("agent.sh", "touch started")
     (project.path / ".ralph").mkdir()
     (project.path / ".ralph/settings.json").write_text(f'{{"agent": {{"command": "{agent}"}}, {settings}}}')
@@ -658,10 +658,10 @@ def test_a_limit_must_be_finite(project: Project, settings: str) -> None:
     assert not (project.path / "started").exists()
 
 
-# ---- agents that do not do well ----
+# ---- failing agents ----
 
 
-def test_a_bad_iteration_is_told_and_the_run_goes_on(project: Project) -> None:
+def test_a_bad_iteration_is_reported_and_the_run_continues(project: Project) -> None:
     """A failure, silence, a kill: one line for the user, and the next iteration."""
     project.agent(
         """
@@ -698,7 +698,7 @@ def test_a_bad_iteration_is_told_and_the_run_goes_on(project: Project) -> None:
     ],
 )
 def test_an_agent_that_cannot_be_started_is_fatal(project: Project, command: str, reason: str) -> None:
-    """Exit 2 at once, with the command and what is wrong with it."""
+    """Exit 2 at once, with the command and its problem."""
     (project.path / "plain.txt").write_text("text")
     (project.path / "directory").mkdir()
     result = project.run("run", "-p", "x", "--agent", command)
@@ -710,7 +710,7 @@ def test_an_agent_that_cannot_be_started_is_fatal(project: Project, command: str
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_lets_the_agent_finish(project: Project, signum: signal.Signals) -> None:
-    """The operation in hand is finished, nothing new is started, exit 130."""
+    """The current operation finishes, nothing new is started, exit 130."""
     project.agent("touch started; while [ ! -f go ]; do sleep 0.02; done; touch finished")
     process = project.start("run", "-p", "x")
     wait_until((project.path / "started").exists)
@@ -759,7 +759,7 @@ def test_verbose_has_its_seven_items(project: Project) -> None:
 
 
 def test_secrets_of_the_agent_are_shown_nowhere(project: Project) -> None:
-    """A value of agent.env is in no output, whichever view is chosen."""
+    """A value of agent.env appears in no output, in any view."""
     secret = "hunter2-hunter2"
     project.agent("echo working", agent={"env": {"API_KEY": secret}}, guardrails=[{"command": "false"}])
     verbose = project.run("run", "-p", "x", "-m", "1", "-V")
@@ -788,8 +788,8 @@ def test_secrets_of_the_agent_are_shown_nowhere(project: Project) -> None:
         ),
     ],
 )
-def test_verbose_cuts_the_prompt_wherever_it_stands(project: Project, agent: str, shown: str) -> None:
-    """No more than 200 characters of the prompt are printed, also when it is part of the command line."""
+def test_verbose_truncates_the_prompt_everywhere(project: Project, agent: str, shown: str) -> None:
+    """At most 200 characters of the prompt are printed, even if it is part of the command line."""
     name, flag = agent.split()
     project.script("agent.sh", "echo working")
     (project.path / "script.yaml").write_text("turns: [{say: working}]")
@@ -800,7 +800,7 @@ def test_verbose_cuts_the_prompt_wherever_it_stands(project: Project, agent: str
 
 
 def test_verbose_marks_every_line_of_a_prompt(project: Project) -> None:
-    """A prompt of several lines does not look like the agent's output, nor like a message of ralph's own."""
+    """A prompt of several lines does not look like agent output or a message from ralph."""
     project.agent("echo working", agent={"promptVia": "stdin"}, includeCompletionInstruction=False)
     result = project.run("run", "-p", "one\n\n[ralph] Completion: found", "-m", "1", "-V")
     shown = result.err.partition("[ralph] Prompt: ")[2].partition("working")[0]
@@ -833,7 +833,7 @@ FIELDS = {
 
 
 def test_json_is_one_object_per_event(project: Project) -> None:
-    """A whole run as events with fixed fields, in order, the end last with outcome and exit code."""
+    """A complete run as events with fixed fields, in order; the end comes last, with outcome and exit code."""
     project.agent(
         f"echo words; echo aside >&2; [ $RALPH_ITERATION = 2 ] && touch fixed; echo '{TAG}'",
         guardrails=[{"command": "test -f fixed"}],
@@ -869,7 +869,7 @@ def test_json_is_one_object_per_event(project: Project) -> None:
 def test_json_ends_with_the_exit_code(
     project: Project, body: str, arguments: list[str], code: int, outcome: str
 ) -> None:
-    """The last line repeats the process's exit code, however the run ends."""
+    """The last line has the exit code of the process, however the run ends."""
     project.agent(body)
     result = project.run("run", "-p", "x", "--json", *arguments)
     end = result.lines()[-1]
@@ -877,7 +877,7 @@ def test_json_ends_with_the_exit_code(
 
 
 def test_json_has_the_agents_output_even_without_streaming(project: Project) -> None:
-    """Streaming is a matter of display; a program gets every event."""
+    """Streaming only affects the display; a program gets every event."""
     project.agent("echo words", streamAgentOutput=False)
     events = project.run("run", "-p", "x", "-m", "1", "--json").lines()
     assert [event["text"] for event in events if event["event"] == "text"] == ["words\n"]
@@ -887,7 +887,7 @@ def test_json_has_the_agents_output_even_without_streaming(project: Project) -> 
 
 
 def test_a_dry_run_shows_and_runs_nothing(project: Project) -> None:
-    """Prompt, command and checks as the first iteration would have them; nothing is started or written."""
+    """Prompt, command and checks of the first iteration; nothing is started or written."""
     project.agent(
         "touch started",
         agent={"flags": ["--model 'a b'"], "promptVia": "stdin"},
@@ -898,9 +898,9 @@ def test_a_dry_run_shows_and_runs_nothing(project: Project) -> None:
     result = project.run("run", "-p", "Fix it", "-m", "3", "--dry-run")
     assert (result.code, result.err) == (0, "")
     assert result.out == (
-        "Prompt of iteration 1:\n"
+        "Prompt for iteration 1:\n"
         f"Iteration 1 of 3, 2 remaining.\n\nFix it\n\n{INSTRUCTION}\n\n"
-        "Agent command (prompt by stdin):\n"
+        "Agent command (prompt via stdin):\n"
         f"{project.path}/agent.sh --model 'a b'\n\n"
         "Checks after each iteration:\n"
         "sh -c 'touch '\"'\"'checked it'\"'\"''\n"
@@ -910,7 +910,7 @@ def test_a_dry_run_shows_and_runs_nothing(project: Project) -> None:
 
 
 def test_a_dry_run_as_json(project: Project) -> None:
-    """The same for programs; the prompt file is read."""
+    """The same as JSON; the prompt file is read."""
     project.agent("touch started", guardrails=[{"command": "make"}], includeCompletionInstruction=False)
     (project.path / "PROMPT.md").write_text("Fix\nit")
     result = project.run("run", "-f", "PROMPT.md", "--dry-run", "--json")
@@ -925,8 +925,8 @@ def test_a_dry_run_as_json(project: Project) -> None:
     )
 
 
-def test_a_dry_run_of_what_cannot_be_run(project: Project) -> None:
-    """What a run would refuse, a dry run refuses too."""
+def test_a_dry_run_refuses_what_a_run_refuses(project: Project) -> None:
+    """With the same error."""
     result = project.run("run", "-p", "x", "--dry-run")
     assert (result.code, "No agent is configured." in result.err) == (2, True)
 
@@ -935,7 +935,7 @@ def test_a_dry_run_of_what_cannot_be_run(project: Project) -> None:
 
 
 def test_only_the_result_is_on_stdout(project: Project) -> None:
-    """Progress is on stderr, the outcome and what it took on stdout."""
+    """Progress is on stderr, the outcome and the totals on stdout."""
     project.agent(f"echo working; echo '{TAG}'", guardrails=[{"command": "true"}])
     result = project.run("run", "-p", "x")
     run = run_id(result)

@@ -1,4 +1,4 @@
-"""What is loaded when: help needs only options, a run only its own parts, and those before it begins."""
+"""Imports: help needs only options, and a run only its own parts, loaded before it starts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ sys.exit(main())
 
 
 class Recorder:
-    """Runs ralph, and knows what it has loaded."""
+    """Runs ralph, and records which modules it imported."""
 
     def __init__(self, project: Project) -> None:
         self.project = project
@@ -102,7 +102,7 @@ class Recorder:
         return found
 
     def loaded(self, package: str) -> set[str]:
-        """The modules of a package that were loaded, by their last names."""
+        """The imported modules of a package, by their last names."""
         names = json.loads(self._loaded.read_text())["all"]
         return {name.removeprefix(f"{package}.") for name in names if name.startswith(f"{package}.")}
 
@@ -125,7 +125,7 @@ def needless(loaded: list[str], allowed: set[str]) -> list[str]:
 
 
 def test_help_loads_nothing_but_options() -> None:
-    """`--help` of every command is there as soon as click is: no loop, no store, no agent, no decoder."""
+    """`--help` of every command imports little more than click: no loop, no store, no agent, no decoder."""
     with_roles = [["task", name] for name in ("create", "followup", "edit", "delete")]
     plain = [words for words in COMMANDS if words not in with_roles]
     done = subprocess.run(
@@ -142,8 +142,8 @@ def test_help_loads_nothing_but_options() -> None:
         assert needless(loaded[" ".join(words)], LIGHT | ROLES_IN_HELP) == [], words
 
 
-def test_choices_that_help_spells_out_are_those_of_the_program() -> None:
-    """They stand in the commands as words, so that help need not load what they mean."""
+def test_choices_in_help_match_the_program() -> None:
+    """They are written out in the commands, so that help does not import their enums."""
     assert set(supervise.RESTART_POLICIES) == {kind.value for kind in RestartKind}
     assert set(init.PERMISSIONS) == {each.value for each in Permissions}
     assert set(look.STATUSES) == {each.value for each in TaskStatus}
@@ -151,7 +151,7 @@ def test_choices_that_help_spells_out_are_those_of_the_program() -> None:
 
 
 def test_a_run_loads_only_its_own_parts(recorder: Recorder) -> None:
-    """No adapter of another agent, no sandbox that is not used, no check that is not made, nothing for screens."""
+    """No adapter of another agent, no unused sandbox, no unused check, nothing for screens."""
     recorder.project.agent(
         'touch "$BEGUN"; echo "<response>DONE</response>"', guardrails=[{"command": "true"}]
     )
@@ -163,7 +163,7 @@ def test_a_run_loads_only_its_own_parts(recorder: Recorder) -> None:
 
 
 def test_a_named_agent_is_the_only_one_that_is_loaded(recorder: Recorder) -> None:
-    """Also where Ralph knows the agent: codex needs nothing of claude, gemini or opencode."""
+    """Also for supported agents: codex needs nothing of claude, gemini or opencode."""
     command = recorder.project.script("codex", 'touch "$BEGUN"; cat > /dev/null; exit 1')
     recorder.project.settings(agent={"command": command}, snapshots=False, maximumIterations=1)
     recorder.run("run", "-p", "x")
@@ -174,8 +174,8 @@ def test_a_named_agent_is_the_only_one_that_is_loaded(recorder: Recorder) -> Non
 ONE_RED = 'touch "$BEGUN"; echo "$RALPH_ITERATION" > work; echo "<response>DONE</response>"'
 
 
-def test_an_upgrade_under_a_running_loop_does_not_hurt_it(repository: Project) -> None:
-    """Nothing of ours is loaded after the first agent has begun: feedback, commit, notices and the end included."""
+def test_an_upgrade_during_a_run_does_not_break_it(repository: Project) -> None:
+    """Nothing of ours is imported after the first agent has started: not for feedback, commit, notices or the end."""
     recorder = Recorder(repository)
     repository.agent(
         ONE_RED,
@@ -190,7 +190,7 @@ def test_an_upgrade_under_a_running_loop_does_not_hurt_it(repository: Project) -
     assert (result.code, recorder.late) == (0, []), result.err
 
 
-def test_an_upgrade_under_a_stories_loop_does_not_hurt_it(repository: Project) -> None:
+def test_an_upgrade_during_a_prd_loop_does_not_break_it(repository: Project) -> None:
     """The same for `prd run`, whose stories are reviewed."""
     loop = make_loop(repository)
     recorder = Recorder(loop.project)
@@ -199,7 +199,7 @@ def test_an_upgrade_under_a_stories_loop_does_not_hurt_it(repository: Project) -
     assert (result.code, recorder.late) == (0, []), result.err
 
 
-def test_an_upgrade_under_a_supervised_command_does_not_hurt_it(recorder: Recorder) -> None:
+def test_an_upgrade_during_a_supervised_command_does_not_break_it(recorder: Recorder) -> None:
     """The same for `supervise`, from one attempt to the next."""
     folder = recorder.project.path / "task"
     folder.mkdir()
@@ -208,7 +208,7 @@ def test_an_upgrade_under_a_supervised_command_does_not_hurt_it(recorder: Record
     assert (recorder.run(*words).code, recorder.late) == (0, [])
 
 
-def test_an_upgrade_under_a_task_does_not_hurt_it(project: Project) -> None:
+def test_an_upgrade_during_a_task_does_not_break_it(project: Project) -> None:
     """The same for `work`: every role, the stages of a verification, a judge, and the merge."""
     site = make_site(project)
     recorder = Recorder(project)

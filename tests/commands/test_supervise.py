@@ -1,4 +1,4 @@
-"""`ralph supervise`: when it starts again, waits or stops, case by case, with real processes."""
+"""`ralph supervise`: when it restarts, waits or stops, case by case, with real processes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def task(project: Project) -> Task:
 
 
 def logged(said: str) -> list[str]:
-    """The lines of the log, without their time."""
+    """The lines of the log, without their times."""
     return [re.sub(STAMP, "", line) for line in said.splitlines() if re.match(STAMP, line)]
 
 
@@ -31,7 +31,7 @@ def logged(said: str) -> list[str]:
 
 
 def test_immediate_success(task: Task) -> None:
-    """An agent that leaves DONE is started once; the task's and the project's bus tell of it."""
+    """An agent that creates DONE is started once; both the task's and the project's bus record it."""
     result = task.run(LEAVES_DONE)
     assert (result.code, task.attempts) == (0, ["1"])
     assert task.bus() == [("INFO", "attempt 1/100 started"), ("FACT", COMPLETED)]
@@ -40,7 +40,7 @@ def test_immediate_success(task: Task) -> None:
 
 
 def test_success_after_some_restarts(task: Task) -> None:
-    """Crashes are restarted until there is a DONE file; each failure is on the bus and in the log."""
+    """After crashes it is restarted until DONE exists; each failure is on the bus and in the log."""
     result = task.run(f'[ "$RALPH_ATTEMPT" -lt 4 ] && exit "$RALPH_ATTEMPT"; {LEAVES_DONE}')
     assert (result.code, task.attempts) == (0, ["1", "2", "3", "4"])
     assert [body for kind, body in task.bus() if kind == "WARNING"] == [
@@ -52,14 +52,14 @@ def test_success_after_some_restarts(task: Task) -> None:
 
 
 def test_an_exit_code_of_zero_alone_never_stops_it(task: Task) -> None:
-    """Nor is it a failure, however often and however silent: it is started again until the limit."""
+    """Nor is it a failure, however often and however silent: it is restarted until the limit."""
     result = task.run("exit 0", "--max-restarts", "14")
     assert (result.code, len(task.attempts)) == (1, 14)
     assert [kind for kind, _ in task.bus() if kind == "WARNING"] == []
     assert logged(result.err)[0] == "Agent exited without DONE, restarting (attempt 2/14)"
 
 
-def test_a_failing_agent_that_leaves_done_is_complete(task: Task) -> None:
+def test_a_failing_agent_that_creates_done_is_complete(task: Task) -> None:
     """DONE counts, whatever the exit code."""
     assert (task.run(f"{LEAVES_DONE}; exit 7").code, task.attempts) == (0, ["1"])
 
@@ -72,7 +72,7 @@ def test_done_before_the_first_attempt(task: Task) -> None:
 
 
 def test_done_is_noticed_during_the_restart_delay(task: Task) -> None:
-    """Somebody else may call the task done; the rest of the delay is not waited for."""
+    """Someone else may create DONE; the rest of the delay is skipped."""
     ralph = task.start("exit 1", "--restart-delay", "60")
     wait_until(lambda: "attempt 1 failed: exit code 1" in str(task.bus()))
     task.done.touch()
@@ -81,11 +81,11 @@ def test_done_is_noticed_during_the_restart_delay(task: Task) -> None:
     assert task.attempts == ["1"]
 
 
-# ---- the ends without success ----
+# ---- stopping without success ----
 
 
-def test_the_most_restarts(task: Task) -> None:
-    """Exit code 1, an ERROR on the bus, a line in the log, and never one attempt more."""
+def test_max_restarts(task: Task) -> None:
+    """Exit code 1, an ERROR on the bus, a line in the log, and not one attempt more."""
     result = task.run("exit 1", "--max-restarts", "3")
     assert (result.code, task.attempts) == (1, ["1", "2", "3"])
     assert task.bus()[-1] == ("ERROR", "max restarts exceeded (3)")
@@ -93,8 +93,8 @@ def test_the_most_restarts(task: Task) -> None:
     assert task.project_bus() == []
 
 
-def test_more_restarts_by_resume(task: Task) -> None:
-    """A run that has used up its restarts goes on with more, from where it was."""
+def test_more_restarts_with_resume(task: Task) -> None:
+    """A run that used up its restarts continues with a higher limit, from where it was."""
     task.run(f'[ "$RALPH_ATTEMPT" -lt 3 ] && exit 1; {LEAVES_DONE}', "--max-restarts", "2")
     (run,) = task.project.status()
     assert task.project.run("resume", run["id"]).code == 2
@@ -103,7 +103,7 @@ def test_more_restarts_by_resume(task: Task) -> None:
 
 
 def test_cancel(task: Task) -> None:
-    """The agent and what it has started are ended, and nothing is started again."""
+    """The agent and everything it started are stopped, and nothing is restarted."""
     pids = Recorded(task.project.path / "pids")
     ralph = task.start("sleep 60 & echo $! >> pids; echo $$ >> pids; wait")
     wait_until(lambda: len(pids.pids()) == 2)
@@ -136,8 +136,8 @@ def test_a_command_that_cannot_be_started_is_fatal(task: Task) -> None:
     ]
 
 
-def test_a_command_that_may_not_be_executed_is_fatal(task: Task) -> None:
-    """Permission denied is no reason to try again."""
+def test_a_command_without_permission_is_fatal(task: Task) -> None:
+    """Permission denied is not worth a retry."""
     Path(task.script("exit 0")).chmod(0o644)
     result = task.project.run("supervise", "tasks/job", "--", "./task.sh")
     assert (result.code, task.attempts) == (2, [])
@@ -145,7 +145,7 @@ def test_a_command_that_may_not_be_executed_is_fatal(task: Task) -> None:
 
 
 def test_resume_of_a_command_that_could_not_be_started(task: Task) -> None:
-    """It is tried again, the end says what to do next, and once that is done the task is complete."""
+    """It is tried again, the end says what to do next, and once that is done the task completes."""
     assert task.project.run("supervise", "tasks/job", "--", "./later.sh").code == 2
     (run,) = task.project.status()
     again = task.project.run("resume", run["id"])
@@ -170,35 +170,35 @@ def test_resume_of_a_command_that_could_not_be_started(task: Task) -> None:
     ],
     ids=["nothing", "two prompts", "stdin", "both"],
 )
-def test_what_to_run_is_asked_for_in_its_own_words(
+def test_a_usage_error_explains_this_command(
     task: Task, words: list[str], complaint: str, advice: str
 ) -> None:
-    """Who says nothing, or too much, is told how this command is called, not another."""
+    """With no command, or with both, the error shows the usage of `supervise`, not of another command."""
     result = task.project.run("supervise", "tasks/job", *words)
     error, hint = result.err.splitlines()
     assert result.code == 2 and complaint in error and advice in hint
     assert "ralph run" not in result.err and task.project.status() == []
 
 
-# ---- the time between and within attempts ----
+# ---- delays and timeouts ----
 
 
 def test_the_restart_delay(task: Task) -> None:
-    """It is held between two attempts, after an exit code of zero too."""
+    """It applies between two attempts, after exit code 0 too."""
     body = f'[ "$RALPH_ATTEMPT" -lt 3 ] && exit $((RALPH_ATTEMPT - 1)); {LEAVES_DONE}'
     result = task.run(body, "--restart-delay", "0.2", "--restart-policy", "fixed", "--json")
     held = [line["hold"] for line in result.lines() if line["event"] == "holding"]
     assert [(hold["why"], hold["seconds"]) for hold in held] == [("restart", 0.2), ("restart", 0.2)]
 
 
-def test_fixed_restarts_know_no_crash_loop(task: Task) -> None:
-    """Without any other option: the same failure for ever, up to the limit."""
+def test_fixed_restarts_ignore_crash_loops(task: Task) -> None:
+    """The same failure is repeated up to the limit."""
     result = task.run("exit 1", "--restart-policy", "fixed", "--max-restarts", "20")
     assert (result.code, len(task.attempts)) == (1, 20)
 
 
 def test_an_attempt_that_takes_too_long(task: Task) -> None:
-    """It is ended with everything it has started, counts as a failure, and the next one comes."""
+    """It is stopped with everything it started, counts as a failure, and the next one starts."""
     pids = Recorded(task.project.path / "pids")
     body = f'echo $$ >> pids; sleep 60 & echo $! >> pids; [ "$RALPH_ATTEMPT" = 2 ] && {LEAVES_DONE} || wait'
     result = task.run(body, "--agent-timeout", "0.5", "--wait-timeout", "0.2")
@@ -213,15 +213,15 @@ def test_an_attempt_that_takes_too_long(task: Task) -> None:
 
 
 @pytest.mark.slow
-def test_an_attempt_after_one_that_was_ended_is_left_alone(task: Task) -> None:
-    """The patience with an attempt that was ended is over with it: the next may take longer."""
+def test_a_timeout_does_not_affect_the_next_attempt(task: Task) -> None:
+    """The timeout starts again with each attempt: the next one may take longer."""
     body = f'[ "$RALPH_ATTEMPT" = 1 ] && exec sleep 60; sleep 6.5; {LEAVES_DONE}'
     result = task.run(body, "--agent-timeout", "7.5")
     assert (result.code, task.attempts) == (0, ["1", "2"])
 
 
-def test_what_an_attempt_leaves_behind_is_gone_before_the_next(task: Task) -> None:
-    """Between attempts nothing lives on: not in the group, not in a session of its own, not one that ignores TERM."""
+def test_leftovers_of_an_attempt_are_gone_before_the_next(task: Task) -> None:
+    """No process survives an attempt: not in the group, not in another session, not one that ignores TERM."""
     pids = Recorded(task.project.path / "pids")
     body = f"""
         for pid in $(cat pids 2> /dev/null); do kill -0 $pid 2> /dev/null && echo $pid >> survivors; done
@@ -241,7 +241,7 @@ def test_what_an_attempt_leaves_behind_is_gone_before_the_next(task: Task) -> No
 
 
 def test_children_are_waited_for_after_done(task: Task) -> None:
-    """The run is complete when the last of them has gone by itself."""
+    """The run is complete when the last child has exited."""
     result = task.run(f"(sleep 1; touch later) & {LEAVES_DONE}")
     assert result.code == 0
     assert (task.project.path / "later").exists()
@@ -249,23 +249,23 @@ def test_children_are_waited_for_after_done(task: Task) -> None:
 
 
 def test_children_are_waited_for_in_a_repository(repository: Project) -> None:
-    """Git, which looks at the tree in between, does not end them."""
+    """Git, which reads the tree in between, does not stop them."""
     task = Task(repository)
     assert task.run(f"(sleep 1; touch later) & {LEAVES_DONE}").code == 0
     assert (repository.path / "later").exists()
 
 
-def test_children_that_stay_are_ended(task: Task) -> None:
-    """After the wait they are ended; the run is complete all the same, with a WARNING on the bus."""
+def test_children_that_stay_are_stopped(task: Task) -> None:
+    """They are stopped after the wait; the run still completes, with a WARNING on the bus."""
     pids = Recorded(task.project.path / "pids")
     result = task.run(f"sleep 60 & echo $! >> pids; {LEAVES_DONE}", "--wait-timeout", "0.5")
     assert result.code == 0 and pids.pids() and not pids.alive()
-    assert task.bus()[-2:] == [("WARNING", "1 child had to be ended"), ("FACT", COMPLETED)]
-    assert "1 child had to be ended" in result.out
+    assert task.bus()[-2:] == [("WARNING", "1 child process had to be killed"), ("FACT", COMPLETED)]
+    assert "1 child process had to be killed" in result.out
 
 
-def test_a_task_that_leaves_done_and_keeps_running_is_ended(task: Task) -> None:
-    """It gets the same time as children, is ended, and has not failed."""
+def test_a_task_that_creates_done_and_keeps_running_is_stopped(task: Task) -> None:
+    """It gets the same time as children, is then stopped, and does not count as failed."""
     pids = Recorded(task.project.path / "pids")
     result = task.run(f"echo $$ >> pids; {LEAVES_DONE}; exec sleep 60", "--wait-timeout", "0.5")
     assert (result.code, task.attempts) == (0, ["1"])
@@ -273,14 +273,14 @@ def test_a_task_that_leaves_done_and_keeps_running_is_ended(task: Task) -> None:
     assert [kind for kind, _ in task.bus()] == ["INFO", "FACT"]
 
 
-def test_a_task_that_takes_its_done_back_goes_on(task: Task) -> None:
-    """A DONE that is gone again ends nobody."""
+def test_a_task_that_removes_its_done_continues(task: Task) -> None:
+    """A DONE that is removed again stops nothing."""
     body = f'{LEAVES_DONE}; sleep 0.4; rm "$TASK_FOLDER/DONE"; sleep 2; touch later; {LEAVES_DONE}'
     assert task.run(body, "--wait-timeout", "1.5").code == 0
     assert (task.project.path / "later").exists() and task.attempts == ["1"]
 
 
 def test_a_task_that_ends_soon_after_done_is_left_alone(task: Task) -> None:
-    """DONE alone is no reason to end an agent that still cleans up."""
+    """DONE alone does not stop an agent that is still cleaning up."""
     assert task.run(f"{LEAVES_DONE}; sleep 1; touch later").code == 0
     assert (task.project.path / "later").exists()

@@ -1,4 +1,4 @@
-"""Runs that a supervised agent starts itself: known by their parent, spared, waited for, cancelled with it."""
+"""Runs that a supervised agent starts: they know their parent, survive restarts, and are cancelled with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHILD = f"{PATH_TO_RALPH}; ralph run -p x --settings child.json --detach"
 
 @pytest.fixture
 def task(project: Project) -> Iterator[Task]:
-    """A task whose agent may start runs; such a run ends when there is a file `go`, and does not outlive the test."""
+    """A task whose agent may start runs; these end when a file `go` exists, and do not outlive the test."""
     project.settings(snapshots=False)
     (project.path / "child.json").write_text('{"agent": {"command": "./child.sh"}, "snapshots": false}')
     wait = "until [ -e go ]; do sleep 0.02; done"
@@ -37,14 +37,14 @@ def pids(task: Task) -> Recorded:
 
 
 def family(task: Task) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The supervised run and the run that it has begun."""
+    """The supervised run and the run that it started."""
     wait_until(lambda: len(task.project.status()) == 2)
     runs = {run["flow"]: run for run in task.project.status()}
     return runs["supervise"], runs["run"]
 
 
 def test_a_child_run_is_waited_for_after_done(task: Task) -> None:
-    """It is known by its parent, and shown below it; the task is complete when the child is."""
+    """It knows its parent, and is listed below it; the task is complete when the child is."""
     ralph = task.start(f"{CHILD}; {LEAVES_DONE}")
     wait_until(task.done.exists)
     parent, child = family(task)
@@ -62,8 +62,8 @@ def test_a_child_run_is_waited_for_after_done(task: Task) -> None:
     assert {run["outcome"] for run in family(task)} == {"complete"}
 
 
-def test_a_child_run_is_spared_between_attempts(task: Task) -> None:
-    """Everything else that the first attempt left is ended; the run goes on under the next attempt."""
+def test_a_child_run_survives_a_restart(task: Task) -> None:
+    """Everything else that the first attempt left is stopped; the run continues under the next attempt."""
     body = f"""
         if [ "$RALPH_ATTEMPT" = 1 ]; then {CHILD}; sleep 60 & echo $! >> others; exit 1; fi
         until [ -e go ]; do sleep 0.02; done; {LEAVES_DONE}
@@ -78,8 +78,8 @@ def test_a_child_run_is_spared_between_attempts(task: Task) -> None:
 
 
 @pytest.mark.slow
-def test_a_child_run_is_spared_with_the_shell_that_waits_for_it(task: Task) -> None:
-    """What stands between the agent and a run of its own lives as long as the run."""
+def test_a_child_run_survives_with_the_shell_that_waits_for_it(task: Task) -> None:
+    """Processes between the agent and its child run live as long as the run."""
     foreground = CHILD.removesuffix(" --detach")
     body = f"""
         if [ "$RALPH_ATTEMPT" = 1 ]; then
@@ -100,7 +100,7 @@ def test_a_child_run_is_spared_with_the_shell_that_waits_for_it(task: Task) -> N
 
 @pytest.mark.slow
 def test_a_child_run_outlives_an_attempt_that_takes_too_long(task: Task) -> None:
-    """The agent is ended, with what else it has started; its run is not."""
+    """The agent is stopped with everything else it started; its run is not."""
     body = f"""
         if [ "$RALPH_ATTEMPT" = 1 ]; then {CHILD}; sleep 60 & echo $! >> others; wait; fi
         touch go; {LEAVES_DONE}
@@ -117,7 +117,7 @@ LOSES_WARDEN = "until [ -e child-pids ]; do sleep 0.02; done; kill -9 $PPID; sle
 
 @pytest.mark.slow
 def test_a_child_run_outlives_a_warden_that_is_killed(task: Task) -> None:
-    """The attempt is lost, with what else it has started; its run goes on, and is waited for after DONE."""
+    """The attempt is lost with everything else it started; its run continues, and is waited for after DONE."""
     body = f"""
         if [ "$RALPH_ATTEMPT" = 1 ]; then {CHILD}; sleep 60 & echo $! >> others; {LOSES_WARDEN}; fi
         {LEAVES_DONE}
@@ -137,7 +137,7 @@ def test_a_child_run_outlives_a_warden_that_is_killed(task: Task) -> None:
 
 @pytest.mark.slow
 def test_a_child_run_outlives_a_warden_with_the_shell_that_waits_for_it(task: Task) -> None:
-    """As it would if the agent had only come to its end."""
+    """As if the agent had exited normally."""
     foreground = CHILD.removesuffix(" --detach")
     body = f"""
         if [ "$RALPH_ATTEMPT" = 1 ]; then
@@ -151,8 +151,8 @@ def test_a_child_run_outlives_a_warden_with_the_shell_that_waits_for_it(task: Ta
 
 
 @pytest.mark.parametrize("how", some(["cancelled", "killed", "stays"], 1))
-def test_a_child_run_without_its_warden_ends_with_its_parent(task: Task, how: str) -> None:
-    """However the parent ends, and also when the wait is over: nobody is left."""
+def test_a_child_run_without_its_warden_stops_with_its_parent(task: Task, how: str) -> None:
+    """However the parent ends, and also after the wait: no process is left."""
     body = f'if [ "$RALPH_ATTEMPT" = 1 ]; then {CHILD}; {LOSES_WARDEN}; fi; [ {how} = stays ] || exec sleep 60; {LEAVES_DONE}'
     ralph = task.start(body, "--wait-timeout", "0.5")
     wait_until(lambda: task.attempts == ["1", "2"])
@@ -169,7 +169,7 @@ def test_a_child_run_without_its_warden_ends_with_its_parent(task: Task, how: st
 
 
 def test_a_child_run_in_the_foreground(task: Task) -> None:
-    """The agent waits for it, and it may work where its parent does, in the task's folder too."""
+    """The agent waits for it, and it may work in its parent's directory and in the task's folder."""
     settings = task.project.path / "child.json"
     body = f"""
         touch go; {PATH_TO_RALPH}
@@ -183,34 +183,34 @@ def test_a_child_run_in_the_foreground(task: Task) -> None:
     assert [(run["parent"], run["outcome"]) for run in runs if run["parent"]] == [(parent, "complete")] * 2
 
 
-def test_a_child_run_that_stays_is_ended_after_the_wait(task: Task) -> None:
+def test_a_child_run_that_stays_is_stopped_after_the_wait(task: Task) -> None:
     """It is cancelled, so that it can be resumed; the task is complete, with a WARNING on the bus."""
     result = task.run(f"{CHILD}; {LEAVES_DONE}", "--wait-timeout", "1")
     assert result.code == 0 and not pids(task).alive()
-    assert ("WARNING", "1 child had to be ended") in task.bus()
+    assert ("WARNING", "1 child process had to be killed") in task.bus()
     child = family(task)[1]
     assert (child["outcome"], child["cause"]) == ("interrupted", "cancelled")
 
 
 def waits(task: Task) -> list[float]:
-    """How long the supervised run meant to wait for children, each time."""
+    """The wait for children that the supervised run planned, each time."""
     found = [entry.step for entry in journal_of(task.project.home, family(task)[0]["id"])]
     return [step.seconds or 0.0 for step in found if isinstance(step, Hold) and step.why is HoldWhy.CHILDREN]
 
 
 @pytest.mark.slow
-def test_an_agent_that_stays_after_done_has_its_children_wait_with_it(task: Task) -> None:
-    """Both have one time in all, not one after the other."""
+def test_an_agent_that_stays_after_done_shares_the_wait_with_its_children(task: Task) -> None:
+    """Both share one wait, instead of one after the other."""
     body = f"{CHILD}; {LEAVES_DONE}; echo $$ >> child-pids; exec sleep 60"
     result = task.run(body, "--wait-timeout", "2")
     assert result.code == 0 and not pids(task).alive()
     assert waits(task) == [0.0]
-    assert ("WARNING", "1 child had to be ended") in task.bus()
+    assert ("WARNING", "1 child process had to be killed") in task.bus()
 
 
 @pytest.mark.slow
-def test_an_agent_that_ends_some_time_after_done_leaves_the_rest_to_its_children(task: Task) -> None:
-    """What it takes for itself is not given again."""
+def test_an_agent_that_exits_some_time_after_done_leaves_the_rest_to_its_children(task: Task) -> None:
+    """The time it used is not given again."""
     ralph = task.start(f"{CHILD}; {LEAVES_DONE}; sleep 1.5")
     (wait,) = wait_until(lambda: waits(task))
     (task.project.path / "go").touch()
@@ -221,7 +221,7 @@ def test_an_agent_that_ends_some_time_after_done_leaves_the_rest_to_its_children
 
 @pytest.mark.parametrize("phase", some(["agent", "delay", "children"], 1))
 def test_cancel_reaches_the_children(task: Task, phase: str) -> None:
-    """Whatever the parent does at that moment, its children are cancelled with it."""
+    """Whatever the parent is doing, its children are cancelled with it."""
     rest = {"agent": "exec sleep 60", "delay": "exit 1", "children": LEAVES_DONE}[phase]
     ralph = task.start(f"{CHILD}; {rest}", "--restart-delay", "60")
     parent, _ = family(task)
@@ -235,7 +235,7 @@ def test_cancel_reaches_the_children(task: Task, phase: str) -> None:
 
 
 def test_cancel_of_the_child_alone(task: Task) -> None:
-    """The parent goes on without it."""
+    """The parent continues without it."""
     ralph = task.start(f"{CHILD}; {LEAVES_DONE}")
     _, child = family(task)
     wait_until(lambda: pids(task).pids())
@@ -247,7 +247,7 @@ def test_cancel_of_the_child_alone(task: Task) -> None:
 
 @pytest.mark.slow
 def test_a_supervised_task_may_supervise_another(task: Task) -> None:
-    """Grandchildren end with the one at the top, and `ralph status` shows all three levels."""
+    """Grandchildren stop with the run at the top, and `ralph status` shows all three levels."""
     inner = task.project.path / "tasks/inner"
     inner.mkdir()
     script = task.project.script("inner.sh", f"{CHILD}; exec sleep 60")
@@ -263,8 +263,8 @@ def test_a_supervised_task_may_supervise_another(task: Task) -> None:
     assert {run["outcome"] for run in task.project.status()} == {"interrupted"}
 
 
-def test_two_signals_end_the_children_now(task: Task) -> None:
-    """Nobody is waited for."""
+def test_two_signals_stop_the_children_now(task: Task) -> None:
+    """There is no wait."""
     ralph = task.start(f"{CHILD}; exec sleep 60")
     wait_until(lambda: pids(task).pids())
     ralph.terminate()
@@ -276,7 +276,7 @@ def test_two_signals_end_the_children_now(task: Task) -> None:
 
 
 def test_the_children_of_a_killed_ralph_are_gone(task: Task) -> None:
-    """With its lifeline cut, nothing below it lives on, runs included; both can be resumed."""
+    """When its lifeline is cut, nothing below it survives, including runs; both can be resumed."""
     ralph = task.start(f'[ "$RALPH_ATTEMPT" = 1 ] && [ ! -e go ] || {LEAVES_DONE}; {CHILD}; exec sleep 60')
     wait_until(lambda: pids(task).pids())
     ralph.kill()

@@ -1,4 +1,4 @@
-"""`ralph supervise`: waiting without restart, what the agent is told, options, settings, and what people say."""
+"""`ralph supervise`: waiting without restart, the agent's environment, options, settings and guidance."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_agent_that_waits_is_not_restarted(task: Task, way: str) -> None:
-    """Exit code 3, outcome waiting; when the marker is gone, `ralph resume` goes on with the next attempt."""
+    """Exit code 3, outcome waiting; when the marker is gone, `ralph resume` continues with the next attempt."""
     body = f'[ "$RALPH_ATTEMPT" = 1 ] && {{ {WAYS[way]}; exit; }}; {LEAVES_DONE}'
     result = task.run(body)
     run = only(task)
@@ -51,29 +51,29 @@ def test_an_agent_that_waits_is_not_restarted(task: Task, way: str) -> None:
         (task.folder / "WAIT_WITHOUT_RESTART").unlink()
     assert task.project.run("resume").code == 0, "from where it was started"
     assert task.attempts == ["1", "2"]
-    assert "WARNING" not in {type for type, _ in task.bus()}, "to wait is no failure"
+    assert "WARNING" not in {type for type, _ in task.bus()}, "waiting does not count as a failure"
 
 
-def test_a_marker_that_is_there_at_the_start(task: Task) -> None:
+def test_a_marker_that_exists_at_the_start(task: Task) -> None:
     """Nothing is started."""
     (task.folder / "WAIT_WITHOUT_RESTART").touch()
     assert (task.run(LEAVES_DONE).code, task.attempts) == (3, [])
 
 
 def test_done_counts_more_than_waiting(task: Task) -> None:
-    """An agent that leaves DONE and exits with 42 is done."""
+    """An agent that creates DONE and exits with 42 is done."""
     assert task.run(f"{LEAVES_DONE}; exit 42").code == 0
 
 
 def test_only_a_message_of_the_attempt_itself_stops_it(task: Task) -> None:
-    """A wait message from before does not; nor does one of another type."""
+    """An older wait message does not; nor does one of another type."""
     Bus(task_bus(task.folder)).post(time.time(), "wait_without_restart", "long ago")
     body = f'{PATH_TO_RALPH}; [ "$RALPH_ATTEMPT" = 1 ] && {{ ralph bus post $TASK_FOLDER hello; exit; }}; {LEAVES_DONE}'
     assert (task.run(body).code, task.attempts) == (0, ["1", "2"])
 
 
-def test_a_wait_message_outlives_a_killed_ralph(task: Task) -> None:
-    """What an attempt said before ralph was killed counts, if the attempt itself is not done again."""
+def test_a_wait_message_survives_a_killed_ralph(task: Task) -> None:
+    """A message that an attempt posted before ralph was killed counts, if the attempt is not repeated."""
     killer = (
         "import os; from ralph.loop.supervised import Supervised; look = Supervised.look\n"
         "def dies(self, seen, *, after_attempt):\n"
@@ -93,7 +93,7 @@ def test_a_wait_message_outlives_a_killed_ralph(task: Task) -> None:
     assert task.attempts == ["1"]
 
 
-# ---- what the agent finds ----
+# ---- the agent's environment ----
 
 
 def test_the_environment_of_an_attempt(task: Task) -> None:
@@ -105,7 +105,7 @@ def test_the_environment_of_an_attempt(task: Task) -> None:
 
 
 def test_the_names_of_project_and_task(task: Task) -> None:
-    """They are those of the folders unless said otherwise, and stand in every message."""
+    """They are the folder names unless given, and part of every message."""
     task.run("exit 42")
     task.run("exit 42", "--project", "house", "--task", "roof")
     read = task.project.run("bus", "read", "tasks/job", "--json").lines()
@@ -115,7 +115,7 @@ def test_the_names_of_project_and_task(task: Task) -> None:
 
 @pytest.mark.parametrize("place", ["-p", "-f"])
 def test_the_configured_agent(project: Project, place: str) -> None:
-    """Without a command it is the agent of the settings, with a prompt; each attempt is a fresh one."""
+    """Without a command it is the configured agent, with a prompt; each attempt starts fresh."""
     task = Task(project)
     task.folder.mkdir(parents=True)
     project.agent(
@@ -128,15 +128,15 @@ def test_the_configured_agent(project: Project, place: str) -> None:
     assert (project.path / "prompts").read_text() == "Build it.\nBuild it.\n"
 
 
-def test_a_prompt_and_a_command_do_not_go_together(task: Task) -> None:
+def test_a_prompt_and_a_command_cannot_be_combined(task: Task) -> None:
     """Refused before anything is started."""
     result = task.project.run("supervise", "tasks/job", "-p", "x", "--", "true")
     assert (result.code, task.project.status()) == (2, [])
 
 
 @pytest.mark.parametrize("words", [["tasks/none", "--", "true"], ["tasks/job"]])
-def test_what_is_missing_is_said(task: Task, words: list[str]) -> None:
-    """A folder that is not there, or neither a command nor a prompt."""
+def test_missing_arguments_are_reported(task: Task, words: list[str]) -> None:
+    """A missing folder, or neither a command nor a prompt."""
     result = task.project.run("supervise", *words)
     assert result.code == 2 and result.err.startswith("ralph: error: ") and "Traceback" not in result.err
 
@@ -145,7 +145,7 @@ def test_what_is_missing_is_said(task: Task, words: list[str]) -> None:
 
 
 def test_everything_can_be_set_in_the_settings(task: Task) -> None:
-    """And a flag counts more than a file."""
+    """And a flag overrides the file."""
     task.project.settings(
         snapshots=False,
         supervise={
@@ -163,7 +163,7 @@ def test_everything_can_be_set_in_the_settings(task: Task) -> None:
 
 
 def test_as_json(task: Task) -> None:
-    """One object per event on stdout and nothing else; notices and ends are among them."""
+    """One object per event on stdout and nothing else, including notices and ends."""
     result = task.run(f'[ "$RALPH_ATTEMPT" = 2 ] && {LEAVES_DONE} || exit 1', "--json")
     events = result.lines()
     assert result.code == 0
@@ -173,7 +173,7 @@ def test_as_json(task: Task) -> None:
 
 
 def test_in_the_background(task: Task) -> None:
-    """`--detach` returns at once with the id of the run, which goes on."""
+    """`--detach` returns at once with the id of the run, which continues."""
     result = task.run(f"until [ -e go ]; do sleep 0.02; done; {LEAVES_DONE}", "--detach")
     run = result.out.strip()
     assert (result.code, only(task)["id"], only(task)["state"]) == (0, run, "running")
@@ -183,7 +183,7 @@ def test_in_the_background(task: Task) -> None:
 
 
 def test_one_supervisor_per_folder(task: Task) -> None:
-    """A second one is refused; another folder of the same project is free."""
+    """A second one is refused; another folder of the same project is fine."""
     ralph = task.start(f"until [ -e go ]; do sleep 0.02; done; {LEAVES_DONE}")
     wait_until(lambda: task.attempts)
     refused = task.project.run("supervise", "tasks/job", "--", "true")
@@ -195,8 +195,8 @@ def test_one_supervisor_per_folder(task: Task) -> None:
     ralph.communicate()
 
 
-def test_a_supervised_run_goes_on_while_another_run_works_above_it(task: Task) -> None:
-    """Its folder is all that it locks, when it is resumed too."""
+def test_a_supervised_run_continues_while_another_run_works_above_it(task: Task) -> None:
+    """It locks only its folder, also when resumed."""
     assert task.run("[ -e go ] || exit 42; " + LEAVES_DONE).code == 3
     run = str(only(task)["id"])
     task.project.agent("touch go; until [ -e stop ]; do sleep 0.02; done; echo '<response>DONE</response>'")
@@ -208,17 +208,17 @@ def test_a_supervised_run_goes_on_while_another_run_works_above_it(task: Task) -
     above.communicate()
 
 
-# ---- what people say ----
+# ---- guidance and pause ----
 
 
 def test_guidance_for_a_command_is_delivered_on_the_bus(task: Task) -> None:
-    """At once, into the attempt in hand, and once; `--wait` sees it there."""
+    """At once, during the current attempt, and once; `--wait` sees it there."""
     body = f"until [ -e $TASK_FOLDER/go ]; do sleep 0.02; done; {LEAVES_DONE}"
     ralph = task.start(body)
     wait_until(lambda: task.attempts)
     run = str(only(task)["id"])
     steered = task.project.run("steer", run, "Use tabs.", "--wait")
-    assert (steered.code, steered.err.splitlines()[-1]) == (0, f"Delivered on {task_bus(task.folder)}.")
+    assert (steered.code, steered.err.splitlines()[-1]) == (0, f"Delivered to {task_bus(task.folder)}.")
     assert task.attempts == ["1"]
     (task.folder / "go").touch()
     assert ralph.wait(timeout=20) == 0
@@ -227,8 +227,8 @@ def test_guidance_for_a_command_is_delivered_on_the_bus(task: Task) -> None:
     assert "guidance   Use tabs. (iteration 1)" in task.project.run("status", run).out
 
 
-def test_guidance_for_a_command_that_does_not_run(task: Task) -> None:
-    """It is on the bus before the attempt that comes with the resume."""
+def test_guidance_for_a_stopped_command(task: Task) -> None:
+    """It is on the bus before the attempt that the resume starts."""
     assert (
         task.run(f"[ -e go ] || exit 42; cp $TASK_FOLDER/TASK-MESSAGE-BUS.md seen; {LEAVES_DONE}").code == 3
     )
@@ -240,7 +240,7 @@ def test_guidance_for_a_command_that_does_not_run(task: Task) -> None:
 
 
 def test_guidance_for_a_configured_agent_goes_into_its_prompt(project: Project) -> None:
-    """Only what has no prompt hears it on the bus."""
+    """Only a command without a prompt gets it on the bus."""
     task = Task(project)
     task.folder.mkdir(parents=True)
     project.agent(f'echo "$1" > prompt; [ -e go ] || exit 42; {LEAVES_DONE}', agent={"promptVia": "argument"})
@@ -252,7 +252,7 @@ def test_guidance_for_a_configured_agent_goes_into_its_prompt(project: Project) 
 
 
 def test_pause_between_attempts(task: Task) -> None:
-    """A paused run starts nothing until it is told to go on."""
+    """A paused run starts nothing until it is resumed."""
     waits = "until [ -e go ]; do sleep 0.02; done; exit 1"
     ralph = task.start(f'[ "$RALPH_ATTEMPT" = 2 ] && {LEAVES_DONE} || {{ {waits}; }}')
     wait_until(lambda: task.attempts == ["1"])

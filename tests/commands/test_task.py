@@ -1,4 +1,4 @@
-"""`ralph task`: tasks are created, listed, shown, changed and deleted."""
+"""`ralph task`: create, list, show, edit and delete tasks."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FIELDS = [
 
 
 def test_a_task_is_created_shown_and_listed(project: Project) -> None:
-    """From the command line of a user to JSON, through real processes."""
+    """From the user's command line to JSON, in real processes."""
     created = project.run(
         *("task", "create", "TASK-001", "auth", "Implement JWT auth"),
         *("--outcome", "All API endpoints require valid JWT tokens"),
@@ -87,7 +87,7 @@ def test_a_task_is_created_shown_and_listed(project: Project) -> None:
 
 
 def test_the_list_for_people(here: Here) -> None:
-    """One aligned line per task, by priority, without a colour where nobody would see it."""
+    """One aligned line per task, by priority, without colours if stdout is not a terminal."""
     here.create("A")
     here.run("create", "B", "other", "Zwei Worte 日本", *DONE, "--priority", "-1", "--depends-on", "A")
     listed = here.run("list")
@@ -99,8 +99,8 @@ def test_the_list_for_people(here: Here) -> None:
     ]
 
 
-def test_lists_of_some(here: Here) -> None:
-    """By spec, by status, of all projects."""
+def test_filtered_lists(here: Here) -> None:
+    """By spec, by status, for all projects."""
     here.create("A")
     here.run("create", "B", "other", "T", *DONE)
     here.run("edit", "A", "--status", "done")
@@ -115,19 +115,19 @@ def test_lists_of_some(here: Here) -> None:
     assert here.ids("--all") == ["B", "A", "B"]
     assert here.run("list", "--all").out.splitlines()[1].endswith("  /another")
     empty = here.run("list", "--spec", "none")
-    assert (empty.code, empty.out, empty.err[:28]) == (0, "", "There are no such tasks. `ra")
+    assert (empty.code, empty.out, empty.err[:18]) == (0, "", "No matching tasks.")
     assert here.run("list", "--spec", "none", "--json").out == "[]\n"
 
 
-def test_a_list_without_any_task(here: Here) -> None:
-    """It says how to begin."""
+def test_an_empty_list(here: Here) -> None:
+    """It says how to start."""
     result = here.run("list")
     assert (result.code, result.out) == (0, "")
-    assert result.err == "There are no tasks. `ralph task create --help` tells how to make one.\n"
+    assert result.err == "No tasks. To create one, see: ralph task create --help\n"
 
 
-def test_what_a_task_looks_like(here: Here) -> None:
-    """Everything that is known, and for each role the criteria in force with the acceptance criteria in them."""
+def test_the_details_of_a_task(here: Here) -> None:
+    """All fields, and for each role the criteria in force, including the acceptance criteria."""
     here.create("A", "--description", "A few\nmore words", "--coder-promise", "CODED")
     here.project.settings(
         ralph={"agents": {"reviewer": {"enabled": False}, "qa": {"verification": "string_match"}}}
@@ -166,7 +166,7 @@ def test_what_a_task_looks_like(here: Here) -> None:
         "    check_for:\n"
         "      - It starts\n"
         "\n"
-        "reviewer  (skipped: the settings say enabled: false)\n"
+        "reviewer  (skipped: disabled in the settings)\n"
         "  promise       <promise>REVIEW_PASSED</promise>\n"
         "  verification  semantic, max 5 iterations\n"
         "  Complete the reviewer's part of: Title of A\n"
@@ -221,7 +221,7 @@ def test_only_what_is_given_is_changed(here: Here) -> None:
 
 
 def test_a_followup_belongs_to_the_same_spec(here: Here) -> None:
-    """It remembers what it follows, and waits for nothing."""
+    """It remembers its origin, and has no dependencies."""
     here.create("A")
     assert here.run("followup", "a", "B", "Found on the way", *DONE).out == "Created B.\n"
     found = here.show("B")
@@ -232,19 +232,19 @@ def test_a_followup_belongs_to_the_same_spec(here: Here) -> None:
 
 
 def test_deleting(here: Here) -> None:
-    """Quietly where nobody can be asked; not what others need, unless by force."""
+    """Without asking if there is no terminal; tasks that others depend on need --force."""
     for id, options in {"A": (), "B": ("--depends-on", "A"), "C": ("--depends-on", "A")}.items():
         here.create(id, *options)
     said = here.refused("delete", "A")
     assert said.startswith("A cannot be deleted: B, C depend on it.\n  Use --force ")
     assert here.run("delete", "B").out == "Deleted B.\n"
-    assert here.run("delete", "A", "--force").out == "Deleted A. C does not depend on it any more.\n"
+    assert here.run("delete", "A", "--force").out == "Deleted A. C no longer depends on it.\n"
     assert (here.ids(), here.show("C")["dependencies"]) == (["C"], [])
     assert "There is no task 'A' in this project." in here.refused("delete", "A", "--yes")
 
 
 def test_a_task_that_is_being_worked_on(here: Here) -> None:
-    """It is neither changed nor deleted."""
+    """It can be neither edited nor deleted."""
     here.create("A")
     begin_work(here.project, "A")
     for arguments in (("edit", "A", "--priority", "1"), ("delete", "A"), ("delete", "A", "--force", "--yes")):
@@ -253,8 +253,8 @@ def test_a_task_that_is_being_worked_on(here: Here) -> None:
 
 
 @pytest.mark.parametrize(("answer", "left"), [("y", []), ("n", ["A"]), ("", ["A"])])
-def test_a_terminal_is_asked(here: Here, answer: str, left: list[str]) -> None:
-    """Enter is no."""
+def test_delete_asks_on_a_terminal(here: Here, answer: str, left: list[str]) -> None:
+    """Enter means no."""
     here.create("A")
     with terminal(here.project, "task", "delete", "a") as screen:
         screen.answer("Delete A? (y/N):", answer)
@@ -262,8 +262,8 @@ def test_a_terminal_is_asked(here: Here, answer: str, left: list[str]) -> None:
     assert here.ids() == left
 
 
-def test_a_terminal_is_not_asked_with_yes(here: Here) -> None:
-    """`--yes` is for scripts that have one."""
+def test_delete_does_not_ask_with_yes(here: Here) -> None:
+    """`--yes` is for scripts that have a terminal."""
     here.create("A")
     with terminal(here.project, "task", "delete", "A", "--yes") as screen:
         assert screen.finish() == 0
@@ -272,7 +272,7 @@ def test_a_terminal_is_not_asked_with_yes(here: Here) -> None:
 
 @pytest.mark.parametrize("no_colour", ["", "1"])
 def test_colours_on_a_terminal_only(here: Here, no_colour: str) -> None:
-    """The status of a task has one, unless NO_COLOR is set; a long title gives way to the other columns."""
+    """The status of a task is coloured, unless NO_COLOR is set; long titles are shortened to fit."""
     here.run("create", "A", "spec", "word " * 60, *DONE)
     here.run("edit", "A", "--status", "done")
     here.project.extra_env["NO_COLOR"] = no_colour
@@ -289,9 +289,9 @@ def test_colours_on_a_terminal_only(here: Here, no_colour: str) -> None:
 
 
 def test_templates(here: Here) -> None:
-    """A list, one as YAML, both as JSON."""
+    """The list, one template as YAML, both as JSON."""
     listed = here.run("templates").out.splitlines()
-    assert listed[0].split() == ["template", "role", "method", "what", "it", "proves"]
+    assert listed[0].split() == ["template", "role", "method", "proves"]
     assert [line.split()[0] for line in listed[1:]] == list(TEMPLATES)
     assert here.run("templates", "npm test").out == (
         "tester:\n"
@@ -320,7 +320,7 @@ def completions(*words: str) -> set[str]:
 
 
 def test_shells_complete_ids_and_names(here: Here) -> None:
-    """Tasks by the beginning of their id in any case, methods, templates, statuses, the options of all roles."""
+    """Task ids by prefix in any case, methods, templates, statuses, the options of all roles."""
     for id in ("TASK-1", "TASK-2", "other"):
         here.create(id)
     assert completions("task", "show", "task") == {"TASK-1", "TASK-2"}
@@ -335,13 +335,13 @@ def test_shells_complete_ids_and_names(here: Here) -> None:
 
 
 def test_without_a_store_there_is_nothing_to_complete(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And no error in the user's shell."""
+    """And there is no error in the user's shell."""
     monkeypatch.setenv("RALPH_STATE_DIR", "/dev/null/nowhere")
     assert completions("task", "show", "") == set()
 
 
 def test_every_role_has_the_same_options() -> None:
-    """They are made from the list of roles."""
+    """They are generated from the list of roles."""
     group = make_group().get_command(click.Context(make_group()), "task")
     assert isinstance(group, click.Group)
     create = group.get_command(click.Context(group), "create")
@@ -357,7 +357,7 @@ def test_every_role_has_the_same_options() -> None:
 
 
 def test_worktrees_share_their_tasks(repository: Project, tmp_path: Path) -> None:
-    """A task belongs to the repository, whichever directory of it one is in."""
+    """A task belongs to the repository, whichever directory the command runs in."""
     repository.run("task", "create", "A", "spec", "T", *DONE)
     repository.git("worktree", "add", "-q", str(tmp_path / "tree"))
     (tmp_path / "tree" / "deep").mkdir()
@@ -366,7 +366,7 @@ def test_worktrees_share_their_tasks(repository: Project, tmp_path: Path) -> Non
 
 
 def test_a_damaged_task_is_named_and_can_be_deleted(here: Here) -> None:
-    """Also where the list would print JSON as it is in the store."""
+    """Even if the list prints the stored JSON as it is."""
     here.create("A")
     here.create("B")
     with here.tasks() as tasks:

@@ -41,7 +41,7 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
         (("create", "x" * 101, "spec", "T", *DONE), "ID has 101 characters; the maximum is 100."),
         (("create", "A", "", "T", *DONE), "SPEC is missing"),
         (("create", "A", "spec", "T\nU", *DONE), "TITLE must be one line, without control characters."),
-        (("create", "OLD", "spec", "T", *DONE), "ID already exists.\n  `ralph task edit` changes it."),
+        (("create", "OLD", "spec", "T", *DONE), "ID already exists.\n  To change it, use: ralph task edit"),
         (create("--depends-on", "NOBODY"), "--depends-on names an unknown task: 'NOBODY'."),
         (create("--depends-on", "ODL"), "'ODL'; did you mean 'OLD'?"),
         (create("--depends-on", "NEW"), "--depends-on: dependency cycle: NEW → NEW."),
@@ -54,7 +54,7 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
         (create("--coder-promise", "a\nb"), "--coder-promise must be one line without < and >."),
         (
             create("--coder-max-iterations", "0"),
-            "Invalid value for '--coder-max-iterations': '0' is no whole",
+            "Invalid value for '--coder-max-iterations': must be 1 or more",
         ),
         (
             create("--coder-verify", "extrenal"),
@@ -76,18 +76,21 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
             create("--qa-verify", "multi_stage"),
             "stages is missing: each stage has a name, a method and a config.\n",
         ),
-        (create("--qa-verify", "multi_stage"), "\n  `ralph task import` reads stages from a file."),
+        (
+            create("--qa-verify", "multi_stage"),
+            "\n  Stages can only be imported from a file: ralph task import FILE",
+        ),
         (
             create("--qa-verify-cmd", "x", "--qa-check-for", "y"),
-            "--qa-verify-cmd and --qa-check-for contradict each other.\n  One method each;",
+            "--qa-verify-cmd and --qa-check-for cannot be used together.\n  Use one method per role.",
         ),
         (
             create("--qa-verify", "semantic", "--qa-verify-cmd", "x"),
-            "--qa-verify semantic and --qa-verify-cmd contradict each other.",
+            "--qa-verify semantic and --qa-verify-cmd cannot be used together.",
         ),
         (
             create("--qa-template", "pytest", "--qa-negative-pattern", "x"),
-            "--qa-template and --qa-negative-pattern contradict each other.",
+            "--qa-template and --qa-negative-pattern cannot be used together.",
         ),
         (create("--qa-template", "pytets"), "Unknown template 'pytets'.\n  Did you mean 'pytest'?"),
         (
@@ -98,7 +101,7 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
         (create("--colour", "red"), "No such option"),
         (
             ("edit", "OLD"),
-            "There is nothing to change.\n  Say what: `ralph task edit --help` lists the options.",
+            "Nothing to change: no options given.\n  To list the options: ralph task edit --help",
         ),
         (
             ("edit", "NOBODY", "--priority", "1"),
@@ -115,9 +118,9 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
         (("show", "NOBODY"), "There is no task 'NOBODY' in this project."),
         (("list", "--status", "open"), "Invalid value for '--status'"),
         (("export", "NOBODY"), "There is no task 'NOBODY' in this project."),
-        (("export", "--spec", "none"), "There are no such tasks."),
+        (("export", "--spec", "none"), "No matching tasks."),
         (("export", "-o", "nowhere/x.yaml"), "nowhere"),
-        (("export", "-o", "."), "is no regular file."),
+        (("export", "-o", "."), "is not a regular file."),
         (("import", "nowhere.yaml"), "nowhere.yaml: there is no such task file."),
         (("import", "."), ".: the task file is no regular file."),
         (("templates", "x"), "Unknown template 'x'."),
@@ -125,7 +128,7 @@ def test_everything_that_is_missing_is_listed(here: Here) -> None:
     ],
 )
 def test_mistakes_are_explained(here: Here, arguments: tuple[str, ...], said: str) -> None:
-    """Exit code 2, in words, and everything is as it was."""
+    """Exit code 2, a clear message, and nothing changes."""
     here.create("FIRST")
     here.create("OLD", "--depends-on", "FIRST")
     before = here.run("list", "--json").out
@@ -133,7 +136,7 @@ def test_mistakes_are_explained(here: Here, arguments: tuple[str, ...], said: st
     assert here.run("list", "--json").out == before
 
 
-def test_settings_that_cannot_be_read_are_said(here: Here) -> None:
-    """The defaults of a role come from there."""
+def test_unreadable_settings_are_reported(here: Here) -> None:
+    """They hold the defaults of the roles."""
     here.project.settings(ralph={"agents": {"coder": {"promis": "X"}}})
     assert "unknown key 'ralph.agents.coder.promis'" in here.refused(*create("--coder-max-iterations", "3"))

@@ -36,10 +36,10 @@ def write(project: Project, text: str, name: str = "auth.yaml") -> str:
 
 
 def test_a_file_is_imported(project: Project) -> None:
-    """Through real processes; tasks without a spec belong to that of the file's name."""
+    """In real processes; tasks without a spec get the file name as their spec."""
     file = write(project, PLAN)
     checked = project.run("task", "import", file, "--check")
-    assert (checked.code, checked.out) == (0, "2 tasks: nothing is wrong. Nothing was written.\n")
+    assert (checked.code, checked.out) == (0, "2 tasks: no problems found. Nothing was imported.\n")
     assert project.run("task", "list", "--json").out == "[]\n"
     imported = project.run("task", "import", file)
     assert (imported.code, imported.out, imported.err) == (0, "Imported 2 tasks.\n", "")
@@ -51,14 +51,14 @@ def test_a_file_is_imported(project: Project) -> None:
 
 
 def test_stdin_is_a_file(project: Project) -> None:
-    """It has no name, so the spec must be said."""
+    """It has no name, so the spec must be given."""
     refused = project.run("task", "import", "-", stdin=PLAN)
     assert refused.code == 2 and "stdin:1: TASK-001: spec_id is missing" in refused.err
     assert project.run("task", "import", "-", "--spec", "auth", stdin=PLAN).out == "Imported 2 tasks.\n"
 
 
-def test_what_is_there_is_replaced_on_request(here: Here) -> None:
-    """Status and progress stay; without `--update` nothing at all is imported."""
+def test_existing_tasks_are_replaced_on_request(here: Here) -> None:
+    """Status and progress stay; without `--update`, nothing at all is imported."""
     write(here.project, PLAN)
     here.run("import", "auth.yaml")
     here.run("edit", "TASK-001", "--status", "failed")
@@ -76,7 +76,7 @@ def test_what_is_there_is_replaced_on_request(here: Here) -> None:
 
 
 def test_what_is_being_worked_on_is_not_replaced(here: Here) -> None:
-    """It would be another task in the middle of the work."""
+    """It would become another task in the middle of the work."""
     write(here.project, PLAN)
     here.run("import", "auth.yaml")
     begin_work(here.project, "TASK-002")
@@ -86,7 +86,7 @@ def test_what_is_being_worked_on_is_not_replaced(here: Here) -> None:
 
 
 def test_every_problem_is_shown_and_nothing_is_imported(here: Here) -> None:
-    """By line; those of the file itself among those of its tasks and of how they fit together."""
+    """By line; problems in the file, in its tasks and in their dependencies."""
     text = PLAN.replace("title: Log out", "titel: Log out\n  id: twice").replace(
         "[TASK-001]", "[TASK-01, TASK-002]"
     )
@@ -117,8 +117,8 @@ def test_what_is_exported_can_be_imported(here: Here, tmp_path: Path) -> None:
     assert [t | dict.fromkeys(own) for t in mine] == [t | dict.fromkeys(own) for t in theirs]
 
 
-def test_some_are_exported(here: Here) -> None:
-    """By id or by spec; what would be missed elsewhere is a warning."""
+def test_exporting_some_tasks(here: Here) -> None:
+    """By id or by spec; dependencies that are not exported are a warning."""
     here.create("A")
     here.create("B", "--depends-on", "A")
     here.run("create", "C", "other", "T", *DONE)
@@ -131,7 +131,7 @@ def test_some_are_exported(here: Here) -> None:
     assert here.run("export", "B", "A", "B").out.count("- id: ") == 2
 
 
-def test_a_file_is_written_at_once(here: Here) -> None:
+def test_a_file_is_written_atomically(here: Here) -> None:
     """`-o FILE` replaces it, `-o -` is stdout."""
     here.create("A")
     (here.path / "out.yaml").write_text("old")
@@ -143,7 +143,7 @@ def test_a_file_is_written_at_once(here: Here) -> None:
 
 @pytest.mark.parametrize("size", [1000])
 def test_many_tasks(here: Here, size: int) -> None:
-    """A chain of a thousand is imported in one go, and its end is found."""
+    """A chain of a thousand tasks is imported in one go, and its end is found."""
     text = "".join(
         f"- id: T{n}\n  title: t\n  dependencies: [{f'T{n - 1}' if n else ''}]\n"
         f"  completion: {{outcome: x, acceptance_criteria: [y]}}\n"

@@ -1,4 +1,4 @@
-"""Tasks with the verification methods of Ralph: from options, from files, in the documentation."""
+"""Tasks with Ralph's verification methods: from options, from files, in the documentation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CREATE = ("create", "A", "spec", "Title", *DONE)
 
 
 def criteria(here: Here, role: str, *options: str) -> dict[str, Any]:
-    """What a task that is created with these options has for a role."""
+    """The criteria for a role of a task created with these options."""
     result = here.run(*CREATE, *options)
     assert (result.code, result.err) == (0, "")
     found: dict[str, Any] = here.show("A")["completion_spec"][role]
@@ -94,7 +94,7 @@ def test_the_example_of_the_specification(project: Project) -> None:
 def test_options_become_criteria(
     here: Here, role: str, options: tuple[str, ...], method: str, config: dict[str, Any]
 ) -> None:
-    """For every role the same; without a promise it has its own."""
+    """The same for every role; without a promise it gets the role's default."""
     named = [f"--{role}-{word}" if place % 2 == 0 else word for place, word in enumerate(options)]
     assert criteria(here, role, *named, f"--{role}-description", "All", f"--{role}-max-iterations", "2") == {
         "promise": "X" if "promise" in options else ROLES[role].promise,
@@ -106,7 +106,7 @@ def test_options_become_criteria(
 
 
 def test_editing_changes_a_part_of_the_criteria(here: Here) -> None:
-    """The rest of a config stays, until another method is chosen."""
+    """The rest of the config stays, until another method is chosen."""
     (here.path / "plan.yaml").write_text(
         "- id: A\n  title: T\n  completion:\n    outcome: x\n    acceptance_criteria: [y]\n    tester:\n"
         "      promise: P\n      verification_method: external\n"
@@ -136,7 +136,7 @@ def test_editing_changes_a_part_of_the_criteria(here: Here) -> None:
 
 
 def test_the_criteria_follow_the_acceptance_criteria(here: Here) -> None:
-    """The placeholder is kept; what is shown has the criteria of now in its place."""
+    """The placeholder is stored; the output shows the current criteria in its place."""
     assert criteria(here, "qa", "--qa-template", "qa")["verification_config"] == TEMPLATES["qa"].config
     here.run("edit", "A", "--acceptance", "It stops")
     shown = here.run("show", "A").out
@@ -144,7 +144,7 @@ def test_the_criteria_follow_the_acceptance_criteria(here: Here) -> None:
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_every_template_is_a_good_config(here: Here, name: str) -> None:
+def test_every_template_is_a_valid_config(here: Here, name: str) -> None:
     """As YAML in a file, and as an option."""
     template = TEMPLATES[name]
     assert config_problem(template.method, injected(template.config, ("x",))) == ""
@@ -220,14 +220,14 @@ PLAN = """\
         ),
     ],
 )
-def test_a_config_that_is_wrong_is_refused(here: Here, method: str, config: str, said: str) -> None:
+def test_an_invalid_config_is_refused(here: Here, method: str, config: str, said: str) -> None:
     """With the line and the key, before anything runs."""
     (here.path / "plan.yaml").write_text(PLAN.replace("METHOD", method).replace("CONFIG", config))
     error = here.refused("import", "plan.yaml")
     assert re.match(r"plan\.yaml:[89]: A: completion\.qa\.verification_config", error) and said in error
 
 
-def test_all_stages_that_are_wrong_are_shown(here: Here) -> None:
+def test_all_invalid_stages_are_shown(here: Here) -> None:
     """Each with its own line."""
     stages = [
         "stages:",
@@ -250,7 +250,7 @@ def test_all_stages_that_are_wrong_are_shown(here: Here) -> None:
     ]
 
 
-# ---- there and back ----
+# ---- export and import ----
 
 WORDS = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=20
@@ -305,7 +305,7 @@ def full_tasks(draw: st.DrawFn) -> Task:
 @PATIENT
 @given(st.lists(full_tasks(), min_size=1, max_size=3))
 def test_what_is_exported_is_imported_again(tasks: list[Task]) -> None:
-    """Equal tasks, with any criteria of any method."""
+    """Equal tasks, for any criteria of any method."""
     found = task_file.parse(task_file.to_text(tasks), "f", WorkSettings())
     assert [entry.problems for entry in found.entries] == [()] * len(tasks)
     assert [entry.task for entry in found.entries] == tasks
@@ -320,7 +320,7 @@ def test_json_of_the_written_form_is_the_same(task: Task) -> None:
 
 
 def test_there_are_four_methods() -> None:
-    """Those of the specification; packages may bring more."""
+    """Those of the specification; packages may add more."""
     assert verification_methods()[:4] == ["string_match", "semantic", "external", "multi_stage"]
 
 
@@ -333,7 +333,7 @@ def examples(path: Path) -> list[str]:
 
 @pytest.mark.parametrize("example", examples(GUIDE) + examples(SKILL))
 def test_every_example_can_be_imported(here: Here, example: str) -> None:
-    """Those of the guide and that of the skill, as they stand there; and what is exported is the same."""
+    """Those in the guide and in the skill, unchanged; exporting them gives the same."""
     (here.path / "plan.yaml").write_text(example)
     assert here.run("import", "--check", "plan.yaml").code == 0
     assert here.run("import", "plan.yaml").code == 0
@@ -356,6 +356,6 @@ def test_there_are_examples_of_everything() -> None:
 
 
 def test_the_golden_file_can_be_imported(here: Here) -> None:
-    """Files that this and every earlier version has written are read."""
+    """Files written by this and every earlier version can be read."""
     assert here.run("import", str(GOLDEN / "tasks.yaml")).code == 0
     assert here.run("export").out == (GOLDEN / "tasks.yaml").read_text()

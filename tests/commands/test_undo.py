@@ -1,4 +1,4 @@
-"""`ralph rewind`, `ralph diff` and `ralph prune` as a user meets them."""
+"""`ralph rewind`, `ralph diff` and `ralph prune` as a user sees them."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def run_id(project: Project) -> str:
 
 
 def test_the_end_of_a_run_says_what_changed_and_how_to_undo_it(worked: Project) -> None:
-    """Files, and the two commands."""
+    """The number of files, and the two commands."""
     result = worked.run("logs")
     run = run_id(worked)
-    assert "complete: claimed; no check was configured to prove it" in result.out
+    assert "complete: no checks configured" in result.out
     assert worked.run("diff", "--stat").out.splitlines()[-1].strip().startswith("3 files changed")
     assert (worked.run("rewind", run, "1", "--yes").code, (worked.path / "old.txt").read_text()) == (
         0,
@@ -48,7 +48,7 @@ def test_the_end_of_a_run_says_what_changed_and_how_to_undo_it(worked: Project) 
 
 
 def test_diff_of_an_iteration(worked: Project) -> None:
-    """What iteration 1 changed, and what the whole run did."""
+    """The changes of iteration 1, and those of the whole run."""
     run = run_id(worked)
     first = worked.run("diff", run, "1")
     assert "+one" in first.out and "+two" not in first.out
@@ -56,32 +56,32 @@ def test_diff_of_an_iteration(worked: Project) -> None:
     assert "+one" in whole.out and "+two" in whole.out and "-old" in whole.out
 
 
-def test_diff_of_what_is_not_there(worked: Project) -> None:
-    """An iteration that never was is one clear error."""
+def test_diff_of_an_iteration_that_does_not_exist(worked: Project) -> None:
+    """It is one clear error."""
     result = worked.run("diff", run_id(worked), "7")
     assert (result.code, "no snapshot '7'" in result.err) == (2, True)
 
 
 def test_diff_of_a_run_without_snapshots(repository: Project) -> None:
-    """With snapshots off there is nothing to compare, and that is said."""
+    """With snapshots off there is nothing to compare, and the error says so."""
     repository.agent("echo '<response>DONE</response>'")
     repository.run("run", "-p", "x")
     assert repository.run("diff").code == 2
 
 
 def test_rewind_shows_what_will_change_and_can_be_undone(worked: Project) -> None:
-    """Each file with what happens to it; the way back is printed and works."""
+    """Each file with its change; the command to undo is printed and works."""
     run = run_id(worked)
     result = worked.run("rewind", run, "2", "--yes")
-    assert result.out.splitlines() == ["  is changed  README.md", "  comes back  old.txt"]
+    assert result.out.splitlines() == ["  change   README.md", "  restore  old.txt"]
     assert (worked.path / "one.txt").exists() and (worked.path / "old.txt").exists()
-    undo = result.err.partition("To undo it: ralph ")[2].split()
+    undo = result.err.partition("To undo: ralph ")[2].split()
     assert worked.run(*undo, "--yes").code == 0
     assert not (worked.path / "old.txt").exists()
 
 
 def test_rewind_without_a_terminal_needs_yes(worked: Project) -> None:
-    """Nothing is changed when nobody can be asked."""
+    """Nothing is changed if there is no terminal to ask on."""
     result = worked.run("rewind", run_id(worked), "1")
     assert (result.code, (worked.path / "one.txt").exists()) == (2, True)
 
@@ -109,10 +109,10 @@ def test_rewind_asks_on_a_terminal(worked: Project, answer: str, is_back: bool) 
     assert (process.wait(), (worked.path / "old.txt").exists()) == (0, is_back)
 
 
-def test_rewind_to_what_is_there_already(worked: Project) -> None:
-    """Nothing to do is said, not done."""
+def test_rewind_to_the_current_state(worked: Project) -> None:
+    """It says that there is nothing to do."""
     result = worked.run("rewind", run_id(worked), "3", "--yes")
-    assert (result.code, result.err) == (0, "The files are already as they were then.\n")
+    assert (result.code, result.err) == (0, "Nothing to do: the files are already in that state.\n")
 
 
 def test_rewind_of_an_unknown_iteration_names_the_known_ones(worked: Project) -> None:
@@ -122,7 +122,7 @@ def test_rewind_of_an_unknown_iteration_names_the_known_ones(worked: Project) ->
 
 
 def test_a_live_run_is_not_rewound(repository: Project) -> None:
-    """Two hands in one tree: refused."""
+    """Two processes must not change one tree: refused."""
     repository.agent("touch started; sleep 30", snapshots=True)
     process = repository.start("run", "-p", "x")
     wait_until((repository.path / "started").exists)
@@ -133,7 +133,7 @@ def test_a_live_run_is_not_rewound(repository: Project) -> None:
 
 
 def test_an_interrupted_iteration_keeps_its_first_snapshot(repository: Project) -> None:
-    """After a kill in mid-iteration, rewind brings back the tree from before the iteration began."""
+    """After a kill in mid-iteration, rewind restores the files from before the iteration."""
     repository.agent(
         """
         if [ -e ruined ]; then echo '<response>DONE</response>'; exit; fi
@@ -151,9 +151,9 @@ def test_an_interrupted_iteration_keeps_its_first_snapshot(repository: Project) 
 
 
 def test_prune_shows_first_and_removes_only_when_told(worked: Project) -> None:
-    """Old runs go with their streams and refs; young ones stay."""
+    """Old runs are removed with their streams and refs; recent ones stay."""
     run = run_id(worked)
-    assert worked.run("prune").err == "There is nothing to remove.\n"
+    assert worked.run("prune").err == "Nothing to remove.\n"
     shown = worked.run("prune", "--older-than", "0h")
     assert (run in shown.out, len(worked.status())) == (True, 1)
     assert [c["id"] for c in json.loads(worked.run("prune", "--older-than", "0h", "--json").out)] == [run]
@@ -173,7 +173,7 @@ def test_prune_by_size_takes_the_oldest_first(project: Project) -> None:
 
 
 def test_a_live_run_is_never_pruned(project: Project) -> None:
-    """Even if it is as old as you like."""
+    """However old it is."""
     project.agent("touch started; sleep 30")
     process = project.start("run", "-p", "x")
     wait_until((project.path / "started").exists)
@@ -185,13 +185,13 @@ def test_a_live_run_is_never_pruned(project: Project) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["--older-than", "soon"], ["--keep", "some"]])
-def test_prune_wants_an_age_and_a_size(project: Project, arguments: list[str]) -> None:
-    """What is neither is refused with an example."""
+def test_prune_needs_a_valid_age_and_size(project: Project, arguments: list[str]) -> None:
+    """Anything else is refused with an example."""
     result = project.run("prune", *arguments)
-    assert (result.code, "Say " in result.err) == (2, True)
+    assert (result.code, "Examples: " in result.err) == (2, True)
 
 
 def test_a_pruned_run_leaves_the_repository_whole(worked: Project) -> None:
-    """Nothing but our refs is touched: git finds no fault."""
+    """Only Ralph's refs are removed: the user's files are not touched."""
     worked.run("prune", "--older-than", "0h", "--yes")
     assert worked.git("status", "--porcelain", "one.txt") == "?? one.txt\n"

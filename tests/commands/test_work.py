@@ -21,7 +21,7 @@ def site(project: Project) -> Site:
 
 
 def only(role: str, **settings: object) -> dict[str, object]:
-    """Settings with one role but the coder switched on."""
+    """Settings in which the coder is the only enabled role."""
     off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa") if name != role}
     return {"ralph": {"agents": off} | settings}
 
@@ -31,7 +31,7 @@ def coder_only(site: Site, body: str, judge: str = f"echo '{ALL_MET}'") -> None:
     site.agents(body, judge, ralph={"agents": off, "judge": {"agent": str(site.outside / "judge.sh")}})
 
 
-# ---- the whole way ----
+# ---- the whole cycle ----
 
 
 def test_a_task_goes_through_all_roles_and_is_merged(site: Site) -> None:
@@ -71,8 +71,8 @@ def test_the_prompt_tells_the_task_first_and_then_what_done_means(site: Site) ->
     assert "refuse" not in prompt and "<refuse>" in site.prompts("T-1.reviewer")[0]
 
 
-def test_a_false_promise_is_caught_and_told(site: Site) -> None:
-    """A promise that the check refutes uses its iteration, and the next prompt says what failed."""
+def test_a_false_promise_is_caught_and_reported(site: Site) -> None:
+    """A promise that the check refutes costs its iteration, and the next prompt says what failed."""
     coder_only(site, f"[ $RALPH_ITERATION = 1 ] && echo x > new.txt || {FIXES}\npromise CODED")
     site.add(task())
     assert site.work().code == 0
@@ -84,8 +84,8 @@ def test_a_false_promise_is_caught_and_told(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_no_promise_is_told_too(site: Site) -> None:
-    """An iteration without a promise goes round again, and the next prompt says so; nothing is verified."""
+def test_a_missing_promise_is_reported_too(site: Site) -> None:
+    """After an iteration without a promise, the next prompt says so; nothing is verified."""
     coder_only(site, f"{FIXES}\n[ $RALPH_ITERATION = 1 ] || promise CODED")
     site.add(task())
     assert site.work().code == 0
@@ -94,7 +94,7 @@ def test_no_promise_is_told_too(site: Site) -> None:
 
 
 def test_a_role_that_never_proves_its_part_fails_the_task(site: Site) -> None:
-    """At the coder's limit the task is failed with the last reason; its work lies on its branch; exit 1."""
+    """At the coder's limit the task fails with the last reason; its work stays on its branch; exit 1."""
     coder_only(site, "echo more >> notes.txt; promise CODED")
     site.add(task(coder=replace(external(), max_iterations=2)))
     done = site.work()
@@ -106,18 +106,18 @@ def test_a_role_that_never_proves_its_part_fails_the_task(site: Site) -> None:
     )
     assert site.project.git("show", "ralph/T-1:notes.txt") == "more\nmore\n"
     assert not site.is_fixed() and site.worktree.exists()
-    assert "its work: branch ralph/T-1" in done.out
+    assert "branch: ralph/T-1" in done.out
 
 
 @pytest.mark.slow
-def test_a_failed_task_is_begun_again_when_it_is_named(site: Site) -> None:
-    """`ralph work` leaves failed tasks alone; `--task` tries again, from what is there."""
+def test_a_failed_task_is_started_again_when_it_is_named(site: Site) -> None:
+    """`ralph work` leaves failed tasks alone; `--task` tries again, from the existing work."""
     coder_only(site, "promise CODED")
     site.add(task(coder=replace(external(), max_iterations=1)))
     assert site.work().code == 1
     coder_only(site, f"{FIXES}; promise CODED")
     again = site.work()
-    assert again.code == 1 and "\n  once more: ralph work --task T-1\n" in again.out, "it stays failed"
+    assert again.code == 1 and "\n  To retry: ralph work --task T-1\n" in again.out, "it stays failed"
     assert site.work("--task", "T-1").code == 0
     assert site.is_fixed()
 
@@ -139,7 +139,7 @@ def with_reviewer(site: Site, judge: str, body: str = HONEST, **ralph: object) -
 
 @pytest.mark.slow
 def test_a_judge_that_says_no_and_then_yes(site: Site) -> None:
-    """A no uses the reviewer's iteration and is told with its reason; a yes proves the promise."""
+    """A no costs the reviewer's iteration and is fed back with its reason; a yes proves the promise."""
     with_reviewer(site, f"[ $n = 0 ] && echo '{NOT_MET}' || echo '{ALL_MET}'")
     site.add(task(reviewer=reviewed()))
     assert site.work().code == 0
@@ -149,8 +149,8 @@ def test_a_judge_that_says_no_and_then_yes(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_judge_that_meets_a_limit_is_asked_again(site: Site) -> None:
-    """A limited judge costs no iteration: the run holds, then that check is made again."""
+def test_a_judge_that_hits_a_limit_is_asked_again(site: Site) -> None:
+    """A limited judge costs no iteration: the run waits, then repeats that check."""
     limited = "echo 'rate limit exceeded, retry after 1 seconds' >&2; exit 1"
     with_reviewer(site, f"[ $n = 0 ] && {{ {limited}; }}\necho '{ALL_MET}'")
     site.add(task(reviewer=reviewed()))
@@ -160,8 +160,8 @@ def test_a_judge_that_meets_a_limit_is_asked_again(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("allowed", "code"), some_rows([(False, 1), (True, 0)], 1))
-def test_a_judge_that_cannot_be_asked(site: Site, allowed: bool, code: int) -> None:
-    """After three tries the promise counts only where the settings allow a degraded verdict, and that is said."""
+def test_a_judge_that_is_unavailable(site: Site, allowed: bool, code: int) -> None:
+    """After three tries the promise counts only if the settings allow a degraded verdict, and that is reported."""
     with_reviewer(site, "echo VERIFIED", allowDegraded=allowed)
     site.add(task(reviewer=replace(reviewed(), max_iterations=1)))
     assert site.work().code == code
@@ -194,7 +194,7 @@ def test_a_negative_pattern_is_caught(site: Site) -> None:
 
 
 def test_required_and_optional_stages(site: Site) -> None:
-    """A red optional stage is a warning; a red required one refutes the promise and ends the verification."""
+    """A failed optional stage is a warning; a failed required one refutes the promise and ends the verification."""
     stages = [
         {"name": "works", "method": "external", "config": {"command": CHECK}},
         {"name": "nice", "method": "external", "config": {"command": "false"}, "required": False},
@@ -213,7 +213,7 @@ def test_required_and_optional_stages(site: Site) -> None:
 
 
 def test_a_review_sends_the_task_back_with_its_reason(site: Site) -> None:
-    """A reviewer that refuses ends its run at once; the coder is told why, and the way begins anew."""
+    """A reviewer that refuses ends its run at once; the coder is told why, and the cycle starts again."""
     body = HONEST.replace(
         "reviewer) ",
         "reviewer) [ $n = 0 ] && { echo 'It has no comment.'; echo '<refuse>add a comment</refuse>'; exit; }; ",
@@ -230,7 +230,7 @@ def test_a_review_sends_the_task_back_with_its_reason(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_task_goes_back_three_times_at_most(site: Site) -> None:
+def test_a_task_goes_back_at_most_three_times(site: Site) -> None:
     """The fourth refusal fails the task."""
     with_reviewer(site, "true", HONEST.replace("promise REVIEW_PASSED", "echo '<refuse>never</refuse>'"))
     site.add(task())
@@ -246,7 +246,7 @@ def test_a_task_goes_back_three_times_at_most(site: Site) -> None:
 
 @pytest.mark.slow
 def test_a_role_that_runs_out_of_iterations_sends_the_task_back(site: Site) -> None:
-    """A reviewer whose promise is never verified is a refusal too."""
+    """A reviewer whose promise is never verified counts as a refusal too."""
     with_reviewer(site, f"[ $n = 0 ] && echo '{NOT_MET}' || echo '{ALL_MET}'")
     site.add(task(reviewer=replace(reviewed(), max_iterations=1)))
     assert site.work().code == 0
@@ -254,7 +254,7 @@ def test_a_role_that_runs_out_of_iterations_sends_the_task_back(site: Site) -> N
 
 
 def test_the_coder_cannot_refuse(site: Site) -> None:
-    """There is nobody the coder could send the task back to: its refusal is no end."""
+    """There is no role to send the task back to, so the coder's refusal is ignored."""
     coder_only(
         site, f"[ $RALPH_ITERATION = 1 ] && {{ echo '<refuse>no</refuse>'; exit; }}\n{FIXES}; promise CODED"
     )
@@ -266,7 +266,7 @@ def test_the_coder_cannot_refuse(site: Site) -> None:
 
 
 def test_settings_of_the_roles(site: Site) -> None:
-    """A role may be skipped, promise something else, have another limit and another agent."""
+    """A role can be skipped, or have another promise, another limit and another agent."""
     other = site.project.script(
         "other.sh", "cat > /dev/null; touch other.txt; echo '<promise>TESTED</promise>'"
     )
@@ -291,8 +291,8 @@ def test_settings_of_the_roles(site: Site) -> None:
     assert site.project.git("show", "main:other.txt") == ""
 
 
-def test_switched_off_means_one_verified_pass(site: Site) -> None:
-    """`ralph.enabled: false` gives every role one iteration, which is verified all the same."""
+def test_disabled_means_one_verified_pass(site: Site) -> None:
+    """`ralph.enabled: false` gives every role one iteration, which is still verified."""
     off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
     site.agents("promise CODED", ralph={"enabled": False, "agents": off})
     site.add(task())
@@ -301,8 +301,8 @@ def test_switched_off_means_one_verified_pass(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_task_of_old_without_a_spec(site: Site) -> None:
-    """It is worked on with a warning: default promises, looked for by string_match."""
+def test_an_old_task_without_a_spec(site: Site) -> None:
+    """It is worked on with a warning: default promises, verified by string_match."""
     site.agents(HONEST.replace("CODED", "IMPLEMENTATION_COMPLETE"))
     site.add(Task("T-1", "calc", "Make add add"))
     done = site.work()
@@ -311,7 +311,7 @@ def test_a_task_of_old_without_a_spec(site: Site) -> None:
 
 
 def test_a_setup_command_prepares_every_worktree(site: Site) -> None:
-    """What tests need and git ignores is made by `ralph.setup`, for the merged tree too."""
+    """`ralph.setup` creates git-ignored files that tests need, for the merged tree too."""
     (site.project.path / ".gitignore").write_text("__pycache__/\n.ralph/\nneeded\n")
     site.project.git("commit", "-qam", "Ignore it")
     off = {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}
@@ -324,8 +324,8 @@ def test_a_setup_command_prepares_every_worktree(site: Site) -> None:
 
 
 @pytest.mark.parametrize("deed", some(["echo > check.py", "rm check.py", "echo 'import os' >> check.py"], 1))
-def test_the_coder_may_not_touch_what_verifies_it(site: Site, deed: str) -> None:
-    """A change to a tracked file that the verification executes is red, with the difference, until it is undone."""
+def test_the_coder_cannot_change_what_verifies_it(site: Site, deed: str) -> None:
+    """A change to a tracked file that verification runs is a failure, with the diff, until it is undone."""
     coder_only(
         site,
         f"[ $RALPH_ITERATION = 1 ] && {{ {deed}; }} || {{ git checkout main -- check.py; {FIXES}; }}\npromise CODED",
@@ -338,8 +338,8 @@ def test_the_coder_may_not_touch_what_verifies_it(site: Site, deed: str) -> None
 
 
 @pytest.mark.slow
-def test_a_change_that_was_committed_stays_red(site: Site) -> None:
-    """Committing the change, or waiting an iteration, makes it no better."""
+def test_a_committed_change_still_fails(site: Site) -> None:
+    """Committing the change, or waiting an iteration, does not help."""
     coder_only(site, "echo > check.py; git commit -qam sneak; promise CODED")
     site.add(task(coder=replace(external(), max_iterations=3)))
     assert site.work().code == 1
@@ -347,8 +347,8 @@ def test_a_change_that_was_committed_stays_red(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_the_tester_may_change_tests_and_what_it_leaves_is_protected(site: Site) -> None:
-    """Tests are the tester's; after that qa may not change them either."""
+def test_the_tester_can_change_tests_and_its_result_is_protected(site: Site) -> None:
+    """Tests belong to the tester; after that, qa cannot change them either."""
     body = HONEST.replace("tester) ", "tester) echo 'assert add(1, 1) == 2' >> check.py; ").replace(
         "qa) ", "qa) [ $n = 0 ] && echo > check.py || git checkout HEAD -- check.py; "
     )
@@ -360,7 +360,7 @@ def test_the_tester_may_change_tests_and_what_it_leaves_is_protected(site: Site)
 
 
 def test_globs_of_the_task_win(site: Site) -> None:
-    """`protect` of a task says what is protected; an empty list protects nothing."""
+    """`protect` of a task decides what is protected; an empty list protects nothing."""
     coder_only(site, "echo > check.py; promise CODED")
     site.add(task(protect=()))
     assert site.work().code == 0
@@ -370,7 +370,7 @@ def test_globs_of_the_task_win(site: Site) -> None:
 
 
 def test_the_users_branch_has_moved(site: Site) -> None:
-    """What the user commits meanwhile is merged with the task's work, by a merge commit."""
+    """Commits of the user are merged with the task's work, by a merge commit."""
     move = f"(cd {site.project.path} && echo mine > mine.txt && git add mine.txt && git commit -qm Mine)"
     coder_only(site, f"{FIXES}; {move}; promise CODED")
     site.add(task())
@@ -382,7 +382,7 @@ def test_the_users_branch_has_moved(site: Site) -> None:
 
 @pytest.mark.slow
 def test_a_checkout_with_changes_in_the_way_is_not_touched(site: Site) -> None:
-    """The proved task waits as blocked with the command to run; when the way is free, `ralph work` merges it."""
+    """The proved task is blocked, with the command to run; when the way is clear, `ralph work` merges it."""
     coder_only(site, f"{FIXES}; promise CODED")
     site.add(task())
     (site.project.path / "calc.py").write_text("# mine\n")
@@ -398,7 +398,7 @@ def test_a_checkout_with_changes_in_the_way_is_not_touched(site: Site) -> None:
 
 
 def test_changes_that_are_not_in_the_way_do_not_matter(site: Site) -> None:
-    """An untracked file and a changed one that the task has not touched stay as they are."""
+    """An untracked file, and a changed one that the task did not touch, stay as they are."""
     coder_only(site, f"{FIXES}; promise CODED")
     site.add(task())
     (site.project.path / "mine.txt").write_text("mine\n")
@@ -409,8 +409,8 @@ def test_changes_that_are_not_in_the_way_do_not_matter(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_work_that_needs_an_ignored_file_is_red_on_the_merged_tree(site: Site) -> None:
-    """What is green only in the agent's own worktree goes back to the coder once, then the task is blocked."""
+def test_work_that_needs_an_ignored_file_fails_on_the_merged_tree(site: Site) -> None:
+    """Work that passes only in the agent's worktree goes back to the coder once, then the task is blocked."""
     coder_only(
         site,
         "echo '*.txt' >> .gitignore; echo 5 > answer.txt; echo 'def add(a, b): return int(open(\"answer.txt\").read())' > calc.py; promise CODED",
@@ -427,16 +427,16 @@ def test_work_that_needs_an_ignored_file_is_red_on_the_merged_tree(site: Site) -
 # ---- dependencies ----
 
 
-def test_a_dependent_begins_from_what_it_depends_on(site: Site) -> None:
-    """Tasks go in the order of their dependencies, whatever their priority."""
+def test_a_dependent_task_starts_from_its_dependency(site: Site) -> None:
+    """Tasks run in the order of their dependencies, whatever their priority."""
     coder_only(site, f"echo $RALPH_TASK_ID >> order.txt; [ -s order.txt ] && {FIXES}; promise CODED")
     site.add(task("T-1", dependencies=("T-2",), priority=-5), task("T-2"))
     assert site.work().code == 0
     assert site.project.git("show", "main:order.txt") == "T-2\nT-1\n"
 
 
-def test_what_depends_on_a_failed_task_is_blocked(site: Site) -> None:
-    """It is not begun, and says what it waits for."""
+def test_dependents_of_a_failed_task_are_blocked(site: Site) -> None:
+    """They are not started, and the reason names the failed task."""
     coder_only(site, "promise CODED")
     site.add(task("T-1", dependencies=("T-2",)), task("T-2", coder=replace(external(), max_iterations=1)))
     assert site.work().code == 1
@@ -444,11 +444,11 @@ def test_what_depends_on_a_failed_task_is_blocked(site: Site) -> None:
     assert site.prompts("T-1.coder") == []
 
 
-# ---- stopping and going on ----
+# ---- stopping and resuming ----
 
 
 def test_an_interrupt_leaves_the_task_where_it_is(site: Site) -> None:
-    """Ctrl-C ends after the operation in hand with 130; `ralph work` goes on with the same run."""
+    """Ctrl-C stops after the current operation with 130; `ralph work` continues with the same run."""
     coder_only(
         site, f"[ $n = 0 ] && {{ touch {site.outside}/started; sleep 1; exit; }}\n{FIXES}; promise CODED"
     )
@@ -464,8 +464,8 @@ def test_an_interrupt_leaves_the_task_where_it_is(site: Site) -> None:
 
 
 @pytest.mark.slow
-def test_a_half_done_iteration_is_put_back_first(site: Site) -> None:
-    """After kill -9 the worktree is what it was before the iteration, commits of the agent included."""
+def test_an_interrupted_iteration_is_undone_first(site: Site) -> None:
+    """After kill -9 the worktree is restored to its state before the iteration, including commits of the agent."""
     half = f"echo half > half.txt; git add -A; git commit -qm half; echo {BREAKS} > more.txt"
     coder_only(
         site,
@@ -483,7 +483,7 @@ def test_a_half_done_iteration_is_put_back_first(site: Site) -> None:
 
 
 def test_cancelling_a_task(site: Site) -> None:
-    """`ralph cancel TASK` ends its run; the work goes on with the others, and `--task` begins it again."""
+    """`ralph cancel TASK` stops its run; the work continues with the others, and `--task` starts it again."""
     coder_only(
         site,
         f"[ $RALPH_TASK_ID.$n = T-1.0 ] && {{ touch {site.outside}/started; sleep 60; }}\n{FIXES}; promise CODED",
@@ -499,7 +499,7 @@ def test_cancelling_a_task(site: Site) -> None:
 
 
 def test_an_agent_that_cannot_be_started_stops_the_work(site: Site) -> None:
-    """It is no fault of the task: exit 2 with the reason, the task stays where it is."""
+    """It is not the fault of the task: exit 2 with the reason, and the task stays where it is."""
     site.agents()
     site.project.settings(agent={"command": "no-such-agent"})
     site.add(task())
@@ -522,18 +522,18 @@ def test_two_works_at_once_are_refused(site: Site) -> None:
     ralph.communicate(timeout=20)
 
 
-# ---- what is refused ----
+# ---- refusals ----
 
 
 def test_without_a_repository(project: Project) -> None:
-    """Tasks need git: one error that says so."""
+    """Tasks need git: one error says so."""
     project.settings(agent={"command": "true"})
     done = project.run("work")
     assert done.code == 2 and "`ralph work` needs a git repository." in done.err
 
 
 def test_without_a_branch(site: Site) -> None:
-    """A detached HEAD is nothing to merge into."""
+    """There is no branch to merge into with a detached HEAD."""
     site.add(task())
     site.project.git("checkout", "-q", "--detach")
     done = site.work()
@@ -541,18 +541,18 @@ def test_without_a_branch(site: Site) -> None:
 
 
 def test_in_a_directory_of_the_repository(site: Site) -> None:
-    """The settings at its top count there too: what a role has to prove, who works."""
+    """The settings at its top count there too: what a role has to prove, and which agent works."""
     site.add(task())
     site.agents(ralph={"agents": {name: {"enabled": False} for name in ("reviewer", "tester", "qa")}})
     below = dataclasses.replace(site.project, path=site.project.path / "sub")
     below.path.mkdir()
-    assert "qa  (skipped: the settings say enabled: false)" in below.run("task", "show", "T-1").out
+    assert "qa  (skipped: disabled in the settings)" in below.run("task", "show", "T-1").out
     assert below.run("work").code == 0
     assert site.is_fixed() and [run["role"] for run in site.state()["runs"]] == ["coder", "merge"]
 
 
-def test_caches_of_tools_are_no_work(site: Site) -> None:
-    """They are neither changes, nor shown to a judge, nor merged; what comes with them is."""
+def test_caches_of_tools_do_not_count_as_work(site: Site) -> None:
+    """They are neither changes, nor shown to a judge, nor merged; other new files are."""
     leaves = "mkdir -p node_modules; echo TODO > node_modules/a.js"
     coder_only(site, f"{leaves}; [ $RALPH_ITERATION = 1 ] || {FIXES}\npromise CODED")
     semantic = CompletionCriteria(
@@ -566,22 +566,22 @@ def test_caches_of_tools_are_no_work(site: Site) -> None:
     assert site.project.git("ls-tree", "-r", "--name-only", "main", "node_modules") == ""
 
 
-def test_a_spec_that_no_task_belongs_to(site: Site) -> None:
-    """A slip of the pen is an error, not a night in which nothing is done."""
+def test_a_spec_without_tasks(site: Site) -> None:
+    """A typo is an error, not a night without work."""
     site.add(task())
     done = site.work("--spec", "calk")
     assert done.code == 2 and "no task of spec 'calk'; did you mean 'calc'?" in done.err
 
 
-def test_a_task_that_somebody_has_set_to_done(site: Site) -> None:
-    """It was not merged by Ralph, and nothing says so."""
+def test_a_task_that_was_set_to_done(site: Site) -> None:
+    """It was not merged by Ralph, and the output does not claim so."""
     site.add(task(status=TaskStatus.DONE))
     assert site.work().out == "done: T-1 Make add add (0 iterations)\n"
 
 
 @pytest.mark.slow
 def test_a_branch_of_the_same_name(site: Site) -> None:
-    """What is on it already counts, and that is said."""
+    """Its commits count, and a notice says so."""
     site.project.git("switch", "-q", "-c", "ralph/T-1")
     (site.project.path / "notes").write_text("of the user\n")
     site.project.git("add", "notes")
@@ -599,8 +599,8 @@ def test_a_branch_of_the_same_name(site: Site) -> None:
     assert site.is_fixed() and site.project.git("show", "main:notes") == "of the user\n"
 
 
-def test_a_branch_in_the_place_of_all_branches(site: Site) -> None:
-    """Git can have no ralph/T-1 beside a branch `ralph`; the way out is told."""
+def test_a_branch_that_blocks_the_task_branches(site: Site) -> None:
+    """Git cannot have ralph/T-1 next to a branch `ralph`; the error says what to do."""
     site.project.git("branch", "ralph")
     site.add(task())
     done = site.work()
@@ -610,20 +610,20 @@ def test_a_branch_in_the_place_of_all_branches(site: Site) -> None:
 def test_nothing_to_do(site: Site) -> None:
     """Without tasks there is a hint and exit 0."""
     done = site.work()
-    assert done.code == 0 and "There is nothing to do." in done.err
+    assert done.code == 0 and "Nothing to do." in done.err
 
 
 def test_an_unknown_task(site: Site) -> None:
-    """It is named, exit 2."""
+    """The error names it, exit 2."""
     done = site.work("--task", "T-9")
     assert done.code == 2 and "There is no task 'T-9' in this project." in done.err
 
 
-# ---- what people and programs see ----
+# ---- output ----
 
 
 def test_json_lines(site: Site) -> None:
-    """Every event has the id of its task; the last object sums up."""
+    """Every event has the id of its task; the last object is the summary."""
     site.add(task())
     done = site.work("--json")
     events = done.lines()
@@ -641,7 +641,7 @@ def test_json_lines(site: Site) -> None:
 
 
 def test_in_the_background(site: Site) -> None:
-    """`--detach` comes back at once and says where to look; the work goes on and ends."""
+    """`--detach` returns at once and says where to look; the work continues to its end."""
     coder_only(site, f"{FIXES}; promise CODED")
     site.add(task())
     done = site.work("--detach")
@@ -651,7 +651,7 @@ def test_in_the_background(site: Site) -> None:
 
 
 def test_on_a_terminal_every_task_has_one_line(site: Site) -> None:
-    """Lines of tasks at work stay at the bottom and change; in the end there is one for each task, and the sum."""
+    """Active tasks are updated at the bottom; at the end there is one line per task, and the total."""
     coder_only(site, f"echo noise; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; {FIXES}; promise CODED")
     site.add(task("T-1"), task("T-2"))
     with terminal(site.project, "work", "-j", "2") as screen:
@@ -662,7 +662,7 @@ def test_on_a_terminal_every_task_has_one_line(site: Site) -> None:
     assert "noise" not in screen.screen and "implementing" not in screen.screen
 
 
-def test_several_at_once_have_a_line_each(site: Site) -> None:
+def test_parallel_tasks_have_a_line_each(site: Site) -> None:
     """With -j there are no streams, but a line for every change of every task."""
     coder_only(site, f"echo noise; echo $RALPH_TASK_ID > $RALPH_TASK_ID.txt; {FIXES}; promise CODED")
     site.add(task("T-1"), task("T-2"))

@@ -1,4 +1,4 @@
-"""`ralph work`: what verification is made of stays as it was, also where that does not show on the command line."""
+"""`ralph work`: files that verification depends on are protected, even if the command line does not name them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def coder_only(site: Site, body: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["sitecustomize.py", "deep/down/GNUmakefile", "Conftest.py"])
-def test_a_new_file_may_not_decide_what_is_green(site: Site, name: str) -> None:
-    """It is red, the agent is told to remove it, and then the task completes."""
+def test_a_new_file_cannot_change_the_result_of_a_check(site: Site, name: str) -> None:
+    """The check fails, the agent is told to remove the file, and then the task completes."""
     (site.project.path / "Makefile").write_text(f"check:\n\t{CHECK}\n")
     site.project.git("add", "Makefile")
     site.project.git("commit", "-qm", "Make")
@@ -36,7 +36,7 @@ def test_a_new_file_may_not_decide_what_is_green(site: Site, name: str) -> None:
 
 
 def test_tests_are_protected_behind_a_script(site: Site) -> None:
-    """What a script runs in turn does not show, so tests stay as they are; new ones may be added."""
+    """Files that a script runs in turn are unknown, so existing tests are protected; new ones can be added."""
     tests = site.project.path / "tests"
     tests.mkdir()
     (tests / "test_add.py").write_text("from calc import add\n\nassert add(2, 3) == 5\n")
@@ -56,12 +56,12 @@ def test_tests_are_protected_behind_a_script(site: Site) -> None:
 
 
 def moves_base(work: str) -> str:
-    """The agent commits and puts the user's branch onto its commit, which Ralph has not proved."""
+    """The agent commits and moves the user's branch to its commit, which Ralph has not proved."""
     return f"{work}; git add -A; git commit -qm mine; git update-ref refs/heads/main HEAD; promise CODED"
 
 
-def test_what_an_agent_has_merged_itself_is_proved_all_the_same(site: Site) -> None:
-    """Work that is in the base already, and needs an ignored file, is not done."""
+def test_work_that_an_agent_merged_itself_is_still_verified(site: Site) -> None:
+    """Work that is already in the base, and needs an ignored file, is not done."""
     answer = "echo 5 > answer.pyc; echo 'def add(a, b): return int(open(\"answer.pyc\").read())' > calc.py"
     (site.project.path / ".gitignore").write_text("*.pyc\n__pycache__/\n.ralph/\n")
     site.project.git("commit", "-qam", "Ignore")
@@ -74,8 +74,8 @@ def test_what_an_agent_has_merged_itself_is_proved_all_the_same(site: Site) -> N
     assert "On the merged tree: coder: external: Command exited with 1" in site.prompts("T-1.coder")[1]
 
 
-def test_good_work_that_is_in_the_base_already_is_done(site: Site) -> None:
-    """Whoever has merged it: proved there, it counts, and by the commit that brought it."""
+def test_good_work_that_is_already_in_the_base_is_done(site: Site) -> None:
+    """Whoever merged it: verified there, it counts, with the commit that brought it."""
     coder_only(site, moves_base(FIXES))
     site.add(task())
     assert site.work().code == 0

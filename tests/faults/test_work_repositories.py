@@ -52,7 +52,9 @@ def test_g4_the_worktree_is_removed(site: Site) -> None:
         "esac",
     )
     site.add(task())
-    assert_stopped(site.work(), 2, "was removed while task T-1 was running there", "Go on with: ralph work")
+    assert_stopped(
+        site.work(), 2, "was removed while task T-1 was worked on there", "To continue: ralph work"
+    )
     assert_intact(site)
     result = site.work()
     assert result.code == 0, result.err
@@ -196,7 +198,7 @@ def test_g4_a_full_disk_in_the_commit(site: Site, mounts: list[str], tmp_path: P
     twice = f"{RALPH} work; echo first: $?; rm {filler}; {RALPH} work; echo second: $?"
     words = [*mounts, str(disk), str(keep), "8m", "sh", "-c", twice]
     result = Watched(site.project, words, tmp_path / "log").result(90)
-    assert "No space left on device" in result.err and "Go on with: ralph work" in result.err
+    assert "No space left on device" in result.err and "To continue: ralph work" in result.err
     assert "first: 2" in result.err and "second: 0" in result.err, result.err
     kept = Project(keep, site.project.home)
     assert "a + b" in kept.git("show", "main:calc.py")

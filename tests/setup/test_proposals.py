@@ -57,7 +57,7 @@ KINDS: list[tuple[str, dict[str, str], list[str]]] = [
 
 
 @pytest.mark.parametrize(("files", "proposed"), [kind[1:] for kind in KINDS], ids=[kind[0] for kind in KINDS])
-def test_what_a_repository_has_is_proposed(
+def test_checks_of_a_repository_are_proposed(
     tmp_path: Path, files: dict[str, str], proposed: list[str]
 ) -> None:
     """Each kind of repository gets the commands that people would type in it, quick ones first."""
@@ -77,8 +77,8 @@ ODD = st.recursive(
 
 @settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(package=ODD | st.binary(max_size=50), other=st.binary(max_size=80))
-def test_rubbish_is_no_proposal_and_no_error(tmp_path: Path, package: Any, other: bytes) -> None:
-    """Whatever is in the files, looking at them does not fail; what is proposed is one line that can be run."""
+def test_garbage_yields_neither_proposals_nor_errors(tmp_path: Path, package: Any, other: bytes) -> None:
+    """Whatever the files contain, reading them does not fail; each proposal is one line that can be run."""
     data = package if isinstance(package, bytes) else json.dumps(package).encode()
     (tmp_path / "package.json").write_bytes(data)
     (tmp_path / "pyproject.toml").write_bytes(other)
@@ -87,8 +87,8 @@ def test_rubbish_is_no_proposal_and_no_error(tmp_path: Path, package: Any, other
     assert all(command.isprintable() and shlex.split(command) for command in proposed), proposed
 
 
-def test_what_is_no_file_is_left_alone(tmp_path: Path) -> None:
-    """Directories and links to nowhere with the right names propose nothing."""
+def test_directories_and_broken_links_are_ignored(tmp_path: Path) -> None:
+    """Even with the right names, they propose nothing."""
     for name in ("package.json", "pyproject.toml", "Makefile", "Cargo.toml", "mvnw"):
         (tmp_path / name).mkdir()
     (tmp_path / "go.mod").symlink_to("nowhere")

@@ -187,7 +187,7 @@ def test_errors_are_shown(here: Project) -> None:
     assert here.run("run", "-p", "The work.").code == 0
 
     async def steps(pilot: Pilot[None]) -> None:
-        for key, words in (("p", "is not running"), ("r", "is complete: there is nothing to")):
+        for key, words in (("p", "is not running"), ("r", "is complete. There is nothing to")):
             await pilot.press(key)
             await until(pilot, lambda words=words: words in " ".join(screen_text(pilot.app).split()))  # type: ignore[misc]
 
@@ -214,7 +214,7 @@ def test_rewind(repository: Project, monkeypatch: pytest.MonkeyPatch) -> None:
         await pilot.press("w", "enter")
         await until(pilot, lambda: "to before iteration 2?" in screen_text(pilot.app))
         await pilot.press("y")
-        await until(pilot, lambda: "To undo it: ralph rewind" in screen_text(pilot.app), seconds=60)
+        await until(pilot, lambda: "To undo: ralph rewind" in screen_text(pilot.app), seconds=60)
         assert file.read_text() == "v1\n"
 
     drive(repository, steps)

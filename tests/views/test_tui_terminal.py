@@ -164,7 +164,7 @@ def test_no_terminal_no_dashboard(project: Project) -> None:
     """With stdout in a pipe it prints an error and a hint, and nothing else."""
     result = project.run("tui")
     assert (result.code, result.out) == (2, "")
-    assert "There is no terminal" in result.err
+    assert "needs a terminal" in result.err
     assert not any(Home(project.home.path).path.iterdir())
 
 

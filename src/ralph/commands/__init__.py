@@ -1,1 +1,1 @@
-"""One file per subcommand: options in, exit code out."""
+"""The subcommands, one file each. A command takes its options and returns the exit code."""

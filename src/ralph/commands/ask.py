@@ -1,4 +1,4 @@
-"""Questions in a terminal: each is asked until its answer is one."""
+"""Ask questions in the terminal, and repeat each until the answer is valid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ralph.core.text import clean
 T = TypeVar("T")
 E = TypeVar("E", bound=StrEnum)
 
-_NO_TEXT = "that has characters in it that are no text: please type it again."
+_NO_TEXT = "the answer contains characters that are not text; please type it again."
 
 
 def say(text: str) -> None:
@@ -24,9 +24,9 @@ def say(text: str) -> None:
 
 
 def ask(text: str, parse: Callable[[str], T], default: str = "") -> T:
-    """Ask until the answer is one; where the dialogue cannot be seen on stdout it is on stderr."""
+    """Ask until the answer is valid. The dialogue goes to stderr if stdout is not a terminal."""
     with suppress(ImportError):
-        import readline  # noqa: F401  an answer can be edited
+        import readline  # noqa: F401  line editing for answers
 
     shown = f"{text} [{default}]" if default else text
     while True:
@@ -51,7 +51,7 @@ def _one_line(answer: str) -> str:
 def required(what: str) -> Callable[[str], str]:
     def parse(answer: str) -> str:
         if not answer:
-            raise click.UsageError(f"{what} is needed.")
+            raise click.UsageError(f"{what} is required.")
         return answer
 
     return parse
@@ -59,7 +59,7 @@ def required(what: str) -> Callable[[str], str]:
 
 def is_yes(answer: str) -> bool:
     if answer.lower() not in ("", "y", "yes", "n", "no"):
-        raise click.UsageError("answer y or n.")
+        raise click.UsageError("please answer y or n.")
     return answer.lower() in ("y", "yes")
 
 
@@ -67,7 +67,7 @@ def one_of(choices: type[E]) -> Callable[[str], E]:
     def parse(answer: str) -> E:
         found = [each for each in choices if each.value.lower() == answer.lower()]
         if not found:
-            raise click.UsageError(f"answer one of {', '.join(each.value for each in choices)}.")
+            raise click.UsageError(f"please answer one of {', '.join(each.value for each in choices)}.")
         return found[0]
 
     return parse

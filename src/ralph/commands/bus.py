@@ -1,4 +1,4 @@
-"""`ralph bus`: post to the message bus of a task or its project, read it, follow it."""
+"""`ralph bus`: post, read and follow messages on the bus of a task or a project."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @click.group(no_args_is_help=False)
 def command() -> None:
-    """Messages between a task's agents, Ralph and people.
+    """Exchange messages between a task's agents, Ralph and people.
 
-    DIR is the task's folder. The messages are in its TASK-MESSAGE-BUS.md or, with --project, in the
-    PROJECT-MESSAGE-BUS.md beside it. Any word is a type; FACT, INFO, WARNING, ERROR and
-    wait_without_restart mean something to Ralph.
+    DIR is the task folder. Messages are stored in its TASK-MESSAGE-BUS.md or, with --project, in the
+    PROJECT-MESSAGE-BUS.md next to it. Any word can be a message type; FACT, INFO, WARNING, ERROR and
+    wait_without_restart have a meaning for Ralph.
 
     \b
     ralph bus post tasks/build "The schema is frozen." --type FACT
@@ -40,25 +40,29 @@ def command() -> None:
 
 
 def _place(function: F) -> F:
-    """Whose bus, and which."""
-    function = click.option("--project", is_flag=True, help="The bus of all tasks of the project.")(function)
+    """Add the options that choose a bus."""
+    function = click.option(
+        "--project", is_flag=True, help="Use the bus shared by all tasks of the project."
+    )(function)
     return click.argument("folder", metavar="DIR")(function)
 
 
 _type_option = click.option(
-    "--type", "types", multiple=True, metavar="T", help="Only this type; may be given several times."
+    "--type", "types", multiple=True, metavar="T", help="Show only messages of this type; repeatable."
 )
 _json_option = click.option(
-    "--json", "as_json", is_flag=True, help="One object a line: id, time, type, task, run, body."
+    "--json", "as_json", is_flag=True, help="Print one object per line: id, time, type, task, run, body."
 )
 
 
-@command.command(short_help="Post a message; prints its id.")
+@command.command(short_help="Post a message and print its id.")
 @_place
 @click.argument("body", required=False)
-@click.option("--type", "type_", default="INFO", metavar="T", help="FACT, INFO, WARNING, ERROR… [INFO]")
+@click.option(
+    "--type", "type_", default="INFO", metavar="T", help="Message type: FACT, INFO, WARNING, ERROR… [INFO]"
+)
 def post(folder: str, project: bool, body: str | None, type_: str) -> int:
-    """Post BODY, or all of stdin, to the bus of the task in DIR, and print the id of the message.
+    """Post BODY, or stdin, to the bus of the task in DIR and print the message id.
 
     \b
     ralph bus post tasks/build "The schema is frozen." --type FACT
@@ -80,7 +84,7 @@ def post(folder: str, project: bool, body: str | None, type_: str) -> int:
 @command.command(short_help="Show the messages.")
 @_place
 @_type_option
-@click.option("--since", metavar="ID", help="Only what was posted after this message.")
+@click.option("--since", metavar="ID", help="Show only messages posted after this one.")
 @_json_option
 def read(folder: str, project: bool, types: tuple[str, ...], since: str | None, as_json: bool) -> int:
     """Show the messages of the task in DIR, oldest first.
@@ -97,15 +101,20 @@ def read(folder: str, project: bool, types: tuple[str, ...], since: str | None, 
     return 0
 
 
-@command.command(short_help="Show the last messages, and new ones as they come.")
+@command.command(short_help="Show the last messages, then new ones as they arrive.")
 @_place
 @_type_option
 @click.option(
-    "-n", "--last", type=click.IntRange(0), default=10, metavar="N", help="Begin with the last N. [10]"
+    "-n",
+    "--last",
+    type=click.IntRange(0),
+    default=10,
+    metavar="N",
+    help="Number of old messages to show first. [10]",
 )
 @_json_option
 def tail(folder: str, project: bool, types: tuple[str, ...], last: int, as_json: bool) -> int:
-    """Show the last messages of the task in DIR, and go on with new ones until Ctrl-C."""
+    """Show the last messages of the task in DIR, then new ones as they arrive, until Ctrl-C."""
     from ralph.store import bus
 
     path = _path(folder, project)
@@ -125,7 +134,7 @@ def _path(folder: str, project: bool) -> Path:
 
     place = Path(folder)
     if not place.is_dir():
-        raise RalphError(f"{folder}: there is no such directory.", "DIR is the folder of a task.")
+        raise RalphError(f"{folder}: directory not found.", "DIR is the task folder.")
     return bus.project_bus(place) if project else bus.task_bus(place)
 
 
@@ -133,10 +142,10 @@ def _stdin() -> str:
     from ralph.store.messages import MAX_BYTES
 
     if sys.stdin.isatty():
-        raise RalphError("There is no message.", 'ralph bus post DIR "what to say", or a pipe into it.')
+        raise RalphError("No message given.", 'Run: ralph bus post DIR "message", or pipe the message in.')
     data = sys.stdin.buffer.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise RalphError(f"The message is too long: at most {MAX_BYTES:,} bytes.")
+        raise RalphError(f"The message is too long: the limit is {MAX_BYTES:,} bytes.")
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -182,13 +191,13 @@ def _local(at: float) -> str:
 
 
 def _warn(path: Path, damage: Damage) -> None:
-    why = "are a message that was cut off" if damage.is_torn else "are no message, or a damaged one"
-    where = f"{damage.bytes:,} bytes from byte {damage.offset:,} on"
-    click.echo(f"ralph: warning: {path}: {where} {why}; they are left out.", err=True)
+    what = "truncated message" if damage.is_torn else "invalid or damaged message"
+    where = f"{damage.bytes:,} bytes at offset {damage.offset:,}"
+    click.echo(f"ralph: warning: {path}: skipped {where}: {what}.", err=True)
 
 
 def _is_read(seconds: float) -> bool:
-    """Wait a moment; False as soon as nobody reads stdout any more."""
+    """Wait a moment; return False as soon as the reader of stdout is gone."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return not poll.poll(seconds * 1000)

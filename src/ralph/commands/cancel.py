@@ -1,4 +1,4 @@
-"""`ralph cancel`: end a run and everything it has started, or a task."""
+"""`ralph cancel`: stop a run and everything it started, or cancel a task."""
 
 from __future__ import annotations
 
@@ -23,10 +23,16 @@ PATIENCE = 15.0
 @click.command()
 @run_argument
 def command(run: str) -> int:
-    """End a run now: its agent gets TERM, and KILL after 5 seconds. `ralph resume` can go on with it.
+    """Stop a run and everything it started.
 
-    With a task's id: nobody works on the task any more; its branch and its worktree stay. `ralph work --task ID`
-    begins it again.
+    The agent gets SIGTERM, then SIGKILL after 5 seconds. Use `ralph resume` to continue the run later.
+
+    With a task ID, stop working on the task. Its branch and worktree are kept; `ralph work --task ID` starts it
+    again.
+
+    \b
+    ralph cancel 7f3a
+    ralph cancel TASK-001
     """
     from ralph.runs.location import here
 
@@ -41,7 +47,7 @@ def _cancel_task(home: Home, runs: Runs, tasks: Tasks, task: Task) -> int:
     from ralph.core.task_model import TaskStatus
 
     if task.status in (TaskStatus.DONE, TaskStatus.FAILED, TaskStatus.CANCELLED):
-        raise RalphError(f"Task {task.id} is {task.status} already.")
+        raise RalphError(f"Task {task.id} is already {task.status}.")
     tasks.move(task.id, TaskStatus.CANCELLED, tasks.progress(task.id))
     for run in runs.of_task(tasks.project, task.id):
         if runs.brief(run.id).stop is None:
@@ -64,5 +70,5 @@ def _cancel(home: Home, runs: Runs, chosen: Run) -> int:
             return 0
         time.sleep(0.05)
     raise RalphError(
-        f"Run {chosen.id} has not stopped yet.", f"`ralph status {chosen.id}` shows what it does."
+        f"Run {chosen.id} has not stopped yet.", f"To see what it is doing: ralph status {chosen.id}"
     )

@@ -1,7 +1,7 @@
-"""What several commands share: options, the run argument, views.
+"""Options, arguments and views shared by several commands.
 
-A command's module loads what its options need, and inside its function what does the work: help takes no longer
-than click itself, and a command that only reads the store starts in half the time of a run.
+A command's module imports only what its options need; everything else is imported inside the function. This keeps
+`--help` as fast as click itself, and a command that only reads the store starts in half the time of a run.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def open_home() -> Home:
-    """The store of this user; a warning goes to stderr."""
+    """Open the user's store and print its warning, if any, to stderr."""
     from ralph.store.home import find_home
 
     home = find_home(Path.cwd())
@@ -47,7 +47,7 @@ def open_home() -> Home:
 
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Run ids for the shell's completion."""
+    """Complete run ids in the shell."""
     from click.shell_completion import CompletionItem
 
     from ralph.store.home import find_home
@@ -72,7 +72,7 @@ def optional_run_argument(function: F) -> F:
 
 
 def find_run(home: Home, runs: Runs, name: str) -> Run:
-    """A run by its id or a part of it, or the newest run of a task of this project."""
+    """Find a run by its id, or part of it, or the newest run of a task in this project."""
     from ralph.runs.location import here
 
     project = here(Path.cwd()).project
@@ -84,13 +84,13 @@ def find_run(home: Home, runs: Runs, name: str) -> Run:
         tasks.db.close()
     found = runs.of_task(project, name)
     if not found:
-        raise RalphError(f"Nobody has worked on task {name} yet.", f"Start with: ralph work --task {name}")
+        raise RalphError(f"Task {name} has no runs yet.", f"Start one with: ralph work --task {name}")
     return found[0]
 
 
 @contextmanager
 def open_tasks() -> Iterator[Tasks]:
-    """The tasks of the project of this directory."""
+    """Open the tasks of the current project."""
     from ralph.runs.location import here
 
     tasks = open_home().tasks(here(Path.cwd()).project)
@@ -99,7 +99,7 @@ def open_tasks() -> Iterator[Tasks]:
 
 
 def complete_task(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Task ids for the shell's completion."""
+    """Complete task ids in the shell."""
     from click.shell_completion import CompletionItem
 
     from ralph.core.text import clean
@@ -123,41 +123,51 @@ def task_argument(function: F) -> F:
 
 
 def newest_run(runs: Runs) -> Run:
-    """The newest run of this directory."""
+    """Return the newest run in this directory."""
     from ralph.runs.location import here, runs_of
 
     where = here(Path.cwd())
     for run in runs_of(runs, where):
         return run
-    raise RalphError(f"There is no run in {where.lock}.", "`ralph status` lists the runs of all projects.")
+    raise RalphError(f"There is no run in {where.lock}.", "To list the runs of all projects: ralph status")
 
 
 class Count(click.ParamType[int]):
-    """A whole number of at least 1."""
+    """A whole number, 1 or more."""
 
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        try:
-            number = int(value)
-        except ValueError:
-            number = 0
-        if number < 1:
-            self.fail(f"{value!r} is no whole number of at least 1", param, ctx)
-        return number
+        return _whole(self, value, 1, param, ctx)
 
 
 class Natural(click.ParamType[int]):
-    """A whole number of at least 0."""
+    """A whole number, 0 or more."""
 
     name = "number"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        return 0 if str(value).strip() == "0" else COUNT.convert(value, param, ctx)
+        return _whole(self, value, 0, param, ctx)
+
+
+def _whole(
+    kind: click.ParamType[int],
+    value: Any,
+    least: int,
+    param: click.Parameter | None,
+    ctx: click.Context | None,
+) -> int:
+    try:
+        number = int(value)
+    except ValueError:
+        kind.fail(f"must be a whole number, not {value!r}.", param, ctx)
+    if number < least:
+        kind.fail(f"must be {least} or more, not {value!r}.", param, ctx)
+    return number
 
 
 class Amount(click.ParamType[float]):
-    """A number of at least 0."""
+    """A number, 0 or more."""
 
     name = "amount"
 
@@ -165,9 +175,11 @@ class Amount(click.ParamType[float]):
         try:
             number = float(value)
         except ValueError:
-            number = -1.0
-        if not 0 <= number < math.inf:
-            self.fail(f"{value!r} is no number of at least 0", param, ctx)
+            number = math.nan
+        if not math.isfinite(number):
+            self.fail(f"must be a number, not {value!r}.", param, ctx)
+        if number < 0:
+            self.fail(f"must be 0 or more, not {value!r}.", param, ctx)
         return number
 
 
@@ -177,16 +189,14 @@ COUNT, NATURAL, AMOUNT = Count(), Natural(), Amount()
 def budget_options(function: F) -> F:
     options = [
         click.option(
-            "--max-cost-usd", type=AMOUNT, metavar="USD", help="Stop at such a cost, in all. 0: no limit."
+            "--max-cost-usd", type=AMOUNT, metavar="USD", help="Total cost limit in USD (0: no limit)."
         ),
-        click.option(
-            "--max-tokens", type=NATURAL, metavar="N", help="Stop at so many tokens, in all. 0: no limit."
-        ),
+        click.option("--max-tokens", type=NATURAL, metavar="N", help="Total token limit (0: no limit)."),
         click.option(
             "--max-duration-seconds",
             type=AMOUNT,
             metavar="S",
-            help="Stop after so long, in all. 0: no limit.",
+            help="Total time limit in seconds (0: no limit).",
         ),
     ]
     for option in reversed(options):
@@ -197,12 +207,12 @@ def budget_options(function: F) -> F:
 def sandbox_options(function: F) -> F:
     options = [
         click.option(
-            "--sandbox/--no-sandbox", default=None, help="Insist on a sandbox, or run the agent directly."
+            "--sandbox/--no-sandbox", default=None, help="Require a sandbox, or run the agent without one."
         ),
         click.option(
             "--sandbox-backend",
             metavar="NAME",
-            help="Insist on this one: docker-sandbox, bubblewrap or container.",
+            help="Require this sandbox: docker-sandbox, bubblewrap or container.",
         ),
     ]
     for option in reversed(options):
@@ -220,10 +230,10 @@ def start(
     detach: bool,
     notify: NotifySettings,
 ) -> int:
-    """A new run, from its lock to its end; returns the exit code.
+    """Start a new run and drive it to its end; return the exit code.
 
-    `locked` is called when nobody else works there, before there is a run.
-    `notify`: who is told of its end, and how.
+    `locked` is called once the directory is locked, before the run is created. `notify` holds the notification
+    targets.
     """
     from ralph.notify.sender import targets_of
     from ralph.runs import background, locking, session
@@ -247,7 +257,7 @@ def finish(
     *,
     detach: bool,
 ) -> int:
-    """Drive a run to its end, here or in the background; returns the exit code."""
+    """Drive a run to its end, here or in the background; return the exit code."""
     from ralph.runs import background, session
 
     taken_over = None
@@ -255,7 +265,7 @@ def finish(
         taken_over = background.detach(home.make_streams(run.id) / "console.log")
         if taken_over is None:
             click.echo(run.id)
-            click.echo(f"Running in the background. Watch it with: ralph logs -f {run.id}", err=True)
+            click.echo(f"Running in the background. To watch: ralph logs -f {run.id}", err=True)
             return 0
     state = session.drive(home, run, lock, wakeup, view(), resume, taken_over)
     assert state.stop is not None
@@ -263,11 +273,11 @@ def finish(
 
 
 def view_options(function: F) -> F:
-    """How a run is shown while it goes on."""
+    """Add the options that control the output of a live run."""
     options = [
         click.option("-V", "--verbose", is_flag=True, help="Show settings, commands, prompts and timings."),
-        click.option("--json", "as_json", is_flag=True, help="One JSON object per event on stdout."),
-        click.option("--detach", is_flag=True, help="Go on in the background; `ralph logs -f` shows it."),
+        click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event."),
+        click.option("--detach", is_flag=True, help="Run in the background; watch with `ralph logs -f`."),
     ]
     for option in reversed(options):
         function = option(function)
@@ -275,7 +285,7 @@ def view_options(function: F) -> F:
 
 
 def make_view(look: ViewOptions, *, as_json: bool) -> View:
-    """A live run on stdout and stderr; no reader, slow or gone, holds it up."""
+    """Make the view of a live run on stdout and stderr. A slow or closed reader never blocks the run."""
     from ralph.views.console import Console
     from ralph.views.jsonl import JsonLines
     from ralph.views.writer import ForgivingWriter
@@ -286,7 +296,7 @@ def make_view(look: ViewOptions, *, as_json: bool) -> View:
 
 
 def make_log_view(look: ViewOptions, *, as_json: bool) -> View:
-    """The past, all of it on stdout; a reader gets everything, however slow."""
+    """Make the view of past events, all on stdout. It waits for slow readers."""
     from ralph.views.console import Console
     from ralph.views.jsonl import JsonLines
     from ralph.views.writer import DirectWriter
@@ -311,7 +321,7 @@ def make_look(settings: Settings, *, verbose: bool = False, stream: bool = True)
 
 
 def settings_here() -> Settings:
-    """How things are to be shown in this directory; settings that cannot be read do not matter for that."""
+    """Load the settings of this directory for display options; unreadable settings count as defaults."""
     from ralph.settings import Settings, load
 
     try:
@@ -321,7 +331,7 @@ def settings_here() -> Settings:
 
 
 def project_settings() -> str | None:
-    """The settings file of the repository: tasks are worked on from its top, wherever a command is called."""
+    """Return the settings file at the top of the repository if this directory has none."""
     from ralph.scm.repository import find_repository
     from ralph.settings import DEFAULT_PATH
 
@@ -333,14 +343,14 @@ def project_settings() -> str | None:
 
 
 def work_settings() -> WorkSettings:
-    """What the settings say about tasks."""
+    """Load the settings for tasks."""
     return load_with_agent(project_settings(), {}, None).settings.ralph
 
 
 def load_with_agent(
     settings_file: str | None, flags: dict[str, Any], agent: str | None, otherwise: str = ""
 ) -> LoadedSettings:
-    """The settings with another agent than the configured one, or with `otherwise` where none is configured."""
+    """Load the settings with `agent` instead of the configured one, or `otherwise` if none is configured."""
     from ralph.settings import load
 
     return load(Path(settings_file) if settings_file else None, flags, agent, otherwise)

@@ -1,4 +1,4 @@
-"""`ralph completion`: the script that makes a shell complete commands, options and run ids."""
+"""`ralph completion`: print the script for shell completion of commands, options and run ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ralph config`: the settings and where each value comes from."""
+"""`ralph config`: show the settings and where each value comes from."""
 
 from __future__ import annotations
 
@@ -9,11 +9,16 @@ import click
 
 
 @click.command()
-@click.option("--settings", "settings_file", metavar="FILE", help="Settings. [.ralph/settings.json]")
-@click.option("--json", "as_json", is_flag=True, help="The values and their sources as JSON.")
-@click.option("--schema", is_flag=True, help="The JSON Schema of a settings file, for editors.")
+@click.option("--settings", "settings_file", metavar="FILE", help="Settings file. [.ralph/settings.json]")
+@click.option("--json", "as_json", is_flag=True, help="Print the values and their sources as JSON.")
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of the settings file, for editors.")
 def command(settings_file: str | None, as_json: bool, schema: bool) -> int:
-    """Show the merged settings and where each value comes from."""
+    """Show the merged settings and where each value comes from.
+
+    \b
+    ralph config
+    ralph config --schema > settings.schema.json
+    """
     from ralph import settings
 
     if schema:
@@ -33,6 +38,6 @@ def _table(rows: list[tuple[str, object, str]]) -> None:
     from ralph.views.table import print_table
 
     print_table(
-        ("setting", "value", "from"),
+        ("setting", "value", "source"),
         [(path, json.dumps(value, ensure_ascii=False), source) for path, value, source in rows],
     )

@@ -1,4 +1,4 @@
-"""`ralph demo`: a whole run in a scratch repository, with the built-in scripted agent."""
+"""`ralph demo`: a complete run in a scratch repository, with the built-in scripted agent."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import click
 PROMPT = "Write greet.sh so that ./check.sh passes."
 
 CHECK = """#!/bin/sh
-# The guardrail of the demo: is the greeting right?
+# The guardrail of the demo: checks the greeting.
 out=$(sh greet.sh Ada) || { echo "greet.sh failed or is missing"; exit 1; }
 [ "$out" = "Hello, Ada!" ] || { echo "expected: Hello, Ada!"; echo "got:      $out"; exit 1; }
 echo "ok"
 """
 
-SCRIPT = r"""# What the built-in scripted agent does, iteration by iteration.
+SCRIPT = r"""# The script of the built-in agent, one turn per iteration.
 turns:
-  - text: I write a first version of greet.sh.
+  - text: I'll write a first version of greet.sh.
     delay: 0.5
     run: printf 'echo "Hello, $1"\n' > greet.sh
     say: |-
-      That should do.
+      That should do it.
       <response>DONE</response>
-  - text: The guardrail says that the exclamation mark is missing. I add it.
+  - text: The guardrail shows that the exclamation mark is missing. I'll add it.
     delay: 0.5
     run: printf 'echo "Hello, $1!"\n' > greet.sh
     say: |-
-      Now the greeting is as expected.
+      The greeting is now as expected.
       <response>DONE</response>
 """
 
@@ -45,16 +45,16 @@ SETTINGS = {
 
 @click.command()
 def command() -> int:
-    """See a whole run in ten seconds, without any agent or account.
+    """Watch a complete run in ten seconds, without an agent or an account.
 
     The built-in scripted agent works in a scratch git repository. It claims to be done too early, the
-    guardrail refutes it, the feedback goes into the next prompt, the second claim is proved.
+    guardrail fails, its output goes into the next prompt, and the second claim is proved.
     """
     from ralph.commands.run import command as run
 
     scratch = Path(tempfile.mkdtemp(prefix="ralph-demo-"))
     _prepare(scratch)
-    click.echo(f"A scratch repository: {scratch}", err=True)
+    click.echo(f"Scratch repository: {scratch}", err=True)
     click.echo(f'$ cd {scratch} && ralph run -p "{PROMPT}"\n', err=True)
     before = os.getcwd()
     os.chdir(scratch)
@@ -64,14 +64,14 @@ def command() -> int:
         os.chdir(before)
     click.echo(
         f"""
-What happened: the agent said it was done after iteration 1, but ./check.sh was red, so Ralph fed the
-output back and went round. Iteration 2 was proved done. Look around in {scratch}:
+What happened: the agent said it was done after iteration 1, but ./check.sh failed, so Ralph fed its
+output back and ran another iteration. Iteration 2 was proved done. Look around in {scratch}:
   .ralph/settings.json          the agent and the guardrail
   .ralph/prompt_002.txt         the second prompt, with the feedback
-  .ralph/guardrail_001_*.log    what the guardrail printed
+  .ralph/guardrail_001_*.log    the output of the guardrail
 
-Next, in a project of yours:
-  ralph init                                  name the agent you have and what must hold
+Next, in your own project:
+  ralph init                                  choose the agent and the guardrails
   ralph run -p "Make the tests pass" -m 5""",
         err=True,
     )

@@ -1,4 +1,4 @@
-"""`ralph dev`: tools for tests of agents and of Ralph itself."""
+"""`ralph dev`: tools for testing agents and Ralph itself."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 @click.group(no_args_is_help=False)
 def command() -> None:
-    """Tools for tests of agents and of Ralph itself."""
+    """Run tools for testing agents and Ralph itself."""
 
 
-@command.command("model-server", short_help="Play a script as a model, for the real agent CLIs.")
+@command.command("model-server", short_help="Serve a scripted model to real agent CLIs.")
 @click.argument("script", type=click.Path())
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Serve there. Default: a free port."
+    "--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="Port to listen on. [a free port]"
 )
-@click.option("--log", type=click.Path(), metavar="FILE", help="Append every request to it, as JSON lines.")
-@click.option("--json", "as_json", is_flag=True, help="URL and settings as one JSON object on stdout.")
+@click.option("--log", type=click.Path(), metavar="FILE", help="Append every request to FILE as JSON lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print URL and settings as one JSON object.")
 def model_server(script: str, port: int, log: str | None, as_json: bool) -> int:
-    """Play SCRIPT as a model: the real agent CLIs, offline and without an account.
+    """Serve a model that plays SCRIPT, to run real agent CLIs offline and without an account.
 
-    Serves Anthropic Messages, OpenAI Responses and chat completions, and Gemini on loopback until Ctrl-C.
-    Prints how to point each agent at it. docs/model-server.md describes the script.
+    Serves the Anthropic Messages, OpenAI Responses, OpenAI chat completions and Gemini APIs on loopback until
+    Ctrl-C, and prints how to point each agent at it. See docs/model-server.md for the script format.
     """
     from msgspec import to_builtins
 
@@ -44,17 +44,17 @@ def model_server(script: str, port: int, log: str | None, as_json: bool) -> int:
             found = {name: to_builtins(client) for name, client in agents.items()}
             click.echo(json.dumps({"url": server.url, "port": server.port, "agents": found}))
         else:
-            click.echo('\nexport HOME="$(mktemp -d)"  # your own settings stay untouched', err=True)
+            click.echo('\nexport HOME="$(mktemp -d)"  # leaves your own settings untouched', err=True)
             for name, client in agents.items():
                 click.echo(_explained(name, client), err=True)
-            click.echo("\nServing until Ctrl-C at", err=True)
+            click.echo("\nServing until Ctrl-C at:", err=True)
             click.echo(server.url)
         threading.Event().wait()
     return 0
 
 
 def _explained(name: str, client: Client) -> str:
-    """A shell's view of a client: the file, then the command with its variables."""
+    """Return the shell commands that start a client: its file, its variables, its command line."""
     lines = [f"\n# {name}"]
     if client.file:
         lines += [

@@ -1,4 +1,4 @@
-"""`ralph diff`: what an iteration changed, from the snapshots."""
+"""`ralph diff`: show what an iteration changed, from the snapshots."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ COLOURS = {"+": "32", "-": "31", "@": "36", "d": "1"}
 @click.command()
 @optional_run_argument
 @click.argument("iteration", type=COUNT, required=False)
-@click.option("--stat", is_flag=True, help="Only which files, and how much.")
+@click.option("--stat", is_flag=True, help="Show only the changed files and line counts.")
 def command(run: str | None, iteration: int | None, stat: bool) -> int:
-    """Show what an iteration changed; without ITERATION, what the whole run has changed.
+    """Show what an iteration changed. Without ITERATION, show all changes of the run.
 
     \b
-    ralph diff             the newest run of this directory
-    ralph diff 7f3a 2      iteration 2 of a run
+    ralph diff             # the newest run in this directory
+    ralph diff 7f3a 2      # iteration 2 of a run
     """
     from ralph.core.text import clean
     from ralph.runs.repository import opened_repository
@@ -40,7 +40,7 @@ def command(run: str | None, iteration: int | None, stat: bool) -> int:
         old, new = _between(history, chosen.id, iteration)
         text = history.diff(old, new, *(["--stat"] if stat else []))
     if not text:
-        click.echo("Nothing has changed.", err=True)
+        click.echo("No changes.", err=True)
     colour = wants_colour(sys.stdout)
     for line in text.splitlines():
         code = COLOURS.get(line[:1]) if colour and not stat else None
@@ -49,14 +49,15 @@ def command(run: str | None, iteration: int | None, stat: bool) -> int:
 
 
 def _between(history: History, run: str, iteration: int | None) -> tuple[str, str]:
-    """The snapshots before and after an iteration, or the first and the last one."""
+    """Return the snapshots before and after an iteration, or the first and the last one."""
     names = history.numbered()
     if iteration is not None:
         if str(iteration + 1) not in names and str(iteration) in names:
-            raise RalphError(f"Iteration {iteration} of run {run} is not over yet.")
+            raise RalphError(f"Iteration {iteration} of run {run} has not finished yet.")
         return str(iteration), str(iteration + 1)
     if len(names) < 2:
         raise RalphError(
-            f"Run {run} has no snapshots to compare.", "Were they off, or is it still in iteration 1?"
+            f"Run {run} has no snapshots to compare.",
+            "Snapshots are off (setting `snapshots`), or iteration 1 is still running.",
         )
     return names[0], names[-1]

@@ -1,4 +1,4 @@
-"""`ralph doctor`: can a run work here, and what is to be done if not?"""
+"""`ralph doctor`: check that Ralph can run here, and show how to fix problems."""
 
 from __future__ import annotations
 
@@ -15,43 +15,44 @@ _BEST = "?"
 
 
 @click.command(
-    epilog="Exit codes: 0 a run can work here, warnings or not · 1 a sandbox does not hold · 2 it cannot · 130 interrupted"
+    epilog="Exit codes: 0 ready, with or without warnings · 1 the sandbox failed a probe · 2 not ready · 130 interrupted"
 )
-@click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
+@click.option("--settings", "settings_file", metavar="FILE", help="Settings file. [.ralph/settings.json]")
 @click.option(
     "--timeout",
     type=COUNT,
     default=10,
     metavar="S",
-    help="How long an agent may take to tell its version, and its help. [10]",
+    help="Timeout in seconds for an agent to print its version or its help. [10]",
 )
 @click.option(
     "--sandbox",
     metavar="[NAME]",
     is_flag=False,
     flag_value=_BEST,
-    help="Prove what a sandbox (docker, bubblewrap, container) protects here; without NAME, the best that works.",
+    help="Test what a sandbox (docker, bubblewrap, container) protects here. [the best one available]",
 )
 @click.option(
     "--json",
     "as_json",
     is_flag=True,
-    help="A list of {name, state, found, advice}; of probes with --sandbox.",
+    help="Print a list of {name, state, found, advice}, or the probes with --sandbox.",
 )
 def command(settings_file: str | None, timeout: int, sandbox: str | None, as_json: bool) -> int:
-    """Find out whether a run can work here, and what to do if not.
+    """Check that Ralph can run here, and show how to fix problems.
 
-    Looks at the configured agent, its fallbacks and the other agents that Ralph knows (version, flags,
-    login), the sandbox, the settings, git, the terminal, the state directory, and what the system offers to end
-    processes. Agents are asked for nothing but their version and help; nobody is called, no key is read.
+    Checks the configured agent, its fallbacks and the other agents that Ralph supports (version, flags,
+    login), the sandbox, the settings, git, the terminal, the state directory, and the system's support for
+    stopping processes. Agents only print their version and help: no provider is called, and no key is read.
 
-    Each line is ok, a warning (a run works, but something is missing or may fail), or an error: no
-    agent is configured or it cannot be started, the settings are not valid, the state directory cannot
-    be written, or git is missing where snapshots or commits are wanted. An agent that is neither
-    configured nor installed is no problem.
+    Each line is ok, a warning (a run works, but something is missing or might fail) or an error: no agent is
+    configured, the agent does not start, the settings are invalid, the state directory is not writable, or
+    git is missing although snapshots or commits need it. Agents that are neither configured nor installed are
+    not a problem.
 
-    With --sandbox, a home with made-up credentials, a repository and some sockets are set up, and a program
-    inside the sandbox tries to get at them and out; exit code 1 if it could do anything that it should not.
+    With --sandbox, Ralph sets up a home directory with fake credentials, a repository and some sockets, and a
+    program inside the sandbox tries to reach them and to get out. Exit code 1 means that it could do something
+    it should not.
 
     \b
     ralph doctor
@@ -84,7 +85,7 @@ def command(settings_file: str | None, timeout: int, sandbox: str | None, as_jso
 
 
 def _prove(name: str | None, image: str, *, as_json: bool) -> int:
-    """The table of probes; exit code 1 if one of them came out wrong."""
+    """Print the table of probes; return exit code 1 if one of them failed."""
     from msgspec import to_builtins
 
     from ralph.commands.doctor_text import print_proof

@@ -1,4 +1,4 @@
-"""What `ralph doctor` says: its findings, and the probes of a sandbox."""
+"""The output of `ralph doctor`: its findings, and the probes of a sandbox."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ _NARROW = 60
 
 def print_proof(proof: ProbeResult) -> None:
     width = max(len(probe.tried) for probe in proof.probes)
-    for expected, title in ((ALLOWED, "What an agent must be able to do:"), (DENIED, "What must be denied:")):
+    for expected, title in ((ALLOWED, "Must be allowed:"), (DENIED, "Must be denied:")):
         click.echo(title)
         for probe in (probe for probe in proof.probes if probe.expected == expected):
-            click.echo(clean(f"  {'ok' if probe.ok else 'WRONG':5}  {probe.tried:{width}}  {probe.seen}"))
+            click.echo(clean(f"  {'ok' if probe.ok else 'FAIL':5}  {probe.tried:{width}}  {probe.seen}"))
     wrong = sum(not probe.ok for probe in proof.probes)
-    verdict = "all as they should be" if not wrong else f"{wrong} not as they should be"
+    verdict = "all passed" if not wrong else f"{wrong} failed"
     click.echo(f"{proof.backend}: {len(proof.probes)} probes, {verdict}.", err=True)
     for other in proof.others:
-        click.echo(clean(f"Not usable here: {other}."), err=True)
+        click.echo(clean(f"Not available here: {other}."), err=True)
 
 
 def terminal() -> Finding:
-    """Whether this terminal shows what Ralph prints."""
+    """Check whether this terminal can show Ralph's output."""
     stream = sys.stdout if sys.stdout.isatty() else sys.stderr
     encoding = stream.encoding.lower().replace("_", "-")
     if not stream.isatty():
-        return Finding("terminal", FindingState.OK, f"none here: Ralph prints plain lines in {encoding}")
+        return Finding("terminal", FindingState.OK, f"not a terminal: plain output in {encoding}")
     columns, lines = os.get_terminal_size(stream.fileno())
     able = [
         *(["colours"] if wants_colour(stream) else ["no colours"]),
@@ -64,7 +64,7 @@ def terminal() -> Finding:
     ]
     found = f"{columns} x {lines}, {encoding}, {', '.join(able)}"
     if encoding != "utf-8":
-        advice = "Set LANG=C.UTF-8: what an agent says may come out garbled."
+        advice = "Set LANG=C.UTF-8: agent output might be garbled."
         return Finding("terminal", FindingState.WARNING, found, advice)
     if 0 < columns < _NARROW:
         return Finding("terminal", FindingState.WARNING, found, f"Make it at least {_NARROW} columns wide.")
@@ -87,13 +87,12 @@ def print_findings(findings: list[Finding]) -> None:
         for line in lines[1:]:
             click.echo(f"{' ' * indent}{line}")
     errors = sum(finding.state is FindingState.ERROR for finding in findings)
-    what = "1 thing" if errors == 1 else f"{errors} things"
-    verdict = f"A run cannot work here: {what} must be mended first." if errors else "A run can work here."
-    click.echo(verdict, err=True)
+    problems = "1 problem" if errors == 1 else f"{errors} problems"
+    click.echo(f"Not ready: {problems}." if errors else "Ready to run.", err=True)
 
 
 def _lines(finding: Finding, indent: int, arrow: str) -> list[str]:
-    """What was found and what to do: folded on a terminal, one line elsewhere."""
+    """Return the finding and its advice, wrapped on a terminal and on one line otherwise."""
     found = finding.found.replace("\n", " ")
     advice = [f"{arrow} {finding.advice}"] if finding.advice else []
     if not sys.stdout.isatty():

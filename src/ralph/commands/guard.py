@@ -1,4 +1,4 @@
-"""`ralph guard`: would a command be allowed to run, and if not, why?"""
+"""`ralph guard`: check whether the guard would allow a command."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ DENIED = 1
 
 @click.command()
 @click.argument("text", metavar="[COMMAND]", required=False)
-@click.option("--hook", is_flag=True, help="Judge a hook's JSON on stdin, inside of a run: exit 0 or 2.")
-@click.option("--rules", is_flag=True, help="List all rules, those of the settings among them.")
-@click.option("--settings", "settings_file", metavar="FILE", help="Settings. [.ralph/settings.json]")
-@click.option("--json", "as_json", is_flag=True, help="The verdict, or the rules, as JSON.")
+@click.option("--hook", is_flag=True, help="Check a hook's JSON on stdin during a run; exits with 0 or 2.")
+@click.option("--rules", is_flag=True, help="List all rules, including those from the settings.")
+@click.option("--settings", "settings_file", metavar="FILE", help="Settings file. [.ralph/settings.json]")
+@click.option("--json", "as_json", is_flag=True, help="Print the verdict or the rules as JSON.")
 def command(text: str | None, hook: bool, rules: bool, settings_file: str | None, as_json: bool) -> int:
-    """Ask whether the guard would let an agent run COMMAND, here, and why not.
+    """Check whether the guard would let an agent run COMMAND in this directory, and why not.
 
-    Exits with 0 if it is allowed and with 1 if it is denied. The guard is a seat belt, no boundary: it stops
-    what destroys by mistake, not who means it.
+    Exits with 0 if the command is allowed and with 1 if it is denied. The guard is a seat belt, not a security
+    boundary: it blocks destructive mistakes, not deliberate attacks.
 
     \b
     ralph guard "rm -rf build"
@@ -69,7 +69,7 @@ def _show(verdict: GuardVerdict, guard: GuardSettings, *, as_json: bool) -> None
     else:
         click.echo(f"denied by {verdict.rule} ({verdict.category}): {clean(verdict.part)}\n{verdict.reason}")
     if not guard.enabled and not as_json:
-        click.echo("The guard is switched off here (guard.enabled): a run would not ask it.", err=True)
+        click.echo("The guard is disabled here (guard.enabled is false): a run would not use it.", err=True)
 
 
 def _show_rules(guard: GuardSettings, *, as_json: bool) -> None:

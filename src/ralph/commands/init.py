@@ -1,4 +1,4 @@
-"""`ralph init`: a few questions become `.ralph/settings.json`."""
+"""`ralph init`: write `.ralph/settings.json` from a few questions."""
 
 from __future__ import annotations
 
@@ -17,28 +17,38 @@ def _not_blank(
     ctx: click.Context, param: click.Parameter, value: str | tuple[str, ...] | None
 ) -> str | tuple[str, ...] | None:
     if any(not each.strip() for each in ((value,) if isinstance(value, str) else value or ())):
-        raise click.BadParameter("it is empty", ctx, param)
+        raise click.BadParameter("must not be empty.", ctx, param)
     return value
 
 
-@click.command(epilog="Exit codes: 0 written, or not to be overwritten · 2 an error · 130 interrupted")
-@click.option("-y", "--yes", is_flag=True, help="Ask nothing: what no option says is left at its default.")
-@click.option("--agent", metavar="COMMAND", callback=_not_blank, help="The agent. [the first one installed]")
+@click.command(epilog="Exit codes: 0 written, or existing settings kept · 2 error · 130 interrupted")
+@click.option("-y", "--yes", is_flag=True, help="Ask nothing; use the defaults for options not given.")
 @click.option(
-    "--flag", "flags", multiple=True, metavar="FLAG", callback=_not_blank, help="A flag of it; repeatable."
+    "--agent", metavar="COMMAND", callback=_not_blank, help="Agent command. [the first one installed]"
+)
+@click.option(
+    "--flag",
+    "flags",
+    multiple=True,
+    metavar="FLAG",
+    callback=_not_blank,
+    help="Flag for the agent; repeatable.",
 )
 @click.option(
     "--permissions",
     type=click.Choice(PERMISSIONS),
-    help="What it may do unasked: change files, everything, or as it is configured itself. [edit]",
+    help="What the agent may do without asking: edit files, anything (bypass), or only what its own"
+    " configuration allows (none). [edit]",
 )
-@click.option("-m", "--maximum-iterations", type=COUNT, metavar="N", help="Stop after N iterations. [10]")
+@click.option(
+    "-m", "--maximum-iterations", type=COUNT, metavar="N", help="Maximum number of iterations. [10]"
+)
 @click.option(
     "-c",
     "--completion-response",
     metavar="TEXT",
     callback=_not_blank,
-    help="What the agent says when done. [DONE]",
+    help="Text that the agent prints when it is done. [DONE]",
 )
 @click.option(
     "--guardrail",
@@ -46,11 +56,11 @@ def _not_blank(
     multiple=True,
     metavar="COMMAND",
     callback=_not_blank,
-    help="Must succeed after every iteration; repeatable. [what the project seems to have]",
+    help="Command that must succeed after every iteration; repeatable. [checks found in the project]",
 )
-@click.option("--no-guardrails", is_flag=True, help="None: the agent's word is enough.")
+@click.option("--no-guardrails", is_flag=True, help="No guardrails: trust the agent when it says it is done.")
 @click.option(
-    "--scm", metavar="COMMAND", callback=_not_blank, help="Version control, for example git. [none]"
+    "--scm", metavar="COMMAND", callback=_not_blank, help="Version control command, for example git. [none]"
 )
 @click.option(
     "--scm-task",
@@ -58,9 +68,9 @@ def _not_blank(
     multiple=True,
     metavar="TASK",
     callback=_not_blank,
-    help="What it does after an iteration with green guardrails; repeatable. [commit]",
+    help="Version control task after an iteration in which all guardrails passed; repeatable. [commit]",
 )
-@click.option("--force", is_flag=True, help="Overwrite existing settings, without asking; they are kept.")
+@click.option("--force", is_flag=True, help="Overwrite existing settings without asking; keeps a backup.")
 def command(
     yes: bool,
     agent: str | None,
@@ -74,10 +84,10 @@ def command(
     tasks: tuple[str, ...],
     force: bool,
 ) -> int:
-    """Write .ralph/settings.json: which agent, what must hold, when to stop.
+    """Create .ralph/settings.json: the agent, its guardrails and its limits.
 
-    Asks for each of them and proposes what it finds: the agents that are installed, the checks that
-    the project has. What an option says is not asked. In a script, `--yes` asks nothing at all.
+    Asks a few questions and suggests answers: the installed agents, and the checks that the project has.
+    Options skip their question. In scripts, use `--yes` to skip all questions.
 
     \b
     ralph init
@@ -85,11 +95,11 @@ def command(
     """
     if not yes and not sys.stdin.isatty():
         raise RalphError(
-            "`ralph init` asks questions, but its input is no terminal.",
-            'In a script: ralph init --yes --agent claude --guardrail "make test"',
+            "`ralph init` asks questions, but stdin is not a terminal.",
+            'In a script, run: ralph init --yes --agent claude --guardrail "make test"',
         )
     if guardrails and no_guardrails:
-        raise RalphError("--guardrail and --no-guardrails contradict each other.", "Leave one of them out.")
+        raise RalphError("--guardrail and --no-guardrails cannot be used together.", "Remove one of them.")
     from ralph.commands import init_questions
     from ralph.core.model import Permissions
     from ralph.settings import GuardrailSettings
@@ -115,7 +125,7 @@ def command(
     try:
         settings = init_questions.ask_settings(directory, said, found, is_in_the_way=is_in_the_way)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("\nAborted: nothing was written.", err=True)
+        click.echo("\nAborted. Nothing was written.", err=True)
         return 130
     if settings is not None:
         click.echo(f"\n{init_questions.write(directory, settings)}")

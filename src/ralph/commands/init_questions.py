@@ -1,4 +1,4 @@
-"""The dialogue of `ralph init`, and what it writes."""
+"""The questions of `ralph init`, and the settings it writes."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ralph.setup.init import Answers, ProjectFacts
 from ralph.store import settings_file
 
 PATH = settings_file.PATH
-NEXT = 'Next: ralph run -p "What the agent is to do"'
+NEXT = 'Next: ralph run -p "What the agent should do"'
 
 
 def write_unasked(directory: Path, said: Answers, found: ProjectFacts, *, is_in_the_way: bool) -> int:
-    """What the options say, and defaults; since nobody has seen them, they are shown."""
+    """Write settings from the options and the defaults, and print them since the user has not seen them."""
     if is_in_the_way:
-        raise RalphError(f"{PATH} exists already.", "--force overwrites it, and keeps it under another name.")
+        raise RalphError(f"{PATH} already exists.", "To overwrite it and keep a backup, add --force.")
     settings = init.to_settings(init.with_defaults(said, found))
     written = write(directory, settings)
     _show(settings)
@@ -40,7 +40,7 @@ def write_unasked(directory: Path, said: Answers, found: ProjectFacts, *, is_in_
 def ask_settings(
     directory: Path, said: Answers, found: ProjectFacts, *, is_in_the_way: bool
 ) -> Settings | None:
-    """What the user says; None: what is there is not to be overwritten."""
+    """Ask for the settings; return None if the user keeps the existing ones."""
     with _on_signals(signal.default_int_handler):
         if is_in_the_way and not _may_overwrite():
             return None
@@ -48,10 +48,10 @@ def ask_settings(
 
 
 def write(directory: Path, settings: Settings) -> str:
-    """Write the file; returns what there is to say about it."""
+    """Write the settings file and return the message for the user."""
     with _on_signals(signal.SIG_IGN):
         kept = init.write(directory, settings)
-    note = f"The earlier settings are kept in {kept}\n" if kept else ""
+    note = f"Old settings saved as {kept}\n" if kept else ""
     return f"Settings written to {PATH}\n{note}{NEXT}"
 
 
@@ -73,7 +73,7 @@ def _may_overwrite() -> bool:
     try:
         loaded = load()
     except RalphError as error:
-        say(f"The settings cannot be used: {error.message}")
+        say(f"The existing settings are invalid: {error.message}")
     else:
         _show(loaded.settings)
         overlay = f" (with local overlay from {loaded.files[1].name})" if len(loaded.files) > 1 else ""
@@ -82,7 +82,7 @@ def _may_overwrite() -> bool:
 
 
 class _Questions:
-    """The dialogue; what was said on the command line is not asked."""
+    """The questions. Values given on the command line skip their question."""
 
     def __init__(self, found: ProjectFacts, directory: Path) -> None:
         self._found = found
@@ -112,12 +112,12 @@ class _Questions:
         text = "Agent command (e.g., claude, codex, amp, or other LLM CLI)"
         command, words = ask(text, self._split, self._found.agent)
         if problem := init.problem_of_agent(AgentSettings(command=command), self._directory):
-            say(f"  {command}: {problem}. It must be there when you start `ralph run`.")
+            say(f"  {command}: {problem}. Install it before you start `ralph run`.")
         return command, words
 
     def _split(self, answer: str) -> tuple[str, tuple[str, ...]]:
         try:
-            return init.split_agent(required("the agent's command")(answer), self._directory)
+            return init.split_agent(required("the agent command")(answer), self._directory)
         except RalphError as error:
             raise click.UsageError(error.message) from None
 
@@ -136,12 +136,14 @@ class _Questions:
         for each, meaning in init.explained_permissions(agent).items():
             say(f"  {each.value:<7} {meaning}")
         chosen = ask("Permissions (edit|bypass|none)", one_of(Permissions), Permissions.EDIT.value)
-        return None if chosen is Permissions.EDIT else chosen  # the default, which knows of sandboxes
+        return (
+            None if chosen is Permissions.EDIT else chosen
+        )  # None, the default, takes the sandbox into account
 
     def _guardrails(self) -> Iterator[GuardrailSettings]:
         proposals = list(self._found.guardrails)
         if proposals:
-            say('Found in this project: Enter adds it, "-" leaves it out, another command replaces it.')
+            say('Checks found in this project: Enter adds one, "-" skips it, another command replaces it.')
         while proposals:
             proposal = proposals.pop(0)
             answer = ask(f"Add guardrail command [{proposal}]", str)

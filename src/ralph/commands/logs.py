@@ -1,4 +1,4 @@
-"""`ralph logs`: what happened in a run, read again from the journal and the raw streams."""
+"""`ralph logs`: show the log of a run, from the journal and the raw streams."""
 
 from __future__ import annotations
 
@@ -30,28 +30,26 @@ POLL_SECONDS = 0.1
 
 @click.command()
 @optional_run_argument
-@click.option("-f", "--follow", is_flag=True, help="Go on showing what happens until the run ends.")
-@click.option("--iteration", type=COUNT, metavar="N", help="Only this iteration.")
-@click.option(
-    "--raw", is_flag=True, help="What the agent printed on stdout, byte for byte, secrets redacted."
-)
-@click.option("--replay", is_flag=True, help="Only what the agent did, unknown lines too.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object per event.")
+@click.option("-f", "--follow", is_flag=True, help="Keep showing new events until the run ends.")
+@click.option("--iteration", type=COUNT, metavar="N", help="Show only this iteration.")
+@click.option("--raw", is_flag=True, help="Print the agent's raw stdout, with secrets redacted.")
+@click.option("--replay", is_flag=True, help="Show only the agent's output, including unrecognised lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per event.")
 def command(
     run: str | None, follow: bool, iteration: int | None, raw: bool, replay: bool, as_json: bool
 ) -> int:
-    """Show what happened in a run; without RUN, the newest one of this directory.
+    """Show the log of a run. Without RUN, show the newest run in this directory.
 
     \b
-    ralph logs -f                  watch a detached run
+    ralph logs -f                  # watch a detached run
     ralph logs 7f3a --iteration 2
-    ralph logs 7f3a --replay       the agent's own stream again, formatted
+    ralph logs 7f3a --replay       # the agent's output again, formatted
     """
     from ralph.core.events import AgentEvent, IterationStarted
     from ralph.runs.replay import Replay
 
     if raw and (as_json or follow or replay):
-        raise RalphError("--raw goes with none of --json, --follow and --replay.")
+        raise RalphError("--raw cannot be used with --json, --follow or --replay.")
     home = open_home()
     runs = home.runs()
     chosen = find_run(home, runs, run) if run else newest_run(runs)
@@ -74,7 +72,7 @@ def command(
 
 
 def _raw(home: Home, runs: Runs, run: Run, iteration: int | None) -> int:
-    """The streams as they are; on a terminal made harmless."""
+    """Print the streams unchanged, but without control characters on a terminal."""
     from ralph.core.text import clean
 
     found = False
@@ -90,7 +88,7 @@ def _raw(home: Home, runs: Runs, run: Run, iteration: int | None) -> int:
                     sys.stdout.buffer.write(data)
     if not found:
         raise RalphError(
-            f"Run {run.id} has no stream" + (f" of iteration {iteration}." if iteration else ".")
+            f"Run {run.id} has no agent output" + (f" for iteration {iteration}." if iteration else ".")
         )
     return 0
 

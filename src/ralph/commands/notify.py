@@ -1,4 +1,4 @@
-"""`ralph notify`: who is told of what, and whether that works."""
+"""`ralph notify`: show and test notifications."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ralph.errors import RalphError
 
 
 @click.command(
-    epilog="Exit codes: 0 shown, or sent in every way · 1 one way did not work · 2 nothing is configured"
+    epilog="Exit codes: 0 shown, or sent to all targets · 1 a target failed · 2 no notifications configured"
 )
-@click.option("--test", is_flag=True, help="Send a message in every configured way, now.")
-@click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
+@click.option("--test", is_flag=True, help="Send a test message to every target now.")
+@click.option("--settings", "settings_file", metavar="FILE", help="Settings file. [.ralph/settings.json]")
 def command(test: bool, settings_file: str | None) -> int:
-    """Show who is notified of what; with --test, try it.
+    """Show the configured notifications. With --test, send a test message.
 
-    `notify` in the settings has `urls` (services as apprise knows them: ntfy://, slack://, mailto:// …), `command`
-    (a shell command) and `on`: finished, failed, waiting, limit, budget.
+    Configure them in the settings under `notify`: `urls` (apprise URLs such as ntfy://, slack:// or mailto://),
+    `command` (a shell command) and `on` (finished, failed, waiting, limit, budget).
 
     \b
     ralph notify
@@ -36,10 +36,10 @@ def command(test: bool, settings_file: str | None) -> int:
     targets = targets_of(settings.notify)
     if targets.is_empty:
         raise RalphError(
-            "Nobody is notified of anything.", 'Set "notify": {"urls": […]} in .ralph/settings.local.json.'
+            "No notifications configured.", 'Set "notify": {"urls": […]} in .ralph/settings.local.json.'
         )
     for url in redacted(settings).notify.urls:
-        click.echo(f"address  {clean(url)}")
+        click.echo(f"url      {clean(url)}")
     if targets.command:
         click.echo(f"command  {clean(targets.command)}")
     click.echo(f"on       {', '.join(targets.on)}")
@@ -49,8 +49,8 @@ def command(test: bool, settings_file: str | None) -> int:
     message = Notification(
         key="test",
         occasion=Occasion.FINISHED,
-        title=f"Ralph: a test from {directory.name}",
-        text=f"If you read this, notifications work.\n{directory}",
+        title=f"Ralph: test from {directory.name}",
+        text=f"If you can read this, notifications work.\n{directory}",
         directory=str(directory),
     )
     with signals() as wakeup, Warden(wakeup) as warden:

@@ -1,4 +1,4 @@
-"""`ralph pause`: let a run finish its step, then hold it."""
+"""`ralph pause`: pause a run after its current step."""
 
 from __future__ import annotations
 
@@ -10,7 +10,11 @@ from ralph.commands.common import find_run, open_home, run_argument
 @click.command()
 @run_argument
 def command(run: str) -> int:
-    """Let a run finish the step in hand, then hold it until `ralph resume RUN`."""
+    """Pause a run after its current step, until `ralph resume RUN`.
+
+    \b
+    ralph pause 7f3a
+    """
     from ralph.runs import control
 
     home = open_home()

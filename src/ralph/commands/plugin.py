@@ -1,4 +1,4 @@
-"""`ralph plugin`: the Claude Code plugin that comes with Ralph."""
+"""`ralph plugin`: install the Claude Code plugin that comes with Ralph."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import click
 
 @click.group(no_args_is_help=False)
 def command() -> None:
-    """Skills, hooks and templates for Claude Code.
+    """Install the Claude Code plugin: skills, hooks and templates.
 
-    The hooks keep an iteration of a loop from ending before its work is in order, and tell the agent
-    when its context fills up. The skills plan a loop, set it up and put it away.
+    The hooks keep an iteration from stopping before its work is in order, and warn the agent when its
+    context fills up. The skills plan, set up and archive a PRD loop.
 
     \b
     claude --plugin-dir "$(ralph plugin path)"   # for one session
@@ -21,23 +21,23 @@ def command() -> None:
     """
 
 
-@command.command(short_help="Print where the plugin is.")
+@command.command(short_help="Print the path of the plugin.")
 def path() -> int:
-    """Print the folder of the plugin, for `claude --plugin-dir "$(ralph plugin path)"`."""
+    """Print the path of the plugin, for `claude --plugin-dir "$(ralph plugin path)"`."""
     from ralph.setup import plugin
 
     click.echo(plugin.folder())
     return 0
 
 
-@command.command(short_help="Copy the plugin to a place of its own.")
-@click.option("--dir", "directory", metavar="DIR", help="Where to. [in the user's data directory]")
-@click.option("--force", is_flag=True, help="Also where something else is; that is kept under another name.")
+@command.command(short_help="Copy the plugin to a directory for Claude Code.")
+@click.option("--dir", "directory", metavar="DIR", help="Target directory. [in your data directory]")
+@click.option("--force", is_flag=True, help="Install even if DIR holds something else; keeps a backup of it.")
 def install(directory: str | None, force: bool) -> int:
-    """Copy the plugin to DIR, and print what to type so that Claude Code loads it in every session.
+    """Copy the plugin to DIR, and print the commands that make Claude Code load it in every session.
 
-    An earlier copy is replaced. Claude Code reads the plugin from there, so after an upgrade of Ralph this
-    command is all that it takes. A DIR of ~/.claude/skills/ralph is loaded without typing anything.
+    Replaces an older copy. After upgrading Ralph, run this command again; nothing else is needed. Claude Code
+    loads ~/.claude/skills/ralph without any further command.
 
     \b
     ralph plugin install
@@ -48,10 +48,10 @@ def install(directory: str | None, force: bool) -> int:
     target = Path(directory) if directory else plugin.usual_copy()
     kept = plugin.install(target, force=force)
     place = shlex.quote(str(target.absolute()))
-    click.echo(f"The plugin is in {target.absolute()}")
+    click.echo(f"Plugin installed in {target.absolute()}")
     if kept:
-        click.echo(f"What was there before is in {kept}")
-    click.echo("Once, so that Claude Code loads it in every session:")
+        click.echo(f"The old contents were moved to {kept}")
+    click.echo("To load it in every Claude Code session, run once:")
     click.echo(f"  claude plugin marketplace add {place}")
     click.echo("  claude plugin install ralph@ralph")
     return 0

@@ -1,4 +1,4 @@
-"""`ralph prune`: remove old runs, their streams and their snapshots."""
+"""`ralph prune`: remove old runs with their streams and snapshots."""
 
 from __future__ import annotations
 
@@ -25,19 +25,25 @@ _SIZES = {"kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30}
 
 @click.command()
 @click.option(
-    "--older-than", default="30d", metavar="AGE", help="Runs that ended so long ago: 12h, 30d, 8w. [30d]"
+    "--older-than",
+    default="30d",
+    metavar="AGE",
+    help="Remove runs that finished longer ago than AGE: 12h, 30d, 8w. [30d]",
 )
 @click.option(
-    "--keep", metavar="SIZE", help="Also the oldest ones, until at most so much is left: 500MB, 2GB."
+    "--keep", metavar="SIZE", help="Also remove the oldest runs until at most SIZE is left: 500MB, 2GB."
 )
-@click.option("--json", "as_json", is_flag=True, help="What would be removed, as JSON; removes nothing.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--json", "as_json", is_flag=True, help="Print what would be removed as JSON; remove nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Remove without asking.")
 def command(older_than: str, keep: str | None, as_json: bool, yes: bool) -> int:
-    """Remove old runs, what their agents printed, their snapshots in git, and worktrees of tasks that are over.
+    """Remove old runs with their agent output and git snapshots, and the worktrees of finished tasks.
 
-    Shows them first, and asks. The branches of tasks stay.
+    Shows what would be removed and asks first. Live runs and the branches of tasks are never removed. A
+    removed run can no longer be resumed, shown or rewound.
 
-    Live runs are never removed. A run that is removed cannot be resumed, shown or gone back to.
+    \b
+    ralph prune
+    ralph prune --older-than 8w --yes
     """
     from ralph.store.prune import candidates
     from ralph.work.leftovers import leftovers, remove
@@ -49,12 +55,12 @@ def command(older_than: str, keep: str | None, as_json: bool, yes: bool) -> int:
         click.echo(json.dumps(_as_json(found, worktrees), indent=2))
         return 0
     if not found and not worktrees:
-        click.echo("There is nothing to remove.", err=True)
+        click.echo("Nothing to remove.", err=True)
         return 0
     _show(found, worktrees)
     if not yes:
         if not sys.stdin.isatty():
-            click.echo("Nothing was removed: this is what --yes would remove.", err=True)
+            click.echo("Nothing was removed. To remove these, add --yes.", err=True)
             return 0
         if not click.confirm("Remove them?", default=False, err=True):
             return 0
@@ -80,18 +86,18 @@ def _show(found: list[Candidate], worktrees: list[Leftover]) -> None:
     now = time.time()
     if found:
         print_table(
-            ("run", "ended", "size", "directory"),
+            ("run", "finished", "size", "directory"),
             [(c.run.id, f"{duration(now - c.ended)} ago", size(c.bytes), c.run.directory) for c in found],
         )
     if worktrees:
-        print_table(("worktree", "size", "why"), [(str(w.path), size(w.bytes), w.why) for w in worktrees])
+        print_table(("worktree", "size", "reason"), [(str(w.path), size(w.bytes), w.why) for w in worktrees])
     what = [count(len(each), name) for each, name in ((found, "run"), (worktrees, "worktree")) if each]
     total = sum(c.bytes for c in found) + sum(w.bytes for w in worktrees)
     click.echo(f"{', '.join(what)}, {size(total)}.", err=True)
 
 
 def _remove(home: Home, candidate: Candidate) -> None:
-    """Refs first, rows last: a removal that is cut off can be done again."""
+    """Remove a run, refs first and rows last, so that an interrupted removal can be repeated."""
     from ralph.runs.repository import opened_repository
     from ralph.scm.history import History
 
@@ -110,12 +116,12 @@ def _remove(home: Home, candidate: Candidate) -> None:
 def _age(text: str) -> float:
     match = re.fullmatch(r"(\d+)([hdw])", text.strip().lower())
     if not match:
-        raise RalphError(f"--older-than {text!r} is no age.", "Say 12h, 30d or 8w.")
+        raise RalphError(f"--older-than {text!r} is not an age.", "Examples: 12h, 30d, 8w.")
     return int(match[1]) * _UNITS[match[2]]
 
 
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"(\d+)\s*(kb|mb|gb)", text.strip().lower())
     if not match:
-        raise RalphError(f"--keep {text!r} is no size.", "Say 500MB or 2GB.")
+        raise RalphError(f"--keep {text!r} is not a size.", "Examples: 500MB, 2GB.")
     return int(match[1]) * _SIZES[match[2]]

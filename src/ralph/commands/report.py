@@ -1,4 +1,4 @@
-"""`ralph report`: what a run or a task came to, as a page, as Markdown or as JSON."""
+"""`ralph report`: write a report about a run or a task, as HTML, Markdown or JSON."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
     from ralph.views.report.model import Report
 
 MAX_GIT_BYTES = 8 << 20
-"""So much is read of what git says; a report shows less."""
+"""Maximum bytes of git output to read; a report shows less."""
 
 
 @click.command()
 @click.argument("name", metavar="[RUN|TASK]", required=False, shell_complete=complete_run)
-@click.option("--html", metavar="FILE", help="Write a page that needs nothing else; - is stdout.")
-@click.option("--md", metavar="FILE", help="Write Markdown; - is stdout.")
-@click.option("--json", "as_json", is_flag=True, help="The same as one JSON object on stdout.")
+@click.option("--html", metavar="FILE", help="Write a self-contained HTML page (-: stdout).")
+@click.option("--md", metavar="FILE", help="Write Markdown (-: stdout).")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(name: str | None, html: str | None, md: str | None, as_json: bool) -> int:
-    """Tell what a run or a task came to: outcome, proof, time, cost, verdicts, reviews, diffs.
+    """Write a report about a run or a task: outcome, proof, time, cost, verdicts, reviews, diffs.
 
-    Without RUN, the newest run of this directory. Without an option it is shown here, as Markdown where stdout is no
-    terminal. The page loads nothing and runs no script: it can be sent, kept and printed.
+    Without RUN, report on the newest run in this directory. Without an option, the report is shown in the
+    terminal, or printed as Markdown if stdout is not a terminal. The HTML page loads nothing and runs no script,
+    so you can send, archive and print it.
 
     \b
     ralph report
@@ -42,7 +43,7 @@ def command(name: str | None, html: str | None, md: str | None, as_json: bool) -
     ralph report TASK-001 --md report.md
     """
     if sum((html is not None, md is not None, as_json)) > 1:
-        raise RalphError("--html, --md and --json do not go together.", "Choose one of them.")
+        raise RalphError("--html, --md and --json cannot be used together.", "Choose one of them.")
     from ralph.views.report.markdown import markdown
 
     report = _gather(open_home(), name)
@@ -76,7 +77,7 @@ def _gather(home: Home, name: str | None) -> Report:
 
 
 def _histories(home: Home) -> OpenHistory:
-    """Git runs under a warden, which views do not start."""
+    """Return a function that opens a run's history. Git runs under a warden, which views cannot start."""
     from ralph.runs.repository import opened_repository
     from ralph.scm.history import History
 
@@ -98,7 +99,7 @@ def _write(file: str, text: str) -> None:
 
 
 def _show(text: str) -> None:
-    """On a terminal as a reader likes it."""
+    """Print the report, formatted on a terminal and as plain Markdown otherwise."""
     if not sys.stdout.isatty():
         _write("-", text)
         return

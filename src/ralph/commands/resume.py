@@ -1,4 +1,4 @@
-"""`ralph resume`: go on with a run that was stopped, killed or paused."""
+"""`ralph resume`: resume a run that was stopped, killed or paused."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @click.command()
 @optional_run_argument
-@click.option("-m", "--maximum-iterations", type=COUNT, metavar="N", help="The new limit, in all.")
+@click.option("-m", "--maximum-iterations", type=COUNT, metavar="N", help="New total iteration limit.")
 @budget_options
 @click.option(
     "--stream-agent-output/--no-stream-agent-output",
     "stream",
     default=True,
-    help="Show what the agent prints as it works. [on]",
+    help="Show agent output live. [on]",
 )
 @view_options
 def command(
@@ -52,10 +52,10 @@ def command(
     as_json: bool,
     detach: bool,
 ) -> int:
-    """Go on with a run where it was; without RUN, the newest unfinished one of this directory.
+    """Resume a run where it stopped. Without RUN, resume the newest unfinished run in this directory.
 
-    No finished step is repeated; an iteration that was cut off is done again. A run that ended at a
-    limit needs a higher one. Settings are not read again.
+    Finished steps are not repeated; an interrupted iteration starts over. A run that stopped at a limit needs
+    a higher one. The settings are not read again.
 
     \b
     ralph resume
@@ -74,8 +74,8 @@ def command(
         return 0
     if chosen.task is not None:
         raise RalphError(
-            f"Run {chosen.id} is the {chosen.role}'s turn at task {chosen.task}.",
-            f"Go on with the task: ralph work --task {chosen.task}",
+            f"Run {chosen.id} belongs to task {chosen.task} (role {chosen.role}).",
+            f"To continue the task: ralph work --task {chosen.task}",
         )
     _check(chosen, brief, go_on)
     runs.db.close()
@@ -88,7 +88,7 @@ def command(
 
 
 def _check(run: Run, brief: RunBrief, go_on: Resume) -> None:
-    """Refuse what could only stop again at once."""
+    """Refuse to resume a run that would stop again at once."""
     from ralph.core import policy
     from ralph.core.model import Cause, Outcome
 
@@ -96,7 +96,7 @@ def _check(run: Run, brief: RunBrief, go_on: Resume) -> None:
     if stop is None:
         return
     if stop.outcome is Outcome.COMPLETE:
-        raise RalphError(f"Run {run.id} is complete: there is nothing to go on with.")
+        raise RalphError(f"Run {run.id} is complete. There is nothing to resume.")
     used = {
         Cause.ITERATIONS: (brief.iteration, go_on.iterations, brief.limits.iterations, "-m"),
         Cause.COST: (brief.usage.cost_usd, go_on.cost_usd, brief.limits.cost_usd, "--max-cost-usd"),
@@ -120,7 +120,7 @@ def _check(run: Run, brief: RunBrief, go_on: Resume) -> None:
 
 
 def _give_more(run: Run, option: str, spent: float) -> str:
-    return f"Give it more: ralph resume {run.id} {option} {_amount(math.ceil(2 * spent) or 1)}"
+    return f"Raise the limit: ralph resume {run.id} {option} {_amount(math.ceil(2 * spent) or 1)}"
 
 
 def _amount(number: float) -> str:

@@ -1,4 +1,4 @@
-"""`ralph rewind`: put the tree back as it was before an iteration."""
+"""`ralph rewind`: restore the files as they were before an iteration."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from ralph.errors import RalphError
 if TYPE_CHECKING:
     from ralph.scm.rewind import Rewind
 
-WORDS = {"A": "comes back", "M": "is changed", "D": "is removed", "T": "is changed"}
+WORDS = {"A": "restore", "M": "change", "D": "remove", "T": "change"}
 MAX_SHOWN = 40
 
 
 @click.command()
 @run_argument
 @click.argument("iteration")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Rewind without asking.")
 def command(run: str, iteration: str, yes: bool) -> int:
-    """Put the tree back as it was before ITERATION of a run.
+    """Restore the files as they were before ITERATION of a run.
 
-    What is there now is kept first, so this can be undone too. Files and index are put back; HEAD and the
-    branches stay where they are. Ignored files are not touched.
+    Takes a snapshot of the current files first, so a rewind can be undone. Restores the files and the index;
+    HEAD, the branches and git-ignored files are not touched.
 
     \b
-    ralph rewind 7f3a 2    as it was before iteration 2
+    ralph rewind 7f3a 2    # the state before iteration 2
     """
     from ralph.core.text import clean
     from ralph.process.client import Wakeup
@@ -41,7 +41,7 @@ def command(run: str, iteration: str, yes: bool) -> int:
     runs = home.runs()
     chosen = runs.find(run)
     if chosen.is_live:
-        raise RalphError(f"Run {chosen.id} is running.", f"Stop it first: ralph cancel {chosen.id}")
+        raise RalphError(f"Run {chosen.id} is still running.", f"Stop it first: ralph cancel {chosen.id}")
     view = make_view(ViewOptions(), as_json=False)
     lock = locking.lock(home, location.location_of(chosen), Wakeup(), view)
     assert lock >= 0
@@ -50,7 +50,7 @@ def command(run: str, iteration: str, yes: bool) -> int:
         plan = rewinder.prepare(iteration)
         undo = f"ralph rewind {chosen.id} {plan.now.ref.rpartition('/')[2]}"
         if not plan.changes:
-            click.echo("The files are already as they were then.", err=True)
+            click.echo("Nothing to do: the files are already in that state.", err=True)
             return 0
         _show(plan)
         if not yes and not _agreed():
@@ -58,7 +58,7 @@ def command(run: str, iteration: str, yes: bool) -> int:
             return 0
         for problem in rewinder.apply(plan):
             click.echo(f"  {clean(problem)}", err=True)
-    click.echo(f"Done. To undo it: {undo}", err=True)
+    click.echo(f"Done. To undo: {undo}", err=True)
     if plan.moved_head:
         click.echo(
             f"HEAD has moved since. To drop the commits too: git reset --soft {plan.moved_head[:12]}",
@@ -71,12 +71,14 @@ def _show(plan: Rewind) -> None:
     from ralph.core.text import clean
 
     for change in plan.changes[:MAX_SHOWN]:
-        click.echo(f"  {WORDS[change.kind]:<11} {clean(change.path)}")
+        click.echo(f"  {WORDS[change.kind]:<8} {clean(change.path)}")
     if len(plan.changes) > MAX_SHOWN:
         click.echo(f"  … and {len(plan.changes) - MAX_SHOWN} more")
 
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
-        raise RalphError("There is no terminal to ask on.", "Say --yes to go back without being asked.")
-    return click.confirm("Put these back?", default=False, err=True)
+        raise RalphError(
+            "`ralph rewind` asks first, but stdin is not a terminal.", "To rewind without asking, add --yes."
+        )
+    return click.confirm("Apply these changes?", default=False, err=True)

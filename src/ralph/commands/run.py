@@ -28,24 +28,33 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="Exit codes: 0 complete · 1 a limit was reached · 2 configuration or fatal error ·"
-    " 3 waiting for something outside · 130 interrupted"
+    epilog="Exit codes: 0 complete · 1 limit reached · 2 configuration or fatal error ·"
+    " 3 waiting for something external · 130 interrupted"
 )
-@click.option("-p", "--prompt", metavar="TEXT", help="What the agent is to do.")
-@click.option("-f", "--prompt-file", metavar="FILE", help="The same in a file, read again each iteration.")
-@click.option("-m", "--maximum-iterations", type=COUNT, metavar="N", help="Stop after N iterations. [10]")
+@click.option("-p", "--prompt", metavar="TEXT", help="Prompt for the agent.")
+@click.option("-f", "--prompt-file", metavar="FILE", help="Prompt file, read again in each iteration.")
+@click.option(
+    "-m", "--maximum-iterations", type=COUNT, metavar="N", help="Maximum number of iterations. [10]"
+)
 @budget_options
-@click.option("-c", "--completion-response", metavar="TEXT", help="What the agent says when done. [DONE]")
-@click.option("--agent", metavar="COMMAND", help="Another agent than the configured one, with its flags.")
-@click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
+@click.option(
+    "-c",
+    "--completion-response",
+    metavar="TEXT",
+    help="Text that the agent prints when it is done. [DONE]",
+)
+@click.option(
+    "--agent", metavar="COMMAND", help="Agent command with its flags, instead of the configured agent."
+)
+@click.option("--settings", "settings_file", metavar="FILE", help="Settings file. [.ralph/settings.json]")
 @click.option(
     "--stream-agent-output/--no-stream-agent-output",
     "stream",
     default=None,
-    help="Show what the agent prints as it works. [on]",
+    help="Show agent output live. [on]",
 )
 @sandbox_options
-@click.option("--dry-run", is_flag=True, help="Show the prompt, the command and the checks; run nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the prompt, the command and the checks, but run nothing.")
 @view_options
 def command(
     prompt: str | None,
@@ -60,10 +69,10 @@ def command(
     detach: bool,
     **options: Any,
 ) -> int:
-    """Run an agent again and again, each time with a fresh context, until the work is proved done.
+    """Run an agent in a loop, with a fresh context in each iteration, until the work is proved done.
 
-    An iteration is one agent process and the guardrails after it. The run is complete when the agent
-    has said so, in `<response>DONE</response>`, and every guardrail is green.
+    An iteration is one agent process, followed by the guardrails. The run is complete when the agent says
+    so with `<response>DONE</response>` and every guardrail passes.
 
     \b
     ralph run -p "Make the tests pass" -m 5
@@ -116,7 +125,7 @@ def _explain(loaded: LoadedSettings) -> None:
 
 
 def _show(plan: Plan, inputs: RunInputs, *, as_json: bool) -> int:
-    """What the first iteration would do."""
+    """Print what the first iteration would do."""
     from ralph.agents.base import Prompt
     from ralph.agents.registry import AGENTS
     from ralph.core import prompt as prompts
@@ -139,10 +148,10 @@ def _show(plan: Plan, inputs: RunInputs, *, as_json: bool) -> int:
         values = {"prompt": text, "argv": argv, "promptVia": spec.prompt_via, "checks": checks}
         click.echo(json.dumps(values, ensure_ascii=False))
         return 0
-    click.echo("Prompt of iteration 1:")
+    click.echo("Prompt for iteration 1:")
     click.echo(clean(text))
-    click.echo(f"\nAgent command (prompt by {spec.prompt_via}):\n{clean(shlex.join(argv))}")
+    click.echo(f"\nAgent command (prompt via {spec.prompt_via}):\n{clean(shlex.join(argv))}")
     click.echo("\nChecks after each iteration:")
     listed = "\n".join(f"sh -c {shlex.quote(clean(check))}" for check in checks)
-    click.echo(listed or "none: the agent's word is enough")
+    click.echo(listed or "none: the run ends when the agent says it is done")
     return 0

@@ -1,4 +1,4 @@
-"""`ralph status`: all runs, or one of them in detail."""
+"""`ralph status`: show all runs, or one run in detail."""
 
 from __future__ import annotations
 
@@ -16,14 +16,19 @@ if TYPE_CHECKING:
 
 @click.command()
 @optional_run_argument
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(run: str | None, as_json: bool) -> int:
-    """Show the runs of all projects, live ones first; with RUN or a task's id, that one in detail.
+    """Show the runs of all projects, live ones first. With RUN or a task ID, show that one in detail.
 
-    Runs that an agent has begun itself stand below the run of that agent. Of a task there are its roles, their
-    iterations, and what each verification found; its runs are listed only while they go on.
+    Runs started by an agent are listed below that agent's run. Runs of tasks are listed only while they are live;
+    the details of a task show its roles, their iterations, and the result of each verification.
 
-    RUN is an id, or any beginning or end of it that no other run has.
+    RUN is a run id, or any unique prefix or suffix of one.
+
+    \b
+    ralph status
+    ralph status 7f3a
+    ralph status TASK-001 --json
     """
     from msgspec import to_builtins
 
@@ -43,7 +48,7 @@ def command(run: str | None, as_json: bool) -> int:
                 print_list(found)
         return 0
     if task := tasks.get(run):
-        from ralph.views.task_status import task_state  # git comes with it, which runs can do without
+        from ralph.views.task_status import task_state  # imports git, which runs do not need
 
         state = task_state(home, runs, tasks.project, task, tasks.progress(task.id))
         click.echo(
@@ -56,9 +61,9 @@ def command(run: str | None, as_json: bool) -> int:
 
 
 def _count_tasks(tasks: Tasks) -> bool:
-    """How many tasks of this project there are, by status; are there any?"""
+    """Print the number of tasks in this project by status; return whether there are any."""
     counts = tasks.counts()
     if counts:
         words = ", ".join(f"{number} {status}" for status, number in counts.items())
-        click.echo(f"Tasks of this project: {words}. `ralph task list` lists them.", err=True)
+        click.echo(f"Tasks in this project: {words}. To list them: ralph task list", err=True)
     return bool(counts)

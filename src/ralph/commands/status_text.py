@@ -1,4 +1,4 @@
-"""What `ralph status` says: the list of runs, one run, one task."""
+"""The output of `ralph status`: the list of runs, one run, one task."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def task_text(state: TaskState) -> str:
         f"state      {state.status}{role}, {used}, sent back {state.sent_back} of {MAX_SENT_BACK} times",
     ]
     if state.reason:
-        lines.append("why        " + state.reason.replace("\n", "\n           "))
+        lines.append("reason     " + state.reason.replace("\n", "\n           "))
     if state.merged:
         lines.append(f"merged     into {state.base} as {state.merged[:12]}")
     if state.branch:
@@ -44,7 +44,7 @@ def task_text(state: TaskState) -> str:
         of = f"{run.iteration}/{run.max_iterations}" if run.role != "merge" else "checks only"
         lines.append(f"{run.role:<10} {run.state}, {of}, {duration(run.seconds)} (run {run.run})")
         for v in run.verification_results:
-            word = "verified" if v.verified else "RED     " if v.promise_found else "        "
+            word = "verified" if v.verified else "failed  " if v.promise_found else "        "
             lines.append(f"  {v.iteration:>3}  {word}  {v.reason}")
     return clean("\n".join(lines))
 
@@ -53,10 +53,10 @@ def print_list(found: list[Summary]) -> None:
     if not found:
         click.echo('No runs yet. Start one with: ralph run -p "…"', err=True)
         return
-    from ralph.views.table import print_table  # rich, which an empty list can do without
+    from ralph.views.table import print_table  # imports rich, which an empty list does not need
 
     print_table(
-        ("run", "state", "iteration", "time", "cost", "began", "directory"),
+        ("run", "state", "iteration", "time", "cost", "started", "directory"),
         [
             (
                 "  " * depth + s.id + (f" ({s.task} {s.role})" if s.task else ""),
@@ -74,7 +74,7 @@ def print_list(found: list[Summary]) -> None:
 
 
 def _state(s: Summary) -> str:
-    """The outcome in one or two words; a limit says which."""
+    """Return the outcome in one or two words, with its cause."""
     if s.outcome in (None, "complete"):
         return s.outcome or s.state
     return f"{s.outcome} ({s.cause})"
@@ -84,7 +84,7 @@ def run_text(one: Detail) -> str:
     s = one.summary
     state = s.state if s.outcome is None else f"{s.outcome}: {s.reason}"
     lines = [
-        f"run        {s.id} ({s.flow}, began {_ago(s.created)})",
+        f"run        {s.id} ({s.flow}, started {_ago(s.created)})",
         f"state      {state}" + (f" (process {s.pid}; {one.doing})" if s.pid else ""),
         f"directory  {s.directory}",
         f"agent      {one.agent}",
@@ -96,17 +96,17 @@ def run_text(one: Detail) -> str:
         + (f", {s.tokens:,} tokens" if s.tokens else ""),
     ]
     for i in one.iterations:
-        claim = ", claims to be done" if i.claim else ""
+        claim = ", said it was done" if i.claim else ""
         about = f"{i.ended}, {duration(i.seconds)}{claim}" if i.agent else "checks only"
         lines.append(f"  {i.iteration:>3}  {about}")
         for v in i.verdicts:
-            lines.append(f"       {'green' if v.green else 'RED  '}  {v.check} ({v.reason})")
+            lines.append(f"       {'passed' if v.green else 'failed'}  {v.check} ({v.reason})")
     for steer in one.steered:
         when = f"iteration {steer.iteration}" if steer.iteration else "not delivered yet"
         lines.append(f"guidance   {steer.text} ({when})")
     lines += [f"note       {note}" for note in s.notes]
     if s.state == CRASHED:
-        lines.append(f"next       its process is gone; go on with: ralph resume {s.id}")
+        lines.append(f"next       the process is gone; to continue: ralph resume {s.id}")
     return "\n".join(clean(line) for line in lines)
 
 

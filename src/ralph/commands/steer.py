@@ -1,4 +1,4 @@
-"""`ralph steer`: give a run guidance for its next prompt."""
+"""`ralph steer`: add guidance to the next prompt of a run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,14 @@ if TYPE_CHECKING:
 @click.command(context_settings={"ignore_unknown_options": True})
 @run_argument
 @click.argument("text", type=click.UNPROCESSED)
-@click.option("--wait", is_flag=True, help="Wait until it has been delivered.")
+@click.option("--wait", is_flag=True, help="Wait until the guidance is delivered.")
 def command(run: str, text: str, wait: bool) -> int:
-    """Add guidance to the prompt of the next iteration. The iteration in hand does not see it.
+    """Add guidance to the prompt of the next iteration. The current iteration does not see it.
 
-    A supervised command has no prompt: it finds the guidance on the bus of its task, at once.
+    A supervised command has no prompt; its guidance is posted to the task's bus at once.
+
+    \b
+    ralph steer 7f3a "Use tabs, not spaces."
     """
     from ralph.runs import control
 
@@ -39,7 +42,7 @@ def _wait(runs: Runs, run: str, number: int, folder: Folder | None) -> int:
 
     while True:
         if folder is not None and folder.has_guidance(number):
-            click.echo(f"Delivered on {task_bus(folder.path)}.", err=True)
+            click.echo(f"Delivered to {task_bus(folder.path)}.", err=True)
             return 0
         _, iteration = runs.delivery(number)
         if iteration is not None and folder is None:
@@ -47,8 +50,8 @@ def _wait(runs: Runs, run: str, number: int, folder: Folder | None) -> int:
             return 0
         if not runs.find(run).is_live:
             raise RalphError(
-                f"Run {run} has stopped before its next prompt.",
-                f"The guidance stays queued: ralph resume {run} delivers it.",
+                f"Run {run} stopped before its next prompt.",
+                f"The guidance is still queued. To deliver it: ralph resume {run}",
                 exit_code=1,
             )
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""`ralph supervise`: keep a root agent going until it leaves a DONE file."""
+"""`ralph supervise`: restart a root agent until it creates a DONE file."""
 
 from __future__ import annotations
 
@@ -26,28 +26,32 @@ RESTART_POLICIES = ("backoff", "fixed")
 @click.argument("task_dir", metavar="TASK_DIR", type=click.Path(path_type=Path))
 @click.argument("words", metavar="[-- COMMAND...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("-p", "--prompt", metavar="TEXT", help="Prompt for the configured agent.")
-@click.option("-f", "--prompt-file", metavar="FILE", help="The same from a file, read again in each attempt.")
-@click.option("--max-restarts", type=COUNT, metavar="N", help="Attempts before it stops. [100]")
-@click.option("--restart-delay", type=AMOUNT, metavar="S", help="Seconds between two attempts. [1]")
+@click.option("-f", "--prompt-file", metavar="FILE", help="Prompt file, read again in each attempt.")
+@click.option("--max-restarts", type=COUNT, metavar="N", help="Maximum number of attempts. [100]")
+@click.option("--restart-delay", type=AMOUNT, metavar="S", help="Seconds between attempts. [1]")
 @click.option(
     "--restart-policy",
     type=click.Choice(RESTART_POLICIES),
-    help="backoff: longer after every quick failure, and stop in a crash loop; fixed: always the delay. [backoff]",
+    help="backoff waits longer after every quick failure and stops in a crash loop; fixed always waits"
+    " --restart-delay. [backoff]",
 )
 @click.option(
-    "--agent-timeout", type=AMOUNT, metavar="S", help="An attempt is ended after so long. 0: never. [0]"
+    "--agent-timeout", type=AMOUNT, metavar="S", help="Timeout for one attempt in seconds (0: none). [0]"
 )
 @click.option(
-    "--wait-timeout", type=AMOUNT, metavar="S", help="How long to wait for children after DONE. [300]"
+    "--wait-timeout", type=AMOUNT, metavar="S", help="Seconds to wait for child processes after DONE. [300]"
 )
 @click.option(
-    "--poll-interval", type=AMOUNT, metavar="S", help="How often to look where nothing tells of changes. [1]"
+    "--poll-interval",
+    type=AMOUNT,
+    metavar="S",
+    help="Polling interval in seconds when file watching is unavailable. [1]",
 )
-@click.option("--project", metavar="NAME", help="The project's name. [the folder above TASK_DIR]")
-@click.option("--task", "name", metavar="NAME", help="The task's name. [the name of TASK_DIR]")
+@click.option("--project", metavar="NAME", help="Project name. [the folder above TASK_DIR]")
+@click.option("--task", "name", metavar="NAME", help="Task name. [the name of TASK_DIR]")
 @budget_options
 @sandbox_options
-@click.option("--settings", "settings_file", metavar="FILE", help="Another settings file.")
+@click.option("--settings", "settings_file", metavar="FILE", help="Settings file. [.ralph/settings.json]")
 @view_options
 def command(
     task_dir: Path,
@@ -64,14 +68,15 @@ def command(
     detach: bool,
     **options: Any,
 ) -> int:
-    """Run a command again and again until it leaves a file DONE in TASK_DIR.
+    """Restart a command until it creates a file DONE in TASK_DIR.
 
-    Exit code 0 alone never stops it. It is restarted after crashes, hangs and limits; exit code 42, a message
-    `wait_without_restart` on the bus or a file WAIT_WITHOUT_RESTART stop it as waiting (exit code 3). The command
-    finds TASK_FOLDER, RALPH_RUN_ID and RALPH_ATTEMPT in its environment, and works in your directory.
+    The command is restarted after crashes, hangs and usage limits, and also after exit code 0 if DONE is
+    missing. To wait instead (exit code 3), it can exit with 42, post `wait_without_restart` on the bus or create
+    a file WAIT_WITHOUT_RESTART. It runs in the current directory with TASK_FOLDER, RALPH_RUN_ID and
+    RALPH_ATTEMPT in its environment.
 
     \b
-    ralph supervise tasks/build -- ./my-agent --its flags
+    ralph supervise tasks/build -- ./my-agent --some flags
     ralph supervise tasks/build -f PROMPT.md --max-restarts 20
     """
     from ralph.runs.run_plan import RunInputs

@@ -1,4 +1,4 @@
-"""Commands as a table: a module is loaded when its command is called."""
+"""A click group that loads the module of a command only when the command is used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 
 class Table(click.Group):
-    """`sections`: the parts of the help by their titles, each with its commands and what they do."""
+    """A group of commands. `sections` maps the titles in the help to the commands and their descriptions."""
 
     def __init__(
         self, sections: Mapping[str, Mapping[str, str]], load: Callable[[str], click.Command], **rest: Any

@@ -1,6 +1,6 @@
-"""`ralph tui`: every run on the machine in one terminal.
+"""`ralph tui`: watch and steer every run on this machine.
 
-What only a run that is opened or a key that is pressed needs is loaded then: the first screen is there the sooner.
+Modules that only an opened run or a key needs are imported later, so that the first screen appears sooner.
 """
 
 from __future__ import annotations
@@ -29,17 +29,21 @@ if TYPE_CHECKING:
     from ralph.views.tui.feed import Past
 
 MAX_BYTES = 1 << 19
-"""Of what an agent has printed, the dashboard shows about so much, the end of it."""
+"""About how much agent output the dashboard shows, from the end."""
 
 
 @click.command()
 @optional_run_argument
-@click.option("--theme", type=click.Choice(["dark", "light"]), help="Its colours. [as the settings say]")
+@click.option("--theme", type=click.Choice(["dark", "light"]), help="Colour theme. [from the settings]")
 def command(run: str | None, theme: str | None) -> int:
-    """Show every run on the machine, look into any of it, and steer it.
+    """Watch and steer every run on this machine on one screen. With RUN or a task ID, open that one.
 
-    With RUN or a task's id it begins there. It reads the store and writes commands to it, as `ralph pause` and the
-    others do: any number can be open, from any directory, and runs go on when it is closed. `?` lists the keys.
+    Runs keep running when you close the dashboard. You can open any number of dashboards, from any directory.
+    Press `?` for the keys.
+
+    \b
+    ralph tui
+    ralph tui TASK-001
     """
     from ralph.runs.location import here
     from ralph.store.home import known_home
@@ -47,7 +51,7 @@ def command(run: str | None, theme: str | None) -> int:
     from ralph.views.tui.colours import terminal_theme
 
     if not is_able(sys.stdout) or not sys.stdin.isatty():
-        raise RalphError("There is no terminal to show it on.", "`ralph status` prints the same once.")
+        raise RalphError("`ralph tui` needs a terminal.", "To print the runs once: ralph status")
     home, project, settings = known_home(Path.cwd()), here(Path.cwd()).project, settings_here()
     first = _first(home, project, run) if run else ()
     emoji = shows_emoji(sys.stdout) if settings.use_emoji is None else settings.use_emoji
@@ -66,7 +70,7 @@ def make_app(
     project: str = "",
     first: tuple[str, ...] = (),
 ) -> RalphApp:
-    """The dashboard over a store. Its lines are always coloured here: the app takes away what is not wanted."""
+    """Make the dashboard for a store. Lines are always coloured here; the app removes colours if not wanted."""
     from ralph.views.agent import ViewOptions
     from ralph.views.tui.app import RalphApp
     from ralph.views.tui.feed import Feed, FeedSources
@@ -95,14 +99,14 @@ def make_app(
 
 
 def _first(home: Home, project: str, name: str) -> tuple[str, ...]:
-    """What to begin with: a task of this project, or a run."""
+    """Return the screen to open first: a task of this project, or a run."""
     from ralph.store.database import Missing
     from ralph.store.tasks import Tasks
 
     try:
         runs = home.to_read()
     except Missing:
-        raise RalphError(f"There is no run {name!r}.", "There is no store yet.") from None
+        raise RalphError(f"There is no run {name!r}.", "No runs have been started yet.") from None
     with closing(runs.db):
         if Tasks(runs.db, runs.path, project).get(name):
             return project, name
@@ -121,7 +125,7 @@ def _roles(directory: str, task: Task) -> list[RoleView]:
 
 
 class StoreActions:
-    """The commands of the command line, for the run that is chosen. What needs processes is done by another ralph."""
+    """The actions of the dashboard on a run. Actions that start processes are done by another ralph process."""
 
     def __init__(self, home: Home) -> None:
         self._home = home
@@ -129,17 +133,17 @@ class StoreActions:
     def pause(self, run: str) -> str:
         from ralph.runs import control
 
-        return self._told(run, lambda runs, chosen: control.pause(runs, chosen))
+        return self._with_run(run, lambda runs, chosen: control.pause(runs, chosen))
 
     def steer(self, run: str, text: str) -> str:
         from ralph.runs import control
 
-        return self._told(run, lambda runs, chosen: control.steer(runs, chosen, text)[1])
+        return self._with_run(run, lambda runs, chosen: control.steer(runs, chosen, text)[1])
 
     def cancel(self, run: str) -> str:
         from ralph.runs import control
 
-        return self._told(run, lambda runs, chosen: control.cancel(self._home, runs, chosen))
+        return self._with_run(run, lambda runs, chosen: control.cancel(self._home, runs, chosen))
 
     def resume(self, run: str, iterations: int | None) -> str:
         from ralph.core.model import Resume
@@ -151,7 +155,7 @@ class StoreActions:
                 return control.unpause(runs, chosen, Resume(time.time(), iterations))
         more = ("-m", str(iterations)) if iterations is not None else ()
         _ask("resume", run, *more, "--detach")
-        return f"Run {run} goes on in the background."
+        return f"Run {run} continues in the background."
 
     def rewind(self, run: str, iteration: int) -> str:
         return _ask("rewind", run, str(iteration), "--yes")
@@ -167,18 +171,18 @@ class StoreActions:
         logs = shlex.join(ralph_command("logs", run))
         run_in_terminal(["/bin/sh", "-c", f"{logs} | {pager}"], os.environ)
 
-    def _told(self, run: str, tell: Callable[[Runs, Run], str]) -> str:
+    def _with_run(self, run: str, act: Callable[[Runs, Run], str]) -> str:
         runs = self._home.runs()
         with closing(runs.db):
-            return tell(runs, runs.find(run))
+            return act(runs, runs.find(run))
 
 
 def _ask(*arguments: str, only_out: bool = False) -> str:
-    """What another ralph says; its error is ours."""
+    """Run another ralph process and return its output; raise its error as ours."""
     from ralph.process.other_ralph import ask_ralph
 
     answer = ask_ralph(*arguments)
     if answer.code:
         first, _, rest = answer.err.strip().removeprefix("ralph: error: ").partition("\n")
-        raise RalphError(first or f"ralph {arguments[0]} ended with exit code {answer.code}.", rest.strip())
+        raise RalphError(first or f"ralph {arguments[0]} exited with code {answer.code}.", rest.strip())
     return answer.out if only_out else f"{answer.out}{answer.err}".strip()

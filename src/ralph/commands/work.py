@@ -1,4 +1,4 @@
-"""`ralph work`: take tasks through their roles until each is proved and merged."""
+"""`ralph work`: take tasks through their roles until each is verified and merged."""
 
 from __future__ import annotations
 
@@ -32,23 +32,25 @@ if TYPE_CHECKING:
 
 
 @click.command(
-    epilog="Exit codes: 0 every task is done · 1 one is failed or blocked, or a budget is used up ·"
-    " 2 configuration or fatal error · 3 waiting for something outside · 130 interrupted"
+    epilog="Exit codes: 0 every task is done · 1 a task failed or is blocked, or a budget is used up ·"
+    " 2 configuration or fatal error · 3 waiting for something external · 130 interrupted"
 )
-@click.option("--spec", metavar="SPEC", help="Only the tasks of this spec.")
+@click.option("--spec", metavar="SPEC", help="Work only on the tasks of this spec.")
 @click.option(
     "--task",
     "tasks",
     multiple=True,
     metavar="ID",
     shell_complete=complete_task,
-    help="This task; repeatable.",
+    help="Work only on this task; repeatable.",
 )
-@click.option("-j", "--jobs", type=COUNT, default=1, metavar="N", help="So many tasks at once. [1]")
-@click.option("--agent", metavar="COMMAND", help="Another agent than the configured one, with its flags.")
+@click.option("-j", "--jobs", type=COUNT, default=1, metavar="N", help="Number of parallel tasks. [1]")
+@click.option(
+    "--agent", metavar="COMMAND", help="Agent command with its flags, instead of the configured agent."
+)
 @budget_options
 @sandbox_options
-@click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
+@click.option("--settings", "settings_file", metavar="FILE", help="Settings file. [.ralph/settings.json]")
 @view_options
 def command(
     spec: str | None,
@@ -63,12 +65,14 @@ def command(
     detach: bool,
     **budget: Any,
 ) -> int:
-    """Take tasks through coder, reviewer, tester and qa, until each is proved and merged.
+    """Take tasks through coder, reviewer, tester and qa until each is verified and merged.
 
-    Every task has a git worktree and a branch ralph/ID of its own; your checkout is not touched until a task is
-    done. Each role is a loop of its own: it promises, and its promise is verified as the task says. A task that is
-    refused goes back to the coder with the reason, three times at most. What is done is merged into the branch that
-    is checked out here, if everything is green on the merged tree as well. Run it again to go on where it was.
+    Every task gets its own git worktree and branch ralph/ID; your checkout is not touched until a task is done.
+    Each role is a separate loop: it promises that its part is done, and the promise is verified as the task
+    specifies. A rejected task goes back to the coder with the reason, up to three times. A finished task is merged
+    into the branch that is checked out here, if all checks pass on the merged tree too.
+
+    Run the command again to continue where it stopped.
 
     \b
     ralph work
@@ -97,7 +101,7 @@ def command(
     home, where = open_home(), here(Path.cwd())
     repository = find_repository(where.directory)
     if repository is None:
-        raise RalphError("`ralph work` needs a git repository.", "Make one: git init && git commit …")
+        raise RalphError("`ralph work` needs a git repository.", "Create one: git init && git commit …")
     chosen = choose(loaded, Wanted(sandbox, sandbox_backend), DIRECT.name)
     if detach and not _in_background(home):
         return 0
@@ -128,7 +132,7 @@ def _notifier(home: Home, where: Location, settings: Settings, watch: Watch) -> 
 
 
 def _in_background(home: Home) -> bool:
-    """Go on in the background; False in the process that was called, which is done."""
+    """Move to the background; return False in the original process, which is finished."""
     from ralph.runs import background
 
     logs = home.path / "work"
@@ -136,9 +140,7 @@ def _in_background(home: Home) -> bool:
     log = logs / f"{time.strftime('%Y%m%d-%H%M%S')}.log"
     begun = background.detach(log)
     if begun is None:
-        click.echo(
-            f"Working in the background. `ralph status` shows how far it is; all it says: {log}", err=True
-        )
+        click.echo(f"Working in the background. For progress, run `ralph status`. Full log: {log}", err=True)
         return False
     begun()
     return True

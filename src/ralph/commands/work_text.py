@@ -1,4 +1,4 @@
-"""What `ralph work` says in the end: what became of each task."""
+"""The summary at the end of `ralph work`: the result of each task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def print_summary(home: Home, project: str, work: Work, *, as_json: bool) -> None:
-    """What became of each task, on stdout."""
+    """Print the result of each task to stdout."""
     tasks, runs = home.tasks(project), home.runs()
     known = [(task, tasks.progress(task.id)) for job in work.jobs if (task := tasks.get(job.id))]
     found = [task_state(home, runs, project, task, progress) for task, progress in known]
@@ -31,9 +31,9 @@ def print_summary(home: Home, project: str, work: Work, *, as_json: bool) -> Non
     for state in found:
         click.echo(clean(_line(state)))
     if not found:
-        click.echo("There is nothing to do. Describe a task with: ralph task create --help", err=True)
+        click.echo("Nothing to do. To create a task, see: ralph task create --help", err=True)
     if reason:
-        click.echo(clean(f"Stopped: {reason}\n  Go on with: ralph work"), err=True)
+        click.echo(clean(f"Stopped: {reason}\n  To continue: ralph work"), err=True)
 
 
 def _line(state: TaskState) -> str:
@@ -42,9 +42,9 @@ def _line(state: TaskState) -> str:
     if state.status == "done":
         return line + (f", merged into {state.base} as {state.merged[:10]}" if state.merged else "")
     if state.reason:
-        line += f"\n  why: {state.reason.partition(chr(10))[0]}"
+        line += f"\n  reason: {state.reason.partition(chr(10))[0]}"
     if state.branch:
-        line += f"\n  its work: branch {state.branch}, in {state.worktree}"
+        line += f"\n  branch: {state.branch}, in {state.worktree}"
     if state.status in ("failed", "cancelled"):
-        line += f"\n  once more: ralph work --task {state.id}"
+        line += f"\n  To retry: ralph work --task {state.id}"
     return line

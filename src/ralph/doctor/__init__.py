@@ -1,1 +1,1 @@
-"""`ralph doctor`: can a run work here?"""
+"""The checks of `ralph doctor`: whether a run can work here."""

@@ -1,4 +1,4 @@
-"""What `ralph doctor` says of the agents: those configured here, and the others that Ralph knows."""
+"""Check the configured agents and the other agents that Ralph supports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ralph.settings import AgentSettings, Settings
 
 
 def agent_findings(settings: Settings, wakeup: Wakeup, seconds: float, *, is_known: bool) -> list[Finding]:
-    """The configured agent, its fallbacks, then what else is there; all of them are asked at once."""
+    """Check the configured agent, its fallbacks and the other supported agents, all in parallel."""
     specs, problem = _configured(settings.agent)
     types = {spec.type for spec in specs}
     others = [
@@ -54,10 +54,10 @@ def _configured(agent: AgentSettings) -> tuple[tuple[AgentSpec, ...], RalphError
 def _no_agent(problem: RalphError, agent: AgentSettings, usable: Sequence[str]) -> Finding:
     if agent.command.strip():
         return Finding("agent", ERROR, problem.message, problem.hint)
-    advice = "Install one of those below, then run `ralph init`."
+    advice = "Install one of the agents below, then run `ralph init`."
     if usable:
         advice = f"Run `ralph init`, or name one: ralph run --agent {usable[0]}"
-    return Finding("agent", ERROR, "none is configured", advice)
+    return Finding("agent", ERROR, "no agent configured", advice)
 
 
 def _configured_agent(spec: AgentSpec, found: Installed, role: str) -> Finding:
@@ -66,22 +66,22 @@ def _configured_agent(spec: AgentSpec, found: Installed, role: str) -> Finding:
     if found.problem:
         state = ERROR if role == "agent" else WARNING
         where = f" ({found.program})" if found.program and found.program != spec.command else ""
-        return Finding(name, state, f"{found.problem}{where}", _mend(spec, found, role))
+        return Finding(name, state, f"{found.problem}{where}", _fix(spec, found, role))
     if about is None:
         return Finding(name, OK, found.program)
     return _described(name, spec.command, about, found)
 
 
-def _mend(spec: AgentSpec, found: Installed, role: str) -> str:
+def _fix(spec: AgentSpec, found: Installed, role: str) -> str:
     about = AGENTS[spec.type].about
     key = "agent.command" if role == "agent" else "agent.fallbacks"
     if not found.program:
-        return f"Install {about.title if about else spec.command}, or give its whole path in {key}."
+        return f"Install {about.title if about else spec.command}, or set its full path in {key}."
     if not os.path.exists(found.program):
-        return f"Give the right path in {key}."
+        return f"Correct the path in {key}."
     if not os.access(found.program, os.X_OK):
         return f"Make it executable: chmod +x {shlex.quote(found.program)}"
-    return f"See what `{spec.command} --version` says, or name another command in {key}."
+    return f"Run `{spec.command} --version` to see the problem, or set another command in {key}."
 
 
 def _other_agent(spec: AgentSpec, found: Installed) -> Finding:
@@ -90,49 +90,49 @@ def _other_agent(spec: AgentSpec, found: Installed) -> Finding:
     if not found.program:
         return Finding(spec.name, ABSENT, f"{about.title} is not on PATH")
     if found.problem:
-        advice = f"It is not configured here. If you want it: see what `{spec.name} --version` says."
+        advice = f"Not configured here. To use it, run `{spec.name} --version` and fix the problem."
         return Finding(spec.name, WARNING, f"{found.problem} ({found.program})", advice)
     return _described(spec.name, spec.command, about, found)
 
 
 def _described(name: str, command: str, about: About, found: Installed) -> Finding:
-    """A program that answers: which it is, whether Ralph fits to it, whether it is logged in."""
-    facts = [f"{about.title} {found.version or 'of an unknown version'} at {found.program}"]
+    """Describe a working program: its version, its compatibility with Ralph, its login status."""
+    facts = [f"{about.title} {found.version or '(unknown version)'} at {found.program}"]
     advice = []
     tried, is_fit = _tried(about, found.version)
     facts.append(tried)
     if not found.version:
-        advice.append(f"See what `{command} --version` says.")
+        advice.append(f"Run `{command} --version` to see its version.")
     elif not is_fit and about.seen:
         advice.append(f"Update it to {about.seen} or later.")
     if found.unknown:
-        facts.append(f"its help does not name {', '.join(found.unknown)}")
-        advice.append("Update it, or Ralph: a run may end with an unknown option.")
+        facts.append(f"its help does not list {', '.join(found.unknown)}")
+        advice.append("Update the agent or Ralph: a run might fail with an unknown option.")
     elif found.unread:
-        facts.append(f"its flags were not checked: {found.unread}")
-        advice.append(f"See what `{command} {' '.join(about.help)}` says.")
+        facts.append(f"flags not checked: {found.unread}")
+        advice.append(f"Run `{command} {' '.join(about.help)}` to see the problem.")
     else:
-        facts.append("it has every flag that Ralph uses")
+        facts.append("supports all flags that Ralph uses")
     if found.login:
-        facts.append(f"logged in as far as can be told ({found.login})")
+        facts.append(f"probably logged in ({found.login})")
     else:
-        facts.append("whether it is logged in cannot be told")
+        facts.append("login status unknown")
         advice.append(_log_in(about))
     is_fine = is_fit and found.login and not found.unknown and not found.unread
     return Finding(name, OK if is_fine else WARNING, "; ".join(facts), " ".join(advice))
 
 
 def _tried(about: About, version: str) -> tuple[str, bool]:
-    """How this version compares with the one that Ralph was tried with, and whether that is good enough."""
+    """Compare a version with the one that Ralph was tested with; return the result, and whether it is good enough."""
     if not about.seen:
-        return "unverified: Ralph was never tried with it", False
+        return "not tested with Ralph", False
     if not version:
-        return f"Ralph was tried with {about.seen}", False
+        return f"Ralph was tested with {about.seen}", False
     ours, theirs = _numbers(about.seen), _numbers(version)
     if ours == theirs:
-        return "the version that Ralph was tried with", True
+        return "tested with Ralph", True
     word = "newer" if theirs > ours else "older"
-    return f"{word} than {about.seen}, which Ralph was tried with", theirs > ours
+    return f"{word} than {about.seen}, the version tested with Ralph", theirs > ours
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -142,11 +142,11 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 def _log_in(about: About) -> str:
     ways = [about.login] * bool(about.login) + [f"set {about.keys[0]}"] * bool(about.keys)
-    return f"If it is not: {', or '.join(ways)}." if ways else ""
+    return f"To log in: {', or '.join(ways)}." if ways else ""
 
 
 def _node(agents: Sequence[Installed], wakeup: Wakeup, seconds: float) -> Finding:
-    """Programs from npm need it."""
+    """Check Node.js, which agents installed from npm need."""
     environment = child_environment({})
     found = look_up("node", environment)
     problem, version = found.problem, ""
@@ -156,5 +156,5 @@ def _node(agents: Sequence[Installed], wakeup: Wakeup, seconds: float) -> Findin
         problem, version = answer.problem, version_in(answer.out)
     if problem:
         names = ", ".join(sorted({os.path.basename(a.program) for a in agents if a.is_node_script}))
-        return Finding("node", WARNING, problem, f"Install Node.js: it is needed by {names}.")
+        return Finding("node", WARNING, problem, f"Install Node.js, which {names} needs.")
     return Finding("node", OK, f"{version} at {found.program}")

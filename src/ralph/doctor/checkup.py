@@ -1,4 +1,4 @@
-"""`ralph doctor`: can a run work here? Each thing it needs is one finding, with what to do about it."""
+"""Check everything that a run needs. Each check is one finding, with advice if there is a problem."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from ralph.store.home import Home, find_home
 from ralph.store.prune import LARGE, tree_size
 
 LITTLE_SPACE = 200 << 20
-"""With less free space than so many bytes, the journal and the streams may soon have no room."""
+"""Warn below this many bytes of free space: the journal and the streams might soon fill the disk."""
 
 _PATIENCE = 2.0
 _UNITS = ((1 << 40, "TB"), (1 << 30, "GB"), (1 << 20, "MB"), (1 << 10, "KB"))
 
 
 def examine(settings_file: Path | None, wakeup: Wakeup, seconds: float) -> list[Finding]:
-    """Everything that a run in this directory needs, the configured agents first."""
+    """Check everything that a run in this directory needs, the configured agents first."""
     loaded, settings_finding = _settings(settings_file)
     settings = loaded.settings if loaded else Settings()
     findings = [
@@ -62,10 +62,10 @@ def _settings(path: Path | None) -> tuple[LoadedSettings | None, Finding]:
     try:
         loaded = load(path)
     except RalphError as error:
-        return None, Finding("settings", ERROR, error.message, error.hint or "Mend the file.")
+        return None, Finding("settings", ERROR, error.message, error.hint or "Fix the file.")
     if not loaded.files:
-        advice = "`ralph init` writes .ralph/settings.json."
-        return loaded, Finding("settings", OK, "no settings file: defaults", advice)
+        advice = "Run `ralph init` to create .ralph/settings.json."
+        return loaded, Finding("settings", OK, "no settings file, using defaults", advice)
     return loaded, Finding("settings", OK, f"valid, from {' and '.join(map(str, loaded.files))}")
 
 
@@ -73,39 +73,39 @@ def _settings(path: Path | None) -> tuple[LoadedSettings | None, Finding]:
 
 
 def _guard(settings: Settings) -> Finding:
-    """Which agents' commands are looked at before they run."""
+    """Check which agents' commands the guard checks before they run."""
     if not settings.guard.enabled:
-        return Finding("guard", WARNING, "switched off", "Set guard.enabled, unless you mean it.")
+        return Finding("guard", WARNING, "disabled", "Unless this is intended, set guard.enabled to true.")
     try:
         agents = agent_specs(settings.agent, None)
     except RalphError:
-        return Finding("guard", OK, "watches the commands of agents with hooks: Claude Code")
+        return Finding("guard", OK, "checks the commands of agents with hooks: Claude Code")
     names = unguarded(agents, guarding(settings))
     if names:
-        found = f"{', '.join(names)} has no hook for it: whatever it runs is run"
-        return Finding("guard", WARNING, found, "Let it work where it can do no harm.")
-    return Finding("guard", OK, "watches the commands of " + ", ".join(spec.name for spec in agents))
+        found = f"cannot check the commands of {', '.join(names)}: no hooks"
+        return Finding("guard", WARNING, found, "Use a sandbox, or a machine where it can do no harm.")
+    return Finding("guard", OK, "checks the commands of " + ", ".join(spec.name for spec in agents))
 
 
 # ---- the sandbox ----
 
 
 def _sandbox(settings: Settings, wakeup: Wakeup) -> Finding:
-    """What `--sandbox` would use, and `ralph prd run` without being asked."""
+    """Check which sandbox `--sandbox` would use, and `ralph prd run` by default."""
     with opened_directory(".") as directory, Warden(wakeup) as owner:
         backend, problems = best(all_backends(settings.sandbox.image), runner(owner, directory))
     if backend is not DIRECT:
-        advice = "`ralph doctor --sandbox` proves what it protects."
-        return Finding("sandbox", OK, f"{backend.name} can be used", advice)
+        advice = "Run `ralph doctor --sandbox` to test what it protects."
+        return Finding("sandbox", OK, f"{backend.name} is available", advice)
     why = "; ".join(f"{name}: {problem}" for name, problem in problems.items())
-    return Finding("sandbox", ABSENT, f"none can be used; {why}", HOW_TO_GET_ONE)
+    return Finding("sandbox", ABSENT, f"none available; {why}", HOW_TO_GET_ONE)
 
 
 # ---- git ----
 
 
 def _git(settings: Settings, wakeup: Wakeup, seconds: float) -> Finding:
-    """Git and the repository that a run here would keep snapshots in."""
+    """Check git, and the repository in which a run here would keep snapshots."""
     here = Path.cwd()
     repository = find_repository(here)
     commits = settings.scm is not None and os.path.basename(settings.scm.command) == "git"
@@ -121,21 +121,21 @@ def _git(settings: Settings, wakeup: Wakeup, seconds: float) -> Finding:
             for words in (["--version"], ["rev-parse", "--git-dir"], ["var", "GIT_COMMITTER_IDENT"])
         )
     if version.problem:
-        return Finding("git", without, version.problem, "See what `git --version` says.")
+        return Finding("git", without, version.problem, "Run `git --version` to see the problem.")
     found = f"{version_in(version.out)} at {program.program}"
     if repository is not None and inside.problem:
-        hint = hint_for(inside.err, repository) or "See what `git status` says."
+        hint = hint_for(inside.err, repository) or "Run `git status` to see the problem."
         return Finding("git", WARNING, f"{found}; {inside.problem}", hint)
     if repository is None:
         wanted = settings.snapshots or commits
-        advice = "`git init` here, and Ralph keeps the tree before every iteration." if wanted else ""
+        advice = "Run `git init` to get a snapshot before every iteration." if wanted else ""
         state = WARNING if wanted else OK
-        return Finding("git", state, f"{found}; this is no git repository", advice)
-    found += f"; the repository is {repository.top}"
+        return Finding("git", state, f"{found}; not a git repository", advice)
+    found += f"; repository {repository.top}"
     if identity.problem:
-        advice = 'Say who commits: git config --global user.email "you@example.org" (and user.name).'
-        return Finding("git", WARNING, f"{found}; nobody is named to commit as", advice)
-    return Finding("git", OK, f"{found}; who commits is known")
+        advice = 'Set it: git config --global user.email "you@example.org" (and user.name).'
+        return Finding("git", WARNING, f"{found}; git identity not set", advice)
+    return Finding("git", OK, f"{found}; git identity set")
 
 
 _PLAIN = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
@@ -145,7 +145,7 @@ _PLAIN = {"GIT_TERMINAL_PROMPT": "0", "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
 
 
 def _state_directory() -> Finding:
-    """Where the journal is kept: it must be writable, sound, and have room."""
+    """Check the directory of the journal: it must be writable, undamaged, and have free space."""
     try:
         home = find_home(Path.cwd())
         _write_to(home.path)
@@ -163,25 +163,25 @@ def _write_to(directory: Path) -> None:
             file.write(b"\0" * 4096)
     except OSError as error:
         raise RalphError(
-            f"{directory} cannot be written: {error.strerror}.",
-            "Make room, or set RALPH_STATE_DIR to a directory you may write to.",
+            f"{directory} is not writable: {error.strerror}.",
+            "Free some disk space, or set RALPH_STATE_DIR to a writable directory.",
         ) from None
 
 
 def _room(home: Home) -> Finding:
     free, used = shutil.disk_usage(home.path).free, tree_size(home.path)
-    found = f"{home.path} is writable; the store has {_size(used)}, {_size(free)} are free"
+    found = f"{home.path} is writable; {_size(used)} used, {_size(free)} free"
     advice = []
     if free < LITTLE_SPACE:
-        advice.append("Make room: a run waits when there is none.")
+        advice.append("Free some disk space: a run waits when the disk is full.")
     if used > LARGE:
-        advice.append("`ralph prune` removes old runs.")
+        advice.append("Run `ralph prune` to remove old runs.")
     if is_on_network(home.database):
-        found += "; it is on a network mount"
-        advice.append("RALPH_STATE_DIR on a local disk is quicker and safer.")
+        found += "; on a network mount"
+        advice.append("Set RALPH_STATE_DIR to a local disk, which is faster and safer.")
     if home.warning:
         found += f"; {home.warning.rstrip('.')}"
-        advice.append("Set RALPH_STATE_DIR to a directory you may write to.")
+        advice.append("Set RALPH_STATE_DIR to a writable directory.")
     return Finding("state directory", WARNING if advice else OK, found, " ".join(advice))
 
 
@@ -194,17 +194,17 @@ def _size(count: int) -> str:
 
 
 def _processes() -> Finding:
-    """What there is to end everything that an agent has started."""
+    """Check the system's support for stopping everything that an agent started."""
     features = {"subreaper": warden.become_subreaper(), "pidfd": _has_pidfd(), "/proc": _has_proc()}
     missing = [name for name, has in features.items() if not has]
     if not missing:
-        found = f"{', '.join(features)}: whatever an agent starts is ended with it"
+        found = f"{', '.join(features)}: everything an agent starts is stopped with it"
         return Finding("processes", OK, found)
     return Finding(
         "processes",
         WARNING,
-        f"no {', no '.join(missing)}: only the process group of an agent is sure to be ended",
-        "After a run, look for what an agent has left running in the background.",
+        f"no {', no '.join(missing)}: only the process group of an agent is certain to be stopped",
+        "After a run, check for processes that the agent left in the background.",
     )
 
 

@@ -1,4 +1,4 @@
-"""What `ralph doctor` finds out, as plain data."""
+"""The findings of `ralph doctor`, as plain data."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class FindingState(StrEnum):
-    """An error: a run cannot work here. A warning: something will be missing or may fail."""
+    """ERROR means a run cannot work here; WARNING means something is missing or might fail."""
 
     OK = "ok"
     WARNING = "warning"
@@ -20,7 +20,7 @@ OK, WARNING, ERROR, ABSENT = FindingState
 
 
 class Finding(Struct, frozen=True):
-    """One thing that was looked at, what was found, and what to do if it is not as it should be."""
+    """One thing that was checked: what was found, and what to do if there is a problem."""
 
     name: str
     state: FindingState

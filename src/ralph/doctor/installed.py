@@ -1,7 +1,7 @@
-"""An agent as it is installed here: where, which version, which flags it knows, whether it is logged in.
+"""Inspect an installed agent: its path, its version, its flags and its login.
 
-All of it is found out without a call to its provider. The program is asked for its version and its help, with
-a time limit, in an empty directory, with an empty home and without any secret; nothing it starts is left.
+This never calls the provider. The program only prints its version and its help, with a timeout, in an empty
+directory, with an empty home directory and no secrets. Nothing it starts keeps running.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ralph.redact import Secrets, secret_values
 from ralph.store.files import opened_directory
 
 MAX_ANSWER = 1 << 20
-"""A program that prints more than so many bytes when asked for its version or its help is ended."""
+"""Maximum output for a version or a help, in bytes; a program that prints more is stopped."""
 
 _MAX_WORDS = 120
 _QUIET = {"NO_COLOR": "1", "TERM": "dumb", "CI": "1", "DO_NOT_TRACK": "1", "NO_UPDATE_NOTIFIER": "1"}
@@ -33,10 +33,11 @@ _NODE_SCRIPT = re.compile(rb"#![^\n]*\bnode\b")
 
 
 class Installed(Struct, frozen=True):
-    """What was found of an agent. `program` is "" if it is nowhere; `problem`: it cannot be started.
+    """What is known about an agent.
 
-    `unknown` are flags that Ralph uses and its help does not name; `unread`: why its help says nothing.
-    `login` is what speaks for a login, "" if nothing does.
+    `program` is its path, "" if it was not found. `problem` is why it cannot be started. `unknown` are flags that
+    Ralph uses but its help does not list. `unread` is why its help could not be read. `login` is the evidence for a
+    login, "" if there is none.
     """
 
     program: str = ""
@@ -49,7 +50,7 @@ class Installed(Struct, frozen=True):
 
 
 def inspect(spec: AgentSpec, wakeup: Wakeup, seconds: float) -> Installed:
-    """Look an agent up and, if Ralph knows its kind, ask it; each answer may take so many seconds."""
+    """Find an agent and, if Ralph supports it, ask for its version and help, each with a timeout in seconds."""
     agent = AGENTS[spec.type]
     environment = child_environment(dict(spec.env))
     found = look_up(_argv(agent, spec, Purpose.WORK)[0], environment)
@@ -73,7 +74,7 @@ def inspect(spec: AgentSpec, wakeup: Wakeup, seconds: float) -> Installed:
 
 
 def look_up(name: str, environment: Mapping[str, str]) -> Installed:
-    """Where a run in this directory would find a program."""
+    """Find a program as a run in this directory would."""
     path = environment.get("PATH", os.defpath)
     with opened_directory(".") as here:
         program, problem = find_program(name, path, here)
@@ -98,14 +99,14 @@ def _is_node_script(program: str) -> bool:
 
 
 def login_of(about: About, environment: Mapping[str, str]) -> str:
-    """What speaks for a login: the name of a variable or of a file. Neither is read."""
+    """Return the evidence for a login, the name of a variable or a file. Neither is read."""
     for key in about.keys:
         if environment.get(key):
             return f"{key} is set"
     home = Path(environment.get("HOME") or Path.home())
     for login in about.logins:
         if os.path.isfile(home / login):
-            return f"~/{login} is there"
+            return f"~/{login} exists"
     return ""
 
 
@@ -113,14 +114,14 @@ def login_of(about: About, environment: Mapping[str, str]) -> str:
 
 
 def unknown_flags(agent: Agent, help: str) -> tuple[str, ...]:
-    """The flags of Ralph that a help text does not name."""
+    """Return the flags that Ralph uses but a help text does not list."""
     assert agent.about is not None
     flags = dict.fromkeys((*agent.about.flags, *used_flags(agent)))
     return tuple(flag for flag in flags if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", help))
 
 
 def used_flags(agent: Agent) -> tuple[str, ...]:
-    """The flags that stand in the command lines Ralph makes for it, for every purpose and permission."""
+    """Return the flags in Ralph's command lines for an agent, for every purpose and permission."""
     flags: dict[str, None] = {}
     for purpose in Purpose:
         for permissions in Permissions:
@@ -136,17 +137,17 @@ def _argv(agent: Agent, spec: AgentSpec, purpose: Purpose) -> list[str]:
     return agent.argv(spec, purpose, Prompt("prompt", "prompt.txt"))
 
 
-# ---- what it says ----
+# ---- version and help ----
 
 
 def version_in(text: str) -> str:
-    """The first version number in what a program says of itself."""
+    """Return the first version number in a program's output, or ""."""
     match = _VERSION.search(clean(text))
     return match[1] if match else ""
 
 
 class AgentAnswer(Struct, frozen=True):
-    """What a program printed. `problem`: why that is no answer. `failed`: it ran and said that it failed."""
+    """The output of a program. `problem` is why it is not usable; `failed` means the program exited with an error."""
 
     out: str
     err: str
@@ -157,25 +158,25 @@ class AgentAnswer(Struct, frozen=True):
 def ask(
     owner: Warden, argv: Sequence[str], environment: Mapping[str, str], directory: int, seconds: float
 ) -> AgentAnswer:
-    """Start a program that should soon be done, and collect what it prints; an interrupt ends it."""
-    heard = _Heard()
+    """Run a short-lived program and collect its output; a timeout or an interrupt stops it."""
+    output = _Output()
 
     def watch(elapsed: float, idle: float) -> Ended | None:
         if owner.wakeup.count:
             return Ended.INTERRUPTED
-        return Ended.TIMEOUT if heard.is_full or elapsed >= seconds else None
+        return Ended.TIMEOUT if output.is_full or elapsed >= seconds else None
 
-    exit = owner.run(ProcessCommand(argv, environment, directory), heard, watch)
-    out, err = (text.decode(errors="replace") for text in (heard.out, heard.err))
+    exit = owner.run(ProcessCommand(argv, environment, directory), output, watch)
+    out, err = (text.decode(errors="replace") for text in (output.out, output.err))
     question = f"`{' '.join([os.path.basename(argv[0]), *argv[1:]])}`"
     if exit.error is not None:
-        return AgentAnswer(out, err, f"it cannot be started: {os.strerror(exit.error)}")
-    if heard.is_full:
+        return AgentAnswer(out, err, f"cannot be started: {os.strerror(exit.error)}")
+    if output.is_full:
         return AgentAnswer(out, err, f"{question} printed more than {MAX_ANSWER >> 20} MB")
     if exit.ended is not None or exit.lost:
         late = exit.ended is Ended.TIMEOUT
         return AgentAnswer(
-            out, err, f"{question} {f'gave no answer in {seconds:g} s' if late else 'was ended'}"
+            out, err, f"{question} {f'timed out after {seconds:g} s' if late else 'was stopped'}"
         )
     if exit.code == 0:
         return AgentAnswer(out, err)
@@ -185,13 +186,13 @@ def ask(
 
 
 def _last_line(text: str, secrets: Secrets) -> str:
-    """The last line of a complaint, short and without secrets."""
+    """Return the last line of an error output, shortened and without secrets."""
     lines = [line.strip() for line in clean(secrets.text(text)).splitlines() if line.strip()]
     return f": {lines[-1][:_MAX_WORDS]}" if lines else ""
 
 
 class Interview:
-    """Asks a program harmless questions, one after the other. A context: leaving ends what it started."""
+    """Asks a program for its version and help. As a context manager, it stops everything it started on exit."""
 
     def __init__(self, program: str, environment: Mapping[str, str], wakeup: Wakeup, seconds: float) -> None:
         self._program = program
@@ -209,9 +210,9 @@ class Interview:
         self._place.cleanup()
 
     def ask(self, *arguments: str) -> AgentAnswer:
-        """Some programs write to the home directory even for this, so they get an empty one.
+        """Run the program in an empty home directory, since some write to it even for `--version`.
 
-        One that fails then may be a launcher that finds the real program by the home directory.
+        If that fails, try the real one: the program may be a launcher that finds the agent in the home directory.
         """
         elsewhere = {k: v for k, v in self._environment.items() if not k.startswith("XDG_")}
         answer = self._ask(arguments, elsewhere | {"HOME": self._place.name})
@@ -224,14 +225,14 @@ class Interview:
 
 
 def harmless(environment: Mapping[str, str], keys: tuple[str, ...] = ()) -> dict[str, str]:
-    """An environment without secrets, so that no answer can cost or tell anything."""
+    """Return the environment without secrets, so that no answer can cost money or leak anything."""
     secret = set(secret_values(environment))
     kept = {n: v for n, v in environment.items() if n not in keys and v not in secret}
     return kept | _QUIET
 
 
-class _Heard:
-    """What a program printed, up to a size."""
+class _Output:
+    """The output of a program, up to a maximum size."""
 
     def __init__(self) -> None:
         self.out = b""

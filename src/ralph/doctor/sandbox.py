@@ -1,8 +1,8 @@
-"""`ralph doctor --sandbox`: a backend on this machine, with everything in it that it should protect, and the attempts.
+"""`ralph doctor --sandbox`: test what a sandbox protects on this machine.
 
-A whole scene is made in a temporary directory: a home with credentials that mean nothing, a repository with a worktree,
-sockets, a state directory. What is tried inside is in `sandbox/probing.py`; whether a file was written is looked at from
-outside, and so is whether any of the planted secrets was printed.
+The test sets up a scene in a temporary directory: a home directory with fake credentials, a repository with a
+worktree, sockets, a state directory. The probes that run inside the sandbox are in `sandbox/probing.py`. Whether a file
+was written is checked from outside.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ DENIED, ALLOWED = "denied", "allowed"
 _PROGRAM = "probing.py"
 
 Seen = dict[str, tuple[bool | None, str]]
-"""By the name of each probe: whether it came to pass, None if it could not be tried; and what was seen."""
+"""The results by probe name: whether the attempt succeeded (None: could not be tried), and what was observed."""
 
 
 class Probe(Struct, frozen=True):
-    """What was tried, what should have come of it, what did."""
+    """One attempt, with its expected and its actual result."""
 
     name: str
     tried: str
@@ -55,7 +55,7 @@ class Probe(Struct, frozen=True):
 
 
 class ProbeResult(Struct, frozen=True):
-    """What a backend protects on this machine; `others`: why better or other backends cannot be used."""
+    """What a backend protects on this machine. `others` says why other backends are not available."""
 
     backend: str = field(name="rung")
     probes: tuple[Probe, ...]
@@ -76,42 +76,42 @@ _TRIED = {
     "home": "leave a file in the home directory",
     "etc": "write to /etc",
     "usr": "write to /usr",
-    "tmp": "leave a file in the machine's /tmp",
+    "tmp": "leave a file in the host's /tmp",
     "state": "write to Ralph's journal",
     "ssh": "read an SSH key",
-    "clouds": "read credentials of clouds",
-    "forges": "read credentials of git and its forges",
-    "browser": "read the data of browsers",
+    "clouds": "read cloud credentials",
+    "forges": "read git, GitHub and npm credentials",
+    "browser": "read browser data",
     "other agents": "read the login of other agents",
     "journal": "read Ralph's journal",
     "passwords": "read the system's passwords",
     "environment": "find a secret in the environment",
-    "proc environ": "see other processes, or the environment of one",
+    "proc environ": "see other processes or their environment",
     "signal": "signal a process outside",
     "ptrace": "trace a process outside",
     "devices": "open disks, memory or kernel devices",
-    "mknod": "make a device file",
+    "mknod": "create a device file",
     "proc sys": "change kernel settings (/proc/sys)",
     "sys": "change devices and cgroups (/sys)",
     "docker": "connect to docker.sock",
     "ssh agent": "connect to the ssh-agent",
     "mount": "mount a file system",
-    "user namespace": "make a user namespace",
-    "no network": "network off: reach anything",
-    "address": "allow-list: reach anything without the proxy",
-    "proxy: other host": "allow-list: a host that is not on the list",
-    "proxy: address": "allow-list: an address instead of a name",
-    "proxy: metadata": "allow-list: a cloud's metadata",
-    "proxy: other port": "allow-list: another port",
-    "proxy: allowed host": "allow-list: a host that is on the list",
+    "user namespace": "create a user namespace",
+    "no network": "network off: connect to anything",
+    "address": "allow-list: connect to anything without the proxy",
+    "proxy: other host": "allow-list: connect to a host that is not on the list",
+    "proxy: address": "allow-list: connect to an IP address",
+    "proxy: metadata": "allow-list: connect to a cloud metadata service",
+    "proxy: other port": "allow-list: connect to another port",
+    "proxy: allowed host": "allow-list: connect to a host on the list",
 }
 _MAY = {"worktree", "commit", "login", "proxy: allowed host"}
 _OF_KERNEL = {"passwords", "devices", "mknod", "proc sys", "sys", "docker", "mount", "user namespace"}
-"""In a machine of its own this is its own affair, and so is how it holds to an allow-list."""
+"""Not tested in a virtual machine, which has its own kernel; nor is its allow-list."""
 
 
 def prove(name: str | None, image: str, wakeup: Wakeup) -> ProbeResult:
-    """Try a backend, or the best that can be used here; `image`: of containers, "" for the usual one."""
+    """Test a backend, or the best one available here. `image` is the image for containers, "" for the default."""
     backends, name = all_backends(image), canonical(name) if name else None
     with opened_directory(str(Path.cwd())) as directory, Warden(wakeup) as warden:
         run = runner(warden, directory)
@@ -121,11 +121,11 @@ def prove(name: str | None, image: str, wakeup: Wakeup) -> ProbeResult:
             if not name:
                 raise none_here(problems, HOW_TO_GET_ONE)
     root, usable = find(name, backends).root, [each for each, problem in problems.items() if not problem]
-    hint = f"Can be used here: {', '.join(usable) or 'none'}."
+    hint = f"Available here: {', '.join(usable) or 'none'}."
     if name == DIRECT.name:
-        raise RalphError("direct is no sandbox: nothing is protected.", hint)
+        raise RalphError("direct is not a sandbox: it protects nothing.", hint)
     if problems[name]:
-        raise RalphError(f"The sandbox {name} cannot be used here: {problems[name]}.", hint)
+        raise RalphError(f"The sandbox {name} is not available here: {problems[name]}.", hint)
     others = tuple(f"{each}: {problem}" for each, problem in problems.items() if problem)
     with Scene.made(wakeup) as scene:
         spec = SandboxSpec(name, Network.OFF, image=image)
@@ -147,15 +147,13 @@ def _probe(name: str, seen: tuple[bool | None, str] | None) -> Probe:
     expected = ALLOWED if name in _MAY else DENIED
     came, text = seen or (None, "")
     if came is None:
-        return Probe(
-            name, _TRIED[name], expected, f"it could not be tried: {text}".removesuffix(": "), ok=False
-        )
+        return Probe(name, _TRIED[name], expected, f"could not be tried: {text}".removesuffix(": "), ok=False)
     word = ALLOWED if came else DENIED
     return Probe(name, _TRIED[name], expected, f"{word}: {text}" if text else word, word == expected)
 
 
 class Scene(Struct, frozen=True):
-    """All that the attempts are about."""
+    """The files, sockets and processes that the probes try to reach."""
 
     place: Path
     secret: str
@@ -181,7 +179,7 @@ class Scene(Struct, frozen=True):
         return self.place / "state" / "worktrees" / "task"
 
     def _variables(self) -> dict[str, str]:
-        """The environment of a user to whom all this belongs."""
+        """The environment of the user who owns the scene."""
         return child_environment({}) | {
             "HOME": str(self.place / "home"),
             "SSH_AUTH_SOCK": str(self.place / "ssh-agent.sock"),
@@ -246,7 +244,7 @@ class Scene(Struct, frozen=True):
 
     @contextmanager
     def _neighbour(self) -> Iterator[None]:
-        """Somebody else's process, with a secret in its environment."""
+        """Run another process with a secret in its environment."""
         is_over = threading.Event()
 
         def live() -> None:
@@ -275,7 +273,7 @@ class Scene(Struct, frozen=True):
             raise RalphError(f"git {words[0]}: {done.problem or done.err.decode(errors='replace').strip()}")
 
     def attempt(self, spec: SandboxSpec, root: Root) -> Seen:
-        """Everything once; what the files say counts more than what was said inside."""
+        """Run all probes once. The files outside count more than what the probes report."""
         before = {name: _content(path) for name, path in self._writes().items()}
         out = self._run(spec, root)
         found: Seen = {}
@@ -286,7 +284,7 @@ class Scene(Struct, frozen=True):
             is_written = _content(path) != before[name]
             came, text = found.get(name, (None, ""))
             if came is not None:
-                found[name] = is_written, "nothing has come out" if came and not is_written else text
+                found[name] = is_written, "no effect outside" if came and not is_written else text
         return found
 
     def _run(self, spec: SandboxSpec, root: Root) -> str:
@@ -308,9 +306,7 @@ class Scene(Struct, frozen=True):
             done = output_of(warden, inside.argv, directory, inside.environment, watch=self._watch)
             confinement.after(done.exit, inside)
         if done.exit.code != 0:
-            raise RalphError(
-                f"The probes could not be run: {done.err.decode(errors='replace').strip()[-500:]}"
-            )
+            raise RalphError(f"The probes failed to run: {done.err.decode(errors='replace').strip()[-500:]}")
         return done.out.decode(errors="replace")
 
     def _watch(self, seconds: float, idle: float) -> Ended | None:
@@ -326,7 +322,10 @@ class Scene(Struct, frozen=True):
             "writes": self._writes(),
             "reads": self._reads() | {"journal": [str(self.place / "state" / "ralph.db")]},
             "passwords": hashlib.sha256(self.secret.encode() + passwords).hexdigest() if passwords else "",
-            "secret": [self.secret[:16], self.secret[16:]],  # in two parts, which are nowhere together
+            "secret": [
+                self.secret[:16],
+                self.secret[16:],
+            ],  # in two parts, so that the whole secret appears nowhere
             "pid": os.getpid(),
             "settings": ["/sys/kernel/mm/transparent_hugepage/enabled", "/sys/fs/cgroup/cgroup.procs"],
             "docker": ["/run/docker.sock", "/var/run/docker.sock", str(self.place / "docker.sock")],
@@ -336,7 +335,7 @@ class Scene(Struct, frozen=True):
         }
 
     def _clean(self) -> None:
-        """A backend that does not hold has left files."""
+        """Remove the files that a probe left outside if the backend failed."""
         for name in ("etc", "usr", "tmp"):
             with suppress(OSError):
                 os.unlink(self._writes()[name])
@@ -351,7 +350,7 @@ def _content(path: str) -> bytes | None:
 
 @contextmanager
 def _listening(family: socket.AddressFamily, address: Any) -> Iterator[int]:
-    """Somebody who answers; yields the port, 0 for a socket with a name."""
+    """Listen on an address and accept connections; yield the port, 0 for a Unix socket."""
     with socket.socket(family) as listener:
         listener.bind(address)
         listener.listen(16)

@@ -1,1 +1,1 @@
-"""`ralph init` and `ralph plugin`: what a project and Claude Code are given."""
+"""`ralph init` and `ralph plugin`: write a project's settings, install the Claude Code plugin."""

@@ -1,4 +1,4 @@
-"""`ralph init`: what is found in a project, and answers that become a settings file."""
+"""`ralph init`: inspect a project, and turn the user's answers into a settings file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECRET = "(redacted)"
 
 
 class ProjectFacts(Struct, frozen=True):
-    """What is there already: agents by their command and title, guardrails, version control."""
+    """What was found: installed agents (command and title), proposed guardrails, version control."""
 
     agents: dict[str, str]
     guardrails: tuple[str, ...]
@@ -42,7 +42,7 @@ class ProjectFacts(Struct, frozen=True):
 
     @property
     def agent(self) -> str:
-        """The one to take when the user does not care; "" if there is none."""
+        """The default agent; "" if none is installed."""
         return next(iter(self.agents), "")
 
 
@@ -52,13 +52,13 @@ def look_around(directory: Path) -> ProjectFacts:
 
 
 def known_agents() -> dict[str, str]:
-    """Command and title of each; those that Ralph was tried with come first."""
+    """Return the command and title of each supported agent; those that Ralph was tested with come first."""
     known = {name: agent.about for name, agent in AGENTS.items() if agent.about is not None}
     return {name: about.title for name, about in sorted(known.items(), key=lambda entry: not entry[1].seen)}
 
 
 def problem_of(command: str, directory: Path) -> str:
-    """Why a command could not be started here; "" if it could."""
+    """Return why a command cannot be started here, or ""."""
     with opened_directory(str(directory)) as descriptor:
         return find_program(command, os.environ.get("PATH", os.defpath), descriptor)[1]
 
@@ -67,44 +67,44 @@ def problem_of(command: str, directory: Path) -> str:
 
 
 def problem_of_agent(agent: CommandSettings, directory: Path) -> str:
-    """Why the agent could not be started here: what is looked for is what a run would start."""
+    """Return why a run could not start the agent here, or ""."""
     return problem_of(_argv(agent_spec(agent), Permissions.NONE)[0], directory)
 
 
 def split_agent(text: str, directory: Path) -> tuple[str, tuple[str, ...]]:
-    """A command, perhaps with flags, as a user would type it in a shell."""
+    """Split an agent command, with optional flags, as a shell would."""
     if not problem_of(text, directory):
         return text, ()
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise RalphError(f"The agent {text!r}: {error}.", "It is split as a shell would split it.") from None
+        raise RalphError(f"The agent {text!r}: {error}.", "Quote it as you would in a shell.") from None
     if not words or not words[0].strip():
-        raise RalphError("The agent's command is empty.", "Name a command, for example claude.")
+        raise RalphError("The agent command is empty.", "Name a command, for example claude.")
     return words[0], tuple(shlex.quote(word) for word in words[1:])
 
 
 def has_permissions(agent: CommandSettings) -> bool:
-    """Does Ralph have a say in what this agent may do? Not if its flags say it, or if it is unknown."""
+    """Return whether Ralph sets this agent's permissions: not if its flags do, or if the agent is unknown."""
     return announced_permissions(agent_spec(agent)) is not None
 
 
 def explained_permissions(agent: CommandSettings) -> dict[Permissions, str]:
-    """What each choice means for this agent, in plain words."""
+    """Return what each choice means for this agent, in plain words."""
     spec = agent_spec(agent)
     edit, bypass = (_argv(spec, each) for each in (Permissions.EDIT, Permissions.BYPASS))
-    files_only = "change files here; for anything else its own rules hold"
+    files_only = "change files here; its own rules apply to everything else"
     return {
         Permissions.EDIT: files_only
         if edit != bypass
-        else "the same as bypass: it has no mode for files only",
-        Permissions.BYPASS: "everything, any command too; best inside a container",
-        Permissions.NONE: "no more than its own configuration allows",
+        else "same as bypass: this agent has no files-only mode",
+        Permissions.BYPASS: "anything, including any command; best inside a sandbox",
+        Permissions.NONE: "only what its own configuration allows",
     }
 
 
 def _argv(spec: AgentSpec, permissions: Permissions) -> list[str]:
-    """The command line of an iteration."""
+    """Return the command line of an iteration."""
     return AGENTS[spec.type].argv(replace(spec, permissions=permissions), Purpose.WORK, Prompt("", ""))
 
 
@@ -117,7 +117,7 @@ def title_of(agent: CommandSettings) -> str:
 
 
 class Answers(Struct, frozen=True):
-    """What the user has said; None where nothing was said."""
+    """The user's answers; None for those not given."""
 
     command: str | None = None
     flags: tuple[str, ...] | None = None
@@ -129,10 +129,10 @@ class Answers(Struct, frozen=True):
 
 
 def with_defaults(answers: Answers, found: ProjectFacts) -> Answers:
-    """The answers of somebody who only presses Enter."""
+    """Fill in the defaults, as if the user pressed Enter at every question."""
     if answers.command is None and not found.agent:
         raise RalphError(
-            f"No agent was found: none of {', '.join(known_agents())} is on PATH.",
+            f"No agent found: none of {', '.join(known_agents())} is on PATH.",
             "Install one, or name another: ralph init --yes --agent COMMAND",
         )
     proposed = tuple(GuardrailSettings(command) for command in found.guardrails)
@@ -144,16 +144,16 @@ def with_defaults(answers: Answers, found: ProjectFacts) -> Answers:
 
 
 def agent_of(answers: Answers) -> AgentSettings:
-    """The agent as far as it is known; flags that no shell could split are refused."""
+    """Return the agent's settings; raise an error if its flags cannot be split."""
     agent = AgentSettings(command=answers.command or "", flags=answers.flags or ())
     agent_spec(agent)
     if answers.permissions is None:
         return agent
     if not has_permissions(agent):
         raise RalphError(
-            f"--permissions: Ralph has no say in what {agent.command} may do:"
-            " it knows no such agent, or flags of its own say it.",
-            "Leave --permissions out; the agent's own flags can be given with --flag.",
+            f"--permissions has no effect for {agent.command}: Ralph does not know this agent,"
+            " or its flags already set the permissions.",
+            "Remove --permissions, and pass the agent's own flags with --flag.",
         )
     return replace(agent, permissions=answers.permissions)
 
@@ -173,23 +173,23 @@ def to_settings(answers: Answers) -> Settings:
 
 
 def scm_of(command: str | None, tasks: tuple[str, ...], found: ProjectFacts) -> ScmSettings | None:
-    """Version control as the options say; `git` and `commit` where they say half of it."""
+    """Return the version control settings from the options; a missing half defaults to `git` or `commit`."""
     if command is None and not tasks:
         return None
     if command is None and not found.has_git:
-        raise RalphError("--scm-task: this is no git repository.", "Name the command too: --scm COMMAND")
+        raise RalphError("--scm-task: this is not a git repository.", "Add the command too: --scm COMMAND")
     if not tasks and command != "git":
-        raise RalphError(f"--scm {command}: there is no task for it.", "Name one: --scm-task commit")
+        raise RalphError(f"--scm {command}: no task given.", "Add one, for example: --scm-task commit")
     return ScmSettings(command or "git", tasks or ("commit",))
 
 
 def readable(settings: Settings) -> dict[str, Any]:
-    """Settings as a person would write them: the usual keys, and of the others those that say something."""
+    """Return the settings as a person would write them: the usual keys, and others that differ from the default."""
     values, defaults = to_json(settings), to_json(Settings())
-    agent = _told(values["agent"], defaults["agent"], ("command", "flags"))
+    agent = _without_defaults(values["agent"], defaults["agent"], ("command", "flags"))
     plain = to_json(Settings(guardrails=(GuardrailSettings("-"),)))["guardrails"][0]
-    guardrails = [_told(each, plain, ("command", "failAction")) for each in values["guardrails"]]
-    return _told(values | {"agent": agent, "guardrails": guardrails}, defaults, _USUAL)
+    guardrails = [_without_defaults(each, plain, ("command", "failAction")) for each in values["guardrails"]]
+    return _without_defaults(values | {"agent": agent, "guardrails": guardrails}, defaults, _USUAL)
 
 
 _USUAL = (
@@ -203,12 +203,14 @@ _USUAL = (
 )
 
 
-def _told(values: dict[str, Any], defaults: dict[str, Any], always: tuple[str, ...]) -> dict[str, Any]:
+def _without_defaults(
+    values: dict[str, Any], defaults: dict[str, Any], always: tuple[str, ...]
+) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key in always or value != defaults[key]}
 
 
 def without_secrets(document: dict[str, Any]) -> dict[str, Any]:
-    """The same, fit for a screen: variables may hold keys."""
+    """Return the settings with the agents' variables redacted, since they may hold keys."""
     agent = dict(document["agent"])
     for each in (agent, *agent.get("fallbacks", ())):
         if "env" in each:
@@ -217,7 +219,7 @@ def without_secrets(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def to_text(value: Any, indent: str = "") -> str:
-    """JSON with one key in a line; a list of plain values stays in its line."""
+    """Return JSON with one key per line; a list of plain values stays on one line."""
     inner = f"{indent}  "
     if isinstance(value, dict) and value:
         rows = [f"{inner}{json.dumps(key)}: {to_text(each, inner)}" for key, each in value.items()]
@@ -228,5 +230,5 @@ def to_text(value: Any, indent: str = "") -> str:
 
 
 def write(project: Path, settings: Settings) -> str | None:
-    """Write the settings file at once; returns where the earlier one is kept, if there was another."""
+    """Write the settings file atomically; return the path of the backup if a different file existed."""
     return settings_file.write(project, f"{to_text(readable(settings))}\n".encode())

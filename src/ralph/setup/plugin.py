@@ -1,4 +1,4 @@
-"""The Claude Code plugin that comes with Ralph: where it is, and a copy of it that outlives an upgrade."""
+"""The Claude Code plugin that comes with Ralph: its path, and a copy that survives upgrades."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ MANIFEST = ".claude-plugin/plugin.json"
 
 
 def folder() -> Path:
-    """The plugin as it was installed with Ralph."""
+    """Return the path of the plugin that was installed with Ralph."""
     if not (PLUGIN / MANIFEST).is_file():
-        raise RalphError(f"{PLUGIN}: the plugin is missing.", "Install Ralph again.")
+        raise RalphError(f"{PLUGIN}: the plugin is missing.", "Reinstall Ralph.")
     return PLUGIN
 
 
@@ -30,9 +30,9 @@ def usual_copy() -> Path:
 
 
 def install(target: Path, *, force: bool) -> Path | None:
-    """Copy the plugin there, in place of an earlier copy.
+    """Copy the plugin to `target`, replacing an older copy.
 
-    Anything else stays, unless `force`: then it is kept under another name, which is returned.
+    Anything else there is an error, unless `force` is set: then it is renamed, and the new name is returned.
     """
     target = Path(os.path.abspath(target))
     source = folder()
@@ -41,8 +41,8 @@ def install(target: Path, *, force: bool) -> Path | None:
     is_foreign = os.path.lexists(target) and not _is_ours(target) and not _is_empty(target)
     if is_foreign and not force:
         raise RalphError(
-            f"{target} exists, and is no copy of Ralph's plugin.",
-            "Choose another directory by --dir, or --force: what is there is kept under another name.",
+            f"{target} exists, but is not a copy of Ralph's plugin.",
+            "Choose another directory with --dir, or use --force to rename the existing one.",
         )
     target.parent.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.parent))
@@ -62,7 +62,7 @@ def _is_ours(path: Path) -> bool:
 
 
 def _manifest(path: Path) -> tuple[Any, Any] | None:
-    """Whose plugin this is."""
+    """Return the name and the author of a plugin."""
     with contextlib.suppress(OSError, ValueError):
         values = json.loads((path / MANIFEST).read_bytes())
         if isinstance(values, dict):

@@ -1,4 +1,4 @@
-"""Guardrails that a repository seems to have already: what its own tools would check."""
+"""Propose guardrails from the tools that a repository already uses."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from ralph.files.textfile import read_text
 MAX_BYTES = 1 << 20
 
 PURPOSES = ("lint", "typecheck", "check", "test", "build")
-"""The quick ones come first."""
+"""Quick ones first."""
 
 Proposal = tuple[str, str]
-"""What a command is good for, one of PURPOSES, and the command."""
+"""A purpose, one of PURPOSES, and a command."""
 
 
 def proposed_guardrails(directory: Path) -> tuple[str, ...]:
-    """Commands that are worth a guardrail. What the Makefile has is not proposed a second time."""
+    """Return commands that make good guardrails. Purposes covered by the Makefile are not proposed twice."""
     made = list(_makefile(directory))
     covered = {purpose for purpose, _ in made}
     others = (
@@ -46,7 +46,7 @@ def _makefile(directory: Path) -> Iterator[Proposal]:
     text = next((text for name in _MAKEFILES if (text := _text(directory / name))), "")
     targets = {target for rule in _RULE.findall(text) for target in rule.split()}
     if {"lint", "test"} <= targets:
-        targets -= {"check"}  # by custom both of them in one
+        targets -= {"check"}  # by convention, lint and test in one
     return ((purpose, f"make {purpose}") for purpose in PURPOSES if purpose in targets)
 
 
@@ -77,7 +77,7 @@ def _package_json(directory: Path) -> Iterator[Proposal]:
         script = next((name for name in names if name in scripts), None)
         if script is None or _is_useless(str(scripts[script])):
             continue
-        is_short = script == "test" and runner != "bun"  # `bun test` is a test runner of its own
+        is_short = script == "test" and runner != "bun"  # `bun test` is bun's own test runner
         yield purpose, f"{runner} test" if is_short else f"{runner} run {script}"
 
 
@@ -128,7 +128,7 @@ def _python_runner(directory: Path, tools: Mapping[str, Any]) -> str:
 
 
 def _dependencies(project: Mapping[str, Any]) -> set[str]:
-    """The names of all packages that a project asks for, for whatever purpose."""
+    """Return the names of all dependencies of a project, in all groups."""
     core, poetry = _table(project, "project"), _table(_table(project, "tool"), "poetry")
     groups = [
         core.get("dependencies"),
@@ -162,7 +162,7 @@ def _others(directory: Path) -> Iterator[Proposal]:
             yield "test", f"{shell}./{name} {task}"
 
 
-# ---- files that may be anything ----
+# ---- files with unknown content ----
 
 
 def _text(path: Path) -> str:

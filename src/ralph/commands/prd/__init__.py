@@ -1,4 +1,4 @@
-"""`ralph prd`: a PRD becomes stories, each implemented, reviewed by a fresh context, and approved."""
+"""`ralph prd`: implement, review and approve the stories of a PRD."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import click
 from ralph.commands.table import Table
 
 SUBCOMMANDS = {
-    "init": ("init", "Make the folder ralph/ from the templates."),
-    "plan": ("plan", "Write PRD and stories with the agent, in the terminal."),
-    "import": ("import_", "Take the list of another loop, or a Markdown checklist."),
-    "run": ("run", "Work through the stories until every one is approved."),
-    "status": ("status", "Show the stories, their reviews, and what is next."),
-    "archive": ("archive", "Put a loop's files away with a summary, and begin anew."),
+    "init": ("init", "Create the folder ralph/ from templates."),
+    "plan": ("plan", "Write the PRD and its stories with the agent, in the terminal."),
+    "import": ("import_", "Import a prd.json or a Markdown checklist."),
+    "run": ("run", "Work through the stories until all are approved."),
+    "status": ("status", "Show the stories, their reviews and the next step."),
+    "archive": ("archive", "Archive a finished loop with a summary."),
 }
-"""Each with its module, which is loaded when the command is called."""
+"""Each subcommand with its module, loaded when the command is used, and its description."""
 
 
 def _load(name: str) -> click.Command:
@@ -30,11 +30,13 @@ def _load(name: str) -> click.Command:
     cls=Table, sections={"Commands": {name: what for name, (_, what) in SUBCOMMANDS.items()}}, load=_load
 )
 def command() -> None:
-    """Stories from a PRD: implemented one per iteration, reviewed by a fresh context that may not fix, fixed by
-    another that may not approve, until every story is approved.
+    """Work through the stories of a PRD: implement, review, approve.
 
-    The folder `ralph/` holds prd.md (what and why), tasks.json (the stories and where they stand), progress.txt (the
-    loop's memory) and prompt.md. What an iteration may not do to them is undone by the harness, for every agent.
+    Each iteration implements one story, reviews one with a fresh context, or fixes one. A review cannot fix, and a
+    fix cannot approve. The loop ends when every story is approved.
+
+    The folder `ralph/` holds prd.md (what and why), tasks.json (the stories and their status), progress.txt (the
+    loop's memory) and prompt.md. If an iteration changes them in a way it is not allowed to, Ralph undoes the change.
 
     \b
     ralph prd init --name login

@@ -1,4 +1,4 @@
-"""`ralph prd archive`: put a loop's files away with a summary, and begin anew."""
+"""`ralph prd archive`: archive a loop's files with a summary, and start with fresh templates."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ from ralph.commands.prd.options import folder_option, project_option, say_undone
 @click.command("archive")
 @project_option
 @folder_option
-@click.option("--label", default="", metavar="LABEL", help="Name the archive by this instead of the branch.")
-@click.option("--json", "as_json", is_flag=True, help="What was done as JSON.")
+@click.option("--label", default="", metavar="LABEL", help="Name of the archive. [the branch]")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 def archive_(project_dir: Path, ralph_dir: str, label: str, as_json: bool) -> int:
-    """Move prd.md, tasks.json and progress.txt to ralph-archive/<date>-<branch>/ with a summary, put fresh templates
-    into ralph/, and commit that, and nothing else.
+    """Archive a loop's files with a summary, and start with fresh templates.
 
-    Refused while a loop runs. Stories that are not finished stand in the summary as that. Killed on the way, it can be
-    called again.
+    Moves prd.md, tasks.json and progress.txt to ralph-archive/<date>-<branch>/, puts fresh templates into ralph/,
+    and commits only these changes. Not possible while a loop is running. The summary lists unfinished stories. If
+    the command is interrupted, run it again.
+
+    \b
+    ralph prd archive
+    ralph prd archive --label login-v1
     """
     from ralph.core.text import clean
     from ralph.prd import archive, plan
@@ -44,7 +48,7 @@ def archive_(project_dir: Path, ralph_dir: str, label: str, as_json: bool) -> in
     reviews = f"{counts.reviews} review{'s' * (counts.reviews != 1)}"
     click.echo(clean(f"{done.path}: {counts.done} of {counts.all} stories done, {reviews}."))
     if counts.unfinished:
-        click.echo(clean(f"Not finished: {', '.join(counts.unfinished)}."))
+        click.echo(clean(f"Unfinished: {', '.join(counts.unfinished)}."))
     if counts.at_cap:
         click.echo(
             clean(f"Approved only at the review cap: {', '.join(counts.at_cap)}; see {done.path}/summary.md.")

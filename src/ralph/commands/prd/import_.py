@@ -1,4 +1,4 @@
-"""`ralph prd import`: a list of another loop, or a Markdown checklist, as ralph/."""
+"""`ralph prd import`: import a prd.json or a Markdown checklist into ralph/."""
 
 from __future__ import annotations
 
@@ -15,18 +15,14 @@ from ralph.commands.prd.options import folder_option, project_option, say_undone
 @click.argument("file", metavar="FILE", type=click.Path(path_type=Path))
 @project_option
 @folder_option
-@click.option(
-    "--force", is_flag=True, help="Also where a PRD or stories are; they are kept under another name."
-)
-@click.option(
-    "--trust", is_flag=True, help="Stories that are done there count as approved, without a review here."
-)
+@click.option("--force", is_flag=True, help="Replace an existing PRD and stories; keeps a backup of them.")
+@click.option("--trust", is_flag=True, help="Treat stories marked done as approved, without a review.")
 def import_(file: Path, project_dir: Path, ralph_dir: str, force: bool, trust: bool) -> int:
-    """Read a prd.json (userStories with acceptanceCriteria and passes) or a Markdown checklist, and write ralph/.
+    """Import a prd.json (userStories with acceptanceCriteria and passes) or a Markdown checklist into ralph/.
 
-    In a checklist every `- [ ]` at the outermost level is a story, what is below it are its criteria, headings are
-    groups. A story that is done there waits for its review here. What has no place in tasks.json is kept in notes or in
-    prd.md, and said.
+    In a checklist, every top-level `- [ ]` is a story, the items below it are its criteria, and headings are
+    groups. Stories marked done still need a review. Content that does not fit into tasks.json goes into the notes
+    or prd.md, and is reported.
 
     \b
     ralph prd import prd.json
@@ -52,7 +48,7 @@ def import_(file: Path, project_dir: Path, ralph_dir: str, force: bool, trust: b
     done = sum(story["passes"] for story in found)
     words = f"Imported {len(found)} {'story' if len(found) == 1 else 'stories'} into {folder}/"
     if imported.claimed:
-        words += f"; done there and to be reviewed here: {', '.join(imported.claimed)}"
-    click.echo(clean(f"{words}{f'; {done} approved, as trusted' if done else ''}."))
+        words += f"; marked done, to be reviewed: {', '.join(imported.claimed)}"
+    click.echo(clean(f"{words}{f'; {done} approved without a review' if done else ''}."))
     click.echo(f"Next: read {folder}/prd.md and {folder}/tasks.json, then: ralph prd run", err=True)
     return 0

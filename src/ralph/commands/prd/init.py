@@ -1,4 +1,4 @@
-"""`ralph prd init`: the folder of a PRD loop from the templates."""
+"""`ralph prd init`: create the folder of a PRD loop from templates."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ralph.commands.prd.options import folder_option, project_option
 @click.command("init")
 @project_option
 @click.option(
-    "--name", default="", metavar="FEATURE", help="Its branch is ralph/FEATURE, its list has its name."
+    "--name", default="", metavar="FEATURE", help="Name of the feature; its branch is ralph/FEATURE."
 )
 @folder_option
-@click.option(
-    "--force", is_flag=True, help="Add what is missing to a folder that is there; nothing is overwritten."
-)
+@click.option("--force", is_flag=True, help="Add missing files to an existing folder; overwrites nothing.")
 def init_(project_dir: Path, name: str, ralph_dir: str, force: bool) -> int:
-    """Make ralph/ with prd.md, tasks.json, progress.txt and prompt.md, and let git ignore the marker of a loop.
+    """Create ralph/ with prd.md, tasks.json, progress.txt and prompt.md.
+
+    Also adds the marker file of a running loop to .gitignore.
 
     \b
     ralph prd init --name login
@@ -31,15 +31,15 @@ def init_(project_dir: Path, name: str, ralph_dir: str, force: bool) -> int:
     folder = inside(project_dir, ralph_dir)
     made = files.make(project_dir, folder, name, force=force)
     for each in made.new:
-        click.echo(f"made   {each if each == '.gitignore' else f'{folder}/{each}'}")
+        click.echo(f"created  {each if each == '.gitignore' else f'{folder}/{each}'}")
     for each in made.old:
-        click.echo(f"there  {folder}/{each}")
+        click.echo(f"exists   {folder}/{each}")
     click.echo("\nNext:")
-    branch = f", on a branch of its own: git switch -c {made.branch}" if made.branch else "."
+    branch = f" on a new branch: git switch -c {made.branch}" if made.branch else "."
     steps = [
-        f"Plan it: `ralph prd plan` asks the agent to write {folder}/prd.md and {folder}/tasks.json with you;"
-        " `ralph prd import FILE` takes a list that you have; or write them by hand.",
-        f"Read and commit them{branch}",
+        f"Write {folder}/prd.md and {folder}/tasks.json: with the agent (`ralph prd plan`), from an existing list"
+        " (`ralph prd import FILE`), or by hand.",
+        f"Review and commit them{branch}",
         "Start the loop: ralph prd run",
     ]
     for number, step in enumerate(steps, 1):

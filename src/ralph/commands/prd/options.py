@@ -1,4 +1,4 @@
-"""Options that all commands of `ralph prd` share."""
+"""Options shared by the `ralph prd` commands."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from ralph.errors import RalphError
 
 CLAUDE = "claude"
-"""The agent where none is configured, as the plugin has it."""
+"""The default agent, as in the plugin."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -20,7 +20,7 @@ def _existing(ctx: click.Context, param: click.Parameter, value: Path) -> Path:
     from ralph.files.paths import real
 
     if not value.is_dir():
-        raise RalphError(f"--project-dir {value}: there is no such directory.")
+        raise RalphError(f"--project-dir {value}: directory not found.")
     return real(value)
 
 
@@ -32,7 +32,7 @@ def project_option(function: F) -> F:
         default=Path(),
         callback=_existing,
         metavar="DIR",
-        help="The project. [here]",
+        help="Project directory. [current directory]",
     )(function)
 
 
@@ -41,7 +41,7 @@ def folder_option(function: F) -> F:
         "--ralph-dir",
         default="ralph",
         metavar="DIR",
-        help="The folder with the PRD, from the project. [ralph]",
+        help="Folder with the PRD, relative to the project. [ralph]",
     )(function)
 
 
@@ -49,4 +49,4 @@ def say_undone(what: Iterable[str]) -> None:
     from ralph.core.text import clean
 
     for text in what:
-        click.echo(clean(f"Undone, from a loop that was killed: {text}."), err=True)
+        click.echo(clean(f"Undone after a killed loop: {text}."), err=True)

@@ -1,4 +1,4 @@
-"""`ralph prd plan`: write PRD and stories with the agent, in the terminal."""
+"""`ralph prd plan`: write the PRD and its stories with the agent, in the terminal."""
 
 from __future__ import annotations
 
@@ -19,15 +19,17 @@ if TYPE_CHECKING:
 
 @click.command("plan")
 @click.option(
-    "--from", "source", type=click.Path(path_type=Path), metavar="FILE", help="A PRD that is there already."
+    "--from", "source", type=click.Path(path_type=Path), metavar="FILE", help="Existing PRD to start from."
 )
 @project_option
 @folder_option
 @click.option(
-    "--agent", metavar="COMMAND", help="Another agent than the configured one, with its flags. [claude]"
+    "--agent",
+    metavar="COMMAND",
+    help="Agent command with its flags, instead of the configured agent. [claude]",
 )
-@click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
-@click.option("--force", is_flag=True, help="With --from: also where prd.md has content; that is kept.")
+@click.option("--settings", "settings_file", metavar="FILE", help="Settings file. [.ralph/settings.json]")
+@click.option("--force", is_flag=True, help="With --from, replace an existing prd.md; keeps a backup.")
 def plan_(
     source: Path | None,
     project_dir: Path,
@@ -36,10 +38,11 @@ def plan_(
     settings_file: str | None,
     force: bool,
 ) -> int:
-    """Talk to the agent about what is to be built; it writes ralph/prd.md and ralph/tasks.json.
+    """Plan a feature with the agent, which writes ralph/prd.md and ralph/tasks.json.
 
-    With an empty prd.md it asks until the requirements are clear; with a written one, or --from, it derives the stories.
-    When you end the session, both files are checked; exit code 2 if something is wrong with them.
+    If prd.md is empty, the agent asks questions until the requirements are clear. If it is written, or with --from,
+    the agent derives the stories. When you end the session, Ralph checks both files and exits with code 2 if
+    something is wrong.
 
     \b
     ralph prd plan
@@ -59,13 +62,13 @@ def plan_(
     files.require_folder(folder)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise RalphError(
-            "Planning is a conversation: it needs a terminal.",
-            f"Without one: write {inputs.folder}/prd.md and {inputs.folder}/tasks.json (docs/prd.md has an example),"
-            " or take a list that you have: ralph prd import FILE",
+            "`ralph prd plan` is a conversation and needs a terminal.",
+            f"Without one, write {inputs.folder}/prd.md and {inputs.folder}/tasks.json (example in docs/prd.md),"
+            " or import an existing list: ralph prd import FILE",
         )
     if locks.is_held(here(project_dir).lock, open_home().path):
         raise RalphError(
-            f"A run works in {project_dir}.", "Wait for it, or pause it: `ralph status` shows it."
+            f"A run is active in {project_dir}.", "Wait for it, or stop it. To see it: ralph status"
         )
     settings = load_with_agent(settings_file, {}, agent or None, CLAUDE).settings
     spec = agent_specs(settings.agent, None)[0]
@@ -74,7 +77,7 @@ def plan_(
     before = planning.current_list(inputs)
     code = planning.talk(inputs, spec)
     if code:
-        click.echo(clean(f"{spec.name} ended with exit code {code}."), err=True)
+        click.echo(clean(f"{spec.name} exited with code {code}."), err=True)
     return _report(inputs, planning.problems(inputs, before))
 
 
@@ -85,12 +88,12 @@ def _report(inputs: PrdInputs, problems: list[str]) -> int:
     if problems:
         lines = "\n  ".join(clean(each) for each in problems)
         raise RalphError(
-            f"The plan is not ready:\n  {lines}", "Mend it, or talk about it once more: ralph prd plan"
+            f"The plan is not ready:\n  {lines}", "Fix this, or continue planning: ralph prd plan"
         )
     board = plan.load_board(inputs)
     count = len(board["userStories"])
     click.echo(f"Planned: {count} {'story' if count == 1 else 'stories'}.")
     for line in plan.introduction(board, inputs):
         click.echo(clean(line), err=True)
-    click.echo("Next: read both files, commit them, then: ralph prd run", err=True)
+    click.echo("Next: review both files, commit them, then run: ralph prd run", err=True)
     return 0

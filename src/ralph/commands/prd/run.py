@@ -1,4 +1,4 @@
-"""`ralph prd run`: stories are implemented, reviewed and fixed until every one is approved."""
+"""`ralph prd run`: implement, review and fix stories until all are approved."""
 
 from __future__ import annotations
 
@@ -24,28 +24,35 @@ from ralph.stories.rules import REVIEW_CAP
 
 @click.command(
     "run",
-    epilog="Exit codes: 0 every story is approved · 1 a limit was reached · 2 configuration or fatal error ·"
-    " 3 waiting for something outside · 130 interrupted",
+    epilog="Exit codes: 0 every story is approved · 1 limit reached · 2 configuration or fatal error ·"
+    " 3 waiting for something external · 130 interrupted",
 )
 @click.option(
-    "-n", "--max-iterations", type=COUNT, default=15, metavar="N", help="Stop after N iterations. [15]"
+    "-n",
+    "--max-iterations",
+    type=COUNT,
+    default=15,
+    metavar="N",
+    help="Maximum number of iterations. [15]",
 )
 @folder_option
 @project_option
-@click.option("-m", "--model", default="", metavar="MODEL", help="The agent's model, for example opus.")
+@click.option("-m", "--model", default="", metavar="MODEL", help="Model for the agent, for example opus.")
 @click.option(
-    "--agent", metavar="COMMAND", help="Another agent than the configured one, with its flags. [claude]"
+    "--agent",
+    metavar="COMMAND",
+    help="Agent command with its flags, instead of the configured agent. [claude]",
 )
 @sandbox_options
-@click.option("--skip-review", is_flag=True, help="No reviews: an implementation passes if it is verified.")
+@click.option("--skip-review", is_flag=True, help="Skip reviews: a story passes when it is verified.")
 @click.option(
     "--review-cap",
     type=COUNT,
     default=REVIEW_CAP,
     metavar="N",
-    help=f"Reviews per story; then it is approved with a note. [{REVIEW_CAP}]",
+    help=f"Maximum reviews per story; then it is approved with a note. [{REVIEW_CAP}]",
 )
-@click.option("--settings", "settings_file", metavar="FILE", help="Instead of .ralph/settings.json.")
+@click.option("--settings", "settings_file", metavar="FILE", help="Settings file. [.ralph/settings.json]")
 @view_options
 def run_(
     max_iterations: int,
@@ -62,10 +69,11 @@ def run_(
     as_json: bool,
     detach: bool,
 ) -> int:
-    """Work through the stories of ralph/tasks.json, one per iteration, until every one is approved.
+    """Work through the stories in ralph/tasks.json, one per iteration, until all are approved.
 
-    A story is implemented, reviewed by a fresh context, and either approved or sent back with feedback. verifyCommands
-    are run by the harness before an approval counts. What an iteration may not change is undone, and told to the next.
+    A story is implemented, reviewed with a fresh context, and either approved or sent back with feedback. An approval
+    counts only after Ralph has run the verifyCommands. Forbidden changes of an iteration are undone and reported
+    to the next one.
 
     \b
     ralph prd run

@@ -1,4 +1,4 @@
-"""`ralph prd status`: the stories, their reviews, and what is next."""
+"""`ralph prd status`: show the stories, their reviews and the next step."""
 
 from __future__ import annotations
 
@@ -21,21 +21,24 @@ if TYPE_CHECKING:
 @project_option
 @folder_option
 @click.option(
-    "--skip-review", is_flag=True, help="As a run without reviews would see it. [as the last run was]"
+    "--skip-review", is_flag=True, help="Show the status for a run without reviews. [as in the last run]"
 )
 @click.option(
     "--review-cap",
     type=COUNT,
     metavar="N",
-    help=f"As a run with this cap would see it. [that of the last run, else {REVIEW_CAP}]",
+    help=f"Show the status for a run with this review cap. [the last run's, otherwise {REVIEW_CAP}]",
 )
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def status_(
     project_dir: Path, ralph_dir: str, skip_review: bool, review_cap: int | None, as_json: bool
 ) -> int:
-    """Show the stories of ralph/tasks.json: where each stands, how often it was reviewed, what is next.
+    """Show the stories in ralph/tasks.json with their status and reviews, and the next step.
 
-    A list that has problems is shown with all of them, as far as it can be shown; exit code 2 then.
+    If the file has problems, lists all of them, shows what it can, and exits with code 2.
+
+    \b
+    ralph prd status
     """
     from msgspec.structs import replace
 
@@ -82,5 +85,5 @@ def _read(inputs: PrdInputs, path: Path) -> Any:
     with files.opened(inputs.directory, inputs.folder) as place:
         text = text_of(place.read(TASKS, MAX_TASKS), str(path))
     if files.is_unplanned(text):
-        raise RalphError(f"Nothing is planned in {path} yet.", PLAN_IT)
+        raise RalphError(f"{path} has no stories yet.", PLAN_IT)
     return load(text, str(path))

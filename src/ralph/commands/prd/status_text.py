@@ -1,4 +1,4 @@
-"""What `ralph prd status` says: what is known of a list, as values and in words."""
+"""The output of `ralph prd status`: the state of a story list, as JSON values and as text."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ STYLES = {state: style.colour for state, style in STATES.items() if style.colour
 
 
 def state_of_list(board: Any, inputs: PrdInputs, problems: list[str]) -> dict[str, Any]:
-    """All that can be said of a list; where it is wrong, that is less."""
+    """Return the state of a story list; an invalid list yields fewer values."""
     values = board if isinstance(board, dict) else {}
     found = values.get("userStories")
     listed = [story for story in found if isinstance(story, dict)] if isinstance(found, list) else []
@@ -72,7 +72,7 @@ def print_stories(state: dict[str, Any], inputs: PrdInputs) -> None:
 
 
 def _wrapped(line: str) -> str:
-    """On a terminal, broken between words."""
+    """Wrap a line between words on a terminal."""
     if not sys.stdout.isatty():
         return line
     return textwrap.fill(line, max(40, shutil.get_terminal_size().columns - 1), subsequent_indent="  ")
@@ -91,20 +91,20 @@ def _words(state: dict[str, Any], inputs: PrdInputs) -> Iterator[str]:
     for story in state["stories"]:
         if is_capped(story):
             left = story["reviewFeedback"].removeprefix(rules.AT_CAP).strip()
-            yield f"{story['id']} only because the review cap was reached: {_short(left)}"
+            yield f"{story['id']} approved only because the review cap was reached: {_short(left)}"
         elif story["reviewStatus"] == rules.CHANGES_REQUESTED:
-            yield f"{story['id']} has to be changed: {_short(story['reviewFeedback'])}"
+            yield f"{story['id']} needs changes: {_short(story['reviewFeedback'])}"
     if state["complete"]:
-        yield "Every story is done." if inputs.skip_review else "Every story is approved."
-        yield "Put the loop away with: ralph prd archive"
+        yield "All stories are done." if inputs.skip_review else "All stories are approved."
+        yield "To archive the loop: ralph prd archive"
     elif state["running"]:
         yield f"A loop is running (process {state['running']}): {state['mode']} {state['next']}."
     else:
         todo = len(state["stories"]) - done
-        yield f"Next: {state['mode']} {state['next']}, with: ralph prd run{' --skip-review' * inputs.skip_review}"
-        yield f"About {iterations_needed(todo, inputs)} iterations are needed for what is left."
+        yield f"Next: {state['mode']} {state['next']}. To start: ralph prd run{' --skip-review' * inputs.skip_review}"
+        yield f"About {iterations_needed(todo, inputs)} iterations are needed for the remaining stories."
     if state["unsettled"]:
-        yield "A loop was killed in the middle of an iteration: what that one may not do is undone by the next command."
+        yield "A loop was killed during an iteration. The next command undoes its forbidden changes."
     if state["branch"] not in (None, state["branchName"]):
         yield wrong_branch(state["branch"], state["branchName"])
     if not state["verifyCommands"]:

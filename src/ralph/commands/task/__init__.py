@@ -1,4 +1,4 @@
-"""`ralph task`: tasks, what "done" means for each, and how every role proves its part."""
+"""`ralph task`: manage tasks, what "done" means for each, and how each role proves its part."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import click
 from ralph.commands.table import Table
 
 SUBCOMMANDS = {
-    "create": ("change", "Create a task: what done means, and how that is verified."),
-    "followup": ("change", "Create a task that was found while working on another one."),
-    "edit": ("change", "Change a task: only what is given."),
+    "create": ("change", "Create a task with its completion spec."),
+    "followup": ("change", "Create a task discovered while working on another one."),
+    "edit": ("change", "Edit a task."),
     "delete": ("change", "Delete a task."),
-    "list": ("look", "List the tasks of this project, or of all."),
-    "show": ("look", "Show a task, and what each role has to prove."),
-    "import": ("files", "Read tasks from a YAML or JSON file."),
-    "export": ("files", "Write tasks as YAML."),
-    "templates": ("ready", "Show ready verifications: pytest, npm test, cargo test…"),
+    "list": ("look", "List the tasks of this project, or of all projects."),
+    "show": ("look", "Show a task and what each role has to prove."),
+    "import": ("files", "Import tasks from a YAML or JSON file."),
+    "export": ("files", "Export tasks as YAML."),
+    "templates": ("ready", "Show verification templates: pytest, npm test, cargo test…"),
 }
-"""Each with its module, which is loaded when the command is called."""
+"""Each subcommand with its module, loaded when the command is used, and its description."""
 
 
 def _load(name: str) -> click.Command:
@@ -33,10 +33,10 @@ def _load(name: str) -> click.Command:
     cls=Table, sections={"Commands": {name: what for name, (_, what) in SUBCOMMANDS.items()}}, load=_load
 )
 def command() -> None:
-    """Tasks with completion specs: each says what "done" means, and how that is verified.
+    """Manage tasks with completion specs: what "done" means, and how it is verified.
 
-    A task has an outcome, acceptance criteria and, for the roles coder, reviewer, tester and qa, a promise
-    and the way it is verified. A role that a task says nothing about is verified by its acceptance criteria.
+    A task has an outcome and acceptance criteria. For each of the roles coder, reviewer, tester and qa it can have
+    a promise and a verification; without them, a judge checks the acceptance criteria.
 
     \b
     ralph task create TASK-001 auth "Implement JWT auth" \\

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ralph.store.tasks import Tasks
 
 STATUSES = ("todo", "done", "failed", "blocked", "cancelled")
-"""What a person may say; the others are set by work on the task."""
+"""Statuses that users can set; the others are set by `ralph work`."""
 
 
 @click.command("create", cls=TaskCommand)
@@ -25,10 +25,10 @@ STATUSES = ("todo", "done", "failed", "blocked", "cancelled")
 @click.argument("title", metavar="TITLE")
 @task_options
 def create_(id: str, spec: str, title: str, **options: Any) -> int:
-    """Create the task ID, a part of SPEC. It needs an outcome and acceptance criteria.
+    """Create the task ID as part of SPEC. It needs an outcome and acceptance criteria.
 
-    What is not said about a role is as the settings or the role's defaults say; a judge then decides by the
-    acceptance criteria.
+    For values that are not given for a role, the settings or the role's defaults apply; by default, a judge checks
+    the acceptance criteria.
 
     \b
     ralph task create TASK-001 auth "Implement JWT auth" \\
@@ -49,9 +49,9 @@ def create_(id: str, spec: str, title: str, **options: Any) -> int:
 @click.argument("title", metavar="TITLE")
 @task_options
 def followup_(id: str, new_id: str, title: str, **options: Any) -> int:
-    """Create the task NEW_ID, found while working on ID, in the same spec. It waits for nothing by default.
+    """Create the task NEW_ID, discovered while working on ID, in the same spec.
 
-    It needs an outcome and acceptance criteria, as every task does.
+    It needs an outcome and acceptance criteria, like every task. It has no dependencies unless you add them.
 
     \b
     ralph task followup TASK-001 TASK-017 "Rotate the signing key" \\
@@ -80,28 +80,28 @@ def _create(tasks: Tasks, values: dict[str, Any], options: dict[str, Any]) -> No
 
 @click.command("edit", cls=TaskCommand)
 @task_argument
-@click.option("--title", metavar="TEXT", help="Another title.")
+@click.option("--title", metavar="TEXT", help="New title.")
 @click.option(
     "--status",
     type=click.Choice(STATUSES),
     metavar="STATUS",
-    help="todo, done, failed, blocked or cancelled; todo: `ralph work` takes it up again.",
+    help="New status: todo (`ralph work` starts it again), done, failed, blocked or cancelled.",
 )
 @click.option(
     "--remove-dependency",
     multiple=True,
     metavar="ID",
     shell_complete=complete_task,
-    help="It need not be done before any more; repeatable.",
+    help="Task to remove from the dependencies; repeatable.",
 )
 @task_options
 def edit_(
     id: str, title: str | None, status: str | None, remove_dependency: tuple[str, ...], **options: Any
 ) -> int:
-    """Change the task ID: only what is given. A task that is being worked on is refused.
+    """Edit the task ID. Values that are not given stay as they are.
 
     --acceptance, --protect, --ROLE-check-for and --ROLE-negative-pattern replace the whole list;
-    --depends-on adds to it.
+    --depends-on adds to it. A task that is being worked on cannot be edited.
 
     \b
     ralph task edit TASK-001 --priority 1 --tester-verify-cmd "pytest tests"
@@ -111,7 +111,7 @@ def edit_(
 
     if not is_given(options | {"title": title, "status": status, "removed": remove_dependency}):
         raise RalphError(
-            "There is nothing to change.", "Say what: `ralph task edit --help` lists the options."
+            "Nothing to change: no options given.", "To list the options: ralph task edit --help"
         )
 
     def change(values: dict[str, Any]) -> dict[str, Any]:
@@ -131,12 +131,17 @@ def edit_(
 
 @click.command("delete")
 @task_argument
-@click.option("--force", is_flag=True, help="Also one that others depend on: they do not any more.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask, also on a terminal.")
+@click.option(
+    "--force", is_flag=True, help="Delete even if other tasks depend on it; removes those dependencies."
+)
+@click.option("-y", "--yes", is_flag=True, help="Delete without asking.")
 def delete_(id: str, force: bool, yes: bool) -> int:
-    """Delete the task ID. Its branch and its runs stay.
+    """Delete the task ID. Its branch and its runs are kept.
 
-    A task that is being worked on is refused, and without --force one that others depend on.
+    A task that is being worked on cannot be deleted. A task that others depend on needs --force.
+
+    \b
+    ralph task delete TASK-001
     """
     from ralph.commands.ask import ask, is_yes
     from ralph.tasks import edit
@@ -149,7 +154,7 @@ def delete_(id: str, force: bool, yes: bool) -> int:
         deleted = edit.delete(tasks, id, force=force)
     freed = deleted.dependents
     note = (
-        f" {edit.listed(freed)} {'does' if len(freed) == 1 else 'do'} not depend on it any more."
+        f" {edit.listed(freed)} no longer {'depends' if len(freed) == 1 else 'depend'} on it."
         if freed
         else ""
     )

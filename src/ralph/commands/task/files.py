@@ -20,14 +20,15 @@ if TYPE_CHECKING:
 
 @click.command("import")
 @click.argument("file", metavar="FILE", type=click.Path())
-@click.option("--check", is_flag=True, help="Only say whether it could be imported.")
-@click.option("--update", is_flag=True, help="Replace tasks that are there; their status and progress stay.")
-@click.option("--spec", metavar="SPEC", help="For tasks without spec_id. [the name of the file]")
+@click.option("--check", is_flag=True, help="Check the file without importing anything.")
+@click.option("--update", is_flag=True, help="Replace existing tasks; keeps their status and progress.")
+@click.option("--spec", metavar="SPEC", help="Spec for tasks without spec_id. [the file name]")
 def import_(file: str, check: bool, update: bool, spec: str | None) -> int:
-    """Read tasks from FILE, or stdin for -: a list of tasks, or `tasks:`, or one `task:`.
+    """Import tasks from a YAML or JSON FILE (-: stdin).
 
-    All are imported or none; every problem is shown with its line. JSON is fine too. docs/tasks.md has
-    examples, `ralph task export` writes one.
+    The file holds a list of tasks, the same list under `tasks:`, or one task under `task:`. Either all tasks are
+    imported or none, and every problem is reported with its line. For the format, see docs/tasks.md
+    or the output of `ralph task export`.
 
     \b
     ralph task import plan.yaml --check
@@ -43,7 +44,7 @@ def import_(file: str, check: bool, update: bool, spec: str | None) -> int:
     words = _counted(len(read.entries))
     if added.replaced:
         words += f" ({added.new} new, {added.replaced} replaced)"
-    click.echo(f"{words}: nothing is wrong. Nothing was written." if check else f"Imported {words}.")
+    click.echo(f"{words}: no problems found. Nothing was imported." if check else f"Imported {words}.")
     return 0
 
 
@@ -53,13 +54,17 @@ def _counted(number: int) -> str:
 
 @click.command("export")
 @click.argument("ids", metavar="[ID]...", nargs=-1, shell_complete=complete_task)
-@click.option("--spec", metavar="SPEC", help="Only the tasks of this spec.")
-@click.option("-o", "--output", metavar="FILE", help="Write them there instead of to stdout.")
+@click.option("--spec", metavar="SPEC", help="Export only the tasks of this spec.")
+@click.option("-o", "--output", metavar="FILE", help="Output file. [stdout]")
 def export_(ids: tuple[str, ...], spec: str | None, output: str | None) -> int:
-    """Write the tasks of this project as YAML that `ralph task import` reads: all, or those with these IDs.
+    """Export tasks as YAML for `ralph task import`: the given IDs, or all tasks of this project.
 
-    It is a list; for one ID, a single `task:`. What work has made of them is left out: iterations, times, and a status
-    of work in progress.
+    Writes a list, or a single `task:` for one ID. Progress is left out: iterations, times, and the status of work
+    in progress.
+
+    \b
+    ralph task export -o tasks.yaml
+    ralph task export TASK-001
     """
     from ralph.tasks import task_file
 
@@ -67,7 +72,7 @@ def export_(ids: tuple[str, ...], spec: str | None, output: str | None) -> int:
         found = [tasks.find(id) for id in dict.fromkeys(ids)] if ids else tasks.all()
     found = [task for task in found if spec in (None, task.spec_id)]
     if not found:
-        raise RalphError("There are no such tasks.", "`ralph task list` lists the tasks.")
+        raise RalphError("No matching tasks.", "To list the tasks: ralph task list")
     _warn(found)
     text = task_file.one_to_text(found[0]) if len(set(ids)) == 1 else task_file.to_text(found)
     if output in (None, task_file.STDIN):
@@ -81,7 +86,7 @@ def export_(ids: tuple[str, ...], spec: str | None, output: str | None) -> int:
 
 
 def _warn(found: Sequence[Task]) -> None:
-    """What could not be imported again as it is."""
+    """Warn about tasks that could not be imported again as they are."""
     from ralph.tasks.edit import listed
 
     ids = {task.id for task in found}
@@ -89,7 +94,7 @@ def _warn(found: Sequence[Task]) -> None:
         if missing := [id for id in task.dependencies if id not in ids]:
             _say(f"{task.id} depends on {listed(missing)}, which is not exported.")
         if task.completion_spec is None:
-            _say(f"{task.id} has no completion spec; it cannot be imported like this.")
+            _say(f"{task.id} has no completion spec, so it cannot be imported.")
 
 
 def _say(text: str) -> None:
@@ -102,7 +107,7 @@ def _write(path: Path, text: str) -> None:
 
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise RalphError(f"{path} is no regular file.")
+            raise RalphError(f"{path} is not a regular file.")
     except FileNotFoundError:
         pass
     path = real(path)

@@ -20,21 +20,22 @@ STATUSES = (
     *("done", "failed", "blocked", "cancelled"),
 )
 
-_json_option = click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+_json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 
 @click.command("list")
-@click.option("--spec", metavar="SPEC", help="Only the tasks of this spec.")
+@click.option("--spec", metavar="SPEC", help="List only the tasks of this spec.")
 @click.option(
     "--status",
     type=click.Choice(STATUSES),
     metavar="STATUS",
-    help="Only these: todo, implementing, reviewing, testing, qa, done, failed, blocked, cancelled.",
+    help="List only tasks with this status: todo, implementing, reviewing, testing, qa, done, failed, blocked,"
+    " cancelled.",
 )
-@click.option("--all", "everywhere", is_flag=True, help="The tasks of all projects.")
+@click.option("--all", "everywhere", is_flag=True, help="List the tasks of all projects.")
 @_json_option
 def list_(spec: str | None, status: str | None, everywhere: bool, as_json: bool) -> int:
-    """List the tasks of this project by priority, then in the order in which they were added.
+    """List the tasks of this project by priority, then in the order they were added.
 
     \b
     ralph task list --status failed
@@ -52,8 +53,8 @@ def list_(spec: str | None, status: str | None, everywhere: bool, as_json: bool)
     if briefs:
         view.print_list(briefs, with_project=everywhere)
     else:
-        such = " such" if spec or status else ""
-        click.echo(f"There are no{such} tasks. `ralph task create --help` tells how to make one.", err=True)
+        matching = "matching " if spec or status else ""
+        click.echo(f"No {matching}tasks. To create one, see: ralph task create --help", err=True)
     return 0
 
 
@@ -61,9 +62,12 @@ def list_(spec: str | None, status: str | None, everywhere: bool, as_json: bool)
 @task_argument
 @_json_option
 def show_(id: str, as_json: bool) -> int:
-    """Show the task ID with everything that is known of it, and for each role the criteria in force.
+    """Show the task ID in full, with the criteria in force for each role.
 
-    They come from the task itself, else from the settings (`ralph`), else they are the role's defaults.
+    Criteria come from the task itself, then from the settings (`ralph`), then from the role's defaults.
+
+    \b
+    ralph task show TASK-001
     """
     from ralph.views import tasks as view
 
@@ -79,7 +83,7 @@ def show_(id: str, as_json: bool) -> int:
 
 
 def role_views(task: Task, settings: WorkSettings) -> list[RoleView]:
-    """What each role has to prove, with nothing left open."""
+    """Return what each role has to prove, with all defaults filled in."""
     from ralph.core.task_model import ROLES
     from ralph.files import yamlfile
     from ralph.tasks.criteria import in_force
@@ -97,7 +101,7 @@ def role_views(task: Task, settings: WorkSettings) -> list[RoleView]:
                 force.method,
                 yamlfile.dump(force.config) if force.config else "",
                 force.max_iterations,
-                remark if force.is_enabled else "skipped: the settings say enabled: false",
+                remark if force.is_enabled else "skipped: disabled in the settings",
             )
         )
     return roles
@@ -112,7 +116,7 @@ def _write_all(tasks: Tasks, rows: list[Stored]) -> None:
         data = view.encoded([view.to_json(row) for row in rows])
     except msgspec.DecodeError:
         for row in rows:
-            tasks.read(row)  # says which one is damaged
+            tasks.read(row)  # its error names the damaged one
         raise
     _write(data)
 

@@ -1,4 +1,4 @@
-"""The options of `ralph task create`, `edit` and `followup`, as the written form of a task."""
+"""The options of `ralph task create`, `edit` and `followup`, converted to the written form of a task."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Values = dict[str, Any]
 
 
 class RoleOption(click.Option):
-    """An option that every role has; help shows it once, for the first one."""
+    """An option that exists for every role. The help shows it once, for the first role."""
 
     def __init__(self, declarations: Sequence[str], role: str, **settings: Any) -> None:
         super().__init__(declarations, **settings)
@@ -29,7 +29,7 @@ class RoleOption(click.Option):
 
 
 class TaskCommand(click.Command):
-    """Help with the options of the roles in a section of their own."""
+    """A command that lists the options of the roles in a separate section of its help."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         first, *others = ROLES
@@ -43,7 +43,7 @@ class TaskCommand(click.Command):
         with formatter.section("Options"):
             formatter.write_dl(rest)
         same = ", ".join(f"--{role}-…" for role in others)
-        with formatter.section(f"For each role (the same with {same})"):
+        with formatter.section(f"Options for each role (also {same})"):
             formatter.write_dl(of_roles)
 
 
@@ -69,35 +69,39 @@ def _templates() -> Iterable[str]:
 
 
 def task_options(function: F) -> F:
-    """What "done" means, and everything else that can be said about a task."""
+    """Add the options for all properties of a task."""
     for option in reversed([*_own_options(), *(each for role in ROLES for each in _role_options(role))]):
         function = option(function)
     return function
 
 
 def _own_options() -> Iterable[Callable[[F], F]]:
-    yield click.option("--outcome", metavar="TEXT", help="What is true when it is done, in one sentence.")
-    yield click.option("--acceptance", multiple=True, metavar="TEXT", help="A requirement; repeatable.")
-    yield click.option("--description", metavar="TEXT", help="What the agents should know beyond that.")
+    yield click.option(
+        "--outcome", metavar="TEXT", help="What is true when the task is done, in one sentence."
+    )
+    yield click.option(
+        "--acceptance", multiple=True, metavar="TEXT", help="Acceptance criterion; repeatable."
+    )
+    yield click.option("--description", metavar="TEXT", help="Additional information for the agents.")
     yield click.option(
         "--depends-on",
         multiple=True,
         metavar="ID",
         shell_complete=complete_task,
-        help="A task that must be done before; repeatable.",
+        help="Task that must be done first; repeatable.",
     )
-    yield click.option("--priority", type=int, metavar="N", help="Lower numbers are taken first. [0]")
+    yield click.option("--priority", type=int, metavar="N", help="Priority; lower numbers go first. [0]")
     yield click.option(
         "--attempts",
         type=COUNT,
         metavar="N",
-        help="So many coders side by side; the first proved one is taken. [1]",
+        help="Number of parallel coders; the first verified result is used. [1]",
     )
     yield click.option(
         "--protect",
         multiple=True,
         metavar="GLOB",
-        help="Files that only the tester may change; repeatable. [what verification runs]",
+        help="Files that only the tester may change; repeatable. [the files that verification runs]",
     )
 
 
@@ -107,27 +111,37 @@ def _role_options(role: str) -> Iterable[Callable[[F], F]]:
     def option(name: str, **settings: Any) -> Callable[[F], F]:
         return click.option(f"--{role}-{name}", cls=RoleOption, role=role, **settings)
 
-    yield option("promise", metavar="TEXT", help=f"What it says when it is done. [{defaults.promise}]")
-    yield option("description", metavar="TEXT", help="When its part is done, for people and the agent.")
+    yield option(
+        "promise", metavar="TEXT", help=f"Text that the role prints when it is done. [{defaults.promise}]"
+    )
+    yield option(
+        "description", metavar="TEXT", help='What "done" means for this role, for people and agents.'
+    )
     yield option(
         "verify",
         metavar="METHOD",
         shell_complete=_complete(_methods),
-        help="How that is verified: string_match, semantic, external.",
+        help="Verification method: string_match, semantic, external.",
     )
-    yield option("verify-cmd", metavar="CMD", help="The command that must succeed; implies external.")
+    yield option("verify-cmd", metavar="CMD", help="Command that must succeed; implies external.")
     yield option("check-for", multiple=True, metavar="TEXT", help="What a judge must find; implies semantic.")
     yield option(
-        "negative-pattern", multiple=True, metavar="TEXT", help="What must not be there; implies semantic."
+        "negative-pattern",
+        multiple=True,
+        metavar="TEXT",
+        help="What a judge must not find; implies semantic.",
     )
     yield option(
         "template",
         metavar="NAME",
         shell_complete=_complete(_templates),
-        help="A ready verification: see `ralph task templates`.",
+        help="Verification template; see `ralph task templates`.",
     )
     yield option(
-        "max-iterations", type=COUNT, metavar="N", help=f"Then it has failed. [{defaults.max_iterations}]"
+        "max-iterations",
+        type=COUNT,
+        metavar="N",
+        help=f"Maximum iterations before the role fails. [{defaults.max_iterations}]",
     )
 
 
@@ -135,7 +149,7 @@ def _role_options(role: str) -> Iterable[Callable[[F], F]]:
 
 
 def changed(values: Values, options: Values) -> Values:
-    """The written form of a task with what the options say."""
+    """Return the written form of a task with the options applied."""
     completion = dict(values.get("completion", {}))
     new = values | {"completion": completion}
     for name in ("description", "priority", "attempts"):
@@ -165,14 +179,14 @@ def _criteria(role: str, old: Values, options: Values) -> Values:
             old[name] = value
     method, config = _verification(role, options)
     if method is not None:
-        goes_on = old.get("verification_method") == method and options[f"{role}_template"] is None
-        old["verification_config"] = (old.get("verification_config", {}) if goes_on else {}) | config
+        is_same = old.get("verification_method") == method and options[f"{role}_template"] is None
+        old["verification_config"] = (old.get("verification_config", {}) if is_same else {}) | config
         old["verification_method"] = method
     return old
 
 
 def _verification(role: str, options: Values) -> tuple[str | None, Values]:
-    """The method and the part of its config that the options say; several ways at once contradict each other."""
+    """Return the verification method and the config from the options; several methods at once are an error."""
     from ralph.tasks import templates
 
     ways: dict[str, tuple[str, Values]] = {}
@@ -193,8 +207,8 @@ def _verification(role: str, options: Values) -> tuple[str | None, Values]:
     if len(ways) > 1 or (said_method and any(method != said_method for method, _ in ways.values())):
         verify = [f"--{role}-verify {said_method}"] if said_method else []
         raise RalphError(
-            f"{' and '.join([*verify, *ways])} contradict each other.",
-            "One method each; several together are a multi_stage verification, in a file: `ralph task import`.",
+            f"{' and '.join([*verify, *ways])} cannot be used together.",
+            "Use one method per role. To combine methods, import a multi_stage verification: ralph task import FILE",
         )
     return next(iter(ways.values()), (said_method, {}))
 
@@ -215,18 +229,18 @@ _NAMES = {
     "stages": "verify multi_stage: stages",
 }
 EDITED = _NAMES | {"title": "--title"}
-"""An edit has no argument for the title."""
+"""`ralph task edit` has an option for the title instead of an argument."""
 
 _HINTS = {
     "outcome": 'For example: --outcome "All endpoints require a JWT" --acceptance "Invalid tokens return 401"',
     "acceptance_criteria": 'For example: --acceptance "Invalid tokens return 401"',
-    "stages": "`ralph task import` reads stages from a file.",
-    "dependencies": "`ralph task list` lists the tasks, `ralph task show ID` what one depends on.",
+    "stages": "Stages can only be imported from a file: ralph task import FILE",
+    "dependencies": "To list the tasks: ralph task list. For the dependencies of one: ralph task show ID",
 }
 
 
 def explained(what: str, problems: Sequence[TaskProblem], names: Mapping[str, str] = _NAMES) -> RalphError:
-    """All problems at once, by the arguments and options that they are about."""
+    """Return one error with all problems, named by their arguments and options."""
     from ralph.tasks.edit import EXISTS
     from ralph.tasks.task_file import explain, said
 
@@ -234,7 +248,7 @@ def explained(what: str, problems: Sequence[TaskProblem], names: Mapping[str, st
     about = {key for problem in problems for key in problem.keys}
     hint = next((text for key, text in _HINTS.items() if key in about), "")
     if EXISTS in problems:
-        hint = "`ralph task edit` changes it."
+        hint = "To change it, use: ralph task edit"
     return explain(what, lines, hint)
 
 

@@ -1,4 +1,4 @@
-"""`ralph task templates`."""
+"""`ralph task templates`: show verification templates."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def _complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 @click.command("templates")
 @click.argument("name", metavar="[NAME]", required=False, shell_complete=_complete)
-@click.option("--json", "as_json", is_flag=True, help="The same as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def templates_(name: str | None, as_json: bool) -> int:
-    """Show ready verifications; with NAME, that one as YAML to paste beneath `completion:` of a task.
+    """Show verification templates. With NAME, print that one as YAML to paste under `completion:` of a task.
 
     \b
     ralph task templates pytest-coverage
@@ -49,7 +49,7 @@ def templates_(name: str | None, as_json: bool) -> int:
         _write(encoded([_to_json(*each) for each in templates.TEMPLATES.items()]))
     else:
         rows = [(name, each.role, each.method, each.summary) for name, each in templates.TEMPLATES.items()]
-        print_lines(("template", "role", "method", "what it proves"), rows, wide=3, accent=0, styles={})
+        print_lines(("template", "role", "method", "proves"), rows, wide=3, accent=0, styles={})
     return 0
 
 
