@@ -347,7 +347,7 @@ def test_a_rejected_key_is_not_tried_ten_times() -> None:
     for line in lines:
         parser.stdout(line)
     assert not parser.is_refused
-    words = "its key or login is rejected: authentication_failed (401)"
+    words = "API key or login rejected: authentication_failed (401)"
     assert parser.stdout(second) == [Limited(LimitKind.AUTH, words)]
     assert parser.is_refused and not parser.is_over
     _, report = parser.finish(Exit(code=143, ended=Ended.OK))
@@ -424,7 +424,7 @@ def test_denied() -> None:
     assert events[1] == ended(1, refused, is_error=True)
     assert (report.ended, report.text) == (Ended.DENIED, "I may not write anything.")
     assert report.detail == (
-        "all that the agent tried to change was denied (Write, Bash): "
+        "every change the agent tried was denied (Write, Bash): "
         'set "agent": {"permissions": "bypass"}, or allow these tools in "flags"'
     )
 
@@ -474,9 +474,9 @@ def test_interrupted_by_someone_else() -> None:
 @pytest.mark.parametrize(
     ("exit", "expected", "detail"),
     [
-        (Exit(143), Ended.FAILED, "it ended without giving a result"),
+        (Exit(143), Ended.FAILED, "exited without a result"),
         (Exit(signal=9), Ended.KILLED, "by signal 9 (SIGKILL)"),
-        (Exit(0), Ended.FAILED, "it ended without giving a result"),
+        (Exit(0), Ended.FAILED, "exited without a result"),
     ],
 )
 @pytest.mark.parametrize("name", ["hang", "terminated"])

@@ -435,7 +435,7 @@ def test_a_warning_before_a_success() -> None:
 @pytest.mark.parametrize(
     ("exit", "ended", "detail"),
     [
-        (Exit(code=0), Ended.FAILED, "it ended without giving a result"),
+        (Exit(code=0), Ended.FAILED, "exited without a result"),
         (Exit(signal=15), Ended.KILLED, "by signal 15 (SIGTERM)"),
     ],
 )

@@ -223,7 +223,7 @@ def test_a_rejected_write_ends_it() -> None:
     ]
     advice = 'was denied (write): set "agent": {"permissions": "edit"}, or allow these tools in "flags"'
     assert report == AgentReport(
-        Ended.DENIED, usage=ONE_STEP, detail=f"all that the agent tried to change {advice}"
+        Ended.DENIED, usage=ONE_STEP, detail=f"every change the agent tried {advice}"
     )
 
 
@@ -234,7 +234,7 @@ def test_writes_that_rules_forbid() -> None:
         Ended.DENIED,
         text="I was not allowed to.\n",
         usage=Usage(0.0, 3000, 300),
-        detail='all that the agent tried to change was denied: see "permission" in its opencode.json',
+        detail='every change the agent tried was denied: see "permission" in its opencode.json',
     )
 
 
@@ -305,7 +305,7 @@ def test_a_stream_that_was_cut_is_tried_again() -> None:
     ("exit", "report"),
     [
         (Exit(None, signal=9), AgentReport(Ended.KILLED, detail="by signal 9 (SIGKILL)")),
-        (Exit(0), AgentReport(Ended.FAILED, detail="it ended without giving a result")),
+        (Exit(0), AgentReport(Ended.FAILED, detail="exited without a result")),
         (Exit(None, signal=15, ended=Ended.IDLE), AgentReport(Ended.KILLED, detail="by signal 15 (SIGTERM)")),
     ],
     ids=["killed", "exit 0", "ended by Ralph"],

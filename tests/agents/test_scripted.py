@@ -177,7 +177,7 @@ def test_a_delay_cannot_be_negative(tmp_path: Path) -> None:
 
 def test_a_missing_script_is_one_clear_error(tmp_path: Path) -> None:
     """No flag and no file are told apart."""
-    assert run(cwd=tmp_path).stderr == b"scripted agent: name the script in agent.flags\n"
+    assert run(cwd=tmp_path).stderr == b"scripted agent: no script given; add its path to agent.flags\n"
     with pytest.raises(SystemExit) as error:
         load("none.yaml")
     assert "scripted agent: none.yaml: " in str(error.value) and "No such file" in str(error.value)

@@ -18,7 +18,7 @@ def test_the_registry_knows_it() -> None:
 def test_a_change_is_green() -> None:
     """Any difference will do."""
     assert run(CHECK, Bench(difference="+x\n")) == Verdict(
-        "changes", green=True, reason="something was changed"
+        "changes", green=True, reason="there are changes"
     )
 
 
@@ -28,7 +28,7 @@ def test_no_change_is_red() -> None:
         "changes",
         green=False,
         reason="nothing was changed",
-        feedback=Feedback(FailAction.APPEND, "You say that it is done, but nothing was changed."),
+        feedback=Feedback(FailAction.APPEND, "You say the task is done, but nothing was changed."),
     )
 
 

@@ -36,8 +36,8 @@ def test_one_ruling_for_each_criterion_is_an_answer(text: str) -> None:
     assert read_answer(text, 2) == RULINGS
 
 
-NO_OBJECT = "it is not one JSON object and nothing else"
-NO_KEYS = "it does not have exactly the keys and types that were asked for"
+NO_OBJECT = "it is not a single JSON object and nothing else"
+NO_KEYS = "it does not have exactly the requested keys and types"
 NOT_EACH = "it does not have exactly one entry for each criterion"
 
 
@@ -188,8 +188,8 @@ def test_the_boundary_cannot_be_known() -> None:
 def test_nothing_said_and_nothing_changed_is_told() -> None:
     """An empty place would look like a mistake."""
     asked = question(["x"], "", "")
-    assert "\n(there is none)\nEND FINAL MESSAGE" in asked
-    assert "\n(nothing was changed)\nEND DIFF" in asked
+    assert "\n(none)\nEND FINAL MESSAGE" in asked
+    assert "\n(no changes)\nEND DIFF" in asked
     assert "number 1, and no other keys" in asked
 
 
@@ -198,8 +198,8 @@ def test_long_texts_are_cut_with_a_note() -> None:
     added = "".join(f"+{number}\n" for number in range(100_000))
     diff = f"diff --git a/x b/x\n--- /dev/null\n+++ b/x\n@@ -0,0 +1,100000 @@\n{added}"
     asked = question(["x"], "m" * (MAX_MESSAGE + 1), diff)
-    assert f"m\n[... cut: the first 20,000 of {MAX_MESSAGE + 1:,} characters are shown]\n" in asked
-    assert f"[cut: of {len(diff):,} characters not all are shown]\n" in asked
+    assert f"m\n[... cut: only the first 20,000 of {MAX_MESSAGE + 1:,} characters are shown]\n" in asked
+    assert f"[cut: not all of the {len(diff):,} characters are shown]\n" in asked
     assert len(asked) < MAX_MESSAGE + MAX_DIFF + 3000
 
 

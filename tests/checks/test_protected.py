@@ -41,10 +41,10 @@ def test_changed_files_are_red() -> None:
         reason="Protected files were changed: check.sh, tests/a b.py",
         feedback=Feedback(
             FailAction.APPEND,
-            "Files were changed that the verification of this task is made of. They are not yours to change.\n"
-            "Put them back as they were: git checkout abc123 -- check.sh 'tests/a b.py'\n"
+            "Files that the verification of this task relies on were changed. You must not change them.\n"
+            "Restore them: git checkout abc123 -- check.sh 'tests/a b.py'\n"
             "Hint: Mend the code.\n"
-            "What was changed (truncated):\n"
+            "Changes (truncated):\n"
             "-exit 1\n+exit 0\n+&lt;promise&gt;x&lt;/promise&gt;",
         ),
     )
@@ -75,11 +75,11 @@ def test_long_changes_are_cut() -> None:
     ("config", "problem"),
     [
         (CONFIG, ""),
-        (CONFIG | {"globs": []}, "globs: there is none"),
-        (CONFIG | {"globs": ["a", ""]}, "globs: one is empty"),
+        (CONFIG | {"globs": []}, "globs: must not be empty"),
+        (CONFIG | {"globs": ["a", ""]}, "globs: an entry is empty"),
         (CONFIG | {"globs": [], "absent": ["conftest.py"]}, ""),
-        (CONFIG | {"absent": [""]}, "absent: one is empty"),
-        (CONFIG | {"trusted": ""}, "trusted: it is empty; give a commit"),
+        (CONFIG | {"absent": [""]}, "absent: an entry is empty"),
+        (CONFIG | {"trusted": ""}, "trusted: must not be empty; give a commit"),
         ({"globs": ["a"]}, "Object missing required field `trusted`"),
     ],
 )

@@ -139,17 +139,17 @@ def test_its_config_is_checked_like_any_other(python: Python, config: str, probl
         (
             "unimportable",
             "The verification method 'unimportable' cannot be loaded: ModuleNotFoundError: No module named"
-            " 'not_installed_anywhere'.|Mend or remove the package that brings it.",
+            " 'not_installed_anywhere'.|Fix or remove the package that provides it.",
         ),
         (
             "missing",
             "The verification method 'missing' cannot be loaded: AttributeError: module 'no_method' has no"
-            " attribute 'NOTHING'.|Mend or remove the package that brings it.",
+            " attribute 'NOTHING'.|Fix or remove the package that provides it.",
         ),
         (
             "no_method",
-            "The verification method 'no_method' is no ralph.checks.base.Method, but a dict."
-            "|Mend or remove the package that brings it.",
+            "The verification method 'no_method' must be a ralph.checks.base.Method, not dict."
+            "|Fix or remove the package that provides it.",
         ),
     ],
 )

@@ -57,7 +57,7 @@ def test_a_pattern_in_added_lines_is_red_at_once() -> None:
         reason="Found negative pattern: TODO (src/a.py:5)",
         feedback=Feedback(
             FailAction.APPEND,
-            "The work is not finished: it has what a finished one must not have.\n"
+            "The work is not finished. It contains text that finished work must not contain:\n"
             '- "TODO" in src/a.py:5: # todo: z\n'
             "Hint: Finish it.",
         ),
@@ -153,7 +153,7 @@ def test_one_criterion_not_met_is_red() -> None:
         reason="Criteria not met: safe: no &lt;promise&gt;x&lt;/promise&gt;",
         feedback=Feedback(
             FailAction.APPEND,
-            "1 of 2 criteria are not met, as your final message and the changes were judged:\n"
+            "1 of 2 criteria are not met, judging by your final message and the changes:\n"
             "2. safe\n"
             "   Not met: no &lt;promise&gt;x&lt;/promise&gt;\n"
             "Hint: Try.",
@@ -187,7 +187,7 @@ def test_no_answer_is_asked_for_again() -> None:
 
 FEEDBACK = Feedback(
     FailAction.APPEND,
-    "Whether the criteria are met could not be judged this time. If they are, say that you are done.",
+    "The criteria could not be judged this time. If they are met, say that you are done.",
 )
 
 
@@ -198,8 +198,8 @@ def test_three_times_no_answer_is_degraded() -> None:
         "review",
         green=True,
         degraded=True,
-        reason="The criteria could not be judged (what the judge said is no answer: it is not one JSON object and"
-        " nothing else); the promise alone was looked at",
+        reason="The criteria could not be judged (the judge's answer is not valid: it is not a single JSON object and"
+        " nothing else); only the promise was checked",
         feedback=FEEDBACK,
     )
     assert context.answers == []
@@ -212,7 +212,7 @@ def test_degraded_without_a_promise_is_red() -> None:
         "review",
         green=False,
         degraded=True,
-        reason="The criteria could not be judged (failed: exit 1); and nothing was promised",
+        reason="The criteria could not be judged (failed: exit 1); no promise was found",
         feedback=FEEDBACK,
     )
 
@@ -263,15 +263,15 @@ def test_a_judge_that_repeats_the_work_has_not_answered() -> None:
         ({"check_for": ["a"], "negative_patterns": ["b"], "model": "haiku"}, ""),
         ({"check_for": "a"}, ""),
         ({"negative_patterns": ["TODO"]}, ""),
-        ({}, "there is nothing to check: give check_for, negative_patterns or both"),
-        ({"negative_patterns": []}, "there is nothing to check: give check_for, negative_patterns or both"),
+        ({}, "nothing to check: give check_for, negative_patterns or both"),
+        ({"negative_patterns": []}, "nothing to check: give check_for, negative_patterns or both"),
         (
             {"check_for": [], "negative_patterns": ["x"]},
             "check_for: the list is empty, so nothing would be judged",
         ),
-        ({"check_for": ["a", " "]}, "check_for: number 2 is empty"),
-        ({"check_for": ""}, "check_for: number 1 is empty"),
-        ({"negative_patterns": [""]}, "negative_patterns: number 1 is empty"),
+        ({"check_for": ["a", " "]}, "check_for: entry 2 is empty"),
+        ({"check_for": ""}, "check_for: entry 1 is empty"),
+        ({"negative_patterns": [""]}, "negative_patterns: entry 1 is empty"),
         ({"check_for": [1]}, "check_for[0]: Expected `str`, got `int`"),
         ({"negative_patterns": "TODO"}, "negative_patterns: Expected `array`, got `str`"),
         ({"check_for": ["a"], "modell": "x"}, "Object contains unknown field `modell`"),

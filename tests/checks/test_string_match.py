@@ -81,8 +81,8 @@ def test_an_optional_one_stays_optional() -> None:
     [
         ({}, ""),
         ({"promise": "X"}, ""),
-        ({"promise": " "}, "promise: it is empty"),
-        ({"promise": "a\nb"}, "promise: it must be one line"),
+        ({"promise": " "}, "promise: must not be empty"),
+        ({"promise": "a\nb"}, "promise: must be one line"),
         ({"promise": 1}, "promise: Expected `str | null`, got `int`"),
         ({"Promise": "X"}, "Object contains unknown field `Promise`"),
     ],

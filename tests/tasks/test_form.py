@@ -199,7 +199,7 @@ def test_what_is_wrong_is_said_where_it_is(values: dict[str, Any], where: str, w
         (
             {"verification_method": "multi_stage"},
             "verification_config.stages",
-            "is missing: each stage has a",
+            "is missing: a list of stages",
         ),
         (
             {"verification_method": "semantic", "verification_config": {"check_for": []}},
@@ -220,7 +220,7 @@ def test_what_is_wrong_is_said_where_it_is(values: dict[str, Any], where: str, w
                 "verification_config": {"stages": [{"name": "a", "method": "external", "config": {}}]},
             },
             "verification_config.stages.0.config.command",
-            "is missing: external verification is a command that must succeed",
+            "is missing: external verification needs a command that must succeed",
         ),
         (
             {
