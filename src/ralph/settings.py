@@ -296,7 +296,7 @@ def load(
     """
     chosen = path or DEFAULT_PATH
     if not chosen.name:
-        raise RalphError(f"{chosen}: the settings file is no regular file.")
+        raise RalphError(f"{chosen}: the settings file is not a regular file.")
     local = chosen.with_name(f"{chosen.stem}.local{chosen.suffix}")
     documents = [
         _read(file) for file in (chosen, local) if file.exists() or file.is_symlink() or (file == path)

@@ -418,7 +418,7 @@ def test_a_list_that_was_made_without_reviews(loop: Loop) -> None:
     assert status.code == 0, status.err
     assert "Next: implement US-002, with: ralph prd run --skip-review" in status.out
     refused = loop.run()
-    assert refused.code == 2 and "What was done with --skip-review goes on with it" in refused.err
+    assert refused.code == 2 and "A story finished with --skip-review needs --skip-review again" in refused.err
 
 
 def test_status_sees_the_review_cap_of_the_last_run(loop: Loop) -> None:
@@ -455,7 +455,7 @@ def test_what_people_edit_during_a_pause_counts(loop: Loop) -> None:
     some_rows(
         [
             ('{"project": "x",}', "ralph/tasks.json:1: not valid JSON"),
-            ('{"project": "x", "project": "y"}', "ralph/tasks.json:1: the key 'project' stands there twice"),
+            ('{"project": "x", "project": "y"}', "ralph/tasks.json:1: duplicate key 'project'"),
             ('{"project": "x"}', "ralph/tasks.json: tasks.json: the field 'branchName' is missing"),
             (json.dumps(board(story(passes=True, notes="x"))), "passes=true but reviewStatus is 'null'"),
             ("\xff", "ralph/tasks.json is not UTF-8 text"),

@@ -566,9 +566,9 @@ def test_an_import_replaces_nothing_without_force(project: Project) -> None:
         ("a.json", '{"stories": []}', "it has no array 'userStories'"),
         ("a.json", '{"userStories": []}', "has no stories"),
         ("a.json", '{"userStories": [1]}', "userStories[0] is no object"),
-        ("a.json", '{"userStories": [], "userStories": []}', "stands there twice"),
+        ("a.json", '{"userStories": [], "userStories": []}', "duplicate key 'userStories'"),
         ("a.md", "# Nothing\n- to tick\n", "nothing to tick off"),
-        ("b.md", None, "there is no such list to import"),
+        ("b.md", None, "list to import not found"),
     ],
 )
 def test_what_is_no_list_is_refused(project: Project, name: str, text: str | None, words: str) -> None:

@@ -92,15 +92,15 @@ def test_a_run_is_complete_when_claimed_and_proved(project: Project) -> None:
         (["-p", "a", "-f", "PROMPT.md"], "There are two prompts: --prompt and --prompt-file."),
         (["-p", ""], "The prompt is empty."),
         (["-f", "EMPTY.md"], "EMPTY.md is empty."),
-        (["-f", "none.md"], "none.md: there is no such prompt file."),
-        (["-f", "."], "the prompt file is no regular file."),
+        (["-f", "none.md"], "none.md: prompt file not found."),
+        (["-f", "."], "the prompt file is not a regular file."),
         (["-f", "-"], "The prompt cannot come from stdin"),
         (["-p", "a", "-m", "0"], "'0' is no whole number of at least 1"),
         (["-p", "a", "--max-cost-usd", "-1"], "'-1' is no number of at least 0"),
         (["-p", "a", "--max-tokens", "1e6"], "'1e6' is no whole number of at least 1"),
         (["-p", "a", "--max-duration-seconds", "nan"], "'nan' is no number of at least 0"),
         (["-p", "a", "-c", ""], "completionResponse"),
-        (["-p", "a", "--settings", "none.json"], "none.json: there is no such settings file."),
+        (["-p", "a", "--settings", "none.json"], "none.json: settings file not found."),
         (["-p", "a", "--agent", ""], "No agent is configured."),
         (["-p", "a", "--agent", "claude 'x"], "No closing quotation."),
         (["-p", "a", "stray"], "unexpected extra argument (stray)"),
@@ -328,7 +328,7 @@ def test_a_prompt_file_that_vanishes_ends_the_run(project: Project) -> None:
     result = project.run("run", "-f", "PROMPT.md", "-m", "3")
     assert (result.code, result.out.splitlines()[0]) == (
         2,
-        f"fatal: {project.path}/PROMPT.md: there is no such prompt file.",
+        f"fatal: {project.path}/PROMPT.md: prompt file not found.",
     )
 
 

@@ -247,7 +247,7 @@ CIRCLE = "mv .git .g; ln -s circle circle; echo 'gitdir: circle' > .git"
 SHARED_CIRCLE = "ln -s circle .git/circle; echo circle > .git/commondir"
 PARTS = "objects", "refs", "refs/heads", "index", "logs", "COMMIT_EDITMSG"
 
-REFUSAL = "is not the git directory any more that the run began with"
+REFUSAL = "is no longer the git directory the run began with"
 
 
 @pytest.mark.parametrize("scm", [None, COMMITS], ids=["snapshots", "commits"])
@@ -293,7 +293,7 @@ def test_t3_a_git_directory_that_leads_in_a_circle(repository: Project) -> None:
     result = repository.run("run", "-p", "x", "-m", "3")
     assert result.code == 1 and result.err.count(REFUSAL) == 1, result.out + result.err
     resumed = repository.run("resume", "-m", "4")
-    assert resumed.code == 1 and "This is no git repository" in resumed.err, resumed.out + resumed.err
+    assert resumed.code == 1 and "Not a git repository" in resumed.err, resumed.out + resumed.err
 
 
 def test_t3_the_right_git_directory_is_put_back(repository: Project) -> None:
@@ -345,7 +345,7 @@ def test_t3_a_repository_that_only_seems_to_be_nested(repository: Project, comma
     assert result.code == 1, result.err
     assert contents(outside) == before
     is_link = (repository.path / "nested").is_symlink()
-    assert ("nested leads to a repository somewhere else" in result.err) == (not is_link), result.err
+    assert ("nested points to a repository somewhere else" in result.err) == (not is_link), result.err
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from ralph.core.model import Cause, Outcome, PromptSource, PromptVia, RunAgent, 
 from ralph.store.journal import load
 
 FAILED = (Outcome.FATAL, Cause.CONFIG)
-FULL = "No space left on the disk. Waiting until there is some."
+FULL = "No space left on the disk. Waiting for free space."
 
 
 def fill(loop: Loop) -> None:
@@ -131,7 +131,7 @@ def test_a_store_that_is_gone_is_an_outcome_all_the_same(project: Project) -> No
     with opened_loop(project, heard=heard) as loop:
         state = loop.drive()
     assert end_of(state) == FAILED and state.stop is not None
-    assert "was removed while the run was going on" in state.stop.reason
+    assert "was removed during the run" in state.stop.reason
 
 
 def test_a_stop_that_was_decided_stays_when_its_end_fails(project: Project) -> None:

@@ -141,10 +141,10 @@ def test_resets_in_counts_from_the_answer() -> None:
             "turns: [{hang: true, cut: true, text: a}]",
             "turns[0]: Expected at most one fault, found hang and cut.",
         ),
-        ("turns: [{body: {}}]", "turns[0]: Expected `status` where there is `body`."),
+        ("turns: [{body: {}}]", "turns[0]: Expected `status` along with `body`."),
         (
             "turns: [{text: a, type: b}]",
-            "turns[0]: Expected `status` or `stream_error` where there is `type`",
+            "turns[0]: Expected `status` or `stream_error` along with `type`",
         ),
         (
             "turns: [{empty: true, text: a}]",
@@ -155,7 +155,7 @@ def test_resets_in_counts_from_the_answer() -> None:
             "turns: [{text: a, usage: {cached: 2, input: 1}}]",
             "turns[0].usage: Expected `cached` to be at most",
         ),
-        ("turns: [\n  {text: a\n", "s.yaml:3: no YAML: "),
+        ("turns: [\n  {text: a\n", "s.yaml:3: not valid YAML: "),
         ("just text", "s.yaml: Expected `object`, got `str`."),
         ("", "s.yaml: Expected `object`, got `null`."),
     ],
@@ -177,5 +177,5 @@ def test_a_body_that_is_no_json(body: str) -> None:
 
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     """A missing file is named."""
-    with pytest.raises(RalphError, match="there is no such script"):
+    with pytest.raises(RalphError, match="script not found"):
         load(str(tmp_path / "none.yaml"))

@@ -86,7 +86,7 @@ def test_a_port_that_is_taken() -> None:
     with serve("turns: [{text: still here}]") as server:
         with pytest.raises(RalphError) as refused:
             ModelServer(parse("turns: [{text: a}]"), server.port)
-        assert f"Port {server.port} " in refused.value.message
+        assert f"on port {server.port}: " in refused.value.message
         assert "still here" in ask(server, "anthropic", stream=False).text
 
 

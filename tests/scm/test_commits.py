@@ -220,7 +220,7 @@ def test_no_repository_is_said_once(project: Project) -> None:
     """Without git there are no commits and no snapshots, and that is no error."""
     committing(project, "echo new > new.txt", snapshots=True)
     result = project.run("run", "-p", "x")
-    assert (result.code, result.err.count("This is no git repository")) == (0, 1)
+    assert (result.code, result.err.count("Not a git repository")) == (0, 1)
 
 
 # ---- hooks and planted things ----
@@ -427,7 +427,7 @@ def test_an_unresolved_merge_is_named_and_left_as_it_is(place: Project) -> None:
     result = place.run("run", "-p", "x")
     assert (result.code, last_message(place)) == (0, "Ours")
     assert (place.path / ".git/MERGE_HEAD").exists() and (place.path / "new.txt").exists()
-    assert "Not committed: README.md has a conflict of a merge." in result.err
+    assert "Not committed: README.md has a merge conflict." in result.err
     committing(place, "echo both > README.md")
     assert (place.run("run", "-p", "x").code, place.git("show", "HEAD:README.md")) == (0, "both\n")
 

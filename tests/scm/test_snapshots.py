@@ -328,7 +328,7 @@ def test_a_deleted_submodule(place: Place, tmp_path: Path) -> None:
     place.take()
     shutil.rmtree(place.path / "sub")
     _, problems = place.rewind()
-    assert (place.files(), problems) == (before, ["sub: its files are back, its .git is not"])
+    assert (place.files(), problems) == (before, ["sub: files restored, but not its .git"])
 
 
 def test_a_huge_untracked_file_is_left_out_and_named(place: Place) -> None:
@@ -336,7 +336,7 @@ def test_a_huge_untracked_file_is_left_out_and_named(place: Place) -> None:
     with open(place.path / "huge.bin", "wb") as file:
         file.truncate(60 << 20)
     snapshot = place.take()
-    assert snapshot.notes == ("huge.bin is larger than 50 MB and is not kept",)
+    assert snapshot.notes == ("huge.bin is larger than 50 MB and is left out",)
     place.rewind()
     assert (place.path / "huge.bin").stat().st_size == 60 << 20
 

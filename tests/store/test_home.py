@@ -93,7 +93,7 @@ def test_a_read_only_home_means_a_store_in_the_project(project: Project, variabl
     assert result.code == 0
     warnings = [line for line in result.err.splitlines() if line.startswith("ralph: warning: ")]
     assert len(warnings) == 1
-    assert warnings[0].endswith(f"(Not a directory): the journal is kept in {store}.")
+    assert warnings[0].endswith(f"(Not a directory): using {store} for the journal.")
     assert mode(store) == 0o700
     assert [run["outcome"] for run in poor.status()] == ["complete"]
 
@@ -112,7 +112,7 @@ def test_a_home_on_a_read_only_disk(project: Project, read_only: list[str]) -> N
         timeout=30,
     )
     assert done.returncode == 0, done.stderr
-    assert f"the journal is kept in {project.path}/.ralph/state." in done.stderr
+    assert f"using {project.path}/.ralph/state for the journal." in done.stderr
     assert (project.path / ".ralph/state/ralph.db").is_file()
 
 
@@ -166,7 +166,7 @@ def test_how_long_others_are_waited_for_can_be_chosen(tmp_path: Path) -> None:
     home = Home(tmp_path)
     holder, impatient = home.runs(), home.runs(patience=0.1)
     holder.db.execute("BEGIN IMMEDIATE")
-    with pytest.raises(Busy, match="held by another process"):
+    with pytest.raises(Busy, match="locked by another process"):
         impatient.send("a run", Pause(1.0))
     holder.db.execute("ROLLBACK")
     assert impatient.send("a run", Pause(1.0)) == 1

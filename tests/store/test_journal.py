@@ -266,7 +266,7 @@ def test_a_store_that_is_gone_takes_nothing(db: sqlite3.Connection, home: Home, 
         file.rename(home.path / f"old-{file.name}")
     if what == "another store":
         home.runs().db.close()
-    with pytest.raises(RalphError, match="was removed while the run was going on"):
+    with pytest.raises(RalphError, match="was removed during the run"):
         play(begun.journal, begun.state, SCRIPT[:3])
 
 

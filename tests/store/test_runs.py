@@ -177,7 +177,7 @@ def test_an_ambiguous_name_lists_what_it_could_be(runs: Runs, name: str, could_b
     """A name that fits several runs is refused, and they are listed."""
     for id in IDS:
         add(runs, id)
-    with pytest.raises(RalphError, match="could be several runs") as caught:
+    with pytest.raises(RalphError, match="matches several runs") as caught:
         runs.find(name)
     assert all(id in caught.value.message for id in could_be)
 

@@ -159,7 +159,7 @@ def test_a_directory_in_place_of_the_run_id(project: Project) -> None:
 
 def test_a_project_that_is_gone_is_an_error(tmp_path: Path) -> None:
     """A directory that cannot be opened is named."""
-    with pytest.raises(RalphError, match=r"nowhere: cannot be used: No such file or directory\.$"):
+    with pytest.raises(RalphError, match=r"nowhere cannot be used: No such file or directory\.$"):
         Runtime(tmp_path / "nowhere")
 
 
@@ -254,9 +254,9 @@ def capped(path: Path, most: int) -> Capped:
     [
         ([b"0123456789"], b"0123456789", 0),
         ([b"01234", b"56789"], b"0123456789", 0),
-        ([b"01234", b"567890"], b"0123456789\n[ralph] 1 more bytes were not kept\n", 1),
-        ([b"x" * 25], b"x" * 10 + b"\n[ralph] 15 more bytes were not kept\n", 15),
-        ([b"x" * 10, b"", b"y", b"zz"], b"x" * 10 + b"\n[ralph] 3 more bytes were not kept\n", 3),
+        ([b"01234", b"567890"], b"0123456789\n[ralph] 1 more bytes were dropped\n", 1),
+        ([b"x" * 25], b"x" * 10 + b"\n[ralph] 15 more bytes were dropped\n", 15),
+        ([b"x" * 10, b"", b"y", b"zz"], b"x" * 10 + b"\n[ralph] 3 more bytes were dropped\n", 3),
         ([], b"", 0),
     ],
 )

@@ -95,7 +95,7 @@ def test_a_full_disk_leaves_everything_as_it_was(tmp_path: Path, room: int) -> N
     settings_file.write(old, b"old")
     for project in (new, old):
         said = python(NO_SPACE, str(project), str(room))
-        assert said == ".ralph/settings.json: it cannot be written: File too large."
+        assert said == ".ralph/settings.json cannot be written: File too large."
     assert list(new.iterdir()) == []
     assert tree(old) == {".ralph/settings.json": "old"}
 
@@ -112,10 +112,10 @@ def test_somebody_elses_file_is_kept_too(shared: Path) -> None:
 def test_a_directory_without_leave_to_write(shared: Path) -> None:
     """It is refused before anything is asked or made, be it the project or its `.ralph`."""
     shared.chmod(0o555)
-    assert python(SOMEBODY_ELSE, str(shared)) == f"{shared}: it is not writable."
+    assert python(SOMEBODY_ELSE, str(shared)) == f"{shared} is not writable."
     shared.chmod(0o755)
     (shared / ".ralph").mkdir(0o555)
-    assert python(SOMEBODY_ELSE, str(shared)) == f"{shared}/.ralph: it is not writable."
+    assert python(SOMEBODY_ELSE, str(shared)) == f"{shared}/.ralph is not writable."
     assert list((shared / ".ralph").iterdir()) == []
 
 
@@ -124,5 +124,5 @@ def test_a_pipe_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / ".ralph").mkdir()
     os.mkfifo(tmp_path / ".ralph/settings.json")
     for refuse in (settings_file.check_writable, lambda path: settings_file.write(path, b"x")):
-        with pytest.raises(RalphError, match=r"\.ralph/settings\.json is no regular file"):
+        with pytest.raises(RalphError, match=r"\.ralph/settings\.json is not a regular file"):
             refuse(tmp_path)

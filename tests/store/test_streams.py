@@ -98,4 +98,4 @@ def test_a_stream_has_a_cap(tmp_path: Path, directory: int, monkeypatch: pytest.
     for _ in range(50):
         stream.write(b"y" * 100)
     stream.close()
-    assert (tmp_path / "x").read_bytes() == b"y" * 1000 + b"\n[ralph] 4000 more bytes were not kept\n"
+    assert (tmp_path / "x").read_bytes() == b"y" * 1000 + b"\n[ralph] 4000 more bytes were dropped\n"

@@ -89,7 +89,7 @@ def test_projects_do_not_see_each_other(project: Project, tasks: Tasks) -> None:
 def test_all_or_nothing(tasks: Tasks) -> None:
     """A task that is there already keeps all of its company out."""
     tasks.add([task("A")])
-    with pytest.raises(RalphError, match="there already"):
+    with pytest.raises(RalphError, match="already exists"):
         tasks.add([task("B"), task("A")])
     assert ids(tasks.all()) == ["A"]
 
