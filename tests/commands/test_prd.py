@@ -534,7 +534,7 @@ def test_the_marker_of_somebody_elses_loop_is_respected(loop: Loop) -> None:
     marker = loop.project.path / ".ralph-active"
     marker.write_text(json.dumps({"pid": os.getpid()}))
     done = loop.run()
-    assert done.code == 2 and f"a loop is running here (process {os.getpid()})" in done.err
+    assert done.code == 2 and f"according to .ralph-active (process {os.getpid()})" in done.err
     assert marker.exists() and loop.project.status() == []
 
 
