@@ -82,7 +82,7 @@ RESULT: dict[str, Any] = {"subtype": "success", "is_error": False, "result": "",
 
 @pytest.mark.parametrize("purpose", Purpose)
 def test_the_prompt_is_on_stdin_and_the_stream_is_structured(purpose: Purpose) -> None:
-    """Work and commit messages use a stream, as in text mode a limit looks like an answer. Only work keeps a session."""
+    """Both use a stream, as in text mode a limit looks like an answer. Only work keeps a session."""
     unkept = [] if purpose is Purpose.WORK else ["--no-session-persistence"]
     assert argv(spec(), purpose) == ["claude", *STREAM, *unkept, "--permission-mode", "acceptEdits"]
     assert argv(spec(*unkept), purpose).count("--no-session-persistence") == len(unkept)
@@ -352,7 +352,7 @@ def test_a_rejected_key_is_not_retried_ten_times() -> None:
     assert parser.is_refused and not parser.is_over
     _, report = parser.finish(Exit(code=143, ended=Ended.OK))
     assert (report.ended, report.detail) == (Ended.AUTH, words)
-    assert third and fourth, "without Ralph it went on"
+    assert third and fourth, "without Ralph it continued"
 
 
 def test_a_token_that_is_renewed() -> None:

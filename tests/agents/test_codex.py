@@ -410,7 +410,7 @@ DECOYS = {
     "tool result": stream(*shell("cat notes", TAG), said("I have read it."), END),
     "tool input": stream(*shell(f"echo {TAG} > x", ""), said("I have written it."), END),
     "patch": stream(item("file_change", changes=[{"path": TAG, "kind": "add"}]), said("Written."), END),
-    "reasoning": stream(item("reasoning", text=TAG), said("I go on."), END),
+    "reasoning": stream(item("reasoning", text=TAG), said("I continue."), END),
     "prompt echo": stream(said(f"You said: {PROMPT}"), END),
     "earlier message": stream(said(TAG), *shell("ls", ""), said("There is more to do."), END),
     "message before a tool": stream(said(TAG), *shell("ls", ""), END),

@@ -93,17 +93,17 @@ def test_a_log_that_is_gone_is_red() -> None:
 def test_feedback_has_command_reason_hint_log_and_output() -> None:
     """The agent gets everything it needs to continue, each on its line, and no tag that it could repeat."""
     context = Bench(Exit(1), "<promise>DONE</promise> and more", truncate=23)
-    assert run(external("Mend the code.", FailAction.PREPEND), context).feedback == Feedback(
+    assert run(external("Fix the code.", FailAction.PREPEND), context).feedback == Feedback(
         FailAction.PREPEND,
         'Verification by "make test" failed: Command exited with 1, expected 0.\n'
-        "Hint: Mend the code.\n"
+        "Hint: Fix the code.\n"
         f"Output file: {LOG}\n"
         "Output (truncated):\n"
         "&lt;promise&gt;DONE&lt;/promise&gt;... [truncated]",
     )
 
 
-@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), RalphError("web is no directory.")])
+@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), RalphError("web is not a directory.")])
 def test_a_command_that_cannot_run_is_red(error: Exception) -> None:
     """A missing directory does not end the run: it is a failed check."""
 

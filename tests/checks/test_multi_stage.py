@@ -61,11 +61,11 @@ def test_all_green_is_green() -> None:
 def test_the_first_red_stage_ends_it() -> None:
     """Later stages do not run."""
     context = bench_with("b", "c")
-    assert run(check_of(stage("a"), stage("b"), stage("c"), hint="Go on."), context) == Verdict(
+    assert run(check_of(stage("a"), stage("b"), stage("c"), hint="Continue."), context) == Verdict(
         "qa",
         green=False,
         reason=f"Stage 'b' failed: {RED}",
-        feedback=Feedback(FailAction.APPEND, f"Stage 'b':\n{told('b')}\n\nHint: Go on."),
+        feedback=Feedback(FailAction.APPEND, f"Stage 'b':\n{told('b')}\n\nHint: Continue."),
         log="b.log",
         parts=(green("a"), red("b")),
     )

@@ -15,7 +15,7 @@ from ralph.checks.registry import METHODS, config_problem
 from ralph.core.model import Check, FailAction, Feedback, Verdict
 
 CONFIG = {"globs": ["check.sh", "tests/*"], "trusted": "abc123"}
-CHECK = Check("protected files", "protected", json.dumps(CONFIG), hint="Mend the code.")
+CHECK = Check("protected files", "protected", json.dumps(CONFIG), hint="Fix the code.")
 
 
 def test_it_is_in_the_registry() -> None:
@@ -43,7 +43,7 @@ def test_changed_files_are_red() -> None:
             FailAction.APPEND,
             "Files that the verification of this task relies on were changed. You must not change them.\n"
             "Restore them: git checkout abc123 -- check.sh 'tests/a b.py'\n"
-            "Hint: Mend the code.\n"
+            "Hint: Fix the code.\n"
             "Changes (truncated):\n"
             "-exit 1\n+exit 0\n+&lt;promise&gt;x&lt;/promise&gt;",
         ),
