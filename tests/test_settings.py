@@ -808,7 +808,9 @@ def test_d11_rubbish_as_a_local_file(project: Project, name: str) -> None:
 @pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/dev/full"])
 def test_d11_a_device_is_no_settings_file(project: Project, path: str) -> None:
     """D11: a device is refused without being read."""
-    assert_refused(bounded(project, "config", "--settings", path), f"{path}: the settings file is not a regular")
+    assert_refused(
+        bounded(project, "config", "--settings", path), f"{path}: the settings file is not a regular"
+    )
 
 
 @pytest.mark.parametrize("path", ["directory", ".", "..", "/"])

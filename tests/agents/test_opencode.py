@@ -396,7 +396,9 @@ def test_a_subagent_that_was_refused_is_waited_for() -> None:
     ],
 )
 @pytest.mark.parametrize("log_first", [True, False])
-def test_a_refusal_is_reported_once(name: str, kind: LimitKind, words: str, at: float, log_first: bool) -> None:
+def test_a_refusal_is_reported_once(
+    name: str, kind: LimitKind, words: str, at: float, log_first: bool
+) -> None:
     """Log and stream report the same refusal, in any order; both of these need a person."""
     parser = OpenCodeParser(Reading(now=lambda: NOW))
     stream = (STREAMS / f"opencode_{name}.ndjson").read_bytes()

@@ -17,9 +17,7 @@ def test_it_is_in_the_registry() -> None:
 
 def test_a_change_is_green() -> None:
     """Any difference is enough."""
-    assert run(CHECK, Bench(difference="+x\n")) == Verdict(
-        "changes", green=True, reason="there are changes"
-    )
+    assert run(CHECK, Bench(difference="+x\n")) == Verdict("changes", green=True, reason="there are changes")
 
 
 def test_no_change_is_red() -> None:

@@ -103,7 +103,9 @@ def test_feedback_has_command_reason_hint_log_and_output() -> None:
     )
 
 
-@pytest.mark.parametrize("error", [FileNotFoundError(2, "No such file"), RalphError("web is not a directory.")])
+@pytest.mark.parametrize(
+    "error", [FileNotFoundError(2, "No such file"), RalphError("web is not a directory.")]
+)
 def test_a_command_that_cannot_run_is_red(error: Exception) -> None:
     """A missing directory does not end the run: it is a failed check."""
 

@@ -141,9 +141,7 @@ def is_answer(value: Any, count: int) -> bool:
 
 
 @given(JSON | NEARLY, AROUND, AROUND, st.integers(1, 3))
-def test_only_an_object_of_this_format_is_an_answer(
-    value: Any, before: str, after: str, count: int
-) -> None:
+def test_only_an_object_of_this_format_is_an_answer(value: Any, before: str, after: str, count: int) -> None:
     """A text is an answer exactly if all of it is an object of this format, or one in a fence."""
     is_whole = not before.strip() and not after.strip()
     is_fenced = before == "```json\n" and after == "\n```"

@@ -418,7 +418,9 @@ def test_a_list_that_was_made_without_reviews(loop: Loop) -> None:
     assert status.code == 0, status.err
     assert "Next: implement US-002, with: ralph prd run --skip-review" in status.out
     refused = loop.run()
-    assert refused.code == 2 and "A story finished with --skip-review needs --skip-review again" in refused.err
+    assert (
+        refused.code == 2 and "A story finished with --skip-review needs --skip-review again" in refused.err
+    )
 
 
 def test_status_sees_the_review_cap_of_the_last_run(loop: Loop) -> None:

@@ -191,7 +191,11 @@ PLAN = """\
         ("semantic", "check_for: []", "check_for is empty: leave it out, or write {{acceptance_criteria}}"),
         ("semantic", "negative_patterns: TODO", "negative_patterns must be a list, not a text"),
         ("string_match", "command: a", "command is no key that is known here"),
-        ("multi_stage", "stages: []", "stages is missing: a list of stages, each with a name, a method and a config"),
+        (
+            "multi_stage",
+            "stages: []",
+            "stages is missing: a list of stages, each with a name, a method and a config",
+        ),
         ("multi_stage", "stages: [{method: external, config: {command: a}}]", "stages[0].name is missing"),
         (
             "multi_stage",

@@ -195,7 +195,7 @@ def test_since_starts_after_a_message(path: Path) -> None:
         found = [message.id for message in messages(path, since=ids[number])]
         assert found == ids[number + 1 :]
     for unknown in ("nothing", "", ids[0][:-1], '"', "\0"):
-        with pytest.raises(RalphError, match="message .* not found"):
+        with pytest.raises(RalphError, match=r"message .* not found"):
             read(path, since=unknown)
 
 
@@ -332,9 +332,7 @@ def test_a_torn_end_that_cannot_be_moved_stays(path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_stuck_writer_does_not_block_others_forever(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stuck_writer_does_not_block_others_forever(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After waiting long enough, a writer gets the reason; readers do not wait at all."""
     monkeypatch.setattr(bus, "PATIENCE", 0.3)
     post(path, "one")
@@ -352,7 +350,7 @@ def test_a_stuck_writer_does_not_block_others_forever(
 def test_a_missing_bus_has_no_messages(path: Path) -> None:
     """It starts with the first message."""
     assert list(read(path)) == []
-    with pytest.raises(RalphError, match="message .* not found"):
+    with pytest.raises(RalphError, match=r"message .* not found"):
         read(path, since="x")
     with pytest.raises(RalphError, match="directory not found"):
         post(path.parent / "nowhere" / path.name, "x")

@@ -125,7 +125,9 @@ def _ruled(
         return Verdict(check.name, green=True, required=check.required, reason=reason, parts=parts)
     reason = "Criteria not met: " + "; ".join(f"{part.check}: {part.reason}" for _, part in unmet)
     lines = [f"{number}. {part.check}\n   Not met: {part.reason}" for number, part in unmet]
-    said = f"{len(unmet)} of {len(parts)} criteria are not met, judging by your final message and the changes:"
+    said = (
+        f"{len(unmet)} of {len(parts)} criteria are not met, judging by your final message and the changes:"
+    )
     return _red(check, context, reason, "\n".join([said, *lines]), parts)
 
 

@@ -174,7 +174,9 @@ def parse(text: str, name: str = "script") -> ModelScript:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        raise RalphError(f"{name}{line}: not valid YAML: {getattr(error, 'problem', None) or error}.") from None
+        raise RalphError(
+            f"{name}{line}: not valid YAML: {getattr(error, 'problem', None) or error}."
+        ) from None
     except msgspec.ValidationError as error:
         what, _, where = str(error).partition(" - at `$")
         key = f" {where.rstrip('`').removeprefix('.')}:" if where else ""

@@ -292,7 +292,7 @@ class Tree:
         return self._user_git.failure("merge --ff-only", done) if done.code else ""
 
     def take_back(self, commit: str) -> None:
-        """Undo a fast-forward that was killed halfway: remove files it wrote, completely or in part."""
+        """Undo a fast-forward that was killed halfway, by resetting files it wrote completely or in part."""
         written = {path for path, blob in self._changes_of(commit) if self._is_begun(path, blob)}
         tracked = written.intersection(paths(self.git("ls-files", "-z")))
         self._user_git("checkout-index", "-f", "-z", "--stdin", stdin=listed(sorted(tracked)))

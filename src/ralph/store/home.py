@@ -39,7 +39,9 @@ class Home(Struct, frozen=True):
 
     def runs(self, patience: float = 30.0) -> Runs:
         """The list of runs, on a separate connection that waits `patience` seconds for others."""
-        from ralph.store.runs import Runs  # imported here: it loads the state machine, which tasks do not need
+        from ralph.store.runs import (
+            Runs,
+        )  # imported here: it loads the state machine, which tasks do not need
 
         return Runs(open_database(self.database, patience), self.database)
 

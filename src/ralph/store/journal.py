@@ -143,9 +143,7 @@ class Journal:
         except OSError as error:
             raise RalphError(f"The store {self._path} cannot be used: {error.strerror}.") from None
         if not is_there:
-            raise RalphError(
-                f"The store {self._path} was removed during the run.", "Start a new run."
-            )
+            raise RalphError(f"The store {self._path} was removed during the run.", "Start a new run.")
 
 
 def steps(
