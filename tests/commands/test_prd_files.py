@@ -329,7 +329,7 @@ def test_no_archive_while_a_loop_runs(project: Project) -> None:
     assert "Another run works in" in (loop.outside / "ran").read_text()
     (project.path / ".ralph-active").write_text(json.dumps({"pid": 1}))
     done = project.run("prd", "archive")
-    assert done.code == 2 and "a loop is running here (process 1)" in done.err
+    assert done.code == 2 and "according to .ralph-active (process 1)" in done.err
     assert archived(loop) == []
 
 

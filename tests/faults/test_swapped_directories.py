@@ -351,8 +351,8 @@ def test_t3_a_repository_that_only_seems_to_be_nested(repository: Project, comma
 @pytest.mark.parametrize(
     ("command", "note"),
     [
-        ("rm .git/index; mkdir .git/index", "the index is no file"),
-        ("rm .git/index; mkfifo .git/index", "the index is no file"),
+        ("rm .git/index; mkdir .git/index", "the index is not a regular file"),
+        ("rm .git/index; mkfifo .git/index", "the index is not a regular file"),
         ("rm .git/index; ln -s /dev/zero .git/index", REFUSAL),
         ("rm -r .git", REFUSAL),
         (GIT_FILE, REFUSAL),
